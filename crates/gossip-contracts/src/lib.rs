@@ -1,0 +1,2 @@
+//! Contracts.
+#![forbid(unsafe_code)]

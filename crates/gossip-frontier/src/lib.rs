@@ -1,0 +1,2 @@
+//! Frontier.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! Project tasks.
+#![forbid(unsafe_code)]
+
+fn main() {}
