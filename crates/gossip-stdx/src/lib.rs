@@ -1,1 +1,19 @@
-//! Containers.
+//! Containers with hard ceilings: what the rest of the workspace needs and `std` lacks.
+//!
+//! - [`RingBuffer`]: the last `N` things, inline, oldest first.
+//!
+//! This crate never does I/O, never reads a clock and knows nothing of shards, keys or runs.
+//! It is the only crate of the workspace that may hold `unsafe` code, and only the modules below
+//! that say so do; each block carries its `SAFETY` note and runs under Miri.
+
+#![deny(unsafe_code)]
+
+#[expect(unsafe_code, reason = "slots that hold nothing yet are MaybeUninit")]
+mod ring_buffer;
+
+#[cfg(test)]
+mod ring_buffer_tests;
+#[cfg(test)]
+mod test_support;
+
+pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
