@@ -287,7 +287,13 @@ impl<'a, T> Iterator for Iter<'a, T> {
         (len, Some(len))
     }
 
-    // `for_each`, `sum`, `eq` and their like come through here: two plain loops over slices.
+    // These two come down to plain loops over slices: a search, and `for_each`, `sum` and their like.
+    fn find<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
+        self.older
+            .find(&mut predicate)
+            .or_else(|| self.newer.find(predicate))
+    }
+
     fn fold<B, F: FnMut(B, &'a T) -> B>(self, init: B, mut f: F) -> B {
         let folded = self.older.fold(init, &mut f);
         self.newer.fold(folded, f)
@@ -297,6 +303,13 @@ impl<'a, T> Iterator for Iter<'a, T> {
 impl<'a, T> DoubleEndedIterator for Iter<'a, T> {
     fn next_back(&mut self) -> Option<&'a T> {
         self.newer.next_back().or_else(|| self.older.next_back())
+    }
+
+    // As `find`: the op-log is searched from its newest entry.
+    fn rfind<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
+        self.newer
+            .rfind(&mut predicate)
+            .or_else(|| self.older.rfind(predicate))
     }
 }
 
