@@ -91,6 +91,7 @@ impl<T, const N: usize> RingBuffer<T, N> {
 
     /// Appends `item` as the newest and returns the oldest if it had to make room.
     pub fn push_back_overwrite(&mut self, item: T) -> Option<T> {
+        // Evicted first: should dropping it panic, that happens in the caller, with the ring whole.
         let evicted = if self.is_full() {
             self.pop_front()
         } else {
@@ -222,6 +223,7 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for RingBuffer<T, N> {
 /// Compares what the rings hold, in logical order; where it lies in the array does not matter.
 impl<T: PartialEq, const N: usize> PartialEq for RingBuffer<T, N> {
     fn eq(&self, other: &Self) -> bool {
+        // Lengths first: two rings of different length usually share their oldest items.
         self.len == other.len && self.iter().eq(other)
     }
 }
@@ -245,6 +247,7 @@ impl<T, const N: usize> IntoIterator for RingBuffer<T, N> {
     type IntoIter = IntoIter<T, N>;
 
     fn into_iter(self) -> IntoIter<T, N> {
+        // The ring itself knows what is left; dropping the iterator early drops the rest.
         IntoIter { ring: self }
     }
 }

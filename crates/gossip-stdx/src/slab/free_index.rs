@@ -115,6 +115,7 @@ impl FreeIndex {
             block.offset + SPARE,
             u32::from_ne_bytes([FREED_BYTE; 4]),
         );
+        // At the front for the search, at the end for the neighbour that looks left.
         write_u32(buf, block.offset + SIZE, block.size);
         write_u32(buf, block.end() - SIZE_LEN, block.size);
         self.blocks += 1;
@@ -142,6 +143,7 @@ impl FreeIndex {
                 break;
             }
             if size_at(buf, node) >= size {
+                // It fits; only what lies to its left can fit better.
                 best = Some((link, node));
                 link = Link::Child(node + LEFT);
             } else {
@@ -160,6 +162,7 @@ impl FreeIndex {
             merged.size += right.size;
         }
         if block.offset > 0 && self.granules.contains(block.offset - MIN_BLOCK) {
+            // The granule before us ends a free block, whose last bytes say where it starts.
             let left_size = read_u32(buf, block.offset - SIZE_LEN);
             let left = self.take(buf, block.offset - left_size);
             merged = Block {
@@ -254,6 +257,8 @@ impl FreeIndex {
         self.blocks -= 1;
         self.bytes -= block.size;
 
+        // Both subtrees are heaps, so the higher of their tops takes the open place, again and again
+        // until one of them is used up.
         let (mut left, mut right) = (read_u32(buf, node + LEFT), read_u32(buf, node + RIGHT));
         while left != NIL && right != NIL {
             if priority(left) > priority(right) {
@@ -267,6 +272,7 @@ impl FreeIndex {
             }
         }
         self.point(buf, link, if left == NIL { right } else { left });
+        // From now on all of its bytes must show the pattern, or the check on reuse would fail.
         if cfg!(debug_assertions) {
             erase_node(buf, block);
         }
