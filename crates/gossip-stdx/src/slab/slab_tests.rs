@@ -1,4 +1,3 @@
-use super::granules::GranuleSet;
 use super::*;
 use crate::test_support::panics;
 
@@ -133,7 +132,7 @@ fn a_slab_beyond_u32_is_refused() {
 #[test]
 #[cfg(not(miri))]
 fn granules_are_told_apart_up_to_the_end_of_the_largest_slab() {
-    let mut granules = GranuleSet::new(u32::MAX);
+    let mut granules = granules::GranuleSet::new(u32::MAX);
     // The last whole granule; a piece of one follows it.
     let end = u32::MAX / MIN_BLOCK * MIN_BLOCK;
     let last = Block {
