@@ -26,7 +26,7 @@ use std::fmt;
 use blake3::Hasher;
 use blake3::hazmat::{ContextKey, HasherExt as _};
 
-use super::Domain;
+use super::{Domain, IdentityInputError};
 
 /// Input gathered before BLAKE3 sees any: four blocks, enough for a cursor with keys of usual
 /// length, or for any derivation in this module. Clearing more would cost more than it saves.
@@ -181,11 +181,17 @@ impl fmt::Debug for CanonicalHasher {
 
 /// The length prefix of `len` bytes. See [`CanonicalHasher::write_bytes_prefixed`].
 #[inline]
-fn prefix_of(len: usize) -> u32 {
-    match u32::try_from(len) {
+pub(super) fn prefix_of(len: usize) -> u32 {
+    match try_prefix_of(len) {
         Ok(prefix) => prefix,
-        Err(_) => panic!("canonical bytes are shorter than 4 GiB, not {len} bytes"),
+        Err(error) => panic!("{error}"),
     }
+}
+
+/// The length prefix of `len` bytes, for constructors that refuse what could not be hashed.
+#[inline]
+pub(super) fn try_prefix_of(len: usize) -> Result<u32, IdentityInputError> {
+    u32::try_from(len).map_err(|_| IdentityInputError::InputTooLong { len })
 }
 
 impl CanonicalBytes for u8 {

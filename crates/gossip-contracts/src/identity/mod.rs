@@ -17,14 +17,21 @@
 mod canonical;
 mod digests;
 mod domain;
+mod error;
 mod ids;
+mod item;
 mod redacted;
 mod time;
 
 pub use canonical::{CanonicalBytes, CanonicalHasher};
-pub use digests::TenantId;
+pub use digests::{
+    ConnectorInstanceIdHash, FindingId, ObjectVersionId, ObservationId, OccurrenceId, PolicyHash,
+    RuleFingerprint, StableItemId, TenantId,
+};
 pub use domain::{DOMAIN_LEN_MAX, DOMAIN_LEN_MIN, Domain};
+pub use error::IdentityInputError;
 pub use ids::{JobId, OpId, RunId, ShardId, ShardKey, WorkerId};
+pub use item::{ConnectorTag, ItemIdentityKey};
 pub use redacted::Redacted;
 pub use time::{FenceEpoch, LogicalTime};
 
@@ -34,3 +41,5 @@ mod canonical_tests;
 mod domain_tests;
 #[cfg(test)]
 mod ids_tests;
+#[cfg(test)]
+mod item_tests;
