@@ -21,6 +21,7 @@ mod error;
 mod ids;
 mod item;
 mod redacted;
+mod secrets;
 mod time;
 
 pub use canonical::{CanonicalBytes, CanonicalHasher};
@@ -33,6 +34,7 @@ pub use error::IdentityInputError;
 pub use ids::{JobId, OpId, RunId, ShardId, ShardKey, WorkerId};
 pub use item::{ConnectorTag, ItemIdentityKey};
 pub use redacted::Redacted;
+pub use secrets::{NormHash, SecretHash, TenantSecretKey};
 pub use time::{FenceEpoch, LogicalTime};
 
 #[cfg(test)]
@@ -43,3 +45,5 @@ mod domain_tests;
 mod ids_tests;
 #[cfg(test)]
 mod item_tests;
+#[cfg(test)]
+mod secrets_tests;
