@@ -62,7 +62,8 @@ fn shard_key_is_run_then_shard() {
 
 #[test]
 fn operation_tags_have_no_length() {
-    let mut hasher = CanonicalHasher::for_operation(DOMAIN, b"park");
+    let mut hasher = CanonicalHasher::for_domain(DOMAIN);
+    hasher.write_raw(b"park");
     hasher.write_u8(1);
     assert_eq!(hasher.finalize_32(), digest_of_bytes(b"park\x01"));
 }

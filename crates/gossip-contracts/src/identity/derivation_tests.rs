@@ -188,7 +188,8 @@ fn split_shard_id_golden() {
 /// The payload hash of a checkpoint at key `k1` without a token, as the coordination crate makes it.
 #[test]
 fn op_payload_golden() {
-    let mut hasher = CanonicalHasher::for_operation(Domain::OP_PAYLOAD_V1, b"checkpoint");
+    let mut hasher = CanonicalHasher::for_domain(Domain::OP_PAYLOAD_V1);
+    hasher.write_raw(b"checkpoint");
     hasher.write_u8(1);
     hasher.write_bytes_prefixed(b"k1");
     hasher.write_u8(0);
