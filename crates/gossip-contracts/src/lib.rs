@@ -1,2 +1,4 @@
 //! Contracts.
 #![forbid(unsafe_code)]
+
+pub mod coordination;
