@@ -13,6 +13,7 @@
 //! | `manifest` | the root shards of a run |
 //! | `limits` | how far one shard may multiply |
 //! | `restored_state` | what an acquire hands to the scan runtime |
+//! | `canonical` | the bytes that payload hashes are made of |
 //!
 //! # Never
 //! - reads a clock, a store or a random source;
@@ -21,6 +22,7 @@
 //!   `gossip-frontier` and the connectors).
 
 mod byte_len;
+mod canonical;
 mod coverage;
 mod cursor;
 mod limits;
@@ -56,6 +58,8 @@ pub use split::{
 };
 pub use successor::{key_successor_into, prefix_successor_into};
 
+#[cfg(test)]
+mod canonical_tests;
 #[cfg(test)]
 mod coverage_tests;
 #[cfg(test)]
