@@ -2,6 +2,7 @@
 //!
 //! - [`RingBuffer`]: the last `N` things, inline, oldest first.
 //! - [`InlineVec`]: a vector that lives inline up to `N` items and on the heap beyond.
+//! - [`ByteSlab`]: byte strings in one buffer that never grows, addressed by [`ByteSlot`].
 //!
 //! This crate never does I/O, never reads a clock and knows nothing of shards, keys or runs.
 //! It is the only crate of the workspace that may hold `unsafe` code, and only the modules below
@@ -12,6 +13,7 @@
 mod inline_vec;
 #[expect(unsafe_code, reason = "slots that hold nothing yet are MaybeUninit")]
 mod ring_buffer;
+mod slab;
 
 #[cfg(test)]
 mod inline_vec_tests;
@@ -22,3 +24,4 @@ mod test_support;
 
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
+pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};
