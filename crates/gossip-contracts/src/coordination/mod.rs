@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `cursor` | how far a shard has been scanned; what counts as progress |
 //! | `shard_spec` | a shard's key range and metadata; what it means for a cursor to pass a key |
+//! | `pooled` | specs, cursors and spawned ids whose bytes live in a slab |
 //! | `coverage` | whether the parts of a split make up the whole |
 //! | `split` | plans for the two kinds of split |
 //! | `successor` | the next key |
@@ -27,6 +28,7 @@ mod coverage;
 mod cursor;
 mod limits;
 mod manifest;
+mod pooled;
 mod restored_state;
 mod shard_spec;
 mod split;
@@ -44,6 +46,7 @@ pub use limits::{MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, MIN_SPLIT_CHILDREN};
 pub use manifest::{
     InitialShardInput, MAX_INITIAL_SHARDS, ManifestValidationError, validate_manifest,
 };
+pub use pooled::{PooledCursor, PooledShardSpec, PooledSpawned, PooledSpawnedError};
 pub use restored_state::RestoredShardState;
 pub use shard_spec::{
     CursorSemantics, IntoShardSpecRef, MAX_METADATA_SIZE, ShardSpec, ShardSpecInputError,
@@ -66,6 +69,8 @@ mod coverage_tests;
 mod cursor_tests;
 #[cfg(test)]
 mod manifest_tests;
+#[cfg(test)]
+mod pooled_tests;
 #[cfg(test)]
 mod shard_spec_tests;
 #[cfg(test)]
