@@ -8,6 +8,7 @@
 //! | `cursor` | how far a shard has been scanned; what counts as progress |
 //! | `shard_spec` | a shard's key range and metadata; what it means for a cursor to pass a key |
 //! | `pooled` | specs, cursors and spawned ids whose bytes live in a slab |
+//! | `arena` | specs in a slab, addressed by handles |
 //! | `coverage` | whether the parts of a split make up the whole |
 //! | `split` | plans for the two kinds of split |
 //! | `successor` | the next key |
@@ -22,6 +23,7 @@
 //! - decides who owns a shard (that is `gossip-coordination`) or what a key means (that is
 //!   `gossip-frontier` and the connectors).
 
+mod arena;
 mod byte_len;
 mod canonical;
 mod coverage;
@@ -34,6 +36,7 @@ mod shard_spec;
 mod split;
 mod successor;
 
+pub use arena::{ShardArena, ShardArenaTooLarge, ShardSpecHandle};
 pub use coverage::{
     ShardLimitScope, SplitValidationError, validate_residual_split, validate_residual_split_bounds,
     validate_split_coverage,
@@ -61,6 +64,8 @@ pub use split::{
 };
 pub use successor::{key_successor_into, prefix_successor_into};
 
+#[cfg(test)]
+mod arena_tests;
 #[cfg(test)]
 mod canonical_tests;
 #[cfg(test)]
