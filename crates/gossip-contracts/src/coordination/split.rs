@@ -152,6 +152,7 @@ pub fn plan_split_replace<'a, 'p>(
     plan.fill(children)?;
     let children = plan.children();
     validate_coverage_by(parent.into_shard_spec_ref(), children, |child| child.spec)?;
+    // No child may lie behind the cursor, so if there is one, it is in the leftmost child.
     let leftmost = children.iter().min_by_key(|child| child.spec.start);
     let progress = leftmost.map_or(CursorUpdate::initial(), |child| child.cursor);
     validate_split_child_cursors(progress, children)?;
@@ -171,6 +172,7 @@ pub fn plan_split_replace_at_points<'a>(
     points: &[&'a [u8]],
     mut cursor_of: impl FnMut(usize, ShardSpecRef<'a>) -> CursorUpdate<'a>,
 ) -> Result<SplitReplacePlan<'a>, PlanSplitReplaceError> {
+    // Before the callback, which may be costly or count its calls.
     check_child_count(points.len().saturating_add(1))?;
     let parent = parent.into_shard_spec_ref();
     let specs = cut(parent, points.iter().copied()).enumerate();
@@ -241,6 +243,7 @@ pub fn plan_split_residual_at_point<'a>(
     point: &'a [u8],
 ) -> Result<SplitResidualPlan<'a>, PlanSplitResidualError> {
     let parent = parent.into_shard_spec_ref();
+    // Strictly inside: at the start the parent would keep nothing.
     if point <= parent.start || !parent.contains_key(point) {
         return Err(PlanSplitResidualError::SplitPointOutOfBounds {
             split_point: point.len(),
