@@ -74,10 +74,15 @@ mod capabilities;
 mod error;
 mod page;
 mod source;
+mod validator;
 mod violation;
 
 #[cfg(test)]
+mod error_tests;
+#[cfg(test)]
 mod page_tests;
+#[cfg(test)]
+mod validator_tests;
 
 pub use self::capabilities::{Capabilities, SeekCost};
 pub use self::error::{ConnectorError, OpenError, ParkCause, Reaction};
@@ -87,6 +92,7 @@ pub use self::page::{
     PushError, RUNTIME_TOKEN_RESERVE,
 };
 pub use self::source::{Connector, Enumeration, ItemBody, MAX_INLINE_BODY_BYTES};
+pub use self::validator::{CheckedEnumeration, PageError, PageValidator};
 pub use self::violation::PageViolation;
 /// The owned cursor, under the name that connectors use; it converts to and from
 /// [`CursorUpdate`](crate::coordination::CursorUpdate).
