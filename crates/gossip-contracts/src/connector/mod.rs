@@ -72,6 +72,7 @@
 
 mod capabilities;
 mod error;
+mod memory;
 mod page;
 mod source;
 mod validator;
@@ -80,12 +81,15 @@ mod violation;
 #[cfg(test)]
 mod error_tests;
 #[cfg(test)]
+mod memory_tests;
+#[cfg(test)]
 mod page_tests;
 #[cfg(test)]
 mod validator_tests;
 
 pub use self::capabilities::{Capabilities, SeekCost};
 pub use self::error::{ConnectorError, OpenError, ParkCause, Reaction};
+pub use self::memory::{MemoryConnector, MemoryConnectorError, Spoil};
 pub use self::page::{
     DEFAULT_PAGE_BYTES, DEFAULT_PAGE_ITEMS, MAX_CONNECTOR_TOKEN_SIZE, MAX_PAGE_BYTES,
     MAX_PAGE_ITEMS, MIN_PAGE_BYTES, Page, PageItem, PageItems, PageLimits, PageLimitsError,
