@@ -71,6 +71,7 @@
 //! The table of each error is a `match` without a catch-all, and a test prints it.
 
 mod capabilities;
+pub mod conformance;
 mod error;
 mod memory;
 mod page;
