@@ -35,6 +35,8 @@ mod problem;
 mod subject;
 
 #[cfg(test)]
+mod broken_tests;
+#[cfg(test)]
 mod conformance_tests;
 
 use std::fmt;
