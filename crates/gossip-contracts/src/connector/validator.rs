@@ -70,6 +70,8 @@ impl PageValidator {
 
     fn check_items(&self, page: &Page) -> Result<(), PageViolation> {
         let mut previous: &[u8] = &self.last_key;
+        // Keys that increase need their range checked at both ends only. Checking each costs two more
+        // comparisons, and names the very item that is outside.
         for (index, item) in page.items().enumerate() {
             self.check_range(index, item)?;
             check_order(index, item, previous)?;
@@ -98,7 +100,16 @@ impl PageValidator {
     }
 
     fn advance(&mut self, page: &Page) {
+        // An empty last page leaves the key as it is: nothing may be asked of the listing any more.
         if let Some(item) = page.last() {
+            debug_assert!(
+                item.key() > &*self.last_key,
+                "check_items has seen the order"
+            );
+            debug_assert!(
+                item.key().len() <= self.last_key.capacity(),
+                "else this allocates"
+            );
             self.last_key.clear();
             self.last_key.extend_from_slice(item.key());
         }
@@ -176,15 +187,22 @@ impl CheckedEnumeration {
             Some(error) => Err(error),
             None => self.fill(page),
         };
+        // Half a page must not be mistaken for a whole one: its cursor would skip the other half.
         if let Err(error) = filled {
             page.clear();
             self.failed = Some(error);
         }
+        debug_assert!(filled.is_err() || !page.is_empty() || page.is_exhausted());
         filled
     }
 
     fn fill(&mut self, page: &mut Page) -> Result<(), PageError> {
+        // The page is lent, and nothing keeps a connector from putting a larger one in its place.
+        let limits = page.limits();
         self.enumeration.next_page(page)?;
+        if page.limits() != limits {
+            return Err(PageViolation::PageReplaced { items: page.len() }.into());
+        }
         Ok(self.validator.check(page)?)
     }
 }

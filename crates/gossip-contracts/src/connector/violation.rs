@@ -32,6 +32,12 @@ pub enum PageViolation {
         /// Items in the page.
         items: usize,
     },
+    /// The caller's page came back with other limits than it was lent with.
+    #[error("a page of {items} items in place of the one that was lent")]
+    PageReplaced {
+        /// Items in the page that came back.
+        items: usize,
+    },
     /// No item and no end: whoever asks again may ask for ever.
     #[error("an empty page that is not the last")]
     NotAdvancing,

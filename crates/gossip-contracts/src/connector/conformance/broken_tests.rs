@@ -43,6 +43,7 @@ enum Flaw {
     DropsWhatDoesNotFit,
     NoEndMark,
     SharedPosition,
+    ReplacesPage,
     Unavailable,
     // In what it knows and opens.
     MissingSize,
@@ -294,6 +295,9 @@ struct BrokenEnumeration {
 
 impl Enumeration for BrokenEnumeration {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
+        if self.flaw == Flaw::ReplacesPage {
+            *page = Page::default();
+        }
         if self.flaw == Flaw::EmptyPages {
             return Ok(());
         }
@@ -355,6 +359,7 @@ fn without_a_flaw_the_same_connector_conforms() {
 #[case(Flaw::DropsWhatDoesNotFit, Law::EveryPageSize)]
 #[case(Flaw::NoEndMark, Law::EveryPageSize)]
 #[case(Flaw::SharedPosition, Law::Independence)]
+#[case(Flaw::ReplacesPage, Law::EveryPageSize)]
 #[case(Flaw::Unavailable, Law::EveryPageSize)]
 #[case(Flaw::MissingSize, Law::SizeHints)]
 #[case(Flaw::WrongSize, Law::SizeHints)]
@@ -393,6 +398,7 @@ fn a_flaw_is_found(#[case] flaw: Flaw, #[case] first: Law) {
 #[case(Flaw::DropsWhatDoesNotFit, PageViolation::ItemDropped { items: 3 })]
 #[case(Flaw::IgnoresEnd, PageViolation::AboveRange { index: 2, key_len: 1, end_len: 1 })]
 #[case(Flaw::IncludesEnd, PageViolation::AboveRange { index: 2, key_len: 1, end_len: 1 })]
+#[case(Flaw::ReplacesPage, PageViolation::PageReplaced { items: 14 })]
 #[case(Flaw::EmptyKey, PageViolation::EmptyKey { index: 0 })]
 fn the_validator_names_the_rule(#[case] flaw: Flaw, #[case] expected: PageViolation) {
     let connector = broken(flaw).connect();
