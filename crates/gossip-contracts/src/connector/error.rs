@@ -40,6 +40,7 @@ impl ConnectorError {
     /// Whatever is not known to be permanent is worth another try: retries are bounded.
     pub fn from_io(error: &io::Error) -> Self {
         match error.kind() {
+            // Neither heals by waiting: someone has to act, so no retry is spent on it.
             io::ErrorKind::PermissionDenied => Self::PermissionDenied,
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound,
             kind => Self::Unavailable { kind },
@@ -52,6 +53,7 @@ impl ConnectorError {
             Self::Unavailable { .. } => Reaction::Retry,
             Self::PermissionDenied => Reaction::Park(ParkCause::PermissionDenied),
             Self::NotFound => Reaction::Park(ParkCause::NotFound),
+            // Going on would label items with keys that mean something else.
             Self::SourceChanged | Self::Malformed { .. } => Reaction::Park(ParkCause::Poisoned),
         }
     }
@@ -95,6 +97,7 @@ impl OpenError {
             | io::ErrorKind::NotADirectory
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidFilename => Self::Vanished,
+            // A file that ends before its listed size was cut short after it was listed.
             io::ErrorKind::IsADirectory | io::ErrorKind::UnexpectedEof => Self::Changed,
             io::ErrorKind::PermissionDenied => Self::PermissionDenied,
             io::ErrorKind::InvalidData => Self::Malformed,
@@ -105,6 +108,7 @@ impl OpenError {
     /// What the runtime does with the item, or with its shard.
     pub const fn reaction(&self) -> Reaction {
         match self {
+            // A retry would find the same: what is gone or changed does not come back.
             Self::Vanished => Reaction::SkipGone,
             Self::Changed | Self::PermissionDenied | Self::Malformed => Reaction::SkipUnread,
             Self::Source(error) => error.reaction(),

@@ -114,6 +114,7 @@ impl MemoryConnector {
         let previous = hinted.and_then(|next| self.items.get(next.checked_sub(1)?));
         match (hinted, previous) {
             (Some(next), Some(item)) if *item.key == *last_key => next,
+            // The source was changed since, or someone else wrote the token.
             (_, _) => self.items.partition_point(|item| *item.key <= *last_key),
         }
     }
@@ -133,6 +134,7 @@ impl Connector for MemoryConnector {
         range: ShardSpecRef<'_>,
         from: CursorUpdate<'_>,
     ) -> Result<Box<dyn Enumeration>, ConnectorError> {
+        // Both bounds count: the cursor may lie below the range as well as inside or above it.
         let (start, end) = self.indices(range);
         let next = start.max(self.resume_index(from));
         Ok(Box::new(MemoryEnumeration {
@@ -178,7 +180,7 @@ impl Connector for MemoryConnector {
     }
 }
 
-/// Numbers only.
+// Numbers only.
 impl fmt::Debug for MemoryConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryConnector")
@@ -199,6 +201,8 @@ impl Enumeration for MemoryEnumeration {
         while self.next < self.end {
             let token = write_token(self.next + 1);
             let item = self.items[self.next].as_page_item().with_token(&token);
+            // Full or faulty, the answer is the same: `next` still names the item, and the page has
+            // kept the fault.
             if page.push(item).is_err() {
                 return Ok(());
             }

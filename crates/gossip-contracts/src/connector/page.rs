@@ -194,6 +194,8 @@ impl Page {
             }
             State::Faulty(fault) => return Err(PushError::Refused(fault)),
         }
+        // Sizes come before room: an item that can never be taken must not be put off to the next
+        // page for ever.
         if let Err(fault) = item.check_sizes(self.len()) {
             return self.refuse(fault);
         }
@@ -211,6 +213,7 @@ impl Page {
     pub fn mark_exhausted(&mut self) {
         match self.state {
             State::Open => self.state = State::Exhausted,
+            // The item that was refused lies in the range, so the range does not end here.
             State::Full => {
                 let items = self.len();
                 self.state = State::Faulty(PageViolation::ItemDropped { items });
@@ -250,6 +253,7 @@ impl Page {
     /// The item at `index`, if there are that many.
     pub fn item(&self, index: usize) -> Option<PageItem<'_>> {
         let entry = self.entries.get(index)?;
+        // Only ends are kept: a start kept as well would have to agree with the end before it.
         let start = match index.checked_sub(1) {
             Some(previous) => self.entries[previous].token_end as usize,
             None => 0,
@@ -326,7 +330,7 @@ impl<'a> IntoIterator for &'a Page {
     }
 }
 
-/// Numbers only: the bytes are keys.
+// Numbers only: the bytes are keys.
 impl fmt::Debug for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Page")
@@ -429,7 +433,7 @@ impl<'a> PageItem<'a> {
     }
 }
 
-/// Lengths only.
+// Lengths only: keys must not reach a log by way of a debug print.
 impl fmt::Debug for PageItem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageItem")

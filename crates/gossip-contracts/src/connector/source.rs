@@ -114,7 +114,7 @@ impl Read for ItemBody<'_> {
     }
 }
 
-/// Lengths only: a body is what the user wants kept.
+// Lengths only: a body is what the user wants kept.
 impl fmt::Debug for ItemBody<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -117,7 +117,7 @@ impl PageValidator {
     }
 }
 
-/// Lengths only.
+// Lengths only: keys must not reach a log by way of a debug print.
 impl fmt::Debug for PageValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageValidator")
@@ -207,7 +207,7 @@ impl CheckedEnumeration {
     }
 }
 
-/// Lengths only.
+// Lengths only: keys must not reach a log by way of a debug print.
 impl fmt::Debug for CheckedEnumeration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CheckedEnumeration")

@@ -77,6 +77,7 @@ fn check_sample(
     if !promised {
         return broken_promise;
     }
+    // "Exhausted" claims that this is every key, on which exact cuts are built.
     if sample.is_exhausted() {
         let expected = subject.expected_in(range, CursorUpdate::initial());
         compare_keys(sample.items().map(|item| item.key()), expected)?;
@@ -186,6 +187,7 @@ pub(super) fn spoiled_items(subject: &mut Subject<'_>) -> Result<(), Problem> {
         subject.cases += 1;
         subject.refresh();
         let after = subject.connect();
+        // With the token it had, and without: the runtime may have either.
         check_refused(&*after, item, spoil.expected_error())?;
         check_refused(&*after, PageItem::new(item.key()), spoil.expected_error())?;
         if spoil == Spoil::Vanish {

@@ -62,6 +62,7 @@ fn resume_each(
 ) -> Result<(), Problem> {
     let connector = subject.connect();
     let listing = subject.list_whole(&*connector)?;
+    // A token may know where the source ends; the range may end before.
     let ends = [Vec::new(), last(&subject.items).key.clone()];
     for (cursor, _) in &listing.listed {
         // Tokens must outlive the process that minted them.
@@ -175,6 +176,7 @@ pub(super) fn independence(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let expected = ranges.map(|range| subject.expected_in(range, initial));
     let open = |i: usize| Listing::open(&*connector, ranges[i], initial, expected[i].len());
     let mut listings = [open(0)?, open(1)?, open(2)?];
+    // Pages of one item make them take turns as often as possible.
     let (mut page, mut scratch) = (page_of(1), Vec::new());
     let mut going = true;
     while going {

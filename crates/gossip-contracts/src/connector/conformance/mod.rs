@@ -96,7 +96,7 @@ impl ExpectedItem {
     }
 }
 
-/// Lengths only.
+// Lengths only: keys must not reach a log by way of a debug print.
 impl fmt::Debug for ExpectedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpectedItem")
@@ -194,6 +194,7 @@ pub fn check_all(fixture: &mut dyn Fixture) -> Report {
         failures: Vec::new(),
     };
     for law in Law::ALL {
+        // Asked anew for each law, as the one before may have changed the source.
         let mut subject = Subject::new(fixture);
         let checked = subject.validate().and_then(|()| law.check(&mut subject));
         report.cases += subject.cases;

@@ -114,6 +114,7 @@ impl<'f> Subject<'f> {
 
     /// Bounds worth cutting at, in order: keys, and the bytes just above them.
     pub(super) fn bounds(&self) -> Vec<Vec<u8>> {
+        // All pairs are tried, so few keys are enough; spread out, to meet every page boundary.
         let stride = self.items.len().div_ceil(BOUND_KEYS_MAX);
         let keys = self.items.iter().step_by(stride).map(|item| &item.key);
         let mut bounds: Vec<_> = keys
@@ -161,6 +162,7 @@ impl Listing {
         let cursors = (0..page.len()).filter_map(|index| page.cursor_at(index));
         let sizes = page.items().map(|item| item.size_hint());
         self.listed.extend(cursors.map(Cursor::from).zip(sizes));
+        // One key too many is enough to know, and a listing without end would never tell more.
         if self.listed.len() > self.expected_len && !page.is_exhausted() {
             return Err(Problem::Endless {
                 expected: self.expected_len,
