@@ -1,2 +1,27 @@
-//! Frontier.
+//! The translation layer between typed connector keys and the opaque byte ranges of coordination.
+//!
+//! Connectors think in file paths and row numbers; the coordination layer compares `&[u8]`.
+//! This crate turns the first into the second without losing order, does arithmetic on the
+//! result, frames routing hints into shard metadata, and stages the first shards of a run.
+//!
+//! * [`key_encoding`]: typed keys, successor and midpoint arithmetic, ranges from typed keys.
+//!
+//! It never names the coordination protocol, a connector or a store, reads no clock, does no I/O,
+//! and holds no unsafe code.
+//!
+//! # Invariants
+//!
+//! * Every comparison of keys is a plain lexicographic comparison of bytes, and every range is
+//!   half-open: `[start, end)`.
+//! * Output goes into buffers of the caller ([`KeyBuf`]).
+//!   A borrowed result lives until its buffer is written again, which the borrow checker enforces.
+//! * Bad input is a typed error that tells lengths and numbers, never bytes of a key.
+
 #![forbid(unsafe_code)]
+
+pub mod key_encoding;
+
+pub use key_encoding::{
+    KeyBuf, KeyEncoding, KeyInputError, ManifestRowKey, PathKey, byte_midpoint,
+    decode_manifest_row_key, key_successor, prefix_successor,
+};
