@@ -5,6 +5,7 @@
 //! result, frames routing hints into shard metadata, and stages the first shards of a run.
 //!
 //! * [`key_encoding`]: typed keys, successor and midpoint arithmetic, ranges from typed keys.
+//! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
 //!
 //! It never names the coordination protocol, a connector or a store, reads no clock, does no I/O,
 //! and holds no unsafe code.
@@ -19,8 +20,10 @@
 
 #![forbid(unsafe_code)]
 
+mod integer_keys;
 pub mod key_encoding;
 
+pub use integer_keys::{FixedWidthKey, I64Key, PairKey, U64Key};
 pub use key_encoding::{
     KeyBuf, KeyEncoding, KeyInputError, ManifestRowKey, PathKey, byte_midpoint,
     decode_manifest_row_key, key_successor, prefix_successor,
