@@ -6,6 +6,7 @@
 //!
 //! * [`key_encoding`]: typed keys, successor and midpoint arithmetic, ranges from typed keys.
 //! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
+//! * [`KeyRange`]: a bounded range, and the widest ones there are.
 //!
 //! It never names the coordination protocol, a connector or a store, reads no clock, does no I/O,
 //! and holds no unsafe code.
@@ -22,9 +23,11 @@
 
 mod integer_keys;
 pub mod key_encoding;
+mod key_range;
 
 pub use integer_keys::{FixedWidthKey, I64Key, PairKey, U64Key};
 pub use key_encoding::{
     KeyBuf, KeyEncoding, KeyInputError, ManifestRowKey, PathKey, byte_midpoint,
     decode_manifest_row_key, key_successor, prefix_successor,
 };
+pub use key_range::{KeyRange, KeyRangeError};
