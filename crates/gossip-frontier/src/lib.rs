@@ -7,6 +7,7 @@
 //! * [`key_encoding`]: typed keys, successor and midpoint arithmetic, ranges from typed keys.
 //! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
 //! * [`KeyRange`]: a bounded range, and the widest ones there are.
+//! * [`split_points()`], [`split_points_by_density`]: where to cut a range.
 //!
 //! It never names the coordination protocol, a connector or a store, reads no clock, does no I/O,
 //! and holds no unsafe code.
@@ -24,6 +25,7 @@
 mod integer_keys;
 pub mod key_encoding;
 mod key_range;
+mod split_points;
 
 pub use integer_keys::{FixedWidthKey, I64Key, PairKey, U64Key};
 pub use key_encoding::{
@@ -31,3 +33,6 @@ pub use key_encoding::{
     decode_manifest_row_key, key_successor, prefix_successor,
 };
 pub use key_range::{KeyRange, KeyRangeError};
+pub use split_points::{
+    SPLIT_POINTS_MAX, SplitPoints, SplitPointsError, split_points, split_points_by_density,
+};
