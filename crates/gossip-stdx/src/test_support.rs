@@ -21,7 +21,7 @@ pub(crate) fn config(cases: u32) -> Config {
 }
 
 /// Whether `action` panicked.
-pub(crate) fn panics(action: impl FnOnce()) -> bool {
+pub(crate) fn panics<R>(action: impl FnOnce() -> R) -> bool {
     catch_unwind(AssertUnwindSafe(action)).is_err()
 }
 

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `cursor` | how far a shard has been scanned; what counts as progress |
 //! | `shard_spec` | a shard's key range and metadata; what it means for a cursor to pass a key |
+//! | `pooled` | specs, cursors and spawned ids whose bytes live in a slab |
+//! | `arena` | specs in a slab, addressed by handles |
 //! | `coverage` | whether the parts of a split make up the whole |
 //! | `split` | plans for the two kinds of split |
 //! | `successor` | the next key |
@@ -21,17 +23,20 @@
 //! - decides who owns a shard (that is `gossip-coordination`) or what a key means (that is
 //!   `gossip-frontier` and the connectors).
 
+mod arena;
 mod byte_len;
 mod canonical;
 mod coverage;
 mod cursor;
 mod limits;
 mod manifest;
+mod pooled;
 mod restored_state;
 mod shard_spec;
 mod split;
 mod successor;
 
+pub use arena::{ShardArena, ShardArenaTooLarge, ShardSpecHandle};
 pub use coverage::{
     ShardLimitScope, SplitValidationError, validate_residual_split, validate_residual_split_bounds,
     validate_split_coverage,
@@ -44,6 +49,7 @@ pub use limits::{MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, MIN_SPLIT_CHILDREN};
 pub use manifest::{
     InitialShardInput, MAX_INITIAL_SHARDS, ManifestValidationError, validate_manifest,
 };
+pub use pooled::{PooledCursor, PooledShardSpec, PooledSpawned, PooledSpawnedError};
 pub use restored_state::RestoredShardState;
 pub use shard_spec::{
     CursorSemantics, IntoShardSpecRef, MAX_METADATA_SIZE, ShardSpec, ShardSpecInputError,
@@ -59,6 +65,8 @@ pub use split::{
 pub use successor::{key_successor_into, prefix_successor_into};
 
 #[cfg(test)]
+mod arena_tests;
+#[cfg(test)]
 mod canonical_tests;
 #[cfg(test)]
 mod coverage_tests;
@@ -66,6 +74,8 @@ mod coverage_tests;
 mod cursor_tests;
 #[cfg(test)]
 mod manifest_tests;
+#[cfg(test)]
+mod pooled_tests;
 #[cfg(test)]
 mod shard_spec_tests;
 #[cfg(test)]

@@ -18,15 +18,19 @@
 //! A BLAKE3 hasher is 1,920 bytes and each `update` has a fixed cost, which together are more than
 //! the one compression that a short input needs. So short inputs are gathered in a small buffer and
 //! a BLAKE3 hasher is made only at the end, from a context key that is computed once per domain.
-//! The digest is exactly that of derive-key mode with the domain as context; the benchmark
-//! `identity` shows the difference beside a bare keyed block.
+//! The digest is exactly that of derive-key mode with the domain as context.
+//!
+//! Make a hasher where it is used, with [`CanonicalHasher::for_domain`], and write the operation's
+//! tag into it: that is cheaper than keeping a tagged hasher and cloning it, and cheaper than a
+//! function that returns a tagged one, because nothing of this size is copied. The benchmark
+//! `identity` compares these ways beside bare keyed blocks.
 
 use std::fmt;
 
 use blake3::Hasher;
 use blake3::hazmat::{ContextKey, HasherExt as _};
 
-use super::Domain;
+use super::{Domain, IdentityInputError};
 
 /// Input gathered before BLAKE3 sees any: four blocks, enough for a cursor with keys of usual
 /// length, or for any derivation in this module. Clearing more would cost more than it saves.
@@ -78,19 +82,6 @@ impl CanonicalHasher {
         }
     }
 
-    /// A hash in `domain` that begins with `tag`, without a length: the second layer of separation,
-    /// for domains that several operations share.
-    ///
-    /// Tags of one domain must be prefix-free together with the fields that follow them. There is
-    /// nothing to gain from keeping the result and cloning it: a tag costs one short copy.
-    #[inline]
-    #[must_use]
-    pub fn for_operation(domain: Domain, tag: &[u8]) -> Self {
-        let mut hasher = Self::for_domain(domain);
-        hasher.write_raw(tag);
-        hasher
-    }
-
     /// Writes one byte.
     #[inline]
     pub fn write_u8(&mut self, value: u8) {
@@ -121,39 +112,45 @@ impl CanonicalHasher {
         self.write_raw(bytes);
     }
 
-    /// Writes `bytes` as they are. Only for tags and for values of fixed length: anything else
-    /// without its length could pass for something it is not.
+    /// Writes `bytes` as they are. Only for values of fixed length, and for the tag that comes
+    /// first where several operations share a domain: anything else without its length could pass
+    /// for something it is not.
     #[inline]
     pub fn write_raw(&mut self, bytes: &[u8]) {
-        match self.buffer[self.buffered..].get_mut(..bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(bytes);
-                self.buffered += bytes.len();
-            }
-            None => self.write_through(bytes),
+        if bytes.len() <= BUFFER_LEN - self.buffered {
+            self.buffer[self.buffered..][..bytes.len()].copy_from_slice(bytes);
+            self.buffered += bytes.len();
+        } else {
+            self.write_through(bytes);
         }
     }
 
     /// The first 32 bytes of output.
     #[inline]
     #[must_use]
-    pub fn finalize_32(self) -> [u8; 32] {
-        let rest = &self.buffer[..self.buffered];
-        let digest = match self.spill {
-            None => Hasher::new_from_context_key(self.key)
-                .update(rest)
-                .finalize(),
-            Some(mut hasher) => hasher.update(rest).finalize(),
-        };
-        *digest.as_bytes()
+    pub fn finalize_32(&self) -> [u8; 32] {
+        *self.finalize().as_bytes()
     }
 
     /// The first 8 bytes of output as a little-endian number.
     #[inline]
     #[must_use]
-    pub fn finalize_64(self) -> u64 {
-        let [a, b, c, d, e, f, g, h, ..] = self.finalize_32();
+    pub fn finalize_64(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = *self.finalize().as_bytes();
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// The digest of all input so far. Borrows, because moving a hasher of this size costs as much
+    /// as the hash; and the short path is one call over one contiguous buffer.
+    #[inline]
+    fn finalize(&self) -> blake3::Hash {
+        let rest = &self.buffer[..self.buffered];
+        match &self.spill {
+            None => Hasher::new_from_context_key(self.key)
+                .update(rest)
+                .finalize(),
+            Some(hasher) => finalize_long(hasher, rest),
+        }
     }
 
     /// Hands the buffer and `bytes` to BLAKE3. Out of line, so that the short path stays short.
@@ -166,6 +163,14 @@ impl CanonicalHasher {
         hasher.update(&self.buffer[..self.buffered]).update(bytes);
         self.buffered = 0;
     }
+}
+
+/// The digest of what `hasher` has seen and of `rest`. Out of line: its copy of the hasher would
+/// make the stack of the short path twice as deep.
+#[cold]
+#[inline(never)]
+fn finalize_long(hasher: &Hasher, rest: &[u8]) -> blake3::Hash {
+    hasher.clone().update(rest).finalize()
 }
 
 /// Shows how much was written: what was written may be keys and tokens.
@@ -181,11 +186,17 @@ impl fmt::Debug for CanonicalHasher {
 
 /// The length prefix of `len` bytes. See [`CanonicalHasher::write_bytes_prefixed`].
 #[inline]
-fn prefix_of(len: usize) -> u32 {
-    match u32::try_from(len) {
+pub(super) fn prefix_of(len: usize) -> u32 {
+    match try_prefix_of(len) {
         Ok(prefix) => prefix,
-        Err(_) => panic!("canonical bytes are shorter than 4 GiB, not {len} bytes"),
+        Err(error) => panic!("{error}"),
     }
+}
+
+/// The length prefix of `len` bytes, for constructors that refuse what could not be hashed.
+#[inline]
+pub(super) fn try_prefix_of(len: usize) -> Result<u32, IdentityInputError> {
+    u32::try_from(len).map_err(|_| IdentityInputError::InputTooLong { len })
 }
 
 impl CanonicalBytes for u8 {

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::canonical::{prefix_of, try_prefix_of};
 use super::*;
 
 const DOMAIN: Domain = Domain::OP_PAYLOAD_V1;
@@ -61,7 +62,8 @@ fn shard_key_is_run_then_shard() {
 
 #[test]
 fn operation_tags_have_no_length() {
-    let mut hasher = CanonicalHasher::for_operation(DOMAIN, b"park");
+    let mut hasher = CanonicalHasher::for_domain(DOMAIN);
+    hasher.write_raw(b"park");
     hasher.write_u8(1);
     assert_eq!(hasher.finalize_32(), digest_of_bytes(b"park\x01"));
 }
@@ -83,6 +85,26 @@ fn debug_shows_how_much_was_written_and_none_of_it() {
         format!("{hasher:?}"),
         "CanonicalHasher { input_len: 301, .. }"
     );
+}
+
+/// Asked of the length alone, so that nobody needs 4 GiB to run the tests.
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn a_length_beyond_its_prefix_is_an_error() {
+    let last = u32::MAX as usize;
+    assert_eq!(try_prefix_of(last), Ok(u32::MAX));
+    let refused = try_prefix_of(last + 1);
+    assert_eq!(
+        refused,
+        Err(IdentityInputError::InputTooLong { len: last + 1 })
+    );
+}
+
+#[test]
+#[cfg(target_pointer_width = "64")]
+#[should_panic(expected = "4294967296 bytes do not fit")]
+fn a_length_beyond_its_prefix_panics_in_the_encoding() {
+    let _ = prefix_of(u32::MAX as usize + 1);
 }
 
 proptest! {

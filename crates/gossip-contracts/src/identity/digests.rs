@@ -50,3 +50,55 @@ impl fmt::Debug for TenantId {
         f.write_str("TenantId(..)")
     }
 }
+
+/// Defines a 32-byte id that reports and logs may show, as lower-case hexadecimal digits.
+macro_rules! shown_id_32 {
+    ($(#[$doc:meta])* $name:ident) => {
+        id_32!($(#[$doc])* $name);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&blake3::Hash::from_bytes(self.0).to_hex())
+            }
+        }
+    };
+}
+
+shown_id_32!(
+    /// What a scan was told to look for, and how: rules, id mode, evidence format.
+    PolicyHash
+);
+shown_id_32!(
+    /// One rule, as it was written when it matched. Whoever owns the rules computes it.
+    RuleFingerprint
+);
+shown_id_32!(
+    /// One secret that one rule found in one item of one tenant, wherever in the item it stands.
+    FindingId
+);
+shown_id_32!(
+    /// One place in one version of an item where a finding stands.
+    OccurrenceId
+);
+shown_id_32!(
+    /// One occurrence as seen by one tenant under one policy.
+    ObservationId
+);
+shown_id_32!(
+    /// One item of a source, the same across its versions and across runs.
+    StableItemId
+);
+shown_id_32!(
+    /// One version of an item's content.
+    ObjectVersionId
+);
+shown_id_32!(
+    /// One installation of a connector: keeps two of them apart that hold equal locators.
+    ConnectorInstanceIdHash
+);

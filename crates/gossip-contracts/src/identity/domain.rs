@@ -14,6 +14,8 @@ use std::sync::LazyLock;
 
 use blake3::hazmat::{ContextKey, hash_derive_key_context};
 
+use super::{CanonicalBytes, CanonicalHasher};
+
 /// The shortest possible domain: `gossip/x/v1`.
 pub const DOMAIN_LEN_MIN: usize = 11;
 /// Longer strings would need a second block each time a context key is made, and nobody reads them.
@@ -114,6 +116,14 @@ impl Domain {
     #[must_use]
     pub const fn name(self) -> &'static str {
         ENTRIES[self.index].0
+    }
+
+    /// The hash of one value in this domain.
+    #[inline]
+    pub(super) fn digest(self, value: &(impl CanonicalBytes + ?Sized)) -> [u8; 32] {
+        let mut hasher = CanonicalHasher::for_domain(self);
+        value.write_canonical(&mut hasher);
+        hasher.finalize_32()
     }
 
     /// What derive-key mode makes of the string: half the cost of hashing a short input, so it is

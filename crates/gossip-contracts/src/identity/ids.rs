@@ -42,6 +42,7 @@ macro_rules! id_64 {
         }
 
         impl CanonicalBytes for $name {
+            #[inline]
             fn write_canonical(&self, hasher: &mut CanonicalHasher) {
                 hasher.write_u64(self.0);
             }
@@ -115,6 +116,7 @@ impl ShardKey {
 }
 
 impl CanonicalBytes for ShardKey {
+    #[inline]
     fn write_canonical(&self, hasher: &mut CanonicalHasher) {
         self.run.write_canonical(hasher);
         self.shard.write_canonical(hasher);

@@ -17,20 +17,39 @@
 mod canonical;
 mod digests;
 mod domain;
+mod error;
+mod findings;
 mod ids;
+mod item;
+mod policy;
 mod redacted;
+mod secrets;
 mod time;
 
 pub use canonical::{CanonicalBytes, CanonicalHasher};
-pub use digests::TenantId;
+pub use digests::{
+    ConnectorInstanceIdHash, FindingId, ObjectVersionId, ObservationId, OccurrenceId, PolicyHash,
+    RuleFingerprint, StableItemId, TenantId,
+};
 pub use domain::{DOMAIN_LEN_MAX, DOMAIN_LEN_MIN, Domain};
+pub use error::IdentityInputError;
+pub use findings::{FindingIdInputs, ObservationIdInputs, OccurrenceIdInputs};
 pub use ids::{JobId, OpId, RunId, ShardId, ShardKey, WorkerId};
+pub use item::{ConnectorTag, ItemIdentityKey};
+pub use policy::{IdHashMode, PolicyHashInputs};
 pub use redacted::Redacted;
+pub use secrets::{NormHash, SecretHash, TenantSecretKey};
 pub use time::{FenceEpoch, LogicalTime};
 
 #[cfg(test)]
 mod canonical_tests;
 #[cfg(test)]
+mod derivation_tests;
+#[cfg(test)]
 mod domain_tests;
 #[cfg(test)]
 mod ids_tests;
+#[cfg(test)]
+mod item_tests;
+#[cfg(test)]
+mod secrets_tests;

@@ -69,6 +69,7 @@ impl fmt::Display for FenceEpoch {
 }
 
 impl CanonicalBytes for FenceEpoch {
+    #[inline]
     fn write_canonical(&self, hasher: &mut CanonicalHasher) {
         hasher.write_u64(self.0);
     }
@@ -124,6 +125,7 @@ impl fmt::Display for LogicalTime {
 }
 
 impl CanonicalBytes for LogicalTime {
+    #[inline]
     fn write_canonical(&self, hasher: &mut CanonicalHasher) {
         hasher.write_u64(self.0);
     }
