@@ -22,6 +22,7 @@ mod arithmetic;
 #[cfg(test)]
 #[path = "key_encoding_tests.rs"]
 mod key_encoding_tests;
+mod spec;
 
 use std::fmt;
 
@@ -29,6 +30,11 @@ use gossip_contracts::coordination::MAX_KEY_SIZE;
 use thiserror::Error;
 
 pub use arithmetic::{byte_midpoint, key_successor, prefix_successor};
+pub use spec::{
+    PrefixShardError, ShardIntoError, shard_spec_from_keys_into, shard_spec_from_keys_ref,
+    shard_spec_from_manifest_range_into, shard_spec_from_manifest_range_ref,
+    shard_spec_from_prefix_into, shard_spec_from_prefix_ref,
+};
 
 /// A key type whose byte encoding sorts as its values do.
 ///

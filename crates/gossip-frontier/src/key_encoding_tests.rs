@@ -1,5 +1,8 @@
 //! Laws of key encoding and key arithmetic.
 
+use std::error::Error;
+
+use gossip_contracts::coordination::{MAX_METADATA_SIZE, ShardArena, ShardSpecInputError};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rstest::rstest;
@@ -393,5 +396,157 @@ mod midpoint {
         // The carry crosses every digit of the sum.
         let middle = midpoint_of(&[0x7F, 0xFF, 0xFF], &[0x80, 0x00, 0x01]);
         assert_eq!(middle, Some(vec![0x80, 0x00, 0x00]));
+    }
+}
+
+mod specs {
+    use super::*;
+
+    /// Writes whatever it holds, as a careless implementation might.
+    struct RawKey(Vec<u8>);
+
+    impl KeyEncoding for RawKey {
+        fn encode_into(&self, buf: &mut KeyBuf) {
+            buf.copy_from_slice(&self.0);
+        }
+    }
+
+    fn arena() -> ShardArena {
+        ShardArena::with_capacity(2, 64 * 1024)
+    }
+
+    proptest! {
+        #[test]
+        fn shard_spec_from_prefix_produces_valid_half_open_range(
+            prefix in any_key(0..20),
+            rest in any_key(0..20),
+        ) {
+            let mut end_buf = KeyBuf::new();
+            match shard_spec_from_prefix_ref(&prefix, b"meta", &mut end_buf) {
+                Ok(spec) => {
+                    prop_assert_eq!(spec.validate(), Ok(()));
+                    prop_assert_eq!((spec.start, spec.metadata), (&prefix[..], &b"meta"[..]));
+                    prop_assert!(spec.contains_key(&prefix));
+                    prop_assert!(spec.contains_key(&[&prefix[..], &rest].concat()));
+                    prop_assert!(!spec.contains_key(spec.end));
+                }
+                Err(PrefixShardError::EmptyPrefix) => prop_assert!(prefix.is_empty()),
+                Err(error) => {
+                    prop_assert_eq!(error, PrefixShardError::NoSuccessor);
+                    prop_assert!(prefix.iter().all(|&byte| byte == 0xFF));
+                }
+            }
+        }
+
+        #[test]
+        fn shard_spec_from_manifest_range_rejects_inverted_or_degenerate(
+            manifest_id: u64,
+            start_row: u64,
+            end_row: u64,
+            degenerate: bool,
+        ) {
+            let end_row = if degenerate { start_row } else { end_row };
+            let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
+            let spec = shard_spec_from_manifest_range_ref(
+                manifest_id, start_row, end_row, b"", &mut start, &mut end,
+            );
+            if start_row < end_row {
+                let first = encoded(&ManifestRowKey::new(manifest_id, start_row));
+                prop_assert!(spec.unwrap().contains_key(&first));
+            } else {
+                let refused = ShardSpecInputError::InvertedRange { start_len: 16, end_len: 16 };
+                prop_assert_eq!(spec, Err(refused));
+            }
+        }
+    }
+
+    #[rstest]
+    #[case(PrefixShardError::EmptyPrefix, "empty")]
+    #[case(PrefixShardError::PrefixTooLarge { size: 5000, max: 4096 }, "5000 bytes exceeds the maximum of 4096")]
+    #[case(PrefixShardError::NoSuccessor, "no successor")]
+    fn prefix_shard_error_display_contains(#[case] error: PrefixShardError, #[case] text: &str) {
+        assert!(error.to_string().contains(text), "{error}");
+    }
+
+    #[test]
+    fn prefix_shard_error_source_delegates_for_invalid_shard_spec() {
+        let oversized = vec![0; MAX_METADATA_SIZE + 1];
+        let mut end_buf = KeyBuf::new();
+        let error = shard_spec_from_prefix_ref(b"p", &oversized, &mut end_buf).unwrap_err();
+        let reason = ShardSpecInputError::MetadataTooLarge {
+            size: MAX_METADATA_SIZE + 1,
+            max: MAX_METADATA_SIZE,
+        };
+        let source = error
+            .source()
+            .unwrap()
+            .downcast_ref::<ShardSpecInputError>();
+        assert_eq!(source, Some(&reason));
+        assert_eq!(error, PrefixShardError::InvalidShardSpec(reason));
+        assert!(PrefixShardError::NoSuccessor.source().is_none());
+    }
+
+    #[test]
+    fn shard_spec_from_keys_surfaces_oversized_encoded_boundary() {
+        let oversized = RawKey(vec![b'z'; MAX_KEY_SIZE + 1]);
+        let small = RawKey(b"a".to_vec());
+        let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
+        let refused = ShardSpecInputError::KeyTooLarge {
+            size: MAX_KEY_SIZE + 1,
+            max: MAX_KEY_SIZE,
+        };
+        for (from, to) in [(&small, &oversized), (&oversized, &small)] {
+            let spec = shard_spec_from_keys_ref(from, to, b"", &mut start, &mut end);
+            assert_eq!(spec, Err(refused));
+            let stored =
+                shard_spec_from_keys_into(from, to, b"", &mut start, &mut end, &mut arena());
+            assert_eq!(stored, Err(ShardIntoError::Build(refused)));
+        }
+    }
+
+    #[test]
+    fn prefix_errors_come_in_order() {
+        let mut end_buf = KeyBuf::new();
+        let mut check = |prefix: &[u8], expected| {
+            let spec = shard_spec_from_prefix_ref(prefix, b"", &mut end_buf);
+            assert_eq!(spec, Err(expected));
+        };
+        check(b"", PrefixShardError::EmptyPrefix);
+        // All 0xFF as well, but the size is looked at first.
+        let too_large = PrefixShardError::PrefixTooLarge {
+            size: MAX_KEY_SIZE + 1,
+            max: MAX_KEY_SIZE,
+        };
+        check(&[0xFF; MAX_KEY_SIZE + 1], too_large);
+        check(&[0xFF; MAX_KEY_SIZE], PrefixShardError::NoSuccessor);
+    }
+
+    #[test]
+    fn into_forms_store_what_ref_forms_lend() {
+        let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
+        let mut arena = ShardArena::with_capacity(3, 4096);
+        let (from, to) = (PathKey::new("a"), PathKey::new("b"));
+        let keys = shard_spec_from_keys_into(&from, &to, b"m", &mut start, &mut end, &mut arena);
+        let prefix = shard_spec_from_prefix_into(b"p/", b"m", &mut end, &mut arena);
+        let rows =
+            shard_spec_from_manifest_range_into(7, 1, 9, b"m", &mut start, &mut end, &mut arena);
+        let stored = |handle| arena.view_spec(handle);
+
+        let lent = shard_spec_from_keys_ref(&from, &to, b"m", &mut start, &mut end);
+        assert_eq!(stored(keys.unwrap()), lent.unwrap());
+        let lent = shard_spec_from_prefix_ref(b"p/", b"m", &mut end);
+        assert_eq!(stored(prefix.unwrap()), lent.unwrap());
+        let lent = shard_spec_from_manifest_range_ref(7, 1, 9, b"m", &mut start, &mut end);
+        assert_eq!(stored(rows.unwrap()), lent.unwrap());
+    }
+
+    #[test]
+    fn into_forms_surface_a_full_arena() {
+        let mut arena = ShardArena::with_capacity(1, 4096);
+        let mut end = KeyBuf::new();
+        shard_spec_from_prefix_into(b"a", b"", &mut end, &mut arena).unwrap();
+        let full = shard_spec_from_prefix_into(b"b", b"", &mut end, &mut arena).unwrap_err();
+        assert!(matches!(full, ShardIntoError::SlabFull(_)));
+        assert!(full.source().is_some());
     }
 }
