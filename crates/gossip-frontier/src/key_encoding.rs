@@ -35,6 +35,7 @@ pub use spec::{
     shard_spec_from_manifest_range_into, shard_spec_from_manifest_range_ref,
     shard_spec_from_prefix_into, shard_spec_from_prefix_ref,
 };
+pub(crate) use spec::{prefix_end, store, validated};
 
 /// A key type whose byte encoding sorts as its values do.
 ///

@@ -5,6 +5,7 @@
 //! result, frames routing hints into shard metadata, and stages the first shards of a run.
 //!
 //! * [`key_encoding`]: typed keys, successor and midpoint arithmetic, ranges from typed keys.
+//! * [`hint`]: the wire form of routing hints, shards built with a hint, hints across a split.
 //! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
 //! * [`KeyRange`]: a bounded range, and the widest ones there are.
 //! * [`split_points()`], [`split_points_by_density`]: where to cut a range.
@@ -16,17 +17,25 @@
 //!
 //! * Every comparison of keys is a plain lexicographic comparison of bytes, and every range is
 //!   half-open: `[start, end)`.
-//! * Output goes into buffers of the caller ([`KeyBuf`]).
+//! * Output goes into buffers of the caller ([`KeyBuf`], [`MetadataBuf`], [`ShardSpecScratch`]).
 //!   A borrowed result lives until its buffer is written again, which the borrow checker enforces.
 //! * Bad input is a typed error that tells lengths and numbers, never bytes of a key.
 
 #![forbid(unsafe_code)]
 
+pub mod hint;
 mod integer_keys;
 pub mod key_encoding;
 mod key_range;
 mod split_points;
 
+pub use hint::{
+    HintPropagationError, MetadataBuf, ShardEncodeError, ShardHint, ShardHintDecodeError,
+    ShardMetadata, ShardMetadataDecodeError, ShardSpecScratch, SplitBoundary,
+    decode_connector_extra, decode_hint, decode_metadata, manifest_shard_into, manifest_shard_ref,
+    prefix_shard_into, prefix_shard_ref, propagate_hint_on_split, range_shard_into,
+    range_shard_ref,
+};
 pub use integer_keys::{FixedWidthKey, I64Key, PairKey, U64Key};
 pub use key_encoding::{
     KeyBuf, KeyEncoding, KeyInputError, ManifestRowKey, PathKey, PrefixShardError, ShardIntoError,

@@ -160,7 +160,10 @@ pub fn shard_spec_from_manifest_range_into(
 }
 
 /// The exclusive end of a prefix range, with a reason where there is none.
-fn prefix_end<'b>(prefix: &[u8], buf: &'b mut KeyBuf) -> Result<&'b [u8], PrefixShardError> {
+pub(crate) fn prefix_end<'b>(
+    prefix: &[u8],
+    buf: &'b mut KeyBuf,
+) -> Result<&'b [u8], PrefixShardError> {
     if prefix.is_empty() {
         return Err(PrefixShardError::EmptyPrefix);
     }
@@ -174,12 +177,12 @@ fn prefix_end<'b>(prefix: &[u8], buf: &'b mut KeyBuf) -> Result<&'b [u8], Prefix
 }
 
 /// The spec itself if it obeys the rules of every shard.
-fn validated(spec: ShardSpecRef<'_>) -> Result<ShardSpecRef<'_>, ShardSpecInputError> {
+pub(crate) fn validated(spec: ShardSpecRef<'_>) -> Result<ShardSpecRef<'_>, ShardSpecInputError> {
     ShardSpec::validate_ref(spec).map(|()| spec)
 }
 
 /// The second step of every `*_into` constructor.
-fn store<E>(
+pub(crate) fn store<E>(
     built: Result<ShardSpecRef<'_>, E>,
     arena: &mut ShardArena,
 ) -> Result<ShardSpecHandle, ShardIntoError<E>> {
