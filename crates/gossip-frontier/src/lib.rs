@@ -6,6 +6,7 @@
 //!
 //! * [`key_encoding`]: typed keys, successor and midpoint arithmetic, ranges from typed keys.
 //! * [`hint`]: the wire form of routing hints, shards built with a hint, hints across a split.
+//! * [`builder`]: startup staging of initial shards into a borrowed arena.
 //! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
 //! * [`KeyRange`]: a bounded range, and the widest ones there are.
 //! * [`split_points()`], [`split_points_by_density`]: where to cut a range.
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod builder;
 pub mod hint;
 mod integer_keys;
 pub mod key_encoding;
