@@ -123,7 +123,7 @@ fn for_each_spec(check: impl Fn(ShardSpecRef<'_>, ShardHint<'static>)) {
     let mut buf = MetadataBuf::new();
     for hint in HINTS {
         let metadata = ShardMetadata::new(hint, b"extra");
-        let bytes = silent(|| metadata.encode_into(&mut buf)).unwrap();
+        let bytes = silent(|| metadata.encode_into(&mut buf)).expect("the metadata fits");
         check(ShardSpecRef::new(b"a", b"b", bytes), hint);
     }
 }
