@@ -25,6 +25,9 @@
 //! | children of one split | [`MAX_SPLIT_CHILDREN`] | before the entries that remain |
 
 #[cfg(test)]
+#[path = "builder_law_tests.rs"]
+mod builder_law_tests;
+#[cfg(test)]
 #[path = "builder_tests.rs"]
 mod builder_tests;
 mod bulk_split;

@@ -3,26 +3,27 @@
 use std::error::Error;
 
 use gossip_contracts::coordination::{MAX_KEY_SIZE, MAX_METADATA_SIZE};
-use proptest::prelude::*;
 
 use super::*;
 use crate::hint::{ShardHint, decode_connector_extra, decode_hint};
 use crate::key_encoding::{KeyBuf, KeyEncoding, ManifestRowKey, decode_manifest_row_key};
 
 type Builder<'a> = PreallocShardBuilder<'a, 16>;
-type BuilderError = PreallocShardBuilderError;
+pub(super) type BuilderError = PreallocShardBuilderError;
 
 /// Room for more than any test stages.
-fn roomy_arena() -> ShardArena {
+pub(super) fn roomy_arena() -> ShardArena {
     ShardArena::with_capacity(64, 64 * 1024)
 }
 
-fn builder(arena: &mut ShardArena) -> Builder<'_> {
+pub(super) fn builder(arena: &mut ShardArena) -> Builder<'_> {
     PreallocShardBuilder::new(arena, 16).unwrap()
 }
 
 /// Ids and ranges of what is staged, manifest rules aside.
-fn staged<const CAP: usize>(builder: &PreallocShardBuilder<'_, CAP>) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(super) fn staged<const CAP: usize>(
+    builder: &PreallocShardBuilder<'_, CAP>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
     let spec = |entry: &BuilderEntry<'_>| builder.arena.view_spec(entry.handle);
     let specs = builder.entries.iter().map(spec);
     specs
@@ -32,7 +33,7 @@ fn staged<const CAP: usize>(builder: &PreallocShardBuilder<'_, CAP>) -> Vec<(Vec
 
 /// Runs `step`, which must be refused with `expected` and change nothing: not the entries, not the
 /// slots and not the bytes of the arena.
-fn assert_refused<const CAP: usize, T: fmt::Debug>(
+pub(super) fn assert_refused<const CAP: usize, T: fmt::Debug>(
     builder: &mut PreallocShardBuilder<'_, CAP>,
     step: impl FnOnce(&mut PreallocShardBuilder<'_, CAP>) -> Result<T, BuilderError>,
     expected: BuilderError,
@@ -57,7 +58,7 @@ fn rows_of(builder: &Builder<'_>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-fn inverted(start_len: usize, end_len: usize) -> ShardSpecInputError {
+pub(super) fn inverted(start_len: usize, end_len: usize) -> ShardSpecInputError {
     ShardSpecInputError::InvertedRange { start_len, end_len }
 }
 
@@ -218,20 +219,6 @@ mod building {
     }
 
     #[test]
-    fn unbounded_ranges_fail_on_build_validation() {
-        for (start, end) in [(&b""[..], &b"m"[..]), (b"m", b""), (b"", b"")] {
-            let mut arena = roomy_arena();
-            let mut builder = builder(&mut arena);
-            let shard_id = builder.add_range(start, end, b"").unwrap();
-            let reason = ManifestValidationError::UnboundedRange { shard_id };
-            assert_eq!(
-                builder.build_inputs(),
-                Err(BuilderError::ManifestInvalid(reason))
-            );
-        }
-    }
-
-    #[test]
     fn build_inputs_on_empty_builder_returns_manifest_empty() {
         let mut arena = roomy_arena();
         let builder = builder(&mut arena);
@@ -253,30 +240,6 @@ mod building {
         // Building does not end staging.
         builder.add_range(b"b", b"c", b"").unwrap();
         assert_eq!(builder.build_inputs().unwrap().len(), 3);
-    }
-
-    /// Nobody but the builder can free a staged spec, so this looks inside to prove the guard.
-    #[test]
-    fn build_inputs_checks_that_specs_are_live() {
-        let mut arena = roomy_arena();
-        let mut builder = builder(&mut arena);
-        builder.add_range(b"a", b"b", b"").unwrap();
-        builder.arena.free_spec(builder.entries[0].handle);
-        assert_eq!(builder.build_inputs(), Err(BuilderError::InvalidSpecHandle));
-    }
-
-    #[test]
-    fn a_full_builder_of_the_largest_cap_builds() {
-        let mut arena = ShardArena::with_capacity(MAX_BUILDER_CAP, 1 << 20);
-        let mut builder =
-            PreallocShardBuilder::<MAX_BUILDER_CAP>::new(&mut arena, MAX_BUILDER_CAP).unwrap();
-        for chunk in 0..4 {
-            builder
-                .split_manifest_by_rows(chunk, 0, 256, 1, b"")
-                .unwrap();
-        }
-        assert!(!builder.entries.is_spilled());
-        assert_eq!(builder.build_inputs().unwrap().len(), MAX_BUILDER_CAP);
     }
 }
 
@@ -399,25 +362,6 @@ mod adding {
     }
 
     #[test]
-    fn drop_clears_the_arena() {
-        let mut arena = ShardArena::with_capacity(2, 1024);
-        let before = arena
-            .alloc_spec(ShardSpecRef::new(b"a", b"b", b""))
-            .unwrap();
-        let mut staging = builder(&mut arena);
-        staging.add_range(b"c", b"d", b"").unwrap();
-        drop(staging);
-        assert_eq!(arena.live_specs(), 0);
-        assert_eq!(arena.try_view_spec(before), None);
-        // All of it can be used again.
-        let mut staging = builder(&mut arena);
-        assert_eq!(
-            staging.split_range_by_boundaries(b"a", &[b"b"], b"c", b""),
-            Ok(2)
-        );
-    }
-
-    #[test]
     fn add_spec_ref_happy_path() {
         let mut arena = roomy_arena();
         let mut builder = builder(&mut arena);
@@ -468,15 +412,6 @@ mod adding {
             );
         }
         assert!(PreallocShardBuilder::<8>::new(&mut arena, 8).is_ok());
-    }
-
-    /// No `CAP` that compiles reaches this limit, so the check is called by itself.
-    #[test]
-    fn config_rejects_entry_limit_exceeding_manifest_max() {
-        let (entry_limit, max) = (MAX_INITIAL_SHARDS + 1, MAX_INITIAL_SHARDS);
-        let refused = BuilderError::EntryLimitExceedsManifestMax { entry_limit, max };
-        assert_eq!(check_entry_limit(entry_limit, usize::MAX), Err(refused));
-        assert_eq!(check_entry_limit(max, usize::MAX), Ok(()));
     }
 
     #[test]
@@ -532,18 +467,6 @@ mod adding {
             &mut builder,
             |b| b.add_manifest(7, 1, 2, &vec![0; max]),
             refused,
-        );
-    }
-
-    #[test]
-    fn debug_shows_counts_only() {
-        let mut arena = roomy_arena();
-        let mut builder = builder(&mut arena);
-        builder.add_prefix(b"secret", b"hidden").unwrap();
-        let shown = format!("{builder:?}");
-        assert_eq!(
-            shown,
-            "PreallocShardBuilder { len: 1, entry_limit: 16, .. }"
         );
     }
 }
@@ -651,94 +574,6 @@ mod splitting_ranges {
             |b| b.split_range_by_boundaries(b"a", &slices(&widest), b"z", b""),
             refused,
         );
-    }
-
-    #[test]
-    fn split_range_with_a_bad_boundary_has_no_partial_writes() {
-        let mut arena = roomy_arena();
-        let mut builder = builder(&mut arena);
-        builder.add_range(b"0", b"1", b"").unwrap();
-        let mut check = |points: &[&[u8]], reason| {
-            let refused = BuilderError::RangeInvalid(reason);
-            assert_refused(
-                &mut builder,
-                |b| b.split_range_by_boundaries(b"c", points, b"x", b""),
-                refused,
-            );
-        };
-        check(&[b"g", b"g"], inverted(1, 1));
-        check(&[b"m", b"g"], inverted(1, 1));
-        check(&[b"c"], inverted(1, 1));
-        check(&[b"d", b"x"], inverted(1, 1));
-        check(&[b"d", b"zz"], inverted(2, 1));
-        check(&[b"a"], inverted(1, 1));
-        // An empty point would mean "unbounded" to both of its neighbours.
-        check(&[b"dd", b""], inverted(2, 0));
-        check(&[b""], inverted(1, 0));
-        let (size, max) = (MAX_KEY_SIZE + 1, MAX_KEY_SIZE);
-        check(
-            &[b"d", &vec![b'e'; size]],
-            ShardSpecInputError::KeyTooLarge { size, max },
-        );
-    }
-
-    /// The last of three children finds no slot, or no bytes: the first two leave again.
-    #[test]
-    fn split_range_rolls_back_when_the_arena_fills() {
-        for (slots, bytes) in [(3, 4096), (16, 320)] {
-            let mut arena = ShardArena::with_capacity(slots, bytes);
-            let mut builder = builder(&mut arena);
-            builder.add_range(b"0", b"1", b"").unwrap();
-            let before = (staged(&builder), format!("{:?}", builder.arena));
-            let extra = [7; 50];
-            let refused = builder.split_range_by_boundaries(b"a", &[b"g", b"m"], b"z", &extra);
-            assert!(
-                matches!(refused, Err(BuilderError::SlabFull(_))),
-                "{refused:?}"
-            );
-            assert_eq!((staged(&builder), format!("{:?}", builder.arena)), before);
-            // Two of them fit, with the ids that were given back.
-            assert_eq!(
-                builder.split_range_by_boundaries(b"a", &[b"g"], b"z", &extra),
-                Ok(2)
-            );
-            let inputs = builder.build_inputs().unwrap();
-            assert_eq!(inputs[2].shard_id, ShardId::from_raw(2));
-        }
-    }
-
-    proptest! {
-        /// Whatever the points and whatever the room: all children or none, and the accounting of
-        /// the arena as before.
-        #[test]
-        fn bulk_splits_stage_everything_or_nothing(
-            points in proptest::collection::vec(proptest::collection::vec(b'a'..=b'z', 0..3), 0..8),
-            sorted in any::<bool>(),
-            slots in 0..10_usize,
-            bytes in 0..1024_usize,
-            limit in 1..10_usize,
-        ) {
-            let mut points = points;
-            if sorted {
-                points.sort();
-                points.dedup();
-            }
-            let mut arena = ShardArena::with_capacity(slots, bytes);
-            let mut builder = PreallocShardBuilder::<10>::new(&mut arena, limit).unwrap();
-            let before = format!("{:?}", builder.arena);
-            match builder.split_range_by_boundaries(b"Z", &slices(&points), b"~", b"extra") {
-                Ok(made) => {
-                    prop_assert_eq!(made, points.len() + 1);
-                    let starts: Vec<_> = staged(&builder).into_iter().skip(1).map(|s| s.0).collect();
-                    prop_assert_eq!(starts, points);
-                    prop_assert!(builder.build_inputs().is_ok());
-                }
-                Err(_) => {
-                    prop_assert!(builder.is_empty());
-                    prop_assert_eq!(format!("{:?}", builder.arena), before);
-                }
-            }
-        }
     }
 }
 
@@ -850,79 +685,5 @@ mod splitting_manifests {
         builder.reset();
         assert_eq!(builder.split_manifest_by_rows(0, 0, max, max, b""), Ok(1));
         assert_eq!(rows_of(&builder), [(0, max)]);
-    }
-
-    #[test]
-    fn split_manifest_without_rows_is_refused() {
-        let mut arena = roomy_arena();
-        let mut builder = builder(&mut arena);
-        for (start_row, end_row, rows_per_shard) in [
-            (10, 10, 1),
-            (20, 10, 1),
-            (0, 10, 0),
-            (u64::MAX, u64::MAX, 1),
-            (u64::MAX, 0, 0),
-        ] {
-            let refused = BuilderError::ManifestCtorInvalid(inverted(16, 16));
-            assert_refused(
-                &mut builder,
-                |b| b.split_manifest_by_rows(7, start_row, end_row, rows_per_shard, b""),
-                refused,
-            );
-        }
-    }
-
-    #[test]
-    fn split_manifest_with_oversized_metadata_has_no_partial_writes() {
-        let mut arena = roomy_arena();
-        let mut builder = builder(&mut arena);
-        let (size, max) = (MAX_METADATA_SIZE + 29, MAX_METADATA_SIZE);
-        let reason = ShardSpecInputError::MetadataTooLarge { size, max };
-        let refused = BuilderError::ManifestCtorInvalid(reason);
-        let extra = vec![0; max];
-        assert_refused(
-            &mut builder,
-            |b| b.split_manifest_by_rows(7, 0, 9, 1, &extra),
-            refused,
-        );
-    }
-
-    #[test]
-    fn split_manifest_rolls_back_when_the_arena_fills() {
-        let mut arena = ShardArena::with_capacity(3, 4096);
-        let mut builder = builder(&mut arena);
-        builder.add_range(b"z", b"zz", b"").unwrap();
-        let full = BuilderError::SlabFull(SlabFull {
-            requested: 1,
-            available: 0,
-        });
-        assert_refused(
-            &mut builder,
-            |b| b.split_manifest_by_rows(7, 0, 30, 10, b""),
-            full,
-        );
-        assert_eq!(builder.split_manifest_by_rows(7, 0, 20, 10, b""), Ok(2));
-    }
-
-    proptest! {
-        #[test]
-        fn manifest_chunks_tile_the_rows(start in any::<u64>(), len in 1..2000_u64, chunk in 1..500_u64) {
-            let start = start.min(u64::MAX - len);
-            let mut arena = ShardArena::with_capacity(256, 1 << 17);
-            let mut builder = PreallocShardBuilder::<256>::new(&mut arena, 256).unwrap();
-            let made = builder.split_manifest_by_rows(7, start, start + len, chunk, b"");
-            if len.div_ceil(chunk) > 256 {
-                prop_assert!(made.is_err() && builder.is_empty());
-                return Ok(());
-            }
-            let row = |key: &[u8]| decode_manifest_row_key(key).unwrap().row();
-            let mut next = start;
-            for (from, to) in staged(&builder) {
-                prop_assert_eq!(row(&from), next);
-                next = row(&to);
-                prop_assert!(next - row(&from) == chunk || next == start + len);
-            }
-            prop_assert_eq!(next, start + len);
-        }
     }
 }

@@ -26,6 +26,9 @@
 //! * A refused encoding leaves its buffer as it was.
 
 #[cfg(test)]
+#[path = "hint_law_tests.rs"]
+mod hint_law_tests;
+#[cfg(test)]
 #[path = "hint_tests.rs"]
 mod hint_tests;
 mod propagate;
