@@ -317,6 +317,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
 
     /// Frees every spec of the arena and starts again at id 0. Handles given out are stale then.
     pub fn reset(&mut self) {
+        // Entries first: a handle without its spec is never seen, not even here.
         self.entries.clear();
         self.arena.clear();
     }
@@ -372,17 +373,22 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
             });
         }
         self.check_budget(children)?;
+        // A bad boundary is found before anything is stored, so it costs no roll-back.
         for index in 0..children {
             split.child(index, connector_extra, &mut self.scratch)?;
         }
+        // How much a child takes of the arena is the arena's own affair (it rounds, splits and
+        // joins blocks), so whether all fit is only known by trying.
         let staged_before = self.entries.len();
         for index in 0..children {
-            let spec = split.child(index, connector_extra, &mut self.scratch)?;
-            match self.arena.alloc_spec(spec) {
+            let stored = split
+                .child(index, connector_extra, &mut self.scratch)
+                .and_then(|spec| Ok(self.arena.alloc_spec(spec)?));
+            match stored {
                 Ok(handle) => self.push(handle, CursorUpdate::initial()),
-                Err(full) => {
+                Err(error) => {
                     self.unstage_to(staged_before);
-                    return Err(full.into());
+                    return Err(error);
                 }
             };
         }
@@ -411,6 +417,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
 
     fn check_budget(&self, additional: usize) -> Result<(), PreallocShardBuilderError> {
         let current = self.entries.len();
+        // Subtracted on the side that cannot underflow: there are never more than the limit.
         if additional > self.entry_limit - current {
             return Err(PreallocShardBuilderError::CapacityExceeded {
                 limit: self.entry_limit,
@@ -433,6 +440,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
 
 impl<const CAP: usize> Drop for PreallocShardBuilder<'_, CAP> {
     fn drop(&mut self) {
+        // Whoever borrows the arena next finds it empty, whether or not anything was built.
         self.arena.clear();
     }
 }

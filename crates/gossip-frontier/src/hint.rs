@@ -113,6 +113,7 @@ impl<'a> ShardHint<'a> {
         match *self {
             Self::Range => Ok(RANGE_FRAME_LEN),
             Self::Prefix { prefix } => prefix_frame_len(prefix.len()),
+            // A reader would refuse these rows, so a writer must not produce them.
             Self::Manifest {
                 start_row, end_row, ..
             } if start_row >= end_row => {
@@ -127,6 +128,7 @@ impl<'a> ShardHint<'a> {
     /// # Errors
     /// As [`Self::encoded_len`].
     pub fn encode_into<'b>(&self, buf: &'b mut MetadataBuf) -> Result<&'b [u8], ShardEncodeError> {
+        // Whatever can be refused is refused before the first byte is written.
         let frame = &mut buf.bytes[..self.encoded_len()?];
         self.write(frame);
         Ok(frame)
@@ -173,6 +175,7 @@ impl<'a> ShardHint<'a> {
         };
         let (manifest_id, rest) = split_u64(body).ok_or_else(truncated)?;
         let (start_row, rest) = split_u64(rest).ok_or_else(truncated)?;
+        // What follows a hint belongs to whoever framed it.
         let (end_row, _) = split_u64(rest).ok_or_else(truncated)?;
         if start_row >= end_row {
             return Err(ShardHintDecodeError::InvertedManifestRows { start_row, end_row });
@@ -259,6 +262,7 @@ impl<'a> ShardMetadata<'a> {
     /// As [`ShardHint::encoded_len`]; then if the whole exceeds [`MAX_METADATA_SIZE`].
     pub fn encoded_len(&self) -> Result<usize, ShardEncodeError> {
         let hint_len = self.hint.encoded_len()?;
+        // The hint fits by itself; bytes of the connector may be as many as a slice can have.
         let size = (LEN_SIZE + hint_len).saturating_add(self.connector_extra.len());
         if size > MAX_METADATA_SIZE {
             return Err(ShardEncodeError::MetadataTooLarge {

@@ -107,6 +107,7 @@ pub fn split_points_by_density<'k>(
             max: MAX_KEY_SIZE,
         });
     }
+    // In place and without a buffer. A sample that is sorted already costs one pass.
     sample.sort_unstable();
     let first = sample.partition_point(|key| *key < range.start());
     let behind = sample.partition_point(|key| *key < range.end());

@@ -39,6 +39,8 @@ impl BulkSplit<'_> {
                 if start_row >= end_row || rows_per_shard == 0 {
                     return Err(PreallocShardBuilderError::ManifestCtorInvalid(NO_ROWS));
                 }
+                // Counted as u64: one chunk per row of the largest manifest is a request to be
+                // refused by its number, not by an overflow.
                 let chunks = (end_row - start_row).div_ceil(rows_per_shard);
                 Ok(usize::try_from(chunks).unwrap_or(usize::MAX))
             }
@@ -69,7 +71,8 @@ impl BulkSplit<'_> {
                 end_row,
                 rows_per_shard,
             } => {
-                // The first product stays below `end_row`; the end of the last chunk may not.
+                // Every chunk begins below `end_row`, so this cannot overflow; the last one may end
+                // behind it, even behind the largest number.
                 let from = start_row + index as u64 * rows_per_shard;
                 let to = from.saturating_add(rows_per_shard).min(end_row);
                 manifest_shard_ref(manifest_id, from, to, connector_extra, scratch)

@@ -111,6 +111,7 @@ fn check_within_prefix(
     end: &[u8],
 ) -> Result<(), HintPropagationError> {
     let refuse = |boundary| HintPropagationError::InvalidPrefixBoundary { boundary };
+    // The same as lying between the prefix and its successor, and true of every prefix.
     if !start.starts_with(prefix) {
         return Err(refuse(SplitBoundary::Start));
     }
@@ -151,6 +152,8 @@ impl Rows {
 
     /// The row of one bound, if it is one of this parent.
     fn row(self, boundary: SplitBoundary, key: &[u8]) -> Result<u64, HintPropagationError> {
+        // Both ends may lie on either bound of the parent: a start on its end leaves no rows, and
+        // that is found when the two are compared.
         let refused = HintPropagationError::InvalidManifestBoundary { boundary };
         let key: ManifestRowKey = decode_manifest_row_key(key).ok_or(refused)?;
         if key.manifest_id() != self.manifest_id {

@@ -150,6 +150,7 @@ fn hinted<'a>(
 fn first_refusal(start: &[u8], end: &[u8], error: ShardEncodeError) -> ShardSpecInputError {
     let bounds = ShardSpec::validate_ref(ShardSpecRef::new(start, end, &[]));
     match (bounds, error) {
+        // An inverted range, the other thing that may be wrong with bounds, comes after metadata.
         (Err(oversized @ ShardSpecInputError::KeyTooLarge { .. }), _) => oversized,
         (
             _,

@@ -49,16 +49,23 @@ pub fn byte_midpoint<'b>(a: &[u8], b: &[u8], out: &'b mut KeyBuf) -> Option<&'b 
     let inside = |candidate: &[u8]| a < candidate && candidate < b;
     let width = a.len().max(b.len());
 
+    // Phases 1 and 2. The mean of two different keys lies between them as a number, but rounding
+    // down can make it equal to `a`, and padding can make it equal to `b`: hence the checks below.
     add_padded(a, b, out);
     halve(out);
+    // Phase 3. A carry made the sum one digit longer; its half begins with a zero too many, which
+    // would sort below both keys.
     if out.len() == width + 1 && inside(&out.as_bytes()[1..]) {
         out.bytes.copy_within(1..=width, 0);
         out.len = width;
         return Some(out.as_bytes());
     }
+    // Phase 4. Without a carry the quotient is as long as the longer key.
     if out.len() <= MAX_KEY_SIZE && inside(out.as_bytes()) {
         return Some(out.as_bytes());
     }
+    // Phase 5. Neighbours at this width: nothing is smaller above `a` than its successor, so if
+    // that does not lie below `b`, nothing does.
     if !key_successor(a, out).is_some_and(inside) {
         out.clear();
         return None;
@@ -69,6 +76,7 @@ pub fn byte_midpoint<'b>(a: &[u8], b: &[u8], out: &'b mut KeyBuf) -> Option<&'b 
 /// Phase 1: the sum of two fractions, one byte longer than the longer key if it carries.
 fn add_padded(a: &[u8], b: &[u8], sum: &mut KeyBuf) {
     let (shorter, longer) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    // Digits behind the end of the shorter key have nothing to be added.
     sum.copy_from_slice(longer);
     let mut carry = false;
     for (digit, &addend) in sum.bytes[..shorter.len()].iter_mut().zip(shorter).rev() {

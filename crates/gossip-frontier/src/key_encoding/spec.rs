@@ -164,6 +164,7 @@ pub(crate) fn prefix_end<'b>(
     prefix: &[u8],
     buf: &'b mut KeyBuf,
 ) -> Result<&'b [u8], PrefixShardError> {
+    // The empty prefix has no successor either; the caller deserves the nearer reason.
     if prefix.is_empty() {
         return Err(PrefixShardError::EmptyPrefix);
     }

@@ -31,6 +31,8 @@ impl Sample<'_, '_> {
         if parts < 2 {
             return 0;
         }
+        // Cutting a part in two never makes the largest one larger, so asking for this many parts
+        // costs nothing.
         let largest = self.smallest_largest(parts);
         let earliest = self.earliest_starts(parts, largest);
         let mut from = 0;
@@ -40,6 +42,7 @@ impl Sample<'_, '_> {
             let last = latest[right - 1].expect("counted among those present");
             let high = self.edge_until(from + largest).min(last);
             assert!(low <= high, "a cut with this largest part exists");
+            // Rounded to the nearest, so that different keys give parts that differ by one.
             let mean = (self.keys.len() - from + right.div_ceil(2)) / (right + 1);
             *edge = self.edge_near(from + mean).clamp(low, high);
             from = *edge;
@@ -91,6 +94,7 @@ impl Sample<'_, '_> {
     /// Whether `parts` parts of at most `largest` keys hold the sample, filled one by one.
     fn fits(self, parts: usize, largest: usize) -> bool {
         let mut from = 0;
+        // Equal keys that exceed `largest` stop it where it is.
         for _ in 0..parts {
             from = self.edge_until(from + largest);
         }

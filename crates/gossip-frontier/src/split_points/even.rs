@@ -80,6 +80,7 @@ impl<'a> Window<'a> {
         let key = buf.resize(self.digits);
         key[..kept].copy_from_slice(&self.start[..kept]);
         key[kept..].fill(0);
+        // From the last digit to the left; the carry seldom gets far, but it can get all the way.
         let mut carry = offset;
         for digit in key.iter_mut().rev() {
             if carry == 0 {
@@ -89,6 +90,8 @@ impl<'a> Window<'a> {
             *digit = carry.to_le_bytes()[0];
             carry >>= 8;
         }
+        // Zeros at the end make a greater key of the same width; the shortest spelling will do. It
+        // still lies above the start, whose width is smaller.
         let last = key.iter().rposition(|&digit| digit != 0);
         buf.resize(last.map_or(0, |last| last + 1));
     }
@@ -108,6 +111,7 @@ fn cut_by_counting(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> us
         "the range is degenerate"
     );
     let parts = parts.min(keys);
+    // The first key of part `i` of `parts` is number `i * keys / parts`, the start being number 0.
     let mut filled = 0;
     walk(range, |index, key| {
         if filled < parts - 1 && index == (filled + 1) * keys / parts {
