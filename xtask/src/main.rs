@@ -19,6 +19,7 @@ mod items;
 mod process;
 mod setup;
 mod source;
+mod tidy;
 mod workspace;
 
 use std::env;
@@ -39,12 +40,20 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 1] = [Command {
-    name: "setup",
-    arguments: "[COMMAND]",
-    purpose: "install what COMMAND (default: test) needs",
-    run: setup::run,
-}];
+const COMMANDS: [Command; 2] = [
+    Command {
+        name: "tidy",
+        arguments: "",
+        purpose: "crate boundaries, names the specification asks for, sizes, leftovers",
+        run: tidy::run,
+    },
+    Command {
+        name: "setup",
+        arguments: "[COMMAND]",
+        purpose: "install what COMMAND (default: test) needs",
+        run: setup::run,
+    },
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
