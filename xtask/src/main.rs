@@ -14,11 +14,14 @@
     reason = "a command line tool: results on stdout, everything else on stderr"
 )]
 
+mod deny;
 mod failure;
 mod items;
 mod process;
 mod setup;
 mod source;
+mod tally;
+mod test;
 mod tidy;
 mod workspace;
 
@@ -40,7 +43,13 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 2] = [
+const COMMANDS: [Command; 4] = [
+    Command {
+        name: "test",
+        arguments: "",
+        purpose: "setup, format, tidy, clippy, all tests, documentation; counts the tests",
+        run: test::run,
+    },
     Command {
         name: "tidy",
         arguments: "",
@@ -52,6 +61,12 @@ const COMMANDS: [Command; 2] = [
         arguments: "[COMMAND]",
         purpose: "install what COMMAND (default: test) needs",
         run: setup::run,
+    },
+    Command {
+        name: "deny",
+        arguments: "",
+        purpose: "check licences, bans and sources of every dependency",
+        run: deny::run,
     },
 ];
 
@@ -96,5 +111,11 @@ mod tests {
             let first = COMMANDS.iter().position(|other| other.name == command.name);
             assert_eq!(first, Some(index), "{} is listed twice", command.name);
         }
+    }
+
+    #[test]
+    fn an_unknown_command_is_not_found() {
+        assert!(find("tests").is_none());
+        assert!(find("test").is_some());
     }
 }
