@@ -14,6 +14,7 @@
     reason = "a command line tool: results on stdout, everything else on stderr"
 )]
 
+mod bench;
 mod deny;
 mod failure;
 mod items;
@@ -43,7 +44,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 4] = [
+const COMMANDS: [Command; 5] = [
     Command {
         name: "test",
         arguments: "",
@@ -61,6 +62,12 @@ const COMMANDS: [Command; 4] = [
         arguments: "[COMMAND]",
         purpose: "install what COMMAND (default: test) needs",
         run: setup::run,
+    },
+    Command {
+        name: "bench",
+        arguments: "[FILTER] [--save]",
+        purpose: "time and instructions of every benchmark; --save writes docs/benchmarks.md",
+        run: bench::run,
     },
     Command {
         name: "deny",
