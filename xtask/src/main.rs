@@ -7,7 +7,6 @@
 //! xtask is never part of the product: no crate depends on it, and it depends on none of them. It
 //! needs one library, to read the JSON that cargo prints, so that it builds in seconds.
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the commands that use the rest come next")]
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -15,9 +14,13 @@
 )]
 
 mod bench;
+mod coverage;
 mod deny;
 mod failure;
+mod fuzz;
 mod items;
+mod miri;
+mod mutants;
 mod process;
 mod setup;
 mod source;
@@ -44,7 +47,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 5] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: "test",
         arguments: "",
@@ -70,10 +73,34 @@ const COMMANDS: [Command; 5] = [
         run: bench::run,
     },
     Command {
+        name: "fuzz",
+        arguments: "TARGET SECONDS | --list",
+        purpose: "run one fuzz target",
+        run: fuzz::run,
+    },
+    Command {
+        name: "miri",
+        arguments: "[FILTER]",
+        purpose: "run the tests of gossip-stdx under Miri",
+        run: miri::run,
+    },
+    Command {
         name: "deny",
         arguments: "",
         purpose: "check licences, bans and sources of every dependency",
         run: deny::run,
+    },
+    Command {
+        name: "coverage",
+        arguments: "[ARGUMENTS]",
+        purpose: "line coverage by cargo-llvm-cov",
+        run: coverage::run,
+    },
+    Command {
+        name: "mutants",
+        arguments: "[ARGUMENTS]",
+        purpose: "change the code and see whether a test notices, by cargo-mutants",
+        run: mutants::run,
     },
 ];
 

@@ -235,6 +235,16 @@ mod tests {
     }
 
     #[test]
+    fn only_known_commands_need_something() {
+        for package in &PACKAGES {
+            for command in package.needed_by {
+                assert!(crate::find(command).is_some(), "{command}");
+            }
+        }
+        assert_eq!(needs("tidy", &workspace(&[])), Vec::<&str>::new());
+    }
+
+    #[test]
     fn what_cannot_be_installed_is_named_with_a_command() {
         let missing: Vec<&DebianPackage> = PACKAGES.iter().collect();
         let text = cannot_install("test", &missing, "only root may").to_string();
