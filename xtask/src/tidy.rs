@@ -22,10 +22,14 @@ const NAMES_DIRECTORY: &str = "xtask/names";
 /// Files and functions that may be longer than the rest.
 const SIZE_EXCEPTIONS: &str = "xtask/size_exceptions.txt";
 
-/// Something that breaks a rule: where it is, and which rule.
+/// Something that breaks a rule: where it is, and which rule. Findings sort as one reads: by file,
+/// then by line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
+    /// A file, or a function of a file.
     place: String,
+    /// Counted from one; `None` where the whole place is meant.
+    line: Option<usize>,
     what: String,
 }
 
@@ -33,19 +37,26 @@ impl Finding {
     fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             place: place.into(),
+            line: None,
             what: what.into(),
         }
     }
 
-    /// A finding on one line, in the form editors can jump to.
     fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self::new(format!("{path}:{line}"), what)
+        Self {
+            line: Some(line),
+            ..Self::new(path, what)
+        }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        // The form that editors and terminals can jump to.
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.place, self.what),
+            None => write!(f, "{}: {}", self.place, self.what),
+        }
     }
 }
 
@@ -64,6 +75,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     if findings.is_empty() {
         return Ok(());
     }
+    // The findings are the result of this command, so they go to stdout.
     for finding in &findings {
         println!("{finding}");
     }
@@ -74,6 +86,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     ))
 }
 
+/// What every check found, in reading order.
 fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     let files = workspace.files()?;
     let exceptions = read(&workspace.root, SIZE_EXCEPTIONS)?;
@@ -85,6 +98,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     Ok(findings)
 }
 
+/// Reads a file that tidy cannot do without.
 fn read(root: &Path, path: &str) -> Result<String, Failure> {
     fs::read_to_string(root.join(path)).map_err(|error| {
         Failure::new(
@@ -95,7 +109,7 @@ fn read(root: &Path, path: &str) -> Result<String, Failure> {
     })
 }
 
-/// The Rust files below a directory.
+/// The Rust files below a directory. The slash keeps `a` from matching its neighbour `ab`.
 fn rust_files<'a>(files: &'a [File], directory: &str) -> impl Iterator<Item = &'a File> {
     let prefix = format!("{directory}/");
     files

@@ -44,6 +44,7 @@ fn check_package(package: &Package, files: &[File], directory: &str) -> Vec<Find
     check_list(list, &Declared::of(package, files))
 }
 
+/// One finding per line that asks for something the crate does not have.
 fn check_list(list: &File, declared: &Declared) -> Vec<Finding> {
     let mut seen: Vec<&str> = Vec::new();
     let mut findings = Vec::new();
@@ -80,6 +81,7 @@ struct Declared {
 }
 
 impl Declared {
+    /// Reads all Rust files of a package, its tests and benchmarks included.
     fn of(package: &Package, files: &[File]) -> Self {
         let mut declared = Self {
             files: Vec::new(),
@@ -98,6 +100,12 @@ impl Declared {
             }
         }
         declared
+    }
+
+    /// Private modules count: what is in them is exported under other paths.
+    fn has_module(&self, name: &str) -> bool {
+        let mut items = self.items.iter().map(|(_, item)| item);
+        items.any(|item| item.kind == Kind::Module && item.name == name)
     }
 
     /// Whether some public item that is not test code satisfies `is_wanted`.
@@ -158,6 +166,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// Reads `name` or `Owner::name`.
     fn item(kind: Kind, path: &'a str) -> Self {
         match path.split_once("::") {
             Some((owner, name)) => Self::Item {
@@ -178,18 +187,12 @@ impl<'a> Wanted<'a> {
         match *self {
             Self::Item { kind, owner, name } => item_problem(kind, owner, name, declared),
             Self::Module { name } => {
-                let mut items = declared.items.iter().map(|(_, item)| item);
-                let exists = items.any(|item| item.kind == Kind::Module && item.name == name);
-                (!exists).then(|| format!("there is no module `{name}`"))
+                (!declared.has_module(name)).then(|| format!("there is no module `{name}`"))
             }
-            Self::File { path } => {
-                let exists = declared.files.iter().any(|file| file == path);
-                (!exists).then(|| format!("there is no file `{path}`"))
-            }
-            Self::Text { text } => {
-                let exists = declared.texts.iter().any(|file| file.contains(text));
-                (!exists).then(|| format!("no source file contains `{text}`"))
-            }
+            Self::File { path } => (!declared.files.iter().any(|file| file == path))
+                .then(|| format!("there is no file `{path}`")),
+            Self::Text { text } => (!declared.texts.iter().any(|file| file.contains(text)))
+                .then(|| format!("no source file contains `{text}`")),
             Self::Test { name, file, cases } => test_problem(name, file, cases, declared),
         }
     }
@@ -218,6 +221,7 @@ fn item_problem(
     (!exists).then(|| format!("there is no public {word} `{path}`"))
 }
 
+/// The file is part of what is asked: the specification tells people to run tests by file.
 fn test_problem(name: &str, file: &str, cases: usize, declared: &Declared) -> Option<String> {
     let test = declared.items.iter().find(|(path, item)| {
         path == file && item.kind == Kind::Function && item.name == name && item.is_test

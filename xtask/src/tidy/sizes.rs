@@ -16,7 +16,9 @@ use super::Finding;
 use crate::items::{Kind, items};
 use crate::workspace::File;
 
+/// Our largest file should not be where everything happens.
 const FILE_LINES_MAX: usize = 800;
+/// A screen.
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Something with a length: a file, or a function of a file.
@@ -31,6 +33,7 @@ struct Measured {
 /// One line of the list of exceptions.
 struct Exception<'a> {
     place: &'a str,
+    /// The length it had when the line was written, and may not exceed.
     lines: usize,
 }
 
@@ -42,6 +45,7 @@ pub(super) fn check(files: &[File], list: &str, exceptions: &str) -> Vec<Finding
         .flat_map(measure)
         .collect();
     let mut findings = Vec::new();
+    // Exceptions that were read, right or wrong: their places are not reported a second time.
     let mut known = Vec::new();
     for (line, number) in exceptions.lines().zip(1..) {
         match parse(line) {
@@ -60,6 +64,7 @@ pub(super) fn check(files: &[File], list: &str, exceptions: &str) -> Vec<Finding
     findings
 }
 
+/// The file itself, and its functions unless they are tests.
 fn measure(file: &File) -> Vec<Measured> {
     let lines = file.text.lines().count();
     let mut measured = vec![Measured {
