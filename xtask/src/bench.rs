@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     for figure in instructions::measure(&workspace, filter)? {
         merge(&mut figures, figure);
     }
+    // Everything else went to stderr, so stdout is the table alone.
     let table = table::render(&figures);
     println!("{table}");
     if options.save {
@@ -51,6 +52,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Reads the arguments in any order.
 fn parse(arguments: &[String]) -> Result<Options, Failure> {
     let mut options = Options {
         filter: None,
@@ -72,6 +74,7 @@ fn parse(arguments: &[String]) -> Result<Options, Failure> {
             filter => options.filter = Some(filter.to_owned()),
         }
     }
+    // A table with some of the figures would look like one with all of them.
     if options.save && options.filter.is_some() {
         let why = "the saved table holds every benchmark, so --save allows no filter";
         return Err(Failure::usage("bench", why, "--save"));

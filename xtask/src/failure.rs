@@ -44,6 +44,7 @@ impl Failure {
         }
     }
 
+    /// 2 if the command line was at fault, else 1.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

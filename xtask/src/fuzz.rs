@@ -73,6 +73,7 @@ fn parse(target: &str, seconds: &str, targets: &[String]) -> Result<u32, Failure
     }
 }
 
+/// Runs libFuzzer and sums up in one line on stdout.
 fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
     let mut executions = None;
     let mut command = command(root, target, seconds);
@@ -81,6 +82,7 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
             executions = Some(number.trim().to_owned());
         }
     })?;
+    // A finding ends libFuzzer before its statistics.
     let executions = executions.unwrap_or_else(|| "an unknown number of".to_owned());
     let result = if status.success() {
         "no finding"
@@ -92,6 +94,7 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
     process::expect_success(&command, status, &next)
 }
 
+/// The command as one would type it; `-s none` is no sanitizer, `-O` an optimized build.
 fn command(root: &Path, target: &str, seconds: u32) -> Command {
     let mut command = process::cargo_of("stable");
     command.args(["fuzz", "run", target, "-s", "none", "-O", "--"]);

@@ -68,15 +68,18 @@ struct Block {
     item: Option<usize>,
 }
 
+/// Walks over the tokens once, keeping the blocks that are open.
 #[derive(Default)]
 struct Finder<'a> {
     tokens: Vec<Token<'a>>,
+    /// Index of the current token.
     at: usize,
     blocks: Vec<Block>,
     /// What the next `{` opens.
     next_block: Block,
     /// First words of the attributes seen since the last item.
     attributes: Vec<&'a str>,
+    /// Whether a plain `pub` was seen since the last item.
     is_public: bool,
     items: Vec<Item>,
 }
@@ -111,12 +114,14 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// The text of a token ahead; empty past the end, which matches no keyword.
     fn text(&self, ahead: usize) -> &'a str {
         self.tokens
             .get(self.at + ahead)
             .map_or("", |token| token.text)
     }
 
+    /// The line of the current token, or of the last one once all are consumed.
     fn line(&self) -> usize {
         let last = self.tokens.len() - 1;
         self.tokens[self.at.min(last)].line
@@ -138,6 +143,7 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Remembers the first word of `#[…]`; `#![…]` belongs to the file, not to the next item.
     fn attribute(&mut self) {
         let is_inner = self.text(1) == "!";
         self.at += if is_inner { 2 } else { 1 };
@@ -202,6 +208,7 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// An enum with all its variants, so that its body needs no block.
     fn enumeration(&mut self) {
         self.declare(Kind::Type);
         let name = self.text(0);
@@ -238,6 +245,7 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// A trait: what is declared in its block is as public as itself.
     fn trait_block(&mut self) {
         self.declare(Kind::Type);
         let owner = Some(self.text(0).to_owned());
@@ -269,6 +277,7 @@ impl<'a> Finder<'a> {
         if !self.tokens.get(self.at + 1).is_some_and(Token::is_word) {
             return;
         }
+        // Read first: `push` ends the life of attributes.
         let cases = self
             .attributes
             .iter()
@@ -283,6 +292,7 @@ impl<'a> Finder<'a> {
         let index = self.push(Kind::Function, self.text(0), self.is_public);
         self.items[index].is_test = is_test;
         self.items[index].cases = cases;
+        // `impl Trait` among the arguments must not be taken for a block, so they are skipped.
         self.skip_to_body();
         self.items[index].last_line = self.line();
         self.next_block = Block {
@@ -292,6 +302,7 @@ impl<'a> Finder<'a> {
         self.at -= 1;
     }
 
+    /// A module; a `;` after it clears the mark again, since then its body is another file.
     fn module(&mut self) {
         self.next_block.is_tests = self.attributes.contains(&"cfg(test)");
         self.declare(Kind::Module);
@@ -307,12 +318,14 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// A block inherits nothing; `in_tests` looks at all blocks that are open.
     fn open(&mut self) {
         let block = std::mem::take(&mut self.next_block);
         self.blocks.push(block);
         self.forget();
     }
 
+    /// The end of a block is the end of the function it belongs to. One brace too many is ignored.
     fn close(&mut self) {
         let line = self.line();
         if let Some(index) = self.blocks.pop().and_then(|block| block.item) {
@@ -328,6 +341,7 @@ impl<'a> Finder<'a> {
         self.next_block = Block::default();
     }
 
+    /// Records an item at the current token; the result is its index.
     fn push(&mut self, kind: Kind, name: &str, is_public: bool) -> usize {
         let block = self.blocks.last().cloned().unwrap_or_default();
         self.items.push(Item {

@@ -39,9 +39,11 @@ const EXIT_USAGE: u8 = 2;
 
 /// One thing xtask can do.
 struct Command {
+    /// What one types after `cargo xtask`.
     name: &'static str,
     /// The arguments as shown in the list of commands.
     arguments: &'static str,
+    /// Half a sentence for the list of commands.
     purpose: &'static str,
     run: fn(&[String]) -> Result<ExitCode, Failure>,
 }
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command of that name.
 fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == name)
 }

@@ -20,6 +20,7 @@ pub(crate) enum Pipe {
 
 /// The cargo that runs us, so that every step uses one toolchain.
 pub(crate) fn cargo() -> Command {
+    // Cargo sets it for everything it starts. Someone who runs our program by hand has none.
     Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
@@ -60,6 +61,7 @@ pub(crate) fn stream(
         Pipe::Stdout => command.stdout(Stdio::piped()),
         Pipe::Stderr => command.stderr(Stdio::piped()),
     };
+    // Only one stream is piped, so reading it to its end before waiting cannot block the program.
     let mut child = command
         .spawn()
         .map_err(|error| not_started(command, &error))?;
@@ -105,6 +107,7 @@ fn describe(command: &Command) -> String {
         .join(" ")
 }
 
+/// The program did not run at all: most often it is not there.
 fn not_started(command: &Command, error: &io::Error) -> Failure {
     let program = command.get_program().to_string_lossy().into_owned();
     Failure::new(

@@ -20,11 +20,13 @@ struct DebianPackage {
     /// The program whose presence shows that the package is installed.
     binary: &'static str,
     needed_by: &'static [&'static str],
-    /// Needed only from the day this crate is part of the workspace.
+    /// Needed only from the day this crate is part of the workspace; cargo knows whether it is.
     with_crate: Option<&'static str>,
+    /// Shown when it is missing, so that nobody wonders what it is for.
     reason: &'static str,
 }
 
+/// Everything we take from Debian. A new row is all that a new need takes.
 const PACKAGES: [DebianPackage; 3] = [
     DebianPackage {
         package: "build-essential",
@@ -60,26 +62,23 @@ impl DebianPackage {
 
 /// Installs what a command needs and mentions what only others would miss.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
-    let command = match arguments {
-        [] => DEFAULT_COMMAND,
-        [command] if crate::find(command).is_some() => command,
-        [command] => {
-            let why = format!("there is no command `{command}`");
-            return Err(Failure::usage("setup", why, "[COMMAND]"));
-        }
-        _ => {
-            return Err(Failure::usage(
-                "setup",
-                "it takes one argument",
-                "[COMMAND]",
-            ));
-        }
-    };
+    let command = parse(arguments)?;
     let workspace = Workspace::load()?;
     packages_for(command, &workspace)?;
     eprintln!("everything that `cargo xtask {command}` needs is installed");
     mention_others(command, &workspace);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command whose needs are meant.
+fn parse(arguments: &[String]) -> Result<&str, Failure> {
+    let why = match arguments {
+        [] => return Ok(DEFAULT_COMMAND),
+        [command] if crate::find(command).is_some() => return Ok(command),
+        [command] => format!("there is no command `{command}`"),
+        _ => "it takes one argument".to_owned(),
+    };
+    Err(Failure::usage("setup", why, "[COMMAND]"))
 }
 
 /// Installs the Debian packages that a command needs; quick when none is missing.
@@ -114,6 +113,7 @@ pub(crate) fn component(toolchain: &str, name: &str) -> Result<(), Failure> {
     let next = "install rustup; only its toolchains have the component";
     let mut list = Command::new("rustup");
     list.args(["component", "list", "--installed", "--toolchain", toolchain]);
+    // Asking is quick and needs no network; adding needs one even if there is nothing to add.
     let installed = process::capture(&mut list, &format!("rustup toolchain install {toolchain}"))?;
     if installed.lines().any(|line| line.starts_with(name)) {
         return Ok(());
@@ -135,6 +135,8 @@ fn obstacle() -> Option<&'static str> {
     (!is_root).then_some("only root may install packages")
 }
 
+/// Names each missing package, why it is needed, and the command that someone with the right to do
+/// so can type.
 fn cannot_install(command: &str, missing: &[&DebianPackage], obstacle: &str) -> Failure {
     let list: Vec<String> = missing
         .iter()
@@ -178,6 +180,7 @@ fn apt_get() -> Command {
     command
 }
 
+/// What is missing for other commands is no failure of this one; people may never need it.
 fn mention_others(command: &str, workspace: &Workspace) {
     for package in PACKAGES
         .iter()

@@ -38,6 +38,7 @@ pub(crate) fn tokens(masked: &str) -> Vec<Token<'_>> {
         .collect()
 }
 
+/// The tokens of one line. No token spans two, since comments and strings are gone.
 fn line_tokens(text: &str, line: usize) -> impl Iterator<Item = Token<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -61,6 +62,7 @@ fn is_word_char(c: char) -> bool {
 /// Copies text, blanking as it goes. `out` always has one character for each one before `at`.
 struct Masker {
     text: Vec<char>,
+    /// Index of the next character to copy or blank.
     at: usize,
     out: String,
 }
@@ -80,6 +82,7 @@ impl Masker {
         self.out
     }
 
+    /// The character so many places ahead of the current one.
     fn peek(&self, ahead: usize) -> Option<char> {
         self.text.get(self.at + ahead).copied()
     }
@@ -100,6 +103,7 @@ impl Masker {
         self.at = end;
     }
 
+    /// Documentation too: it is prose, and its examples are not declarations.
     fn line_comment(&mut self) {
         while self.peek(0).is_some_and(|c| c != '\n') {
             self.blank(1);
@@ -126,6 +130,7 @@ impl Masker {
     }
 
     fn string(&mut self) {
+        // The quotes stay, so that one can still see that a line holds a string.
         self.keep(1);
         while let Some(c) = self.peek(0) {
             match c {
@@ -138,6 +143,7 @@ impl Masker {
 
     /// A character literal, or the start of a lifetime.
     fn quote(&mut self) {
+        // `'a'` closes after one character; a lifetime never does, and an escape may be longer.
         if self.peek(1) == Some('\\') {
             self.blank(3);
             while self.peek(0).is_some_and(|c| c != '\'') {
@@ -158,6 +164,7 @@ impl Masker {
             self.keep(1);
         }
         let is_prefix = matches!(self.text[start..self.at], ['r'] | ['b' | 'c', 'r']);
+        // `r#type` has hashes as well, but no quote after them.
         let hashes = (0..).take_while(|&i| self.peek(i) == Some('#')).count();
         if is_prefix && self.peek(hashes) == Some('"') {
             self.raw_string(hashes);

@@ -16,6 +16,7 @@ use crate::source;
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
+    /// Where cargo and criterion write; not always below the root.
     pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
@@ -34,6 +35,7 @@ pub(crate) struct Package {
 #[derive(Debug)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
+    /// Not only for tests, benchmarks or build scripts.
     pub(crate) is_normal: bool,
 }
 
@@ -72,6 +74,7 @@ impl Workspace {
         })
     }
 
+    /// `None` if a field is missing: cargo promises this format, so there is nothing to recover.
     fn parse(text: &str) -> Option<Self> {
         let metadata: Value = serde_json::from_str(text).ok()?;
         let root = PathBuf::from(metadata["workspace_root"].as_str()?);
@@ -104,6 +107,7 @@ impl Workspace {
             "--exclude-standard",
         ]);
         git.current_dir(&self.root);
+        // Separated by NUL, so that no file name needs quoting.
         let list = process::capture(&mut git, "run xtask inside a git checkout")?;
         let mut paths: Vec<&str> = list.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
@@ -165,6 +169,7 @@ impl File {
         Self { path, text, code }
     }
 
+    /// A tracked file, if it is text.
     fn read(root: &Path, path: &str) -> Option<Self> {
         // A file that was deleted but is still in git's index cannot be read either.
         fs::read_to_string(root.join(path))
@@ -189,6 +194,7 @@ impl File {
     }
 }
 
+/// The path below the root, with forward slashes on every system.
 fn relative(path: &Path, root: &Path) -> Option<String> {
     let parts = path.strip_prefix(root).ok()?.iter();
     let parts: Option<Vec<&str>> = parts.map(|part| part.to_str()).collect();

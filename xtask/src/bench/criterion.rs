@@ -18,6 +18,7 @@ use crate::workspace::{Package, Workspace};
 pub(super) fn measure(workspace: &Workspace, filter: Option<&str>) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for package in &workspace.packages {
+        // criterion does not record which crate a benchmark belongs to; when it ran tells us.
         let start = SystemTime::now();
         for bench in benches(package) {
             let mut command = process::cargo();
@@ -84,11 +85,13 @@ fn reports(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Results of earlier runs stay on disk, and must not pass for those of this one.
 fn is_newer(path: &Path, start: SystemTime) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|modified| modified >= start)
 }
 
+/// Name and median of one benchmark; `None` if criterion changed its files.
 fn estimate(report: &Path, package: &str) -> Option<Figure> {
     let read = |name: &str| -> Option<Value> {
         serde_json::from_str(&fs::read_to_string(report.join(name)).ok()?).ok()

@@ -70,6 +70,7 @@ fn replace(document: &str, figures: &str) -> Option<String> {
 
 /// The machine in one sentence: what changes the figures, and nothing that identifies it.
 fn machine() -> Result<String, Failure> {
+    // Not on every system; a table without the processor is still a table.
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu_model(&cpus).unwrap_or("unknown processor");
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -81,6 +82,7 @@ fn machine() -> Result<String, Failure> {
     ))
 }
 
+/// All cores have the same name on the machines we use, so the first will do.
 fn cpu_model(cpuinfo: &str) -> Option<&str> {
     let line = cpuinfo
         .lines()
