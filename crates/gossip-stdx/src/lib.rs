@@ -1,1 +1,33 @@
-//! Containers.
+//! Containers with hard ceilings: what the rest of the workspace needs and `std` lacks.
+//!
+//! - [`RingBuffer`]: the last `N` things, inline, oldest first.
+//! - [`InlineVec`]: a vector that lives inline up to `N` items and on the heap beyond.
+//! - [`ByteSlab`]: byte strings in one buffer that never grows, addressed by [`ByteSlot`].
+//! - `CountingAllocator` (feature `counting-alloc`): shows that hot paths allocate nothing.
+//!
+//! This crate never does I/O, never reads a clock and knows nothing of shards, keys or runs.
+//! It is the only crate of the workspace that may hold `unsafe` code, and only the modules below
+//! that say so do; each block carries its `SAFETY` note and runs under Miri.
+
+#![deny(unsafe_code)]
+
+#[cfg(feature = "counting-alloc")]
+#[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
+mod counting_alloc;
+mod inline_vec;
+#[expect(unsafe_code, reason = "slots that hold nothing yet are MaybeUninit")]
+mod ring_buffer;
+mod slab;
+
+#[cfg(test)]
+mod inline_vec_tests;
+#[cfg(test)]
+mod ring_buffer_tests;
+#[cfg(test)]
+mod test_support;
+
+#[cfg(feature = "counting-alloc")]
+pub use counting_alloc::{AllocationCounts, CountingAllocator, count_allocations};
+pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
+pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
+pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};

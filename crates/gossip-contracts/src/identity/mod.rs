@@ -1,0 +1,55 @@
+//! Who and what things are: ids, epochs, and the hashes they are derived from.
+//!
+//! Every type here is a plain value that costs nothing to copy; every derivation is a pure function
+//! of its arguments over BLAKE3, in a domain of its own ([`Domain`]).
+//!
+//! What this module never does: make an id up (randomness and time belong to callers), store or
+//! parse anything ([`CanonicalBytes`] feeds hashes and is no storage format), allocate, or name any
+//! other layer of the project.
+//!
+//! Invariants:
+//! - equal inputs give equal ids on every platform and in every process;
+//! - two different inputs of one canonical type never feed a hash the same bytes;
+//! - two uses of the hash function never share a domain;
+//! - changing what a derivation hashes means registering a new domain version. The old ids become
+//!   orphans and everything is scanned anew: no code reads two versions.
+
+mod canonical;
+mod digests;
+mod domain;
+mod error;
+mod findings;
+mod ids;
+mod item;
+mod policy;
+mod redacted;
+mod secrets;
+mod time;
+
+pub use canonical::{CanonicalBytes, CanonicalHasher};
+pub use digests::{
+    ConnectorInstanceIdHash, FindingId, ObjectVersionId, ObservationId, OccurrenceId, PolicyHash,
+    RuleFingerprint, StableItemId, TenantId,
+};
+pub use domain::{DOMAIN_LEN_MAX, DOMAIN_LEN_MIN, Domain};
+pub use error::IdentityInputError;
+pub use findings::{FindingIdInputs, ObservationIdInputs, OccurrenceIdInputs};
+pub use ids::{JobId, OpId, RunId, ShardId, ShardKey, WorkerId};
+pub use item::{ConnectorTag, ItemIdentityKey};
+pub use policy::{IdHashMode, PolicyHashInputs};
+pub use redacted::Redacted;
+pub use secrets::{NormHash, SecretHash, TenantSecretKey};
+pub use time::{FenceEpoch, LogicalTime};
+
+#[cfg(test)]
+mod canonical_tests;
+#[cfg(test)]
+mod derivation_tests;
+#[cfg(test)]
+mod domain_tests;
+#[cfg(test)]
+mod ids_tests;
+#[cfg(test)]
+mod item_tests;
+#[cfg(test)]
+mod secrets_tests;

@@ -1,0 +1,106 @@
+//! Hashes of secrets, and the key that makes them useless to anyone else.
+//!
+//! A detector reduces a secret to a [`NormHash`]. It is the same for every tenant, so whoever holds
+//! one can test guesses; the [`SecretHash`] keyed with the tenant's own key is what may be stored.
+//!
+//! Nothing here prints a byte, and every comparison takes the same time wherever the values differ
+//! (the fields are [`blake3::Hash`], whose equality is constant-time). There is no order and no
+//! `std` hash: both would compare byte by byte. Memory is not wiped on drop: copies that the
+//! compiler makes would escape, and safe code cannot promise it.
+
+use std::fmt;
+
+use super::{CanonicalBytes, CanonicalHasher, Domain};
+
+/// What the keyed hash of a secret covers: the domain string, then 32 bytes.
+const SECRET_HASH_INPUT_LEN: usize = Domain::SECRET_HASH_V1.as_str().len() + 32;
+
+// One block: a single compression, whatever the secret was.
+const _: () = assert!(SECRET_HASH_INPUT_LEN <= blake3::BLOCK_LEN);
+
+/// The digest of a normalised secret, the same for every tenant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NormHash(blake3::Hash);
+
+impl NormHash {
+    /// The digest that a detector computed.
+    #[must_use]
+    pub const fn from_digest(digest: [u8; 32]) -> Self {
+        Self(blake3::Hash::from_bytes(digest))
+    }
+
+    /// The bytes of the digest. Do not store or print them: guesses can be tested against them.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for NormHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NormHash(<redacted>)")
+    }
+}
+
+impl CanonicalBytes for NormHash {
+    #[inline]
+    fn write_canonical(&self, hasher: &mut CanonicalHasher) {
+        hasher.write_raw(self.as_bytes());
+    }
+}
+
+/// A secret as one tenant may store it. Only [`SecretHash::derive`] makes one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SecretHash(blake3::Hash);
+
+impl SecretHash {
+    /// The hash of a secret under a tenant's key.
+    ///
+    /// The key takes BLAKE3's key slot, so the domain string is data here: the one derivation that
+    /// is keyed and not derive-key.
+    #[must_use]
+    pub fn derive(key: &TenantSecretKey, norm: &NormHash) -> Self {
+        let mut input = [0; SECRET_HASH_INPUT_LEN];
+        let (domain, digest) = input.split_at_mut(Domain::SECRET_HASH_V1.as_str().len());
+        domain.copy_from_slice(Domain::SECRET_HASH_V1.as_str().as_bytes());
+        digest.copy_from_slice(norm.as_bytes());
+        Self(blake3::keyed_hash(key.0.as_bytes(), &input))
+    }
+
+    /// The bytes of the hash, for a sink that stores them.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for SecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretHash(<redacted>)")
+    }
+}
+
+impl CanonicalBytes for SecretHash {
+    #[inline]
+    fn write_canonical(&self, hasher: &mut CanonicalHasher) {
+        hasher.write_raw(self.as_bytes());
+    }
+}
+
+/// The key of one tenant. It cannot be read back, ordered or hashed, and is not copied implicitly.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TenantSecretKey(blake3::Hash);
+
+impl TenantSecretKey {
+    /// The key with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(blake3::Hash::from_bytes(bytes))
+    }
+}
+
+impl fmt::Debug for TenantSecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TenantSecretKey(<redacted>)")
+    }
+}

@@ -1,0 +1,111 @@
+//! A global allocator that counts, so that "allocates nothing" is a test and not a comment.
+//!
+//! Counts are kept per thread, so tests that run beside each other do not disturb each other; what
+//! another thread allocates on behalf of the measured code is not seen. All memory comes from
+//! [`System`]; nothing is limited or changed.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+
+/// The system allocator, counting what each thread asks of it.
+///
+/// A test binary installs it once:
+///
+/// ```
+/// use gossip_stdx::{CountingAllocator, count_allocations};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: CountingAllocator = CountingAllocator;
+///
+/// let (sum, counts) = count_allocations(|| (1..=10_u32).sum::<u32>());
+/// assert_eq!((sum, counts.allocations), (55, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountingAllocator;
+
+/// What one thread asked of the allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AllocationCounts {
+    /// Requests for memory; growing or shrinking a piece counts as one.
+    pub allocations: u64,
+    /// Pieces given back; growing or shrinking one does not count.
+    pub deallocations: u64,
+    /// Bytes requested, counting the whole new size when a piece is resized.
+    pub bytes: u64,
+}
+
+/// Runs `action` and returns what it returned and what it asked of the allocator on this thread.
+///
+/// # Panics
+///
+/// When [`CountingAllocator`] is not the global allocator: every count would be zero, and a test
+/// that expects zero would prove nothing.
+pub fn count_allocations<R>(action: impl FnOnce() -> R) -> (R, AllocationCounts) {
+    assert_installed();
+    let before = COUNTS.get();
+    let result = action();
+    let after = COUNTS.get();
+    let counts = AllocationCounts {
+        allocations: after.allocations - before.allocations,
+        deallocations: after.deallocations - before.deallocations,
+        bytes: after.bytes - before.bytes,
+    };
+    (result, counts)
+}
+
+thread_local! {
+    // Constant and without a destructor: reading it neither allocates nor fails, at any time of a
+    // thread's life, so the allocator itself may.
+    static COUNTS: Cell<AllocationCounts> = const {
+        Cell::new(AllocationCounts { allocations: 0, deallocations: 0, bytes: 0 })
+    };
+}
+
+// SAFETY: every call is passed on unchanged to `System`, whose contract is the same; counting
+// neither allocates nor unwinds.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count_request(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count_request(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count_request(new_size);
+        // SAFETY: the caller keeps the contract of `realloc`, and `memory` came from `System`.
+        unsafe { System.realloc(memory, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        let mut counts = COUNTS.get();
+        counts.deallocations = counts.deallocations.wrapping_add(1);
+        COUNTS.set(counts);
+        // SAFETY: the caller keeps the contract of `dealloc`, and `memory` came from `System`.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+fn count_request(size: usize) {
+    let mut counts = COUNTS.get();
+    counts.allocations = counts.allocations.wrapping_add(1);
+    counts.bytes = counts.bytes.wrapping_add(size as u64);
+    COUNTS.set(counts);
+}
+
+fn assert_installed() {
+    let before = COUNTS.get().allocations;
+    drop(black_box(Box::new(0_u8)));
+    assert_ne!(
+        COUNTS.get().allocations,
+        before,
+        "CountingAllocator is not the global allocator"
+    );
+}

@@ -1,0 +1,87 @@
+//! A set of granules (runs of [`MIN_BLOCK`] bytes), one bit each.
+//!
+//! It is sized at construction and never allocates again. It knows nothing of blocks' contents; a
+//! range costs one operation per [`u64::BITS`] granules, which is 1/128 of touching its bytes.
+
+use super::MIN_BLOCK;
+use super::slot::Block;
+
+pub(super) struct GranuleSet {
+    /// One bit for each granule of the slab, and for one beyond it that is never set.
+    words: Box<[u64]>,
+}
+
+impl GranuleSet {
+    /// The empty set for a slab of `capacity` bytes.
+    pub(super) fn new(capacity: u32) -> Self {
+        let words = word_of(capacity) + 1;
+        Self {
+            words: vec![0; words].into_boxed_slice(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, block: Block) {
+        for_each_word(block, |word, mask| self.words[word] |= mask);
+    }
+
+    pub(super) fn remove(&mut self, block: Block) {
+        for_each_word(block, |word, mask| self.words[word] &= !mask);
+    }
+
+    /// Whether any granule of `block` is in the set.
+    pub(super) fn intersects(&self, block: Block) -> bool {
+        let mut seen = 0;
+        for_each_word(block, |word, mask| seen |= self.words[word] & mask);
+        seen != 0
+    }
+
+    /// Whether the granule that starts at `offset` is in the set.
+    pub(super) fn contains(&self, offset: u32) -> bool {
+        self.words[word_of(offset)] & (1 << bit_of(offset)) != 0
+    }
+
+    /// The start of the first granule at or after `from` whose membership is `member`.
+    ///
+    /// Searching for a non-member always ends, at the latest at the granule beyond the slab.
+    pub(super) fn next(&self, from: u32, member: bool) -> Option<u32> {
+        let flip = if member { 0 } else { u64::MAX };
+        let mut word = word_of(from);
+        let mut bits = (self.words[word] ^ flip) & (u64::MAX << bit_of(from));
+        while bits == 0 {
+            word += 1;
+            bits = self.words.get(word)? ^ flip;
+        }
+        Some((word as u32 * u64::BITS + bits.trailing_zeros()) * MIN_BLOCK)
+    }
+}
+
+/// Calls `action` with each word `block` reaches into and the bits it has there.
+fn for_each_word(block: Block, mut action: impl FnMut(usize, u64)) {
+    debug_assert!(block.size > 0, "an empty block has no last granule");
+    let last_granule = block.end() - MIN_BLOCK;
+    let (first, last) = (word_of(block.offset), word_of(last_granule));
+    for word in first..=last {
+        let low = if word == first {
+            bit_of(block.offset)
+        } else {
+            0
+        };
+        let high = if word == last {
+            bit_of(last_granule)
+        } else {
+            u64::BITS - 1
+        };
+        action(
+            word,
+            (u64::MAX << low) & (u64::MAX >> (u64::BITS - 1 - high)),
+        );
+    }
+}
+
+const fn word_of(offset: u32) -> usize {
+    (offset / (MIN_BLOCK * u64::BITS)) as usize
+}
+
+const fn bit_of(offset: u32) -> u32 {
+    offset / MIN_BLOCK % u64::BITS
+}

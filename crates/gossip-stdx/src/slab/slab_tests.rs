@@ -1,0 +1,426 @@
+use super::*;
+use crate::test_support::panics;
+
+/// A slab of `capacity` bytes that may be dropped with live slots in it.
+fn slab(capacity: usize) -> Forgiving {
+    Forgiving(ByteSlab::new(capacity))
+}
+
+struct Forgiving(ByteSlab);
+
+impl std::ops::Deref for Forgiving {
+    type Target = ByteSlab;
+
+    fn deref(&self) -> &ByteSlab {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Forgiving {
+    fn deref_mut(&mut self) -> &mut ByteSlab {
+        &mut self.0
+    }
+}
+
+impl Drop for Forgiving {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Fills the slab with slots of `len` bytes each.
+fn fill(slab: &mut ByteSlab, len: usize) -> Vec<ByteSlot> {
+    std::iter::from_fn(|| slab.allocate(&vec![7; len]).ok()).collect()
+}
+
+/// Frees the slots with these numbers, in this order.
+fn free(slab: &mut ByteSlab, slots: &[ByteSlot], numbers: &[usize]) {
+    numbers
+        .iter()
+        .for_each(|number| slab.deallocate(slots[*number]));
+}
+
+#[test]
+fn lengths_round_up_to_powers_of_two_of_at_least_the_smallest_block() {
+    let rows = [
+        (1, 16),
+        (15, 16),
+        (16, 16),
+        (17, 32),
+        (32, 32),
+        (33, 64),
+        (1000, 1024),
+    ];
+    for (len, size) in rows {
+        let mut slab = slab(2048);
+        let slot = slab.allocate(&vec![1; len]).unwrap();
+        assert_eq!(
+            (slot.alloc_size, slab.used_bytes()),
+            (size, size as usize),
+            "{len} bytes"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_stored_for_zero_bytes() {
+    let mut slab = slab(0);
+    let slot = slab.allocate(&[]).unwrap();
+    assert_eq!(slot, ByteSlot::EMPTY);
+    assert!(slot.is_empty());
+    assert_eq!(slab.get(slot), b"");
+    assert_eq!(slab.try_get(slot), Some(&b""[..]));
+    assert_eq!(slab.live_slots(), 0);
+    slab.deallocate(slot);
+    slab.deallocate(slot);
+}
+
+#[test]
+fn a_full_slab_names_the_rounded_request_and_the_virgin_bytes() {
+    let mut slab = slab(100);
+    let first = slab.allocate(&[1; 40]).unwrap();
+    let second = slab.allocate(&[2; 16]).unwrap();
+    assert_eq!(
+        slab.allocate(&[3; 20]),
+        Err(SlabFull {
+            requested: 32,
+            available: 20
+        })
+    );
+    // 64 free bytes between blocks do not count as available.
+    slab.deallocate(first);
+    assert_eq!(
+        slab.allocate(&[3; 65]),
+        Err(SlabFull {
+            requested: 128,
+            available: 20
+        })
+    );
+    assert_eq!(slab.get(second), [2; 16]);
+    let text = slab.allocate(&[3; 65]).unwrap_err().to_string();
+    assert_eq!(text, "slab is full: 128 bytes requested, 20 never used");
+}
+
+#[test]
+#[cfg(all(target_pointer_width = "64", not(miri)))]
+fn lengths_that_do_not_round_into_a_u32_are_reported_as_the_largest() {
+    // Zeroed memory that nobody touches is only address space.
+    let huge = vec![0_u8; (1 << 32) + 1];
+    let mut slab = slab(64);
+    let refused = Err(SlabFull {
+        requested: u32::MAX,
+        available: 64,
+    });
+    assert_eq!(slab.allocate(&huge), refused);
+    assert_eq!(slab.allocate(&huge[..u32::MAX as usize]), refused);
+    assert_eq!(slab.allocate(&huge[..(1 << 31) + 1]), refused);
+    let largest = Err(SlabFull {
+        requested: 1 << 31,
+        available: 64,
+    });
+    assert_eq!(slab.allocate(&huge[..1 << 31]), largest);
+    let slot = slab.allocate(b"kept").unwrap();
+    assert_eq!(
+        slab.replace(slot, &huge),
+        Err(SlabFull {
+            requested: u32::MAX,
+            available: 48
+        })
+    );
+    assert_eq!(slab.get(slot), b"kept");
+}
+
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn a_slab_beyond_u32_is_refused() {
+    let requested = u32::MAX as usize + 1;
+    let error = ByteSlab::try_new(requested).unwrap_err();
+    assert_eq!(error, SlabTooLarge { requested });
+    assert!(error.to_string().contains("4294967296 bytes"));
+    assert!(panics(|| drop(ByteSlab::new(requested))));
+}
+
+#[test]
+#[cfg(not(miri))]
+fn the_largest_slab_can_be_used_up_to_its_last_whole_block() {
+    let mut slab = slab(u32::MAX as usize);
+    // Without touching the gigabytes: the blocks are accounted for, not filled.
+    slab.bump = u32::MAX - 15 - MIN_BLOCK;
+    slab.high_water = slab.bump;
+    slab.live_bytes = slab.bump;
+    slab.live_slots = 1;
+    slab.mutations = 1;
+    let last = slab.allocate(&[1; 16]).unwrap();
+    assert_eq!(last.block().end(), u32::MAX - 15);
+    assert_eq!(
+        slab.allocate(&[1]),
+        Err(SlabFull {
+            requested: 16,
+            available: 15
+        })
+    );
+    assert_eq!(slab.get(last), [1; 16]);
+    slab.deallocate(last);
+    assert_eq!(slab.virgin_bytes(), 31);
+    // `clear` would fill four gigabytes in a debug build.
+    (slab.bump, slab.live_bytes, slab.live_slots) = (0, 0, 0);
+}
+
+#[test]
+fn the_smallest_fitting_block_wins_and_the_first_of_equals() {
+    let mut slab = slab(1024);
+    let lens = [64, 16, 32, 16, 32, 16, 128, 16];
+    let slots: Vec<_> = lens
+        .map(|len| slab.allocate(&vec![1; len]).unwrap())
+        .to_vec();
+    // Free: 64, 32, 32 and 128 bytes, fenced by live blocks of 16.
+    free(&mut slab, &slots, &[6, 4, 0, 2]);
+    assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[2].offset);
+    assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[4].offset);
+    assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[0].offset);
+    // What was left of the 64 is the smallest now.
+    assert_eq!(
+        slab.allocate(&[1; 32]).unwrap().offset,
+        slots[0].offset + 32
+    );
+    assert_eq!(slab.allocate(&[1; 32]).unwrap().offset, slots[6].offset);
+}
+
+#[test]
+fn freed_neighbours_merge_whatever_the_order() {
+    let orders = [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ];
+    for order in orders {
+        let mut slab = slab(64);
+        let slots = fill(&mut slab, 16);
+        free(&mut slab, &slots, &order);
+        assert_eq!(
+            (slab.free_bytes(), slab.free.blocks()),
+            (48, 1),
+            "{order:?}"
+        );
+        assert_eq!(slab.virgin_bytes(), 0);
+        // The last one joins all to the virgin space.
+        slab.deallocate(slots[3]);
+        assert_eq!((slab.free_bytes(), slab.virgin_bytes()), (0, 64));
+    }
+}
+
+#[test]
+fn a_slot_of_another_slab_is_refused() {
+    let (mut ours, mut theirs) = (slab(64), slab(64));
+    let (own, foreign) = (
+        ours.allocate(b"own").unwrap(),
+        theirs.allocate(b"foreign").unwrap(),
+    );
+    assert_eq!(ours.try_get(foreign), None);
+    assert!(panics(|| ours.get(foreign).len()));
+    assert!(panics(|| ours.deallocate(foreign)));
+    assert!(panics(|| ours.replace(foreign, b"new")));
+    assert!(panics(|| ours.replace(foreign, b"")));
+    assert_eq!(ours.get(own), b"own");
+    assert_eq!(theirs.get(foreign), b"foreign");
+}
+
+#[test]
+fn a_slot_from_before_a_clear_is_refused() {
+    let mut slab = slab(64);
+    let stale = slab.allocate(b"stale").unwrap();
+    slab.clear();
+    let fresh = slab.allocate(b"fresh").unwrap();
+    assert_eq!(stale.offset, fresh.offset);
+    assert_eq!(slab.try_get(stale), None);
+    assert!(panics(|| slab.get(stale).len()));
+    assert!(panics(|| slab.deallocate(stale)));
+    assert_eq!(slab.get(fresh), b"fresh");
+}
+
+#[test]
+fn freeing_twice_panics_wherever_the_block_went() {
+    let mut slab = slab(160);
+    let slots = fill(&mut slab, 16);
+    // Alone in the tree, at both ends and in the middle of a merged block, in the virgin space.
+    free(&mut slab, &slots, &[1, 3, 4, 5, 9]);
+    for index in [1, 3, 4, 5, 9] {
+        assert!(panics(|| slab.deallocate(slots[index])), "slot {index}");
+        assert!(
+            panics(|| slab.replace(slots[index], b"new")),
+            "slot {index}"
+        );
+        assert_eq!(slab.try_get(slots[index]), None);
+    }
+    assert_eq!((slab.live_slots(), slab.used_bytes()), (5, 80));
+    slab.check_free_blocks();
+}
+
+#[test]
+fn replacing_stays_in_place_while_the_block_is_not_wastefully_large() {
+    let mut slab = slab(512);
+    let slot = slab.allocate(&[1; 64]).unwrap();
+    let fence = slab.allocate(&[2; 16]).unwrap();
+    let half = slab.replace(slot, &[3; 20]).unwrap();
+    assert_eq!(
+        (half.offset, half.alloc_size, half.len()),
+        (slot.offset, 64, 20)
+    );
+    let tiny = slab.replace(half, &[4; 5]).unwrap();
+    assert_eq!(
+        (tiny.offset, tiny.alloc_size),
+        (slot.offset, 16),
+        "the end was given back"
+    );
+    assert_eq!(slab.free_bytes(), 48);
+    assert_eq!(
+        (slab.get(tiny), slab.get(fence)),
+        (&[4; 5][..], &[2; 16][..])
+    );
+    // The slot from before the cut claims bytes that are free now.
+    assert!(panics(|| slab.deallocate(half)));
+}
+
+#[test]
+fn a_refused_replacement_leaves_the_old_bytes() {
+    let mut slab = slab(96);
+    let slot = slab.allocate(&[1; 32]).unwrap();
+    let other = slab.allocate(&[2; 16]).unwrap();
+    let refused = SlabFull {
+        requested: 64,
+        available: 48,
+    };
+    assert_eq!(slab.replace(slot, &[3; 33]), Err(refused));
+    assert_eq!(
+        (slab.get(slot), slab.get(other)),
+        (&[1; 32][..], &[2; 16][..])
+    );
+    assert_eq!((slab.live_slots(), slab.used_bytes()), (2, 48));
+}
+
+#[test]
+fn replacing_to_and_from_nothing_allocates_and_frees() {
+    let mut slab = slab(32);
+    let slot = slab.replace(ByteSlot::EMPTY, b"something").unwrap();
+    assert_eq!((slab.get(slot), slab.live_slots()), (&b"something"[..], 1));
+    assert_eq!(slab.replace(slot, b""), Ok(ByteSlot::EMPTY));
+    assert_eq!((slab.live_slots(), slab.virgin_bytes()), (0, 32));
+}
+
+#[test]
+fn zeroizing_leaves_no_byte_of_data_behind() {
+    const SECRET: u8 = 0xA5;
+    let mut slab = slab(512);
+    let slots: Vec<_> = (0..8)
+        .map(|_| slab.allocate(&[SECRET; 48]).unwrap())
+        .collect();
+    free(&mut slab, &slots, &[1, 3, 4, 7]);
+    slab.zeroize_used();
+    assert!(!slab.bytes.contains(&SECRET));
+    assert_eq!(slab.get(slots[0]), [0; 48]);
+    assert_eq!(slab.live_slots(), 4);
+    // The free blocks are still known.
+    assert_eq!(slab.allocate(&[1; 64]).unwrap().offset, slots[1].offset);
+}
+
+#[test]
+fn debug_output_shows_sizes_and_no_contents() {
+    let mut slab = slab(64);
+    let slot = slab.allocate(b"secret").unwrap();
+    let (slab_text, slot_text) = (format!("{:?}", *slab), format!("{slot:?}"));
+    assert!(slab_text.contains("used_bytes: 16"));
+    assert!(slot_text.contains("len: 6"));
+    let as_numbers = format!("{}, {}", b's', b'e');
+    assert!(!format!("{slab_text}{slot_text}").contains("secret"));
+    assert!(!format!("{slab_text}{slot_text}").contains(&as_numbers));
+}
+
+#[test]
+fn the_tree_of_free_blocks_stays_shallow() {
+    const BLOCKS: u32 = if cfg!(miri) { 64 } else { 1 << 14 };
+    // A random tree of n nodes is on average 2 ln n deep, and hardly ever twice as much.
+    let depth_max = 4.0 * f64::from(BLOCKS).ln();
+    for stride in [32, 48, 64, 96, 128, 1024, 4096] {
+        let mut buf = vec![0; (BLOCKS * stride) as usize];
+        let mut index = FreeIndex::new(BLOCKS * stride);
+        let block = |number| Block {
+            offset: number * stride,
+            size: MIN_BLOCK,
+        };
+        (0..BLOCKS).for_each(|number| index.insert(&mut buf, block(number)));
+        let depths = (0..BLOCKS).map(|number| index.depth(&buf, block(number)));
+        let deepest = depths.max().unwrap() as f64;
+        assert!(deepest <= depth_max, "{deepest} levels at stride {stride}");
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_debug_build_notices_writes_to_freed_bytes() {
+    let mut slab = slab(128);
+    let slots = fill(&mut slab, 32);
+    slab.deallocate(slots[1]);
+    slab.bytes[slots[1].offset as usize + 20] = 0;
+    assert!(panics(|| slab.allocate(&[1; 32])));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_debug_build_notices_a_slot_used_after_it_was_freed() {
+    let mut slab = slab(128);
+    let slots = fill(&mut slab, 32);
+    slab.deallocate(slots[1]);
+    assert!(panics(|| slab.get(slots[1]).len()));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_debug_build_refuses_to_drop_live_slots() {
+    let mut slab = ByteSlab::new(64);
+    slab.allocate(b"left behind").unwrap();
+    assert!(panics(|| drop(slab)));
+    // While another panic is on its way, that one is the story to tell.
+    assert!(panics(|| {
+        let mut slab = ByteSlab::new(64);
+        slab.allocate(b"left behind").unwrap();
+        panic!("the first panic");
+    }));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_debug_build_notices_every_kind_of_broken_bookkeeping() {
+    let breakages: [fn(&mut ByteSlab); 6] = [
+        |slab| slab.live_bytes += MIN_BLOCK,
+        |slab| slab.bump += MIN_BLOCK,
+        |slab| slab.high_water = 200,
+        |slab| {
+            slab.free.unmark(Block {
+                offset: 16,
+                size: 16,
+            });
+        },
+        |slab| {
+            slab.free.mark(Block {
+                offset: 48,
+                size: 16,
+            });
+        },
+        |slab| slab.bytes[16 + 28] ^= 32,
+    ];
+    for (number, break_it) in breakages.into_iter().enumerate() {
+        let mut slab = ByteSlab::new(128);
+        let slots = fill(&mut slab, 16);
+        // One free block of two granules.
+        slab.deallocate(slots[1]);
+        slab.deallocate(slots[2]);
+        slab.check();
+        break_it(&mut slab);
+        assert!(panics(|| slab.check()), "breakage {number} went unnoticed");
+        // Its books are wrong and it is full: it cannot be dropped in order.
+        std::mem::forget(slab);
+    }
+}

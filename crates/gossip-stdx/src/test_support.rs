@@ -1,0 +1,95 @@
+//! Items that count their own births and deaths, and can panic while being dropped or cloned.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use proptest::test_runner::Config;
+
+/// Fewer cases under Miri, which is some hundred times slower; no files of failed cases.
+pub(crate) fn config(cases: u32) -> Config {
+    let cases = if cfg!(miri) {
+        cases.div_ceil(64)
+    } else {
+        cases
+    };
+    Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    }
+}
+
+/// Whether `action` panicked.
+pub(crate) fn panics<R>(action: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(action)).is_err()
+}
+
+/// How often each item was dropped; a clone is an item of its own.
+#[derive(Default)]
+pub(crate) struct Register {
+    drops: RefCell<BTreeMap<u32, u32>>,
+    made: RefCell<u32>,
+}
+
+impl Register {
+    /// A new item, numbered from 0.
+    pub(crate) fn item(&self) -> Item<'_> {
+        let mut made = self.made.borrow_mut();
+        *made += 1;
+        Item {
+            id: *made - 1,
+            register: self,
+            panics_on_drop: false,
+            panics_on_clone: false,
+        }
+    }
+
+    pub(crate) fn items(&self, count: usize) -> Vec<Item<'_>> {
+        (0..count).map(|_| self.item()).collect()
+    }
+
+    pub(crate) fn dropped(&self) -> usize {
+        self.drops.borrow().len()
+    }
+
+    pub(crate) fn made(&self) -> usize {
+        *self.made.borrow() as usize
+    }
+
+    /// Nothing was dropped twice.
+    pub(crate) fn assert_no_double_drop(&self) {
+        assert!(
+            self.drops.borrow().values().all(|drops| *drops == 1),
+            "an item died twice"
+        );
+    }
+
+    /// Everything made was dropped exactly once.
+    pub(crate) fn assert_all_dropped_once(&self) {
+        self.assert_no_double_drop();
+        assert_eq!(self.dropped(), self.made(), "an item leaked");
+    }
+}
+
+/// See [`Register`].
+pub(crate) struct Item<'a> {
+    pub(crate) id: u32,
+    register: &'a Register,
+    pub(crate) panics_on_drop: bool,
+    pub(crate) panics_on_clone: bool,
+}
+
+impl Clone for Item<'_> {
+    fn clone(&self) -> Self {
+        assert!(!self.panics_on_clone, "this item panics on clone");
+        self.register.item()
+    }
+}
+
+impl Drop for Item<'_> {
+    fn drop(&mut self) {
+        *self.register.drops.borrow_mut().entry(self.id).or_insert(0) += 1;
+        assert!(!self.panics_on_drop, "this item panics on drop");
+    }
+}
