@@ -141,9 +141,10 @@ impl CanonicalHasher {
     }
 
     /// The digest of all input so far. Borrows, because moving a hasher of this size costs as much
-    /// as the hash; and the short path is one call over one contiguous buffer.
+    /// as the hash.
     #[inline]
     fn finalize(&self) -> blake3::Hash {
+        // Most inputs end here: BLAKE3 sees them whole, in one call.
         let rest = &self.buffer[..self.buffered];
         match &self.spill {
             None => Hasher::new_from_context_key(self.key)
@@ -160,6 +161,7 @@ impl CanonicalHasher {
         let hasher = self
             .spill
             .get_or_insert_with(|| Hasher::new_from_context_key(self.key));
+        // `bytes` go past the buffer: long input comes in long pieces, which a copy only delays.
         hasher.update(&self.buffer[..self.buffered]).update(bytes);
         self.buffered = 0;
     }

@@ -85,6 +85,7 @@ registry! {
     CERTIFICATE_SIGNATURE_KEY_V1 = "gossip/certificate/v1/signature-key";
 }
 
+// Loops with counters, because a constant may not use iterators.
 const _: () = {
     let mut i = 0;
     while i < ENTRIES.len() {

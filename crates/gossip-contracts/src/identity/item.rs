@@ -53,6 +53,7 @@ impl ConnectorTag {
         if tag.len() > Self::LEN {
             return Err(IdentityInputError::TagTooLong(tag.len()));
         }
+        // A counter and no iterator, so that tags can be constants.
         let mut bytes = [0; Self::LEN];
         let mut index = 0;
         while index < tag.len() {

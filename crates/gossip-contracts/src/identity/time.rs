@@ -54,6 +54,7 @@ impl FenceEpoch {
     }
 }
 
+// The first lease is an increment like any other; no code path needs to know it is the first.
 const _: () = assert!(FenceEpoch::ZERO.increment().0 == FenceEpoch::INITIAL.0);
 
 impl fmt::Debug for FenceEpoch {
