@@ -7,8 +7,10 @@
 //! - [`identity`]: ids, epochs, logical time, canonical hashing and the registry of hash domains.
 //!   It is the leaf layer: it names nothing from the other modules.
 //! - [`coordination`]: shard ranges, cursors, manifests and split plans, and the rules about them.
+//! - [`connector`]: how a source of keys is listed and opened, and the suite that checks one.
 
 #![forbid(unsafe_code)]
 
+pub mod connector;
 pub mod coordination;
 pub mod identity;

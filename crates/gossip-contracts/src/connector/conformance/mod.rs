@@ -1,0 +1,260 @@
+//! The suite that every connector must pass, for any crate to run from its own tests.
+//!
+//! Give it a [`Fixture`]: a source whose items are known. It lists, resumes, cuts and opens in many
+//! ways and compares each answer with what follows from the known items. It needs nothing but this
+//! crate, starts no thread, and always ends: a connector that never does is refused at the
+//! first page too many.
+//!
+//! ```
+//! use gossip_contracts::connector::conformance::{ExpectedItem, Fixture, assert_conforms};
+//! use gossip_contracts::connector::{Connector, MemoryConnector};
+//!
+//! struct Letters;
+//!
+//! impl Fixture for Letters {
+//!     fn connect(&self) -> Box<dyn Connector> {
+//!         let items = "abcde".bytes().map(|letter| ([letter], []));
+//!         Box::new(MemoryConnector::try_new(items).expect("five different keys"))
+//!     }
+//!
+//!     fn expected(&self) -> Vec<ExpectedItem> {
+//!         "abcde".bytes().map(|letter| ExpectedItem::new([letter], [])).collect()
+//!     }
+//! }
+//!
+//! assert_conforms(&mut Letters);
+//! ```
+//!
+//! A good fixture has keys that are prefixes of others, neighbours in byte order, and bytes at both
+//! ends of the alphabet; for a file tree `a-b` beside `a/b`, say. Failures name a law, the case
+//! within it, and numbers: never a byte of a key.
+
+mod items;
+mod listing;
+mod problem;
+mod subject;
+
+#[cfg(test)]
+mod broken_tests;
+#[cfg(test)]
+mod conformance_tests;
+
+use std::fmt;
+
+pub use self::problem::Problem;
+use self::subject::Subject;
+use super::memory::Spoil;
+use super::source::Connector;
+
+/// The fewest items of a fixture: below this there is no middle to cut or to lose.
+pub const MIN_FIXTURE_ITEMS: usize = 4;
+
+/// The most items of a fixture: resuming after every key lists about half the square of this.
+pub const MAX_FIXTURE_ITEMS: usize = 512;
+
+const _: () = assert!(
+    MIN_FIXTURE_ITEMS > Spoil::ALL.len(),
+    "each spoil takes an item of its own"
+);
+const _: () = assert!(MIN_FIXTURE_ITEMS <= MAX_FIXTURE_ITEMS);
+
+/// A source whose content is known, and a way to connect to it.
+pub trait Fixture {
+    /// A connector over the source as it is now, sharing nothing with those before: it stands for
+    /// a process started anew.
+    fn connect(&self) -> Box<dyn Connector>;
+
+    /// Every item of the source as it is now, in any order.
+    ///
+    /// Between [`MIN_FIXTURE_ITEMS`] and [`MAX_FIXTURE_ITEMS`].
+    fn expected(&self) -> Vec<ExpectedItem>;
+
+    /// Does this to an item of the source, for connectors made afterwards; `false` if such a source
+    /// cannot suffer it. Called last, on an item of its own each time.
+    fn spoil(&mut self, key: &[u8], spoil: Spoil) -> bool {
+        let _ = (key, spoil);
+        false
+    }
+}
+
+/// One item that the source is known to have.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExpectedItem {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// What opening it must yield.
+    pub body: Vec<u8>,
+}
+
+impl ExpectedItem {
+    /// An item with this key and body.
+    pub fn new(key: impl Into<Vec<u8>>, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            key: key.into(),
+            body: body.into(),
+        }
+    }
+}
+
+// Lengths only: keys must not reach a log by way of a debug print.
+impl fmt::Debug for ExpectedItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpectedItem")
+            .field("key_len", &self.key.len())
+            .field("body_len", &self.body.len())
+            .finish()
+    }
+}
+
+/// What must hold of every connector. Each listing is also checked page by page by the validator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Law {
+    /// The whole source is listed, whatever the size of the pages.
+    EveryPageSize,
+    /// Continuing from an item's cursor gives exactly the items after it, also after a restart.
+    ResumeAfterEveryKey,
+    /// The same without the token.
+    ResumeWithoutToken,
+    /// The same with a token that cannot be read.
+    ResumeWithUnreadableToken,
+    /// A cursor whose key is not in the source continues with the next greater one.
+    ResumeBetweenKeys,
+    /// A cursor below the range continues at its start, one above lists nothing.
+    CursorOutsideRange,
+    /// A range lists its start if that is a key, never its end, and everything between.
+    RangesAreHalfOpen,
+    /// Ranges that tile the keyspace list each item once.
+    SubRangesTile,
+    /// A range without keys ends at once.
+    EmptyRanges,
+    /// Listings and openings on one connector do not disturb one another.
+    Independence,
+    /// Sizes are right, and present if promised.
+    SizeHints,
+    /// Counts are right, and present if promised.
+    Counts,
+    /// Samples increase inside the range, and are there exactly if promised.
+    Samples,
+    /// Every item opens, with and without its token, and has its body.
+    OpenYieldsBody,
+    /// A key that is not in the source is `Vanished`.
+    UnknownItems,
+    /// An item that is lost, changed or denied answers so, and is resumed past.
+    SpoiledItems,
+}
+
+impl Law {
+    /// Every law, in the order in which they are checked; what changes the source comes last.
+    pub const ALL: [Self; 16] = [
+        Self::EveryPageSize,
+        Self::ResumeAfterEveryKey,
+        Self::ResumeWithoutToken,
+        Self::ResumeWithUnreadableToken,
+        Self::ResumeBetweenKeys,
+        Self::CursorOutsideRange,
+        Self::RangesAreHalfOpen,
+        Self::SubRangesTile,
+        Self::EmptyRanges,
+        Self::Independence,
+        Self::SizeHints,
+        Self::Counts,
+        Self::Samples,
+        Self::OpenYieldsBody,
+        Self::UnknownItems,
+        Self::SpoiledItems,
+    ];
+
+    fn check(self, subject: &mut Subject<'_>) -> Result<(), Problem> {
+        match self {
+            Self::EveryPageSize => listing::every_page_size(subject),
+            Self::ResumeAfterEveryKey => listing::resume_after_every_key(subject),
+            Self::ResumeWithoutToken => listing::resume_without_token(subject),
+            Self::ResumeWithUnreadableToken => listing::resume_with_unreadable_token(subject),
+            Self::ResumeBetweenKeys => listing::resume_between_keys(subject),
+            Self::CursorOutsideRange => listing::cursor_outside_range(subject),
+            Self::RangesAreHalfOpen => listing::ranges_are_half_open(subject),
+            Self::SubRangesTile => listing::sub_ranges_tile(subject),
+            Self::EmptyRanges => listing::empty_ranges(subject),
+            Self::Independence => listing::independence(subject),
+            Self::SizeHints => items::size_hints(subject),
+            Self::Counts => items::counts(subject),
+            Self::Samples => items::samples(subject),
+            Self::OpenYieldsBody => items::open_yields_body(subject),
+            Self::UnknownItems => items::unknown_items(subject),
+            Self::SpoiledItems => items::spoiled_items(subject),
+        }
+    }
+}
+
+/// Checks every law; each stops at its first failure.
+pub fn check_all(fixture: &mut dyn Fixture) -> Report {
+    let mut report = Report {
+        cases: 0,
+        failures: Vec::new(),
+    };
+    for law in Law::ALL {
+        // Asked anew for each law, as the one before may have changed the source.
+        let mut subject = Subject::new(fixture);
+        let checked = subject.validate().and_then(|()| law.check(&mut subject));
+        report.cases += subject.cases;
+        if let Err(problem) = checked {
+            report.failures.push(Failure {
+                law,
+                case: subject.cases,
+                problem,
+            });
+        }
+    }
+    report
+}
+
+/// Checks every law, for use as a test.
+///
+/// # Panics
+///
+/// When any law is broken, with the report.
+pub fn assert_conforms(fixture: &mut dyn Fixture) {
+    let report = check_all(fixture);
+    assert!(report.failures.is_empty(), "{report}");
+}
+
+/// What the suite found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How many listings, openings, counts and samples were compared.
+    pub cases: usize,
+    /// At most one for each law.
+    pub failures: Vec<Failure>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} of {} laws broken:",
+            self.failures.len(),
+            Law::ALL.len()
+        )?;
+        self.failures
+            .iter()
+            .try_for_each(|failure| writeln!(f, "  {failure}"))
+    }
+}
+
+/// One broken law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which law.
+    pub law: Law,
+    /// Which case of the law, counted from one; the suite is deterministic.
+    pub case: usize,
+    /// What was wrong.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, case {}: {}", self.law, self.case, self.problem)
+    }
+}
