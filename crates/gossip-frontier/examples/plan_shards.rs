@@ -1,0 +1,292 @@
+//! Plans shards for a set of keys: where to cut, and how even the cuts are.
+//!
+//! ```text
+//! plan_shards                 a built-in, skewed set of keys, cut into 8
+//! plan_shards N               keys from standard input, one per line, cut into N
+//! plan_shards N FILE          the same from a file; `-` is standard input
+//! ```
+//!
+//! Keys are bytes: they need not be UTF-8, and empty lines are skipped. The plan is printed to
+//! standard output, twice: even cuts of the key space, which need no knowledge of the keys, and
+//! cuts by density, which need a sample. Exit code 0, or 1 if the keys cannot be read, or 2 if the
+//! command line is wrong.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::process::ExitCode;
+
+use gossip_contracts::coordination::{MAX_KEY_SIZE, MAX_SPLIT_CHILDREN};
+use gossip_frontier::{
+    KeyBuf, KeyRange, SPLIT_POINTS_MAX, SplitPointsError, key_successor, split_points,
+    split_points_by_density,
+};
+
+const USAGE: &str = "usage: plan_shards [N [FILE]]   (1 <= N <= 256; without N: a demonstration)";
+
+/// A sample, not a data set: more than this is a mistake, and we would hold it all in memory.
+const INPUT_BYTES_MAX: u64 = 256 << 20;
+
+const DEMO_KEYS: u64 = 100_000;
+const DEMO_PARTS: usize = 8;
+
+/// Columns of a key in the table, and of a bar that stands for all keys.
+const KEY_COLUMNS: usize = 24;
+const BAR_COLUMNS: usize = 24;
+
+fn main() -> ExitCode {
+    let args = std::env::args_os().skip(1);
+    let mut out = BufWriter::new(io::stdout().lock());
+    let failure = match run(args, io::stdin().lock(), &mut out) {
+        Ok(()) => match out.flush() {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => Failure::Output(error),
+        },
+        Err(failure) => failure,
+    };
+    let code = failure.exit_code();
+    if code != 0 {
+        // Nobody is left to be told if this fails as well.
+        let _ = writeln!(io::stderr(), "plan_shards: {}", failure.message());
+    }
+    ExitCode::from(code)
+}
+
+/// Everything but the process: arguments and input in, the plan out.
+pub(crate) fn run(
+    mut args: impl Iterator<Item = OsString>,
+    stdin: impl Read,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let (parts, file) = (args.next(), args.next());
+    if args.next().is_some() {
+        return Err(Failure::Usage("too many arguments".to_owned()));
+    }
+    let Some(parts) = parts else {
+        writeln!(
+            out,
+            "A demonstration. `plan_shards N FILE` plans for keys of yours.\n"
+        )?;
+        return plan(&demo_keys(), DEMO_PARTS, out);
+    };
+    let parts = parse_parts(&parts)?;
+    let text = match file {
+        Some(path) if path != "-" => read_file(&path)?,
+        Some(_) | None => read_all(stdin, "standard input")?,
+    };
+    plan(&keys_of(&text)?, parts, out)
+}
+
+/// Why there is no plan.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line is wrong.
+    Usage(String),
+    /// The keys cannot be had, or cannot be planned for.
+    Input(String),
+    /// The plan cannot be shown.
+    Output(io::Error),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Input(_) => 1,
+            // `plan_shards | head` is no failure.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::Output(_) => 1,
+        }
+    }
+
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Usage(text) => format!("{text}\n{USAGE}"),
+            Self::Input(text) => text.clone(),
+            Self::Output(error) => format!("cannot write the plan: {error}"),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl From<SplitPointsError> for Failure {
+    fn from(error: SplitPointsError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+fn parse_parts(argument: &OsStr) -> Result<usize, Failure> {
+    let number = argument.to_str().and_then(|text| text.parse().ok());
+    number
+        .filter(|parts| (1..=MAX_SPLIT_CHILDREN).contains(parts))
+        .ok_or_else(|| Failure::Usage(format!("{argument:?} is not a number of shards")))
+}
+
+fn read_file(path: &OsStr) -> Result<Vec<u8>, Failure> {
+    let name = format!("{path:?}");
+    let file = File::open(path).map_err(|error| Failure::Input(format!("{name}: {error}")))?;
+    read_all(file, &name)
+}
+
+fn read_all(input: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    input
+        .take(INPUT_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| Failure::Input(format!("{name}: {error}")))?;
+    if text.len() as u64 > INPUT_BYTES_MAX {
+        let limit = INPUT_BYTES_MAX >> 20;
+        return Err(Failure::Input(format!(
+            "{name}: more than {limit} MiB; give a sample"
+        )));
+    }
+    Ok(text)
+}
+
+fn keys_of(text: &[u8]) -> Result<Vec<&[u8]>, Failure> {
+    let mut keys = Vec::new();
+    for (line, key) in text.split(|&byte| byte == b'\n').enumerate() {
+        if key.len() > MAX_KEY_SIZE {
+            let (line, len) = (line + 1, key.len());
+            let text = format!("line {line}: a key of {len} bytes, at most {MAX_KEY_SIZE} fit");
+            return Err(Failure::Input(text));
+        }
+        if !key.is_empty() {
+            keys.push(key);
+        }
+    }
+    Ok(keys)
+}
+
+/// Prints both plans for `keys`.
+fn plan(keys: &[impl AsRef<[u8]>], parts: usize, out: &mut impl Write) -> Result<(), Failure> {
+    let mut sample: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+    sample.sort_unstable();
+    let mut end = KeyBuf::new();
+    let (Some(first), Some(last)) = (sample.first(), sample.last()) else {
+        return Err(Failure::Input(
+            "no keys: one per line is expected".to_owned(),
+        ));
+    };
+    let end = key_successor(last, &mut end).ok_or_else(|| {
+        Failure::Input("the greatest key there is lies in no bounded range".to_owned())
+    })?;
+    let range = KeyRange::try_new(first, end)
+        .map_err(|error| Failure::Input(format!("the keys span no range: {error}")))?;
+
+    let mut bufs = vec![KeyBuf::new(); SPLIT_POINTS_MAX];
+    let even = split_points(range, parts, &mut bufs)?;
+    let dense = split_points_by_density(range, parts, &mut sample)?;
+    writeln!(
+        out,
+        "Even cuts of the key space: only the first and the last key are known."
+    )?;
+    let largest_even = print_table(range, &even, &sample, out)?;
+    writeln!(
+        out,
+        "\nCuts by density: {} sampled keys are known.",
+        sample.len()
+    )?;
+    let largest_dense = print_table(range, &dense, &sample, out)?;
+
+    let fair = sample.len().div_ceil(parts);
+    writeln!(
+        out,
+        "\nA fair share is {fair} keys. The largest shard holds"
+    )?;
+    for (name, largest) in [("even cuts", largest_even), ("by density", largest_dense)] {
+        let times = largest as f64 / fair as f64;
+        writeln!(
+            out,
+            "  {name:<10} {largest:>9} keys, {times:.2} times a fair share"
+        )?;
+    }
+    Ok(())
+}
+
+/// Prints one line per shard and tells how many keys the largest holds.
+fn print_table(
+    range: KeyRange<'_>,
+    points: &[&[u8]],
+    sorted: &[&[u8]],
+    out: &mut impl Write,
+) -> io::Result<usize> {
+    let (from, to) = ("from", "up to, not including");
+    writeln!(
+        out,
+        "  shard  {from:<KEY_COLUMNS$}  {to:<KEY_COLUMNS$}      keys   share"
+    )?;
+    let starts = [range.start()].into_iter().chain(points.iter().copied());
+    let ends = points.iter().copied().chain([range.end()]);
+    let mut largest = 0;
+    for (shard, (start, end)) in starts.zip(ends).enumerate() {
+        let below = |bound: &[u8]| sorted.partition_point(|key| *key < bound);
+        let count = below(end) - below(start);
+        let share = count as f64 / sorted.len() as f64;
+        // Whatever is there at all is seen.
+        let length = (share * BAR_COLUMNS as f64).round() as usize;
+        let bar = "#".repeat(length.max(usize::from(count > 0)));
+        let (start, end) = (shown(start), shown(end));
+        let percent = share * 100.0;
+        write!(
+            out,
+            "  {shard:>5}  {start:<KEY_COLUMNS$}  {end:<KEY_COLUMNS$} "
+        )?;
+        writeln!(out, "{count:>9}  {percent:>5.1}%  {bar}")?;
+        largest = largest.max(count);
+    }
+    Ok(largest)
+}
+
+/// A key as escaped text, its middle left out if it is long: both ends tell keys apart.
+fn shown(key: &[u8]) -> String {
+    let text = key.escape_ascii().to_string();
+    if text.len() <= KEY_COLUMNS {
+        return text;
+    }
+    // Whole bytes, never half an escape; a byte takes one column at least.
+    let width = |byte: u8| byte.escape_ascii().len();
+    let fitting = |bytes: &mut dyn Iterator<Item = u8>, columns: usize| {
+        let mut used = 0;
+        bytes
+            .take_while(|&byte| {
+                used += width(byte);
+                used <= columns
+            })
+            .count()
+    };
+    let head = fitting(&mut key.iter().copied(), KEY_COLUMNS - 2 - KEY_COLUMNS / 3);
+    let tail = fitting(&mut key.iter().rev().copied(), KEY_COLUMNS / 3);
+    let (head, tail) = (&key[..head], &key[key.len() - tail..]);
+    format!("{}..{}", head.escape_ascii(), tail.escape_ascii())
+}
+
+/// Object names as a bucket might hold them: most of them logs of a few days, one busy user, and a
+/// few names all over. A fixed generator, so that everybody sees the same table.
+fn demo_keys() -> Vec<Vec<u8>> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let key = |_| {
+        let text = match random(100) {
+            0..70 => {
+                let (day, hour, id) = (20 + random(3), random(24), random(1 << 32));
+                format!("logs/07-{day:02}/{hour:02}/{id:08x}")
+            }
+            70..90 => format!("users/{:08}/{:05}.jpg", 4711, random(100_000)),
+            90..97 => format!("users/{:08}/profile", random(100_000_000)),
+            _ => format!("{:08x}/blob", random(1 << 32)),
+        };
+        text.into_bytes()
+    };
+    (0..DEMO_KEYS).map(key).collect()
+}

@@ -1,0 +1,139 @@
+//! Order-preserving keys for integers and pairs of them.
+//!
+//! Fixed width, big-endian, so that byte order is numeric order:
+//!
+//! | key | bytes | how |
+//! |---|---|---|
+//! | [`U64Key`] | 8 | big-endian |
+//! | [`I64Key`] | 8 | big-endian, sign bit flipped: negative numbers sort first |
+//! | [`PairKey`] | the sum | first part, then second; no delimiter is needed at fixed width |
+//!
+//! Decoders accept exactly the encoded width, and every value of that width is some key, so
+//! encoding and decoding are inverse bijections. Nothing here is variable-width.
+
+use gossip_contracts::coordination::MAX_KEY_SIZE;
+
+use crate::key_encoding::{KeyBuf, KeyEncoding, ManifestRowKey, decode_manifest_row_key};
+
+/// A [`KeyEncoding`] whose encodings all have one length, so that it can be part of a pair.
+///
+/// [`Self::write_fixed`] writes what [`KeyEncoding::encode_into`] does, and keeps its promises.
+pub trait FixedWidthKey: KeyEncoding {
+    /// Length of every encoding, between 1 and [`MAX_KEY_SIZE`].
+    const WIDTH: usize;
+
+    /// Writes the encoding into `out`, which is [`Self::WIDTH`] bytes long.
+    fn write_fixed(&self, out: &mut [u8]);
+
+    /// Reads a key back; `None` unless `key` is [`Self::WIDTH`] bytes long.
+    fn decode(key: &[u8]) -> Option<Self>;
+}
+
+/// An unsigned integer as 8 big-endian bytes.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct U64Key(
+    /// The integer; all values are keys.
+    pub u64,
+);
+
+impl FixedWidthKey for U64Key {
+    const WIDTH: usize = size_of::<u64>();
+
+    fn write_fixed(&self, out: &mut [u8]) {
+        out.copy_from_slice(&self.0.to_be_bytes());
+    }
+
+    fn decode(key: &[u8]) -> Option<Self> {
+        Some(Self(u64::from_be_bytes(key.try_into().ok()?)))
+    }
+}
+
+impl KeyEncoding for U64Key {
+    fn encode_into(&self, buf: &mut KeyBuf) {
+        encode_fixed(self, buf);
+    }
+}
+
+/// A signed integer as 8 big-endian bytes with the sign bit flipped.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct I64Key(
+    /// The integer; all values are keys.
+    pub i64,
+);
+
+impl I64Key {
+    /// Set for numbers that are not negative, so that they sort after the negative ones.
+    const SIGN_BIT: u64 = 1 << 63;
+}
+
+impl FixedWidthKey for I64Key {
+    const WIDTH: usize = size_of::<i64>();
+
+    fn write_fixed(&self, out: &mut [u8]) {
+        U64Key(self.0.cast_unsigned() ^ Self::SIGN_BIT).write_fixed(out);
+    }
+
+    fn decode(key: &[u8]) -> Option<Self> {
+        let U64Key(shifted) = U64Key::decode(key)?;
+        Some(Self((shifted ^ Self::SIGN_BIT).cast_signed()))
+    }
+}
+
+impl KeyEncoding for I64Key {
+    fn encode_into(&self, buf: &mut KeyBuf) {
+        encode_fixed(self, buf);
+    }
+}
+
+/// Two fixed-width keys, compared as a tuple: by the first, then by the second.
+///
+/// Pairs nest, as long as the whole fits into a key.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PairKey<A, B>(
+    /// The part compared first.
+    pub A,
+    /// The part compared among equal first parts.
+    pub B,
+);
+
+impl<A: FixedWidthKey, B: FixedWidthKey> FixedWidthKey for PairKey<A, B> {
+    const WIDTH: usize = A::WIDTH + B::WIDTH;
+
+    fn write_fixed(&self, out: &mut [u8]) {
+        let (first, second) = out.split_at_mut(A::WIDTH);
+        self.0.write_fixed(first);
+        self.1.write_fixed(second);
+    }
+
+    fn decode(key: &[u8]) -> Option<Self> {
+        let (first, second) = key.split_at_checked(A::WIDTH)?;
+        Some(Self(A::decode(first)?, B::decode(second)?))
+    }
+}
+
+impl<A: FixedWidthKey, B: FixedWidthKey> KeyEncoding for PairKey<A, B> {
+    fn encode_into(&self, buf: &mut KeyBuf) {
+        encode_fixed(self, buf);
+    }
+}
+
+impl FixedWidthKey for ManifestRowKey {
+    const WIDTH: usize = Self::ENCODED_LEN;
+
+    fn write_fixed(&self, out: &mut [u8]) {
+        PairKey(U64Key(self.manifest_id()), U64Key(self.row())).write_fixed(out);
+    }
+
+    fn decode(key: &[u8]) -> Option<Self> {
+        decode_manifest_row_key(key)
+    }
+}
+
+fn encode_fixed<K: FixedWidthKey>(key: &K, buf: &mut KeyBuf) {
+    const { assert!(K::WIDTH > 0 && K::WIDTH <= MAX_KEY_SIZE) };
+    key.write_fixed(buf.resize(K::WIDTH));
+}
+
+#[cfg(test)]
+#[path = "integer_keys_tests.rs"]
+mod integer_keys_tests;

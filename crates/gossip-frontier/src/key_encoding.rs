@@ -1,0 +1,286 @@
+//! Typed keys as ordered bytes, and arithmetic on the bytes.
+//!
+//! [`KeyEncoding`] is the one promise a connector makes about its keys: logical order is byte
+//! order. [`PathKey`] and [`ManifestRowKey`] keep it for paths and for rows of a manifest.
+//! [`prefix_successor`], [`key_successor`] and [`byte_midpoint`] compute bounds from bounds, and
+//! the `shard_spec_from_*` functions turn typed bounds into validated shard ranges.
+//!
+//! Nothing here normalises: no separator rewriting, no Unicode normalisation, no case folding.
+//! Nothing here allocates on the heap: results are written into a [`KeyBuf`] of the caller, or,
+//! by the `*_into` forms, copied into a preallocated [`ShardArena`].
+//!
+//! # Invariants
+//!
+//! * An arithmetic result is at most [`MAX_KEY_SIZE`] bytes long, and strictly between the bounds
+//!   it was asked for.
+//! * A function that answers `None` leaves its buffer empty, so a stale key cannot be mistaken
+//!   for an answer.
+//!
+//! [`ShardArena`]: gossip_contracts::coordination::ShardArena
+
+mod arithmetic;
+#[cfg(test)]
+#[path = "key_encoding_tests.rs"]
+mod key_encoding_tests;
+mod spec;
+
+use std::fmt;
+
+use gossip_contracts::coordination::MAX_KEY_SIZE;
+use thiserror::Error;
+
+pub use arithmetic::{byte_midpoint, key_successor, prefix_successor};
+pub use spec::{
+    PrefixShardError, ShardIntoError, shard_spec_from_keys_into, shard_spec_from_keys_ref,
+    shard_spec_from_manifest_range_into, shard_spec_from_manifest_range_ref,
+    shard_spec_from_prefix_into, shard_spec_from_prefix_ref,
+};
+pub(crate) use spec::{prefix_end, store, validated};
+
+/// A key type whose byte encoding sorts as its values do.
+///
+/// Two promises bear the whole system, and no machinery checks them at run time:
+///
+/// 1. **Order**: `a < b` implies `encode(a) < encode(b)`, bytes compared lexicographically.
+///    Cursor monotonicity, range membership and split planning stand on it.
+/// 2. **Canonicality**: equal keys encode to equal bytes, on every call.
+///
+/// An implementation that breaks either silently corrupts range boundaries. Property tests in
+/// the style of `path_key_encoding_preserves_logical_order` are the way to be sure.
+pub trait KeyEncoding: Sized {
+    /// Writes the complete encoding of this key into `buf`, replacing what was there.
+    ///
+    /// The encoding is at most [`KeyBuf::CAPACITY`] bytes; [`KeyBuf::copy_from_slice`] keeps to
+    /// that. One longer than [`MAX_KEY_SIZE`] is refused later, when a shard is made of it.
+    fn encode_into(&self, buf: &mut KeyBuf);
+}
+
+/// Why bytes cannot be taken as a key.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum KeyInputError {
+    /// A key was expected, and nothing was given. Empty bytes mean "no bound", never a key.
+    #[error("key is empty")]
+    Empty,
+    /// The key is longer than its destination may hold.
+    #[error("key of {size} bytes exceeds the maximum of {max}")]
+    TooLarge {
+        /// Length presented.
+        size: usize,
+        /// Largest length accepted.
+        max: usize,
+    },
+}
+
+/// A fixed-capacity stack buffer for one key and the arithmetic on it.
+///
+/// `Debug` tells the length only: keys are user data.
+#[derive(Clone)]
+pub struct KeyBuf {
+    /// The first `len` bytes are the key; the rest is scratch space of unspecified content.
+    bytes: [u8; Self::CAPACITY],
+    /// At most [`Self::CAPACITY`].
+    len: usize,
+}
+
+impl KeyBuf {
+    /// One byte more than a key may have: the sum inside [`byte_midpoint`] can carry into it.
+    pub const CAPACITY: usize = MAX_KEY_SIZE + 1;
+
+    /// An empty buffer.
+    pub const fn new() -> Self {
+        Self {
+            bytes: [0; Self::CAPACITY],
+            len: 0,
+        }
+    }
+
+    /// Replaces the content by `key`.
+    ///
+    /// # Panics
+    ///
+    /// If `key` is longer than [`Self::CAPACITY`]; [`Self::try_copy_from_slice`] does not panic.
+    #[track_caller]
+    pub fn copy_from_slice(&mut self, key: &[u8]) {
+        if let Err(error) = self.try_copy_from_slice(key) {
+            panic!("{error}");
+        }
+    }
+
+    /// Replaces the content by `key`, or refuses and keeps what is there.
+    pub fn try_copy_from_slice(&mut self, key: &[u8]) -> Result<(), KeyInputError> {
+        if key.len() > Self::CAPACITY {
+            return Err(KeyInputError::TooLarge {
+                size: key.len(),
+                max: Self::CAPACITY,
+            });
+        }
+        self.resize(key.len()).copy_from_slice(key);
+        Ok(())
+    }
+
+    /// The key.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Length of the key in bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the buffer holds no key.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Lets `write` put a key at the front and tell its length; `None` leaves the buffer empty.
+    fn write_key(
+        &mut self,
+        write: impl FnOnce(&mut [u8; MAX_KEY_SIZE]) -> Option<usize>,
+    ) -> Option<&[u8]> {
+        self.clear();
+        let out = self
+            .bytes
+            .first_chunk_mut()
+            .expect("a buffer holds more than a key");
+        self.len = write(out)?;
+        Some(self.as_bytes())
+    }
+
+    /// Forgets the key.
+    pub(crate) const fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Makes the key `len` bytes long and lends it to be overwritten.
+    ///
+    /// Bytes that were beyond the old length are unspecified until written.
+    pub(crate) fn resize(&mut self, len: usize) -> &mut [u8] {
+        self.len = len;
+        &mut self.bytes[..len]
+    }
+}
+
+impl Default for KeyBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for KeyBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyBuf")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A UTF-8 path, encoded as its own bytes.
+///
+/// UTF-8 sorts by code point, so the order of `str` *is* byte order and the identity keeps it.
+/// Two spellings of one file are two keys: normalise before constructing.
+///
+/// `Debug` tells the length only.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PathKey<'a> {
+    /// Between 1 and [`MAX_KEY_SIZE`] bytes.
+    path: &'a str,
+}
+
+impl<'a> PathKey<'a> {
+    /// A key from a trusted path.
+    ///
+    /// # Panics
+    ///
+    /// If `path` is empty or longer than [`MAX_KEY_SIZE`]; [`Self::try_new`] does not panic.
+    #[track_caller]
+    pub fn new(path: &'a str) -> Self {
+        match Self::try_new(path) {
+            Ok(key) => key,
+            Err(error) => panic!("path {error}"),
+        }
+    }
+
+    /// A key from any path.
+    pub const fn try_new(path: &'a str) -> Result<Self, KeyInputError> {
+        if path.is_empty() {
+            return Err(KeyInputError::Empty);
+        }
+        if path.len() > MAX_KEY_SIZE {
+            return Err(KeyInputError::TooLarge {
+                size: path.len(),
+                max: MAX_KEY_SIZE,
+            });
+        }
+        Ok(Self { path })
+    }
+
+    /// The path as given.
+    pub const fn as_str(&self) -> &'a str {
+        self.path
+    }
+}
+
+impl KeyEncoding for PathKey<'_> {
+    fn encode_into(&self, buf: &mut KeyBuf) {
+        buf.copy_from_slice(self.path.as_bytes());
+    }
+}
+
+impl fmt::Debug for PathKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathKey")
+            .field("len", &self.path.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One row of one manifest: two big-endian `u64`, 16 bytes, no delimiter and no varint.
+///
+/// Byte order is tuple order, first by manifest, then by row. All values are keys; the row
+/// `u64::MAX` can be a bound but not a member of any range, since its successor is no row.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ManifestRowKey {
+    // The derived order compares the fields in this order, as the encoding does.
+    manifest_id: u64,
+    row: u64,
+}
+
+impl ManifestRowKey {
+    /// Length of every encoded row key.
+    pub const ENCODED_LEN: usize = 2 * size_of::<u64>();
+
+    /// The key of row `row` in manifest `manifest_id`.
+    pub const fn new(manifest_id: u64, row: u64) -> Self {
+        Self { manifest_id, row }
+    }
+
+    /// The manifest.
+    pub const fn manifest_id(self) -> u64 {
+        self.manifest_id
+    }
+
+    /// The row within the manifest.
+    pub const fn row(self) -> u64 {
+        self.row
+    }
+}
+
+impl KeyEncoding for ManifestRowKey {
+    fn encode_into(&self, buf: &mut KeyBuf) {
+        let (manifest, row) = buf.resize(Self::ENCODED_LEN).split_at_mut(size_of::<u64>());
+        manifest.copy_from_slice(&self.manifest_id.to_be_bytes());
+        row.copy_from_slice(&self.row.to_be_bytes());
+    }
+}
+
+/// Reads a row key back, from exactly [`ManifestRowKey::ENCODED_LEN`] bytes.
+pub fn decode_manifest_row_key(key: &[u8]) -> Option<ManifestRowKey> {
+    let (manifest_id, row) = key.split_first_chunk()?;
+    let row = row.try_into().ok()?;
+    Some(ManifestRowKey::new(
+        u64::from_be_bytes(*manifest_id),
+        u64::from_be_bytes(row),
+    ))
+}

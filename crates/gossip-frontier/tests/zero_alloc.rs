@@ -1,0 +1,202 @@
+//! Hot paths allocate nothing: counted, not claimed.
+//!
+//! One test for each function that the specification calls hot, then the warm ones that promise the
+//! same. Buffers are made outside of what is counted, as callers do.
+
+use gossip_contracts::coordination::{MAX_KEY_SIZE, ShardArena, ShardSpecRef};
+use gossip_frontier::builder::PreallocShardBuilder;
+use gossip_frontier::*;
+use gossip_stdx::{CountingAllocator, count_allocations};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Runs `action`, which must not allocate, and passes on what it returns.
+#[track_caller]
+fn silent<R>(action: impl FnOnce() -> R) -> R {
+    let (result, counts) = count_allocations(action);
+    assert_eq!((counts.allocations, counts.bytes), (0, 0));
+    result
+}
+
+const HINTS: [ShardHint<'static>; 3] = [
+    ShardHint::Range,
+    ShardHint::Prefix { prefix: b"logs/" },
+    ShardHint::Manifest {
+        manifest_id: 7,
+        start_row: 10,
+        end_row: 20,
+    },
+];
+
+/// Short and longest keys, so that a fallback for long ones would be noticed.
+fn keys() -> [(Vec<u8>, Vec<u8>); 3] {
+    [16, 200, MAX_KEY_SIZE].map(|len| (vec![b'a'; len], vec![b'c'; len]))
+}
+
+#[test]
+fn the_counter_counts() {
+    let (_, counts) = count_allocations(|| std::hint::black_box(vec![1_u8; 100]));
+    assert_eq!((counts.allocations, counts.bytes), (1, 100));
+}
+
+#[test]
+fn key_encoding_encode_into_is_silent() {
+    let path = "p".repeat(MAX_KEY_SIZE);
+    let mut buf = KeyBuf::new();
+    silent(|| {
+        PathKey::new(&path).encode_into(&mut buf);
+        ManifestRowKey::new(7, 9).encode_into(&mut buf);
+        U64Key(7).encode_into(&mut buf);
+        I64Key(-7).encode_into(&mut buf);
+        PairKey(U64Key(7), I64Key(-7)).encode_into(&mut buf);
+    });
+    let decoded = silent(|| PairKey::<U64Key, I64Key>::decode(buf.as_bytes()));
+    assert_eq!(decoded, Some(PairKey(U64Key(7), I64Key(-7))));
+}
+
+#[test]
+fn prefix_successor_is_silent() {
+    let mut buf = KeyBuf::new();
+    for (key, _) in keys() {
+        assert!(silent(|| prefix_successor(&key, &mut buf)).is_some());
+    }
+    assert!(silent(|| prefix_successor(b"\xFF", &mut buf)).is_none());
+}
+
+#[test]
+fn key_successor_is_silent() {
+    let mut buf = KeyBuf::new();
+    for (key, _) in keys() {
+        assert!(silent(|| key_successor(&key, &mut buf)).is_some());
+    }
+    assert!(silent(|| key_successor(&[0xFF; MAX_KEY_SIZE], &mut buf)).is_none());
+}
+
+#[test]
+fn byte_midpoint_is_silent() {
+    let mut buf = KeyBuf::new();
+    for (a, b) in keys() {
+        assert!(silent(|| byte_midpoint(&a, &b, &mut buf)).is_some());
+    }
+    // With a carry, by the successor, and not at all.
+    assert!(silent(|| byte_midpoint(b"\xF0", b"\xFF", &mut buf)).is_some());
+    assert!(silent(|| byte_midpoint(b"a", b"b", &mut buf)).is_some());
+    assert!(silent(|| byte_midpoint(b"a", b"a\0", &mut buf)).is_none());
+}
+
+#[test]
+fn shard_hint_encode_into_and_decode_are_silent() {
+    let mut buf = MetadataBuf::new();
+    for hint in HINTS {
+        let bytes = silent(|| hint.encode_into(&mut buf)).unwrap();
+        assert_eq!(silent(|| ShardHint::decode(bytes)), Ok((hint, bytes.len())));
+    }
+    assert!(silent(|| ShardHint::decode(b"\x01\xFF\xFF\xFF\xFF")).is_err());
+}
+
+#[test]
+fn decode_hint_is_silent() {
+    for_each_spec(|spec, hint| assert_eq!(silent(|| decode_hint(spec)), Ok(hint)));
+}
+
+#[test]
+fn decode_metadata_is_silent() {
+    for_each_spec(|spec, hint| {
+        let metadata = silent(|| decode_metadata(spec));
+        assert_eq!(metadata, Ok(ShardMetadata::new(hint, b"extra")));
+    });
+    let malformed = ShardSpecRef::new(b"a", b"b", b"\0\0\0\x09\0");
+    assert!(silent(|| decode_metadata(malformed)).is_err());
+}
+
+#[test]
+fn decode_connector_extra_is_silent() {
+    for_each_spec(|spec, _| {
+        let extra = silent(|| decode_connector_extra(spec));
+        assert_eq!(extra, Ok(&b"extra"[..]));
+    });
+}
+
+/// Encoding the metadata of each is counted as well.
+fn for_each_spec(check: impl Fn(ShardSpecRef<'_>, ShardHint<'static>)) {
+    let mut buf = MetadataBuf::new();
+    for hint in HINTS {
+        let metadata = ShardMetadata::new(hint, b"extra");
+        let bytes = silent(|| metadata.encode_into(&mut buf)).expect("the metadata fits");
+        check(ShardSpecRef::new(b"a", b"b", bytes), hint);
+    }
+}
+
+#[test]
+fn shard_constructors_are_silent() {
+    let mut scratch = ShardSpecScratch::new();
+    let mut arena = ShardArena::with_capacity(16, 4096);
+    let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
+    silent(|| {
+        let (from, to) = (PathKey::new("a"), PathKey::new("b"));
+        shard_spec_from_keys_into(&from, &to, b"", &mut start, &mut end, &mut arena).unwrap();
+        shard_spec_from_prefix_into(b"p", b"", &mut end, &mut arena).unwrap();
+        shard_spec_from_manifest_range_into(7, 1, 2, b"", &mut start, &mut end, &mut arena)
+            .unwrap();
+        range_shard_into(b"a", b"b", b"extra", &mut scratch, &mut arena).unwrap();
+        prefix_shard_into(b"p", b"extra", &mut scratch, &mut arena).unwrap();
+        manifest_shard_into(7, 1, 2, b"extra", &mut scratch, &mut arena).unwrap();
+    });
+    assert_eq!(arena.live_specs(), 6);
+}
+
+#[test]
+fn propagate_hint_on_split_is_silent() {
+    let (mut from, mut to) = (KeyBuf::new(), KeyBuf::new());
+    ManifestRowKey::new(7, 12).encode_into(&mut from);
+    ManifestRowKey::new(7, 15).encode_into(&mut to);
+    let [range, prefix, manifest] = HINTS;
+    silent(|| propagate_hint_on_split(range, b"a", b"b")).unwrap();
+    silent(|| propagate_hint_on_split(prefix, b"logs/a", b"logs/b")).unwrap();
+    silent(|| propagate_hint_on_split(manifest, from.as_bytes(), to.as_bytes())).unwrap();
+}
+
+#[test]
+fn staging_is_silent() {
+    let mut arena = ShardArena::with_capacity(64, 64 * 1024);
+    silent(|| {
+        let mut builder = PreallocShardBuilder::<64>::new(&mut arena, 64).unwrap();
+        builder.add_range(b"a", b"b", b"extra").unwrap();
+        builder.add_prefix(b"p", b"extra").unwrap();
+        builder
+            .split_range_by_boundaries(b"t", &[b"u", b"v"], b"w", b"")
+            .unwrap();
+        builder.split_manifest_by_rows(7, 0, 100, 10, b"").unwrap();
+        builder.reset();
+    });
+}
+
+#[test]
+fn split_points_is_silent() {
+    let mut bufs = vec![KeyBuf::new(); SPLIT_POINTS_MAX];
+    let mut check = |start: &[u8], end: &[u8], expected: usize| {
+        let range = KeyRange::try_new(start, end).unwrap();
+        let points = silent(|| split_points(range, 256, &mut bufs)).unwrap();
+        assert_eq!(points.len(), expected);
+    };
+    for (start, end) in keys() {
+        check(&start, &end, SPLIT_POINTS_MAX);
+    }
+    // By counting keys, and with none to count.
+    check(b"a", b"a\0\0\0\0", 3);
+    check(b"a", b"a\0", 0);
+}
+
+#[test]
+fn split_points_by_density_is_silent() {
+    // Backwards and with repetitions, so that there is something to sort.
+    let keys: Vec<Vec<u8>> = (0..5000_u32)
+        .rev()
+        .map(|i| (i / 3).to_be_bytes().to_vec())
+        .collect();
+    let mut sample: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let range = KeyRange::WIDEST_UTF8;
+    let points = silent(|| split_points_by_density(range, 256, &mut sample)).unwrap();
+    assert_eq!(points.len(), SPLIT_POINTS_MAX);
+}
