@@ -16,6 +16,10 @@ use crate::workspace::Workspace;
 const USAGE: &str = "TARGET SECONDS | --list";
 const TARGETS: &str = "fuzz/fuzz_targets";
 
+/// Longest input that is tried: above the 16 KiB that the largest decoder accepts, so that its
+/// upper limits are met. libFuzzer's own default is 4 KiB.
+const INPUT_LEN_MAX: u32 = 20_000;
+
 /// libFuzzer's line with the number of inputs it tried.
 const EXECUTIONS: &str = "stat::number_of_executed_units:";
 
@@ -98,10 +102,9 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
 fn command(root: &Path, target: &str, seconds: u32) -> Command {
     let mut command = process::cargo_of("stable");
     command.args(["fuzz", "run", target, "-s", "none", "-O", "--"]);
-    command.args([
-        format!("-max_total_time={seconds}"),
-        "-print_final_stats=1".to_owned(),
-    ]);
+    command.arg(format!("-max_total_time={seconds}"));
+    command.arg(format!("-max_len={INPUT_LEN_MAX}"));
+    command.arg("-print_final_stats=1");
     // Coverage instrumentation is an unstable flag; this lets the stable compiler accept it.
     command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
     command

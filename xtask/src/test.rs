@@ -81,11 +81,17 @@ fn run_stages(tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The product, and the fuzz targets, which are a workspace of their own.
 fn format() -> Result<(), Failure> {
-    process::run(
-        process::cargo().args(["fmt", "--all", "--check"]),
-        "cargo fmt --all",
-    )
+    let root = Workspace::load()?.root;
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+        let mut command = process::cargo();
+        command.current_dir(&root);
+        command.args(["fmt", "--all", "--check", "--manifest-path", manifest]);
+        let next = format!("cargo fmt --all --manifest-path {manifest}");
+        process::run(&mut command, &next)?;
+    }
+    Ok(())
 }
 
 fn clippy() -> Result<(), Failure> {
