@@ -86,7 +86,7 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
             executions = Some(number.trim().to_owned());
         }
     })?;
-    // A finding ends libFuzzer before its statistics.
+    // A build that failed, or a process that was killed, prints no statistics.
     let executions = executions.unwrap_or_else(|| "an unknown number of".to_owned());
     let result = if status.success() {
         "no finding"
