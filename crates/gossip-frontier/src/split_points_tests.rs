@@ -405,6 +405,15 @@ mod density_cuts {
         }
     }
 
+    /// One frequent key fills the first part; the others share what is left, not the mean of all.
+    #[test]
+    fn what_a_frequent_key_leaves_is_shared_evenly() {
+        let mut keys = vec![b"a".to_vec(); 10];
+        keys.extend((b'b'..=b'k').map(|byte| vec![byte]));
+        let sizes = part_sizes(&keys, &dense(b"a", b"z", 3, &keys));
+        assert_eq!(sizes, [10, 5, 5]);
+    }
+
     #[test]
     fn a_cut_through_manifest_rows_falls_on_a_row() {
         let row = |row| {
