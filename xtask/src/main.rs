@@ -1,4 +1,158 @@
-//! Project tasks.
+//! Project tasks: `cargo xtask COMMAND`.
+//!
+//! One file per command, and [`COMMANDS`] is the list of them. A command is a function from its
+//! arguments to an exit code; what it cannot do it says as a [`Failure`]: what happened, why, and
+//! what to type next.
+//!
+//! xtask is never part of the product: no crate depends on it, and it depends on none of them. It
+//! needs one library, to read the JSON that cargo prints, so that it builds in seconds.
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool: results on stdout, everything else on stderr"
+)]
 
-fn main() {}
+mod bench;
+mod coverage;
+mod deny;
+mod failure;
+mod fuzz;
+mod items;
+mod miri;
+mod mutants;
+mod process;
+mod setup;
+mod source;
+mod tally;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::env;
+use std::process::ExitCode;
+
+use failure::Failure;
+
+/// The exit code for a command line we do not understand.
+const EXIT_USAGE: u8 = 2;
+
+/// One thing xtask can do.
+struct Command {
+    /// What one types after `cargo xtask`.
+    name: &'static str,
+    /// The arguments as shown in the list of commands.
+    arguments: &'static str,
+    /// Half a sentence for the list of commands.
+    purpose: &'static str,
+    run: fn(&[String]) -> Result<ExitCode, Failure>,
+}
+
+/// Everything xtask can do, the daily ones first.
+const COMMANDS: [Command; 9] = [
+    Command {
+        name: "test",
+        arguments: "",
+        purpose: "setup, format, tidy, clippy, all tests, documentation; counts the tests",
+        run: test::run,
+    },
+    Command {
+        name: "tidy",
+        arguments: "",
+        purpose: "crate boundaries, names the specification asks for, sizes, leftovers",
+        run: tidy::run,
+    },
+    Command {
+        name: "setup",
+        arguments: "[COMMAND]",
+        purpose: "install what COMMAND (default: test) needs",
+        run: setup::run,
+    },
+    Command {
+        name: "bench",
+        arguments: "[FILTER] [--save]",
+        purpose: "time and instructions of every benchmark; --save writes docs/benchmarks.md",
+        run: bench::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "TARGET SECONDS | --list",
+        purpose: "run one fuzz target",
+        run: fuzz::run,
+    },
+    Command {
+        name: "miri",
+        arguments: "[FILTER]",
+        purpose: "run the tests of gossip-stdx under Miri",
+        run: miri::run,
+    },
+    Command {
+        name: "deny",
+        arguments: "",
+        purpose: "check licences, bans and sources of every dependency",
+        run: deny::run,
+    },
+    Command {
+        name: "coverage",
+        arguments: "[ARGUMENTS]",
+        purpose: "line coverage by cargo-llvm-cov",
+        run: coverage::run,
+    },
+    Command {
+        name: "mutants",
+        arguments: "[ARGUMENTS]",
+        purpose: "change the code and see whether a test notices, by cargo-mutants",
+        run: mutants::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let Some(command) = arguments.first().and_then(|name| find(name)) else {
+        return refuse(arguments.first());
+    };
+    match (command.run)(&arguments[1..]) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// The command of that name.
+fn find(name: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
+
+/// Lists the commands; an unknown one, or none at all, is a usage error.
+fn refuse(name: Option<&String>) -> ExitCode {
+    match name {
+        Some(name) => eprintln!("error: there is no command `{name}`. The commands are:"),
+        None => eprintln!("usage: cargo xtask COMMAND"),
+    }
+    for command in &COMMANDS {
+        let call = format!("{} {}", command.name, command.arguments);
+        eprintln!("  {call:<30} {}", command.purpose);
+    }
+    ExitCode::from(EXIT_USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_names_are_unique() {
+        for (index, command) in COMMANDS.iter().enumerate() {
+            let first = COMMANDS.iter().position(|other| other.name == command.name);
+            assert_eq!(first, Some(index), "{} is listed twice", command.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_not_found() {
+        assert!(find("tests").is_none());
+        assert!(find("test").is_some());
+    }
+}

@@ -1,0 +1,163 @@
+//! `cargo xtask bench [FILTER] [--save]`: how long everything takes, and how many instructions.
+//!
+//! Time comes from criterion ([`criterion`]) and depends on the machine and its neighbours.
+//! Instructions come from valgrind ([`instructions`]); they are the same on a busy machine, so
+//! they show small changes that time cannot. Both end in one table ([`table`]), which `--save`
+//! writes into `docs/benchmarks.md`.
+
+mod criterion;
+mod instructions;
+mod table;
+
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::setup;
+use crate::workspace::Workspace;
+
+const USAGE: &str = "[FILTER] [--save]";
+
+/// What was measured of one benchmark.
+#[derive(Clone, Debug, PartialEq)]
+struct Figure {
+    package: String,
+    name: String,
+    /// Median over criterion's samples.
+    nanoseconds: Option<f64>,
+    instructions: Option<f64>,
+}
+
+/// The command line of `bench`.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    filter: Option<String>,
+    save: bool,
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let options = parse(arguments)?;
+    let workspace = Workspace::load()?;
+    setup::packages_for("bench", &workspace)?;
+    let filter = options.filter.as_deref();
+    let mut figures = criterion::measure(&workspace, filter)?;
+    for figure in instructions::measure(&workspace, filter)? {
+        merge(&mut figures, figure);
+    }
+    // Everything else went to stderr, so stdout is the table alone.
+    let table = table::render(&figures);
+    println!("{table}");
+    if options.save {
+        table::save(&workspace.root, &table)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the arguments in any order.
+fn parse(arguments: &[String]) -> Result<Options, Failure> {
+    let mut options = Options {
+        filter: None,
+        save: false,
+    };
+    for argument in arguments {
+        match argument.as_str() {
+            "--save" => options.save = true,
+            flag if flag.starts_with('-') => {
+                return Err(Failure::usage(
+                    "bench",
+                    format!("`{flag}` is unknown"),
+                    USAGE,
+                ));
+            }
+            _ if options.filter.is_some() => {
+                return Err(Failure::usage("bench", "it takes one filter", USAGE));
+            }
+            filter => options.filter = Some(filter.to_owned()),
+        }
+    }
+    // A table with some of the figures would look like one with all of them.
+    if options.save && options.filter.is_some() {
+        let why = "the saved table holds every benchmark, so --save allows no filter";
+        return Err(Failure::usage("bench", why, "--save"));
+    }
+    Ok(options)
+}
+
+/// Joins the two figures of one benchmark: they are the same if crate and name are.
+fn merge(figures: &mut Vec<Figure>, new: Figure) {
+    let same = |old: &&mut Figure| old.package == new.package && old.name == new.name;
+    match figures.iter_mut().find(same) {
+        Some(old) => old.instructions = new.instructions,
+        None => figures.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &str) -> Option<Options> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        parse(&words).ok()
+    }
+
+    #[test]
+    fn options_are_read() {
+        assert_eq!(
+            options(""),
+            Some(Options {
+                filter: None,
+                save: false
+            })
+        );
+        assert_eq!(
+            options("--save"),
+            Some(Options {
+                filter: None,
+                save: true
+            })
+        );
+        assert_eq!(
+            options("ring"),
+            Some(Options {
+                filter: Some("ring".into()),
+                save: false
+            })
+        );
+    }
+
+    #[test]
+    fn a_part_of_the_figures_is_never_saved() {
+        assert_eq!(options("ring --save"), None);
+        assert_eq!(options("--all"), None);
+        assert_eq!(options("a b"), None);
+    }
+
+    #[test]
+    fn time_and_instructions_of_one_name_share_a_row() {
+        let timed = Figure {
+            package: "a".into(),
+            name: "x".into(),
+            nanoseconds: Some(1.0),
+            instructions: None,
+        };
+        let counted = Figure {
+            nanoseconds: None,
+            instructions: Some(2.0),
+            ..timed.clone()
+        };
+        let mut figures = vec![timed];
+        merge(&mut figures, counted.clone());
+        merge(
+            &mut figures,
+            Figure {
+                package: "b".into(),
+                ..counted
+            },
+        );
+        assert_eq!(figures.len(), 2);
+        assert_eq!(
+            (figures[0].nanoseconds, figures[0].instructions),
+            (Some(1.0), Some(2.0))
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! `cargo xtask fuzz TARGET SECONDS`: one fuzz target for so long.
+//!
+//! The targets live in `fuzz/`, a workspace of its own, so that nothing of libFuzzer leaks into
+//! the product's lock file. They run on the stable toolchain without a sanitizer: the crates they
+//! exercise forbid unsafe code, and so fuzzing is ten times faster.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use crate::failure::Failure;
+use crate::process::{self, Pipe};
+use crate::setup;
+use crate::workspace::Workspace;
+
+const USAGE: &str = "TARGET SECONDS | --list";
+const TARGETS: &str = "fuzz/fuzz_targets";
+
+/// Longest input that is tried: above the 16 KiB that the largest decoder accepts, so that its
+/// upper limits are met. libFuzzer's own default is 4 KiB.
+const INPUT_LEN_MAX: u32 = 20_000;
+
+/// libFuzzer's line with the number of inputs it tried.
+const EXECUTIONS: &str = "stat::number_of_executed_units:";
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let workspace = Workspace::load()?;
+    let targets = targets(&workspace.root)?;
+    match arguments {
+        [flag] if flag == "--list" => targets.iter().for_each(|target| println!("{target}")),
+        [target, seconds] => {
+            let seconds = parse(target, seconds, &targets)?;
+            setup::packages_for("fuzz", &workspace)?;
+            setup::cargo_tool("cargo-fuzz")?;
+            fuzz(&workspace.root, target, seconds)?;
+        }
+        _ => {
+            return Err(Failure::usage(
+                "fuzz",
+                "it takes a target and a time",
+                USAGE,
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The names of the targets: one file each.
+fn targets(root: &Path) -> Result<Vec<String>, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(
+            format!("{TARGETS} was not read"),
+            error.to_string(),
+            "git checkout fuzz",
+        )
+    };
+    let mut targets = Vec::new();
+    for entry in fs::read_dir(root.join(TARGETS)).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name();
+        let name = name.to_string_lossy();
+        targets.extend(name.strip_suffix(".rs").map(str::to_owned));
+    }
+    targets.sort();
+    Ok(targets)
+}
+
+/// Checks both arguments; the result is the number of seconds.
+fn parse(target: &str, seconds: &str, targets: &[String]) -> Result<u32, Failure> {
+    if !targets.iter().any(|known| known == target) {
+        let why = format!("there is no target `{target}`, only {}", targets.join(", "));
+        return Err(Failure::usage("fuzz", why, USAGE));
+    }
+    match seconds.parse() {
+        // Zero means "for ever" to libFuzzer, and no run of ours is without a bound.
+        Ok(seconds) if seconds > 0 => Ok(seconds),
+        _ => Err(Failure::usage("fuzz", "SECONDS is a number above 0", USAGE)),
+    }
+}
+
+/// Runs libFuzzer and sums up in one line on stdout.
+fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
+    let mut executions = None;
+    let mut command = command(root, target, seconds);
+    let status = process::stream(&mut command, Pipe::Stderr, &mut |line| {
+        if let Some(number) = line.strip_prefix(EXECUTIONS) {
+            executions = Some(number.trim().to_owned());
+        }
+    })?;
+    // A build that failed, or a process that was killed, prints no statistics.
+    let executions = executions.unwrap_or_else(|| "an unknown number of".to_owned());
+    let result = if status.success() {
+        "no finding"
+    } else {
+        "FOUND something"
+    };
+    println!("{target}: {executions} executions in {seconds} s, {result}");
+    let next = format!("keep the input named above as a test, then mend what `{target}` reached");
+    process::expect_success(&command, status, &next)
+}
+
+/// The command as one would type it; `-s none` is no sanitizer, `-O` an optimized build.
+fn command(root: &Path, target: &str, seconds: u32) -> Command {
+    let mut command = process::cargo_of("stable");
+    command.args(["fuzz", "run", target, "-s", "none", "-O", "--"]);
+    command.arg(format!("-max_total_time={seconds}"));
+    command.arg(format!("-max_len={INPUT_LEN_MAX}"));
+    command.arg("-print_final_stats=1");
+    // Coverage instrumentation is an unstable flag; this lets the stable compiler accept it.
+    command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_checked() {
+        let targets = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(parse("a", "10", &targets).unwrap(), 10);
+        assert!(
+            parse("c", "10", &targets)
+                .unwrap_err()
+                .to_string()
+                .contains("only a, b")
+        );
+        for seconds in ["0", "-1", "ten", ""] {
+            assert!(parse("a", seconds, &targets).is_err(), "{seconds:?}");
+        }
+    }
+
+    #[test]
+    fn every_target_is_declared_in_its_manifest() {
+        let root = Workspace::load().unwrap().root;
+        let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
+        for target in targets(&root).unwrap() {
+            assert!(
+                manifest.contains(&format!("name = \"{target}\"")),
+                "{target}"
+            );
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `cargo xtask miri [FILTER]`: the tests of the one crate with unsafe code, under Miri.
+
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::process;
+use crate::setup;
+
+const TOOLCHAIN: &str = "nightly";
+
+/// Property tests look for a file of earlier failures, which isolation forbids. Strict provenance
+/// refuses pointers made from integers, so that Miri sees every mistake it can.
+const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-strict-provenance";
+
+/// Miri runs a thousand times slower than the machine; a few cases of each property must do.
+const PROPTEST_CASES: &str = "8";
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    for component in ["miri", "rust-src"] {
+        setup::component(TOOLCHAIN, component)?;
+    }
+    let mut command = process::cargo_of(TOOLCHAIN);
+    command.args(["miri", "test", "--package", "gossip-stdx", "--all-features"]);
+    command.args(arguments);
+    command
+        .env("MIRIFLAGS", FLAGS)
+        .env("PROPTEST_CASES", PROPTEST_CASES);
+    process::run(
+        &mut command,
+        "cargo xtask miri NAME, for the test that failed above",
+    )?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,108 @@
+//! Counting tests by the lines in which cargo's test programs sum themselves up.
+
+use std::fmt;
+
+/// Tests passed, failed and skipped, over any number of test programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    passed: u64,
+    failed: u64,
+    /// Tests that were marked to be ignored; the house has none, so a number here is news.
+    skipped: u64,
+}
+
+impl Tally {
+    /// Adds a line of output if it is a summary; any other line changes nothing.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        let Some((_, counts)) = line
+            .strip_prefix("test result: ")
+            .and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for count in counts.split("; ") {
+            self.add_count(count);
+        }
+    }
+
+    /// Adds one `12 passed`. Other words count what is not a test: `measured`, `filtered out`.
+    fn add_count(&mut self, count: &str) {
+        let (number, word) = count.split_once(' ').unwrap_or_default();
+        // A number we cannot read comes from no test program; then the line was not a summary.
+        let number: u64 = number.parse().unwrap_or_default();
+        match word {
+            "passed" => self.passed += number,
+            "failed" => self.failed += number,
+            "ignored" => self.skipped += number,
+            _ => {}
+        }
+    }
+
+    /// Counts a failed stage. If no test of it failed (a test program that crashed, a clippy
+    /// warning, bad formatting), the stage itself is the failure, so that the closing line never
+    /// says `0 failed` about a run that failed.
+    pub(crate) fn add_failed_stage(&mut self) {
+        self.failed = self.failed.max(1);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(lines: &[&str]) -> String {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.add_line(line));
+        tally.to_string()
+    }
+
+    const OK: &str = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; \
+                      3 filtered out; finished in 0.01s";
+    const BAD: &str = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; \
+                       0 filtered out; finished in 0.01s";
+
+    #[test]
+    fn summaries_add_up() {
+        assert_eq!(
+            tally(&[OK, "test a ... ok", BAD]),
+            "13 passed, 2 failed, 1 skipped"
+        );
+    }
+
+    #[test]
+    fn other_lines_change_nothing() {
+        let lines = [
+            "",
+            "running 3 tests",
+            "test result",
+            "test result: odd",
+            " test result: ok. 1 passed",
+        ];
+        assert_eq!(tally(&lines), "0 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_failed_stage_is_never_zero_failed() {
+        let mut silent = Tally::default();
+        silent.add_failed_stage();
+        assert_eq!(silent.to_string(), "0 passed, 1 failed, 0 skipped");
+        let mut counted = Tally {
+            passed: 1,
+            failed: 2,
+            skipped: 0,
+        };
+        counted.add_failed_stage();
+        assert_eq!(counted.to_string(), "1 passed, 2 failed, 0 skipped");
+    }
+}

@@ -1,0 +1,136 @@
+//! `cargo xtask test`: everything that must hold before a change is finished.
+//!
+//! Stages run in order, cheap ones first, and the first that fails ends the run. However it ends,
+//! the last line on stdout is `N passed, M failed, K skipped`, alone.
+
+use std::process::{Command, ExitCode};
+
+use crate::failure::Failure;
+use crate::process::{self, Pipe};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+use crate::{deny, setup, tidy};
+
+/// One stage of the run.
+struct Stage {
+    name: &'static str,
+    run: fn(&mut Tally) -> Result<(), Failure>,
+}
+
+const STAGES: [Stage; 8] = [
+    Stage {
+        name: "setup",
+        run: |_| setup::packages_for("test", &Workspace::load()?),
+    },
+    Stage {
+        name: "format",
+        run: |_| format(),
+    },
+    Stage {
+        name: "tidy",
+        run: |_| tidy::check(),
+    },
+    Stage {
+        name: "clippy",
+        run: |_| clippy(),
+    },
+    Stage {
+        name: "tests",
+        run: tests,
+    },
+    Stage {
+        name: "documentation tests",
+        run: documentation_tests,
+    },
+    Stage {
+        name: "documentation",
+        run: |_| documentation(),
+    },
+    Stage {
+        name: "licences, bans, sources",
+        run: |_| deny::check_if_installed(),
+    },
+];
+
+/// Runs every stage and closes with the number of tests.
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    if !arguments.is_empty() {
+        let why = "it takes no arguments; for a single test use `cargo test -p CRATE NAME`";
+        return Err(Failure::usage("test", why, ""));
+    }
+    let mut tally = Tally::default();
+    let result = run_stages(&mut tally);
+    println!("{tally}");
+    Ok(if result.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// A stage that fails is reported here, so that nothing is printed after the tally.
+fn run_stages(tally: &mut Tally) -> Result<(), Failure> {
+    for stage in &STAGES {
+        eprintln!("== {}", stage.name);
+        (stage.run)(tally).inspect_err(|failure| {
+            tally.add_failed_stage();
+            eprintln!("{failure}");
+            eprintln!("== stopped: the stage `{}` failed", stage.name);
+        })?;
+    }
+    Ok(())
+}
+
+/// The product, and the fuzz targets, which are a workspace of their own.
+fn format() -> Result<(), Failure> {
+    let root = Workspace::load()?.root;
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+        let mut command = process::cargo();
+        command.current_dir(&root);
+        command.args(["fmt", "--all", "--check", "--manifest-path", manifest]);
+        let next = format!("cargo fmt --all --manifest-path {manifest}");
+        process::run(&mut command, &next)?;
+    }
+    Ok(())
+}
+
+fn clippy() -> Result<(), Failure> {
+    let mut command = process::cargo();
+    command.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
+    command.args(["--", "-D", "warnings"]);
+    process::run(&mut command, "mend what clippy named above")
+}
+
+/// Unit and integration tests. Documentation tests have a stage of their own, and benchmarks are
+/// only compiled, by clippy: so the targets are named.
+fn tests(tally: &mut Tally) -> Result<(), Failure> {
+    let mut command = cargo_test();
+    command.args(["--lib", "--bins", "--tests", "--examples"]);
+    counted(&mut command, tally)
+}
+
+fn documentation_tests(tally: &mut Tally) -> Result<(), Failure> {
+    counted(cargo_test().arg("--doc"), tally)
+}
+
+fn cargo_test() -> Command {
+    let mut command = process::cargo();
+    command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    command
+}
+
+fn counted(command: &mut Command, tally: &mut Tally) -> Result<(), Failure> {
+    let status = process::stream(command, Pipe::Stdout, &mut |line| tally.add_line(line))?;
+    process::expect_success(
+        command,
+        status,
+        "cargo test -p CRATE NAME, for a test named above",
+    )
+}
+
+fn documentation() -> Result<(), Failure> {
+    let mut command = process::cargo();
+    command.args(["doc", "--workspace", "--no-deps", "--all-features"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut command, "mend what rustdoc named above")
+}

@@ -1,0 +1,143 @@
+//! `cargo xtask tidy`: rules of the house that neither the compiler nor clippy can check.
+//!
+//! Also an ordinary test of xtask, so that `cargo test` is enough to be told. Each check takes what
+//! it looks at as plain values and returns its findings; none of them reads a file or stops at the
+//! first finding, so one run shows everything there is to mend.
+
+mod boundaries;
+mod hygiene;
+mod names;
+mod sizes;
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::workspace::{File, Workspace};
+
+/// The lists of names, one file per crate.
+const NAMES_DIRECTORY: &str = "xtask/names";
+/// Files and functions that may be longer than the rest.
+const SIZE_EXCEPTIONS: &str = "xtask/size_exceptions.txt";
+
+/// Something that breaks a rule: where it is, and which rule. Findings sort as one reads: by file,
+/// then by line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    /// A file, or a function of a file.
+    place: String,
+    /// Counted from one; `None` where the whole place is meant.
+    line: Option<usize>,
+    what: String,
+}
+
+impl Finding {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            line: None,
+            what: what.into(),
+        }
+    }
+
+    fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            ..Self::new(path, what)
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The form that editors and terminals can jump to.
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.place, self.what),
+            None => write!(f, "{}: {}", self.place, self.what),
+        }
+    }
+}
+
+/// Runs every check and prints what it found.
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    if !arguments.is_empty() {
+        return Err(Failure::usage("tidy", "it takes no arguments", ""));
+    }
+    check()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs every check; findings are printed and are a failure.
+pub(crate) fn check() -> Result<(), Failure> {
+    let findings = findings(&Workspace::load()?)?;
+    if findings.is_empty() {
+        return Ok(());
+    }
+    // The findings are the result of this command, so they go to stdout.
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Err(Failure::new(
+        format!("tidy found {} thing(s) to mend", findings.len()),
+        "each line above names a place and the rule it breaks",
+        "mend them, then `cargo xtask tidy`",
+    ))
+}
+
+/// What every check found, in reading order.
+fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
+    let files = workspace.files()?;
+    let exceptions = read(&workspace.root, SIZE_EXCEPTIONS)?;
+    let mut findings = boundaries::check(workspace, &files);
+    findings.extend(names::check(workspace, &files, NAMES_DIRECTORY));
+    findings.extend(sizes::check(&files, SIZE_EXCEPTIONS, &exceptions));
+    findings.extend(hygiene::check(&files));
+    findings.sort();
+    Ok(findings)
+}
+
+/// Reads a file that tidy cannot do without.
+fn read(root: &Path, path: &str) -> Result<String, Failure> {
+    fs::read_to_string(root.join(path)).map_err(|error| {
+        Failure::new(
+            format!("{path} was not read"),
+            error.to_string(),
+            format!("git checkout {path}"),
+        )
+    })
+}
+
+/// The Rust files below a directory. The slash keeps `a` from matching its neighbour `ab`.
+fn rust_files<'a>(files: &'a [File], directory: &str) -> impl Iterator<Item = &'a File> {
+    let prefix = format!("{directory}/");
+    files
+        .iter()
+        .filter(move |file| file.is_rust() && file.path.starts_with(&prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workspace_is_tidy() {
+        let findings = findings(&Workspace::load().unwrap()).unwrap();
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn a_directory_does_not_match_its_longer_neighbour() {
+        let files = [
+            File::new("a/x.rs", ""),
+            File::new("ab/x.rs", ""),
+            File::new("a/x.txt", ""),
+        ];
+        let paths: Vec<&str> = rust_files(&files, "a")
+            .map(|file| file.path.as_str())
+            .collect();
+        assert_eq!(paths, ["a/x.rs"]);
+    }
+}
