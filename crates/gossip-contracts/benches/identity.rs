@@ -1,7 +1,7 @@
 //! What identity hashing costs beside the least that BLAKE3 could cost.
 //!
-//! Compare within one run only: `bare keyed blocks` is BLAKE3 alone, over one contiguous buffer of as
-//! many blocks as the rows below it need.
+//! Compare within one run only: `bare keyed blocks` is BLAKE3 alone, over one contiguous buffer of
+//! as many blocks as the rows below it need.
 
 use std::hint::black_box;
 use std::sync::LazyLock;

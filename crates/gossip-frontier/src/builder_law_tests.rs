@@ -226,7 +226,11 @@ proptest! {
     }
 
     #[test]
-    fn manifest_chunks_tile_the_rows(start in any::<u64>(), len in 1..2000_u64, chunk in 1..500_u64) {
+    fn manifest_chunks_tile_the_rows(
+        start in any::<u64>(),
+        len in 1..2000_u64,
+        chunk in 1..500_u64,
+    ) {
         let start = start.min(u64::MAX - len);
         let mut arena = ShardArena::with_capacity(256, 1 << 17);
         let mut builder = PreallocShardBuilder::<256>::new(&mut arena, 256).unwrap();

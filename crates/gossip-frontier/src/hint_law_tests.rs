@@ -1,4 +1,5 @@
-//! What hints promise beyond the matrix of `hint_tests`: canonical bytes, order of refusals, redaction.
+//! What hints promise beyond the matrix of `hint_tests`: canonical bytes, order of refusals,
+//! redaction.
 
 use std::error::Error;
 
@@ -149,7 +150,10 @@ proptest! {
 
     /// Every cut-off frame is refused, at whichever byte it was cut.
     #[test]
-    fn shard_hint_decode_rejects_every_truncation(hint in any_hint(), cut in any::<prop::sample::Index>()) {
+    fn shard_hint_decode_rejects_every_truncation(
+        hint in any_hint(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let bytes = encoded(hint.as_hint());
         prop_assert!(ShardHint::decode(&bytes[..cut.index(bytes.len())]).is_err());
     }
@@ -185,11 +189,18 @@ proptest! {
 
     /// Both children of a cut tile the rows of their parent.
     #[test]
-    fn manifest_children_tile_their_parent(id: u64, start in 0..1000_u64, len in 2..1000_u64, at: u64) {
+    fn manifest_children_tile_their_parent(
+        id: u64,
+        start in 0..1000_u64,
+        len in 2..1000_u64,
+        at: u64,
+    ) {
         let (end, cut) = (start + len, start + 1 + at % (len - 1));
         let parent = manifest(id, start, end);
         let keys = [start, cut, end].map(|row| row_key(id, row));
-        prop_assert_eq!(propagate_hint_on_split(parent, &keys[0], &keys[1]), Ok(manifest(id, start, cut)));
-        prop_assert_eq!(propagate_hint_on_split(parent, &keys[1], &keys[2]), Ok(manifest(id, cut, end)));
+        let child = propagate_hint_on_split(parent, &keys[0], &keys[1]);
+        prop_assert_eq!(child, Ok(manifest(id, start, cut)));
+        let child = propagate_hint_on_split(parent, &keys[1], &keys[2]);
+        prop_assert_eq!(child, Ok(manifest(id, cut, end)));
     }
 }

@@ -258,7 +258,10 @@ mod metadata {
 
     proptest! {
         #[test]
-        fn shard_metadata_proptest_roundtrip(hint in any_hint(), extra in vec(any::<u8>(), 0..300)) {
+        fn shard_metadata_proptest_roundtrip(
+            hint in any_hint(),
+            extra in vec(any::<u8>(), 0..300),
+        ) {
             let metadata = ShardMetadata::new(hint.as_hint(), &extra);
             let bytes = encoded(metadata);
             prop_assert_eq!(metadata.encoded_len(), Ok(bytes.len()));

@@ -80,7 +80,9 @@ proptest! {
     }
 
     #[test]
-    fn every_way_of_building_gives_the_same_items(items in prop::collection::vec(any::<u16>(), 0..3 * CAP)) {
+    fn every_way_of_building_gives_the_same_items(
+        items in prop::collection::vec(any::<u16>(), 0..3 * CAP),
+    ) {
         let built = [
             InlineVec::<_, CAP>::from_slice(&items),
             InlineVec::from(items.clone()),

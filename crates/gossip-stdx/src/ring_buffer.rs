@@ -290,7 +290,8 @@ impl<'a, T> Iterator for Iter<'a, T> {
         (len, Some(len))
     }
 
-    // These two come down to plain loops over slices: a search, and `for_each`, `sum` and their like.
+    // These two come down to plain loops over slices: a search, and `for_each`, `sum` and their
+    // like.
     fn find<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
         self.older
             .find(&mut predicate)

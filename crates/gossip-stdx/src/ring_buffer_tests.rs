@@ -81,7 +81,10 @@ proptest! {
     }
 
     #[test]
-    fn equality_ignores_where_the_items_lie(items in prop::collection::vec(any::<u8>(), 0..=CAP), turn in 0..CAP) {
+    fn equality_ignores_where_the_items_lie(
+        items in prop::collection::vec(any::<u8>(), 0..=CAP),
+        turn in 0..CAP,
+    ) {
         let straight: RingBuffer<u8, CAP> = items.iter().copied().collect();
         let mut turned = RingBuffer::<u8, CAP>::new();
         for _ in 0..turn {
@@ -91,7 +94,8 @@ proptest! {
         items.iter().for_each(|item| turned.push_back(*item).unwrap());
         prop_assert_eq!(&turned, &straight);
         turned.push_back_overwrite(1);
-        prop_assert_ne!(turned, straight.into_iter().chain([0]).skip(usize::from(items.len() == CAP)).collect());
+        let evicted = usize::from(items.len() == CAP);
+        prop_assert_ne!(turned, straight.into_iter().chain([0]).skip(evicted).collect());
     }
 
     #[test]

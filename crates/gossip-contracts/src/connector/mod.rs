@@ -1,8 +1,8 @@
 //! The contract between sources of keys and the runtime that works through them.
 //!
 //! A **connector** makes one source (a file tree, the rows of a manifest, a range of integers) look
-//! like an ordered set of byte keys. The runtime asks it for two things and no more: *which keys lie
-//! in this shard's range after this cursor*, and *give me the item behind this key*.
+//! like an ordered set of byte keys. The runtime asks it for two things and no more: *which keys
+//! lie in this shard's range after this cursor*, and *give me the item behind this key*.
 //!
 //! This module never reads a source, a clock or a thread; it holds the traits, the buffer that
 //! crosses them, the check of what came back, and the suite that every connector must pass.
@@ -18,7 +18,8 @@
 //!        └─ Connector::open(item) ──► ItemBody     &self, from any thread, in any order
 //! ```
 //!
-//! [`CheckedEnumeration`] is the middle of that picture in one value, and is what the runtime holds.
+//! [`CheckedEnumeration`] is the middle of that picture in one value, and is what the runtime
+//! holds.
 //!
 //! # What a connector promises
 //!
@@ -31,9 +32,10 @@
 //!    the next page and returns. The memory is the caller's and never grows.
 //! 4. **Progress.** A page holds an item or is marked exhausted. An empty page that promises more
 //!    would leave nobody able to tell slow from stuck.
-//! 5. **The key decides, the token helps.** An item's token makes resuming and opening cheap (a file
-//!    offset, say). Resuming without it, or with one that cannot be read (an older version wrote
-//!    it), gives the same keys. A token is not state of the process: it must work after a restart.
+//! 5. **The key decides, the token helps.** An item's token makes resuming and opening cheap (a
+//!    file offset, say). Resuming without it, or with one that cannot be read (an older version
+//!    wrote it), gives the same keys. A token is not state of the process: it must work after a
+//!    restart.
 //! 6. **Nothing is dropped in silence.** What cannot be listed is an error, or better an item whose
 //!    opening fails, so that one unreadable directory does not hide its neighbours.
 //! 7. **Independence.** Enumerations and openings on one connector do not disturb one another.
@@ -41,20 +43,22 @@
 //!
 //! # Why the shapes are what they are
 //!
-//! - **`Connector: Send + Sync` with `&self`**, because one connector serves all shards of a process
-//!   on all of its threads. It is object safe: a run picks its connector at run time from a URL.
-//! - **A handle per enumeration**, not a stateless `enumerate(&self, range, cursor, page)`. Directories
-//!   come unsorted: a stateless call would read and sort a directory of 10⁶ files once per page of
-//!   10³, which is quadratic; the handle does it once per lease. It costs one box per lease and
-//!   nothing per page. It owns what it needs (`'static`), so that it can lie beside its shard and
-//!   move between threads; connectors share their own state by `Arc`.
-//! - **A handle serves one range.** When a split narrows the shard, drop it and open another from the
-//!   last key of the last page. After an error it is spent as well: retrying means opening anew.
+//! - **`Connector: Send + Sync` with `&self`**, because one connector serves all shards of a
+//!   process on all of its threads. It is object safe: a run picks its connector at run time from a
+//!   URL.
+//! - **A handle per enumeration**, not a stateless `enumerate(&self, range, cursor, page)`.
+//!   Directories come unsorted: a stateless call would read and sort a directory of 10⁶ files once
+//!   per page of 10³, which is quadratic; the handle does it once per lease. It costs one box per
+//!   lease and nothing per page. It owns what it needs (`'static`), so that it can lie beside its
+//!   shard and move between threads; connectors share their own state by `Arc`.
+//! - **A handle serves one range.** When a split narrows the shard, drop it and open another from
+//!   the last key of the last page. After an error it is spent as well: retrying means opening
+//!   anew.
 //! - **Blocking**, because every source we have is: files. The runtime gives it a thread and keeps
 //!   leases alive from another.
-//! - **`open` takes the item and a scratch buffer**: with its token a row of a manifest is one seek,
-//!   and a small body is read into the caller's memory without allocating. Any number of items
-//!   of a page may be open at once, which is what completion out of order needs.
+//! - **`open` takes the item and a scratch buffer**: with its token a row of a manifest is one
+//!   seek, and a small body is read into the caller's memory without allocating. Any number of
+//!   items of a page may be open at once, which is what completion out of order needs.
 //! - **A page remembers refusals.** A connector that ignores [`PushError`] cannot hide it: the page
 //!   keeps the first fault and the validator reports it.
 //! - **Sampling fills a [`Page`] too**, so that keys have one bounded container.

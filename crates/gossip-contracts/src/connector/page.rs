@@ -69,7 +69,8 @@ impl PageLimits {
     ///
     /// # Errors
     ///
-    /// Outside `1..=MAX_PAGE_ITEMS` or `MIN_PAGE_BYTES..=MAX_PAGE_BYTES`; items are looked at first.
+    /// Outside `1..=MAX_PAGE_ITEMS` or `MIN_PAGE_BYTES..=MAX_PAGE_BYTES`; items are looked at
+    /// first.
     pub const fn try_new(items: usize, bytes: usize) -> Result<Self, PageLimitsError> {
         if items < 1 || items > MAX_PAGE_ITEMS {
             return Err(PageLimitsError::Items {
@@ -183,8 +184,8 @@ impl Page {
     /// # Errors
     ///
     /// [`PushError::Full`] when the item does not fit: return, and push it first next time.
-    /// [`PushError::Refused`] when the item, or pushing now, breaks a rule: the page keeps the fault
-    /// and the validator will report it, so returning is enough.
+    /// [`PushError::Refused`] when the item, or pushing now, breaks a rule: the page keeps the
+    /// fault and the validator will report it, so returning is enough.
     pub fn push(&mut self, item: PageItem<'_>) -> Result<(), PushError> {
         match self.state {
             State::Open => {}

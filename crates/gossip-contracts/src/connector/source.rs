@@ -64,8 +64,9 @@ pub trait Connector: Send + Sync {
     ///
     /// In strictly increasing order, spread over the range (not its first keys), each standing for
     /// about as many items as the next. They need not be keys of items: the name of a directory may
-    /// stand for what lies beneath. A sample that holds *every* key is marked exhausted, which makes
-    /// cuts of small sources exact. A look must stay cheap: never a full listing of a huge source.
+    /// stand for what lies beneath. A sample that holds *every* key is marked exhausted, which
+    /// makes cuts of small sources exact. A look must stay cheap: never a full listing of a huge
+    /// source.
     ///
     /// # Errors
     ///

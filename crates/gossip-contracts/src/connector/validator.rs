@@ -70,8 +70,8 @@ impl PageValidator {
 
     fn check_items(&self, page: &Page) -> Result<(), PageViolation> {
         let mut previous: &[u8] = &self.last_key;
-        // Keys that increase need their range checked at both ends only. Checking each costs two more
-        // comparisons, and names the very item that is outside.
+        // Keys that increase need their range checked at both ends only. Checking each costs two
+        // more comparisons, and names the very item that is outside.
         for (index, item) in page.items().enumerate() {
             self.check_range(index, item)?;
             check_order(index, item, previous)?;

@@ -101,7 +101,8 @@ impl ShardArena {
         })
     }
 
-    /// Gives a spec's room back. A stale or foreign handle is ignored, so freeing twice is harmless.
+    /// Gives a spec's room back. A stale or foreign handle is ignored, so freeing twice is
+    /// harmless.
     pub fn free_spec(&mut self, handle: ShardSpecHandle) {
         if self.try_view_spec(handle).is_none() {
             return;

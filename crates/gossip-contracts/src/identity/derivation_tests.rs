@@ -185,7 +185,8 @@ fn split_shard_id_golden() {
     assert!(shard.is_derived());
 }
 
-/// The payload hash of a checkpoint at key `k1` without a token, as the coordination crate makes it.
+/// The payload hash of a checkpoint at key `k1` without a token, as the coordination crate makes
+/// it.
 #[test]
 fn op_payload_golden() {
     let mut hasher = CanonicalHasher::for_domain(Domain::OP_PAYLOAD_V1);

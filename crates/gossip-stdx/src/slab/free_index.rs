@@ -257,8 +257,8 @@ impl FreeIndex {
         self.blocks -= 1;
         self.bytes -= block.size;
 
-        // Both subtrees are heaps, so the higher of their tops takes the open place, again and again
-        // until one of them is used up.
+        // Both subtrees are heaps, so the higher of their tops takes the open place, again and
+        // again until one of them is used up.
         let (mut left, mut right) = (read_u32(buf, node + LEFT), read_u32(buf, node + RIGHT));
         while left != NIL && right != NIL {
             if priority(left) > priority(right) {
