@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     for figure in instructions::measure(&workspace, filter)? {
         merge(&mut figures, figure);
     }
+    sort(&mut figures);
     // Everything else went to stderr, so stdout is the table alone.
     let table = table::render(&figures);
     println!("{table}");
@@ -89,6 +90,11 @@ fn merge(figures: &mut Vec<Figure>, new: Figure) {
         Some(old) => old.instructions = new.instructions,
         None => figures.push(new),
     }
+}
+
+/// The rows of a crate together: those that have no time would otherwise stand at the end.
+fn sort(figures: &mut [Figure]) {
+    figures.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
 }
 
 #[cfg(test)]
@@ -159,5 +165,19 @@ mod tests {
             (figures[0].nanoseconds, figures[0].instructions),
             (Some(1.0), Some(2.0))
         );
+    }
+
+    #[test]
+    fn the_rows_of_a_crate_stand_together() {
+        let figure = |package: &str, name: &str| Figure {
+            package: package.into(),
+            name: name.into(),
+            nanoseconds: None,
+            instructions: None,
+        };
+        let mut figures = [figure("b", "x"), figure("a", "z"), figure("b", "w")];
+        sort(&mut figures);
+        let expected = [figure("a", "z"), figure("b", "w"), figure("b", "x")];
+        assert_eq!(figures, expected);
     }
 }

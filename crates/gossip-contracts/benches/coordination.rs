@@ -3,51 +3,31 @@
 //! Compare within one run only. `bare sort` is what no validation of 10,000 rows in any order can
 //! avoid: sorting that many keys once.
 
+#[path = "support/splits.rs"]
+mod splits;
+
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gossip_contracts::coordination::{
-    CursorUpdate, InitialShardInput, MAX_INITIAL_SHARDS, PooledCursor, ShardSpecRef,
+    CursorUpdate, InitialShardInput, MAX_INITIAL_SHARDS, PooledCursor,
     plan_split_replace_at_points_initial_cursor, plan_split_residual_at_point, validate_manifest,
     validate_split_coverage,
 };
 use gossip_contracts::identity::ShardId;
 use gossip_stdx::ByteSlab;
-
-/// Length of the keys: those of a usual path.
-const KEY_LEN: usize = 40;
-
-/// Keys that differ only near their end, like the files of one directory.
-fn key(index: usize) -> [u8; KEY_LEN] {
-    let mut key = [b'k'; KEY_LEN];
-    key[KEY_LEN - 8..].copy_from_slice(&(index as u64).to_be_bytes());
-    key
-}
-
-/// A permutation of `0..len` that looks random; 7919 is prime and divides no length used here.
-fn shuffled<T: Copy>(items: &[T]) -> Vec<T> {
-    (0..items.len())
-        .map(|index| items[index * 7919 % items.len()])
-        .collect()
-}
-
-fn spec_between(bounds: &[[u8; KEY_LEN]]) -> ShardSpecRef<'_> {
-    ShardSpecRef::new(&bounds[0], &bounds[1], b"metadata")
-}
+use splits::{children, keys, parent, points, shuffled};
 
 fn split_planning(c: &mut Criterion) {
     let mut group = c.benchmark_group("split");
     for count in [2, 16, 256] {
-        let keys: Vec<_> = (0..=count).map(key).collect();
-        let points: Vec<&[u8]> = keys[1..count]
-            .iter()
-            .map(<[u8; KEY_LEN]>::as_slice)
-            .collect();
-        let parent = ShardSpecRef::new(&keys[0], &keys[count], b"metadata");
+        let keys = keys(count + 1);
+        let (parent, points) = (parent(&keys), points(&keys));
         group.bench_function(format!("plan replace, {count} children"), |b| {
             b.iter(|| plan_split_replace_at_points_initial_cursor(parent, black_box(&points)));
         });
-        let specs: Vec<_> = keys.windows(2).map(spec_between).collect();
+        let specs = children(&keys);
         group.bench_function(format!("coverage, {count} children in order"), |b| {
             b.iter(|| validate_split_coverage(parent, black_box(&specs)));
         });
@@ -56,18 +36,19 @@ fn split_planning(c: &mut Criterion) {
             b.iter(|| validate_split_coverage(parent, black_box(&specs)));
         });
     }
-    let keys = [key(0), key(1), key(2)];
-    let parent = ShardSpecRef::new(&keys[0], &keys[2], b"metadata");
+    let keys = keys(3);
+    let parent = parent(&keys);
     group.bench_function("plan residual", |b| {
         b.iter(|| plan_split_residual_at_point(black_box(parent), &keys[1]));
     });
 }
 
 fn manifest(c: &mut Criterion) {
-    let keys: Vec<_> = (0..=MAX_INITIAL_SHARDS).map(key).collect();
+    let keys = keys(MAX_INITIAL_SHARDS + 1);
+    let specs = children(&keys);
     let row = |index: usize| InitialShardInput {
         shard_id: ShardId::from_raw(index as u64),
-        spec: spec_between(&keys[index..]),
+        spec: specs[index],
         cursor: CursorUpdate::initial(),
     };
     let rows: Vec<_> = (0..MAX_INITIAL_SHARDS).map(row).collect();
@@ -90,7 +71,7 @@ fn manifest(c: &mut Criterion) {
 }
 
 fn pooled_cursor(c: &mut Criterion) {
-    let keys: Vec<_> = (0..1024).map(key).collect();
+    let keys = keys(1024);
     let mut slab = ByteSlab::new(64 * 1024);
     let mut cursor = PooledCursor::initial();
     let mut next = 0;
@@ -103,5 +84,13 @@ fn pooled_cursor(c: &mut Criterion) {
     cursor.free(&mut slab);
 }
 
-criterion_group!(benches, split_planning, manifest, pooled_cursor);
+criterion_group! {
+    name = benches;
+    // Short: differences of a tenth show, and a whole run takes half a minute.
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(30);
+    targets = split_planning, manifest, pooled_cursor
+}
 criterion_main!(benches);

@@ -3,8 +3,12 @@
 //! Compare within one run only: `bare keyed blocks` is BLAKE3 alone, over one contiguous buffer of
 //! as many blocks as the rows below it need.
 
+#[path = "support/payload.rs"]
+mod payload;
+
 use std::hint::black_box;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gossip_contracts::identity::{
@@ -12,28 +16,9 @@ use gossip_contracts::identity::{
     ItemIdentityKey, NormHash, RuleFingerprint, SecretHash, StableItemId, TenantId,
     TenantSecretKey,
 };
+use payload::{CASES, bare_blocks, payload, write_cursor};
 
-/// A cursor's key in the benchmarks; with tag and lengths its payload takes two blocks.
-const LONG_KEY: [u8; 64] = [b'k'; 64];
-/// A key whose payload fits one block.
-const SHORT_KEY: [u8; 40] = [b'k'; 40];
-
-fn write_cursor(hasher: &mut CanonicalHasher, key: &[u8]) {
-    hasher.write_u8(1);
-    hasher.write_bytes_prefixed(key);
-    hasher.write_u8(0);
-}
-
-/// The payload hash of a checkpoint, as the coordination crate computes it.
-#[inline(never)]
-fn payload(key: &[u8]) -> u64 {
-    let mut hasher = CanonicalHasher::for_domain(Domain::OP_PAYLOAD_V1);
-    hasher.write_raw(b"checkpoint");
-    write_cursor(&mut hasher, key);
-    hasher.finalize_64()
-}
-
-/// The same from a hasher that has seen domain and tag already.
+/// The payload hash from a hasher that has seen domain and tag already.
 #[inline(never)]
 fn payload_from_clone(key: &[u8]) -> u64 {
     static TAGGED: LazyLock<CanonicalHasher> = LazyLock::new(|| {
@@ -65,25 +50,13 @@ fn payload_streamed(key: &[u8]) -> u64 {
 }
 
 fn payloads(c: &mut Criterion) {
-    let key = [7; 32];
-    for (name, cursor, bare_len) in [
-        (
-            "payload of a 40-byte cursor (one block)",
-            &SHORT_KEY[..],
-            64,
-        ),
-        (
-            "payload of a 64-byte cursor (two blocks)",
-            &LONG_KEY[..],
-            128,
-        ),
-    ] {
+    for (name, cursor, bare_len) in CASES {
         assert_eq!(payload(cursor), payload_streamed(cursor));
         assert_eq!(payload(cursor), payload_from_clone(cursor));
         let bare = vec![1; bare_len];
         let mut group = c.benchmark_group(name);
         group.bench_function("bare keyed blocks", |b| {
-            b.iter(|| blake3::keyed_hash(&key, black_box(&bare)));
+            b.iter(|| bare_blocks(black_box(&bare)));
         });
         group.bench_function("canonical hasher", |b| {
             b.iter(|| payload(black_box(cursor)));
@@ -122,5 +95,13 @@ fn derivations(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, payloads, derivations);
+criterion_group! {
+    name = benches;
+    // Short: differences of a tenth show, and a whole run takes some twenty seconds.
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(30);
+    targets = payloads, derivations
+}
 criterion_main!(benches);

@@ -7,6 +7,9 @@
     reason = "criterion's macros write undocumented functions"
 )]
 
+#[path = "support/inputs.rs"]
+mod inputs;
+
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -17,17 +20,13 @@ use gossip_frontier::{
     ShardSpecScratch, byte_midpoint, decode_metadata, key_successor, manifest_shard_ref,
     prefix_successor, propagate_hint_on_split, split_points, split_points_by_density,
 };
-
-const KEY_LENS: [usize; 3] = [16, 200, 4096];
+use inputs::{EXTRA, HINTS, KEY_LENS, bounds, pair, sample_keys};
 
 fn key_arithmetic(c: &mut Criterion) {
     let mut group = c.benchmark_group("keys");
     let mut buf = KeyBuf::new();
     for len in KEY_LENS {
-        // High bytes, so that the sum carries; a common prefix over half of the length.
-        let mut a = vec![0xA5; len];
-        let b = vec![0xC3; len];
-        a[..len / 2].fill(0xC3);
+        let (a, b) = pair(len);
         group.throughput(Throughput::Bytes(len as u64));
         group.bench_function(BenchmarkId::new("prefix_successor", len), |bench| {
             bench.iter(|| prefix_successor(black_box(&a), &mut buf).map(<[u8]>::len));
@@ -47,17 +46,12 @@ fn key_arithmetic(c: &mut Criterion) {
 
 fn hints(c: &mut Criterion) {
     let mut group = c.benchmark_group("hints");
-    let rows = ShardHint::Manifest {
-        manifest_id: 7,
-        start_row: 10,
-        end_row: 20,
-    };
-    let prefix = ShardHint::Prefix {
-        prefix: &[b'p'; 64],
-    };
-    for (name, hint) in [("manifest", rows), ("prefix64", prefix)] {
-        let metadata = ShardMetadata::new(hint, &[7; 32]);
+    for (name, hint) in HINTS {
         let mut buf = MetadataBuf::new();
+        group.bench_function(BenchmarkId::new("encode_hint", name), |bench| {
+            bench.iter(|| black_box(&hint).encode_into(&mut buf).map(<[u8]>::len));
+        });
+        let metadata = ShardMetadata::new(hint, &EXTRA);
         group.bench_function(BenchmarkId::new("encode", name), |bench| {
             bench.iter(|| {
                 let encoded = black_box(&metadata).encode_into(&mut buf);
@@ -88,9 +82,7 @@ fn split_planning(c: &mut Criterion) {
     let mut group = c.benchmark_group("split");
     let mut bufs = vec![KeyBuf::new(); 255];
     for len in KEY_LENS {
-        let (mut start, mut end) = (vec![b'k'; len], vec![b'k'; len]);
-        start[len - 8] = b'a';
-        end[len - 8] = b'z';
+        let (start, end) = bounds(len);
         let range = KeyRange::try_new(&start, &end).expect("`a` lies before `z`");
         for parts in [16, 256] {
             let id = BenchmarkId::new(format!("even_{parts}"), len);
@@ -99,13 +91,16 @@ fn split_planning(c: &mut Criterion) {
             });
         }
     }
-    let keys: Vec<[u8; 8]> = (0..100_000_u64).map(|i| (i * i).to_be_bytes()).collect();
-    let mut sample: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
-    for parts in [16, 256] {
-        group.bench_function(BenchmarkId::new("density_sorted_100k", parts), |bench| {
-            let range = KeyRange::WIDEST_UTF8;
-            bench.iter(|| split_points_by_density(range, parts, &mut sample).map(|p| p.len()));
-        });
+    for (name, count) in [("1k", 1_000), ("100k", 100_000)] {
+        let keys = sample_keys(count);
+        let mut sample: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
+        for parts in [16, 256] {
+            let id = BenchmarkId::new(format!("density_sorted_{name}"), parts);
+            group.bench_function(id, |bench| {
+                let range = KeyRange::WIDEST_UTF8;
+                bench.iter(|| split_points_by_density(range, parts, &mut sample).map(|p| p.len()));
+            });
+        }
     }
     group.finish();
 }

@@ -68,7 +68,7 @@ fn replace(document: &str, figures: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{figures}{END}{after}"))
 }
 
-/// The machine in one sentence: what changes the figures, and nothing that identifies it.
+/// The machine in two sentences: what changes the figures, and nothing that identifies it.
 fn machine() -> Result<String, Failure> {
     // Not on every system; a table without the processor is still a table.
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -76,10 +76,17 @@ fn machine() -> Result<String, Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut rustc = std::process::Command::new("rustc");
     let rustc = process::capture(rustc.arg("--version"), "install a Rust toolchain")?;
+    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load(&loads).unwrap_or("unknown");
     Ok(format!(
-        "Measured on {cpu}, {cores} core(s), {}.",
+        "Measured on {cpu}, {cores} core(s), {}. Load of the last 15 minutes: {load}.",
         rustc.trim()
     ))
+}
+
+/// Tells the reader how far to trust the times: one is ourselves, what exceeds it are others.
+fn load(loadavg: &str) -> Option<&str> {
+    loadavg.split_whitespace().nth(2)
 }
 
 /// All cores have the same name on the machines we use, so the first will do.
@@ -134,6 +141,12 @@ mod tests {
         let root = crate::workspace::Workspace::load().unwrap().root;
         let document = fs::read_to_string(root.join(DOCUMENT)).unwrap();
         assert!(replace(&document, "").is_some());
+    }
+
+    #[test]
+    fn the_load_is_that_of_a_whole_run() {
+        assert_eq!(load("8.31 8.72 7.35 3/200 12345\n"), Some("7.35"));
+        assert_eq!(load(""), None);
     }
 
     #[test]
