@@ -6,7 +6,9 @@
 //!
 //! - [`identity`]: ids, epochs, logical time, canonical hashing and the registry of hash domains.
 //!   It is the leaf layer: it names nothing from the other modules.
+//! - [`coordination`]: shard ranges, cursors, manifests and split plans, and the rules about them.
 
 #![forbid(unsafe_code)]
 
+pub mod coordination;
 pub mod identity;
