@@ -68,6 +68,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     where
         T: Copy,
     {
+        // One copy of memory, where collecting would go item by item.
         let mut inline = ArrayVec::new();
         match inline.try_extend_from_slice(items) {
             Ok(()) => Self {
@@ -225,6 +226,7 @@ impl<T: Eq, const N: usize> Eq for InlineVec<T, N> {}
 /// Moves the items inline when they fit, else keeps the allocation.
 impl<T, const N: usize> From<Vec<T>> for InlineVec<T, N> {
     fn from(items: Vec<T>) -> Self {
+        // The allocation exists already, so it is kept whenever it would be needed.
         if items.len() > Self::INLINE_CAPACITY {
             return Self {
                 storage: Storage::Heap(items),

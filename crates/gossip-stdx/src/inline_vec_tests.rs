@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use crate::InlineVec;
-use crate::test_support::{Register, config, panics};
+use crate::test_support::{Register, config, panics, steps};
 
 const CAP: usize = 6;
 
@@ -62,7 +62,7 @@ proptest! {
 
     #[test]
     fn inline_vec_behaves_like_a_vec_and_never_comes_back_inline(
-        ops in prop::collection::vec(op(), 0..60),
+        ops in prop::collection::vec(op(), 0..steps(60)),
     ) {
         let (mut vec, mut model) = (InlineVec::new(), Vec::new());
         let mut longest = 0;

@@ -91,6 +91,7 @@ impl<T, const N: usize> RingBuffer<T, N> {
 
     /// Appends `item` as the newest and returns the oldest if it had to make room.
     pub fn push_back_overwrite(&mut self, item: T) -> Option<T> {
+        // Evicted first: should dropping it panic, that happens in the caller, with the ring whole.
         let evicted = if self.is_full() {
             self.pop_front()
         } else {
@@ -222,6 +223,7 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for RingBuffer<T, N> {
 /// Compares what the rings hold, in logical order; where it lies in the array does not matter.
 impl<T: PartialEq, const N: usize> PartialEq for RingBuffer<T, N> {
     fn eq(&self, other: &Self) -> bool {
+        // Lengths first: two rings of different length usually share their oldest items.
         self.len == other.len && self.iter().eq(other)
     }
 }
@@ -245,6 +247,7 @@ impl<T, const N: usize> IntoIterator for RingBuffer<T, N> {
     type IntoIter = IntoIter<T, N>;
 
     fn into_iter(self) -> IntoIter<T, N> {
+        // The ring itself knows what is left; dropping the iterator early drops the rest.
         IntoIter { ring: self }
     }
 }
@@ -287,7 +290,13 @@ impl<'a, T> Iterator for Iter<'a, T> {
         (len, Some(len))
     }
 
-    // `for_each`, `sum`, `eq` and their like come through here: two plain loops over slices.
+    // These two come down to plain loops over slices: a search, and `for_each`, `sum` and their like.
+    fn find<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
+        self.older
+            .find(&mut predicate)
+            .or_else(|| self.newer.find(predicate))
+    }
+
     fn fold<B, F: FnMut(B, &'a T) -> B>(self, init: B, mut f: F) -> B {
         let folded = self.older.fold(init, &mut f);
         self.newer.fold(folded, f)
@@ -297,6 +306,13 @@ impl<'a, T> Iterator for Iter<'a, T> {
 impl<'a, T> DoubleEndedIterator for Iter<'a, T> {
     fn next_back(&mut self) -> Option<&'a T> {
         self.newer.next_back().or_else(|| self.older.next_back())
+    }
+
+    // As `find`: the op-log is searched from its newest entry.
+    fn rfind<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
+        self.newer
+            .rfind(&mut predicate)
+            .or_else(|| self.older.rfind(predicate))
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use crate::RingBuffer;
-use crate::test_support::{Register, config, panics};
+use crate::test_support::{Register, config, panics, steps};
 
 const CAP: usize = 8;
 
@@ -58,6 +58,11 @@ fn assert_same(ring: &RingBuffer<u16, CAP>, model: &VecDeque<u16>) {
     (0..=CAP).for_each(|index| assert_eq!(ring.get(index), model.get(index)));
     assert!(ring.iter().eq(model));
     assert!(ring.iter().rev().eq(model.iter().rev()));
+    let sum = |sum: u64, item: &u16| sum * 31 + u64::from(*item % 5);
+    assert_eq!(ring.iter().fold(0, sum), model.iter().fold(0, sum));
+    let odd = |item: &&u16| *item % 2 == 1;
+    assert_eq!(ring.iter().find(odd), model.iter().find(odd));
+    assert_eq!(ring.iter().rfind(odd), model.iter().rfind(odd));
     assert_eq!(format!("{ring:?}"), format!("{model:?}"));
 }
 
@@ -65,7 +70,7 @@ proptest! {
     #![proptest_config(config(512))]
 
     #[test]
-    fn ring_behaves_like_a_bounded_queue(ops in prop::collection::vec(op(), 0..80)) {
+    fn ring_behaves_like_a_bounded_queue(ops in prop::collection::vec(op(), 0..steps(80))) {
         let (mut ring, mut model) = (RingBuffer::new(), VecDeque::new());
         for op in &ops {
             step(&mut ring, &mut model, op);

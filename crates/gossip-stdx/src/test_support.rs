@@ -1,8 +1,9 @@
 //! Items that count their own births and deaths, and can panic while being dropped or cloned.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
 
 use proptest::test_runner::Config;
 
@@ -20,9 +21,30 @@ pub(crate) fn config(cases: u32) -> Config {
     }
 }
 
-/// Whether `action` panicked.
+/// At most this many steps of a random history; fewer under Miri.
+pub(crate) const fn steps(count: usize) -> usize {
+    if cfg!(miri) { count.div_ceil(8) } else { count }
+}
+
+/// Whether `action` panicked; an expected panic prints nothing, which Miri would do very slowly.
 pub(crate) fn panics<R>(action: impl FnOnce() -> R) -> bool {
-    catch_unwind(AssertUnwindSafe(action)).is_err()
+    static QUIET_HOOK: Once = Once::new();
+    QUIET_HOOK.call_once(|| {
+        let loud = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !PANIC_EXPECTED.get() {
+                loud(panic);
+            }
+        }));
+    });
+    PANIC_EXPECTED.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(action));
+    PANIC_EXPECTED.set(false);
+    outcome.is_err()
+}
+
+thread_local! {
+    static PANIC_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How often each item was dropped; a clone is an item of its own.

@@ -84,6 +84,7 @@ impl ShardArena {
             requested: 1,
             available: 0,
         };
+        // The slot is taken only after the bytes are stored, so a full slab costs none.
         let slot = *self.free.last().ok_or(NO_SLOT)?;
         let spec = PooledShardSpec::from_ref(spec, &mut self.slab)?;
         self.free.pop();

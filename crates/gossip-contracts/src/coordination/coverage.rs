@@ -16,7 +16,7 @@
 //! 6. [`InvalidChildSpec`](SplitValidationError::InvalidChildSpec), from left to right.
 //!
 //! Child indices always mean the caller's order. Only the indices are sorted, on the stack up to
-//! [`MAX_SPLIT_CHILDREN`](super::MAX_SPLIT_CHILDREN) children.
+//! [`MAX_SPLIT_CHILDREN`] children.
 
 use gossip_stdx::InlineVec;
 use thiserror::Error;
@@ -48,6 +48,7 @@ pub fn validate_residual_split(
     new_parent: ShardSpecRef<'_>,
     residual: ShardSpecRef<'_>,
 ) -> Result<(), SplitValidationError> {
+    // Coverage sorts its children and would not notice that the two are swapped.
     check_outer_bounds(old_parent, new_parent, residual)?;
     validate_split_coverage(old_parent, &[new_parent, residual])
 }
@@ -228,6 +229,8 @@ pub(super) fn validate_coverage_by<T>(
         [] => Err(SplitValidationError::NoChildren),
         [_] => Err(SplitValidationError::SingleChild),
         [first, .., last] => {
+            // Neighbours before single children: a gap is the more telling answer, and once the
+            // seams fit, an inverted child can only be one of no width or the last.
             check_outer_bounds(parent, child(first), child(last))?;
             check_seams(&order, child)?;
             check_each(&order, child)
@@ -305,6 +308,7 @@ fn check_each<'a>(
     if let Some(child_index) = first_with(|spec| spec.is_inverted()) {
         return Err(SplitValidationError::InvertedChild { child_index });
     }
+    // Inversion is ruled out by now, so what remains of the spec's rules are its sizes.
     match first_with(|spec| spec.validate().is_err()) {
         Some(child_index) => Err(SplitValidationError::InvalidChildSpec { child_index }),
         None => Ok(()),

@@ -50,6 +50,7 @@ pub struct CursorUpdate<'a> {
 
 impl<'a> CursorUpdate<'a> {
     /// No progress yet.
+    #[must_use]
     pub const fn initial() -> Self {
         Self {
             last_key: None,
@@ -61,6 +62,7 @@ impl<'a> CursorUpdate<'a> {
     ///
     /// # Panics
     /// If `last_key` is empty.
+    #[must_use]
     pub const fn with_last_key(last_key: &'a [u8]) -> Self {
         Self::new(last_key, &[])
     }
@@ -69,6 +71,7 @@ impl<'a> CursorUpdate<'a> {
     ///
     /// # Panics
     /// If `last_key` is empty.
+    #[must_use]
     pub const fn new(last_key: &'a [u8], token: &'a [u8]) -> Self {
         assert!(!last_key.is_empty(), "a cursor key is not empty");
         let token = if token.is_empty() { None } else { Some(token) };
@@ -126,16 +129,19 @@ impl<'a> CursorUpdate<'a> {
     }
 
     /// The last key done, if any.
+    #[must_use]
     pub const fn last_key(&self) -> Option<&'a [u8]> {
         self.last_key
     }
 
     /// The connector's resume state, if any.
+    #[must_use]
     pub const fn token(&self) -> Option<&'a [u8]> {
         self.token
     }
 
     /// True when there is no progress.
+    #[must_use]
     pub const fn is_initial(&self) -> bool {
         self.last_key.is_none()
     }
@@ -158,6 +164,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// No progress yet.
+    #[must_use]
     pub const fn initial() -> Self {
         Self {
             last_key: None,
@@ -169,6 +176,7 @@ impl Cursor {
     ///
     /// # Panics
     /// If `last_key` is empty.
+    #[must_use]
     pub fn with_last_key(last_key: &[u8]) -> Self {
         CursorUpdate::with_last_key(last_key).into()
     }
@@ -177,6 +185,7 @@ impl Cursor {
     ///
     /// # Panics
     /// If `last_key` is empty.
+    #[must_use]
     pub fn new(last_key: &[u8], token: &[u8]) -> Self {
         CursorUpdate::new(last_key, token).into()
     }
@@ -209,6 +218,7 @@ impl Cursor {
     }
 
     /// The same cursor, borrowed.
+    #[must_use]
     pub fn as_update(&self) -> CursorUpdate<'_> {
         CursorUpdate {
             last_key: self.last_key(),
@@ -217,16 +227,19 @@ impl Cursor {
     }
 
     /// The last key done, if any.
+    #[must_use]
     pub fn last_key(&self) -> Option<&[u8]> {
         self.last_key.as_deref()
     }
 
     /// The connector's resume state, if any.
+    #[must_use]
     pub fn token(&self) -> Option<&[u8]> {
         self.token.as_deref()
     }
 
     /// True when there is no progress.
+    #[must_use]
     pub const fn is_initial(&self) -> bool {
         self.last_key.is_none()
     }
@@ -300,11 +313,13 @@ pub enum CursorAdvance {
 }
 
 /// Compares two last keys. The token has no say: it is opaque, and two tokens have no order.
+#[must_use]
 pub fn check_cursor_advance(old: Option<&[u8]>, new: Option<&[u8]>) -> CursorAdvance {
     match (old, new) {
         (None, _) => CursorAdvance::Forward,
         (Some(_), None) => CursorAdvance::ResetToNone,
         (Some(old), Some(new)) if new < old => CursorAdvance::Regression,
+        // Equal keys are the retry of a checkpoint whose answer was lost.
         (Some(_), Some(_)) => CursorAdvance::Forward,
     }
 }
@@ -327,6 +342,7 @@ pub enum CursorBounds {
 }
 
 /// Places `key` relative to `[start, end)`; an empty bound is unbounded on its side.
+#[must_use]
 pub fn check_cursor_bounds(key: Option<&[u8]>, start: &[u8], end: &[u8]) -> CursorBounds {
     let Some(key) = key else {
         return CursorBounds::NoKey;

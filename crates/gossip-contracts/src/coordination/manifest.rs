@@ -49,6 +49,8 @@ pub struct InitialShardInput<'a> {
 /// # Errors
 /// The first rule broken, in the order of the module documentation.
 pub fn validate_manifest(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
+    // One pass for each rule, not one for each row: which rule answers must not depend on the order
+    // of the rows.
     check_count(shards)?;
     check_unique_ids(shards)?;
     shards.iter().try_for_each(check_bounded)?;
@@ -177,6 +179,7 @@ fn check_spec(row: &InitialShardInput<'_>) -> Check {
 /// Every range is known to be bounded and non-empty here, so if any two overlap, two neighbours in
 /// order of their starts do.
 fn check_disjoint(shards: &[InitialShardInput<'_>]) -> Check {
+    // The row number makes the order total, so equal starts are reported in the caller's order.
     let mut order: Vec<(&[u8], u32)> = shards.iter().map(|row| row.spec.start).zip(0..).collect();
     order.sort_unstable();
     let row = |entry: &(&[u8], u32)| &shards[entry.1 as usize];

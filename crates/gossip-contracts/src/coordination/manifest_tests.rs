@@ -88,6 +88,13 @@ fn good_manifests_are_accepted(#[case] rows: &[Row]) {
     assert_eq!(validate_manifest(rows), Ok(()));
 }
 
+#[test]
+fn the_largest_cursor_is_accepted() {
+    let (key, token) = (&LONG_KEY[1..], &LONG_TOKEN[1..]);
+    let largest = row_at(2, b"k", b"l", CursorUpdate::new(key, token));
+    assert_eq!(validate_manifest(&[largest]), Ok(()));
+}
+
 #[rstest]
 #[case::empty(&[], Empty)]
 #[case::twins(&[GOOD, TWIN], DuplicateIds { shard_id: id(1) })]

@@ -77,6 +77,8 @@ mod manifest_tests;
 #[cfg(test)]
 mod pooled_tests;
 #[cfg(test)]
+mod redaction_tests;
+#[cfg(test)]
 mod shard_spec_tests;
 #[cfg(test)]
 mod split_tests;

@@ -61,6 +61,7 @@ impl PooledShardSpec {
     /// # Errors
     /// [`SlabFull`]; the old spec is still there.
     pub fn replace(&mut self, spec: ShardSpecRef<'_>, slab: &mut ByteSlab) -> Result<(), SlabFull> {
+        // Ranges change only by a split; overwriting in place is not worth its cases here.
         let new = Self::from_ref(spec, slab)?;
         std::mem::replace(self, new).free(slab);
         Ok(())

@@ -37,6 +37,7 @@ pub struct ShardSpecRef<'a> {
 
 impl<'a> ShardSpecRef<'a> {
     /// Puts the three parts together and checks nothing.
+    #[must_use]
     pub const fn new(start: &'a [u8], end: &'a [u8], metadata: &'a [u8]) -> Self {
         Self {
             start,
@@ -54,6 +55,7 @@ impl<'a> ShardSpecRef<'a> {
     }
 
     /// Whether `key` lies in `[start, end)`.
+    #[must_use]
     pub fn contains_key(self, key: &[u8]) -> bool {
         check_cursor_bounds(Some(key), self.start, self.end) == CursorBounds::InBounds
     }
@@ -86,6 +88,7 @@ impl ShardSpec {
     ///
     /// # Panics
     /// If it is not; see [`Self::try_new`] for input.
+    #[must_use]
     pub fn new(start: &[u8], end: &[u8], metadata: &[u8]) -> Self {
         match Self::try_new(start, end, metadata) {
             Ok(spec) => spec,
@@ -135,26 +138,31 @@ impl ShardSpec {
     }
 
     /// The same spec, borrowed.
+    #[must_use]
     pub fn as_spec_ref(&self) -> ShardSpecRef<'_> {
         ShardSpecRef::new(&self.start, &self.end, &self.metadata)
     }
 
     /// First key of the range; empty is unbounded.
+    #[must_use]
     pub fn start(&self) -> &[u8] {
         &self.start
     }
 
     /// First key past the range; empty is unbounded.
+    #[must_use]
     pub fn end(&self) -> &[u8] {
         &self.end
     }
 
     /// The connector's own bytes.
+    #[must_use]
     pub fn metadata(&self) -> &[u8] {
         &self.metadata
     }
 
     /// Whether `key` lies in `[start, end)`.
+    #[must_use]
     pub fn contains_key(&self, key: &[u8]) -> bool {
         self.as_spec_ref().contains_key(key)
     }
@@ -243,6 +251,7 @@ const _: () = assert!(CursorSemantics::Dispatched.as_u8() == 1);
 
 impl CursorSemantics {
     /// The meaning stored as `value`, or `None` for a number never given out.
+    #[must_use]
     pub const fn from_u8(value: u8) -> Option<Self> {
         match value {
             0 => Some(Self::Completed),
@@ -252,6 +261,7 @@ impl CursorSemantics {
     }
 
     /// The stored number.
+    #[must_use]
     pub const fn as_u8(self) -> u8 {
         self as u8
     }

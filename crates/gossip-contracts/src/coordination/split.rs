@@ -63,18 +63,8 @@ impl<'a> SplitReplacePlan<'a> {
     pub fn try_new(
         children: impl IntoIterator<Item = SplitChild<'a>>,
     ) -> Result<Self, SplitReplacePlanError> {
-        let mut rest = children.into_iter();
-        let mut plan = Self {
-            children: InlineVec::new(),
-        };
-        for child in rest.by_ref().take(MAX_SPLIT_CHILDREN) {
-            plan.children.push(child);
-        }
-        // One more shows that there are too many; an endless iterator must not be drained.
-        let excess = rest
-            .next()
-            .map_or(0, |_| rest.size_hint().0.saturating_add(1));
-        check_child_count(plan.children.len().saturating_add(excess))?;
+        let mut plan = Self::empty();
+        plan.fill(children)?;
         Ok(plan)
     }
 
@@ -82,6 +72,28 @@ impl<'a> SplitReplacePlan<'a> {
     #[must_use]
     pub fn children(&self) -> &[SplitChild<'a>] {
         &self.children
+    }
+
+    const fn empty() -> Self {
+        Self {
+            children: InlineVec::new(),
+        }
+    }
+
+    /// Fills an empty plan. In place, because moving a plan costs more than making a small one.
+    fn fill(
+        &mut self,
+        children: impl IntoIterator<Item = SplitChild<'a>>,
+    ) -> Result<(), SplitReplacePlanError> {
+        let mut rest = children.into_iter();
+        for child in rest.by_ref().take(MAX_SPLIT_CHILDREN) {
+            self.children.push(child);
+        }
+        // One more shows that there are too many; an endless iterator must not be drained.
+        let excess = rest
+            .next()
+            .map_or(0, |_| rest.size_hint().0.saturating_add(1));
+        check_child_count(self.children.len().saturating_add(excess))
     }
 }
 
@@ -136,9 +148,11 @@ pub fn plan_split_replace<'a, 'p>(
     parent: impl IntoShardSpecRef<'p>,
     children: impl IntoIterator<Item = SplitChild<'a>>,
 ) -> Result<SplitReplacePlan<'a>, PlanSplitReplaceError> {
-    let plan = SplitReplacePlan::try_new(children)?;
+    let mut plan = SplitReplacePlan::empty();
+    plan.fill(children)?;
     let children = plan.children();
     validate_coverage_by(parent.into_shard_spec_ref(), children, |child| child.spec)?;
+    // No child may lie behind the cursor, so if there is one, it is in the leftmost child.
     let leftmost = children.iter().min_by_key(|child| child.spec.start);
     let progress = leftmost.map_or(CursorUpdate::initial(), |child| child.cursor);
     validate_split_child_cursors(progress, children)?;
@@ -158,6 +172,7 @@ pub fn plan_split_replace_at_points<'a>(
     points: &[&'a [u8]],
     mut cursor_of: impl FnMut(usize, ShardSpecRef<'a>) -> CursorUpdate<'a>,
 ) -> Result<SplitReplacePlan<'a>, PlanSplitReplaceError> {
+    // Before the callback, which may be costly or count its calls.
     check_child_count(points.len().saturating_add(1))?;
     let parent = parent.into_shard_spec_ref();
     let specs = cut(parent, points.iter().copied()).enumerate();
@@ -228,6 +243,7 @@ pub fn plan_split_residual_at_point<'a>(
     point: &'a [u8],
 ) -> Result<SplitResidualPlan<'a>, PlanSplitResidualError> {
     let parent = parent.into_shard_spec_ref();
+    // Strictly inside: at the start the parent would keep nothing.
     if point <= parent.start || !parent.contains_key(point) {
         return Err(PlanSplitResidualError::SplitPointOutOfBounds {
             split_point: point.len(),

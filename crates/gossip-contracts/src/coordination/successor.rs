@@ -13,9 +13,8 @@ use super::MAX_KEY_SIZE;
 #[must_use]
 pub fn key_successor_into(key: &[u8], out: &mut [u8; MAX_KEY_SIZE]) -> Option<usize> {
     if key.len() >= MAX_KEY_SIZE {
-        return (key.len() == MAX_KEY_SIZE)
-            .then(|| prefix_successor_into(key, out))
-            .flatten();
+        // Refuses what is longer still.
+        return prefix_successor_into(key, out);
     }
     out[..key.len()].copy_from_slice(key);
     out[key.len()] = 0;

@@ -1,10 +1,14 @@
-//! What debug builds verify about a slab; in release builds these functions are empty.
+//! What a slab verifies: about slots in every build, about itself in debug builds.
+//!
+//! A slot must come from this slab and its bytes must be in use, else the holder has a bug that
+//! would hand one owner's bytes to another: that panics in every build, at the price of a bit or
+//! two. The rest is empty in release builds.
 //!
 //! The sums are checked after every change. Walking all free blocks takes time proportional to the
 //! part of the slab in use, so it follows every change of a small slab and samples those of a large
 //! one. Nothing here allocates: zero-allocation tests run in debug builds too.
 
-use super::slot::Block;
+use super::slot::{Block, ByteSlot, OWNER_NONE};
 use super::{ByteSlab, FREED_BYTE};
 
 /// Up to this many bytes in use, every change is followed by a full walk: 64 words of the bitmap.
@@ -14,6 +18,34 @@ const WALK_ALWAYS_MAX: u32 = 64 * 1024;
 const WALK_INTERVAL: u32 = 4096;
 
 impl ByteSlab {
+    /// Whether this slab handed out `slot`, or any would have.
+    pub(super) const fn owns(&self, slot: ByteSlot) -> bool {
+        slot.owner_id == self.owner_id || slot.owner_id == OWNER_NONE
+    }
+
+    /// Whether the first byte of `slot`, which this slab owns, is neither free nor virgin.
+    pub(super) fn is_live(&self, slot: ByteSlot) -> bool {
+        slot.is_empty() || (slot.offset < self.bump && !self.free.is_free(slot.offset))
+    }
+
+    pub(super) fn assert_owned(&self, slot: ByteSlot) {
+        assert!(
+            self.owns(slot),
+            "slot belongs to another slab, or is older than the last clear"
+        );
+    }
+
+    /// Panics unless every byte of the slot's block is in use.
+    pub(super) fn assert_live(&self, slot: ByteSlot) {
+        self.assert_owned(slot);
+        if slot.is_empty() {
+            return;
+        }
+        // A block given back at the edge became virgin space, where no granule is marked.
+        assert!(slot.block().end() <= self.bump, "slot was freed before");
+        assert!(!self.free.intersects(slot.block()), "slot was freed before");
+    }
+
     /// Asserts the invariants of the module documentation.
     pub(super) fn check(&mut self) {
         if !cfg!(debug_assertions) {

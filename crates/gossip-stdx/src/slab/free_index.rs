@@ -2,8 +2,8 @@
 //!
 //! Two questions are answered without any memory beyond what was made at construction:
 //!
-//! - *Which free block fits best?* A search tree ordered by (size, offset), whose nodes are the
-//!   first bytes of the free blocks themselves.
+//! - *Which free block fits best?* Search trees ordered by (size, offset), whose nodes are the
+//!   first bytes of the free blocks themselves; one tree for each small size, one for the rest.
 //! - *Is the neighbour free?* A bit per granule, and the size of a block at both of its ends.
 //!
 //! ```text
@@ -14,9 +14,9 @@
 //!                 last four   size again; in a block of 16 these are the same bytes
 //! ```
 //!
-//! The tree is a treap: a search tree by key and at the same time a heap by priority, a fixed hash
-//! of the offset. The same blocks therefore always form the same tree, whatever the order of
-//! events, and its depth is that of a random tree: about 2 ln n on average. Every operation is a
+//! The trees are treaps: search trees by key and at the same time heaps by priority, a fixed hash
+//! of the offset. The same blocks therefore always form the same trees, whatever the order of
+//! events, and their depth is that of random trees: about 2 ln n on average. Every operation is a
 //! loop down one path; nothing recurses.
 //!
 //! The index never decides which bytes are live: its caller marks and unmarks them. Functions take
@@ -25,12 +25,16 @@
 //! # Invariants
 //!
 //! - A granule is marked exactly if it belongs to a free block; neighbours are merged, so every
-//!   maximal run of marked granules is one block, and that block is in the tree.
-//! - `blocks` and `bytes` are the number and the total size of the blocks in the tree.
+//!   maximal run of marked granules is one block, and that block is in the tree of its bin.
+//! - `blocks` and `bytes` are the number and the total size of the blocks in all trees.
 
 use super::granules::GranuleSet;
 use super::slot::Block;
 use super::{FREED_BYTE, MIN_BLOCK};
+
+/// Trees by size of block: most blocks are small and find others of exactly their size, so their
+/// tree is shallow and its first block at hand. Sixty-four, to find the next one by one word.
+const BINS: usize = u64::BITS as usize;
 
 /// No block: not a multiple of [`MIN_BLOCK`], so never an offset.
 const NIL: u32 = u32::MAX;
@@ -50,19 +54,23 @@ const _: () = assert!(
 const _: () = assert!(!NIL.is_multiple_of(MIN_BLOCK));
 
 pub(super) struct FreeIndex {
-    root: u32,
-    /// Number of blocks in the tree.
+    /// For each bin the root of its tree, or NIL.
+    roots: [u32; BINS],
+    /// The bins whose root is not NIL, one bit each.
+    occupied: u64,
+    /// Number of blocks in all trees.
     blocks: u32,
-    /// Sum of the sizes of the blocks in the tree.
+    /// Sum of the sizes of the blocks in all trees.
     bytes: u32,
     /// The granules of all free blocks.
     granules: GranuleSet,
 }
 
-/// A place that holds the offset of a subtree's root.
+/// A place that holds the offset of a subtree's top.
 #[derive(Clone, Copy)]
 enum Link {
-    Root,
+    /// The root of this bin.
+    Root(usize),
     /// The byte where a node keeps this child.
     Child(u32),
 }
@@ -70,7 +78,8 @@ enum Link {
 impl FreeIndex {
     pub(super) fn new(capacity: u32) -> Self {
         Self {
-            root: NIL,
+            roots: [NIL; BINS],
+            occupied: 0,
             blocks: 0,
             bytes: 0,
             granules: GranuleSet::new(capacity),
@@ -79,7 +88,8 @@ impl FreeIndex {
 
     /// Forgets all blocks; those below `end` may be marked.
     pub(super) fn clear(&mut self, end: u32) {
-        (self.root, self.blocks, self.bytes) = (NIL, 0, 0);
+        (self.roots, self.occupied) = ([NIL; BINS], 0);
+        (self.blocks, self.bytes) = (0, 0);
         if end > 0 {
             self.granules.remove(Block {
                 offset: 0,
@@ -105,6 +115,7 @@ impl FreeIndex {
             block.offset + SPARE,
             u32::from_ne_bytes([FREED_BYTE; 4]),
         );
+        // At the front for the search, at the end for the neighbour that looks left.
         write_u32(buf, block.offset + SIZE, block.size);
         write_u32(buf, block.end() - SIZE_LEN, block.size);
         self.blocks += 1;
@@ -118,14 +129,21 @@ impl FreeIndex {
 
     /// Takes the smallest block of at least `size` bytes out of the tree; among equals, the first.
     pub(super) fn take_best_fit(&mut self, buf: &mut [u8], size: u32) -> Option<Block> {
-        let mut best = None;
-        let mut link = Link::Root;
+        // Bins hold ever larger blocks, so the first one with any holds the best fit: at its very
+        // left, unless it is the last bin.
+        let candidates = self.occupied & (u64::MAX << bin_of(size));
+        let bin = candidates.trailing_zeros() as usize;
+        if bin == BINS {
+            return None;
+        }
+        let (mut link, mut best) = (Link::Root(bin), None);
         loop {
             let node = self.follow(buf, link);
             if node == NIL {
                 break;
             }
             if size_at(buf, node) >= size {
+                // It fits; only what lies to its left can fit better.
                 best = Some((link, node));
                 link = Link::Child(node + LEFT);
             } else {
@@ -144,6 +162,7 @@ impl FreeIndex {
             merged.size += right.size;
         }
         if block.offset > 0 && self.granules.contains(block.offset - MIN_BLOCK) {
+            // The granule before us ends a free block, whose last bytes say where it starts.
             let left_size = read_u32(buf, block.offset - SIZE_LEN);
             let left = self.take(buf, block.offset - left_size);
             merged = Block {
@@ -181,7 +200,8 @@ impl FreeIndex {
         self.bytes
     }
 
-    /// Panics unless `block` is in the tree, sized alike at both ends and marked to its very edges.
+    /// Panics unless `block` is in its tree, above its children, sized alike at both ends and
+    /// marked to its very edges.
     pub(super) fn check_block(&self, buf: &[u8], block: Block) {
         assert_eq!(
             read_u32(buf, block.end() - SIZE_LEN),
@@ -194,6 +214,11 @@ impl FreeIndex {
             Some(block.end()),
             "a run of free granules is not one block"
         );
+        for side in [LEFT, RIGHT] {
+            let child = read_u32(buf, block.offset + side);
+            let below = child == NIL || priority(child) < priority(block.offset);
+            assert!(below, "a child has a higher priority than its parent");
+        }
         let link = self.link_of(buf, block);
         assert_eq!(
             self.follow(buf, link),
@@ -205,7 +230,7 @@ impl FreeIndex {
     /// How many nodes lie above `block`, which is in the tree.
     #[cfg(test)]
     pub(super) fn depth(&self, buf: &[u8], block: Block) -> usize {
-        let (mut node, mut depth) = (self.root, 0);
+        let (mut node, mut depth) = (self.roots[bin_of(block.size)], 0);
         while node != block.offset {
             node = read_u32(buf, side_of(buf, node, block));
             depth += 1;
@@ -232,6 +257,8 @@ impl FreeIndex {
         self.blocks -= 1;
         self.bytes -= block.size;
 
+        // Both subtrees are heaps, so the higher of their tops takes the open place, again and again
+        // until one of them is used up.
         let (mut left, mut right) = (read_u32(buf, node + LEFT), read_u32(buf, node + RIGHT));
         while left != NIL && right != NIL {
             if priority(left) > priority(right) {
@@ -245,6 +272,7 @@ impl FreeIndex {
             }
         }
         self.point(buf, link, if left == NIL { right } else { left });
+        // From now on all of its bytes must show the pattern, or the check on reuse would fail.
         if cfg!(debug_assertions) {
             erase_node(buf, block);
         }
@@ -285,7 +313,7 @@ impl FreeIndex {
 
     /// Follows the path of `block` while there are nodes that `passes` lets by.
     fn descend(&self, buf: &[u8], block: Block, passes: impl Fn(u32) -> bool) -> Link {
-        let mut link = Link::Root;
+        let mut link = Link::Root(bin_of(block.size));
         loop {
             let node = self.follow(buf, link);
             if node == NIL || !passes(node) {
@@ -297,14 +325,18 @@ impl FreeIndex {
 
     fn follow(&self, buf: &[u8], link: Link) -> u32 {
         match link {
-            Link::Root => self.root,
+            Link::Root(bin) => self.roots[bin],
             Link::Child(at) => read_u32(buf, at),
         }
     }
 
     fn point(&mut self, buf: &mut [u8], link: Link, node: u32) {
         match link {
-            Link::Root => self.root = node,
+            Link::Root(bin) => {
+                self.roots[bin] = node;
+                self.occupied &= !(1 << bin);
+                self.occupied |= u64::from(node != NIL) << bin;
+            }
             Link::Child(at) => write_u32(buf, at, node),
         }
     }
@@ -330,6 +362,12 @@ fn erase_node(buf: &mut [u8], block: Block) {
         .rev()
         .take(SIZE_LEN as usize)
         .for_each(|b| *b = FREED_BYTE);
+}
+
+/// The bin for blocks of `size` bytes: one bin for each small size, the last one for all others.
+const fn bin_of(size: u32) -> usize {
+    let bin = (size / MIN_BLOCK) as usize - 1;
+    if bin < BINS { bin } else { BINS - 1 }
 }
 
 /// The byte where `node` keeps the child on whose side `block` lies.

@@ -39,7 +39,7 @@ mod slab_tests;
 use std::fmt;
 
 use self::free_index::{FreeIndex, unused_bytes};
-use self::slot::{Block, OWNER_NONE, next_owner_id};
+use self::slot::{Block, next_owner_id};
 pub use self::slot::{ByteSlot, SlabFull, SlabTooLarge};
 
 /// The smallest block: a free one has to hold its own entry in the index of free blocks.
@@ -163,12 +163,14 @@ impl ByteSlab {
         }
         let size = self.block_size(bytes.len())?;
         if size > slot.alloc_size {
+            // New before old: when there is no room, the caller still has what it had.
             let replacement = self.allocate(bytes)?;
             self.deallocate(slot);
             return Ok(replacement);
         }
         let mut block = slot.block();
         if size < block.size / REPLACE_WASTE_MAX {
+            // Cutting the block needs no second one, so it works even in a full slab.
             let (kept, excess) = block.split_at(size);
             self.live_bytes -= excess.size;
             self.release(excess);
@@ -209,6 +211,7 @@ impl ByteSlab {
         self.bump = 0;
         self.live_bytes = 0;
         self.live_slots = 0;
+        // A stale slot would otherwise read whatever is stored there next.
         self.owner_id = next_owner_id();
         self.check();
     }
@@ -303,6 +306,7 @@ impl ByteSlab {
             self.check_untouched(block);
             return Ok(block);
         }
+        // Virgin space is the last resort: using holes first keeps it whole for large strings.
         let available = self.virgin();
         if size > available {
             return Err(SlabFull {
@@ -327,6 +331,7 @@ impl ByteSlab {
         }
         let merged = self.free.take_neighbours(&mut self.bytes, block);
         if merged.end() == self.bump {
+            // Back to the virgin space, which serves any size and is what `SlabFull` counts.
             self.free.unmark(merged);
             self.bump = merged.offset;
         } else {
@@ -354,33 +359,6 @@ impl ByteSlab {
     const fn virgin(&self) -> u32 {
         // The capacity was checked to fit at construction.
         self.bytes.len() as u32 - self.bump
-    }
-
-    /// Whether this slab handed out `slot`, or any would have.
-    const fn owns(&self, slot: ByteSlot) -> bool {
-        slot.owner_id == self.owner_id || slot.owner_id == OWNER_NONE
-    }
-
-    /// Whether the first byte of `slot`, which this slab owns, is neither free nor virgin.
-    fn is_live(&self, slot: ByteSlot) -> bool {
-        slot.is_empty() || (slot.offset < self.bump && !self.free.is_free(slot.offset))
-    }
-
-    fn assert_owned(&self, slot: ByteSlot) {
-        assert!(
-            self.owns(slot),
-            "slot belongs to another slab, or is older than the last clear"
-        );
-    }
-
-    /// Panics unless every byte of the slot's block is in use.
-    fn assert_live(&self, slot: ByteSlot) {
-        self.assert_owned(slot);
-        if slot.is_empty() {
-            return;
-        }
-        assert!(slot.block().end() <= self.bump, "slot was freed before");
-        assert!(!self.free.intersects(slot.block()), "slot was freed before");
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{Block, ByteSlab, ByteSlot, REPLACE_WASTE_MAX, SlabFull};
-use crate::test_support::config;
+use crate::test_support::{config, steps};
 
 /// The rules of the slab, by linear search.
 struct Model {
@@ -280,7 +280,7 @@ proptest! {
     #[test]
     fn slab_places_frees_and_refuses_exactly_as_the_simple_model(
         capacity in prop_oneof![0..=200_u32, 200..=6000_u32],
-        ops in prop::collection::vec(op(), 0..if cfg!(miri) { 40 } else { 300 }),
+        ops in prop::collection::vec(op(), 0..steps(300)),
     ) {
         let mut pair = Pair::new(capacity);
         for op in &ops {
@@ -296,10 +296,10 @@ proptest! {
 
     #[test]
     fn a_long_history_in_a_large_slab_follows_the_simple_model(mut seed in 1_u64..) {
-        const CAPACITY: u32 = 300_007;
-        let steps = if cfg!(miri) { 100 } else { 8000 };
+        const CAPACITY: u32 = if cfg!(miri) { 20_007 } else { 300_007 };
+        const STEPS: u32 = if cfg!(miri) { 100 } else { 8000 };
         let mut pair = Pair::new(CAPACITY);
-        for step in 0..steps {
+        for step in 0..STEPS {
             pair.step(&random_op(&mut seed, step));
             if step % 512 == 0 {
                 pair.compare_contents();
