@@ -179,7 +179,8 @@ impl RunManagement for InMemoryCoordinator {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Result<(), WorkerError> {
-        self.workers.retain(|_, entry| entry.is_live_at(now));
+        // Only the tenant's own: its clock says nothing about the workers of others.
+        self.workers.retain(|(owner, _), entry| *owner != tenant || entry.is_live_at(now));
         let known = self.workers.contains_key(&(tenant, worker));
         if !known && self.workers_of(tenant).count() >= MAX_WORKERS_PER_TENANT {
             return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
@@ -232,7 +233,10 @@ impl ShardClaiming for InMemoryCoordinator {
         if cooldown.is_disabled() {
             return;
         }
-        self.last_claims.retain(|_, last| cooldown.retry_after(*last, now).is_some());
+        // Only the tenant's own: its clock says nothing about the workers of others.
+        self.last_claims.retain(|(owner, _), last| {
+            *owner != tenant || cooldown.retry_after(*last, now).is_some()
+        });
         self.last_claims.insert((tenant, worker), now);
     }
 }
