@@ -9,6 +9,8 @@
 //! a thread. It never depends on `gossip-frontier`: keys are bytes here.
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod error;
 mod events;
 mod facade;
@@ -77,6 +79,8 @@ pub use self::workers::{
     MAX_WORKERS_PER_TENANT, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerState,
 };
 
+#[cfg(test)]
+mod conformance_tests;
 #[cfg(test)]
 mod scenario_tests;
 #[cfg(test)]

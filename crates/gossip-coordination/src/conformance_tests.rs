@@ -1,0 +1,103 @@
+//! The coordinator in memory is held to the suite, and the suite to its own rules.
+
+use crate::conformance::{ConformanceTarget, Settings, all_cases, run_all};
+use crate::{CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent};
+
+/// The coordinator in memory, called directly.
+struct InMemory;
+
+/// The coordinator in memory with the limits that a case asks for.
+fn coordinator(settings: Settings) -> InMemoryCoordinator {
+    InMemoryCoordinator::new(CoordinatorRuntimeConfig {
+        max_shards_per_tenant: settings.max_shards_per_tenant,
+        max_total_shards: settings.max_total_shards,
+        claim_cooldown_interval: settings.claim_cooldown_interval,
+        slab_capacity: 1 << 20,
+        ..CoordinatorRuntimeConfig::default()
+    })
+}
+
+impl ConformanceTarget for InMemory {
+    type Backend = InMemoryCoordinator;
+
+    fn name(&self) -> &str {
+        "the coordinator in memory"
+    }
+
+    fn fresh(&self, settings: Settings) -> InMemoryCoordinator {
+        coordinator(settings)
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut InMemoryCoordinator,
+        call: impl FnOnce(&mut InMemoryCoordinator) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+}
+
+#[test]
+fn the_coordinator_in_memory_conforms() {
+    let ran = run_all(&InMemory, &mut |case| println!("{}::{}", case.topic, case.name));
+    println!("{ran} cases");
+}
+
+#[test]
+fn every_case_is_in_the_registry_of_its_topic() {
+    let sources = [
+        ("attempts", include_str!("conformance/attempts.rs")),
+        ("claims", include_str!("conformance/claims.rs")),
+        ("clocks", include_str!("conformance/clocks.rs")),
+        ("cursors", include_str!("conformance/cursors.rs")),
+        ("events", include_str!("conformance/events.rs")),
+        ("fencing", include_str!("conformance/fencing.rs")),
+        ("handoff", include_str!("conformance/handoff.rs")),
+        ("idempotency", include_str!("conformance/idempotency.rs")),
+        ("limits", include_str!("conformance/limits.rs")),
+        ("listing", include_str!("conformance/listing.rs")),
+        ("parking", include_str!("conformance/parking.rs")),
+        ("requests", include_str!("conformance/requests.rs")),
+        ("runs", include_str!("conformance/runs.rs")),
+        ("splits", include_str!("conformance/splits.rs")),
+        ("tenants", include_str!("conformance/tenants.rs")),
+        ("unknown", include_str!("conformance/unknown.rs")),
+        ("workers", include_str!("conformance/workers.rs")),
+    ];
+    let mut written: Vec<(&str, &str)> = Vec::new();
+    for (topic, source) in sources {
+        let functions = source.lines().filter_map(|line| line.strip_prefix("pub fn "));
+        written.extend(functions.filter_map(|line| Some((topic, line.split_once('<')?.0))));
+    }
+    let cases = all_cases::<InMemory>();
+    let mut listed: Vec<_> = cases.iter().map(|case| (case.topic, case.name)).collect();
+    written.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, written);
+}
+
+#[test]
+fn a_failed_case_is_named_with_its_target() {
+    let payload = std::panic::catch_unwind(|| run_all(&Broken, &mut |_| ()));
+    let payload = payload.expect_err("a backend whose limits are wrong fails");
+    let message = payload.downcast_ref::<String>().expect("a message");
+    assert!(message.contains("failed on a broken one"), "{message}");
+    assert!(message.contains("limits::a_tenant_may_fill_its_limit_and_not_one_more"), "{message}");
+}
+
+/// A backend that ignores limits, to see the suite fail.
+struct Broken;
+
+impl ConformanceTarget for Broken {
+    type Backend = InMemoryCoordinator;
+
+    fn name(&self) -> &str {
+        "a broken one"
+    }
+
+    fn fresh(&self, _settings: Settings) -> InMemoryCoordinator {
+        coordinator(Settings::default())
+    }
+}
