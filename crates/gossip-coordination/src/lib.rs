@@ -6,9 +6,10 @@
 //! **To find the line that refuses a stale fence**: [`validate_lease`], whose ladder is `check_lease` in `validation.rs`.
 //!
 //! What this crate never does: open a file or a socket, read a clock, draw a random number, start
-//! a thread. It never depends on `gossip-frontier`: keys are bytes here.
+//! a thread ([`Blocking`] makes the caller's wait). It never depends on `gossip-frontier`: keys are bytes here.
 #![forbid(unsafe_code)]
 
+mod adapters;
 mod error;
 mod events;
 mod facade;
@@ -32,6 +33,7 @@ mod traits;
 mod validation;
 mod workers;
 
+pub use self::adapters::{Blocking, Ready, block_on};
 pub use self::error::{
     AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
     ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError,
@@ -77,6 +79,8 @@ pub use self::workers::{
     MAX_WORKERS_PER_TENANT, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerState,
 };
 
+#[cfg(test)]
+mod adapters_tests;
 #[cfg(test)]
 mod scenario_tests;
 #[cfg(test)]
