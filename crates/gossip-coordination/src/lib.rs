@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod adapters;
+mod async_session;
 mod error;
 mod events;
 mod facade;
@@ -27,6 +28,7 @@ mod run;
 mod run_errors;
 mod run_management;
 mod scratch;
+mod session;
 mod shard_limits;
 mod split_execution;
 mod traits;
@@ -34,6 +36,7 @@ mod validation;
 mod workers;
 
 pub use self::adapters::{Blocking, Ready, block_on};
+pub use self::async_session::AsyncWorkerSession;
 pub use self::error::{
     AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
     ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError,
@@ -67,6 +70,7 @@ pub use self::run_errors::{
 };
 pub use self::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 pub use self::scratch::{AcquireResultView, AcquireScratch, FixedBuf, ShardSnapshotView};
+pub use self::session::{SessionError, WorkerSession};
 pub use self::shard_limits::{
     DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardLimitViolation, ShardRoom,
 };
@@ -82,6 +86,10 @@ pub use self::workers::{
 #[cfg(test)]
 mod adapters_tests;
 #[cfg(test)]
+mod method_list_tests;
+#[cfg(test)]
 mod scenario_tests;
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod test_fixtures;
