@@ -86,6 +86,10 @@ pub use self::workers::{
 #[cfg(test)]
 mod adapters_tests;
 #[cfg(test)]
+mod error_matrix_tests;
+#[cfg(test)]
+mod error_samples_tests;
+#[cfg(test)]
 mod method_list_tests;
 #[cfg(test)]
 mod scenario_tests;
