@@ -1,4 +1,4 @@
-//! One sample of every variant of every error, with canaries where secrets would be.
+//! One sample of every variant of every error and event, with canaries where secrets would be.
 //!
 //! Each list is held to its enum by a `match` without a wildcard: a new variant does not compile
 //! until it has a sample, and with it a place in the tables that are tested against the seeds.
@@ -7,21 +7,23 @@
 use gossip_contracts::coordination::{
     ManifestValidationError, ShardLimitScope, SplitValidationError,
 };
-use gossip_contracts::identity::{FenceEpoch, OpId, Redacted, RunId, ShardId};
+use gossip_contracts::identity::{OpId, Redacted, RunId, ShardId};
 use gossip_stdx::SlabFull;
 
 use crate::refusal::OpIdReused;
-use crate::test_fixtures::{RUN, TENANT, at, key, worker};
+use crate::test_fixtures::{RUN, TENANT, at, fence, key, worker};
 use crate::{
     AcceptError, AcquireError, CheckpointError, ClaimError, CompleteError, CoordError,
-    CreateRunError, CursorOutOfBoundsDetail, DeleteRunError, GetRunError, HandoffId, InfraError,
-    OfferError, ParkError, RegisterShardsError, ReleaseError, RenewError, RequestActionError,
-    RevokeLeaseError, RunConfigError, RunOpIdConflict, RunStatus, RunTransitionError, ShardStatus,
-    SplitError, UnparkError, WithdrawError, WorkerError,
+    CreateRunError, CursorOutOfBoundsDetail, DeleteRunError, EventKind, GetRunError, HandoffId,
+    InfraError, OfferError, ParkError, ParkReason, RedactedKey, RegisterShardsError, ReleaseError,
+    RenewError, RequestActionError, RevokeLeaseError, RunConfigError, RunOpIdConflict, RunStatus,
+    RunTransitionError, ShardStatus, SplitError, UnparkError, WithdrawError, WorkerError,
 };
 
 /// An owner that no output may show.
 pub(crate) const SECRET_OWNER: u64 = 7_717_717_717_717_717_717;
+/// A key that no output may show.
+pub(crate) const SECRET_KEY: &[u8] = b"SECRET-key";
 /// A hash that no output may show.
 pub(crate) const SECRET_HASH: u64 = 6_616_616_616_616_616_616;
 
@@ -261,21 +263,43 @@ samples! {
         TooManyWorkers { max: 10 },
         BackendError (infra()),
     }
+    event_kinds: EventKind {
+        ShardAcquired {
+            shard: ID, worker: Redacted::new(worker(SECRET_OWNER)), fence_epoch: fence(2)
+        },
+        ShardCheckpointed { shard: ID, last_key: RedactedKey::new(Some(SECRET_KEY)) },
+        ShardResidualCreated { parent: ID, residual: ID },
+        ShardUnparked { shard: ID, new_fence_epoch: fence(3) },
+        ShardLeaseRenewed { shard: ID, new_deadline: at(5) },
+        ShardCompleted { shard: ID },
+        ShardParked { shard: ID, reason: ParkReason::Poisoned },
+        ShardSplit { parent: ID, children: vec![ID] },
+        RunCreated {},
+        RunActivated { shard_count: 2 },
+        RunCompleted {},
+        RunFailed {},
+        RunCancelled {},
+        ShardReleased { shard: ID },
+        ShardOffered { shard: ID, handoff: HANDOFF },
+        ShardOfferWithdrawn { shard: ID, handoff: HANDOFF },
+        ShardActionRequested { shard: ID, action: "split" },
+        ShardLeaseRevoked { shard: ID, new_fence_epoch: fence(4) },
+        RunPaused {},
+        RunResumed {},
+        RunDeleted {},
+    }
     run_config_errors: RunConfigError {
         ZeroLeaseDuration {},
     }
 }
 
+const ID: ShardId = ShardId::from_raw(3);
 pub(crate) const OP: OpId = OpId::from_raw(42);
 const HANDOFF: HandoffId = HandoffId::from_raw(11);
 const SPLIT: SplitValidationError = SplitValidationError::NoChildren;
 const FULL: SlabFull = SlabFull { requested: 64, available: 32 };
 const BOUNDS: CursorOutOfBoundsDetail =
     CursorOutOfBoundsDetail { last_key: 3, spec_start: 1, spec_end: 2 };
-
-const fn fence(raw: u64) -> FenceEpoch {
-    FenceEpoch::from_raw(raw)
-}
 
 const fn hash() -> Redacted<u64> {
     Redacted::new(SECRET_HASH)

@@ -92,6 +92,8 @@ mod error_samples_tests;
 #[cfg(test)]
 mod method_list_tests;
 #[cfg(test)]
+mod redaction_tests;
+#[cfg(test)]
 mod scenario_tests;
 #[cfg(test)]
 mod session_tests;

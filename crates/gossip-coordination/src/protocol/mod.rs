@@ -47,6 +47,8 @@ mod split_residual;
 mod unpark;
 mod withdraw;
 
+use std::fmt;
+
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, Redacted, RunId, ShardId, ShardKey, TenantId, WorkerId,
@@ -204,7 +206,7 @@ pub struct RunSeen<'a> {
 /// What a store knows of a shard's owner beside the record (DESIGN Q7).
 ///
 /// It can only delay a takeover, never bring one forward: that always needs an expired lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an owner key is gone or there; nothing in between")]
 pub enum OwnerEvidence {
     /// Nothing speaks for the owner; also what stores without owner keys report.
@@ -227,6 +229,15 @@ impl OwnerEvidence {
             }
             Self::Gone | Self::Alive { .. } => holder.deadline(),
         }
+    }
+}
+
+impl fmt::Debug for OwnerEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "Gone",
+            Self::Alive { .. } => "Alive",
+        })
     }
 }
 
