@@ -90,6 +90,8 @@ mod error_matrix_tests;
 #[cfg(test)]
 mod error_samples_tests;
 #[cfg(test)]
+mod events_tests;
+#[cfg(test)]
 mod method_list_tests;
 #[cfg(test)]
 mod redaction_tests;
