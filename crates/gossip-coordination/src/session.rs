@@ -1,42 +1,11 @@
 //! A worker's hold on one shard: backend, lease and snapshot in one value.
 //!
-//! A session passes its own tenant and lease to every call, so they cannot be mixed up. It is
-//! generic over the backend and borrows it exclusively.
+//! Here is the blocking [`WorkerSession`], and what it shares with its asynchronous twin: what a
+//! session holds, what it knows without asking, and the error that gives it back.
 //!
-//! ```text
-//!  new / accept / from_acquire_result
-//!                │
-//!                ▼
-//!         active session ◄──┐
-//!                │          │ renew, checkpoint, split_residual, offer, withdraw
-//!                ├──────────┘
-//!                ▼
-//!  complete · park · split_replace · release      the session is consumed
-//! ```
-//!
-//! # What a session never does
-//!
-//! It never renews by itself and never reads a clock: the caller passes `now`. It decides no rule;
-//! whether a call is allowed is known only to the backend.
-//!
-//! # What goes stale
-//!
-//! [`initial_snapshot`](WorkerSession::initial_snapshot) and [`cursor`](WorkerSession::cursor) show
-//! the shard as it was acquired; checkpoints do not change them. A residual split narrows
-//! [`spec`](WorkerSession::spec) and the snapshot with it. The lease's deadline follows every
-//! renewal and never falls, so replies that overtake each other are harmless (DESIGN Q7).
-//!
-//! # When a last operation fails
-//!
-//! An operation that ends a session takes it by value. If it fails the shard may still be held, so
-//! the session comes back inside the [`SessionError`]: a caller can try again with the same
-//! operation id, or go on. Whoever does not want it uses `?`, which drops the session and keeps the
-//! operation's own error. Dropping a session does nothing: the lease runs out by itself.
-//!
-//! # Plans
-//!
-//! A plan made from [`spec`](WorkerSession::spec) borrows the session, and splitting needs the
-//! session whole: copy the range first (`ShardSpec::try_from(session.spec())`).
+//! A session never renews by itself, never reads a clock and decides no rule: the caller passes
+//! `now`, and whether a call is allowed is known only to the backend. What it holds only grows
+//! (the lease's deadline) or narrows (the range), whatever the order of the replies.
 
 use std::fmt;
 
@@ -60,7 +29,44 @@ use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
-/// A worker's hold on one shard, blocking. See the [module](self) for its life.
+/// A worker's hold on one shard, blocking.
+///
+/// It passes its own tenant and lease to every call, so they cannot be mixed up. It is generic over
+/// the backend and borrows it exclusively.
+///
+/// ```text
+///  new / accept / from_acquire_result
+///                │
+///                ▼
+///         active session ◄──┐
+///                │          │ renew, checkpoint, split_residual, offer, withdraw
+///                ├──────────┘
+///                ▼
+///  complete · park · split_replace · release      the session is consumed
+/// ```
+///
+/// It never renews by itself. Dropping it does nothing: the lease runs out.
+///
+/// # What goes stale
+///
+/// [`initial_snapshot`](Self::initial_snapshot) and [`cursor`](Self::cursor) show the shard as it
+/// was acquired; checkpoints do not change them. A residual split narrows [`spec`](Self::spec) and
+/// the snapshot with it. The lease's deadline follows every renewal and never falls, so replies
+/// that overtake each other are harmless (DESIGN Q7).
+///
+/// # When a last operation fails
+///
+/// An operation that ends a session takes it by value. If it fails the shard may still be held, so
+/// the session comes back inside the [`SessionError`]: a caller can try again with the same
+/// operation id, or go on. Whoever does not want it uses `?` in a function that answers the
+/// operation's own error; that drops the session.
+///
+/// # Plans
+///
+/// A plan made from [`spec`](Self::spec) borrows the session, and splitting needs the session
+/// whole: copy the range first (`ShardSpec::try_from(session.spec())`).
+///
+/// # Example
 ///
 /// ```
 /// use gossip_contracts::coordination::{
