@@ -92,8 +92,9 @@ pub struct InMemoryCoordinator {
     /// The next grant token.
     next_grant: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
-    last_claims: BTreeMap<(TenantId, WorkerId), LogicalTime>,
-    workers: BTreeMap<(TenantId, WorkerId), WorkerEntry>,
+    last_claims: BTreeMap<TenantId, BTreeMap<WorkerId, LogicalTime>>,
+    /// Apart for each tenant, so that no tenant's clock forgets the workers of another.
+    workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
     /// Present during [`InMemoryCoordinator::with_events`].
     events: Option<EventCollector>,
 }
