@@ -92,12 +92,26 @@ mod error_samples_tests;
 #[cfg(test)]
 mod events_tests;
 #[cfg(test)]
+mod lease_tests;
+#[cfg(test)]
 mod method_list_tests;
+#[cfg(test)]
+mod outcome_tests;
+#[cfg(test)]
+mod record_tests;
 #[cfg(test)]
 mod redaction_tests;
 #[cfg(test)]
+mod run_tests;
+#[cfg(test)]
 mod scenario_tests;
+#[cfg(test)]
+mod scratch_tests;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]
+mod shard_limits_tests;
+#[cfg(test)]
 mod test_fixtures;
+#[cfg(test)]
+mod workers_tests;
