@@ -188,8 +188,8 @@ pub enum AcquireError {
         lease_deadline: LogicalTime,
     },
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// Added (DESIGN Q5): the run is over and grows no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
@@ -242,8 +242,8 @@ pub enum RenewError {
         status: ShardStatus,
     },
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// Added (DESIGN Q5): the run is over and grows no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
@@ -336,8 +336,8 @@ pub enum CheckpointError {
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// Added (FACTS 4.9): an offer stands, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
@@ -432,8 +432,8 @@ pub enum CompleteError {
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// Added (FACTS 4.9): an offer stands, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
@@ -495,8 +495,8 @@ pub enum ParkError {
         actual_hash: Redacted<u64>,
     },
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// Added (FACTS 4.9): an offer stands, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
@@ -564,8 +564,8 @@ pub enum SplitError {
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// Added (DESIGN Q5): the run is over and grows no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {

@@ -46,7 +46,7 @@ pub enum ClaimError {
         retry_after: LogicalTime,
     },
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
     /// Added (DESIGN Q5): the run is over.
     #[error("the run is already {status:?}")]

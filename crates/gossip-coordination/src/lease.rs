@@ -384,6 +384,13 @@ impl OpLog {
         self.entries.push_back_overwrite(entry);
     }
 
+    /// Breaks the log, for tests of those who check it.
+    #[cfg(test)]
+    pub(crate) fn push_unchecked(&mut self, entry: OpLogEntry) {
+        self.tags.push_back_overwrite(tag(entry.op_id));
+        self.entries.push_back_overwrite(entry);
+    }
+
     /// Forgets everything, for reuse of the storage.
     pub fn clear(&mut self) {
         self.tags.clear();

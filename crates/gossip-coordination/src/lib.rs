@@ -6,9 +6,11 @@
 //! **To find the line that refuses a stale fence**: [`validate_lease`], whose ladder is `check_lease` in `validation.rs`.
 //!
 //! What this crate never does: open a file or a socket, read a clock, draw a random number, start
-//! a thread. It never depends on `gossip-frontier`: keys are bytes here.
+//! a thread ([`Blocking`] makes the caller's wait). It never depends on `gossip-frontier`: keys are bytes here.
 #![forbid(unsafe_code)]
 
+mod adapters;
+mod async_session;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
@@ -28,12 +30,15 @@ mod run;
 mod run_errors;
 mod run_management;
 mod scratch;
+mod session;
 mod shard_limits;
 mod split_execution;
 mod traits;
 mod validation;
 mod workers;
 
+pub use self::adapters::{Blocking, Ready, block_on};
+pub use self::async_session::AsyncWorkerSession;
 pub use self::error::{
     AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
     ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError,
@@ -67,6 +72,7 @@ pub use self::run_errors::{
 };
 pub use self::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 pub use self::scratch::{AcquireResultView, AcquireScratch, FixedBuf, ShardSnapshotView};
+pub use self::session::{SessionError, WorkerSession};
 pub use self::shard_limits::{
     DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardLimitViolation, ShardRoom,
 };
@@ -80,8 +86,36 @@ pub use self::workers::{
 };
 
 #[cfg(test)]
+mod adapters_tests;
+#[cfg(test)]
 mod conformance_tests;
+#[cfg(test)]
+mod error_matrix_tests;
+#[cfg(test)]
+mod error_samples_tests;
+#[cfg(test)]
+mod events_tests;
+#[cfg(test)]
+mod lease_tests;
+#[cfg(test)]
+mod method_list_tests;
+#[cfg(test)]
+mod outcome_tests;
+#[cfg(test)]
+mod record_tests;
+#[cfg(test)]
+mod redaction_tests;
+#[cfg(test)]
+mod run_tests;
 #[cfg(test)]
 mod scenario_tests;
 #[cfg(test)]
+mod scratch_tests;
+#[cfg(test)]
+mod session_tests;
+#[cfg(test)]
+mod shard_limits_tests;
+#[cfg(test)]
 mod test_fixtures;
+#[cfg(test)]
+mod workers_tests;

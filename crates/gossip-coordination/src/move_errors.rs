@@ -63,8 +63,8 @@ pub enum ReleaseError {
         actual_hash: Redacted<u64>,
     },
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// An offer stands, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
@@ -156,8 +156,8 @@ pub enum OfferError {
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// The run is over and grows no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
@@ -212,8 +212,8 @@ pub enum AcceptError {
         status: ShardStatus,
     },
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// The run is over and grows no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
@@ -290,8 +290,8 @@ pub enum WithdrawError {
         actual_hash: Redacted<u64>,
     },
     /// The store failed.
-    #[error(transparent)]
-    BackendError(InfraError),
+    #[error("the store failed: {0}")]
+    BackendError(#[source] InfraError),
     /// No offer of that id stands.
     #[error("no such offer stands")]
     NoOffer,

@@ -98,13 +98,19 @@ const _: () = {
 };
 
 /// Where a derived shard comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Lineage {
     /// The shard it was cut from.
     pub parent: ShardId,
     /// Payload hash of the split that made it. A replayed residual split is recognised by it, also
     /// after the child itself has been split.
     pub split_hash: u64,
+}
+
+impl fmt::Debug for Lineage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lineage").field("parent", &self.parent).finish_non_exhaustive()
+    }
 }
 
 /// What a shard starts its life with.

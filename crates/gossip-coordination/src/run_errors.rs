@@ -68,7 +68,7 @@ pub enum CreateRunError {
         run: RunId,
     },
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }
 
@@ -96,7 +96,7 @@ pub enum RegisterShardsError {
     ManifestInvalid(#[source] ManifestValidationError),
     /// The operation id was used before with other shards.
     #[error(transparent)]
-    OpIdConflict(RunOpIdConflict),
+    OpIdConflict(#[from] RunOpIdConflict),
     /// There would be too many shards.
     #[error("{additional} more shards exceed the limit of {max} ({scope:?}; now {current})")]
     ShardLimitExceeded {
@@ -116,7 +116,7 @@ pub enum RegisterShardsError {
         resource: &'static str,
     },
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }
 
@@ -134,7 +134,7 @@ pub enum GetRunError {
         expected: TenantId,
     },
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }
 
@@ -167,9 +167,9 @@ pub enum RunTransitionError {
     },
     /// The operation id was used before for something else.
     #[error(transparent)]
-    OpIdConflict(RunOpIdConflict),
+    OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
     /// Added (DESIGN Q6): shards remain that are not done.
     #[error("the run is not settled: {active} shards active, {parked} parked")]
@@ -208,9 +208,9 @@ pub enum UnparkError {
     },
     /// The operation id was used before for something else.
     #[error(transparent)]
-    OpIdConflict(RunOpIdConflict),
+    OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }
 
@@ -247,9 +247,9 @@ pub enum RequestActionError {
     RequestPending,
     /// The operation id of the pending request came with another request.
     #[error(transparent)]
-    OpIdConflict(RunOpIdConflict),
+    OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }
 
@@ -277,9 +277,9 @@ pub enum RevokeLeaseError {
     NotLeased,
     /// The operation id was used before for something else.
     #[error(transparent)]
-    OpIdConflict(RunOpIdConflict),
+    OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }
 
@@ -304,8 +304,8 @@ pub enum DeleteRunError {
     },
     /// The operation id deleted another run's shards before.
     #[error(transparent)]
-    OpIdConflict(RunOpIdConflict),
+    OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }

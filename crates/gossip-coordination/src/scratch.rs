@@ -171,7 +171,7 @@ impl AcquireScratch {
             self.spec_end.read(),
             self.spec_metadata.read(),
         );
-        ShardSnapshotView { status, spec, cursor, cursor_semantics, parent, spawned: &self.spawned }
+        ShardSnapshotView::new(status, spec, cursor, cursor_semantics, parent, &self.spawned)
     }
 }
 
@@ -187,6 +187,17 @@ pub struct ShardSnapshotView<'a> {
 }
 
 impl<'a> ShardSnapshotView<'a> {
+    pub(crate) const fn new(
+        status: ShardStatus,
+        spec: ShardSpecRef<'a>,
+        cursor: CursorUpdate<'a>,
+        cursor_semantics: CursorSemantics,
+        parent: Option<ShardId>,
+        spawned: &'a [ShardId],
+    ) -> Self {
+        Self { status, spec, cursor, cursor_semantics, parent, spawned }
+    }
+
     /// Where the shard is in its life.
     #[must_use]
     pub const fn status(&self) -> ShardStatus {

@@ -3,7 +3,9 @@
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
 
 use crate::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease,
@@ -30,6 +32,11 @@ pub(crate) const fn op(number: u64) -> OpId {
 /// Short for a worker.
 pub(crate) const fn worker(number: u64) -> WorkerId {
     WorkerId::from_raw(number)
+}
+
+/// Short for a fence.
+pub(crate) const fn fence(raw: u64) -> FenceEpoch {
+    FenceEpoch::from_raw(raw)
 }
 
 /// Short for a shard of the fixture's run.

@@ -85,6 +85,6 @@ pub enum WorkerError {
         max: usize,
     },
     /// The store failed.
-    #[error(transparent)]
+    #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
 }

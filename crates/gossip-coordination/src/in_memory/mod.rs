@@ -14,6 +14,7 @@ mod shard_operations;
 mod table;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -80,7 +81,6 @@ impl CoordinatorRuntimeConfig {
 }
 
 /// The coordinator in memory.
-#[derive(Debug)]
 pub struct InMemoryCoordinator {
     config: CoordinatorRuntimeConfig,
     pool: RecordPool,
@@ -92,8 +92,9 @@ pub struct InMemoryCoordinator {
     /// The next grant token.
     next_grant: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
-    last_claims: BTreeMap<(TenantId, WorkerId), LogicalTime>,
-    workers: BTreeMap<(TenantId, WorkerId), WorkerEntry>,
+    last_claims: BTreeMap<TenantId, BTreeMap<WorkerId, LogicalTime>>,
+    /// Apart for each tenant, so that no tenant's clock forgets the workers of another.
+    workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
     /// Present during [`InMemoryCoordinator::with_events`].
     events: Option<EventCollector>,
 }
@@ -385,6 +386,17 @@ impl InMemoryCoordinator {
 impl Default for InMemoryCoordinator {
     fn default() -> Self {
         Self::new(CoordinatorRuntimeConfig::default())
+    }
+}
+
+/// Shows sizes only: the records belong to many tenants.
+impl fmt::Debug for InMemoryCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryCoordinator")
+            .field("config", &self.config)
+            .field("tenants", &self.tenants.len())
+            .field("total_shards", &self.total_shards)
+            .finish_non_exhaustive()
     }
 }
 

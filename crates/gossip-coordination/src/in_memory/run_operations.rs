@@ -1,5 +1,7 @@
 //! The operations on runs, of administrators, and of workers that look for something to do.
 
+use std::collections::BTreeMap;
+
 use gossip_contracts::coordination::InitialShardInput;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
@@ -179,14 +181,15 @@ impl RunManagement for InMemoryCoordinator {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Result<(), WorkerError> {
-        // Only the tenant's own: its clock says nothing about the workers of others.
-        self.workers.retain(|(owner, _), entry| *owner != tenant || entry.is_live_at(now));
-        let known = self.workers.contains_key(&(tenant, worker));
-        if !known && self.workers_of(tenant).count() >= MAX_WORKERS_PER_TENANT {
-            return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
+        let workers = self.workers.entry(tenant).or_default();
+        // The silent are looked for only when they are in the way, so registering stays cheap.
+        if workers.len() >= MAX_WORKERS_PER_TENANT && !workers.contains_key(&worker) {
+            workers.retain(|_, entry| entry.is_live_at(now));
+            if workers.len() >= MAX_WORKERS_PER_TENANT {
+                return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
+            }
         }
-        let entry = WorkerEntry::heard_of(worker, WorkerState::Idle, now);
-        self.workers.insert((tenant, worker), entry);
+        workers.insert(worker, WorkerEntry::heard_of(worker, WorkerState::Idle, now));
         Ok(())
     }
 
@@ -197,7 +200,7 @@ impl RunManagement for InMemoryCoordinator {
         worker: WorkerId,
         state: WorkerState,
     ) -> Result<(), WorkerError> {
-        let entry = self.workers.get_mut(&(tenant, worker));
+        let entry = self.workers.get_mut(&tenant).and_then(|workers| workers.get_mut(&worker));
         let entry = entry.filter(|entry| entry.is_live_at(now));
         *entry.ok_or(WorkerError::NotRegistered)? = WorkerEntry::heard_of(worker, state, now);
         Ok(())
@@ -209,7 +212,8 @@ impl RunManagement for InMemoryCoordinator {
         tenant: TenantId,
         out: &mut Vec<WorkerEntry>,
     ) -> Result<(), WorkerError> {
-        out.extend(self.workers_of(tenant).filter(|entry| entry.is_live_at(now)));
+        let workers = self.workers.get(&tenant).into_iter().flat_map(BTreeMap::values);
+        out.extend(workers.filter(|entry| entry.is_live_at(now)).copied());
         Ok(())
     }
 }
@@ -224,7 +228,7 @@ impl ShardClaiming for InMemoryCoordinator {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Option<LogicalTime> {
-        let last = *self.last_claims.get(&(tenant, worker))?;
+        let last = *self.last_claims.get(&tenant)?.get(&worker)?;
         self.cooldown().retry_after(last, now)
     }
 
@@ -233,11 +237,12 @@ impl ShardClaiming for InMemoryCoordinator {
         if cooldown.is_disabled() {
             return;
         }
-        // Only the tenant's own: its clock says nothing about the workers of others.
-        self.last_claims.retain(|(owner, _), last| {
-            *owner != tenant || cooldown.retry_after(*last, now).is_some()
-        });
-        self.last_claims.insert((tenant, worker), now);
+        let claims = self.last_claims.entry(tenant).or_default();
+        // Whenever the map has doubled, which costs each new worker a constant.
+        if claims.len().is_power_of_two() && !claims.contains_key(&worker) {
+            claims.retain(|_, last| cooldown.retry_after(*last, now).is_some());
+        }
+        claims.insert(worker, now);
     }
 }
 
@@ -252,11 +257,5 @@ impl InMemoryCoordinator {
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
         let moved = self.run_on_run(now, &RunTransition { tenant, run, kind, op_id })?;
         Ok(moved.map(|_| ()))
-    }
-
-    fn workers_of(&self, tenant: TenantId) -> impl Iterator<Item = WorkerEntry> + '_ {
-        let first = (tenant, WorkerId::from_raw(0));
-        let last = (tenant, WorkerId::from_raw(u64::MAX));
-        self.workers.range(first..=last).map(|(_, entry)| *entry)
     }
 }

@@ -4,6 +4,8 @@
 //! fence in this commit is the commit point of the move**: before it the source owns the shard,
 //! after it the destination, and at no instant both or neither.
 
+use std::fmt;
+
 use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId, WorkerId};
 
 use super::acquire::grant;
@@ -16,7 +18,7 @@ use crate::lease::GrantToken;
 use crate::move_errors::AcceptError;
 
 /// A worker accepts a shard that was offered to it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Accept {
     /// Whose shard.
     pub tenant: TenantId,
@@ -28,6 +30,15 @@ pub struct Accept {
     pub handoff: HandoffId,
     /// A fresh number, by which a lost reply is recognised.
     pub token: GrantToken,
+}
+
+impl fmt::Debug for Accept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accept")
+            .field("key", &self.key)
+            .field("handoff", &self.handoff)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ShardTransition for Accept {

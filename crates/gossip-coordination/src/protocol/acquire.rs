@@ -2,6 +2,8 @@
 //!
 //! Every grant raises the fence. That, and not the clock, is what keeps the last owner out.
 
+use std::fmt;
+
 use gossip_contracts::identity::{LogicalTime, Redacted, ShardKey, TenantId, WorkerId};
 
 use super::{
@@ -13,7 +15,7 @@ use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
 /// A worker asks for a shard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Acquire {
     /// Whose shard.
     pub tenant: TenantId,
@@ -23,6 +25,12 @@ pub struct Acquire {
     pub worker: WorkerId,
     /// A fresh number, by which a lost reply is recognised.
     pub token: GrantToken,
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").field("key", &self.key).finish_non_exhaustive()
+    }
 }
 
 /// What a worker that got a shard is given.

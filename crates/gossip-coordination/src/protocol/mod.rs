@@ -14,7 +14,7 @@
 //! 1. the shard or run exists, for this tenant;
 //! 2. **idempotency**: an operation that happened is answered, whatever became of the lease;
 //! 3. **the lease ladder**: tenant, terminal status, fence, expiry, owner
-//!    ([`validation`](crate::validation));
+//!    ([`validate_lease`](crate::validate_lease));
 //! 4. the run: over, then paused — for operations that start or grow work;
 //! 5. a standing offer, which freezes its source;
 //! 6. the operation's own rules.
@@ -46,6 +46,8 @@ mod split_replace;
 mod split_residual;
 mod unpark;
 mod withdraw;
+
+use std::fmt;
 
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_contracts::identity::{
@@ -204,7 +206,7 @@ pub struct RunSeen<'a> {
 /// What a store knows of a shard's owner beside the record (DESIGN Q7).
 ///
 /// It can only delay a takeover, never bring one forward: that always needs an expired lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an owner key is gone or there; nothing in between")]
 pub enum OwnerEvidence {
     /// Nothing speaks for the owner; also what stores without owner keys report.
@@ -227,6 +229,15 @@ impl OwnerEvidence {
             }
             Self::Gone | Self::Alive { .. } => holder.deadline(),
         }
+    }
+}
+
+impl fmt::Debug for OwnerEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "Gone",
+            Self::Alive { .. } => "Alive",
+        })
     }
 }
 
@@ -541,3 +552,6 @@ fn inherited_attempts(parent: &ShardRecord, run: &RunHead) -> u32 {
     let one_try_left = run.config.max_shard_retries().map(|max| max.saturating_sub(1));
     parent.attempts().min(one_try_left.unwrap_or(u32::MAX))
 }
+
+#[cfg(test)]
+mod claim_tests;

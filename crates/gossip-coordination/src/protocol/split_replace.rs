@@ -3,6 +3,8 @@
 //! The parent ends as Split, and the children together cover exactly its range. Progress is not
 //! lost: the child that contains the parent's cursor carries it on.
 
+use std::fmt;
+
 use gossip_contracts::coordination::{
     CursorSemantics, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, ShardSpecRef, SplitReplacePlan,
     SplitValidationError, validate_split_child_cursors, validate_split_coverage,
@@ -116,7 +118,7 @@ impl SplitReplace<'_> {
 }
 
 /// The shards that replace a parent, named and ready to be made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Children<'c> {
     plan: &'c SplitReplacePlan<'c>,
     parent: ShardKey,
@@ -127,6 +129,15 @@ pub struct Children<'c> {
     attempts: u32,
     cursor_semantics: CursorSemantics,
     split_hash: u64,
+}
+
+impl fmt::Debug for Children<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Children")
+            .field("plan", &self.plan)
+            .field("parent", &self.parent)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'c> Children<'c> {
