@@ -1,6 +1,10 @@
 //! The coordinator in memory is held to the suite, and the suite to its own rules.
 
-use crate::conformance::{ConformanceTarget, Settings, all_cases, run_all};
+use proptest::prelude::*;
+
+use crate::conformance::{
+    ConformanceTarget, Settings, all_cases, check_sequence, check_sequences, run_all,
+};
 use crate::{CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent};
 
 /// The coordinator in memory, called directly.
@@ -43,6 +47,97 @@ impl ConformanceTarget for InMemory {
 fn the_coordinator_in_memory_conforms() {
     let ran = run_all(&InMemory, &mut |case| println!("{}::{}", case.topic, case.name));
     println!("{ran} cases");
+}
+
+/// What sequences meet often enough to be relied on: a test that met less would prove less.
+const MET_BY_SEQUENCES: &[(&str, &str)] = &[
+    (
+        "Accept",
+        "Granted NoOffer NotDestination OfferExpired RunPaused RunTerminal \
+         ShardNotFound ShardTerminal",
+    ),
+    ("Acquire", "AlreadyLeased Granted RunPaused RunTerminal ShardNotFound ShardTerminal"),
+    ("CancelRun", "Executed Replayed RunNotFound"),
+    (
+        "Checkpoint",
+        "CursorOutOfBounds CursorRegression Executed LeaseExpired Offered \
+         OpIdConflict Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch",
+    ),
+    ("Claim", "Granted NoneAvailable RunNotFound RunPaused RunTerminal"),
+    (
+        "Complete",
+        "CursorOutOfBounds CursorRegression Executed LeaseExpired Offered \
+         OpIdConflict Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch",
+    ),
+    ("CompleteRun", "NotSettled"),
+    ("Create", "Created RunAlreadyExists"),
+    ("Delete", "Executed NotTerminal RunNotFound"),
+    ("FailRun", "Executed RunNotFound"),
+    (
+        "Offer",
+        "CursorOutOfBounds CursorRegression Executed InvalidDestination \
+         InvalidOfferDeadline LeaseExpired Offered OpIdConflict Replayed RunTerminal \
+         ShardNotFound ShardTerminal StaleFence TenantMismatch",
+    ),
+    (
+        "Park",
+        "Executed LeaseExpired Offered OpIdConflict Replayed ShardTerminal StaleFence \
+         TenantMismatch",
+    ),
+    ("PauseRun", "Executed Replayed RunNotFound RunTerminal WrongStatus"),
+    ("Register", "Executed Replayed RunNotFound WrongStatus"),
+    (
+        "Release",
+        "Executed LeaseExpired Offered OpIdConflict Replayed ShardNotFound \
+         ShardTerminal StaleFence TenantMismatch",
+    ),
+    (
+        "Renew",
+        "LeaseExpired Renewed RunTerminal ShardNotFound ShardTerminal StaleFence \
+         TenantMismatch",
+    ),
+    (
+        "Replace",
+        "Executed LeaseExpired Offered OpIdConflict Replayed RunTerminal \
+         ShardNotFound ShardTerminal SplitInvalid StaleFence TenantMismatch",
+    ),
+    ("Request", "Executed NotLeased Replayed RunTerminal ShardNotFound ShardTerminal"),
+    ("ResumeRun", "Executed Replayed RunNotFound RunTerminal"),
+    ("Revoke", "Executed NotLeased Replayed ShardNotFound ShardTerminal"),
+    (
+        "Shrink",
+        "Executed LeaseExpired Offered OpIdConflict Replayed RunTerminal \
+         ShardNotFound ShardTerminal SplitInvalid StaleFence TenantMismatch",
+    ),
+    ("Unpark", "Executed NotParked Replayed RunTerminal ShardNotFound"),
+    (
+        "Withdraw",
+        "Executed LeaseExpired NoOffer OpIdConflict Replayed ShardNotFound \
+         ShardTerminal StaleFence TenantMismatch",
+    ),
+];
+
+#[test]
+fn random_sequences_are_answered_as_the_model_answers() {
+    let met = check_sequences(&InMemory, 0..400, 150);
+    for ((operation, answer), count) in &met {
+        println!("{operation:>12} {answer:<22} {count:>6}");
+    }
+    for (operation, answers) in MET_BY_SEQUENCES {
+        for answer in answers.split(' ') {
+            let key = ((*operation).to_owned(), answer.to_owned());
+            assert!(met.contains_key(&key), "{operation} was never answered {answer}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_is_answered_as_the_model_answers(
+        numbers in proptest::collection::vec(any::<u64>(), 0..120),
+    ) {
+        check_sequence(&InMemory, "a sequence of proptest", numbers);
+    }
 }
 
 #[test]

@@ -30,12 +30,16 @@ pub mod tenants;
 pub mod unknown;
 pub mod workers;
 
+mod model;
+mod model_runs;
+mod sequences;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
 
+pub use self::sequences::{Tally, check_sequence, check_sequences};
 use crate::events::StateTransitionEvent;
 use crate::facade::CoordinationFacade;
 use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
