@@ -88,6 +88,8 @@ pub use self::workers::{
 #[cfg(test)]
 mod adapters_tests;
 #[cfg(test)]
+mod conformance_handle_tests;
+#[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]
 mod error_matrix_tests;
