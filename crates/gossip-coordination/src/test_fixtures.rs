@@ -1,7 +1,8 @@
 //! Seeded coordinators, canonical plans and short constructors, shared by the tests.
 
 use gossip_contracts::coordination::{
-    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
+    SplitResidualPlan,
 };
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
@@ -78,4 +79,20 @@ pub(crate) fn acquire(
     let acquired =
         coordinator.acquire_and_restore_into(at(now), TENANT, key(shard), worker, &mut scratch);
     acquired.expect("the shard is free").lease
+}
+
+/// Cuts a range in two at `cut`: the canonical replacing split of a shard without progress.
+pub(crate) fn halves<'a>(start: &'a [u8], cut: &'a [u8], end: &'a [u8]) -> SplitReplacePlan<'a> {
+    let parts = [(start, cut), (cut, end)];
+    let children = parts.map(|(start, end)| {
+        SplitChild::new(ShardSpecRef::new(start, end, b""), CursorUpdate::initial())
+    });
+    SplitReplacePlan::try_new(children).expect("two children")
+}
+
+/// Keeps `[start, cut)` and gives the rest away: the canonical residual split.
+pub(crate) fn residual<'a>(start: &'a [u8], cut: &'a [u8], end: &'a [u8]) -> SplitResidualPlan<'a> {
+    let keep = ShardSpecRef::new(start, cut, b"");
+    let give = ShardSpecRef::new(cut, end, b"");
+    SplitResidualPlan::try_new(keep, give).expect("the parts differ")
 }
