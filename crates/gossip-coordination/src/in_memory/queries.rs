@@ -4,6 +4,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
 
 use super::table::{Run, Slot};
 use super::{InMemoryCoordinator, run_ref};
+use crate::outcome::CAPACITY_COUNT_MAX;
 use crate::protocol::{ClaimCandidates, claim_offset};
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, ShardFilter, ShardSummary, Watermark};
@@ -77,7 +78,9 @@ impl InMemoryCoordinator {
 
         out.clear();
         out.extend(candidates.take(limit).map(|slot| self.view(slot).record().key().shard()));
-        let earliest_deadline = held.find(|(deadline, _)| now < *deadline);
+        // Needed when nothing can be tried, and then the first is live. Behind many that ran out it
+        // would cost as much as there are, and tell nobody anything.
+        let earliest_deadline = held.take(CAPACITY_COUNT_MAX).find(|(deadline, _)| now < *deadline);
         ClaimOutlook {
             run: run.record.head(),
             earliest_deadline: earliest_deadline.map(|(deadline, _)| deadline),

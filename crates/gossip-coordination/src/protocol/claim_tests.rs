@@ -70,6 +70,7 @@ fn a_claim_gives_up_after_so_many_lost_races() {
             }
             ClaimStep::Try(_) => {
                 tried += 1;
+                assert!(tried <= CLAIM_CANDIDATES_MAX, "it should have given up");
                 claim.refused(lost_race()).unwrap();
             }
             ClaimStep::GiveUp(error) => {
@@ -78,7 +79,7 @@ fn a_claim_gives_up_after_so_many_lost_races() {
             }
         }
     }
-    assert_eq!((tried, CLAIM_CANDIDATES_MAX), (32, 32));
+    assert_eq!(tried, CLAIM_CANDIDATES_MAX);
 }
 
 #[test]

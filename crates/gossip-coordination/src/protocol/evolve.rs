@@ -14,7 +14,7 @@ use super::{RunChange, ShardChange};
 use crate::handoff::HandoffId;
 use crate::lease::{LeaseHolder, OpLogEntry};
 use crate::pool::RecordPool;
-use crate::record::{Rare, ShardRecord, ShardStatus};
+use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::run::{RunOpLogEntry, RunRecord, RunStatus};
 
 /// Applies `change` to `record`, whose bytes live in `pool`. Newborn shards are made apart.
@@ -34,8 +34,7 @@ pub fn evolve(
     let fence_before = record.fence_epoch;
     match change {
         ShardChange::Grant { holder, fence, attempts, handoff } => {
-            grant(record, *holder, *fence, *handoff);
-            record.attempts = *attempts;
+            grant(record, *holder, *fence, *attempts, *handoff);
         }
         ShardChange::Renew { holder, drop_request } => {
             record.lease = Some(*holder);
@@ -53,13 +52,11 @@ pub fn evolve(
             remember(record, pool, *entry);
         }
         ShardChange::Park { reason, entry } => {
-            end(record, ShardStatus::Parked);
-            record.park_reason = Some(*reason);
+            park(record, *reason);
             entry.iter().for_each(|entry| remember(record, pool, *entry));
         }
         ShardChange::Replace { children, entry } => {
-            let ids: Vec<ShardId> = children.births().map(|birth| birth.shard).collect();
-            spawn(record, pool, &ids)?;
+            spawn(record, pool, &children.births().map(|birth| birth.shard).collect::<Vec<_>>())?;
             end(record, ShardStatus::Split);
             remember(record, pool, *entry);
         }
@@ -69,11 +66,7 @@ pub fn evolve(
             remember(record, pool, *entry);
         }
         ShardChange::Unpark { fence, entry } => {
-            assert!(record.status == ShardStatus::Parked, "only a parked shard is unparked");
-            record.status = ShardStatus::Active;
-            record.park_reason = None;
-            record.attempts = 0;
-            bump(record, *fence, None);
+            unpark(record, *fence);
             remember(record, pool, *entry);
         }
         ShardChange::Release { attempts, entry } => {
@@ -95,8 +88,7 @@ pub fn evolve(
         }
         ShardChange::Request(request) => rare(record).request = Some(request.clone()),
         ShardChange::Revoke { fence, entry } => {
-            clear_lease(record);
-            bump(record, *fence, None);
+            revoke(record, *fence);
             remember(record, pool, *entry);
         }
     }
@@ -141,10 +133,12 @@ fn grant(
     record: &mut ShardRecord,
     holder: LeaseHolder,
     fence: FenceEpoch,
+    attempts: u32,
     handoff: Option<HandoffId>,
 ) {
     bump(record, fence, handoff);
     record.lease = Some(holder);
+    record.attempts = attempts;
     record.acquire_count = record.acquire_count.saturating_add(1);
 }
 
@@ -160,6 +154,25 @@ fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>)
         rare.request = None;
         rare.last_handoff = handoff;
     }
+}
+
+fn revoke(record: &mut ShardRecord, fence: FenceEpoch) {
+    clear_lease(record);
+    bump(record, fence, None);
+}
+
+fn park(record: &mut ShardRecord, reason: ParkReason) {
+    end(record, ShardStatus::Parked);
+    record.park_reason = Some(reason);
+}
+
+/// The one way out of a terminal status: a new life without the last one's attempts.
+fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
+    assert!(record.status == ShardStatus::Parked, "only a parked shard is unparked");
+    record.status = ShardStatus::Active;
+    record.park_reason = None;
+    record.attempts = 0;
+    bump(record, fence, None);
 }
 
 /// The shard reaches a terminal status: nobody holds it, offers it or is asked about it.
