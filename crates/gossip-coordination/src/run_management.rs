@@ -65,8 +65,7 @@ pub trait RunManagement {
         match self.create_run(now, tenant, run, config) {
             Ok(()) => {}
             Err(CreateRunError::RunAlreadyExists { .. }) => {
-                let existing = self.get_run(tenant, run).map_err(CreateRunError::GetRunFailed)?;
-                check_same_config(&existing, config)?;
+                check_existing(run, self.get_run(tenant, run), config)?;
             }
             Err(error) => return Err(error),
         }
@@ -250,8 +249,7 @@ pub trait AsyncRunManagement: Send {
             match self.create_run(now, tenant, run, config).await {
                 Ok(()) => {}
                 Err(CreateRunError::RunAlreadyExists { .. }) => {
-                    let existing = self.get_run(tenant, run).await;
-                    check_same_config(&existing.map_err(CreateRunError::GetRunFailed)?, config)?;
+                    check_existing(run, self.get_run(tenant, run).await, config)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -405,9 +403,17 @@ pub trait AsyncRunManagement: Send {
     ) -> impl Future<Output = Result<(), WorkerError>> + Send;
 }
 
-fn check_same_config(existing: &RunRecord, config: RunConfig) -> Result<(), CreateRunError> {
-    if existing.config() != config {
-        return Err(CreateRunError::ConfigMismatch { run: existing.run() });
+/// Whether registration may go on in the run that is there already. One that exists and cannot be
+/// found was deleted, and its id is never used again (DESIGN Q15).
+fn check_existing(
+    run: RunId,
+    existing: Result<RunRecord, GetRunError>,
+    config: RunConfig,
+) -> Result<(), CreateRunError> {
+    match existing {
+        Ok(existing) if existing.config() == config => Ok(()),
+        Ok(_) => Err(CreateRunError::ConfigMismatch { run }),
+        Err(GetRunError::RunNotFound) => Err(CreateRunError::RunAlreadyExists { run }),
+        Err(error) => Err(CreateRunError::GetRunFailed(error)),
     }
-    Ok(())
 }
