@@ -93,7 +93,8 @@ pub struct InMemoryCoordinator {
     next_grant: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
     last_claims: BTreeMap<(TenantId, WorkerId), LogicalTime>,
-    workers: BTreeMap<(TenantId, WorkerId), WorkerEntry>,
+    /// Of each tenant; entries that expired go when room is needed.
+    workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
     /// Present during [`InMemoryCoordinator::with_events`].
     events: Option<EventCollector>,
 }

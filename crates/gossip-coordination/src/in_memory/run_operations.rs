@@ -1,5 +1,7 @@
 //! The operations on runs, of administrators, and of workers that look for something to do.
 
+use std::collections::BTreeMap;
+
 use gossip_contracts::coordination::InitialShardInput;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
@@ -179,13 +181,15 @@ impl RunManagement for InMemoryCoordinator {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Result<(), WorkerError> {
-        self.workers.retain(|_, entry| entry.is_live_at(now));
-        let known = self.workers.contains_key(&(tenant, worker));
-        if !known && self.workers_of(tenant).count() >= MAX_WORKERS_PER_TENANT {
+        let known = self.workers.entry(tenant).or_default();
+        // Looking for the dead only when it matters keeps a fleet's start linear.
+        if known.len() >= MAX_WORKERS_PER_TENANT {
+            known.retain(|_, entry| entry.is_live_at(now));
+        }
+        if known.len() >= MAX_WORKERS_PER_TENANT && !known.contains_key(&worker) {
             return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
-        let entry = WorkerEntry::heard_of(worker, WorkerState::Idle, now);
-        self.workers.insert((tenant, worker), entry);
+        known.insert(worker, WorkerEntry::heard_of(worker, WorkerState::Idle, now));
         Ok(())
     }
 
@@ -196,7 +200,7 @@ impl RunManagement for InMemoryCoordinator {
         worker: WorkerId,
         state: WorkerState,
     ) -> Result<(), WorkerError> {
-        let entry = self.workers.get_mut(&(tenant, worker));
+        let entry = self.workers.get_mut(&tenant).and_then(|known| known.get_mut(&worker));
         let entry = entry.filter(|entry| entry.is_live_at(now));
         *entry.ok_or(WorkerError::NotRegistered)? = WorkerEntry::heard_of(worker, state, now);
         Ok(())
@@ -208,7 +212,8 @@ impl RunManagement for InMemoryCoordinator {
         tenant: TenantId,
         out: &mut Vec<WorkerEntry>,
     ) -> Result<(), WorkerError> {
-        out.extend(self.workers_of(tenant).filter(|entry| entry.is_live_at(now)));
+        let known = self.workers.get(&tenant).into_iter().flat_map(BTreeMap::values);
+        out.extend(known.filter(|entry| entry.is_live_at(now)).copied());
         Ok(())
     }
 }
@@ -248,11 +253,5 @@ impl InMemoryCoordinator {
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
         let moved = self.run_on_run(now, &RunTransition { tenant, run, kind, op_id })?;
         Ok(moved.map(|_| ()))
-    }
-
-    fn workers_of(&self, tenant: TenantId) -> impl Iterator<Item = WorkerEntry> + '_ {
-        let first = (tenant, WorkerId::from_raw(0));
-        let last = (tenant, WorkerId::from_raw(u64::MAX));
-        self.workers.range(first..=last).map(|(_, entry)| *entry)
     }
 }
