@@ -14,7 +14,7 @@
 //! 1. the shard or run exists, for this tenant;
 //! 2. **idempotency**: an operation that happened is answered, whatever became of the lease;
 //! 3. **the lease ladder**: tenant, terminal status, fence, expiry, owner
-//!    ([`validation`](crate::validation));
+//!    ([`validate_lease`](crate::validate_lease));
 //! 4. the run: over, then paused — for operations that start or grow work;
 //! 5. a standing offer, which freezes its source;
 //! 6. the operation's own rules.
