@@ -28,6 +28,8 @@ mod run_management;
 mod scratch;
 mod shard_limits;
 mod split_execution;
+#[cfg(any(test, feature = "testscripts"))]
+pub mod testscript;
 mod traits;
 mod validation;
 mod workers;
