@@ -84,4 +84,8 @@ pub struct WorldSettings {
 }
 
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
+mod ladder_tests;
+#[cfg(test)]
 mod script_tests;
