@@ -4,11 +4,15 @@ use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
 
 use super::table::{Run, Slot};
 use super::{InMemoryCoordinator, run_ref};
-use crate::protocol::{ClaimCandidates, claim_offset};
+use crate::protocol::{CLAIM_CANDIDATES_MAX, ClaimCandidates, claim_offset};
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, ShardFilter, ShardSummary, Watermark};
 use crate::run_errors::GetRunError;
 use crate::run_management::ClaimOutlook;
+
+/// How many expired leases a look for candidates passes over to find a live one. A worker that
+/// was given candidates does not need the deadline, and one that was given none has none to pass.
+const EXPIRED_SKIPPED_MAX: usize = CLAIM_CANDIDATES_MAX;
 
 impl InMemoryCoordinator {
     pub(super) fn run_named(&self, tenant: TenantId, run: RunId) -> Result<&Run, GetRunError> {
@@ -77,11 +81,11 @@ impl InMemoryCoordinator {
 
         out.clear();
         out.extend(candidates.take(limit).map(|slot| self.view(slot).record().key().shard()));
-        let earliest_deadline = held.find(|(deadline, _)| now < *deadline);
-        ClaimOutlook {
-            run: run.record.head(),
-            earliest_deadline: earliest_deadline.map(|(deadline, _)| deadline),
-        }
+        // Expired leases that were not asked for stand before the live ones. After a crash of the
+        // fleet they are as many as the run has shards, and a claim must not walk them all.
+        let mut next = held.take(EXPIRED_SKIPPED_MAX + 1).map(|(deadline, _)| deadline);
+        let earliest_deadline = next.find(|deadline| now < *deadline);
+        ClaimOutlook { run: run.record.head(), earliest_deadline }
     }
 }
 
