@@ -33,6 +33,8 @@ mod scratch;
 mod session;
 mod shard_limits;
 mod split_execution;
+#[cfg(any(test, feature = "testscripts"))]
+pub mod testscript;
 mod traits;
 mod validation;
 mod workers;
