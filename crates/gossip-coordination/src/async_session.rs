@@ -1,0 +1,199 @@
+//! A worker's hold on one shard, asynchronous: the twin of [`WorkerSession`].
+//!
+//! What it holds, how that goes stale and what a failed last operation gives back is written once,
+//! in [`session`](crate::WorkerSession); here are only the calls. A test compares the two lists of
+//! methods.
+//!
+//! A future that is dropped before it is done leaves the session as it was, or takes it along if
+//! the operation would have ended it. Whether the backend committed is then unknown: the same
+//! operation id tells, and a lease that nobody renews runs out.
+
+use gossip_contracts::coordination::{
+    CursorUpdate, ShardSpecRef, SplitReplacePlan, SplitResidualPlan,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
+
+#[cfg(doc)]
+use crate::WorkerSession;
+use crate::error::{
+    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
+    SplitResidualError,
+};
+use crate::handoff::HandoffId;
+use crate::lease::Lease;
+use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
+use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
+use crate::protocol::{OfferTerms, ReleaseMode};
+use crate::record::ParkReason;
+use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
+use crate::session::{Held, SessionError, session_accessors};
+use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
+use crate::traits::AsyncCoordinationBackend;
+
+/// A worker's hold on one shard, asynchronous. See [`WorkerSession`].
+///
+/// ```
+/// use gossip_contracts::coordination::CursorUpdate;
+/// use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
+/// use gossip_coordination::{AsyncCoordinationBackend, AsyncWorkerSession};
+///
+/// async fn work<B: AsyncCoordinationBackend>(
+///     backend: &mut B,
+///     tenant: TenantId,
+///     key: ShardKey,
+/// ) -> Result<(), Box<dyn std::error::Error>> {
+///     let at = LogicalTime::from_raw;
+///     let worker = WorkerId::from_raw(9);
+///     let mut session = AsyncWorkerSession::new(backend, at(2), tenant, key, worker).await?;
+///     session.checkpoint(at(3), CursorUpdate::with_last_key(b"g"), OpId::from_raw(2)).await?;
+///     let end = CursorUpdate::with_last_key(b"y");
+///     if let Err(failed) = session.complete(at(60), end, OpId::from_raw(3)).await {
+///         // The session came back: the same operation id makes trying again safe.
+///         let (session, _) = failed.into_parts();
+///         session.complete(at(61), end, OpId::from_raw(3)).await.map_err(|failed| failed.error)?;
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct AsyncWorkerSession<'b, B> {
+    backend: &'b mut B,
+    held: Held,
+}
+
+#[expect(clippy::missing_errors_doc, reason = "every method's error type documents its refusals")]
+impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
+    /// See [`WorkerSession::new`].
+    pub async fn new(
+        backend: &'b mut B,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        worker: WorkerId,
+    ) -> Result<Self, AcquireError> {
+        let mut scratch = Box::<AcquireScratch>::default();
+        let acquired =
+            backend.acquire_and_restore_into(now, tenant, key, worker, &mut scratch).await?;
+        Ok(Self { held: Held::new(acquired), backend })
+    }
+
+    /// See [`WorkerSession::accept`].
+    pub async fn accept(
+        backend: &'b mut B,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        worker: WorkerId,
+        handoff: HandoffId,
+    ) -> Result<Self, AcceptError> {
+        let mut scratch = Box::<AcquireScratch>::default();
+        let accepted = backend.accept(now, tenant, key, worker, handoff, &mut scratch).await?;
+        Ok(Self { held: Held::new(accepted), backend })
+    }
+
+    /// See [`WorkerSession::from_acquire_result`].
+    #[must_use]
+    pub fn from_acquire_result(backend: &'b mut B, acquired: AcquireResultView<'_>) -> Self {
+        Self { backend, held: Held::new(acquired) }
+    }
+
+    /// See [`WorkerSession::renew`].
+    pub async fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
+        let renewed = self.backend.renew(now, self.held.tenant(), &self.held.lease).await?;
+        self.held.renewed(&renewed);
+        Ok(renewed)
+    }
+
+    /// See [`WorkerSession::checkpoint`].
+    pub async fn checkpoint(
+        &mut self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
+        self.backend.checkpoint(now, self.held.tenant(), &self.held.lease, cursor, op_id).await
+    }
+
+    /// See [`WorkerSession::split_residual`].
+    pub async fn split_residual(
+        &mut self,
+        now: LogicalTime,
+        plan: &SplitResidualPlan<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let split = self.backend.split_residual(now, tenant, lease, plan, op_id).await?;
+        self.held.narrowed(plan, split.as_ref().into_inner().residual);
+        Ok(split)
+    }
+
+    /// See [`WorkerSession::offer`].
+    pub async fn offer(
+        &mut self,
+        now: LogicalTime,
+        terms: OfferTerms,
+        cursor: CursorUpdate<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, OfferError> {
+        self.backend.offer(now, self.held.tenant(), &self.held.lease, terms, cursor, op_id).await
+    }
+
+    /// See [`WorkerSession::withdraw`].
+    pub async fn withdraw(
+        &mut self,
+        now: LogicalTime,
+        handoff: HandoffId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, WithdrawError> {
+        self.backend.withdraw(now, self.held.tenant(), &self.held.lease, handoff, op_id).await
+    }
+
+    /// See [`WorkerSession::complete`].
+    pub async fn complete(
+        self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, CompleteError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.complete(now, tenant, lease, cursor, op_id).await;
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+
+    /// See [`WorkerSession::park`].
+    pub async fn park(
+        self,
+        now: LogicalTime,
+        reason: ParkReason,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.park_shard(now, tenant, lease, reason, op_id).await;
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+
+    /// See [`WorkerSession::split_replace`].
+    pub async fn split_replace(
+        self,
+        now: LogicalTime,
+        plan: &SplitReplacePlan<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SessionError<Self, SplitReplaceError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.split_replace(now, tenant, lease, plan, op_id).await;
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+
+    /// See [`WorkerSession::release`].
+    pub async fn release(
+        self,
+        now: LogicalTime,
+        mode: ReleaseMode,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, ReleaseError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.release(now, tenant, lease, mode, op_id).await;
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+}
+
+session_accessors!(AsyncWorkerSession);

@@ -1,0 +1,417 @@
+//! The coordinator in memory: the protocol run directly on pooled records.
+//!
+//! It is the executable specification, the fastest backend, and what simulations start from.
+//! `&mut self` puts all operations in one order, so there is nothing to retry and no reply to lose.
+//! Nothing survives the process.
+//!
+//! Every operation goes the same way: find the records, let the protocol decide, apply the change,
+//! and move the shard in its run's claim index if its standing changed. No rule is written here.
+
+mod claims;
+mod queries;
+mod run_operations;
+mod shard_operations;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
+use gossip_stdx::SlabFull;
+use hashbrown::HashMap;
+
+use self::claims::{Link, Standing};
+use self::table::{Entry, Records, Run, RunSlot, Slot, Tenant};
+use crate::events::{EventCollector, EventKind, StateTransitionEvent};
+use crate::lease::GrantToken;
+use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
+use crate::pool::RecordPool;
+use crate::protocol::{
+    ClaimCooldown, Decision, OwnerEvidence, RunChange, RunSeen, RunTransitionRules, ShardChange,
+    ShardSeen, ShardTransition, Tombstone, evolve, evolve_run,
+};
+use crate::record::{Birth, ShardRecord, ShardStatus, ShardView};
+use crate::run::RunRecord;
+use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardRoom};
+use crate::workers::WorkerEntry;
+
+/// Bytes that a shard is expected to need at most, for sizing the slab.
+const SLAB_BYTES_PER_SHARD: usize = 4 << 10;
+
+/// The slab is made no larger than this unless asked for.
+pub const DEFAULT_MAX_AUTO_SLAB_CAPACITY: usize = 64 << 20;
+
+/// Limits and sizes of an [`InMemoryCoordinator`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoordinatorRuntimeConfig {
+    /// Lease duration of runs made by fixtures and examples; each run's own settings decide.
+    pub default_lease_duration: u64,
+    /// Shards one tenant may have.
+    pub max_shards_per_tenant: usize,
+    /// Shards there may be in all.
+    pub max_total_shards: usize,
+    /// Ticks that a worker waits between claims; zero for none.
+    pub claim_cooldown_interval: u64,
+    /// Bytes for keys, metadata and cursors; zero sizes the slab by the number of shards.
+    pub slab_capacity: usize,
+}
+
+impl Default for CoordinatorRuntimeConfig {
+    fn default() -> Self {
+        Self {
+            default_lease_duration: 15_000,
+            max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
+            max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
+            claim_cooldown_interval: 0,
+            slab_capacity: 0,
+        }
+    }
+}
+
+impl CoordinatorRuntimeConfig {
+    fn slab_bytes(&self) -> usize {
+        if self.slab_capacity > 0 {
+            return self.slab_capacity;
+        }
+        let wanted = self.max_total_shards.saturating_mul(SLAB_BYTES_PER_SHARD);
+        wanted.min(DEFAULT_MAX_AUTO_SLAB_CAPACITY)
+    }
+}
+
+/// The coordinator in memory.
+pub struct InMemoryCoordinator {
+    config: CoordinatorRuntimeConfig,
+    pool: RecordPool,
+    records: Records,
+    /// `None` where a run was deleted.
+    runs: Vec<Option<Run>>,
+    tenants: HashMap<TenantId, Tenant, FixedState>,
+    total_shards: usize,
+    /// The next grant token.
+    next_grant: u64,
+    /// Last successful claim of each worker; empty when there is no cooldown.
+    last_claims: BTreeMap<TenantId, BTreeMap<WorkerId, LogicalTime>>,
+    /// Apart for each tenant, so that no tenant's clock forgets the workers of another.
+    workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
+    /// Present during [`InMemoryCoordinator::with_events`].
+    events: Option<EventCollector>,
+}
+
+impl InMemoryCoordinator {
+    /// An empty coordinator.
+    #[must_use]
+    pub fn new(config: CoordinatorRuntimeConfig) -> Self {
+        let pool = RecordPool::new(config.slab_bytes());
+        Self {
+            config,
+            pool,
+            records: Records::default(),
+            runs: Vec::new(),
+            tenants: HashMap::default(),
+            total_shards: 0,
+            next_grant: 0,
+            last_claims: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            events: None,
+        }
+    }
+
+    /// Limits and sizes.
+    #[must_use]
+    pub const fn config(&self) -> &CoordinatorRuntimeConfig {
+        &self.config
+    }
+
+    /// A look at one shard, for tests and simulations.
+    #[must_use]
+    pub fn shard(&self, tenant: TenantId, key: ShardKey) -> Option<ShardView<'_>> {
+        let slot = self.find(tenant, key)?;
+        Some(self.view(slot))
+    }
+
+    /// Shards there are, of all tenants.
+    #[must_use]
+    pub const fn total_shards(&self) -> usize {
+        self.total_shards
+    }
+
+    /// Runs `call` and collects the events of the operations in it.
+    ///
+    /// This is the collector form of every operation: without it, no event is made at all.
+    pub fn with_events<R>(
+        &mut self,
+        events: &mut EventCollector,
+        call: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.events = Some(std::mem::take(events));
+        let result = call(self);
+        *events = self.events.take().unwrap_or_default();
+        result
+    }
+
+    /// Runs an operation on a shard. The place of the shard comes with the answer.
+    fn run_on_shard<T: ShardTransition>(
+        &mut self,
+        now: LogicalTime,
+        operation: &T,
+    ) -> Result<(IdempotentOutcome<T::Output>, Slot), T::Error> {
+        let (tenant, key) = operation.subject();
+        let found = self.find(tenant, key);
+        let split_hash_of = |shard| self.split_hash_of(tenant, ShardKey::new(key.run(), shard));
+        let seen = ShardSeen {
+            shard: found.map(|slot| self.view(slot)),
+            run: found.filter(|_| T::CONSULTS_RUN).map(|slot| self.run_of(slot).record.head()),
+            room: if T::MAKES_SHARDS { self.room(tenant) } else { ShardRoom::UNLIMITED },
+            owner: OwnerEvidence::Gone,
+            split_hash_of: &split_hash_of,
+        };
+        let decision = operation.decide(now, &seen)?;
+        let slot = found.expect("an operation on a missing shard is refused");
+        match decision {
+            Decision::Replay(output) => Ok((IdempotentOutcome::Replayed(output), slot)),
+            Decision::Commit { change, answer } => {
+                self.commit(slot, tenant, &change).map_err(T::exhausted)?;
+                self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
+                answer.map(|output| (IdempotentOutcome::Executed(output), slot))
+            }
+        }
+    }
+
+    /// Applies a change and makes the shards it brings; on failure nothing has happened.
+    fn commit(
+        &mut self,
+        slot: Slot,
+        tenant: TenantId,
+        change: &ShardChange<'_>,
+    ) -> Result<(), SlabFull> {
+        let before = Standing::of(&self.records.get(slot).record);
+        let run = self.records.get(slot).run;
+        let newborn = self.make_records(tenant, run, change.births())?;
+        let entry = self.records.get_mut(slot);
+        if let Err(full) = evolve(&mut entry.record, &mut self.pool, change) {
+            newborn.into_iter().for_each(|record| record.free(&mut self.pool));
+            return Err(full);
+        }
+        let claims = &mut run_mut(&mut self.runs, run).claims;
+        claims.moved(slot, before, &mut self.records);
+        self.publish(tenant, run, newborn);
+        Ok(())
+    }
+
+    /// Makes records without publishing them: all, or none.
+    fn make_records<'b>(
+        &mut self,
+        tenant: TenantId,
+        run: RunSlot,
+        births: impl Iterator<Item = Birth<'b>>,
+    ) -> Result<Vec<ShardRecord>, SlabFull> {
+        let mut made: Vec<ShardRecord> = Vec::new();
+        for birth in births {
+            let owner = Arc::clone(&self.tenants[&tenant].id);
+            let run_id = run_ref(&self.runs, run).record.run();
+            match ShardRecord::new(owner, run_id, &birth, &mut self.pool) {
+                Ok(record) => made.push(record),
+                Err(full) => {
+                    made.into_iter().for_each(|record| record.free(&mut self.pool));
+                    return Err(full);
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    fn publish(&mut self, tenant: TenantId, run: RunSlot, newborn: Vec<ShardRecord>) {
+        if newborn.is_empty() {
+            return;
+        }
+        let home = self.tenants.get_mut(&tenant).expect("a tenant with a run is known");
+        let Run { shards, claims, .. } = run_mut(&mut self.runs, run);
+        home.reserve(newborn.len(), &self.records);
+        shards.reserve_exact(newborn.len());
+        claims.reserve(newborn.len());
+        self.total_shards += newborn.len();
+        for record in newborn {
+            let slot = self.records.insert(Entry { record, link: Link::None, run });
+            home.insert(slot, &self.records);
+            shards.push(slot);
+            claims.insert(slot, &mut self.records);
+        }
+    }
+
+    /// Runs an operation on a run.
+    fn run_on_run<T: RunTransitionRules>(
+        &mut self,
+        now: LogicalTime,
+        operation: &T,
+    ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
+        let (tenant, run) = operation.subject();
+        let slot = self.find_run(tenant, run);
+        let found = slot.map(|slot| run_ref(&self.runs, slot));
+        let home = self.tenants.get(&tenant);
+        let seen = RunSeen {
+            run: found.map(|run| &run.record),
+            tombstone: home.and_then(|home| home.tombstones.get(&run).copied()),
+            active: found.map_or(0, |run| run.claims.active()),
+            parked: found.map_or(0, |run| run.claims.settled(ShardStatus::Parked)),
+            room: self.room(tenant),
+        };
+        let (change, answer) = match operation.decide(now, &seen)? {
+            Decision::Replay(output) => return Ok(IdempotentOutcome::Replayed(output)),
+            Decision::Commit { change, answer } => (change, answer),
+        };
+        self.commit_run(tenant, slot, &change).map_err(T::exhausted)?;
+        self.emit(tenant, run, now, || change.event());
+        answer.map(IdempotentOutcome::Executed)
+    }
+
+    fn commit_run(
+        &mut self,
+        tenant: TenantId,
+        slot: Option<RunSlot>,
+        change: &RunChange<'_>,
+    ) -> Result<(), SlabFull> {
+        if let RunChange::Create(record) = change {
+            self.create(tenant, RunRecord::clone(record));
+            return Ok(());
+        }
+        let slot = slot.expect("an operation on a missing run is refused");
+        match change {
+            RunChange::Delete(tombstone) => self.delete(tenant, slot, *tombstone),
+            RunChange::Activate { roots, .. } => {
+                let roots = self.make_records(tenant, slot, roots.births())?;
+                evolve_run(&mut run_mut(&mut self.runs, slot).record, change);
+                self.publish(tenant, slot, roots);
+            }
+            RunChange::Create(_) | RunChange::End { .. } | RunChange::Pause { .. } => {
+                evolve_run(&mut run_mut(&mut self.runs, slot).record, change);
+            }
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, tenant: TenantId, record: RunRecord) {
+        let slot = RunSlot(u32::try_from(self.runs.len()).expect("fewer runs than u32::MAX"));
+        let home = self.tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
+        home.runs.insert(record.run(), slot);
+        let claims = claims::ClaimIndex::default();
+        self.runs.push(Some(Run { record, shards: Vec::new(), claims }));
+    }
+
+    /// The tombstone first: from then on the run and its shards are not found.
+    fn delete(&mut self, tenant: TenantId, slot: RunSlot, tombstone: Tombstone) {
+        let run = self.runs[slot.0 as usize].take().expect("a run that is named is there");
+        let home = self.tenants.get_mut(&tenant).expect("a tenant with a run is known");
+        home.tombstones.insert(run.record.run(), tombstone);
+        home.runs.remove(&run.record.run());
+        self.total_shards -= run.shards.len();
+        for shard in run.shards {
+            home.remove(self.records.get(shard).record.key(), &self.records);
+            self.records.remove(shard).record.free(&mut self.pool);
+        }
+    }
+
+    fn find(&self, tenant: TenantId, key: ShardKey) -> Option<Slot> {
+        self.tenants.get(&tenant)?.find(key, &self.records)
+    }
+
+    fn find_run(&self, tenant: TenantId, run: RunId) -> Option<RunSlot> {
+        self.tenants.get(&tenant)?.runs.get(&run).copied()
+    }
+
+    fn view(&self, slot: Slot) -> ShardView<'_> {
+        ShardView::new(&self.records.get(slot).record, &self.pool)
+    }
+
+    fn run_of(&self, slot: Slot) -> &Run {
+        run_ref(&self.runs, self.records.get(slot).run)
+    }
+
+    fn split_hash_of(&self, tenant: TenantId, key: ShardKey) -> Option<u64> {
+        let shard = self.shard(tenant, key)?;
+        Some(shard.record().lineage().map_or(0, |lineage| lineage.split_hash))
+    }
+
+    fn room(&self, tenant: TenantId) -> ShardRoom {
+        ShardRoom {
+            tenant_count: self.tenants.get(&tenant).map_or(0, Tenant::shard_count),
+            total_count: self.total_shards,
+            max_per_tenant: self.config.max_shards_per_tenant,
+            max_total: self.config.max_total_shards,
+        }
+    }
+
+    fn fresh_grant(&mut self) -> GrantToken {
+        self.next_grant += 1;
+        GrantToken::from_raw(self.next_grant)
+    }
+
+    /// How much work waits at `now` in the run of the shard at `slot`.
+    fn capacity(&self, now: LogicalTime, slot: Slot) -> CapacityHint {
+        let claims = &self.run_of(slot).claims;
+        let mut hint = CapacityHint::default();
+        let mut expired = 0;
+        for (deadline, _) in claims.by_deadline(&self.records).take(CAPACITY_COUNT_MAX) {
+            if now < deadline {
+                hint.earliest_deadline = Some(deadline);
+                break;
+            }
+            expired += 1;
+        }
+        let available = (claims.free().len() + expired).min(CAPACITY_COUNT_MAX);
+        hint.available_count = u32::try_from(available).expect("the cap fits in u32");
+        hint
+    }
+
+    fn emit(
+        &mut self,
+        tenant: TenantId,
+        run: RunId,
+        at: LogicalTime,
+        kind: impl FnOnce() -> Option<EventKind>,
+    ) {
+        if let Some(events) = &mut self.events
+            && let Some(kind) = kind()
+        {
+            events.emit(StateTransitionEvent { tenant, run, at, kind });
+        }
+    }
+
+    fn cooldown(&self) -> ClaimCooldown {
+        ClaimCooldown::new(self.config.claim_cooldown_interval)
+    }
+}
+
+impl Default for InMemoryCoordinator {
+    fn default() -> Self {
+        Self::new(CoordinatorRuntimeConfig::default())
+    }
+}
+
+/// Shows sizes only: the records belong to many tenants.
+impl fmt::Debug for InMemoryCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryCoordinator")
+            .field("config", &self.config)
+            .field("tenants", &self.tenants.len())
+            .field("total_shards", &self.total_shards)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for InMemoryCoordinator {
+    /// Records do not know their pool, so the coordinator gives their bytes back; the slab checks
+    /// in debug builds that nothing is left.
+    fn drop(&mut self) {
+        self.pool.bytes.clear();
+    }
+}
+
+fn run_ref(runs: &[Option<Run>], slot: RunSlot) -> &Run {
+    runs[slot.0 as usize].as_ref().expect("a run that is named is there")
+}
+
+fn run_mut(runs: &mut [Option<Run>], slot: RunSlot) -> &mut Run {
+    runs[slot.0 as usize].as_mut().expect("a run that is named is there")
+}

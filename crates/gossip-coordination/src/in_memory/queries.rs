@@ -1,0 +1,107 @@
+//! Reading a run: progress, listings, candidates.
+
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
+
+use super::table::{Run, Slot};
+use super::{InMemoryCoordinator, run_ref};
+use crate::outcome::CAPACITY_COUNT_MAX;
+use crate::protocol::{ClaimCandidates, claim_offset};
+use crate::record::{ShardStatus, ShardView};
+use crate::run::{RunProgress, ShardFilter, ShardSummary, Watermark};
+use crate::run_errors::GetRunError;
+use crate::run_management::ClaimOutlook;
+
+impl InMemoryCoordinator {
+    pub(super) fn run_named(&self, tenant: TenantId, run: RunId) -> Result<&Run, GetRunError> {
+        let slot = self.find_run(tenant, run).ok_or(GetRunError::RunNotFound)?;
+        let run = run_ref(&self.runs, slot);
+        if run.record.tenant() != tenant {
+            return Err(GetRunError::TenantMismatch { expected: tenant });
+        }
+        Ok(run)
+    }
+
+    pub(super) fn progress(&self, now: LogicalTime, run: &Run) -> RunProgress {
+        let held = run.claims.by_deadline(&self.records);
+        let active = |slot: &&Slot| self.view(**slot).record().status() == ShardStatus::Active;
+        let reached = run
+            .shards
+            .iter()
+            .filter(active)
+            .filter_map(|slot| self.view(*slot).cursor().last_key());
+        RunProgress {
+            total: run.shards.len() as u64,
+            active: run.claims.active(),
+            done: run.claims.settled(ShardStatus::Done),
+            split: run.claims.settled(ShardStatus::Split),
+            parked: run.claims.settled(ShardStatus::Parked),
+            leased: held.filter(|(deadline, _)| now < *deadline).count() as u64,
+            watermark: reached.min().map(Watermark::new),
+        }
+    }
+
+    /// Sorts places and makes rows in their order, so a listing allocates what its rows hold.
+    pub(super) fn list(
+        &self,
+        now: LogicalTime,
+        run: &Run,
+        filter: ShardFilter,
+        out: &mut Vec<ShardSummary>,
+    ) {
+        let admitted = |slot: &Slot| {
+            let record = self.view(*slot).record();
+            filter.admits(record.status(), record.is_leased_at(now), record.key().shard())
+        };
+        let mut shown: Vec<Slot> = run.shards.iter().copied().filter(admitted).collect();
+        let position = |slot: &Slot| {
+            let shard = self.view(*slot);
+            (shard.spec().start, shard.record().key().shard())
+        };
+        shown.sort_unstable_by(|one, other| position(one).cmp(&position(other)));
+        out.extend(shown.into_iter().map(|slot| summary(now, self.view(slot))));
+    }
+
+    /// Free shards from the worker's own offset on, then shards whose lease ran out.
+    pub(super) fn candidates(
+        &self,
+        now: LogicalTime,
+        run: &Run,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> ClaimOutlook {
+        let free = run.claims.free();
+        let (first, rest) = free.split_at(claim_offset(worker, free.len()));
+        let mut held = run.claims.by_deadline(&self.records).peekable();
+        let expired = std::iter::from_fn(|| held.next_if(|(deadline, _)| *deadline <= now));
+        let candidates = rest.iter().chain(first).copied().chain(expired.map(|(_, slot)| slot));
+
+        out.clear();
+        out.extend(candidates.take(limit).map(|slot| self.view(slot).record().key().shard()));
+        // Needed when nothing can be tried, and then the first is live. Behind many that ran out it
+        // would cost as much as there are, and tell nobody anything.
+        let earliest_deadline = held.take(CAPACITY_COUNT_MAX).find(|(deadline, _)| now < *deadline);
+        ClaimOutlook {
+            run: run.record.head(),
+            earliest_deadline: earliest_deadline.map(|(deadline, _)| deadline),
+        }
+    }
+}
+
+fn summary(now: LogicalTime, shard: ShardView<'_>) -> ShardSummary {
+    let record = shard.record();
+    let leased = record.is_leased_at(now);
+    ShardSummary {
+        shard: record.key().shard(),
+        status: record.status(),
+        park_reason: record.park_reason(),
+        leased,
+        lease_deadline: record.lease_deadline().filter(|_| leased),
+        acquire_count: record.acquire_count(),
+        last_key: shard.cursor().last_key().map(Into::into),
+        start: shard.spec().start.into(),
+        end: shard.spec().end.into(),
+        parent: record.parent(),
+        spawned_count: u32::try_from(record.spawned_count()).expect("spawned is bounded"),
+    }
+}

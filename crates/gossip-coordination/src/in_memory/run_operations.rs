@@ -1,0 +1,261 @@
+//! The operations on runs, of administrators, and of workers that look for something to do.
+
+use std::collections::BTreeMap;
+
+use gossip_contracts::coordination::InitialShardInput;
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
+
+use super::InMemoryCoordinator;
+use crate::facade::ShardClaiming;
+use crate::outcome::IdempotentOutcome;
+use crate::protocol::{
+    ClaimCandidates, CreateRun, DeleteRun, RegisterShards, RequestAction, RevokeLease,
+    RunTransition, RunTransitionKind, Unpark,
+};
+use crate::request::ShardAction;
+use crate::run::{RunConfig, RunOpResult, RunProgress, RunRecord, ShardFilter, ShardSummary};
+use crate::run_errors::{
+    CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RequestActionError,
+    RevokeLeaseError, RunTransitionError, UnparkError,
+};
+use crate::run_management::{ClaimOutlook, RunManagement};
+use crate::workers::{MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerState};
+
+impl RunManagement for InMemoryCoordinator {
+    fn create_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        config: RunConfig,
+    ) -> Result<(), CreateRunError> {
+        self.run_on_run(now, &CreateRun { tenant, run, config }).map(IdempotentOutcome::into_inner)
+    }
+
+    fn register_shards(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        shards: &[InitialShardInput<'_>],
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<RunOpResult>, RegisterShardsError> {
+        self.run_on_run(now, &RegisterShards { tenant, run, shards, op_id })
+    }
+
+    fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, GetRunError> {
+        Ok(self.run_named(tenant, run)?.record.clone())
+    }
+
+    fn get_run_progress(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<RunProgress, GetRunError> {
+        Ok(self.progress(now, self.run_named(tenant, run)?))
+    }
+
+    fn list_shards_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        filter: ShardFilter,
+        out: &mut Vec<ShardSummary>,
+    ) -> Result<(), GetRunError> {
+        let run = self.run_named(tenant, run)?;
+        self.list(now, run, filter, out);
+        Ok(())
+    }
+
+    fn complete_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.transition(now, tenant, run, RunTransitionKind::Complete, op_id)
+    }
+
+    fn fail_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.transition(now, tenant, run, RunTransitionKind::Fail, op_id)
+    }
+
+    fn cancel_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.transition(now, tenant, run, RunTransitionKind::Cancel, op_id)
+    }
+
+    fn unpark_shard(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, UnparkError> {
+        Ok(self.run_on_shard(now, &Unpark { tenant, key, op_id })?.0)
+    }
+
+    fn collect_claim_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Result<ClaimOutlook, GetRunError> {
+        let run = self.run_named(tenant, run)?;
+        Ok(self.candidates(now, run, worker, limit, out))
+    }
+
+    fn pause_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.transition(now, tenant, run, RunTransitionKind::Pause, op_id)
+    }
+
+    fn resume_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.transition(now, tenant, run, RunTransitionKind::Resume, op_id)
+    }
+
+    fn request_action(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        action: &ShardAction,
+        expires_at: LogicalTime,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RequestActionError> {
+        let request = RequestAction { tenant, key, action: action.clone(), expires_at, op_id };
+        Ok(self.run_on_shard(now, &request)?.0)
+    }
+
+    fn revoke_lease(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RevokeLeaseError> {
+        Ok(self.run_on_shard(now, &RevokeLease { tenant, key, op_id })?.0)
+    }
+
+    fn delete_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, DeleteRunError> {
+        self.run_on_run(now, &DeleteRun { tenant, run, op_id })
+    }
+
+    fn register_worker(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+    ) -> Result<(), WorkerError> {
+        let workers = self.workers.entry(tenant).or_default();
+        // The silent are looked for only when they are in the way, so registering stays cheap.
+        if workers.len() >= MAX_WORKERS_PER_TENANT && !workers.contains_key(&worker) {
+            workers.retain(|_, entry| entry.is_live_at(now));
+            if workers.len() >= MAX_WORKERS_PER_TENANT {
+                return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
+            }
+        }
+        workers.insert(worker, WorkerEntry::heard_of(worker, WorkerState::Idle, now));
+        Ok(())
+    }
+
+    fn heartbeat(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+        state: WorkerState,
+    ) -> Result<(), WorkerError> {
+        let entry = self.workers.get_mut(&tenant).and_then(|workers| workers.get_mut(&worker));
+        let entry = entry.filter(|entry| entry.is_live_at(now));
+        *entry.ok_or(WorkerError::NotRegistered)? = WorkerEntry::heard_of(worker, state, now);
+        Ok(())
+    }
+
+    fn list_workers_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        out: &mut Vec<WorkerEntry>,
+    ) -> Result<(), WorkerError> {
+        let workers = self.workers.get(&tenant).into_iter().flat_map(BTreeMap::values);
+        out.extend(workers.filter(|entry| entry.is_live_at(now)).copied());
+        Ok(())
+    }
+}
+
+impl ShardClaiming for InMemoryCoordinator {
+    // Nobody races with `&mut self`, so the first candidate is almost always the one.
+    const CANDIDATES_PER_LOOK: usize = 1;
+
+    fn claim_throttled_until(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+    ) -> Option<LogicalTime> {
+        let last = *self.last_claims.get(&tenant)?.get(&worker)?;
+        self.cooldown().retry_after(last, now)
+    }
+
+    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
+        let cooldown = self.cooldown();
+        if cooldown.is_disabled() {
+            return;
+        }
+        let claims = self.last_claims.entry(tenant).or_default();
+        // Whenever the map has doubled, which costs each new worker a constant.
+        if claims.len().is_power_of_two() && !claims.contains_key(&worker) {
+            claims.retain(|_, last| cooldown.retry_after(*last, now).is_some());
+        }
+        claims.insert(worker, now);
+    }
+}
+
+impl InMemoryCoordinator {
+    fn transition(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        kind: RunTransitionKind,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        let moved = self.run_on_run(now, &RunTransition { tenant, run, kind, op_id })?;
+        Ok(moved.map(|_| ()))
+    }
+}

@@ -1,0 +1,142 @@
+//! Where records are kept in memory, and how they are found.
+//!
+//! Two levels: a tenant, then its shards by run and id. A wrong tenant misses at the first level.
+//! Records stand in chunks that never move; everything else names them by their [`Slot`].
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use gossip_contracts::identity::{RunId, ShardKey, TenantId};
+use hashbrown::{HashMap, HashTable};
+use std::hash::BuildHasher;
+
+use super::claims::{ClaimIndex, Link};
+use crate::protocol::Tombstone;
+use crate::record::ShardRecord;
+use crate::run::RunRecord;
+
+/// Records are allocated this many at a time, so that growing copies none.
+const RECORDS_PER_CHUNK: usize = 1 << 10;
+
+/// The place of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slot(pub(super) u32);
+
+/// The place of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunSlot(pub(super) u32);
+
+/// A record, and what finds it work.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) record: ShardRecord,
+    /// Where it stands in its run's claim index.
+    pub(super) link: Link,
+    pub(super) run: RunSlot,
+}
+
+/// Records by place.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    /// Every chunk but the last is full or was.
+    chunks: Vec<Vec<Option<Entry>>>,
+    free: Vec<Slot>,
+}
+
+impl Records {
+    pub(super) fn insert(&mut self, entry: Entry) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            *self.place_mut(slot) = Some(entry);
+            return slot;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == RECORDS_PER_CHUNK) {
+            self.chunks.push(Vec::with_capacity(RECORDS_PER_CHUNK));
+        }
+        let chunk_index = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[chunk_index];
+        let slot = chunk_index * RECORDS_PER_CHUNK + chunk.len();
+        chunk.push(Some(entry));
+        Slot(u32::try_from(slot).expect("limits on shards keep places below u32::MAX"))
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) -> Entry {
+        let entry = self.place_mut(slot).take().expect("only places in use are given back");
+        self.free.push(slot);
+        entry
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> &Entry {
+        let slot = slot.0 as usize;
+        let place = &self.chunks[slot / RECORDS_PER_CHUNK][slot % RECORDS_PER_CHUNK];
+        place.as_ref().expect("a place that is named is in use")
+    }
+
+    pub(super) fn get_mut(&mut self, slot: Slot) -> &mut Entry {
+        self.place_mut(slot).as_mut().expect("a place that is named is in use")
+    }
+
+    fn place_mut(&mut self, slot: Slot) -> &mut Option<Entry> {
+        let slot = slot.0 as usize;
+        &mut self.chunks[slot / RECORDS_PER_CHUNK][slot % RECORDS_PER_CHUNK]
+    }
+}
+
+/// A run, its shards and where to find work in them.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) record: RunRecord,
+    /// Every shard of the run, oldest first.
+    pub(super) shards: Vec<Slot>,
+    pub(super) claims: ClaimIndex,
+}
+
+/// What one tenant has.
+#[derive(Debug)]
+pub(super) struct Tenant {
+    pub(super) id: Arc<TenantId>,
+    shards: HashTable<Slot>,
+    pub(super) runs: HashMap<RunId, RunSlot, FixedState>,
+    pub(super) tombstones: HashMap<RunId, Tombstone, FixedState>,
+}
+
+impl Tenant {
+    pub(super) fn new(id: TenantId) -> Self {
+        Self {
+            id: Arc::new(id),
+            shards: HashTable::new(),
+            runs: HashMap::default(),
+            tombstones: HashMap::default(),
+        }
+    }
+
+    pub(super) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(super) fn find(&self, key: ShardKey, records: &Records) -> Option<Slot> {
+        self.shards.find(hash(key), |slot| records.get(*slot).record.key() == key).copied()
+    }
+
+    pub(super) fn reserve(&mut self, additional: usize, records: &Records) {
+        self.shards.reserve(additional, |slot| hash(records.get(*slot).record.key()));
+    }
+
+    pub(super) fn insert(&mut self, slot: Slot, records: &Records) {
+        let key = records.get(slot).record.key();
+        assert!(self.find(key, records).is_none(), "a shard is never overwritten");
+        self.shards.insert_unique(hash(key), slot, |slot| hash(records.get(*slot).record.key()));
+    }
+
+    pub(super) fn remove(&mut self, key: ShardKey, records: &Records) {
+        let same = |slot: &Slot| records.get(*slot).record.key() == key;
+        if let Ok(found) = self.shards.find_entry(hash(key), same) {
+            found.remove();
+        }
+    }
+}
+
+/// A fixed hasher: the same order in every process. Ids are hashes or caller's numbers within one
+/// tenant, and a tenant that chose colliding ids would slow down only itself.
+fn hash(key: ShardKey) -> u64 {
+    FixedState::with_seed(0).hash_one((key.run().as_raw(), key.shard().as_raw()))
+}

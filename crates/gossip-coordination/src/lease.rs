@@ -1,0 +1,445 @@
+//! Leases and the operation log: who may write, and what was already written.
+//!
+//! A [`Lease`] is the capability a worker holds; a [`LeaseHolder`] is what the record remembers of
+//! it. The two meet in [`validate_lease`](crate::validate_lease), where the fence decides.
+//! An [`OpLogEntry`] is the record's memory of one idempotent operation.
+//!
+//! Nothing here reads a clock or decides a rule: these are values with their invariants.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, Redacted, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
+use gossip_stdx::RingBuffer;
+
+/// How many operations a shard remembers for replay.
+///
+/// A worker has one operation in flight per shard, so sixteen is far beyond any honest retry.
+pub const OP_LOG_CAP: usize = 16;
+
+/// A fresh number written with every grant of a lease.
+///
+/// When the reply to an acquire is lost, the token tells whether the lease now in the record is the
+/// one that was asked for. A worker's name cannot: two processes may share it by mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GrantToken(u64);
+
+impl GrantToken {
+    /// Wraps a number drawn from a backend handle's own sequence.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number itself.
+    #[must_use]
+    pub const fn as_raw(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for GrantToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GrantToken(<redacted>)")
+    }
+}
+
+/// The capability to change one shard, returned by acquire and accept.
+///
+/// Only a coordinator makes leases; workers read them and hand them back.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Lease {
+    tenant: TenantId,
+    key: ShardKey,
+    owner: WorkerId,
+    /// At least [`FenceEpoch::INITIAL`]; never changes during the life of a lease.
+    fence: FenceEpoch,
+    /// Never zero; only grows.
+    deadline: LogicalTime,
+    token: GrantToken,
+}
+
+impl Lease {
+    /// Makes the lease that a grant hands out.
+    ///
+    /// # Panics
+    ///
+    /// If `fence` is below [`FenceEpoch::INITIAL`] or `deadline` is zero: both would be a broken
+    /// coordinator, never bad input.
+    #[must_use]
+    pub fn new(
+        tenant: TenantId,
+        key: ShardKey,
+        owner: WorkerId,
+        fence: FenceEpoch,
+        deadline: LogicalTime,
+        token: GrantToken,
+    ) -> Self {
+        assert!(fence >= FenceEpoch::INITIAL, "a lease is granted under a real fence");
+        assert!(deadline > LogicalTime::ZERO, "a lease ends at a real time");
+        Self { tenant, key, owner, fence, deadline, token }
+    }
+
+    /// Moves the deadline forward after a renewal.
+    ///
+    /// # Panics
+    ///
+    /// If `deadline` lies before the current one. A session takes the maximum first, so replies
+    /// that arrive out of order are harmless.
+    pub fn set_deadline(&mut self, deadline: LogicalTime) {
+        assert!(deadline >= self.deadline, "a renewal never shortens a lease");
+        self.deadline = deadline;
+    }
+
+    /// The tenant the shard belongs to.
+    #[must_use]
+    pub const fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// The run the shard belongs to.
+    #[must_use]
+    pub const fn run(&self) -> RunId {
+        self.key.run()
+    }
+
+    /// The leased shard.
+    #[must_use]
+    pub const fn shard(&self) -> ShardId {
+        self.key.shard()
+    }
+
+    /// Run and shard together.
+    #[must_use]
+    pub const fn key(&self) -> ShardKey {
+        self.key
+    }
+
+    /// The worker that holds the lease.
+    #[must_use]
+    pub const fn owner(&self) -> WorkerId {
+        self.owner
+    }
+
+    /// The fencing token: every write made under this lease carries it.
+    #[must_use]
+    pub const fn fence(&self) -> FenceEpoch {
+        self.fence
+    }
+
+    /// The first instant at which the lease is no longer live.
+    #[must_use]
+    pub const fn deadline(&self) -> LogicalTime {
+        self.deadline
+    }
+
+    /// The number of this grant; operation ids are derived from it.
+    #[must_use]
+    pub const fn token(&self) -> GrantToken {
+        self.token
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("key", &self.key)
+            .field("owner", &Redacted::new(self.owner))
+            .field("fence", &self.fence)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a record remembers of its lease: owner, deadline and grant, present together or not at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct LeaseHolder {
+    owner: WorkerId,
+    /// Never zero, which lets a record without a lease be as small as one with.
+    deadline: NonZeroU64,
+    token: GrantToken,
+}
+
+const _: () = assert!(size_of::<Option<LeaseHolder>>() == 24);
+
+impl LeaseHolder {
+    /// Binds a worker to a deadline.
+    ///
+    /// # Panics
+    ///
+    /// If `deadline` is zero, which no grant produces.
+    #[must_use]
+    pub fn new(owner: WorkerId, deadline: LogicalTime, token: GrantToken) -> Self {
+        let deadline = NonZeroU64::new(deadline.as_raw()).expect("a lease ends at a real time");
+        Self { owner, deadline, token }
+    }
+
+    /// The worker the record is bound to.
+    #[must_use]
+    pub const fn owner(&self) -> WorkerId {
+        self.owner
+    }
+
+    /// The first instant at which the lease is no longer live.
+    #[must_use]
+    pub const fn deadline(&self) -> LogicalTime {
+        LogicalTime::from_raw(self.deadline.get())
+    }
+
+    /// The grant that made this lease.
+    #[must_use]
+    pub const fn token(&self) -> GrantToken {
+        self.token
+    }
+}
+
+impl fmt::Debug for LeaseHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseHolder").field("deadline", &self.deadline()).finish_non_exhaustive()
+    }
+}
+
+/// The operations that a shard remembers. The numbers are persisted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum OpKind {
+    /// The cursor moved.
+    Checkpoint = 0,
+    /// Active → Done.
+    Complete = 1,
+    /// Active → Parked.
+    Park = 2,
+    /// Active → Split.
+    SplitReplace = 3,
+    /// The range shrank and a residual was born.
+    SplitResidual = 4,
+    /// Parked → Active, by an administrator.
+    Unpark = 5,
+    /// The owner gave the shard back.
+    Release = 6,
+    /// The owner offered the shard to another worker.
+    Offer = 7,
+    /// The owner took its offer back.
+    Withdraw = 8,
+    /// An administrator took the lease away.
+    RevokeLease = 9,
+}
+
+impl OpKind {
+    /// Every kind, in the order of its number.
+    pub const ALL: [Self; 10] = [
+        Self::Checkpoint,
+        Self::Complete,
+        Self::Park,
+        Self::SplitReplace,
+        Self::SplitResidual,
+        Self::Unpark,
+        Self::Release,
+        Self::Offer,
+        Self::Withdraw,
+        Self::RevokeLease,
+    ];
+
+    /// The kind stored under `number`, if there is one.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
+/// What became of a remembered operation. The numbers are persisted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum OpResult {
+    /// It was executed.
+    Completed = 0,
+    /// It was refused and the shard not changed.
+    Error = 1,
+    /// It was valid, but a later change overtook it.
+    Superseded = 2,
+}
+
+impl OpResult {
+    /// The result stored under `number`, if there is one.
+    #[must_use]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Completed),
+            1 => Some(Self::Error),
+            2 => Some(Self::Superseded),
+            _ => None,
+        }
+    }
+}
+
+const _: () = {
+    assert!(OpKind::Checkpoint as u8 == 0 && OpKind::Complete as u8 == 1);
+    assert!(OpKind::Park as u8 == 2 && OpKind::SplitReplace as u8 == 3);
+    assert!(OpKind::SplitResidual as u8 == 4 && OpKind::Unpark as u8 == 5);
+    assert!(OpKind::Release as u8 == 6 && OpKind::Offer as u8 == 7);
+    assert!(OpKind::Withdraw as u8 == 8 && OpKind::RevokeLease as u8 == 9);
+    assert!(OpResult::Completed as u8 == 0 && OpResult::Error as u8 == 1);
+    assert!(OpResult::Superseded as u8 == 2);
+};
+
+/// One remembered operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OpLogEntry {
+    op_id: OpId,
+    /// Never zero: zero would mean that hashing is broken.
+    payload_hash: u64,
+    /// Never zero, and never before the entry in front of it.
+    executed_at: LogicalTime,
+    kind: OpKind,
+    result: OpResult,
+}
+
+impl OpLogEntry {
+    /// Remembers an executed operation.
+    ///
+    /// # Panics
+    ///
+    /// If `payload_hash` or `executed_at` is zero.
+    #[must_use]
+    pub fn new(op_id: OpId, kind: OpKind, payload_hash: u64, executed_at: LogicalTime) -> Self {
+        assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
+        assert!(executed_at > LogicalTime::ZERO, "an operation happens at a real time");
+        Self { op_id, payload_hash, executed_at, kind, result: OpResult::Completed }
+    }
+
+    /// The caller's idempotency key.
+    #[must_use]
+    pub const fn op_id(&self) -> OpId {
+        self.op_id
+    }
+
+    /// Which operation it was.
+    #[must_use]
+    pub const fn kind(&self) -> OpKind {
+        self.kind
+    }
+
+    /// What became of it.
+    #[must_use]
+    pub const fn result(&self) -> OpResult {
+        self.result
+    }
+
+    /// Fingerprint of its parameters.
+    #[must_use]
+    pub const fn payload_hash(&self) -> u64 {
+        self.payload_hash
+    }
+
+    /// When it was first executed.
+    #[must_use]
+    pub const fn executed_at(&self) -> LogicalTime {
+        self.executed_at
+    }
+}
+
+impl fmt::Debug for OpLogEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpLogEntry")
+            .field("op_id", &self.op_id)
+            .field("kind", &self.kind)
+            .field("result", &self.result)
+            .field("executed_at", &self.executed_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The last [`OP_LOG_CAP`] operations of a shard, oldest first.
+///
+/// One-byte tags stand apart from the entries, so that looking for an operation id that is not
+/// there touches one cache line instead of eight.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct OpLog {
+    /// Low byte of each entry's id, in step with `entries`.
+    tags: RingBuffer<u8, OP_LOG_CAP>,
+    /// Ids are unique; times never fall.
+    entries: RingBuffer<OpLogEntry, OP_LOG_CAP>,
+}
+
+impl OpLog {
+    /// An empty log.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { tags: RingBuffer::new(), entries: RingBuffer::new() }
+    }
+
+    /// Remembers `entry`, forgetting the oldest one when the log is full.
+    ///
+    /// # Panics
+    ///
+    /// If the id is already there or the time falls: the caller looks before it pushes.
+    pub fn push(&mut self, entry: OpLogEntry) {
+        assert!(self.find(entry.op_id).is_none(), "an operation is remembered once");
+        assert!(entry.executed_at >= self.last_time(), "times in the log never fall");
+        self.tags.push_back_overwrite(tag(entry.op_id));
+        self.entries.push_back_overwrite(entry);
+    }
+
+    /// Breaks the log, for tests of those who check it.
+    #[cfg(test)]
+    pub(crate) fn push_unchecked(&mut self, entry: OpLogEntry) {
+        self.tags.push_back_overwrite(tag(entry.op_id));
+        self.entries.push_back_overwrite(entry);
+    }
+
+    /// Forgets everything, for reuse of the storage.
+    pub fn clear(&mut self) {
+        self.tags.clear();
+        self.entries.clear();
+    }
+
+    /// The entry of `op_id`; the newest are looked at first, where a retry finds itself.
+    #[must_use]
+    pub fn find(&self, op_id: OpId) -> Option<&OpLogEntry> {
+        let wanted = tag(op_id);
+        let candidates = self.tags.iter().enumerate().rev().filter(|(_, tag)| **tag == wanted);
+        candidates
+            .filter_map(|(index, _)| self.entries.get(index))
+            .find(|entry| entry.op_id == op_id)
+    }
+
+    /// The time of the newest entry, or zero.
+    #[must_use]
+    pub fn last_time(&self) -> LogicalTime {
+        self.entries.back().map_or(LogicalTime::ZERO, OpLogEntry::executed_at)
+    }
+
+    /// How many operations are remembered.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &OpLogEntry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+}
+
+impl fmt::Debug for OpLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.entries.iter()).finish()
+    }
+}
+
+/// The byte of an id by which entries are sorted out before the whole id is compared.
+///
+/// Ids are hashes or random numbers, so any byte spreads them evenly.
+const fn tag(op_id: OpId) -> u8 {
+    op_id.as_raw().to_le_bytes()[0]
+}

@@ -1,0 +1,125 @@
+//! Shard coordination: leases with fencing epochs, cursors, idempotent operations, splits, runs.
+//!
+//! The rules are in [`protocol`], pure and written once. Around them stand the records they look
+//! at, the errors they answer with, and the backends that load and commit.
+//!
+//! **To find the line that refuses a stale fence**: [`validate_lease`], whose ladder is `check_lease` in `validation.rs`.
+//!
+//! What this crate never does: open a file or a socket, read a clock, draw a random number, start
+//! a thread ([`Blocking`] makes the caller's wait). It never depends on `gossip-frontier`: keys are bytes here.
+#![forbid(unsafe_code)]
+
+mod adapters;
+mod async_session;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod error;
+mod events;
+mod facade;
+mod handoff;
+mod in_memory;
+mod lease;
+mod move_errors;
+mod outcome;
+mod pool;
+pub mod protocol;
+mod record;
+mod refusal;
+mod request;
+mod run;
+mod run_errors;
+mod run_management;
+mod scratch;
+mod session;
+mod shard_limits;
+mod split_execution;
+#[cfg(any(test, feature = "testscripts"))]
+pub mod testscript;
+mod traits;
+mod validation;
+mod workers;
+
+pub use self::adapters::{Blocking, Ready, block_on};
+pub use self::async_session::AsyncWorkerSession;
+pub use self::error::{
+    AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
+    ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError,
+};
+pub use self::events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
+pub use self::facade::{
+    AsyncCoordinationFacade, AsyncShardClaiming, ClaimError, CoordinationFacade, ShardClaiming,
+};
+pub use self::handoff::{HandoffId, Offer, OfferNotice};
+pub use self::in_memory::{
+    CoordinatorRuntimeConfig, DEFAULT_MAX_AUTO_SLAB_CAPACITY, InMemoryCoordinator,
+};
+pub use self::lease::{
+    GrantToken, Lease, LeaseHolder, OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpResult,
+};
+pub use self::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
+pub use self::outcome::{
+    CAPACITY_COUNT_MAX, CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult,
+};
+pub use self::pool::RecordPool;
+pub use self::record::{Birth, Lineage, ParkReason, ShardRecord, ShardStatus, ShardView};
+pub use self::request::{PendingRequest, ShardAction, SplitKey};
+pub use self::run::{
+    RUN_OP_LOG_CAP, Registration, RunConfig, RunConfigError, RunHead, RunOpKind, RunOpLogEntry,
+    RunOpResult, RunProgress, RunRecord, RunStatus, RunTerminalEvaluation, ShardFilter,
+    ShardSummary, Watermark, evaluate_run_terminal,
+};
+pub use self::run_errors::{
+    CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RequestActionError,
+    RevokeLeaseError, RunOpIdConflict, RunTransitionError, UnparkError,
+};
+pub use self::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
+pub use self::scratch::{AcquireResultView, AcquireScratch, FixedBuf, ShardSnapshotView};
+pub use self::session::{SessionError, WorkerSession};
+pub use self::shard_limits::{
+    DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardLimitViolation, ShardRoom,
+};
+pub use self::split_execution::{
+    DerivedShardKind, SplitReplaceResult, SplitResidualResult, derive_split_shard_id,
+};
+pub use self::traits::{AsyncCoordinationBackend, CoordinationBackend};
+pub use self::validation::{check_op_idempotency, validate_cursor_update_pooled, validate_lease};
+pub use self::workers::{
+    MAX_WORKERS_PER_TENANT, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerState,
+};
+
+#[cfg(test)]
+mod adapters_tests;
+#[cfg(test)]
+mod conformance_handle_tests;
+#[cfg(test)]
+mod conformance_tests;
+#[cfg(test)]
+mod error_matrix_tests;
+#[cfg(test)]
+mod error_samples_tests;
+#[cfg(test)]
+mod events_tests;
+#[cfg(test)]
+mod lease_tests;
+#[cfg(test)]
+mod method_list_tests;
+#[cfg(test)]
+mod outcome_tests;
+#[cfg(test)]
+mod record_tests;
+#[cfg(test)]
+mod redaction_tests;
+#[cfg(test)]
+mod run_tests;
+#[cfg(test)]
+mod scenario_tests;
+#[cfg(test)]
+mod scratch_tests;
+#[cfg(test)]
+mod session_tests;
+#[cfg(test)]
+mod shard_limits_tests;
+#[cfg(test)]
+mod test_fixtures;
+#[cfg(test)]
+mod workers_tests;

@@ -1,0 +1,115 @@
+//! Where the variable-size parts of shard records live.
+//!
+//! A [`ShardRecord`](crate::ShardRecord) is small and of fixed size; its keys, metadata and cursor
+//! are blocks of one [`ByteSlab`], and its operation log is a slot of [`OpLogPool`], taken when the
+//! first operation is remembered. A million idle shards therefore pay for no log at all, and a
+//! change of a record in the steady state touches no heap.
+//!
+//! The slab has a hard ceiling, which is the back-pressure of the error model. The log pool grows,
+//! but never beyond one log for each shard, and the number of shards is limited elsewhere.
+
+use gossip_stdx::ByteSlab;
+
+use crate::lease::OpLog;
+
+/// Logs are allocated this many at a time, so that growing never moves one (36 KiB a chunk).
+const LOGS_PER_CHUNK: usize = 64;
+
+/// Bytes and operation logs of a set of records.
+#[derive(Debug)]
+pub struct RecordPool {
+    pub(crate) bytes: ByteSlab,
+    pub(crate) logs: OpLogPool,
+}
+
+impl RecordPool {
+    /// A pool whose records may hold up to `byte_capacity` bytes together.
+    ///
+    /// # Panics
+    ///
+    /// If `byte_capacity` exceeds what a [`ByteSlab`] can address.
+    #[must_use]
+    pub fn new(byte_capacity: usize) -> Self {
+        Self { bytes: ByteSlab::new(byte_capacity), logs: OpLogPool::default() }
+    }
+
+    /// The slab that holds keys, metadata and cursors.
+    #[must_use]
+    pub const fn bytes(&self) -> &ByteSlab {
+        &self.bytes
+    }
+
+    /// Bytes of heap held by the pool, the slab included.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.logs.chunks.len() * LOGS_PER_CHUNK * size_of::<OpLog>()
+    }
+}
+
+/// A record's place in an [`OpLogPool`]; none until the first operation is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpLogSlot(u32);
+
+impl OpLogSlot {
+    /// A record that remembers nothing yet.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+/// Operation logs in chunks that never move.
+#[derive(Debug, Default)]
+pub(crate) struct OpLogPool {
+    chunks: Vec<Box<[OpLog]>>,
+    /// Slots given back; reused before the pool grows.
+    free: Vec<u32>,
+    /// How many slots were ever handed out.
+    used: u32,
+}
+
+impl OpLogPool {
+    /// The log in `slot`, which is empty for [`OpLogSlot::NONE`].
+    pub(crate) fn get(&self, slot: OpLogSlot) -> &OpLog {
+        static NOTHING: OpLog = OpLog::new();
+        if slot == OpLogSlot::NONE {
+            return &NOTHING;
+        }
+        let (chunk, index) = place(slot);
+        &self.chunks[chunk][index]
+    }
+
+    /// The log in `slot` for writing; a record without one gets one first.
+    pub(crate) fn get_mut(&mut self, slot: &mut OpLogSlot) -> &mut OpLog {
+        if *slot == OpLogSlot::NONE {
+            *slot = self.take();
+        }
+        let (chunk, index) = place(*slot);
+        &mut self.chunks[chunk][index]
+    }
+
+    /// Gives the log in `slot` back.
+    pub(crate) fn free(&mut self, slot: OpLogSlot) {
+        if slot == OpLogSlot::NONE {
+            return;
+        }
+        let (chunk, index) = place(slot);
+        self.chunks[chunk][index].clear();
+        self.free.push(slot.0);
+    }
+
+    fn take(&mut self) -> OpLogSlot {
+        if let Some(slot) = self.free.pop() {
+            return OpLogSlot(slot);
+        }
+        let slot = OpLogSlot(self.used);
+        assert!(slot != OpLogSlot::NONE, "fewer logs than the limits on shards allow");
+        if place(slot).0 == self.chunks.len() {
+            self.chunks.push(vec![OpLog::new(); LOGS_PER_CHUNK].into_boxed_slice());
+        }
+        self.used += 1;
+        slot
+    }
+}
+
+const fn place(slot: OpLogSlot) -> (usize, usize) {
+    let slot = slot.0 as usize;
+    (slot / LOGS_PER_CHUNK, slot % LOGS_PER_CHUNK)
+}

@@ -1,0 +1,190 @@
+//! Claims: when to look, what to try, which refusals end it, and where workers start.
+
+use gossip_contracts::identity::{Redacted, ShardId, TenantId};
+use proptest::prelude::*;
+
+use super::{CLAIM_CANDIDATES_MAX, Claim, ClaimCooldown, ClaimStep, claim_offset};
+use crate::error_samples_tests::acquire_errors;
+use crate::run::{RunHead, RunStatus};
+use crate::test_fixtures::{RUN, TENANT, at, key, op, run_config, two_shards, worker};
+use crate::{
+    AcquireError, AcquireScratch, ClaimError, ClaimOutlook, CoordinatorRuntimeConfig,
+    InMemoryCoordinator, RunManagement, ShardClaiming,
+};
+
+fn outlook(status: RunStatus, paused: bool) -> Option<ClaimOutlook> {
+    let run = RunHead { status, paused, config: run_config() };
+    Some(ClaimOutlook { run, earliest_deadline: Some(at(50)) })
+}
+
+/// Answers the next look with `found` and the state of the run.
+fn look(claim: &mut Claim, ids: &[u64], seen: Option<ClaimOutlook>) {
+    let ClaimStep::Look { found, .. } = claim.step() else { panic!("a look is due") };
+    found.extend(ids.iter().copied().map(ShardId::from_raw));
+    claim.outlook = seen;
+}
+
+fn next(claim: &mut Claim) -> Result<u64, ClaimError> {
+    match claim.step() {
+        ClaimStep::Try(shard) => Ok(shard.as_raw()),
+        ClaimStep::GiveUp(error) => Err(error),
+        ClaimStep::Look { .. } => panic!("no look is due"),
+    }
+}
+
+fn lost_race() -> AcquireError {
+    let current_owner = Redacted::new(worker(2));
+    AcquireError::AlreadyLeased { current_owner, lease_deadline: at(50) }
+}
+
+#[test]
+fn a_claim_tries_each_candidate_once_and_then_looks_again() {
+    let mut claim = Claim::new(2);
+    look(&mut claim, &[4, 5], outlook(RunStatus::Active, false));
+    assert_eq!(next(&mut claim), Ok(4));
+    claim.refused(lost_race()).unwrap();
+    assert_eq!(next(&mut claim), Ok(5));
+    claim.refused(lost_race()).unwrap();
+    look(&mut claim, &[6], outlook(RunStatus::Active, false));
+    assert_eq!(next(&mut claim), Ok(6));
+}
+
+#[test]
+fn a_look_without_candidates_ends_the_claim_with_a_deadline() {
+    let mut claim = Claim::new(2);
+    look(&mut claim, &[], outlook(RunStatus::Active, false));
+    let none = ClaimError::NoneAvailable { earliest_deadline: Some(at(50)) };
+    assert_eq!(next(&mut claim), Err(none));
+}
+
+#[test]
+fn a_claim_gives_up_after_so_many_lost_races() {
+    let mut claim = Claim::new(5);
+    let mut tried = 0;
+    loop {
+        match claim.step() {
+            ClaimStep::Look { limit, found } => {
+                assert!((1..=5).contains(&limit));
+                found.extend((0..limit as u64).map(ShardId::from_raw));
+                claim.outlook = outlook(RunStatus::Active, false);
+            }
+            ClaimStep::Try(_) => {
+                tried += 1;
+                assert!(tried <= CLAIM_CANDIDATES_MAX, "it should have given up");
+                claim.refused(lost_race()).unwrap();
+            }
+            ClaimStep::GiveUp(error) => {
+                assert!(matches!(error, ClaimError::NoneAvailable { .. }));
+                break;
+            }
+        }
+    }
+    assert_eq!(tried, CLAIM_CANDIDATES_MAX);
+}
+
+#[test]
+fn nothing_of_a_run_that_is_over_or_paused_is_tried() {
+    for ids in [&[][..], &[4][..]] {
+        for status in [RunStatus::Done, RunStatus::Failed, RunStatus::Cancelled] {
+            let mut claim = Claim::new(2);
+            look(&mut claim, ids, outlook(status, true));
+            assert_eq!(next(&mut claim), Err(ClaimError::RunTerminal { status }));
+        }
+        let mut claim = Claim::new(2);
+        look(&mut claim, ids, outlook(RunStatus::Active, true));
+        assert_eq!(next(&mut claim), Err(ClaimError::RunPaused));
+    }
+}
+
+/// FACTS 4.6: three refusals mean "try the next", the others end the claim by the same name.
+#[test]
+fn each_refusal_goes_on_or_ends_the_claim() {
+    for (name, refusal) in acquire_errors() {
+        let mut claim = Claim::new(2);
+        let ends = claim.refused(refusal).err().map(|error| format!("{error:?}"));
+        match name {
+            "AlreadyLeased" | "ShardTerminal" | "ShardNotFound" => assert_eq!(ends, None),
+            _ => assert!(ends.is_some_and(|error| error.starts_with(name)), "{name}"),
+        }
+    }
+}
+
+#[test]
+fn a_cooldown_ends_when_its_interval_is_over() {
+    let cooldown = ClaimCooldown::new(10);
+    assert!(!cooldown.is_disabled());
+    assert_eq!(cooldown.retry_after(at(5), at(5)), Some(at(15)));
+    assert_eq!(cooldown.retry_after(at(5), at(14)), Some(at(15)));
+    assert_eq!(cooldown.retry_after(at(5), at(15)), None);
+    let none = ClaimCooldown::new(0);
+    assert!(none.is_disabled());
+    assert_eq!(none.retry_after(at(5), at(5)), None);
+    let latest = at(u64::MAX);
+    assert_eq!(cooldown.retry_after(latest, at(9)), Some(latest), "no overflow");
+}
+
+#[test]
+fn only_a_successful_claim_starts_the_cooldown_of_its_worker() {
+    let mut backend = InMemoryCoordinator::new(CoordinatorRuntimeConfig {
+        claim_cooldown_interval: 10,
+        slab_capacity: 1 << 16,
+        ..CoordinatorRuntimeConfig::default()
+    });
+    let missing = RUN;
+    let mut scratch = AcquireScratch::new();
+    let none = backend.claim_next_available(at(5), TENANT, missing, worker(1), &mut scratch);
+    assert_eq!(none.map(|_| ()), Err(ClaimError::RunNotFound));
+    assert_eq!(backend.claim_throttled_until(at(5), TENANT, worker(1)), None);
+    backend.note_claim(at(5), TENANT, worker(1));
+    let early = backend.claim_next_available(at(14), TENANT, missing, worker(1), &mut scratch);
+    assert_eq!(early.map(|_| ()), Err(ClaimError::Throttled { retry_after: at(15) }));
+    assert_eq!(backend.claim_throttled_until(at(15), TENANT, worker(1)), None);
+    assert_eq!(backend.claim_throttled_until(at(6), TENANT, worker(2)), None);
+}
+
+#[test]
+fn cleaning_up_keeps_every_cooldown_that_is_not_over() {
+    let mut backend = InMemoryCoordinator::new(CoordinatorRuntimeConfig {
+        claim_cooldown_interval: 10,
+        slab_capacity: 1 << 16,
+        ..CoordinatorRuntimeConfig::default()
+    });
+    backend.note_claim(at(5), TENANT, worker(0));
+    backend.note_claim(at(u64::MAX), TenantId::from_bytes([9; 32]), worker(0));
+    (1..9).for_each(|number| backend.note_claim(at(6), TENANT, worker(number)));
+    for number in 0..9 {
+        let retry_after = backend.claim_throttled_until(at(7), TENANT, worker(number));
+        assert_eq!(retry_after, Some(at(if number == 0 { 15 } else { 16 })));
+    }
+}
+
+#[test]
+fn a_claim_of_a_paused_or_finished_run_says_so() {
+    let mut backend = two_shards();
+    let mut scratch = AcquireScratch::new();
+    backend.pause_run(at(2), TENANT, RUN, op(1)).unwrap();
+    let paused = backend.claim_next_available(at(5), TENANT, RUN, worker(1), &mut scratch);
+    assert_eq!(paused.map(|_| ()), Err(ClaimError::RunPaused));
+    backend.cancel_run(at(3), TENANT, RUN, op(2)).unwrap();
+    let over = backend.claim_next_available(at(5), TENANT, RUN, worker(1), &mut scratch);
+    let status = RunStatus::Cancelled;
+    assert_eq!(over.map(|_| ()), Err(ClaimError::RunTerminal { status }));
+    assert!(backend.shard(TENANT, key(0)).unwrap().record().lease().is_none());
+}
+
+/// Sixteen workers with consecutive ids among sixty-four shards: most start alone.
+#[test]
+fn workers_with_neighbouring_ids_spread_out() {
+    let mut starts: Vec<_> = (1..=16).map(|id| claim_offset(worker(id), 64)).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    assert!(starts.len() >= 12, "{starts:?}");
+}
+
+proptest! {
+    #[test]
+    fn a_worker_starts_within_the_candidates(id: u64, count in 1_usize..100_000) {
+        prop_assert!(claim_offset(worker(id), count) < count);
+        prop_assert_eq!(claim_offset(worker(id), count), claim_offset(worker(id), count));
+    }
+}

@@ -1,0 +1,62 @@
+//! `complete`: the owner has done everything in the shard.
+//!
+//! A shard without any item completes at its start key, which is within bounds; no other operation
+//! may use that key so, because it would skip an item there (DESIGN Q2).
+
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
+use gossip_stdx::SlabFull;
+
+use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, stored_time};
+use crate::error::CompleteError;
+use crate::lease::{Lease, OpKind, OpLogEntry};
+use crate::split_execution::hash_complete;
+use crate::validation::{check_cursor, check_key_present, check_lease, find_replay};
+
+/// An owner ends its shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Complete<'a> {
+    /// The caller.
+    pub tenant: TenantId,
+    /// Its lease.
+    pub lease: &'a Lease,
+    /// The last position.
+    pub cursor: CursorUpdate<'a>,
+    /// Its idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for Complete<'_> {
+    type Output = ();
+    type Error = CompleteError;
+
+    const CONSULTS_RUN: bool = false;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.lease.key())
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, (), CompleteError>, CompleteError> {
+        let shard = seen.shard(self.lease.key())?;
+        let payload_hash = hash_complete(self.cursor);
+        if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
+            return Ok(Decision::Replay(()));
+        }
+        check_lease(now, self.tenant, self.lease, shard.record())?;
+        check_no_offer(shard.record())?;
+        check_key_present(self.cursor)?;
+        check_cursor(self.cursor, shard.cursor(), shard.spec())?;
+
+        let at = stored_time(shard, now);
+        let entry = OpLogEntry::new(self.op_id, OpKind::Complete, payload_hash, at);
+        Ok(Decision::commit(ShardChange::Complete { cursor: self.cursor, entry }, ()))
+    }
+
+    fn exhausted(full: SlabFull) -> CompleteError {
+        full.into()
+    }
+}

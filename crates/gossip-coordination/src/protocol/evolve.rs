@@ -1,0 +1,245 @@
+//! Applying a change: the only code that mutates a record.
+//!
+//! A change was decided; nothing is refused here except for lack of room, and then the record is
+//! as it was. What needs room comes before what cannot fail. Every change ends by asserting the
+//! record's invariants, so that a broken rule stops before anything is stored.
+
+use gossip_contracts::coordination::{
+    CursorUpdate, PooledShardSpec, PooledSpawnedError, ShardSpecRef,
+};
+use gossip_contracts::identity::{FenceEpoch, ShardId};
+use gossip_stdx::SlabFull;
+
+use super::{RunChange, ShardChange};
+use crate::handoff::HandoffId;
+use crate::lease::{LeaseHolder, OpLogEntry};
+use crate::pool::RecordPool;
+use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
+use crate::run::{RunOpLogEntry, RunRecord, RunStatus};
+
+/// Applies `change` to `record`, whose bytes live in `pool`. Newborn shards are made apart.
+///
+/// # Errors
+///
+/// [`SlabFull`] if the bytes do not fit; the record is then as it was.
+///
+/// # Panics
+///
+/// If the result breaks an invariant: a rule is wrong, and nothing must be stored.
+pub fn evolve(
+    record: &mut ShardRecord,
+    pool: &mut RecordPool,
+    change: &ShardChange<'_>,
+) -> Result<(), SlabFull> {
+    let fence_before = record.fence_epoch;
+    match change {
+        ShardChange::Grant { holder, fence, attempts, handoff } => {
+            grant(record, *holder, *fence, *attempts, *handoff);
+        }
+        ShardChange::Renew { holder, drop_request } => {
+            record.lease = Some(*holder);
+            clear_request(record, *drop_request);
+        }
+        ShardChange::Advance { cursor, attempts, drop_request, entry } => {
+            record.cursor.update(*cursor, &mut pool.bytes)?;
+            record.attempts = *attempts;
+            clear_request(record, *drop_request);
+            remember(record, pool, *entry);
+        }
+        ShardChange::Complete { cursor, entry } => {
+            record.cursor.update(*cursor, &mut pool.bytes)?;
+            end(record, ShardStatus::Done);
+            remember(record, pool, *entry);
+        }
+        ShardChange::Park { reason, entry } => {
+            park(record, *reason);
+            entry.iter().for_each(|entry| remember(record, pool, *entry));
+        }
+        ShardChange::Replace { children, entry } => {
+            spawn(record, pool, &children.births().map(|birth| birth.shard).collect::<Vec<_>>())?;
+            end(record, ShardStatus::Split);
+            remember(record, pool, *entry);
+        }
+        ShardChange::Shrink { spec, residual, drop_request, entry } => {
+            shrink(record, pool, *spec, residual.shard)?;
+            clear_request(record, *drop_request);
+            remember(record, pool, *entry);
+        }
+        ShardChange::Unpark { fence, entry } => {
+            unpark(record, *fence);
+            remember(record, pool, *entry);
+        }
+        ShardChange::Release { attempts, entry } => {
+            record.attempts = *attempts;
+            clear_lease(record);
+            remember(record, pool, *entry);
+        }
+        ShardChange::Offer { offer, cursor, attempts, drop_request, entry } => {
+            advance(record, pool, *cursor)?;
+            record.attempts = *attempts;
+            clear_request(record, *drop_request);
+            rare(record).offer = Some(*offer);
+            remember(record, pool, *entry);
+        }
+        ShardChange::Withdraw { handoff: _, drop_request, entry } => {
+            clear_request(record, *drop_request);
+            rare(record).offer = None;
+            remember(record, pool, *entry);
+        }
+        ShardChange::Request(request) => rare(record).request = Some(request.clone()),
+        ShardChange::Revoke { fence, entry } => {
+            revoke(record, *fence);
+            remember(record, pool, *entry);
+        }
+    }
+    assert!(record.fence_epoch >= fence_before, "a fence never falls");
+    record.assert_invariants(pool);
+    Ok(())
+}
+
+/// Applies `change` to `run`. A created run comes whole, and a deleted one goes whole; neither
+/// passes through here.
+///
+/// # Panics
+///
+/// If the result breaks an invariant, or `change` makes or deletes the run.
+pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
+    match change {
+        RunChange::Activate { registration, roots } => {
+            assert!(run.status.may_become(RunStatus::Active), "registration makes a run active");
+            run.status = RunStatus::Active;
+            run.registration = Some(*registration);
+            run.root_shards = roots.births().map(|birth| birth.shard).collect();
+        }
+        RunChange::End { status, entry } => {
+            assert!(run.status.may_become(*status), "a run ends once, and by a legal way");
+            run.status = *status;
+            run.completed_at = Some(entry.executed_at());
+            remember_run(run, *entry);
+        }
+        RunChange::Pause { paused, changed: _, entry } => {
+            run.paused = *paused;
+            remember_run(run, *entry);
+        }
+        RunChange::Create(_) | RunChange::Delete(_) => {
+            unreachable!("runs are made and deleted whole")
+        }
+    }
+    run.assert_invariants();
+}
+
+/// A new owner: the fence rises, and whatever was between the last owner and others ends.
+fn grant(
+    record: &mut ShardRecord,
+    holder: LeaseHolder,
+    fence: FenceEpoch,
+    attempts: u32,
+    handoff: Option<HandoffId>,
+) {
+    bump(record, fence, handoff);
+    record.lease = Some(holder);
+    record.attempts = attempts;
+    record.acquire_count = record.acquire_count.saturating_add(1);
+}
+
+/// Raises the fence. Any bump ends an offer and a request, and remembers the move behind it.
+fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>) {
+    assert!(fence == record.fence_epoch.increment(), "a fence rises by one");
+    record.fence_epoch = fence;
+    if handoff.is_some() {
+        rare(record);
+    }
+    if let Some(rare) = &mut record.rare {
+        rare.offer = None;
+        rare.request = None;
+        rare.last_handoff = handoff;
+    }
+}
+
+fn revoke(record: &mut ShardRecord, fence: FenceEpoch) {
+    clear_lease(record);
+    bump(record, fence, None);
+}
+
+fn park(record: &mut ShardRecord, reason: ParkReason) {
+    end(record, ShardStatus::Parked);
+    record.park_reason = Some(reason);
+}
+
+/// The one way out of a terminal status: a new life without the last one's attempts.
+fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
+    assert!(record.status == ShardStatus::Parked, "only a parked shard is unparked");
+    record.status = ShardStatus::Active;
+    record.park_reason = None;
+    record.attempts = 0;
+    bump(record, fence, None);
+}
+
+/// The shard reaches a terminal status: nobody holds it, offers it or is asked about it.
+fn end(record: &mut ShardRecord, status: ShardStatus) {
+    record.assert_transition_legal(status);
+    record.status = status;
+    clear_lease(record);
+}
+
+fn clear_lease(record: &mut ShardRecord) {
+    record.lease = None;
+    if let Some(rare) = &mut record.rare {
+        rare.offer = None;
+        rare.request = None;
+    }
+}
+
+fn clear_request(record: &mut ShardRecord, drop_request: bool) {
+    if drop_request && let Some(rare) = &mut record.rare {
+        rare.request = None;
+    }
+}
+
+fn advance(
+    record: &mut ShardRecord,
+    pool: &mut RecordPool,
+    cursor: Option<CursorUpdate<'_>>,
+) -> Result<(), SlabFull> {
+    match cursor {
+        Some(cursor) => record.cursor.update(cursor, &mut pool.bytes),
+        None => Ok(()),
+    }
+}
+
+/// Two things need room, so the second one's failure undoes the first.
+fn shrink(
+    record: &mut ShardRecord,
+    pool: &mut RecordPool,
+    spec: ShardSpecRef<'_>,
+    residual: ShardId,
+) -> Result<(), SlabFull> {
+    let spec = PooledShardSpec::from_ref(spec, &mut pool.bytes)?;
+    if let Err(full) = spawn(record, pool, &[residual]) {
+        spec.free(&mut pool.bytes);
+        return Err(full);
+    }
+    std::mem::replace(&mut record.spec, spec).free(&mut pool.bytes);
+    Ok(())
+}
+
+fn spawn(record: &mut ShardRecord, pool: &mut RecordPool, ids: &[ShardId]) -> Result<(), SlabFull> {
+    match rare(record).spawned.extend(ids, &mut pool.bytes) {
+        Ok(()) => Ok(()),
+        Err(PooledSpawnedError::Full(full)) => Err(full),
+        Err(error) => unreachable!("the cap on spawned shards is a rule of splits: {error}"),
+    }
+}
+
+fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
+    pool.logs.get_mut(&mut record.op_log).push(entry);
+}
+
+fn remember_run(run: &mut RunRecord, entry: RunOpLogEntry) {
+    run.op_log.push_back_overwrite(entry);
+}
+
+/// The parts that most shards never have, made when one is needed.
+fn rare(record: &mut ShardRecord) -> &mut Rare {
+    record.rare.get_or_insert_with(Box::default)
+}

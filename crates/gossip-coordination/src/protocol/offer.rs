@@ -1,0 +1,152 @@
+//! `offer`: the owner names the worker that shall take its shard over.
+//!
+//! From the moment it sends the offer the source is frozen: it records no more progress, so a
+//! planned move redoes no key. It may renew, and it may withdraw.
+
+use std::fmt;
+
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
+use gossip_stdx::SlabFull;
+
+use super::{
+    Decision, ShardChange, ShardSeen, ShardTransition, attempts_after_advance, check_run_not_over,
+    stored_time,
+};
+use crate::handoff::{HandoffId, Offer};
+use crate::lease::{Lease, OpKind, OpLogEntry};
+use crate::move_errors::OfferError;
+use crate::record::ShardRecord;
+use crate::refusal::OfferStands;
+use crate::request::ShardAction;
+use crate::run::RunHead;
+use crate::split_execution::hash_offer;
+use crate::validation::{check_cursor, check_lease, find_replay};
+
+/// An offer may stand for at most this many leases: a destination that has not come by then will
+/// not come, and the shard is frozen meanwhile.
+pub const OFFER_LEASES_MAX: u64 = 4;
+
+/// What is offered to whom.
+#[derive(Clone, Copy)]
+pub struct OfferTerms {
+    /// Which planned move.
+    pub handoff: HandoffId,
+    /// The only worker that may accept.
+    pub destination: WorkerId,
+    /// The first instant at which it can no longer be accepted.
+    pub deadline: LogicalTime,
+}
+
+impl fmt::Debug for OfferTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfferTerms")
+            .field("handoff", &self.handoff)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An owner offers its shard to another worker.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferShard<'a> {
+    /// The caller.
+    pub tenant: TenantId,
+    /// Its lease.
+    pub lease: &'a Lease,
+    /// To whom, until when.
+    pub terms: OfferTerms,
+    /// The final position; an initial cursor keeps the stored one.
+    pub cursor: CursorUpdate<'a>,
+    /// Its idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for OfferShard<'_> {
+    type Output = ();
+    type Error = OfferError;
+
+    const CONSULTS_RUN: bool = true;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.lease.key())
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, (), OfferError>, OfferError> {
+        let (shard, run) = seen.shard_and_run(self.lease.key())?;
+        let record = shard.record();
+        let payload_hash = hash_offer(self.terms, self.cursor);
+        if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
+            return Ok(Decision::Replay(()));
+        }
+        check_lease(now, self.tenant, self.lease, record)?;
+        check_run_not_over(&run)?;
+        if let Some(standing) = record.offer() {
+            return self.answer_standing(standing, payload_hash);
+        }
+        if self.terms.destination == self.lease.owner() {
+            return Err(OfferError::InvalidDestination);
+        }
+        self.check_deadline(now, &run)?;
+        if !self.cursor.is_initial() {
+            check_cursor(self.cursor, shard.cursor(), shard.spec())?;
+        }
+
+        let at = stored_time(shard, now);
+        let change = ShardChange::Offer {
+            offer: Offer {
+                handoff: self.terms.handoff,
+                destination: self.terms.destination,
+                deadline: self.terms.deadline,
+                payload_hash,
+            },
+            cursor: (!self.cursor.is_initial()).then_some(self.cursor),
+            attempts: attempts_after_advance(shard, self.cursor),
+            drop_request: asked_to_hand_off(record),
+            entry: OpLogEntry::new(self.op_id, OpKind::Offer, payload_hash, at),
+        };
+        Ok(Decision::commit(change, ()))
+    }
+
+    fn exhausted(full: SlabFull) -> OfferError {
+        full.into()
+    }
+}
+
+impl OfferShard<'_> {
+    /// The same offer under another operation id is the same offer; any other must wait.
+    fn answer_standing<'c>(
+        &self,
+        standing: &Offer,
+        payload_hash: u64,
+    ) -> Result<Decision<ShardChange<'c>, (), OfferError>, OfferError> {
+        if standing.handoff == self.terms.handoff && standing.payload_hash == payload_hash {
+            return Ok(Decision::Replay(()));
+        }
+        Err(OfferStands(standing.notice()).into())
+    }
+
+    const fn latest_deadline(now: LogicalTime, run: &RunHead) -> LogicalTime {
+        now.saturating_add(run.config.lease_duration().saturating_mul(OFFER_LEASES_MAX))
+    }
+
+    fn check_deadline(&self, now: LogicalTime, run: &RunHead) -> Result<(), OfferError> {
+        let latest = Self::latest_deadline(now, run);
+        if self.terms.deadline <= now || self.terms.deadline > latest {
+            return Err(OfferError::InvalidOfferDeadline {
+                deadline: self.terms.deadline,
+                now,
+                latest,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn asked_to_hand_off(record: &ShardRecord) -> bool {
+    record.request().is_some_and(|request| matches!(request.action(), ShardAction::HandOff(_)))
+}

@@ -1,0 +1,52 @@
+//! `park_shard`: the owner sets its shard aside because of an error.
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
+
+use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, stored_time};
+use crate::error::ParkError;
+use crate::lease::{Lease, OpKind, OpLogEntry};
+use crate::record::ParkReason;
+use crate::split_execution::hash_park;
+use crate::validation::{check_lease, find_replay};
+
+/// An owner sets its shard aside.
+#[derive(Clone, Copy, Debug)]
+pub struct Park<'a> {
+    /// The caller.
+    pub tenant: TenantId,
+    /// Its lease.
+    pub lease: &'a Lease,
+    /// Why.
+    pub reason: ParkReason,
+    /// Its idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for Park<'_> {
+    type Output = ();
+    type Error = ParkError;
+
+    const CONSULTS_RUN: bool = false;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.lease.key())
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, (), ParkError>, ParkError> {
+        let shard = seen.shard(self.lease.key())?;
+        let payload_hash = hash_park(self.reason);
+        if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
+            return Ok(Decision::Replay(()));
+        }
+        check_lease(now, self.tenant, self.lease, shard.record())?;
+        check_no_offer(shard.record())?;
+
+        let at = stored_time(shard, now);
+        let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);
+        Ok(Decision::commit(ShardChange::Park { reason: self.reason, entry: Some(entry) }, ()))
+    }
+}

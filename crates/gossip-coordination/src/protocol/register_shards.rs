@@ -1,0 +1,165 @@
+//! `register_shards`: a new run gets its root shards and becomes active.
+//!
+//! Who registered what is a field of the run and never forgotten, so a registration can be
+//! repeated at any time: by the same operation, or by another one with the same shards.
+
+use gossip_contracts::coordination::{
+    CursorSemantics, InitialShardInput, MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE,
+    MAX_TOKEN_SIZE, ManifestValidationError, ShardSpecInputError, validate_manifest,
+};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_stdx::SlabFull;
+
+use super::{Decision, RunChange, RunSeen, RunTransitionRules};
+use crate::record::Birth;
+use crate::refusal::OpIdReused;
+use crate::run::{Registration, RunOpResult, RunRecord, RunStatus};
+use crate::run_errors::{RegisterShardsError, RunOpIdConflict};
+use crate::split_execution::hash_register_shards;
+
+/// Somebody gives a run its shards.
+#[derive(Clone, Copy, Debug)]
+pub struct RegisterShards<'a> {
+    /// Whose run.
+    pub tenant: TenantId,
+    /// Which run.
+    pub run: RunId,
+    /// Its shards.
+    pub shards: &'a [InitialShardInput<'a>],
+    /// The idempotency key.
+    pub op_id: OpId,
+}
+
+impl RunTransitionRules for RegisterShards<'_> {
+    type Output = RunOpResult;
+    type Error = RegisterShardsError;
+
+    fn subject(&self) -> (TenantId, RunId) {
+        (self.tenant, self.run)
+    }
+
+    fn decide(
+        &self,
+        _now: LogicalTime,
+        seen: &RunSeen<'_>,
+    ) -> Result<Decision<RunChange<'_>, RunOpResult, RegisterShardsError>, RegisterShardsError>
+    {
+        check_sizes(self.shards).map_err(RegisterShardsError::ManifestInvalid)?;
+        let run = seen.run.ok_or(RegisterShardsError::RunNotFound)?;
+        if run.tenant() != self.tenant {
+            return Err(RegisterShardsError::TenantMismatch { expected: self.tenant });
+        }
+        let registration =
+            Registration { op_id: self.op_id, payload_hash: hash_register_shards(self.shards) };
+        if is_replay(run, registration)? {
+            return Ok(Decision::Replay(registered(run.root_shards().iter().copied())));
+        }
+        if run.status() != RunStatus::Initializing {
+            return Err(RegisterShardsError::WrongStatus { status: run.status() });
+        }
+        validate_manifest(self.shards).map_err(RegisterShardsError::ManifestInvalid)?;
+        seen.room.check(self.shards.len())?;
+
+        let cursor_semantics = run.config().cursor_semantics();
+        let roots = Roots { shards: self.shards, cursor_semantics };
+        let answer = registered(self.shards.iter().map(|shard| shard.shard_id));
+        Ok(Decision::commit(RunChange::Activate { registration, roots }, answer))
+    }
+
+    fn exhausted(_full: SlabFull) -> RegisterShardsError {
+        RegisterShardsError::ResourceExhausted { resource: "byte slab" }
+    }
+}
+
+/// The root shards of a run, ready to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Roots<'c> {
+    shards: &'c [InitialShardInput<'c>],
+    cursor_semantics: CursorSemantics,
+}
+
+impl<'c> Roots<'c> {
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Never true of a valid registration.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.shards.is_empty()
+    }
+
+    /// The roots, in the caller's order.
+    pub fn births(&self) -> impl Iterator<Item = Birth<'c>> + use<'c> {
+        let cursor_semantics = self.cursor_semantics;
+        self.shards.iter().map(move |shard| Birth {
+            shard: shard.shard_id,
+            spec: shard.spec,
+            cursor: shard.cursor,
+            fence: FenceEpoch::INITIAL,
+            attempts: 0,
+            cursor_semantics,
+            lineage: None,
+        })
+    }
+}
+
+fn registered(ids: impl Iterator<Item = ShardId>) -> RunOpResult {
+    RunOpResult::RegisteredShards { ids: ids.collect() }
+}
+
+/// The same operation is answered for ever; the same shards under another operation as long as the
+/// run is active. The same operation with other shards is a bug of the caller.
+fn is_replay(run: &RunRecord, asked: Registration) -> Result<bool, RegisterShardsError> {
+    let conflict = |expected_hash| {
+        let (op_id, actual_hash) = (asked.op_id, asked.payload_hash);
+        let reused = OpIdReused { op_id, expected_hash, actual_hash };
+        RegisterShardsError::OpIdConflict(RunOpIdConflict::new(reused))
+    };
+    if let Some(other) = run.op_log().find(|entry| entry.op_id() == asked.op_id) {
+        return Err(conflict(other.payload_hash()));
+    }
+    match run.registration() {
+        Some(known) if known == asked => Ok(true),
+        Some(known) if known.op_id == asked.op_id => Err(conflict(known.payload_hash)),
+        Some(known) => {
+            Ok(known.payload_hash == asked.payload_hash && run.status() == RunStatus::Active)
+        }
+        None => Ok(false),
+    }
+}
+
+/// Bounds what is hashed next, whoever asks. The manifest's own order of rules comes later.
+fn check_sizes(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
+    if shards.len() > MAX_INITIAL_SHARDS {
+        let count = shards.len();
+        return Err(ManifestValidationError::TooManyShards { count, max: MAX_INITIAL_SHARDS });
+    }
+    shards.iter().try_for_each(check_shard_size)
+}
+
+fn check_shard_size(shard: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
+    let shard_id = shard.shard_id;
+    let (spec, cursor) = (shard.spec, shard.cursor);
+    let longest_bound = spec.start.len().max(spec.end.len());
+    if longest_bound > MAX_KEY_SIZE {
+        let reason = ShardSpecInputError::KeyTooLarge { size: longest_bound, max: MAX_KEY_SIZE };
+        return Err(ManifestValidationError::InvalidSpec { shard_id, reason });
+    }
+    if spec.metadata.len() > MAX_METADATA_SIZE {
+        let (size, max) = (spec.metadata.len(), MAX_METADATA_SIZE);
+        let reason = ShardSpecInputError::MetadataTooLarge { size, max };
+        return Err(ManifestValidationError::InvalidSpec { shard_id, reason });
+    }
+    if let Some(size) = cursor.last_key().map(<[u8]>::len).filter(|len| *len > MAX_KEY_SIZE) {
+        let max = MAX_KEY_SIZE;
+        return Err(ManifestValidationError::CursorKeyTooLarge { shard_id, size, max });
+    }
+    if let Some(size) = cursor.token().map(<[u8]>::len).filter(|len| *len > MAX_TOKEN_SIZE) {
+        let max = MAX_TOKEN_SIZE;
+        return Err(ManifestValidationError::CursorTokenTooLarge { shard_id, size, max });
+    }
+    Ok(())
+}

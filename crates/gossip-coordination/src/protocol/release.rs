@@ -1,0 +1,69 @@
+//! `release`: the owner gives its shard back before it is done.
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
+
+use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, stored_time};
+use crate::lease::{Lease, OpKind, OpLogEntry};
+use crate::move_errors::ReleaseError;
+use crate::split_execution::hash_release;
+use crate::validation::{check_lease, find_replay};
+
+/// Why a shard is given back. The numbers are hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(clippy::exhaustive_enums, reason = "an attempt counts against the shard or it does not")]
+pub enum ReleaseMode {
+    /// On purpose: the grant does not count as an attempt.
+    Clean = 0,
+    /// After a failure: the attempt counts.
+    Failed = 1,
+}
+
+const _: () = assert!(ReleaseMode::Clean as u8 == 0 && ReleaseMode::Failed as u8 == 1);
+
+/// An owner gives its shard back.
+#[derive(Clone, Copy, Debug)]
+pub struct Release<'a> {
+    /// The caller.
+    pub tenant: TenantId,
+    /// Its lease.
+    pub lease: &'a Lease,
+    /// Why.
+    pub mode: ReleaseMode,
+    /// Its idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for Release<'_> {
+    type Output = ();
+    type Error = ReleaseError;
+
+    const CONSULTS_RUN: bool = false;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.lease.key())
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, (), ReleaseError>, ReleaseError> {
+        let shard = seen.shard(self.lease.key())?;
+        let record = shard.record();
+        let payload_hash = hash_release(self.mode);
+        if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
+            return Ok(Decision::Replay(()));
+        }
+        check_lease(now, self.tenant, self.lease, record)?;
+        check_no_offer(record)?;
+
+        let attempts = match self.mode {
+            ReleaseMode::Clean => record.attempts().saturating_sub(1),
+            ReleaseMode::Failed => record.attempts(),
+        };
+        let at = stored_time(shard, now);
+        let entry = OpLogEntry::new(self.op_id, OpKind::Release, payload_hash, at);
+        Ok(Decision::commit(ShardChange::Release { attempts, entry }, ()))
+    }
+}

@@ -1,0 +1,93 @@
+//! `renew`: the owner keeps its shard a while longer.
+//!
+//! A renewal never shortens a lease, so replies that arrive out of order are harmless, and it
+//! carries what the owner should know: its own standing offer, a request, a pause.
+
+use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
+
+use super::{
+    Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, live_request,
+    request_expired,
+};
+use crate::error::RenewError;
+use crate::handoff::OfferNotice;
+use crate::lease::{Lease, LeaseHolder};
+use crate::record::ShardRecord;
+use crate::request::PendingRequest;
+use crate::run::RunHead;
+use crate::validation::check_lease;
+
+/// An owner renews its lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Renew<'a> {
+    /// The caller.
+    pub tenant: TenantId,
+    /// Its lease.
+    pub lease: &'a Lease,
+}
+
+/// What a renewal brought, as far as the record knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// When the lease ends now.
+    pub new_deadline: LogicalTime,
+    /// The owner's own standing offer.
+    pub offer: Option<OfferNotice>,
+    /// What an administrator asks.
+    pub request: Option<PendingRequest>,
+    /// Whether the run is paused.
+    pub run_paused: bool,
+}
+
+impl ShardTransition for Renew<'_> {
+    type Output = Renewed;
+    type Error = RenewError;
+
+    const CONSULTS_RUN: bool = true;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.lease.key())
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, Renewed, RenewError>, RenewError> {
+        let (shard, run) = seen.shard_and_run(self.lease.key())?;
+        let record = shard.record();
+        check_lease(now, self.tenant, self.lease, record)?;
+        check_run_not_over(&run)?;
+
+        let holder = record.lease().expect("a lease that passes the ladder has a holder");
+        let new_deadline = renewed_deadline(now, holder, record, &run);
+        let change = ShardChange::Renew {
+            holder: LeaseHolder::new(holder.owner(), new_deadline, holder.token()),
+            drop_request: request_expired(record, now),
+        };
+        let renewed = Renewed {
+            new_deadline,
+            offer: record.offer().map(|offer| offer.notice()),
+            request: live_request(record, now).cloned(),
+            run_paused: run.paused,
+        };
+        Ok(Decision::commit(change, renewed))
+    }
+}
+
+/// A whole lease from now; while an offer stands, no longer than one lease beyond the offer, so
+/// that an owner that never withdraws cannot hold a frozen shard for ever.
+fn renewed_deadline(
+    now: LogicalTime,
+    holder: LeaseHolder,
+    record: &ShardRecord,
+    run: &RunHead,
+) -> LogicalTime {
+    let duration = run.config.lease_duration();
+    let wanted = now.saturating_add(duration);
+    let allowed = match record.offer() {
+        Some(offer) => wanted.min(offer.deadline.saturating_add(duration)),
+        None => wanted,
+    };
+    allowed.max(holder.deadline())
+}

@@ -1,0 +1,86 @@
+//! `request_action`: an administrator, who holds no lease, asks something of a shard's owner.
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
+
+use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, live_request};
+use crate::record::ShardRecord;
+use crate::refusal::OpIdReused;
+use crate::request::{PendingRequest, ShardAction};
+use crate::run_errors::RequestActionError;
+use crate::split_execution::hash_request_action;
+
+/// An administrator asks something of a shard's owner.
+#[derive(Clone, Debug)]
+pub struct RequestAction {
+    /// Whose shard.
+    pub tenant: TenantId,
+    /// Which shard.
+    pub key: ShardKey,
+    /// What is asked.
+    pub action: ShardAction,
+    /// The first instant at which it no longer counts.
+    pub expires_at: LogicalTime,
+    /// The idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for RequestAction {
+    type Output = ();
+    type Error = RequestActionError;
+
+    const CONSULTS_RUN: bool = true;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.key)
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, (), RequestActionError>, RequestActionError> {
+        let (shard, run) =
+            seen.shard_and_run(self.key).map_err(|_| RequestActionError::ShardNotFound)?;
+        let record = shard.record();
+        if record.tenant() != self.tenant {
+            return Err(RequestActionError::TenantMismatch { expected: self.tenant });
+        }
+        let payload_hash = hash_request_action(self.key, &self.action, self.expires_at);
+        if self.is_the_stored_one(record, payload_hash)? {
+            return Ok(Decision::Replay(()));
+        }
+        check_run_not_over(&run)?;
+        if record.status().is_terminal() {
+            return Err(RequestActionError::ShardTerminal { status: record.status() });
+        }
+        if !record.is_leased_at(now) {
+            return Err(RequestActionError::NotLeased);
+        }
+        if live_request(record, now).is_some() {
+            return Err(RequestActionError::RequestPending);
+        }
+
+        let action = self.action.clone();
+        let request = PendingRequest::new(self.op_id, payload_hash, action, self.expires_at);
+        Ok(Decision::commit(ShardChange::Request(request), ()))
+    }
+}
+
+impl RequestAction {
+    /// The stored request is its own memory: idempotency is looked up there and not in the log.
+    fn is_the_stored_one(
+        &self,
+        record: &ShardRecord,
+        payload_hash: u64,
+    ) -> Result<bool, OpIdReused> {
+        let Some(stored) = record.request().filter(|stored| stored.op_id == self.op_id) else {
+            return Ok(false);
+        };
+        let expected_hash = stored.payload_hash;
+        if expected_hash != payload_hash {
+            let op_id = self.op_id;
+            return Err(OpIdReused { op_id, expected_hash, actual_hash: payload_hash });
+        }
+        Ok(true)
+    }
+}

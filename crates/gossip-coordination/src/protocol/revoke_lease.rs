@@ -1,0 +1,60 @@
+//! `revoke_lease`: an administrator frees a shard whose dead owner left a far deadline.
+//!
+//! The fence rises, so the owner, should it live after all, is fenced out.
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
+
+use super::{Decision, ShardChange, ShardSeen, ShardTransition, stored_time};
+use crate::lease::{OpKind, OpLogEntry};
+use crate::run_errors::RevokeLeaseError;
+use crate::split_execution::hash_revoke_lease;
+use crate::validation::find_replay;
+
+/// An administrator takes a lease away.
+#[derive(Clone, Copy, Debug)]
+pub struct RevokeLease {
+    /// Whose shard.
+    pub tenant: TenantId,
+    /// Which shard.
+    pub key: ShardKey,
+    /// The idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for RevokeLease {
+    type Output = ();
+    type Error = RevokeLeaseError;
+
+    const CONSULTS_RUN: bool = false;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.key)
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, (), RevokeLeaseError>, RevokeLeaseError> {
+        let shard = seen.shard.ok_or(RevokeLeaseError::ShardNotFound)?;
+        let record = shard.record();
+        if record.tenant() != self.tenant {
+            return Err(RevokeLeaseError::TenantMismatch { expected: self.tenant });
+        }
+        let payload_hash = hash_revoke_lease(self.key);
+        if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
+            return Ok(Decision::Replay(()));
+        }
+        if record.status().is_terminal() {
+            return Err(RevokeLeaseError::ShardTerminal { status: record.status() });
+        }
+        if record.lease().is_none() {
+            return Err(RevokeLeaseError::NotLeased);
+        }
+
+        let at = stored_time(shard, now);
+        let entry = OpLogEntry::new(self.op_id, OpKind::RevokeLease, payload_hash, at);
+        let fence = record.fence_epoch().increment();
+        Ok(Decision::commit(ShardChange::Revoke { fence, entry }, ()))
+    }
+}

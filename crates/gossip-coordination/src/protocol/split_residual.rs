@@ -1,0 +1,151 @@
+//! `split_residual`: the parent keeps the left part of its range, a new shard takes the right.
+//!
+//! The parent stays active and keeps its lease, so its log may forget the split while the worker
+//! still retries it. Its list of spawned shards never forgets: a replay is found there
+//! ([`find_replayed_residual`]).
+
+use gossip_contracts::coordination::{
+    CursorUpdate, SplitResidualPlan, SplitValidationError, validate_residual_split,
+    validate_residual_split_bounds,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId};
+use gossip_stdx::SlabFull;
+
+use super::split_replace::{check_ids_free, check_spawn_cap};
+use super::{
+    Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, check_run_not_over,
+    inherited_attempts, stored_time,
+};
+use crate::error::SplitResidualError;
+use crate::lease::{Lease, OpKind, OpLogEntry};
+use crate::record::{Birth, Lineage, ShardRecord, ShardView};
+use crate::refusal::OpIdReused;
+use crate::request::ShardAction;
+use crate::run::RunHead;
+use crate::split_execution::{
+    DerivedShardKind, SplitResidualResult, derive_split_shard_id, find_replayed_residual,
+    hash_split_residual,
+};
+use crate::validation::{check_lease, find_replay};
+
+/// An owner gives the right part of its shard away.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitResidual<'a> {
+    /// The caller.
+    pub tenant: TenantId,
+    /// Its lease.
+    pub lease: &'a Lease,
+    /// Where to cut.
+    pub plan: &'a SplitResidualPlan<'a>,
+    /// Its idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for SplitResidual<'_> {
+    type Output = SplitResidualResult;
+    type Error = SplitResidualError;
+
+    const CONSULTS_RUN: bool = true;
+    const MAKES_SHARDS: bool = true;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.lease.key())
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<
+        Decision<ShardChange<'_>, SplitResidualResult, SplitResidualError>,
+        SplitResidualError,
+    > {
+        let (shard, run) = seen.shard_and_run(self.lease.key())?;
+        let record = shard.record();
+        let payload_hash = hash_split_residual(self.plan);
+        if let Some(result) = self.replayed(shard, payload_hash, seen)? {
+            return Ok(Decision::Replay(result));
+        }
+        check_lease(now, self.tenant, self.lease, record)?;
+        check_run_not_over(&run)?;
+        check_no_offer(record)?;
+        self.check_cut(shard)?;
+        check_spawn_cap(record.spawned_count(), 1)?;
+        seen.room.check(1).map_err(SplitValidationError::from)?;
+        let residual = self.residual_id(record.spawned_count());
+        check_ids_free(&[residual], seen)?;
+
+        let at = stored_time(shard, now);
+        let change = ShardChange::Shrink {
+            spec: self.plan.new_parent(),
+            residual: self.birth(residual, record, &run, payload_hash),
+            drop_request: asked_to_split(record),
+            entry: OpLogEntry::new(self.op_id, OpKind::SplitResidual, payload_hash, at),
+        };
+        Ok(Decision::commit(change, SplitResidualResult { residual }))
+    }
+
+    fn exhausted(full: SlabFull) -> SplitResidualError {
+        full.into()
+    }
+}
+
+impl SplitResidual<'_> {
+    /// The log says that it happened, the list of spawned shards says what it made. When the log
+    /// has forgotten, the list says both, and the child's own memory of its split tells whether
+    /// the parameters were the same.
+    fn replayed(
+        &self,
+        shard: ShardView<'_>,
+        payload_hash: u64,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Option<SplitResidualResult>, OpIdReused> {
+        find_replay(shard.op_log(), self.op_id, payload_hash)?;
+        let Some(residual) = find_replayed_residual(shard, self.op_id) else {
+            return Ok(None);
+        };
+        let expected_hash = (seen.split_hash_of)(residual).unwrap_or(payload_hash);
+        if expected_hash != payload_hash {
+            let op_id = self.op_id;
+            return Err(OpIdReused { op_id, expected_hash, actual_hash: payload_hash });
+        }
+        Ok(Some(SplitResidualResult { residual }))
+    }
+
+    /// The two parts tile the old range, and the parent's progress stays in its part.
+    fn check_cut(&self, shard: ShardView<'_>) -> Result<(), SplitValidationError> {
+        let (new_parent, residual) = (self.plan.new_parent(), self.plan.residual());
+        validate_residual_split(shard.spec(), new_parent, residual)?;
+        validate_residual_split_bounds(shard.cursor().last_key(), new_parent)
+    }
+
+    fn residual_id(&self, spawned_count: usize) -> ShardId {
+        let key = self.lease.key();
+        let index = u32::try_from(spawned_count).expect("spawned is bounded");
+        let kind = DerivedShardKind::Residual;
+        derive_split_shard_id(key.run(), key.shard(), self.op_id, kind, index)
+    }
+
+    /// The residual starts from nothing: the parent's progress lies to the left of it.
+    fn birth(
+        &self,
+        shard: ShardId,
+        parent: &ShardRecord,
+        run: &RunHead,
+        split_hash: u64,
+    ) -> Birth<'_> {
+        Birth {
+            shard,
+            spec: self.plan.residual(),
+            cursor: CursorUpdate::initial(),
+            fence: parent.fence_epoch(),
+            attempts: inherited_attempts(parent, run),
+            cursor_semantics: parent.cursor_semantics(),
+            lineage: Some(Lineage { parent: parent.key().shard(), split_hash }),
+        }
+    }
+}
+
+fn asked_to_split(record: &ShardRecord) -> bool {
+    record.request().is_some_and(|request| matches!(request.action(), ShardAction::Split(_)))
+}

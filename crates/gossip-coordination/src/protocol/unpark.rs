@@ -1,0 +1,59 @@
+//! `unpark_shard`: an administrator brings a parked shard back.
+//!
+//! The fence rises, so a zombie from before the parking stays out.
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
+
+use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, stored_time};
+use crate::lease::{OpKind, OpLogEntry};
+use crate::record::ShardStatus;
+use crate::run_errors::UnparkError;
+use crate::split_execution::hash_unpark;
+use crate::validation::find_replay;
+
+/// An administrator brings a parked shard back.
+#[derive(Clone, Copy, Debug)]
+pub struct Unpark {
+    /// Whose shard.
+    pub tenant: TenantId,
+    /// Which shard.
+    pub key: ShardKey,
+    /// The idempotency key.
+    pub op_id: OpId,
+}
+
+impl ShardTransition for Unpark {
+    type Output = ();
+    type Error = UnparkError;
+
+    const CONSULTS_RUN: bool = true;
+
+    fn subject(&self) -> (TenantId, ShardKey) {
+        (self.tenant, self.key)
+    }
+
+    fn decide(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Decision<ShardChange<'_>, (), UnparkError>, UnparkError> {
+        let (shard, run) = seen.shard_and_run(self.key).map_err(|_| UnparkError::ShardNotFound)?;
+        let record = shard.record();
+        if record.tenant() != self.tenant {
+            return Err(UnparkError::TenantMismatch { expected: self.tenant });
+        }
+        let payload_hash = hash_unpark(self.key);
+        if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
+            return Ok(Decision::Replay(()));
+        }
+        check_run_not_over(&run)?;
+        if record.status() != ShardStatus::Parked {
+            return Err(UnparkError::NotParked { status: record.status() });
+        }
+
+        let at = stored_time(shard, now);
+        let entry = OpLogEntry::new(self.op_id, OpKind::Unpark, payload_hash, at);
+        let fence = record.fence_epoch().increment();
+        Ok(Decision::commit(ShardChange::Unpark { fence, entry }, ()))
+    }
+}

@@ -1,0 +1,475 @@
+//! The shard record: everything the coordinator knows of one shard, and what must always hold.
+//!
+//! The record is data with invariants. It decides nothing: rules are in
+//! [`protocol`](crate::protocol), and only [`protocol::evolve`](crate::protocol::evolve) changes a
+//! record. Its fields of variable size live in a [`RecordPool`], so a record says what it holds
+//! together with the pool it was made in ([`ShardView`]).
+//!
+//! The layout is small on purpose: what an idle shard does not use (offer, request, lineage) is
+//! boxed apart, and the operation log is taken from the pool on first use.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, MAX_SPAWNED_PER_SHARD, PooledCursor, PooledShardSpec,
+    PooledSpawned, ShardSpecRef,
+};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
+use gossip_stdx::SlabFull;
+
+use crate::handoff::{HandoffId, Offer};
+use crate::lease::{LeaseHolder, OP_LOG_CAP, OpLog};
+use crate::pool::{OpLogSlot, RecordPool};
+use crate::request::PendingRequest;
+
+/// Where a shard is in its life. The numbers are persisted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[expect(clippy::exhaustive_enums, reason = "D2.6: exactly four states; a fifth breaks every rule")]
+pub enum ShardStatus {
+    /// Work remains.
+    Active = 0,
+    /// Finished.
+    Done = 1,
+    /// Replaced by its children.
+    Split = 2,
+    /// Set aside because of an error; an administrator can bring it back.
+    Parked = 3,
+}
+
+impl ShardStatus {
+    /// Every status, in the order of its number.
+    pub const ALL: [Self; 4] = [Self::Active, Self::Done, Self::Split, Self::Parked];
+
+    /// The status stored under `number`, if there is one.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Whether no operation under a lease may change the shard any more.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            Self::Active => false,
+            Self::Done | Self::Split | Self::Parked => true,
+        }
+    }
+}
+
+/// Why a shard was parked. The numbers are persisted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum ParkReason {
+    /// The connector lacks access.
+    PermissionDenied = 0,
+    /// What was to be scanned is gone.
+    NotFound = 1,
+    /// Something inside is inconsistent; a person must look.
+    Poisoned = 2,
+    /// Too many attempts made no progress.
+    TooManyErrors = 3,
+    /// Anything else.
+    Other = 4,
+}
+
+impl ParkReason {
+    /// Every reason, in the order of its number.
+    pub const ALL: [Self; 5] =
+        [Self::PermissionDenied, Self::NotFound, Self::Poisoned, Self::TooManyErrors, Self::Other];
+
+    /// The reason stored under `number`, if there is one.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
+const _: () = {
+    assert!(ShardStatus::Active as u8 == 0 && ShardStatus::Done as u8 == 1);
+    assert!(ShardStatus::Split as u8 == 2 && ShardStatus::Parked as u8 == 3);
+    assert!(ParkReason::PermissionDenied as u8 == 0 && ParkReason::NotFound as u8 == 1);
+    assert!(ParkReason::Poisoned as u8 == 2 && ParkReason::TooManyErrors as u8 == 3);
+    assert!(ParkReason::Other as u8 == 4);
+};
+
+/// Where a derived shard comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Lineage {
+    /// The shard it was cut from.
+    pub parent: ShardId,
+    /// Payload hash of the split that made it. A replayed residual split is recognised by it, also
+    /// after the child itself has been split.
+    pub split_hash: u64,
+}
+
+impl fmt::Debug for Lineage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lineage").field("parent", &self.parent).finish_non_exhaustive()
+    }
+}
+
+/// What a shard starts its life with.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth<'a> {
+    /// Its id; derived exactly when `lineage` is present.
+    pub shard: ShardId,
+    /// Its range and metadata.
+    pub spec: ShardSpecRef<'a>,
+    /// Where work begins.
+    pub cursor: CursorUpdate<'a>,
+    /// Its first fence: a child starts at its parent's, so that a sink can order the two.
+    pub fence: FenceEpoch,
+    /// Attempts it inherits, so that bisection of a poisoned range goes on.
+    pub attempts: u32,
+    /// What an advance of the cursor promises in this run.
+    pub cursor_semantics: CursorSemantics,
+    /// Absent for roots.
+    pub lineage: Option<Lineage>,
+}
+
+/// Everything the coordinator knows of one shard.
+///
+/// Not `Clone`: its blocks belong to one pool and are freed once, by [`ShardRecord::free`].
+pub struct ShardRecord {
+    tenant: Arc<TenantId>,
+    key: ShardKey,
+    /// At least [`FenceEpoch::INITIAL`] (INV-4); never falls.
+    pub(crate) fence_epoch: FenceEpoch,
+    /// Absent in every terminal state (INV-3); owner and deadline come together (INV-2).
+    pub(crate) lease: Option<LeaseHolder>,
+    pub(crate) spec: PooledShardSpec,
+    pub(crate) cursor: PooledCursor,
+    /// Whatever most shards never have.
+    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) op_log: OpLogSlot,
+    /// Grants since the last progress; see DESIGN Q13.
+    pub(crate) attempts: u32,
+    /// Grants in all.
+    pub(crate) acquire_count: u32,
+    pub(crate) status: ShardStatus,
+    /// Present exactly when parked (INV-1).
+    pub(crate) park_reason: Option<ParkReason>,
+    cursor_semantics: CursorSemantics,
+}
+
+/// The parts that most shards never have.
+pub(crate) struct Rare {
+    /// Present exactly when the id is derived (INV-7).
+    pub(crate) lineage: Option<Lineage>,
+    /// Only derived ids (INV-8), at most [`MAX_SPAWNED_PER_SHARD`] (INV-10).
+    pub(crate) spawned: PooledSpawned,
+    /// Only while a lease is held (INV-11).
+    pub(crate) offer: Option<Offer>,
+    /// Only while a lease is held (INV-12).
+    pub(crate) request: Option<PendingRequest>,
+    /// The handoff behind the last bump of the fence, if it was one.
+    pub(crate) last_handoff: Option<HandoffId>,
+}
+
+impl Default for Rare {
+    fn default() -> Self {
+        Self {
+            lineage: None,
+            spawned: PooledSpawned::empty(),
+            offer: None,
+            request: None,
+            last_handoff: None,
+        }
+    }
+}
+
+impl ShardRecord {
+    /// Makes the record of a new shard, active and without a lease.
+    ///
+    /// # Errors
+    ///
+    /// [`SlabFull`] if its bytes do not fit; nothing stays allocated then.
+    ///
+    /// # Panics
+    ///
+    /// If the newborn breaks an invariant.
+    pub fn new(
+        tenant: Arc<TenantId>,
+        run: RunId,
+        birth: &Birth<'_>,
+        pool: &mut RecordPool,
+    ) -> Result<Self, SlabFull> {
+        let spec = PooledShardSpec::from_ref(birth.spec, &mut pool.bytes)?;
+        let cursor = match PooledCursor::from_update(birth.cursor, &mut pool.bytes) {
+            Ok(cursor) => cursor,
+            Err(full) => {
+                spec.free(&mut pool.bytes);
+                return Err(full);
+            }
+        };
+        let rare = birth
+            .lineage
+            .map(|lineage| Box::new(Rare { lineage: Some(lineage), ..Rare::default() }));
+        let record = Self {
+            tenant,
+            key: ShardKey::new(run, birth.shard),
+            fence_epoch: birth.fence,
+            lease: None,
+            spec,
+            cursor,
+            rare,
+            op_log: OpLogSlot::NONE,
+            attempts: birth.attempts,
+            acquire_count: 0,
+            status: ShardStatus::Active,
+            park_reason: None,
+            cursor_semantics: birth.cursor_semantics,
+        };
+        record.assert_invariants(pool);
+        Ok(record)
+    }
+
+    /// Gives everything the record holds in `pool` back.
+    pub fn free(self, pool: &mut RecordPool) {
+        self.spec.free(&mut pool.bytes);
+        self.cursor.free(&mut pool.bytes);
+        if let Some(rare) = self.rare {
+            rare.spawned.free(&mut pool.bytes);
+        }
+        pool.logs.free(self.op_log);
+    }
+
+    /// The tenant the shard belongs to.
+    #[must_use]
+    pub fn tenant(&self) -> TenantId {
+        *self.tenant
+    }
+
+    /// Run and shard id.
+    #[must_use]
+    pub const fn key(&self) -> ShardKey {
+        self.key
+    }
+
+    /// Where the shard is in its life.
+    #[must_use]
+    pub const fn status(&self) -> ShardStatus {
+        self.status
+    }
+
+    /// Why it is parked, if it is.
+    #[must_use]
+    pub const fn park_reason(&self) -> Option<ParkReason> {
+        self.park_reason
+    }
+
+    /// The current fence.
+    #[must_use]
+    pub const fn fence_epoch(&self) -> FenceEpoch {
+        self.fence_epoch
+    }
+
+    /// What an advance of the cursor promises.
+    #[must_use]
+    pub const fn cursor_semantics(&self) -> CursorSemantics {
+        self.cursor_semantics
+    }
+
+    /// The lease, live or run out.
+    #[must_use]
+    pub const fn lease(&self) -> Option<LeaseHolder> {
+        self.lease
+    }
+
+    /// The worker the record is bound to.
+    #[must_use]
+    pub fn lease_owner(&self) -> Option<WorkerId> {
+        self.lease.map(|holder| holder.owner())
+    }
+
+    /// When the lease ends or ended.
+    #[must_use]
+    pub fn lease_deadline(&self) -> Option<LogicalTime> {
+        self.lease.map(|holder| holder.deadline())
+    }
+
+    /// Whether a lease is live at `now`: the deadline itself is already too late.
+    #[must_use]
+    pub fn is_leased_at(&self, now: LogicalTime) -> bool {
+        self.lease_deadline().is_some_and(|deadline| now < deadline)
+    }
+
+    /// Grants since the last progress.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Grants in all.
+    #[must_use]
+    pub const fn acquire_count(&self) -> u32 {
+        self.acquire_count
+    }
+
+    /// The shard this one was cut from, if any.
+    #[must_use]
+    pub fn parent(&self) -> Option<ShardId> {
+        self.lineage().map(|lineage| lineage.parent)
+    }
+
+    /// Parent and split of a derived shard.
+    #[must_use]
+    pub fn lineage(&self) -> Option<Lineage> {
+        self.rare.as_ref()?.lineage
+    }
+
+    /// The standing offer, expired or not.
+    #[must_use]
+    pub fn offer(&self) -> Option<&Offer> {
+        self.rare.as_ref()?.offer.as_ref()
+    }
+
+    /// The pending request of an administrator, expired or not.
+    #[must_use]
+    pub fn request(&self) -> Option<&PendingRequest> {
+        self.rare.as_ref()?.request.as_ref()
+    }
+
+    /// The handoff behind the last bump of the fence, if it was one.
+    #[must_use]
+    pub fn last_handoff(&self) -> Option<HandoffId> {
+        self.rare.as_ref()?.last_handoff
+    }
+
+    /// How many shards were cut from this one.
+    #[must_use]
+    pub fn spawned_count(&self) -> usize {
+        self.rare.as_ref().map_or(0, |rare| rare.spawned.len())
+    }
+
+    /// Panics unless a shard may go from its status to `next`.
+    ///
+    /// # Panics
+    ///
+    /// If the current status is terminal and `next` is another one. Unpark is the one way out of
+    /// Parked, and it does not come through here.
+    pub fn assert_transition_legal(&self, next: ShardStatus) {
+        assert!(
+            !self.status.is_terminal() || self.status == next,
+            "a shard that is {:?} never becomes {next:?}",
+            self.status,
+        );
+    }
+
+    /// Panics if the record breaks one of its invariants.
+    ///
+    /// A violated invariant stops the operation before anything is stored. Uniqueness of operation
+    /// ids (INV-9) and order of times are checked for the newest entry on every push and for the
+    /// whole log in debug builds: the others were checked when they were the newest.
+    ///
+    /// # Panics
+    ///
+    /// If an invariant is broken.
+    pub fn assert_invariants(&self, pool: &RecordPool) {
+        let parked = self.status == ShardStatus::Parked;
+        assert!(self.park_reason.is_some() == parked, "INV-1: a reason exactly when parked");
+        assert!(
+            !self.status.is_terminal() || self.lease.is_none(),
+            "INV-3: a terminal shard holds no lease",
+        );
+        assert!(self.fence_epoch >= FenceEpoch::INITIAL, "INV-4: a real fence");
+        let derived = self.key.shard().is_derived();
+        match &self.rare {
+            Some(rare) => self.assert_rare_invariants(rare, pool),
+            None => assert!(!derived, "INV-7: a derived shard has a parent"),
+        }
+        assert!(
+            self.status != ShardStatus::Split || self.spawned_count() > 0,
+            "INV-6: a split shard has children",
+        );
+        if cfg!(debug_assertions) {
+            self.assert_log_invariants(pool.logs.get(self.op_log));
+        }
+    }
+
+    fn assert_rare_invariants(&self, rare: &Rare, pool: &RecordPool) {
+        let derived = self.key.shard().is_derived();
+        assert!(rare.lineage.is_some() == derived, "INV-7: a parent exactly when derived");
+        assert!(rare.spawned.len() <= MAX_SPAWNED_PER_SHARD, "INV-10: spawned is bounded");
+        assert!(rare.offer.is_none() || self.lease.is_some(), "INV-11: an offer needs a lease");
+        assert!(rare.request.is_none() || self.lease.is_some(), "INV-12: a request needs a lease");
+        if cfg!(debug_assertions) {
+            let all_derived = rare.spawned.iter(&pool.bytes).all(ShardId::is_derived);
+            assert!(all_derived, "INV-8: spawned shards are derived");
+        }
+    }
+
+    fn assert_log_invariants(&self, log: &OpLog) {
+        assert!(log.len() <= OP_LOG_CAP, "INV-5: the log is bounded");
+        for (index, entry) in log.iter().enumerate() {
+            for earlier in log.iter().take(index) {
+                assert!(earlier.op_id() != entry.op_id(), "INV-9: operation ids are unique");
+                assert!(
+                    earlier.executed_at() <= entry.executed_at(),
+                    "INV-13: times in the log never fall",
+                );
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ShardRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardRecord")
+            .field("key", &self.key)
+            .field("status", &self.status)
+            .field("fence_epoch", &self.fence_epoch)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A record together with the pool that holds its bytes: what a decision looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardView<'a> {
+    record: &'a ShardRecord,
+    pool: &'a RecordPool,
+}
+
+impl<'a> ShardView<'a> {
+    /// Looks at `record`, which was made in `pool`.
+    #[must_use]
+    pub const fn new(record: &'a ShardRecord, pool: &'a RecordPool) -> Self {
+        Self { record, pool }
+    }
+
+    /// The record's fields of fixed size.
+    #[must_use]
+    pub const fn record(&self) -> &'a ShardRecord {
+        self.record
+    }
+
+    /// Range and metadata.
+    #[must_use]
+    pub fn spec(&self) -> ShardSpecRef<'a> {
+        self.record.spec.view(&self.pool.bytes)
+    }
+
+    /// Progress.
+    #[must_use]
+    pub fn cursor(&self) -> CursorUpdate<'a> {
+        self.record.cursor.view(&self.pool.bytes)
+    }
+
+    /// Remembered operations.
+    #[must_use]
+    pub fn op_log(&self) -> &'a OpLog {
+        self.pool.logs.get(self.record.op_log)
+    }
+
+    /// Ids of the shards cut from this one, oldest first.
+    pub fn spawned(&self) -> impl Iterator<Item = ShardId> + 'a {
+        let pool = self.pool;
+        self.record.rare.iter().flat_map(move |rare| rare.spawned.iter(&pool.bytes))
+    }
+}

@@ -1,0 +1,457 @@
+//! A worker's hold on one shard: backend, lease and snapshot in one value.
+//!
+//! Here is the blocking [`WorkerSession`], and what it shares with its asynchronous twin: what a
+//! session holds, what it knows without asking, and the error that gives it back.
+//!
+//! A session never renews by itself, never reads a clock and decides no rule: the caller passes
+//! `now`, and whether a call is allowed is known only to the backend. What it holds only grows
+//! (the lease's deadline) or narrows (the range), whatever the order of the replies.
+
+use std::fmt;
+
+use gossip_contracts::coordination::{
+    Cursor, CursorSemantics, CursorUpdate, ShardSpec, ShardSpecRef, SplitReplacePlan,
+    SplitResidualPlan,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId, WorkerId};
+
+use crate::error::{
+    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
+    SplitResidualError,
+};
+use crate::handoff::HandoffId;
+use crate::lease::Lease;
+use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
+use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
+use crate::protocol::{OfferTerms, ReleaseMode};
+use crate::record::{ParkReason, ShardStatus};
+use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
+use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
+use crate::traits::CoordinationBackend;
+
+/// A worker's hold on one shard, blocking.
+///
+/// It passes its own tenant and lease to every call, so they cannot be mixed up. It is generic over
+/// the backend and borrows it exclusively.
+///
+/// ```text
+///  new / accept / from_acquire_result
+///                │
+///                ▼
+///         active session ◄──┐
+///                │          │ renew, checkpoint, split_residual, offer, withdraw
+///                ├──────────┘
+///                ▼
+///  complete · park · split_replace · release      the session is consumed
+/// ```
+///
+/// It never renews by itself. Dropping it does nothing: the lease runs out.
+///
+/// # What goes stale
+///
+/// [`initial_snapshot`](Self::initial_snapshot) and [`cursor`](Self::cursor) show the shard as it
+/// was acquired; checkpoints do not change them. A residual split narrows [`spec`](Self::spec) and
+/// the snapshot with it. The lease's deadline follows every renewal and never falls, so replies
+/// that overtake each other are harmless (DESIGN Q7).
+///
+/// # When a last operation fails
+///
+/// An operation that ends a session takes it by value. If it fails the shard may still be held, so
+/// the session comes back inside the [`SessionError`]: a caller can try again with the same
+/// operation id, or go on. Whoever does not want it uses `?` in a function that answers the
+/// operation's own error; that drops the session.
+///
+/// # Plans
+///
+/// A plan made from [`spec`](Self::spec) borrows the session, and splitting needs the session
+/// whole: copy the range first (`ShardSpec::try_from(session.spec())`).
+///
+/// # Example
+///
+/// ```
+/// use gossip_contracts::coordination::{
+///     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+/// };
+/// use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+/// use gossip_coordination::{InMemoryCoordinator, RunConfig, RunManagement, WorkerSession};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut backend = InMemoryCoordinator::default();
+/// # let (tenant, run) = (TenantId::from_bytes([1; 32]), RunId::from_raw(1));
+/// # let config = RunConfig::try_new(CursorSemantics::Completed, 100, None)?;
+/// # let shards = [InitialShardInput {
+/// #     shard_id: ShardId::from_raw(0),
+/// #     spec: ShardSpecRef::new(b"a", b"z", b""),
+/// #     cursor: CursorUpdate::initial(),
+/// # }];
+/// # let at = LogicalTime::from_raw;
+/// # backend.create_run_with_shards(at(1), tenant, run, config, &shards, OpId::from_raw(1))?;
+/// let key = ShardKey::new(run, ShardId::from_raw(0));
+/// let mut session = WorkerSession::new(&mut backend, at(2), tenant, key, WorkerId::from_raw(9))?;
+/// session.checkpoint(at(3), CursorUpdate::with_last_key(b"g"), OpId::from_raw(2))?;
+/// session.renew(at(50))?;
+/// assert_eq!(session.lease().deadline(), at(150));
+/// let done = session.complete(at(60), CursorUpdate::with_last_key(b"y"), OpId::from_raw(3));
+/// done.map_err(|failed| failed.error)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A session that was completed is gone, and the compiler says so:
+///
+/// ```compile_fail,E0382
+/// use gossip_contracts::coordination::CursorUpdate;
+/// use gossip_contracts::identity::{LogicalTime, OpId};
+/// use gossip_coordination::{InMemoryCoordinator, WorkerSession};
+///
+/// fn twice(session: WorkerSession<'_, InMemoryCoordinator>) {
+///     let end = CursorUpdate::with_last_key(b"y");
+///     let _ = session.complete(LogicalTime::from_raw(1), end, OpId::from_raw(1));
+///     let _ = session.complete(LogicalTime::from_raw(2), end, OpId::from_raw(2));
+/// }
+/// ```
+pub struct WorkerSession<'b, B> {
+    backend: &'b mut B,
+    held: Held,
+}
+
+#[expect(clippy::missing_errors_doc, reason = "every method's error type documents its refusals")]
+impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
+    /// Acquires a shard and holds it.
+    ///
+    /// It allocates a scratch for the reply. A worker that goes through many shards keeps one
+    /// scratch and uses [`from_acquire_result`](Self::from_acquire_result).
+    pub fn new(
+        backend: &'b mut B,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        worker: WorkerId,
+    ) -> Result<Self, AcquireError> {
+        let mut scratch = Box::<AcquireScratch>::default();
+        let acquired = backend.acquire_and_restore_into(now, tenant, key, worker, &mut scratch)?;
+        Ok(Self { held: Held::new(acquired), backend })
+    }
+
+    /// Added: takes an offered shard over and holds it.
+    pub fn accept(
+        backend: &'b mut B,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        worker: WorkerId,
+        handoff: HandoffId,
+    ) -> Result<Self, AcceptError> {
+        let mut scratch = Box::<AcquireScratch>::default();
+        let accepted = backend.accept(now, tenant, key, worker, handoff, &mut scratch)?;
+        Ok(Self { held: Held::new(accepted), backend })
+    }
+
+    /// Holds a shard that was acquired, claimed or accepted before. The scratch is free again.
+    #[must_use]
+    pub fn from_acquire_result(backend: &'b mut B, acquired: AcquireResultView<'_>) -> Self {
+        Self { backend, held: Held::new(acquired) }
+    }
+
+    /// Extends the lease. The deadline and the capacity hint follow.
+    pub fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
+        let renewed = self.backend.renew(now, self.held.tenant(), &self.held.lease)?;
+        self.held.renewed(&renewed);
+        Ok(renewed)
+    }
+
+    /// Records progress. The snapshot stays as it was.
+    pub fn checkpoint(
+        &mut self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
+        self.backend.checkpoint(now, self.held.tenant(), &self.held.lease, cursor, op_id)
+    }
+
+    /// Gives the right part of the shard to a new one, and narrows the session's range.
+    pub fn split_residual(
+        &mut self,
+        now: LogicalTime,
+        plan: &SplitResidualPlan<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let split = self.backend.split_residual(now, tenant, lease, plan, op_id)?;
+        self.held.narrowed(plan, split.as_ref().into_inner().residual);
+        Ok(split)
+    }
+
+    /// Added: offers the shard to another worker. Until it is withdrawn only renewing is possible;
+    /// once it is accepted this session's fence is stale.
+    pub fn offer(
+        &mut self,
+        now: LogicalTime,
+        terms: OfferTerms,
+        cursor: CursorUpdate<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, OfferError> {
+        self.backend.offer(now, self.held.tenant(), &self.held.lease, terms, cursor, op_id)
+    }
+
+    /// Added: takes an offer back.
+    pub fn withdraw(
+        &mut self,
+        now: LogicalTime,
+        handoff: HandoffId,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, WithdrawError> {
+        self.backend.withdraw(now, self.held.tenant(), &self.held.lease, handoff, op_id)
+    }
+
+    /// Ends a shard that was done.
+    pub fn complete(
+        self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, CompleteError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.complete(now, tenant, lease, cursor, op_id);
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+
+    /// Sets the shard aside.
+    pub fn park(
+        self,
+        now: LogicalTime,
+        reason: ParkReason,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.park_shard(now, tenant, lease, reason, op_id);
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+
+    /// Replaces the shard by children.
+    pub fn split_replace(
+        self,
+        now: LogicalTime,
+        plan: &SplitReplacePlan<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SessionError<Self, SplitReplaceError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.split_replace(now, tenant, lease, plan, op_id);
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+
+    /// Added: gives the shard back before it is done.
+    pub fn release(
+        self,
+        now: LogicalTime,
+        mode: ReleaseMode,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, ReleaseError>> {
+        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let answer = self.backend.release(now, tenant, lease, mode, op_id);
+        answer.map_err(|error| SessionError::new(self, error))
+    }
+}
+
+/// What a session knows without asking, the same for both kinds.
+macro_rules! session_accessors {
+    ($session:ident) => {
+        impl<B> $session<'_, B> {
+            /// The lease; its deadline follows every renewal.
+            #[must_use]
+            pub const fn lease(&self) -> &Lease {
+                &self.held.lease
+            }
+
+            /// The shard as it was acquired, narrowed by residual splits.
+            #[must_use]
+            pub fn initial_snapshot(&self) -> ShardSnapshotView<'_> {
+                self.held.snapshot()
+            }
+
+            /// The range and its metadata, narrowed by residual splits.
+            #[must_use]
+            pub fn spec(&self) -> ShardSpecRef<'_> {
+                self.held.spec.as_spec_ref()
+            }
+
+            /// Where the shard stood when it was acquired; checkpoints do not change it.
+            #[must_use]
+            pub fn cursor(&self) -> CursorUpdate<'_> {
+                self.held.cursor.as_update()
+            }
+
+            /// The tenant the shard belongs to.
+            #[must_use]
+            pub const fn tenant(&self) -> TenantId {
+                self.held.tenant()
+            }
+
+            /// The worker that holds the shard.
+            #[must_use]
+            pub const fn worker(&self) -> WorkerId {
+                self.held.lease.owner()
+            }
+
+            /// The shard.
+            #[must_use]
+            pub const fn shard_key(&self) -> ShardKey {
+                self.held.lease.key()
+            }
+
+            /// How much more work was waiting, as told by the last grant or renewal.
+            #[must_use]
+            pub const fn capacity(&self) -> CapacityHint {
+                self.held.capacity
+            }
+
+            /// Added: grants since the last progress when the shard was acquired.
+            #[must_use]
+            pub const fn attempts(&self) -> u32 {
+                self.held.attempts
+            }
+        }
+
+        /// Shows what is held; the backend holds the shards of others too.
+        impl<B> std::fmt::Debug for $session<'_, B> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($session))
+                    .field("held", &self.held)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(crate) use session_accessors;
+session_accessors!(WorkerSession);
+
+/// A last operation that failed, with the session it would have ended.
+///
+/// The session is in a box, so that the good path does not pay for carrying it.
+pub struct SessionError<S, E> {
+    /// The session, as it was before.
+    pub session: Box<S>,
+    /// Why the operation failed.
+    pub error: E,
+}
+
+impl<S, E> SessionError<S, E> {
+    pub(crate) fn new(session: S, error: E) -> Self {
+        Self { session: Box::new(session), error }
+    }
+
+    /// The session to go on with, and why it is still there.
+    #[must_use]
+    pub fn into_parts(self) -> (S, E) {
+        (*self.session, self.error)
+    }
+}
+
+impl<S, E: fmt::Debug> fmt::Debug for SessionError<S, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<S, E: fmt::Display> fmt::Display for SessionError<S, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+/// It speaks for the operation's own error, so it adds no link to the chain of sources.
+impl<S, E: std::error::Error> std::error::Error for SessionError<S, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Lets `?` drop the session and keep the operation's own error.
+macro_rules! drops_its_session {
+    ($($error:ident),+) => {$(
+        impl<S> From<SessionError<S, Self>> for $error {
+            fn from(failed: SessionError<S, Self>) -> Self {
+                failed.error
+            }
+        }
+    )+};
+}
+
+drops_its_session!(CompleteError, ParkError, SplitReplaceError, ReleaseError);
+
+/// What a session holds besides its backend.
+///
+/// The snapshot is owned and exactly as large as the shard's bytes. Keeping the scratch instead
+/// would save a few small allocations for each grant and cost 52 KiB for each held shard, and a
+/// worker that claimed with its own scratch could not use that again.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Its deadline only grows.
+    pub(crate) lease: Lease,
+    /// Only narrows.
+    pub(crate) spec: ShardSpec,
+    pub(crate) cursor: Cursor,
+    /// In the order in which the session learned of them.
+    spawned: Vec<ShardId>,
+    status: ShardStatus,
+    cursor_semantics: CursorSemantics,
+    parent: Option<ShardId>,
+    pub(crate) capacity: CapacityHint,
+    pub(crate) attempts: u32,
+}
+
+impl Held {
+    pub(crate) fn new(acquired: AcquireResultView<'_>) -> Self {
+        let snapshot = acquired.snapshot;
+        Self {
+            lease: acquired.lease,
+            spec: owned(snapshot.spec()),
+            cursor: snapshot.cursor().into(),
+            spawned: snapshot.spawned().to_vec(),
+            status: snapshot.status(),
+            cursor_semantics: snapshot.cursor_semantics(),
+            parent: snapshot.parent(),
+            capacity: acquired.capacity,
+            attempts: acquired.attempts,
+        }
+    }
+
+    pub(crate) const fn tenant(&self) -> TenantId {
+        self.lease.tenant()
+    }
+
+    pub(crate) fn snapshot(&self) -> ShardSnapshotView<'_> {
+        ShardSnapshotView::new(
+            self.status,
+            self.spec.as_spec_ref(),
+            self.cursor.as_update(),
+            self.cursor_semantics,
+            self.parent,
+            &self.spawned,
+        )
+    }
+
+    /// A reply that was overtaken by a later one must not shorten the lease.
+    pub(crate) fn renewed(&mut self, renewed: &RenewResult) {
+        self.lease.set_deadline(self.lease.deadline().max(renewed.new_deadline));
+        self.capacity = renewed.capacity;
+    }
+
+    /// A replayed split may be older than the session's last one, so the range is only ever
+    /// narrowed.
+    pub(crate) fn narrowed(&mut self, plan: &SplitResidualPlan<'_>, residual: ShardId) {
+        let (old_end, new_end) = (self.spec.end(), plan.new_parent().end);
+        if old_end.is_empty() || new_end < old_end {
+            self.spec = owned(plan.new_parent());
+        }
+        if !self.spawned.contains(&residual) {
+            self.spawned.push(residual);
+        }
+    }
+}
+
+fn owned(spec: ShardSpecRef<'_>) -> ShardSpec {
+    ShardSpec::try_from(spec).expect("a spec that a backend holds was checked on its way in")
+}
