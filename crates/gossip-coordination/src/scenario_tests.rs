@@ -82,7 +82,7 @@ impl Scanner {
 
 fn everything_once(effects: &Effects) -> bool {
     let items: Vec<u8> = effects.keys().copied().collect();
-    items == (b'a'..b'z').collect::<Vec<_>>() && effects.values().all(|fences| fences.len() == 1)
+    items == (b'a'..=b'y').collect::<Vec<_>>() && effects.values().all(|fences| fences.len() == 1)
 }
 
 #[test]
