@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::coordination::{
+    CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
+};
 use gossip_contracts::identity::{RunId, ShardKey};
 
 use crate::protocol::{OfferTerms, ReleaseMode};
@@ -14,10 +16,10 @@ use crate::test_fixtures::{
     LEASE, RUN, TENANT, acquire, at, halves, key, op, residual, run_config, two_shards, worker,
 };
 use crate::{
-    AcquireError, AcquireScratch, CheckpointError, ClaimError, CoordinationBackend, HandoffId,
-    IdempotentOutcome, InMemoryCoordinator, Lease, ParkReason, RenewError, RunManagement,
-    RunStatus, RunTerminalEvaluation, RunTransitionError, ShardAction, ShardClaiming, ShardFilter,
-    ShardStatus, evaluate_run_terminal,
+    AcquireError, AcquireScratch, CheckpointError, ClaimError, CompleteError, CoordinationBackend,
+    CoordinatorRuntimeConfig, HandoffId, IdempotentOutcome, InMemoryCoordinator, Lease, ParkReason,
+    RenewError, RunManagement, RunStatus, RunTerminalEvaluation, RunTransitionError, ShardAction,
+    ShardClaiming, ShardFilter, ShardStatus, SplitError, evaluate_run_terminal,
 };
 
 /// What was done: for every item, the fences under which it was done.
@@ -82,7 +84,7 @@ impl Scanner {
 
 fn everything_once(effects: &Effects) -> bool {
     let items: Vec<u8> = effects.keys().copied().collect();
-    items == (b'a'..b'z').collect::<Vec<_>>() && effects.values().all(|fences| fences.len() == 1)
+    items == (b'a'..=b'y').collect::<Vec<_>>() && effects.values().all(|fences| fences.len() == 1)
 }
 
 #[test]
@@ -363,4 +365,40 @@ fn a_dead_owner_with_a_far_deadline_is_revoked() {
     assert!(matches!(late, Err(RenewError::StaleFence { .. })), "should it live after all");
     let row = coordinator.shard(TENANT, key(0)).unwrap();
     assert_eq!(row.record().status(), ShardStatus::Active);
+}
+
+#[test]
+fn a_full_slab_refuses_and_leaves_everything_as_it_was() {
+    let mut coordinator = InMemoryCoordinator::new(CoordinatorRuntimeConfig {
+        slab_capacity: 8 << 10,
+        ..CoordinatorRuntimeConfig::default()
+    });
+    let metadata = [7; 2_000];
+    let spec = ShardSpecRef::new(b"a", b"m", &metadata);
+    let cursor = CursorUpdate::initial();
+    let roots = [InitialShardInput { shard_id: key(0).shard(), spec, cursor }];
+    coordinator
+        .create_run_with_shards(at(1), TENANT, RUN, run_config(), &roots, op(1_000))
+        .unwrap();
+    let lease = acquire(&mut coordinator, 10, 0, 1);
+    let token = vec![1; 12 << 10];
+    let heavy = CursorUpdate::new(b"c", &token);
+    let parts = [(b"a", b"f"), (b"f", b"m")].map(|(start, end)| {
+        SplitChild::new(ShardSpecRef::new(start, end, &[7; 4_000]), CursorUpdate::initial())
+    });
+    let plan = SplitReplacePlan::try_new(parts).unwrap();
+    // Often: a refusal that kept some bytes would end in a slab without any.
+    for number in 0..100 {
+        let refused = coordinator.checkpoint(at(11), TENANT, &lease, heavy, op(number));
+        assert!(matches!(refused, Err(CheckpointError::ResourceExhausted(_))));
+        let refused = coordinator.complete(at(11), TENANT, &lease, heavy, op(number));
+        assert!(matches!(refused, Err(CompleteError::ResourceExhausted(_))));
+        let refused = coordinator.split_replace(at(11), TENANT, &lease, &plan, op(number));
+        assert!(matches!(refused, Err(SplitError::ResourceExhausted(_))));
+    }
+    assert_eq!(coordinator.total_shards(), 1);
+    let shard = coordinator.shard(TENANT, key(0)).unwrap();
+    assert!(shard.cursor().is_initial() && shard.op_log().is_empty());
+    let light = CursorUpdate::new(b"c", &token[..100]);
+    coordinator.checkpoint(at(12), TENANT, &lease, light, op(1)).expect("the same id is free");
 }

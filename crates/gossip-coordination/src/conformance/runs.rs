@@ -1,6 +1,9 @@
 //! Runs: made in two steps, ended once, deleted for good.
 
-use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, ManifestValidationError};
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_TOKEN_SIZE,
+    ManifestValidationError,
+};
 use gossip_contracts::identity::ShardId;
 
 use super::world::{OTHER_RUN, REGISTRATION, ROOTS, RUN, World, at, config, key, op, root, shard};
@@ -26,6 +29,7 @@ topic!("runs":
     a_registration_is_never_forgotten,
     a_registration_needs_a_run,
     a_bad_manifest_registers_nothing,
+    sizes_are_checked_before_anything_is_looked_up,
     making_a_run_with_shards_can_be_repeated,
     making_a_run_with_other_settings_is_refused,
     a_run_completes_when_everything_is_done,
@@ -175,6 +179,27 @@ pub fn a_bad_manifest_registers_nothing<T: ConformanceTarget>(target: &T) {
     let run = world.run_record().expect("there");
     assert_eq!((run.status(), run.root_shards().len()), (RunStatus::Initializing, 0));
     world.register(3, &[root(0, b"a", b"c"), root(1, b"m", b"z")], 1).expect("gaps are allowed");
+}
+
+/// What is hashed is bounded, whoever asks and for whatever run.
+pub fn sizes_are_checked_before_anything_is_looked_up<T: ConformanceTarget>(target: &T) {
+    use ManifestValidationError as Wrong;
+    let mut world = World::empty(target, Settings::default());
+    let mut register = |roots: &[_]| match world.register(2, roots, 1) {
+        Err(RegisterShardsError::ManifestInvalid(wrong)) => wrong,
+        other => panic!("expected a refused manifest, got {other:?}"),
+    };
+    let count = MAX_INITIAL_SHARDS + 1;
+    let wrong = register(&vec![ROOTS[0]; count]);
+    assert_eq!(wrong, Wrong::TooManyShards { count, max: MAX_INITIAL_SHARDS });
+    let (long_key, long_token) = (vec![b'b'; MAX_KEY_SIZE + 1], vec![0; MAX_TOKEN_SIZE + 1]);
+    let wrong = register(&[root(0, b"a", &long_key)]);
+    assert!(matches!(wrong, Wrong::InvalidSpec { .. }));
+    let mut heavy = root(0, b"a", b"m");
+    heavy.cursor = CursorUpdate::with_last_key(&long_key);
+    assert!(matches!(register(&[heavy]), Wrong::CursorKeyTooLarge { .. }));
+    heavy.cursor = CursorUpdate::new(b"b", &long_token);
+    assert!(matches!(register(&[heavy]), Wrong::CursorTokenTooLarge { .. }));
 }
 
 /// The whole call is idempotent, wherever it stopped.

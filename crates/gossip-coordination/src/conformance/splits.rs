@@ -1,7 +1,8 @@
 //! Splits: the parts make up the whole, progress is not lost, and every part is a shard.
 
 use gossip_contracts::coordination::{
-    CursorUpdate, MAX_SPAWNED_PER_SHARD, SplitReplacePlan, SplitValidationError,
+    CursorUpdate, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD, SplitReplacePlan,
+    SplitValidationError,
 };
 use gossip_contracts::identity::ShardKey;
 
@@ -20,6 +21,7 @@ topic!("splits":
     a_narrowed_parent_no_longer_reaches_what_it_gave_away,
     a_residual_split_must_tile_the_parent,
     a_residual_split_must_not_cut_off_the_cursor,
+    an_oversized_part_is_refused,
     the_children_of_a_replacing_split_partition_the_parent,
     the_children_of_a_replacing_split_are_usable,
     children_are_named_by_their_ranges_whatever_order_they_come_in,
@@ -105,6 +107,31 @@ pub fn a_residual_split_must_not_cut_off_the_cursor<T: ConformanceTarget>(target
         SplitError::SplitInvalid(SplitValidationError::ParentCursorOutOfBounds { .. })
     );
     world.shrink(13, &held.lease, &residual_at(b"a", b"f\0", b"m"), 3).expect("right behind it");
+}
+
+/// A bound or metadata that no record could hold is refused, not stored.
+pub fn an_oversized_part_is_refused<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    let (long_cut, long_metadata) = (vec![b'f'; MAX_KEY_SIZE + 1], vec![0; MAX_METADATA_SIZE + 1]);
+    let cut = residual_at(b"a", &long_cut, b"m");
+    refused!(
+        world.shrink(11, &held.lease, &cut, 1),
+        SplitError::SplitInvalid(SplitValidationError::InvalidChildSpec { .. })
+    );
+    let cuts = replace_at(&[b"a", &long_cut, b"m"]);
+    refused!(
+        world.replace(11, &held.lease, &cuts, 2),
+        SplitError::SplitInvalid(SplitValidationError::InvalidChildSpec { .. })
+    );
+    let mut heavy = child(b"f", b"m", CursorUpdate::initial());
+    heavy.spec.metadata = &long_metadata;
+    let plan = SplitReplacePlan::try_new([child(b"a", b"f", CursorUpdate::initial()), heavy]);
+    refused!(
+        world.replace(11, &held.lease, &plan.expect("two children"), 3),
+        SplitError::SplitInvalid(SplitValidationError::InvalidChildSpec { child_index: 1 })
+    );
+    world.shrink(12, &held.lease, &residual_at(b"a", &long_cut[1..], b"m"), 4).expect("it fits");
 }
 
 /// Nothing is missing and nothing is there twice.
