@@ -77,7 +77,7 @@ const MET_BY_SEQUENCES: &[(&str, &str)] = &[
         "Offer",
         "CursorOutOfBounds CursorRegression Executed InvalidDestination \
          InvalidOfferDeadline LeaseExpired Offered OpIdConflict Replayed RunTerminal \
-         ShardNotFound ShardTerminal StaleFence TenantMismatch",
+         ShardNotFound ShardTerminal StaleFence TenantMismatch Withdrawn",
     ),
     (
         "Park",

@@ -138,7 +138,7 @@ fn errors_of_added_operations_are_as_the_design_names_them() {
     assert_variants(samples::withdraw_errors(), &park, 7, "NoOffer");
     // A checkpoint's, without the rule that a key must be there.
     let progress = format!("{LADDER} OpIdConflict {CURSOR} ResourceExhausted BackendError");
-    let offer = "RunTerminal Offered InvalidDestination InvalidOfferDeadline";
+    let offer = "RunTerminal Offered Withdrawn InvalidDestination InvalidOfferDeadline";
     assert_variants(samples::offer_errors(), &progress, 12, offer);
     // An acquire's, without `AlreadyLeased`: an offered shard is always leased.
     let acquire = "ShardNotFound TenantMismatch ShardTerminal BackendError RunTerminal RunPaused";

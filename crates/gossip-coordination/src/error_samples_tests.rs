@@ -160,6 +160,7 @@ samples! {
         BackendError (infra()),
         RunTerminal { status: RunStatus::Cancelled },
         Offered { handoff: HANDOFF, deadline: at(5) },
+        Withdrawn { handoff: HANDOFF },
         InvalidDestination {},
         InvalidOfferDeadline { deadline: at(9), now: at(5), latest: at(8) },
     }

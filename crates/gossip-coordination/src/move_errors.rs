@@ -172,6 +172,12 @@ pub enum OfferError {
         /// Until when it can be accepted.
         deadline: LogicalTime,
     },
+    /// The owner took an offer of this id back, and this one came late. Added beyond FACTS 4.9.
+    #[error("{handoff:?} was withdrawn")]
+    Withdrawn {
+        /// The move that was withdrawn.
+        handoff: HandoffId,
+    },
     /// A shard cannot be offered to its own owner.
     #[error("the destination already owns the shard")]
     InvalidDestination,

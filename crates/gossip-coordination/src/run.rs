@@ -15,10 +15,11 @@
 use std::fmt;
 
 use gossip_contracts::coordination::CursorSemantics;
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId};
 use gossip_stdx::RingBuffer;
 use thiserror::Error;
 
+use crate::handoff::HandoffId;
 use crate::record::{ParkReason, ShardStatus};
 
 /// How many operations a run remembers for replay.
@@ -592,6 +593,10 @@ pub struct ShardSummary {
     pub leased: bool,
     /// When that lease ends; absent if none is live.
     pub lease_deadline: Option<LogicalTime>,
+    /// Added: the current fence. With `last_handoff` it tells how a planned move ended.
+    pub fence_epoch: FenceEpoch,
+    /// Added: the move behind the last bump of the fence, if it was one.
+    pub last_handoff: Option<HandoffId>,
     /// Grants in all.
     pub acquire_count: u32,
     /// Progress.

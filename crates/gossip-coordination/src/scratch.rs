@@ -244,6 +244,7 @@ pub struct AcquireResultView<'a> {
     pub snapshot: ShardSnapshotView<'a>,
     /// How much more work is waiting.
     pub capacity: CapacityHint,
-    /// Added (DESIGN Q13): grants since the last progress, this one included.
+    /// Added (DESIGN Q13): grants since the last progress. An acquire counts; an accepted move
+    /// does not.
     pub attempts: u32,
 }

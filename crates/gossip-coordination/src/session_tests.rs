@@ -15,6 +15,7 @@ use crate::{
 };
 
 const MOVE: HandoffId = HandoffId::from_raw(5);
+const SECOND_MOVE: HandoffId = HandoffId::from_raw(8);
 
 fn session(backend: &mut InMemoryCoordinator) -> WorkerSession<'_, InMemoryCoordinator> {
     WorkerSession::new(backend, at(10), TENANT, key(0), worker(1)).unwrap()
@@ -251,13 +252,15 @@ fn the_asynchronous_twin_does_the_same() {
         assert_eq!(source.lease().deadline(), at(20 + LEASE));
         source.offer(at(21), terms(50), until(b"c"), op(3)).await.unwrap();
         source.withdraw(at(22), MOVE, op(4)).await.unwrap();
-        source.offer(at(23), terms(60), until(b"c"), op(5)).await.unwrap();
+        let again = OfferTerms { handoff: SECOND_MOVE, ..terms(60) };
+        source.offer(at(23), again, until(b"c"), op(5)).await.unwrap();
         let (_, error) =
             source.release(at(24), ReleaseMode::Clean, op(6)).await.unwrap_err().into_parts();
         assert!(error.to_string().contains("offered"));
 
+        let mover = worker(2);
         let accept =
-            AsyncWorkerSession::accept(&mut backend, at(25), TENANT, key(0), worker(2), MOVE);
+            AsyncWorkerSession::accept(&mut backend, at(25), TENANT, key(0), mover, SECOND_MOVE);
         let destination = accept.await.unwrap();
         assert_eq!(destination.cursor().last_key(), Some(b"c".as_slice()));
         let failed = destination.complete(at(26), until(b"z"), op(7)).await.unwrap_err();

@@ -5,7 +5,7 @@ use gossip_contracts::coordination::CursorUpdate;
 use super::world::{LEASE, RUN, World, at, handoff, key, op, shard, word, worker};
 use super::{ConformanceTarget, refused, topic};
 use crate::error::CheckpointError;
-use crate::handoff::OfferNotice;
+use crate::handoff::{HandoffId, OfferNotice};
 use crate::move_errors::{AcceptError, OfferError, WithdrawError};
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{OFFER_LEASES_MAX, OfferTerms, ReleaseMode};
@@ -29,6 +29,8 @@ topic!("handoff":
     another_offer_must_wait,
     a_withdrawn_offer_cannot_be_accepted_and_the_source_goes_on,
     a_withdrawn_shard_can_be_offered_again,
+    an_offer_that_comes_after_its_withdrawal_is_shut_out,
+    a_shard_tells_which_move_raised_its_fence,
     a_withdrawal_without_an_offer_succeeds,
     a_withdrawal_of_another_offer_is_refused,
     a_withdrawal_after_the_accept_comes_too_late,
@@ -260,6 +262,30 @@ pub fn a_withdrawn_shard_can_be_offered_again<T: ConformanceTarget>(target: &T) 
     world.offer(13, &source.lease, (2, 3, 60), 3).expect("live");
     refused!(world.accept(14, key(0), 2, 1), AcceptError::NoOffer);
     assert_eq!(world.accept(14, key(0), 3, 2).expect("offered").fence(), source.fence() + 1);
+}
+
+/// Its sender has gone on working: accepting now would redo what it does meanwhile.
+pub fn an_offer_that_comes_after_its_withdrawal_is_shut_out<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let source = world.acquire(10, key(0), 1);
+    world.withdraw(11, &source.lease, 1, 1).expect("live");
+    let late = world.offer(12, &source.lease, (1, 2, 50), 2);
+    refused!(late, OfferError::Withdrawn { handoff } if handoff.as_raw() == 1);
+    world.checkpoint(13, &source.lease, b"c", 3).expect("not frozen");
+}
+
+/// Recovery of a move asks the shard which move raised its fence last.
+pub fn a_shard_tells_which_move_raised_its_fence<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let source = world.acquire(10, key(0), 1);
+    assert_eq!(world.row(10, key(0).shard()).last_handoff, None);
+    world.offer(11, &source.lease, (1, 2, 50), 1).expect("live");
+    world.accept(12, key(0), 2, 1).expect("offered");
+    let moved = world.row(12, key(0).shard());
+    assert_eq!(moved.last_handoff, Some(HandoffId::from_raw(1)));
+    assert_eq!(moved.fence_epoch.as_raw(), source.fence() + 1);
+    world.acquire(500, key(0), 3);
+    assert_eq!(world.row(500, key(0).shard()).last_handoff, None, "an acquire is no move");
 }
 
 /// A source that does not know whether its offer arrived makes sure.

@@ -52,6 +52,8 @@ pub(super) struct Shard {
     pub(super) status: ShardStatus,
     pub(super) reason: Option<ParkReason>,
     pub(super) fence: u64,
+    /// The move behind the last bump of the fence.
+    pub(super) moved_by: Option<u64>,
     /// Owner and deadline.
     pub(super) lease: Option<(u64, u64)>,
     pub(super) attempts: u32,
@@ -124,6 +126,7 @@ impl Shard {
             status: ShardStatus::Active,
             reason: None,
             fence: 1,
+            moved_by: None,
             lease: None,
             attempts: 0,
             grants: 0,
@@ -212,6 +215,7 @@ impl Shard {
     fn grant(&mut self, now: u64, by: u64, duration: u64) -> String {
         self.let_go();
         self.fence += 1;
+        self.moved_by = None;
         self.grants += 1;
         let deadline = now.saturating_add(duration);
         self.lease = Some((by, deadline));
@@ -308,7 +312,9 @@ impl Model {
             Some(offer) if now >= offer.until => return Err("OfferExpired"),
             Some(_) => {}
         }
-        Ok(shard.grant(now, by, config.lease_duration()))
+        let granted = shard.grant(now, by, config.lease_duration());
+        shard.moved_by = Some(id);
+        Ok(granted)
     }
 
     pub(super) fn renew(&mut self, now: u64, tenant: TenantId, lease: &Lease) -> Answer {
@@ -440,6 +446,9 @@ impl Model {
         match &shard.offer {
             Some(standing) if standing.what == what => return Ok("Replayed".into()),
             Some(_) => return Err("Offered"),
+            None if shard.log.iter().any(|(_, done)| *done == format!("withdraw {id}")) => {
+                return Err("Withdrawn");
+            }
             None if to == lease.owner().as_raw() => return Err("InvalidDestination"),
             None if until <= now || until > now.saturating_add(4 * lasts) => {
                 return Err("InvalidOfferDeadline");
@@ -588,6 +597,7 @@ impl Model {
         shard.reason = None;
         shard.attempts = 0;
         shard.fence += 1;
+        shard.moved_by = None;
         shard.remember(op, "unpark".into());
         Ok("Executed".into())
     }
@@ -605,6 +615,7 @@ impl Model {
         }
         shard.let_go();
         shard.fence += 1;
+        shard.moved_by = None;
         shard.remember(op, "revoke".into());
         Ok("Executed".into())
     }

@@ -54,7 +54,7 @@ pub fn a_request_waits_until_it_is_fulfilled<T: ConformanceTarget>(target: &T) {
     ask(&mut world, 11, &ShardAction::HandOff(None), 500, 1).expect("leased");
     world.checkpoint(12, &held.lease, b"b", 2).expect("live");
     world.shrink(13, &held.lease, &residual_at(b"a", b"f", b"m"), 3).expect("live");
-    world.withdraw(14, &held.lease, 1, 4).expect("live");
+    world.withdraw(14, &held.lease, 9, 4).expect("live");
     assert!(pending(&mut world, 15, &held.lease), "none of these is a hand-off");
     world.offer(16, &held.lease, (1, 2, 50), 5).expect("live");
     assert!(!pending(&mut world, 17, &held.lease));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use gossip_contracts::coordination::{CursorUpdate, SplitReplacePlan};
-use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
+use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey, TenantId};
 
 use super::model::{Answer, Cut, Model, Parts, Shard, grant_words};
 use super::world::{
@@ -15,6 +15,7 @@ use super::world::{
     residual_at, worker,
 };
 use super::{ConformanceTarget, Settings};
+use crate::handoff::HandoffId;
 use crate::lease::Lease;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{OfferTerms, ReleaseMode, RunTransitionKind};
@@ -623,6 +624,8 @@ fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
         status: shard.status,
         park_reason: shard.reason,
         leased,
+        fence_epoch: FenceEpoch::from_raw(shard.fence),
+        last_handoff: shard.moved_by.map(HandoffId::from_raw),
         lease_deadline: shard.lease.filter(|_| leased).map(|(_, deadline)| at(deadline)),
         acquire_count: shard.grants,
         last_key: shard.cursor.clone().map(Into::into),

@@ -97,6 +97,8 @@ fn summary(now: LogicalTime, shard: ShardView<'_>) -> ShardSummary {
         park_reason: record.park_reason(),
         leased,
         lease_deadline: record.lease_deadline().filter(|_| leased),
+        fence_epoch: record.fence_epoch(),
+        last_handoff: record.last_handoff(),
         acquire_count: record.acquire_count(),
         last_key: shard.cursor().last_key().map(Into::into),
         start: shard.spec().start.into(),

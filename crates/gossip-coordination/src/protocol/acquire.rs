@@ -38,7 +38,7 @@ impl fmt::Debug for Acquire {
 pub struct Grant {
     /// The capability to change the shard.
     pub lease: Lease,
-    /// Grants since the last progress, this one included.
+    /// Grants since the last progress. An acquire counts; an accepted move does not.
     pub attempts: u32,
 }
 

@@ -16,11 +16,11 @@ use super::{
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::move_errors::OfferError;
-use crate::record::ShardRecord;
+use crate::record::{ShardRecord, ShardView};
 use crate::refusal::OfferStands;
-use crate::request::ShardAction;
+use crate::request::{PendingRequest, ShardAction};
 use crate::run::RunHead;
-use crate::split_execution::hash_offer;
+use crate::split_execution::{hash_offer, hash_withdraw};
 use crate::validation::{check_cursor, check_lease, find_replay};
 
 /// An offer may stand for at most this many leases: a destination that has not come by then will
@@ -88,6 +88,9 @@ impl ShardTransition for OfferShard<'_> {
         if let Some(standing) = record.offer() {
             return self.answer_standing(standing, payload_hash);
         }
+        if self.was_withdrawn(shard) {
+            return Err(OfferError::Withdrawn { handoff: self.terms.handoff });
+        }
         if self.terms.destination == self.lease.owner() {
             return Err(OfferError::InvalidDestination);
         }
@@ -106,7 +109,7 @@ impl ShardTransition for OfferShard<'_> {
             },
             cursor: (!self.cursor.is_initial()).then_some(self.cursor),
             attempts: attempts_after_advance(shard, self.cursor),
-            drop_request: asked_to_hand_off(record),
+            drop_request: fulfils_request(record, self.terms.destination),
             entry: OpLogEntry::new(self.op_id, OpKind::Offer, payload_hash, at),
         };
         Ok(Decision::commit(change, ()))
@@ -130,6 +133,14 @@ impl OfferShard<'_> {
         Err(OfferStands(standing.notice()).into())
     }
 
+    /// A withdrawal shuts out an offer that is still on its way, also one that is decided only
+    /// now: its sender went on working. The log remembers the withdrawal as long as any retry.
+    fn was_withdrawn(&self, shard: ShardView<'_>) -> bool {
+        let withdrawal = hash_withdraw(self.terms.handoff);
+        let mut log = shard.op_log().iter();
+        log.any(|e| e.kind() == OpKind::Withdraw && e.payload_hash() == withdrawal)
+    }
+
     const fn latest_deadline(now: LogicalTime, run: &RunHead) -> LogicalTime {
         now.saturating_add(run.config.lease_duration().saturating_mul(OFFER_LEASES_MAX))
     }
@@ -147,6 +158,10 @@ impl OfferShard<'_> {
     }
 }
 
-fn asked_to_hand_off(record: &ShardRecord) -> bool {
-    record.request().is_some_and(|request| matches!(request.action(), ShardAction::HandOff(_)))
+/// Whether this offer is what an administrator asked for: to anybody, or to this very worker.
+fn fulfils_request(record: &ShardRecord, destination: WorkerId) -> bool {
+    match record.request().map(PendingRequest::action) {
+        Some(ShardAction::HandOff(wanted)) => wanted.is_none_or(|wanted| wanted == destination),
+        Some(ShardAction::Split(_) | ShardAction::Release | ShardAction::Withdraw) | None => false,
+    }
 }

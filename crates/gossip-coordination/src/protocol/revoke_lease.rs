@@ -25,7 +25,8 @@ impl ShardTransition for RevokeLease {
     type Output = ();
     type Error = RevokeLeaseError;
 
-    const CONSULTS_RUN: bool = false;
+    // Only to know whether the run has shards yet; a run that is over may be cleaned up.
+    const CONSULTS_RUN: bool = true;
 
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.key)
@@ -36,7 +37,8 @@ impl ShardTransition for RevokeLease {
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), RevokeLeaseError>, RevokeLeaseError> {
-        let shard = seen.shard.ok_or(RevokeLeaseError::ShardNotFound)?;
+        let (shard, _) =
+            seen.shard_and_run(self.key).map_err(|_| RevokeLeaseError::ShardNotFound)?;
         let record = shard.record();
         if record.tenant() != self.tenant {
             return Err(RevokeLeaseError::TenantMismatch { expected: self.tenant });

@@ -20,7 +20,7 @@ use crate::error::SplitResidualError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::record::{Birth, Lineage, ShardRecord, ShardView};
 use crate::refusal::OpIdReused;
-use crate::request::ShardAction;
+use crate::request::{PendingRequest, ShardAction};
 use crate::run::RunHead;
 use crate::split_execution::{
     DerivedShardKind, SplitResidualResult, derive_split_shard_id, find_replayed_residual,
@@ -79,7 +79,7 @@ impl ShardTransition for SplitResidual<'_> {
         let change = ShardChange::Shrink {
             spec: self.plan.new_parent(),
             residual: self.birth(residual, record, &run, payload_hash),
-            drop_request: asked_to_split(record),
+            drop_request: fulfils_request(record, self.plan.new_parent().end),
             entry: OpLogEntry::new(self.op_id, OpKind::SplitResidual, payload_hash, at),
         };
         Ok(Decision::commit(change, SplitResidualResult { residual }))
@@ -146,6 +146,12 @@ impl SplitResidual<'_> {
     }
 }
 
-fn asked_to_split(record: &ShardRecord) -> bool {
-    record.request().is_some_and(|request| matches!(request.action(), ShardAction::Split(_)))
+/// Whether this cut is what an administrator asked for: anywhere, or at this very key.
+fn fulfils_request(record: &ShardRecord, cut: &[u8]) -> bool {
+    match record.request().map(PendingRequest::action) {
+        Some(ShardAction::Split(wanted)) => wanted.as_ref().is_none_or(|key| key.as_bytes() == cut),
+        Some(ShardAction::Release | ShardAction::HandOff(_) | ShardAction::Withdraw) | None => {
+            false
+        }
+    }
 }

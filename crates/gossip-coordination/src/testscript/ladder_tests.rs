@@ -157,7 +157,7 @@ pub(super) const LADDERS: [Ladder; 32] = [
         &[
             REMEMBERED,
             LEASE,
-            &["RunTerminal", "Offered", "InvalidDestination", "InvalidOfferDeadline"],
+            &["RunTerminal", "Offered", "Withdrawn", "InvalidDestination", "InvalidOfferDeadline"],
             CURSOR,
         ],
     ),
