@@ -4,13 +4,13 @@ use std::hint::black_box;
 
 use gossip_contracts::coordination::{
     CursorUpdate, MAX_KEY_SIZE, MAX_SPLIT_CHILDREN, PooledCursor, PooledShardSpec, PooledSpawned,
-    ShardArena, ShardSpecRef, check_cursor_advance, check_cursor_bounds,
+    ShardArena, ShardArenaTooLarge, ShardSpecRef, check_cursor_advance, check_cursor_bounds,
     plan_split_replace_at_points_initial_cursor, plan_split_replace_at_points_with_cursor,
     plan_split_residual_at_point, plan_split_residual_from_cursor, validate_residual_split,
     validate_split_child_cursors, validate_split_coverage,
 };
 use gossip_contracts::identity::{CanonicalBytes, CanonicalHasher, Domain, ShardId};
-use gossip_stdx::{ByteSlab, CountingAllocator, count_allocations};
+use gossip_stdx::{ByteSlab, CountingAllocator, count_allocations, with_allocation_limit};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -129,4 +129,14 @@ fn split_planning_and_coverage_allocate_nothing() {
         assert_eq!(validate_residual_split(SPEC, parts.0, parts.1), Ok(()));
         assert!(plan_split_residual_at_point(SPEC, b"z").is_err());
     });
+}
+
+/// The numbers are admissible, so only the memory can be lacking.
+#[test]
+fn an_arena_is_refused_when_there_is_no_memory_for_its_slots() {
+    let (slots, bytes) = (1 << 12, 64);
+    let make = || ShardArena::try_with_capacity(slots, bytes);
+    let refused = with_allocation_limit(1 << 12, make);
+    assert_eq!(refused.unwrap_err(), ShardArenaTooLarge { slots, bytes });
+    assert_eq!(make().unwrap().slot_capacity(), slots);
 }

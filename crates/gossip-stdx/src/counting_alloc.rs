@@ -1,12 +1,14 @@
-//! A global allocator that counts, so that "allocates nothing" is a test and not a comment.
+//! A global allocator that counts, so that "allocates nothing" is a test and not a comment, and
+//! that can refuse, so that "survives a lack of memory" is one too.
 //!
 //! Counts are kept per thread, so tests that run beside each other do not disturb each other; what
 //! another thread allocates on behalf of the measured code is not seen. All memory comes from
-//! [`System`]; nothing is limited or changed.
+//! [`System`]; nothing is changed, and nothing limited outside of [`with_allocation_limit`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
+use std::ptr;
 
 /// The system allocator, counting what each thread asks of it.
 ///
@@ -55,6 +57,30 @@ pub fn count_allocations<R>(action: impl FnOnce() -> R) -> (R, AllocationCounts)
     (result, counts)
 }
 
+/// Runs `action` while every request of this thread for more than `largest` bytes is refused, as if
+/// the system had no more. Refused requests are not counted.
+///
+/// # Panics
+///
+/// When [`CountingAllocator`] is not the global allocator: nothing would be refused.
+pub fn with_allocation_limit<R>(largest: usize, action: impl FnOnce() -> R) -> R {
+    /// Puts the limit back, also when `action` panics.
+    struct Restore(usize);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            LARGEST.set(self.0);
+        }
+    }
+    assert_installed();
+    let _restore = Restore(LARGEST.replace(largest));
+    action()
+}
+
+thread_local! {
+    /// The largest request that is not refused; constant for the reason given below.
+    static LARGEST: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
 thread_local! {
     // Constant and without a destructor: reading it neither allocates nor fails, at any time of a
     // thread's life, so the allocator itself may.
@@ -63,22 +89,31 @@ thread_local! {
     };
 }
 
-// SAFETY: every call is passed on unchanged to `System`, whose contract is the same; counting
-// neither allocates nor unwinds.
+// SAFETY: every call is passed on unchanged to `System`, whose contract is the same, or refused by
+// a null pointer, which the contract allows; counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_refused(layout.size()) {
+            return ptr::null_mut();
+        }
         count_request(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_refused(layout.size()) {
+            return ptr::null_mut();
+        }
         count_request(layout.size());
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if is_refused(new_size) {
+            return ptr::null_mut();
+        }
         count_request(new_size);
         // SAFETY: the caller keeps the contract of `realloc`, and `memory` came from `System`.
         unsafe { System.realloc(memory, layout, new_size) }
@@ -91,6 +126,10 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // SAFETY: the caller keeps the contract of `dealloc`, and `memory` came from `System`.
         unsafe { System.dealloc(memory, layout) }
     }
+}
+
+fn is_refused(size: usize) -> bool {
+    size > LARGEST.get()
 }
 
 fn count_request(size: usize) {

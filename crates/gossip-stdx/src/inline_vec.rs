@@ -23,6 +23,10 @@ use arrayvec::ArrayVec;
 /// let _ = gossip_stdx::InlineVec::<u8, 0>::new();
 /// ```
 ///
+/// ```compile_fail
+/// let _ = gossip_stdx::InlineVec::<u8, 0>::from_slice(&[]);
+/// ```
+///
 /// ```
 /// let mut ids = gossip_stdx::InlineVec::<u64, 2>::from_slice(&[1, 2]);
 /// assert!(!ids.is_spilled());
@@ -68,6 +72,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     where
         T: Copy,
     {
+        const { assert!(Self::INLINE_CAPACITY == N) };
         // One copy of memory, where collecting would go item by item.
         let mut inline = ArrayVec::new();
         match inline.try_extend_from_slice(items) {
@@ -249,7 +254,8 @@ impl<T, const N: usize> FromIterator<T> for InlineVec<T, N> {
 impl<T, const N: usize> Extend<T> for InlineVec<T, N> {
     /// Believes the lower size hint: items that cannot fit inline are not put there first.
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        let mut items = items.into_iter();
+        // Fused, because an iterator that has ended may be asked again below.
+        let mut items = items.into_iter().fuse();
         let (at_least, _) = items.size_hint();
         if let Storage::Inline(inline) = &mut self.storage {
             if at_least > inline.remaining_capacity() {

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::prelude::*;
 
 use crate::InlineVec;
@@ -151,6 +153,41 @@ fn an_iterator_that_lies_about_its_length_is_still_collected() {
     }
     let vec: InlineVec<_, 4> = Liar(7).collect();
     assert_eq!(*vec, [6, 5, 4, 3, 2, 1, 0]);
+}
+
+/// An iterator may begin again after its first `None`; what comes then was not asked for.
+#[test]
+fn extending_ends_where_the_iterator_first_ends() {
+    let mut calls = 0;
+    let unfused = std::iter::from_fn(|| {
+        calls += 1;
+        (calls != 3).then_some(calls).filter(|call| *call < 6)
+    });
+    let vec: InlineVec<_, 4> = unfused.collect();
+    assert_eq!(*vec, [1, 2]);
+}
+
+#[test]
+fn items_without_a_size_are_counted_and_dropped_like_others() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct Nothing;
+    impl Drop for Nothing {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let mut vec: InlineVec<_, 2> = [Nothing, Nothing].into_iter().collect();
+    assert!(!vec.is_spilled());
+    vec.extend([Nothing, Nothing]);
+    assert_eq!((vec.len(), vec.is_spilled()), (4, true));
+    drop(vec.pop());
+    vec.truncate(2);
+    assert_eq!(DROPS.load(Ordering::Relaxed), 2);
+    let mut consumed = vec.into_iter();
+    drop(consumed.next_back());
+    assert_eq!((consumed.len(), DROPS.load(Ordering::Relaxed)), (1, 3));
+    drop(consumed);
+    assert_eq!(DROPS.load(Ordering::Relaxed), 4);
 }
 
 #[test]

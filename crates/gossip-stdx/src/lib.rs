@@ -27,7 +27,9 @@ mod ring_buffer_tests;
 mod test_support;
 
 #[cfg(feature = "counting-alloc")]
-pub use counting_alloc::{AllocationCounts, CountingAllocator, count_allocations};
+pub use counting_alloc::{
+    AllocationCounts, CountingAllocator, count_allocations, with_allocation_limit,
+};
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
 pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};

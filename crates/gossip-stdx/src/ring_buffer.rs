@@ -24,6 +24,18 @@ use std::slice;
 /// let _ = gossip_stdx::RingBuffer::<u8, 3>::new();
 /// ```
 ///
+/// A ring of items that must stay on their thread stays there too:
+///
+/// ```compile_fail,E0277
+/// fn assert_send<T: Send>() {}
+/// assert_send::<gossip_stdx::RingBuffer<std::rc::Rc<u8>, 4>>();
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn assert_sync<T: Sync>() {}
+/// assert_sync::<gossip_stdx::RingBuffer<std::cell::Cell<u8>, 4>>();
+/// ```
+///
 /// ```
 /// let mut recent = gossip_stdx::RingBuffer::<u32, 2>::new();
 /// assert_eq!(recent.push_back(1), Ok(()));

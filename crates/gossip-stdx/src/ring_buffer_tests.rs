@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
@@ -142,6 +143,26 @@ fn try_from_iter_gives_back_the_first_item_that_does_not_fit() {
 }
 
 #[test]
+fn items_without_a_size_are_counted_and_dropped_like_others() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct Nothing;
+    impl Drop for Nothing {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let mut ring: RingBuffer<_, 2> = [Nothing, Nothing].into_iter().collect();
+    drop(ring.push_back(Nothing).unwrap_err());
+    drop(ring.push_back_overwrite(Nothing).unwrap());
+    assert_eq!((ring.len(), DROPS.load(Ordering::Relaxed)), (2, 2));
+    // The window wraps here, and all slots have one address.
+    assert_eq!((ring.iter().count(), ring.iter().rev().count()), (2, 2));
+    drop(ring.pop_front());
+    drop(ring);
+    assert_eq!(DROPS.load(Ordering::Relaxed), 4);
+}
+
+#[test]
 fn every_item_dies_once_whichever_way_it_leaves() {
     let register = Register::default();
     let mut ring = RingBuffer::<_, 4>::new();
@@ -215,6 +236,8 @@ fn a_ring_can_be_made_in_a_constant() {
     assert_eq!(RingBuffer::<u8, 1>::default().back(), None);
 }
 
+/// The other half, that a ring of other items is neither, is shown in the documentation of the
+/// type: only a program that does not compile can show it.
 #[test]
 fn send_and_sync_follow_the_items() {
     fn assert_send_sync<T: Send + Sync>() {}

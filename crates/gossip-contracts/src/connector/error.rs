@@ -81,6 +81,10 @@ pub enum OpenError {
     /// This item cannot be parsed; others can.
     #[error("the item cannot be parsed")]
     Malformed,
+    /// The system would not even look the item up, or read it, as it was asked to. That says
+    /// nothing of whether it is there.
+    #[error("the system refuses to look for the item or to read it")]
+    Refused,
     /// The source as a whole failed.
     #[error(transparent)]
     Source(#[from] ConnectorError),
@@ -89,14 +93,16 @@ pub enum OpenError {
 impl OpenError {
     /// Sorts a failure of one item by its kind, while opening it or while reading its body.
     ///
-    /// A name the system refuses to look up (too long, with a zero byte) cannot be in the source,
-    /// and neither can a path one of whose directories has become a file.
+    /// A path one of whose directories has become a file leads nowhere: the item is gone. A name or
+    /// a read that the system refuses is no such proof: below a long root the path of a listed item
+    /// may be too long, and some file systems refuse a read where others answer. A connector that
+    /// knows that a key cannot be a name in its source (too long a part, a zero byte) answers
+    /// [`Self::Vanished`] by itself, without asking the system.
     pub fn from_io(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::NotFound
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::InvalidInput
-            | io::ErrorKind::InvalidFilename => Self::Vanished,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Vanished,
+            // Never `Vanished`: what is there and unread must not be recorded as gone.
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Self::Refused,
             // A file that ends before its listed size was cut short after it was listed.
             io::ErrorKind::IsADirectory | io::ErrorKind::UnexpectedEof => Self::Changed,
             io::ErrorKind::PermissionDenied => Self::PermissionDenied,
@@ -110,7 +116,9 @@ impl OpenError {
         match self {
             // A retry would find the same: what is gone or changed does not come back.
             Self::Vanished => Reaction::SkipGone,
-            Self::Changed | Self::PermissionDenied | Self::Malformed => Reaction::SkipUnread,
+            Self::Changed | Self::PermissionDenied | Self::Malformed | Self::Refused => {
+                Reaction::SkipUnread
+            }
             Self::Source(error) => error.reaction(),
         }
     }

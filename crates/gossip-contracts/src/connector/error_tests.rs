@@ -22,6 +22,7 @@ fn reactions_are_these() {
         OpenError::Changed,
         OpenError::PermissionDenied,
         OpenError::Malformed,
+        OpenError::Refused,
         OpenError::Source(unavailable),
         OpenError::Source(ConnectorError::NotFound),
     ];
@@ -50,6 +51,7 @@ item: the item is not in the source: SkipGone
 item: the item is no longer what was listed: SkipUnread
 item: the item may not be read: SkipUnread
 item: the item cannot be parsed: SkipUnread
+item: the system refuses to look for the item or to read it: SkipUnread
 item: the source did not answer (timed out): Retry
 item: the source does not exist: Park(NotFound)
 page: the source did not answer (timed out): Retry
@@ -60,8 +62,8 @@ page: an empty page that is not the last: Park(Poisoned)
 #[rstest]
 #[case(ErrorKind::NotFound, OpenError::Vanished)]
 #[case(ErrorKind::NotADirectory, OpenError::Vanished)]
-#[case(ErrorKind::InvalidInput, OpenError::Vanished)]
-#[case(ErrorKind::InvalidFilename, OpenError::Vanished)]
+#[case(ErrorKind::InvalidInput, OpenError::Refused)]
+#[case(ErrorKind::InvalidFilename, OpenError::Refused)]
 #[case(ErrorKind::IsADirectory, OpenError::Changed)]
 #[case(ErrorKind::UnexpectedEof, OpenError::Changed)]
 #[case(ErrorKind::PermissionDenied, OpenError::PermissionDenied)]

@@ -59,8 +59,9 @@
 //! - **`open` takes the item and a scratch buffer**: with its token a row of a manifest is one
 //!   seek, and a small body is read into the caller's memory without allocating. Any number of
 //!   items of a page may be open at once, which is what completion out of order needs.
-//! - **A page remembers refusals.** A connector that ignores [`PushError`] cannot hide it: the page
-//!   keeps the first fault and the validator reports it.
+//! - **A page remembers refusals.** A connector that ignores a [`PushError`] is found out all the
+//!   same: the page keeps the first fault until it is cleared, which is its caller's business, and
+//!   the validator reports it. One that clears the page itself loses keys, which the suite finds.
 //! - **Sampling fills a [`Page`] too**, so that keys have one bounded container.
 //!
 //! # What the runtime does

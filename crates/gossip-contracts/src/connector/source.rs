@@ -43,7 +43,8 @@ pub trait Connector: Send + Sync {
     ///
     /// # Errors
     ///
-    /// A key that is not in the source is [`OpenError::Vanished`], whatever its bytes.
+    /// A key that is not in the source is [`OpenError::Vanished`], whatever its bytes: a connector
+    /// answers so by itself for a key that its source could not even look up.
     fn open<'a>(
         &'a self,
         item: PageItem<'_>,

@@ -13,7 +13,9 @@ use super::error::{ConnectorError, ParkCause, Reaction};
 use super::page::{Page, PageItem};
 use super::source::{Connector, Enumeration};
 use super::violation::PageViolation;
-use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
+use crate::coordination::{
+    CursorBounds, CursorUpdate, MAX_KEY_SIZE, ShardSpecRef, check_cursor_bounds,
+};
 
 /// What must hold of the pages of one listing, and how far it has come.
 pub struct PageValidator {
@@ -82,21 +84,19 @@ impl PageValidator {
 
     fn check_range(&self, index: usize, item: PageItem<'_>) -> Result<(), PageViolation> {
         let key_len = item.key().len();
-        if *item.key() < *self.start {
-            return Err(PageViolation::BelowRange {
+        match check_cursor_bounds(Some(item.key()), &self.start, &self.end) {
+            CursorBounds::NoKey | CursorBounds::InBounds => Ok(()),
+            CursorBounds::BelowRange => Err(PageViolation::BelowRange {
                 index,
                 key_len,
                 start_len: self.start.len(),
-            });
-        }
-        if !self.end.is_empty() && *item.key() >= *self.end {
-            return Err(PageViolation::AboveRange {
+            }),
+            CursorBounds::AboveRange => Err(PageViolation::AboveRange {
                 index,
                 key_len,
                 end_len: self.end.len(),
-            });
+            }),
         }
-        Ok(())
     }
 
     fn advance(&mut self, page: &Page) {

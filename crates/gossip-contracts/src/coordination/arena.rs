@@ -39,7 +39,8 @@ impl ShardArena {
     /// Room for `slots` specs of `bytes` bytes altogether, after rounding each part up to a block.
     ///
     /// # Panics
-    /// If either exceeds `u32::MAX`; see [`Self::try_with_capacity`].
+    /// If either exceeds `u32::MAX`, or there is no memory for the slots; see
+    /// [`Self::try_with_capacity`].
     #[must_use]
     pub fn with_capacity(slots: usize, bytes: usize) -> Self {
         match Self::try_with_capacity(slots, bytes) {
@@ -50,20 +51,26 @@ impl ShardArena {
 
     /// Like [`Self::with_capacity`], for sizes that come from outside.
     ///
+    /// The memory for the bytes is asked for as [`ByteSlab::try_new`] does, which cannot refuse
+    /// what it may address; whoever takes `bytes` from outside should bound it.
+    ///
     /// # Errors
     /// [`ShardArenaTooLarge`].
     pub fn try_with_capacity(slots: usize, bytes: usize) -> Result<Self, ShardArenaTooLarge> {
         let too_large = ShardArenaTooLarge { slots, bytes };
         let count = u32::try_from(slots).map_err(|_| too_large)?;
         let slab = ByteSlab::try_new(bytes).map_err(|_| too_large)?;
-        let empty = || Slot {
+        let empty = |_| Slot {
             generation: 0,
             spec: None,
         };
+        // A slot takes more than its number: the most that can be addressed needs hundreds of GiB.
+        let entries = try_collect((0..count).map(empty)).ok_or(too_large)?;
+        let free = try_collect((0..count).rev()).ok_or(too_large)?;
         Ok(Self {
             slab,
-            slots: std::iter::repeat_with(empty).take(slots).collect(),
-            free: (0..count).rev().collect(),
+            slots: entries.into_boxed_slice(),
+            free,
             id: next_arena_id(),
         })
     }
@@ -190,10 +197,10 @@ pub struct ShardSpecHandle {
     slot: u32,
 }
 
-/// More room than an arena can address.
+/// More room than an arena can address, or than there is memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "an arena of {slots} slots and {bytes} bytes exceeds the limit of {} for each",
+    "an arena of {slots} slots and {bytes} bytes exceeds the limit of {} for each, or the memory",
     u32::MAX
 )]
 pub struct ShardArenaTooLarge {
@@ -201,6 +208,14 @@ pub struct ShardArenaTooLarge {
     pub slots: usize,
     /// Bytes asked for.
     pub bytes: usize,
+}
+
+/// The items, or nothing if there is no memory for them.
+fn try_collect<T>(items: impl ExactSizeIterator<Item = T>) -> Option<Vec<T>> {
+    let mut vec = Vec::new();
+    vec.try_reserve_exact(items.len()).ok()?;
+    vec.extend(items);
+    Some(vec)
 }
 
 fn next_arena_id() -> u64 {

@@ -140,9 +140,7 @@ pub enum ManifestValidationError {
     },
 }
 
-type Check = Result<(), ManifestValidationError>;
-
-fn check_count(shards: &[InitialShardInput<'_>]) -> Check {
+fn check_count(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
     match shards.len() {
         0 => Err(ManifestValidationError::Empty),
         1..=MAX_INITIAL_SHARDS => Ok(()),
@@ -153,7 +151,7 @@ fn check_count(shards: &[InitialShardInput<'_>]) -> Check {
     }
 }
 
-fn check_unique_ids(shards: &[InitialShardInput<'_>]) -> Check {
+fn check_unique_ids(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
     let mut ids: Vec<ShardId> = shards.iter().map(|row| row.shard_id).collect();
     ids.sort_unstable();
     match ids.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -162,7 +160,7 @@ fn check_unique_ids(shards: &[InitialShardInput<'_>]) -> Check {
     }
 }
 
-fn check_bounded(row: &InitialShardInput<'_>) -> Check {
+fn check_bounded(row: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
     if row.spec.start.is_empty() || row.spec.end.is_empty() {
         let shard_id = row.shard_id;
         return Err(ManifestValidationError::UnboundedRange { shard_id });
@@ -170,7 +168,7 @@ fn check_bounded(row: &InitialShardInput<'_>) -> Check {
     Ok(())
 }
 
-fn check_spec(row: &InitialShardInput<'_>) -> Check {
+fn check_spec(row: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
     let shard_id = row.shard_id;
     let invalid = |reason| ManifestValidationError::InvalidSpec { shard_id, reason };
     row.spec.validate().map_err(invalid)
@@ -178,7 +176,7 @@ fn check_spec(row: &InitialShardInput<'_>) -> Check {
 
 /// Every range is known to be bounded and non-empty here, so if any two overlap, two neighbours in
 /// order of their starts do.
-fn check_disjoint(shards: &[InitialShardInput<'_>]) -> Check {
+fn check_disjoint(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
     // The row number makes the order total, so equal starts are reported in the caller's order.
     let mut order: Vec<(&[u8], u32)> = shards.iter().map(|row| row.spec.start).zip(0..).collect();
     order.sort_unstable();
@@ -193,7 +191,7 @@ fn check_disjoint(shards: &[InitialShardInput<'_>]) -> Check {
     }
 }
 
-fn check_cursor_key_size(row: &InitialShardInput<'_>) -> Check {
+fn check_cursor_key_size(row: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
     let size = row.cursor.last_key().map_or(0, <[u8]>::len);
     if size > MAX_KEY_SIZE {
         return Err(ManifestValidationError::CursorKeyTooLarge {
@@ -205,7 +203,7 @@ fn check_cursor_key_size(row: &InitialShardInput<'_>) -> Check {
     Ok(())
 }
 
-fn check_cursor_bounds_of(row: &InitialShardInput<'_>) -> Check {
+fn check_cursor_bounds_of(row: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
     match check_cursor_bounds(row.cursor.last_key(), row.spec.start, row.spec.end) {
         CursorBounds::NoKey | CursorBounds::InBounds => Ok(()),
         CursorBounds::BelowRange | CursorBounds::AboveRange => {
@@ -215,7 +213,7 @@ fn check_cursor_bounds_of(row: &InitialShardInput<'_>) -> Check {
     }
 }
 
-fn check_root_id(row: &InitialShardInput<'_>) -> Check {
+fn check_root_id(row: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
     let shard_id = row.shard_id;
     if shard_id.is_derived() {
         return Err(ManifestValidationError::DerivedRootId { shard_id });
@@ -223,7 +221,7 @@ fn check_root_id(row: &InitialShardInput<'_>) -> Check {
     Ok(())
 }
 
-fn check_cursor_token_size(row: &InitialShardInput<'_>) -> Check {
+fn check_cursor_token_size(row: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
     let size = row.cursor.token().map_or(0, <[u8]>::len);
     if size > MAX_TOKEN_SIZE {
         return Err(ManifestValidationError::CursorTokenTooLarge {

@@ -73,6 +73,8 @@ mod coverage_tests;
 #[cfg(test)]
 mod cursor_tests;
 #[cfg(test)]
+mod limits_tests;
+#[cfg(test)]
 mod manifest_tests;
 #[cfg(test)]
 mod pooled_tests;

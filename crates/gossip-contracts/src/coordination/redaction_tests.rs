@@ -29,9 +29,11 @@ const CURSOR: CursorUpdate<'static> = CursorUpdate::new(CANARY, CANARY);
 
 #[track_caller]
 fn assert_clean(text: &str) {
-    let upper = text.to_uppercase();
+    // Without white space, so that a list down the page is found like one along a line.
+    let dense: String = text.split_whitespace().collect();
+    let upper = dense.to_uppercase();
     // Text; decimal list; hexadecimal, run together and as a list.
-    for trace in ["SECRET", "83, 69, 67", "534543", "0X53, 0X45", "53, 45, 43"] {
+    for trace in ["SECRET", "83,69,67", "534543", "0X53,0X45", "53,45,43"] {
         assert!(!upper.contains(trace), "the canary shows");
     }
 }
@@ -56,11 +58,8 @@ fn the_canary_is_recognised() {
     let caught = |text: String| std::panic::catch_unwind(|| assert_clean(&text)).is_err();
     assert!(caught(format!("{CANARY:?}")));
     assert!(caught(format!("{CANARY:x?}")));
-    assert!(caught(
-        format!("{CANARY:#x?}")
-            .replace(['\n', ' '], "")
-            .replace(',', ", ")
-    ));
+    assert!(caught(format!("{CANARY:#?}")));
+    assert!(caught(format!("{CANARY:#x?}")));
     assert!(caught(String::from_utf8_lossy(CANARY).into_owned()));
 }
 

@@ -85,7 +85,8 @@ impl<'a> SplitReplacePlan<'a> {
         &mut self,
         children: impl IntoIterator<Item = SplitChild<'a>>,
     ) -> Result<(), SplitReplacePlanError> {
-        let mut rest = children.into_iter();
+        // Fused, because an iterator that has ended is asked once more below.
+        let mut rest = children.into_iter().fuse();
         for child in rest.by_ref().take(MAX_SPLIT_CHILDREN) {
             self.children.push(child);
         }

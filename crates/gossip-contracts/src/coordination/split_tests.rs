@@ -64,6 +64,18 @@ fn a_replace_plan_counts_its_children(
     }
 }
 
+/// One child, the end, and then another: the second must neither count nor be taken.
+#[test]
+fn children_end_where_their_iterator_first_ends() {
+    let mut calls = 0;
+    let unfused = iter::from_fn(|| {
+        calls += 1;
+        (calls != 2).then_some(child(b"a", b"b", NONE))
+    });
+    let error = SplitReplacePlanError::TooFewChildren { count: 1 };
+    assert_eq!(SplitReplacePlan::try_new(unfused), Err(error));
+}
+
 #[test]
 fn an_endless_iterator_is_refused_without_draining_it() {
     let children = iter::repeat(child(b"a", b"b", NONE));

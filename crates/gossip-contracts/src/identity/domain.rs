@@ -71,8 +71,12 @@ registry! {
     CONNECTOR_INSTANCE_ID_V1 = "gossip/connector-instance-id/v1";
     /// Object version ids.
     OBJECT_VERSION_V1 = "gossip/object-version/v1";
+    /// Fingerprints of rules.
+    RULE_V1 = "gossip/rule/v1";
     /// Policy hashes.
     POLICY_HASH_V2 = "gossip/policy-hash/v2";
+    /// The digest of all rules, which goes into a policy hash.
+    RULES_DIGEST_V1 = "gossip/rules-digest/v1";
     /// Run ids that the runtime derives, so that the same command finds the same run.
     RUN_ID_V1 = "gossip/run-id/v1";
     /// Operation ids that the runtime derives from fence, grant token and sequence.

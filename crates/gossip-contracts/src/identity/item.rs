@@ -121,7 +121,8 @@ impl<'a> ItemIdentityKey<'a> {
     /// Where [`Self::try_new`] refuses.
     #[must_use]
     pub fn new(tag: ConnectorTag, instance: ConnectorInstanceIdHash, locator: &'a [u8]) -> Self {
-        Self::try_new(tag, instance, locator).expect("a literal locator is not empty")
+        Self::try_new(tag, instance, locator)
+            .expect("a literal locator is not empty and shorter than 4 GiB")
     }
 
     /// The item that `locator` names in this installation of a connector.
@@ -224,7 +225,8 @@ impl ObjectVersionId {
     /// Where [`Self::try_from_version`] refuses.
     #[must_use]
     pub fn from_version(version: &[u8]) -> Self {
-        Self::try_from_version(version).expect("literal version bytes are not empty")
+        Self::try_from_version(version)
+            .expect("literal version bytes are not empty and shorter than 4 GiB")
     }
 
     /// The id of the version that a source describes by these bytes.

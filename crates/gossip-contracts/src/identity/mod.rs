@@ -1,7 +1,8 @@
 //! Who and what things are: ids, epochs, and the hashes they are derived from.
 //!
-//! Every type here is a plain value that costs nothing to copy; every derivation is a pure function
-//! of its arguments over BLAKE3, in a domain of its own ([`Domain`]).
+//! Ids, epochs and hashes are plain values of a few words, copied freely; a tenant's key and a
+//! hasher are not `Copy`. Every derivation is a pure function of its arguments over BLAKE3, in a
+//! domain of its own ([`Domain`]).
 //!
 //! What this module never does: make an id up (randomness and time belong to callers), store or
 //! parse anything ([`CanonicalBytes`] feeds hashes and is no storage format), allocate, or name any

@@ -1,8 +1,10 @@
 //! What a slab verifies: about slots in every build, about itself in debug builds.
 //!
 //! A slot must come from this slab and its bytes must be in use, else the holder has a bug that
-//! would hand one owner's bytes to another: that panics in every build, at the price of a bit or
-//! two. The rest is empty in release builds.
+//! would hand one owner's bytes to another. Changing anything through a bad slot panics in every
+//! build, at the price of a bit or two; so does reading through another slab's. Reading freed bytes
+//! of this slab panics in debug builds only: `get` is the hot path, and `try_get` looks in every
+//! build. The rest is empty in release builds.
 //!
 //! The sums are checked after every change. Walking all free blocks takes time proportional to the
 //! part of the slab in use, so it follows every change of a small slab and samples those of a large

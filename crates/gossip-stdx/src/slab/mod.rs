@@ -15,7 +15,10 @@
 //! free block that is large enough (the first of equals) and gives the rest back; if there is none,
 //! the front of the virgin space; if that is too short, [`SlabFull`]. A freed block merges with its
 //! free neighbours at once, and joins the virgin space if it borders on it.
-//! Every operation takes time logarithmic in the number of free blocks, plus the copying.
+//! Storing and freeing take time logarithmic in the number of free blocks, on average over the
+//! offsets, plus the copying. A freed block that carries free neighbours into the virgin space also
+//! pays for their bits, one word for each 1024 bytes; as each bit was set by an earlier call, that
+//! is constant when spread over the calls.
 //!
 //! # Invariants
 //!
@@ -62,8 +65,10 @@ const _: () = assert!(MIN_BLOCK.is_power_of_two());
 ///
 /// A string occupies the next power of two of its length, at least
 /// [`MIN_BLOCK`](Self::MIN_BLOCK) bytes. Storing takes the smallest free block that fits, the
-/// first of equals, and else virgin space; freed neighbours merge at once. Every operation takes
-/// time logarithmic in the number of free blocks, plus the copying.
+/// first of equals, and else virgin space; freed neighbours merge at once. Storing and freeing take
+/// amortised time logarithmic in the number of free blocks, plus the copying;
+/// [`clear`](Self::clear) and [`zeroize_used`](Self::zeroize_used) take time proportional to the
+/// bytes in use.
 ///
 /// Slots must be given back to the slab that made them: nothing frees them by itself. Debug builds
 /// panic when a slab is dropped while slots are live.
@@ -115,6 +120,10 @@ impl ByteSlab {
     }
 
     /// As [`new`](Self::new), with an error where that panics.
+    ///
+    /// Memory that the system does not have ends the process here, as anywhere in Rust: the buffer
+    /// is asked for already zeroed, so that pages nobody uses are never touched, and the standard
+    /// library has no safe request of that kind that may fail.
     pub fn try_new(capacity: usize) -> Result<Self, SlabTooLarge> {
         let limit = u32::try_from(capacity).map_err(|_| SlabTooLarge {
             requested: capacity,

@@ -1,3 +1,6 @@
+use std::sync::atomic::AtomicU32;
+
+use super::slot::{OWNER_NONE, take_owner_id};
 use super::*;
 use crate::test_support::panics;
 
@@ -101,7 +104,10 @@ fn a_full_slab_names_the_rounded_request_and_the_virgin_bytes() {
     );
     assert_eq!(slab.get(second), [2; 16]);
     let text = slab.allocate(&[3; 65]).unwrap_err().to_string();
-    assert_eq!(text, "slab is full: 128 bytes requested, 20 never used");
+    assert_eq!(
+        text,
+        "slab is full: 128 bytes requested, 20 left beyond all blocks"
+    );
 }
 
 #[test]
@@ -307,12 +313,31 @@ fn zeroizing_leaves_no_byte_of_data_behind() {
         .map(|_| slab.allocate(&[SECRET; 48]).unwrap())
         .collect();
     free(&mut slab, &slots, &[1, 3, 4, 7]);
+    // Debug builds have overwritten what was freed: put back what a release build leaves there.
+    let blocks = [slots[1].block(), slots[3].block(), slots[4].block()];
+    let merged = Block {
+        size: blocks[1].size + blocks[2].size,
+        ..blocks[1]
+    };
+    let retracted = slab.bump as usize..slab.high_water as usize;
+    assert_eq!(retracted, slots[7].block().bytes());
+    for leftover in [unused_bytes(blocks[0]), unused_bytes(merged), retracted] {
+        slab.bytes[leftover].fill(SECRET);
+    }
     slab.zeroize_used();
     assert!(!slab.bytes.contains(&SECRET));
     assert_eq!(slab.get(slots[0]), [0; 48]);
     assert_eq!(slab.live_slots(), 4);
     // The free blocks are still known.
     assert_eq!(slab.allocate(&[1; 64]).unwrap().offset, slots[1].offset);
+}
+
+/// A slab with the owner of [`ByteSlot::EMPTY`] would take every empty slot for one of its own.
+#[test]
+fn owner_ids_pass_over_none_when_they_come_round() {
+    let counter = AtomicU32::new(u32::MAX);
+    let ids: Vec<_> = (0..3).map(|_| take_owner_id(&counter)).collect();
+    assert_eq!(ids, [u32::MAX, OWNER_NONE + 1, OWNER_NONE + 2]);
 }
 
 #[test]

@@ -57,11 +57,11 @@ impl ByteSlot {
 /// Free blocks that are too small are not counted as available: only space that was never handed
 /// out, or was given back at its edge, serves any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("slab is full: {requested} bytes requested, {available} never used")]
+#[error("slab is full: {requested} bytes requested, {available} left beyond all blocks")]
 pub struct SlabFull {
     /// The size of the block that was needed, rounded up; `u32::MAX` when that is beyond any slab.
     pub requested: u32,
-    /// How many bytes of the slab lie beyond every block.
+    /// How many bytes of the slab lie beyond the last live block: never handed out, or given back.
     pub available: u32,
 }
 
@@ -115,9 +115,14 @@ pub(super) const OWNER_NONE: u32 = 0;
 /// be kept that long to be mistaken for a current one.
 pub(super) fn next_owner_id() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(OWNER_NONE + 1);
+    take_owner_id(&NEXT)
+}
+
+/// Takes the next id from `counter`, which passes over the one that no slab has.
+pub(super) fn take_owner_id(counter: &AtomicU32) -> u32 {
     loop {
         // Nothing but the number itself is shared, so no ordering is needed.
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = counter.fetch_add(1, Ordering::Relaxed);
         if id != OWNER_NONE {
             return id;
         }

@@ -31,6 +31,7 @@ enum Flaw {
     NeverListsTheLast,
     RestartsWithoutToken,
     BelievesAnyToken,
+    ResumesByToken,
     TokensDieWithTheProcess,
     FailsOnForeignCursor,
     EmptyKey,
@@ -61,6 +62,7 @@ enum Flaw {
     StaleScratch,
     HugeScratch,
     NeedsToken,
+    OpensByToken,
     OpensAnything,
     VanishedIsUnavailable,
 }
@@ -163,6 +165,13 @@ impl Broken {
                     .map_or(0, <[u8]>::len);
                 rows.drain(..skipped.min(rows.len()));
             }
+            Flaw::ResumesByToken if token_index(from.token()).is_some() => {
+                rows = self.rows(range, CursorUpdate::initial());
+                // The token counts the items of the whole source up to its own.
+                let whole = self.rows(subject::WHOLE, CursorUpdate::initial());
+                let passed = &whole[..token_index(from.token()).unwrap()];
+                rows.retain(|row| !passed.contains(row));
+            }
             Flaw::TokensDieWithTheProcess => {
                 if from.token().is_some_and(|token| token != [self.process]) {
                     rows.clear();
@@ -233,6 +242,11 @@ impl Connector for Broken {
             Flaw::EndlessBody => return Ok(ItemBody::Reader(Box::new(std::io::repeat(0)))),
             Flaw::BodyFails => return Ok(ItemBody::Reader(Box::new(FailingBody))),
             Flaw::NeedsToken if item.token().is_none() => return Err(unavailable),
+            Flaw::OpensByToken if token_index(item.token()).is_some() => {
+                let whole = self.rows(subject::WHOLE, CursorUpdate::initial());
+                let named = &whole[token_index(item.token()).unwrap() - 1].0;
+                return self.inner.open(PageItem::new(named), scratch);
+            }
             Flaw::OpensAnything if !self.known(item.key()) => return Ok(ItemBody::Bytes(b"")),
             Flaw::VanishedIsUnavailable if !self.known(item.key()) => return Err(unavailable),
             Flaw::HugeScratch => scratch.resize(MAX_INLINE_BODY_BYTES + 1, 0),
@@ -285,6 +299,12 @@ impl Connector for Broken {
 
 fn keys_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Vec<u8>> {
     rows.map(|row| row.0.clone()).collect()
+}
+
+/// What the token of an item in memory says: how many items there are up to it.
+fn token_index(token: Option<&[u8]>) -> Option<usize> {
+    let token = token?.try_into().ok()?;
+    Some(u64::from_be_bytes(token) as usize)
 }
 
 struct BrokenEnumeration {
@@ -348,6 +368,7 @@ fn without_a_flaw_the_same_connector_conforms() {
 #[case(Flaw::NeverListsTheLast, Law::EveryPageSize)]
 #[case(Flaw::RestartsWithoutToken, Law::ResumeWithoutToken)]
 #[case(Flaw::BelievesAnyToken, Law::ResumeWithUnreadableToken)]
+#[case(Flaw::ResumesByToken, Law::ResumeWithNeighboursToken)]
 #[case(Flaw::TokensDieWithTheProcess, Law::ResumeAfterEveryKey)]
 #[case(Flaw::FailsOnForeignCursor, Law::ResumeBetweenKeys)]
 #[case(Flaw::EmptyKey, Law::EveryPageSize)]
@@ -376,6 +397,7 @@ fn without_a_flaw_the_same_connector_conforms() {
 #[case(Flaw::StaleScratch, Law::OpenYieldsBody)]
 #[case(Flaw::HugeScratch, Law::OpenYieldsBody)]
 #[case(Flaw::NeedsToken, Law::OpenYieldsBody)]
+#[case(Flaw::OpensByToken, Law::OpenWithNeighboursToken)]
 #[case(Flaw::OpensAnything, Law::UnknownItems)]
 #[case(Flaw::VanishedIsUnavailable, Law::UnknownItems)]
 fn a_flaw_is_found(#[case] flaw: Flaw, #[case] first: Law) {

@@ -123,6 +123,20 @@ pub(super) fn open_yields_body(subject: &mut Subject<'_>) -> Result<(), Problem>
     Ok(())
 }
 
+pub(super) fn open_with_neighbours_token(subject: &mut Subject<'_>) -> Result<(), Problem> {
+    let connector = subject.connect();
+    let listing = subject.list_whole(&*connector)?;
+    let mut scratch = Vec::new();
+    for (index, expected) in subject.items.iter().enumerate() {
+        for token in listing.neighbours_tokens(index) {
+            subject.cases += 1;
+            let item = PageItem::new(&expected.key).with_token(token);
+            check_body(&*connector, item, &mut scratch, index, expected)?;
+        }
+    }
+    Ok(())
+}
+
 fn check_body(
     connector: &dyn Connector,
     item: PageItem<'_>,

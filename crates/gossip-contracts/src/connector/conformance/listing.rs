@@ -4,7 +4,7 @@ use super::subject::{
     Listing, SMALL_PAGE, Subject, WHOLE, compare_keys, cursor_at, just_above, page_of,
 };
 use super::{ExpectedItem, Problem};
-use crate::connector::{Cursor, DEFAULT_PAGE_ITEMS, Page};
+use crate::connector::{DEFAULT_PAGE_ITEMS, Page};
 use crate::coordination::{CursorUpdate, ShardSpecRef};
 
 /// A token that nobody minted.
@@ -36,38 +36,49 @@ pub(super) fn every_page_size(subject: &mut Subject<'_>) -> Result<(), Problem> 
 }
 
 pub(super) fn resume_after_every_key(subject: &mut Subject<'_>) -> Result<(), Problem> {
-    resume_each(subject, |cursor| {
-        vec![cursor.token().unwrap_or_default().to_vec()]
+    resume_each(subject, |listing, index| {
+        vec![listing.token(index).to_vec()]
     })
 }
 
 pub(super) fn resume_without_token(subject: &mut Subject<'_>) -> Result<(), Problem> {
-    resume_each(subject, |_| vec![Vec::new()])
+    resume_each(subject, |_, _| vec![Vec::new()])
 }
 
 pub(super) fn resume_with_unreadable_token(subject: &mut Subject<'_>) -> Result<(), Problem> {
-    resume_each(subject, |cursor| {
-        let token = cursor.token().unwrap_or_default();
+    resume_each(subject, |listing, index| {
+        let token = listing.token(index);
         let shorter = token[..token.len().saturating_sub(1)].to_vec();
         let longer = [token, FOREIGN_TOKEN].concat();
         vec![shorter, longer, FOREIGN_TOKEN.to_vec()]
     })
 }
 
-/// Resumes after every item with each of the tokens that `tokens` makes of its cursor, on the whole
+/// Such a token can be read, and belongs to an item that is in the source: only the key tells that
+/// it is of another one.
+pub(super) fn resume_with_neighbours_token(subject: &mut Subject<'_>) -> Result<(), Problem> {
+    resume_each(subject, |listing, index| {
+        listing
+            .neighbours_tokens(index)
+            .map(<[u8]>::to_vec)
+            .collect()
+    })
+}
+
+/// Resumes after every item with each of the tokens that `tokens` makes for its index, on the whole
 /// keyspace and on a range that ends before the last item.
 fn resume_each(
     subject: &mut Subject<'_>,
-    tokens: impl Fn(&Cursor) -> Vec<Vec<u8>>,
+    tokens: impl Fn(&Listing, usize) -> Vec<Vec<u8>>,
 ) -> Result<(), Problem> {
     let connector = subject.connect();
     let listing = subject.list_whole(&*connector)?;
     // A token may know where the source ends; the range may end before.
     let ends = [Vec::new(), last(&subject.items).key.clone()];
-    for (cursor, _) in &listing.listed {
+    for (index, (cursor, _)) in listing.listed.iter().enumerate() {
         // Tokens must outlive the process that minted them.
         let restarted = subject.connect();
-        for token in tokens(cursor) {
+        for token in tokens(&listing, index) {
             let key = cursor.last_key().unwrap_or_default();
             let Some(from) = cursor_at(key, &token) else {
                 continue;

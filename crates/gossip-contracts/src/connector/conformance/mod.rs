@@ -118,6 +118,8 @@ pub enum Law {
     ResumeWithoutToken,
     /// The same with a token that cannot be read.
     ResumeWithUnreadableToken,
+    /// The same with the token of another item: the key decides.
+    ResumeWithNeighboursToken,
     /// A cursor whose key is not in the source continues with the next greater one.
     ResumeBetweenKeys,
     /// A cursor below the range continues at its start, one above lists nothing.
@@ -138,6 +140,8 @@ pub enum Law {
     Samples,
     /// Every item opens, with and without its token, and has its body.
     OpenYieldsBody,
+    /// The same with the token of another item: the key decides.
+    OpenWithNeighboursToken,
     /// A key that is not in the source is `Vanished`.
     UnknownItems,
     /// An item that is lost, changed or denied answers so, and is resumed past.
@@ -146,11 +150,12 @@ pub enum Law {
 
 impl Law {
     /// Every law, in the order in which they are checked; what changes the source comes last.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::EveryPageSize,
         Self::ResumeAfterEveryKey,
         Self::ResumeWithoutToken,
         Self::ResumeWithUnreadableToken,
+        Self::ResumeWithNeighboursToken,
         Self::ResumeBetweenKeys,
         Self::CursorOutsideRange,
         Self::RangesAreHalfOpen,
@@ -161,6 +166,7 @@ impl Law {
         Self::Counts,
         Self::Samples,
         Self::OpenYieldsBody,
+        Self::OpenWithNeighboursToken,
         Self::UnknownItems,
         Self::SpoiledItems,
     ];
@@ -171,6 +177,7 @@ impl Law {
             Self::ResumeAfterEveryKey => listing::resume_after_every_key(subject),
             Self::ResumeWithoutToken => listing::resume_without_token(subject),
             Self::ResumeWithUnreadableToken => listing::resume_with_unreadable_token(subject),
+            Self::ResumeWithNeighboursToken => listing::resume_with_neighbours_token(subject),
             Self::ResumeBetweenKeys => listing::resume_between_keys(subject),
             Self::CursorOutsideRange => listing::cursor_outside_range(subject),
             Self::RangesAreHalfOpen => listing::ranges_are_half_open(subject),
@@ -181,6 +188,7 @@ impl Law {
             Self::Counts => items::counts(subject),
             Self::Samples => items::samples(subject),
             Self::OpenYieldsBody => items::open_yields_body(subject),
+            Self::OpenWithNeighboursToken => items::open_with_neighbours_token(subject),
             Self::UnknownItems => items::unknown_items(subject),
             Self::SpoiledItems => items::spoiled_items(subject),
         }

@@ -186,6 +186,22 @@ impl Listing {
             item.with_token(cursor.token().unwrap_or_default())
         })
     }
+
+    /// The token of the item at `index`, empty if it has none or there is no such item.
+    pub(super) fn token(&self, index: usize) -> &[u8] {
+        let cursor = self.listed.get(index).map(|(cursor, _)| cursor);
+        cursor.and_then(|cursor| cursor.token()).unwrap_or_default()
+    }
+
+    /// The tokens of the items before and after the one at `index`, as far as they have any.
+    pub(super) fn neighbours_tokens(&self, index: usize) -> impl Iterator<Item = &[u8]> {
+        let neighbours = [index.checked_sub(1), Some(index + 1)];
+        let tokens = neighbours
+            .into_iter()
+            .flatten()
+            .map(|index| self.token(index));
+        tokens.filter(|token| !token.is_empty())
+    }
 }
 
 pub(super) fn compare_keys<'a>(
