@@ -372,6 +372,10 @@ mod midpoint {
         let oversized = [b'b'; MAX_KEY_SIZE + 1];
         assert_eq!(midpoint_of(b"a", &oversized), None);
         assert_eq!(midpoint_of(&oversized, b"c"), None);
+        // Without a check, these would not fit into the buffer: the first when its sum carries.
+        assert_eq!(midpoint_of(&[0xF0; MAX_KEY_SIZE + 1], b"\xFF"), None);
+        assert_eq!(midpoint_of(&[b'b'; MAX_KEY_SIZE + 2], b"c"), None);
+        assert_eq!(midpoint_of(b"a", &[b'b'; MAX_KEY_SIZE + 2]), None);
     }
 
     #[rstest]
