@@ -8,8 +8,8 @@
 //!
 //! Keys are bytes: they need not be UTF-8, and empty lines are skipped. The plan is printed to
 //! standard output, twice: even cuts of the key space, which need no knowledge of the keys, and
-//! cuts by density, which need a sample. Exit code 0, or 1 if the keys cannot be read, or 2 if the
-//! command line is wrong.
+//! cuts by density, which need a sample. Exit code 0, or 1 if the keys cannot be read or are too
+//! many, or 2 if the command line is wrong.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,6 +26,11 @@ const USAGE: &str = "usage: plan_shards [N [FILE]]   (1 <= N <= 256; without N: 
 
 /// A sample, not a data set: more than this is a mistake, and we would hold it all in memory.
 const INPUT_BYTES_MAX: u64 = 256 << 20;
+/// Keys are held as slices of the input, 16 bytes each: 128 MiB, and half of that once more while
+/// their list grows. Without a limit, short lines would take eight times the input.
+const KEYS_MAX: usize = 8 << 20;
+
+const _: () = assert!(KEYS_MAX as u64 * size_of::<&[u8]>() as u64 <= INPUT_BYTES_MAX);
 
 const DEMO_KEYS: u64 = 100_000;
 const DEMO_PARTS: usize = 8;
@@ -37,7 +42,7 @@ const BAR_COLUMNS: usize = 24;
 fn main() -> ExitCode {
     let args = std::env::args_os().skip(1);
     let mut out = BufWriter::new(io::stdout().lock());
-    let failure = match run(args, io::stdin().lock(), &mut out) {
+    let failure = match run(args, io::stdin().lock(), Limits::REAL, &mut out) {
         Ok(()) => match out.flush() {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => Failure::Output(error),
@@ -52,10 +57,26 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// How much input is taken. A value rather than the constants, so that a test can afford to
+/// exceed it.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) bytes: u64,
+    pub(crate) keys: usize,
+}
+
+impl Limits {
+    pub(crate) const REAL: Self = Self {
+        bytes: INPUT_BYTES_MAX,
+        keys: KEYS_MAX,
+    };
+}
+
 /// Everything but the process: arguments and input in, the plan out.
 pub(crate) fn run(
     mut args: impl Iterator<Item = OsString>,
     stdin: impl Read,
+    limits: Limits,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let (parts, file) = (args.next(), args.next());
@@ -67,14 +88,15 @@ pub(crate) fn run(
             out,
             "A demonstration. `plan_shards N FILE` plans for keys of yours.\n"
         )?;
-        return plan(&demo_keys(), DEMO_PARTS, out);
+        let keys = demo_keys();
+        return plan(keys.iter().map(Vec::as_slice).collect(), DEMO_PARTS, out);
     };
     let parts = parse_parts(&parts)?;
     let text = match file {
-        Some(path) if path != "-" => read_file(&path)?,
-        Some(_) | None => read_all(stdin, "standard input")?,
+        Some(path) if path != "-" => read_file(&path, limits)?,
+        Some(_) | None => read_all(stdin, "standard input", limits)?,
     };
-    plan(&keys_of(&text)?, parts, out)
+    plan(keys_of(&text, limits)?, parts, out)
 }
 
 /// Why there is no plan.
@@ -127,28 +149,28 @@ fn parse_parts(argument: &OsStr) -> Result<usize, Failure> {
         .ok_or_else(|| Failure::Usage(format!("{argument:?} is not a number of shards")))
 }
 
-fn read_file(path: &OsStr) -> Result<Vec<u8>, Failure> {
+fn read_file(path: &OsStr, limits: Limits) -> Result<Vec<u8>, Failure> {
     let name = format!("{path:?}");
     let file = File::open(path).map_err(|error| Failure::Input(format!("{name}: {error}")))?;
-    read_all(file, &name)
+    read_all(file, &name, limits)
 }
 
-fn read_all(input: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+fn read_all(input: impl Read, name: &str, limits: Limits) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     input
-        .take(INPUT_BYTES_MAX + 1)
+        .take(limits.bytes + 1)
         .read_to_end(&mut text)
         .map_err(|error| Failure::Input(format!("{name}: {error}")))?;
-    if text.len() as u64 > INPUT_BYTES_MAX {
-        let limit = INPUT_BYTES_MAX >> 20;
+    if text.len() as u64 > limits.bytes {
+        let limit = limits.bytes;
         return Err(Failure::Input(format!(
-            "{name}: more than {limit} MiB; give a sample"
+            "{name}: more than {limit} bytes; give a sample"
         )));
     }
     Ok(text)
 }
 
-fn keys_of(text: &[u8]) -> Result<Vec<&[u8]>, Failure> {
+fn keys_of(text: &[u8], limits: Limits) -> Result<Vec<&[u8]>, Failure> {
     let mut keys = Vec::new();
     for (line, key) in text.split(|&byte| byte == b'\n').enumerate() {
         if key.len() > MAX_KEY_SIZE {
@@ -156,16 +178,22 @@ fn keys_of(text: &[u8]) -> Result<Vec<&[u8]>, Failure> {
             let text = format!("line {line}: a key of {len} bytes, at most {MAX_KEY_SIZE} fit");
             return Err(Failure::Input(text));
         }
-        if !key.is_empty() {
-            keys.push(key);
+        if key.is_empty() {
+            continue;
         }
+        if keys.len() == limits.keys {
+            let limit = limits.keys;
+            return Err(Failure::Input(format!(
+                "more than {limit} keys; give a sample"
+            )));
+        }
+        keys.push(key);
     }
     Ok(keys)
 }
 
-/// Prints both plans for `keys`.
-fn plan(keys: &[impl AsRef<[u8]>], parts: usize, out: &mut impl Write) -> Result<(), Failure> {
-    let mut sample: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+/// Prints both plans for the keys of `sample`, which are sorted in place.
+fn plan(mut sample: Vec<&[u8]>, parts: usize, out: &mut impl Write) -> Result<(), Failure> {
     sample.sort_unstable();
     let mut end = KeyBuf::new();
     let (Some(first), Some(last)) = (sample.first(), sample.last()) else {

@@ -20,7 +20,7 @@
 //! | limit | by | value |
 //! |---|---|---|
 //! | `entry_limit` | the caller, at construction | 1 to `CAP` |
-//! | `CAP` | the type | at most [`MAX_BUILDER_CAP`], at compile time |
+//! | `CAP` | the type | 1 to [`MAX_BUILDER_CAP`], at compile time |
 //! | manifest | [`MAX_INITIAL_SHARDS`] | checked at construction |
 //! | children of one split | [`MAX_SPLIT_CHILDREN`] | before the entries that remain |
 
@@ -48,7 +48,9 @@ use crate::hint::{ShardSpecScratch, manifest_shard_ref, prefix_shard_ref, range_
 use crate::key_encoding::{PrefixShardError, validated};
 
 /// Largest `CAP` that compiles. Entries live inline, so this bounds a builder to some 100 KiB of
-/// stack; longer manifests are registered in several parts.
+/// stack. A run's manifest is registered at once: for a longer one, up to [`MAX_INITIAL_SHARDS`],
+/// collect the [`InitialShardInput`] rows by hand, with specs of the constructors in
+/// [`crate::hint`] kept in an arena of your own.
 pub const MAX_BUILDER_CAP: usize = 1024;
 
 const _: () = assert!(MAX_BUILDER_CAP <= MAX_INITIAL_SHARDS);

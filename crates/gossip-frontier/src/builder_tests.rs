@@ -20,7 +20,7 @@ pub(super) fn builder(arena: &mut ShardArena) -> Builder<'_> {
     PreallocShardBuilder::new(arena, 16).unwrap()
 }
 
-/// Ids and ranges of what is staged, manifest rules aside.
+/// Ranges of what is staged, in the order of their ids, manifest rules aside.
 pub(super) fn staged<const CAP: usize>(
     builder: &PreallocShardBuilder<'_, CAP>,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -261,16 +261,7 @@ impl<'a> ShardMetadata<'a> {
     /// # Errors
     /// As [`ShardHint::encoded_len`]; then if the whole exceeds [`MAX_METADATA_SIZE`].
     pub fn encoded_len(&self) -> Result<usize, ShardEncodeError> {
-        let hint_len = self.hint.encoded_len()?;
-        // The hint fits by itself; bytes of the connector may be as many as a slice can have.
-        let size = (LEN_SIZE + hint_len).saturating_add(self.connector_extra.len());
-        if size > MAX_METADATA_SIZE {
-            return Err(ShardEncodeError::MetadataTooLarge {
-                size,
-                max: MAX_METADATA_SIZE,
-            });
-        }
-        Ok(size)
+        envelope_len(self.hint.encoded_len()?, self.connector_extra.len())
     }
 
     /// Writes the metadata into `buf` and lends the written part.
@@ -468,6 +459,19 @@ fn prefix_frame_len(prefix_len: usize) -> Result<usize, ShardEncodeError> {
     let size = PREFIX_HEADER_LEN.saturating_add(prefix_len);
     if size > MAX_METADATA_SIZE {
         return Err(ShardEncodeError::HintTooLarge {
+            size,
+            max: MAX_METADATA_SIZE,
+        });
+    }
+    Ok(size)
+}
+
+/// Length of metadata with a hint that fits by itself.
+fn envelope_len(hint_len: usize, extra_len: usize) -> Result<usize, ShardEncodeError> {
+    // Bytes of the connector may be as many as a slice can have.
+    let size = (LEN_SIZE + hint_len).saturating_add(extra_len);
+    if size > MAX_METADATA_SIZE {
+        return Err(ShardEncodeError::MetadataTooLarge {
             size,
             max: MAX_METADATA_SIZE,
         });

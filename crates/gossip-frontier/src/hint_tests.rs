@@ -489,6 +489,69 @@ mod shards {
         assert_eq!(prefix_shard_ref(b"p", &extra, &mut scratch), expected);
     }
 
+    /// Of two faults the one that comes first in the order of every shard is told: the size of a
+    /// bound, the size of the metadata, the inverted range.
+    #[test]
+    fn range_shard_tells_the_first_of_two_faults() {
+        let mut scratch = ShardSpecScratch::new();
+        let extra = vec![0; MAX_METADATA_SIZE];
+        let long = vec![b'k'; MAX_KEY_SIZE + 1];
+        let mut refused =
+            |start, end, extra| range_shard_ref(start, end, extra, &mut scratch).unwrap_err();
+        assert_eq!(refused(&long, b"z", &extra), LONG_KEY);
+        assert_eq!(refused(b"a", &long, &extra), LONG_KEY);
+        assert_eq!(refused(&long, b"a", b""), LONG_KEY);
+        assert_eq!(refused(b"b", b"a", &extra), oversized(5));
+        assert_eq!(refused(b"a", b"a", &extra), oversized(5));
+    }
+
+    /// What is wrong with the prefix itself leaves no range of which more could be told.
+    #[test]
+    fn prefix_shard_tells_the_first_of_two_faults() {
+        let mut scratch = ShardSpecScratch::new();
+        let extra = vec![0; MAX_METADATA_SIZE];
+        let mut refused =
+            |prefix: &[u8]| prefix_shard_ref(prefix, &extra, &mut scratch).unwrap_err();
+        assert_eq!(refused(b""), PrefixShardError::EmptyPrefix);
+        assert_eq!(refused(b"\xFF"), PrefixShardError::NoSuccessor);
+        let (size, max) = (MAX_KEY_SIZE + 1, MAX_KEY_SIZE);
+        let too_large = PrefixShardError::PrefixTooLarge { size, max };
+        assert_eq!(refused(&vec![0xFF; size]), too_large);
+    }
+
+    #[test]
+    fn manifest_shard_tells_the_first_of_two_faults() {
+        let (mut scratch, mut arena) =
+            (ShardSpecScratch::new(), ShardArena::with_capacity(1, 4096));
+        let extra = vec![0; MAX_METADATA_SIZE];
+        for (start_row, end_row) in [(20, 10), (10, 10), (u64::MAX, 0)] {
+            let spec = manifest_shard_ref(7, start_row, end_row, &extra, &mut scratch);
+            assert_eq!(spec, Err(oversized(29)));
+            let stored =
+                manifest_shard_into(7, start_row, end_row, &extra, &mut scratch, &mut arena);
+            assert_eq!(stored, Err(ShardIntoError::Build(oversized(29))));
+        }
+        // With the metadata just small enough, the rows are told.
+        let fits = &extra[29..];
+        let spec = manifest_shard_ref(7, 20, 10, fits, &mut scratch);
+        assert!(matches!(
+            spec,
+            Err(ShardSpecInputError::InvertedRange { .. })
+        ));
+    }
+
+    const LONG_KEY: ShardSpecInputError = ShardSpecInputError::KeyTooLarge {
+        size: MAX_KEY_SIZE + 1,
+        max: MAX_KEY_SIZE,
+    };
+
+    /// The refusal of connector bytes that fill all metadata, with `framing` bytes around them.
+    fn oversized(framing: usize) -> ShardSpecInputError {
+        let max = MAX_METADATA_SIZE;
+        let size = max + framing;
+        ShardSpecInputError::MetadataTooLarge { size, max }
+    }
+
     #[test]
     fn manifest_shard_rejects_inverted_rows() {
         let (mut scratch, mut arena) =

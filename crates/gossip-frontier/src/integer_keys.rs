@@ -22,8 +22,11 @@ pub trait FixedWidthKey: KeyEncoding {
     /// Length of every encoding, between 1 and [`MAX_KEY_SIZE`].
     const WIDTH: usize;
 
-    /// Writes the encoding into `out`, which is [`Self::WIDTH`] bytes long.
-    fn write_fixed(&self, out: &mut [u8]);
+    /// Writes the encoding to the front of `out` and lends what is behind it.
+    ///
+    /// `None` if `out` is shorter than [`Self::WIDTH`]; what it holds then is unspecified.
+    #[must_use = "a key that does not fit is not written"]
+    fn write_fixed<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]>;
 
     /// Reads a key back; `None` unless `key` is [`Self::WIDTH`] bytes long.
     fn decode(key: &[u8]) -> Option<Self>;
@@ -39,8 +42,10 @@ pub struct U64Key(
 impl FixedWidthKey for U64Key {
     const WIDTH: usize = size_of::<u64>();
 
-    fn write_fixed(&self, out: &mut [u8]) {
-        out.copy_from_slice(&self.0.to_be_bytes());
+    fn write_fixed<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]> {
+        let (front, rest) = out.split_first_chunk_mut()?;
+        *front = self.0.to_be_bytes();
+        Some(rest)
     }
 
     fn decode(key: &[u8]) -> Option<Self> {
@@ -69,8 +74,8 @@ impl I64Key {
 impl FixedWidthKey for I64Key {
     const WIDTH: usize = size_of::<i64>();
 
-    fn write_fixed(&self, out: &mut [u8]) {
-        U64Key(self.0.cast_unsigned() ^ Self::SIGN_BIT).write_fixed(out);
+    fn write_fixed<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]> {
+        U64Key(self.0.cast_unsigned() ^ Self::SIGN_BIT).write_fixed(out)
     }
 
     fn decode(key: &[u8]) -> Option<Self> {
@@ -99,10 +104,8 @@ pub struct PairKey<A, B>(
 impl<A: FixedWidthKey, B: FixedWidthKey> FixedWidthKey for PairKey<A, B> {
     const WIDTH: usize = A::WIDTH + B::WIDTH;
 
-    fn write_fixed(&self, out: &mut [u8]) {
-        let (first, second) = out.split_at_mut(A::WIDTH);
-        self.0.write_fixed(first);
-        self.1.write_fixed(second);
+    fn write_fixed<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]> {
+        self.1.write_fixed(self.0.write_fixed(out)?)
     }
 
     fn decode(key: &[u8]) -> Option<Self> {
@@ -120,8 +123,8 @@ impl<A: FixedWidthKey, B: FixedWidthKey> KeyEncoding for PairKey<A, B> {
 impl FixedWidthKey for ManifestRowKey {
     const WIDTH: usize = Self::ENCODED_LEN;
 
-    fn write_fixed(&self, out: &mut [u8]) {
-        PairKey(U64Key(self.manifest_id()), U64Key(self.row())).write_fixed(out);
+    fn write_fixed<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]> {
+        PairKey(U64Key(self.manifest_id()), U64Key(self.row())).write_fixed(out)
     }
 
     fn decode(key: &[u8]) -> Option<Self> {
@@ -131,7 +134,12 @@ impl FixedWidthKey for ManifestRowKey {
 
 fn encode_fixed<K: FixedWidthKey>(key: &K, buf: &mut KeyBuf) {
     const { assert!(K::WIDTH > 0 && K::WIDTH <= MAX_KEY_SIZE) };
-    key.write_fixed(buf.resize(K::WIDTH));
+    let rest = key.write_fixed(buf.resize(K::WIDTH));
+    // A part of a pair that were shorter or longer than it says would break the order of pairs.
+    assert!(
+        rest.is_some_and(|rest| rest.is_empty()),
+        "a fixed-width key writes as many bytes as it has"
+    );
 }
 
 #[cfg(test)]

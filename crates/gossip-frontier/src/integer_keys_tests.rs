@@ -29,6 +29,20 @@ fn check_widths<K: FixedWidthKey + Copy + Debug + Ord>() {
     }
 }
 
+/// Writers take slices of any length, fill their width and touch nothing behind it.
+fn check_slices<K: FixedWidthKey + Copy + Debug + Ord>(key: K) {
+    for len in 0..3 * K::WIDTH {
+        let mut out = vec![0xAA; len];
+        let rest = key.write_fixed(&mut out).map(|rest| rest.len());
+        assert_eq!(rest, len.checked_sub(K::WIDTH), "{len} bytes");
+        if rest.is_some() {
+            let (front, rest) = out.split_at(K::WIDTH);
+            assert_eq!(front, encoded(&key));
+            assert!(rest.iter().all(|&byte| byte == 0xAA));
+        }
+    }
+}
+
 /// Integers near the edges as often as any others.
 fn any_u64() -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -103,4 +117,12 @@ fn decoders_take_exactly_their_width() {
     check_widths::<I64Key>();
     check_widths::<PairKey<U64Key, I64Key>>();
     check_widths::<ManifestRowKey>();
+}
+
+#[test]
+fn writers_take_slices_of_any_length() {
+    check_slices(U64Key(1));
+    check_slices(I64Key(-1));
+    check_slices(PairKey(PairKey(U64Key(1), I64Key(2)), U64Key(3)));
+    check_slices(ManifestRowKey::new(1, 2));
 }

@@ -238,8 +238,10 @@ impl fmt::Debug for PathKey<'_> {
 
 /// One row of one manifest: two big-endian `u64`, 16 bytes, no delimiter and no varint.
 ///
-/// Byte order is tuple order, first by manifest, then by row. All values are keys; the row
-/// `u64::MAX` can be a bound but not a member of any range, since its successor is no row.
+/// Byte order is tuple order, first by manifest, then by row. All values are keys. The row
+/// `u64::MAX` can be a bound, but no member of a range that the row constructors make, such as
+/// [`shard_spec_from_manifest_range_ref`]: their end is a row of the same manifest, and none is
+/// greater.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ManifestRowKey {
     // The derived order compares the fields in this order, as the encoding does.

@@ -225,10 +225,14 @@ mod successors {
         }
 
         #[test]
-        fn key_successor_none_only_when_expected(len in 4090_usize..4100, fill: u8, last: u8) {
-            let fill = if fill.is_multiple_of(2) { 0xFF } else { fill };
+        fn key_successor_none_only_when_expected(
+            // Each part is at its limit every other time, so that all are at once in one of eight.
+            len in prop_oneof![Just(MAX_KEY_SIZE), 4090_usize..4100],
+            fill in prop_oneof![Just(0xFF), any::<u8>()],
+            last in prop_oneof![Just(0xFF), any::<u8>()],
+        ) {
             let mut key = vec![fill; len];
-            key[len - 1] = last | (fill & 0x01);
+            key[len - 1] = last;
             let largest = len == MAX_KEY_SIZE && key.iter().all(|&byte| byte == 0xFF);
             let expected = len <= MAX_KEY_SIZE && !largest;
             prop_assert_eq!(key_successor_of(&key).is_some(), expected);
@@ -368,6 +372,10 @@ mod midpoint {
         let oversized = [b'b'; MAX_KEY_SIZE + 1];
         assert_eq!(midpoint_of(b"a", &oversized), None);
         assert_eq!(midpoint_of(&oversized, b"c"), None);
+        // Without a check, these would not fit into the buffer: the first when its sum carries.
+        assert_eq!(midpoint_of(&[0xF0; MAX_KEY_SIZE + 1], b"\xFF"), None);
+        assert_eq!(midpoint_of(&[b'b'; MAX_KEY_SIZE + 2], b"c"), None);
+        assert_eq!(midpoint_of(b"a", &[b'b'; MAX_KEY_SIZE + 2]), None);
     }
 
     #[rstest]

@@ -48,7 +48,7 @@ const _: () = assert!(SPLIT_POINTS_MAX > 0);
 /// fewer units than parts, keys are counted instead, and the numbers of keys differ by one.
 ///
 /// Points are short: they end 9 bytes or fewer behind the place where the bounds part, and in no
-/// `0x00`.
+/// `0x00`. Where keys are counted neither holds, since every key of the range may be a point.
 ///
 /// # Cost
 ///
@@ -118,6 +118,9 @@ pub fn split_points_by_density<'k>(
 }
 
 /// Ascending keys strictly inside a range. Reads as a slice of keys.
+///
+/// The keys are lent: the buffers or the sampled keys they lie in stay borrowed until it is
+/// dropped.
 ///
 /// `Debug` tells how many there are.
 #[derive(Clone)]

@@ -228,6 +228,19 @@ mod even_cuts {
         assert!(sizes.is_subset(&BTreeSet::from([15, 16])), "{sizes:?}");
     }
 
+    /// The most keys that are ever counted: 255 units, and a fraction with all its spellings.
+    #[test]
+    fn the_longest_count_stays_within_its_bound() {
+        let mut end = vec![0; MAX_KEY_SIZE];
+        end[0] = b'a';
+        end[MAX_KEY_SIZE - 1] = 0xFF;
+        let keys = count_keys(b"a", &end, usize::MAX);
+        assert_eq!(keys, MAX_KEY_SIZE + 254);
+        let points = even(b"a", &end, MAX_SPLIT_CHILDREN);
+        assert_eq!(points.len(), SPLIT_POINTS_MAX);
+        assert_tiles(b"a", &points, &end);
+    }
+
     #[test]
     fn bad_requests_are_refused() {
         let wanted = range(b"a", b"z");

@@ -8,17 +8,26 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 
 use gossip_contracts::coordination::MAX_KEY_SIZE;
-use plan_shards::{Failure, run};
+use plan_shards::{Failure, Limits, run};
 
 fn planned(args: &[&str], stdin: &[u8]) -> Result<String, Failure> {
+    planned_within(Limits::REAL, args, stdin)
+}
+
+fn planned_within(limits: Limits, args: &[&str], stdin: &[u8]) -> Result<String, Failure> {
     let mut out = Vec::new();
-    run(args.iter().map(OsString::from), stdin, &mut out)?;
+    run(args.iter().map(OsString::from), stdin, limits, &mut out)?;
     Ok(String::from_utf8(out).expect("keys are shown escaped"))
 }
 
 #[track_caller]
 fn assert_fails(args: &[&str], stdin: &[u8], code: u8, text: &str) {
-    let failure = planned(args, stdin).expect_err("the input is bad");
+    assert_failure(planned(args, stdin), code, text);
+}
+
+#[track_caller]
+fn assert_failure(result: Result<String, Failure>, code: u8, text: &str) {
+    let failure = result.expect_err("the input is bad");
     assert_eq!(failure.exit_code(), code);
     assert!(failure.message().contains(text), "{}", failure.message());
 }
@@ -80,6 +89,40 @@ fn bad_keys_are_told_by_line_and_length() {
 }
 
 #[test]
+fn more_keys_than_the_limit_are_refused() {
+    let limits = Limits {
+        keys: 3,
+        ..Limits::REAL
+    };
+    // Empty lines are no keys, wherever they are.
+    let shown = planned_within(limits, &["2"], b"\n\nc\n\nb\na\n\n").unwrap();
+    assert!(shown.contains("3 sampled keys"), "{shown}");
+    // Equal keys weigh, so each of them counts.
+    let refused = planned_within(limits, &["2"], b"a\na\na\na");
+    assert_failure(refused, 1, "more than 3 keys; give a sample");
+}
+
+#[test]
+fn more_bytes_than_the_limit_are_refused() {
+    let limits = Limits {
+        bytes: 4,
+        ..Limits::REAL
+    };
+    assert!(planned_within(limits, &["2"], b"a\nb\n").is_ok());
+    let text = "standard input: more than 4 bytes; give a sample";
+    assert_failure(planned_within(limits, &["2"], b"a\nb\n\n"), 1, text);
+    // A file is held to the same limit.
+    let this_file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plan_shards.rs");
+    let refused = planned_within(limits, &["2", this_file], b"");
+    assert_failure(refused, 1, "plan_shards.rs\": more than 4 bytes");
+    // Input without an end is not read to its end.
+    let mut out = Vec::new();
+    let args = ["2"].map(OsString::from).into_iter();
+    let endless = run(args, io::repeat(b'\n'), limits, &mut out);
+    assert_failure(endless.map(|()| String::new()), 1, text);
+}
+
+#[test]
 fn a_reader_that_left_is_no_failure() {
     struct Closed;
     impl Write for Closed {
@@ -90,6 +133,6 @@ fn a_reader_that_left_is_no_failure() {
             Ok(())
         }
     }
-    let failure = run(std::iter::empty(), io::empty(), &mut Closed).unwrap_err();
+    let failure = run(std::iter::empty(), io::empty(), Limits::REAL, &mut Closed).unwrap_err();
     assert_eq!(failure.exit_code(), 0);
 }

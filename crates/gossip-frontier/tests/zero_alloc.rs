@@ -3,8 +3,10 @@
 //! One test for each function that the specification calls hot, then the warm ones that promise the
 //! same. Buffers are made outside of what is counted, as callers do.
 
-use gossip_contracts::coordination::{MAX_KEY_SIZE, ShardArena, ShardSpecRef};
-use gossip_frontier::builder::PreallocShardBuilder;
+use gossip_contracts::coordination::{
+    CursorUpdate, MAX_KEY_SIZE, MAX_METADATA_SIZE, ShardArena, ShardSpecRef,
+};
+use gossip_frontier::builder::{PreallocShardBuilder, PreallocShardBuilderError};
 use gossip_frontier::*;
 use gossip_stdx::{CountingAllocator, count_allocations};
 
@@ -53,6 +55,16 @@ fn key_encoding_encode_into_is_silent() {
     });
     let decoded = silent(|| PairKey::<U64Key, I64Key>::decode(buf.as_bytes()));
     assert_eq!(decoded, Some(PairKey(U64Key(7), I64Key(-7))));
+}
+
+#[test]
+fn decode_manifest_row_key_is_silent() {
+    let key = ManifestRowKey::new(7, 9);
+    let mut buf = KeyBuf::new();
+    key.encode_into(&mut buf);
+    let bytes = buf.as_bytes();
+    assert_eq!(silent(|| decode_manifest_row_key(bytes)), Some(key));
+    assert_eq!(silent(|| decode_manifest_row_key(&bytes[1..])), None);
 }
 
 #[test]
@@ -160,16 +172,99 @@ fn propagate_hint_on_split_is_silent() {
 #[test]
 fn staging_is_silent() {
     let mut arena = ShardArena::with_capacity(64, 64 * 1024);
+    let spec = ShardSpecRef::new(b"x", b"y", b"metadata");
+    let handle = arena.alloc_spec(spec).expect("the arena is empty");
     silent(|| {
         let mut builder = PreallocShardBuilder::<64>::new(&mut arena, 64).unwrap();
         builder.add_range(b"a", b"b", b"extra").unwrap();
         builder.add_prefix(b"p", b"extra").unwrap();
+        builder.add_manifest(7, 100, 200, b"extra").unwrap();
+        builder.add_spec_ref(spec).unwrap();
+        builder.add_spec_handle(handle).unwrap();
         builder
             .split_range_by_boundaries(b"t", &[b"u", b"v"], b"w", b"")
             .unwrap();
         builder.split_manifest_by_rows(7, 0, 100, 10, b"").unwrap();
         builder.reset();
     });
+}
+
+#[test]
+fn staging_with_cursors_is_silent() {
+    let mut row = KeyBuf::new();
+    ManifestRowKey::new(7, 12).encode_into(&mut row);
+    let mut arena = ShardArena::with_capacity(8, 16 * 1024);
+    let spec = ShardSpecRef::new(b"x", b"y", b"metadata");
+    let handle = arena.alloc_spec(spec).expect("the arena is empty");
+    let cursor = |key| CursorUpdate::new(key, b"token");
+    silent(|| {
+        let mut builder = PreallocShardBuilder::<8>::new(&mut arena, 8).unwrap();
+        builder
+            .add_range_with_cursor(b"a", b"b", b"extra", cursor(b"aa"))
+            .unwrap();
+        builder
+            .add_prefix_with_cursor(b"p", b"extra", cursor(b"pp"))
+            .unwrap();
+        builder
+            .add_manifest_with_cursor(7, 10, 20, b"extra", cursor(row.as_bytes()))
+            .unwrap();
+        builder
+            .add_spec_ref_with_cursor(ShardSpecRef::new(b"t", b"u", b""), cursor(b"tt"))
+            .unwrap();
+        builder
+            .add_spec_handle_with_cursor(handle, cursor(b"xx"))
+            .unwrap();
+        assert_eq!(builder.len(), 5);
+    });
+}
+
+#[test]
+fn refused_staging_is_silent() {
+    let long = vec![b'k'; MAX_KEY_SIZE + 1];
+    let extra = vec![0; MAX_METADATA_SIZE];
+    let mut arena = ShardArena::with_capacity(4, 16 * 1024);
+    let stale = arena
+        .alloc_spec(ShardSpecRef::new(b"x", b"y", b""))
+        .unwrap();
+    arena.free_spec(stale);
+    silent(|| {
+        assert!(PreallocShardBuilder::<4>::new(&mut arena, 5).is_err());
+        let mut builder = PreallocShardBuilder::<4>::new(&mut arena, 4).unwrap();
+        assert!(builder.add_range(b"b", b"a", b"").is_err());
+        assert!(builder.add_range(b"a", &long, b"").is_err());
+        assert!(builder.add_range(b"a", b"b", &extra).is_err());
+        assert!(builder.add_prefix(b"\xFF", b"").is_err());
+        assert!(builder.add_manifest(7, 2, 1, b"").is_err());
+        let inverted = ShardSpecRef::new(b"b", b"a", b"");
+        assert!(builder.add_spec_ref(inverted).is_err());
+        assert!(builder.add_spec_handle(stale).is_err());
+        let points: [&[u8]; 2] = [b"u", b"t"];
+        assert!(
+            builder
+                .split_range_by_boundaries(b"a", &points, b"z", b"")
+                .is_err()
+        );
+        assert!(builder.split_manifest_by_rows(7, 0, 5, 1, b"").is_err());
+        assert!(builder.split_manifest_by_rows(7, 0, 999, 1, b"").is_err());
+        assert!(builder.is_empty());
+    });
+}
+
+#[test]
+fn a_split_that_is_rolled_back_is_silent() {
+    // Two slots for three children: the third is refused by the arena, not by a check before.
+    let mut arena = ShardArena::with_capacity(2, 16 * 1024);
+    let mut builder = PreallocShardBuilder::<4>::new(&mut arena, 4).unwrap();
+    let points: [&[u8]; 2] = [b"c", b"d"];
+    let refused = silent(|| builder.split_range_by_boundaries(b"b", &points, b"e", b""));
+    assert!(matches!(
+        refused,
+        Err(PreallocShardBuilderError::SlabFull(_))
+    ));
+    assert!(builder.is_empty());
+    // What it had taken is free again.
+    let staged = silent(|| builder.split_range_by_boundaries(b"b", &points[..1], b"e", b""));
+    assert_eq!(staged, Ok(2));
 }
 
 #[test]

@@ -4,7 +4,9 @@ use gossip_contracts::coordination::{
     ShardArena, ShardSpec, ShardSpecHandle, ShardSpecInputError, ShardSpecRef,
 };
 
-use super::{MetadataBuf, ShardEncodeError, ShardHint, ShardMetadata};
+use super::{
+    MANIFEST_FRAME_LEN, MetadataBuf, ShardEncodeError, ShardHint, ShardMetadata, envelope_len,
+};
 use crate::key_encoding::{
     KeyBuf, KeyEncoding, ManifestRowKey, PrefixShardError, ShardIntoError, prefix_end, store,
     validated,
@@ -90,7 +92,7 @@ pub fn prefix_shard_into(
 /// A shard of the rows `start_row..end_row` of one manifest, with a [`ShardHint::Manifest`].
 ///
 /// # Errors
-/// If `start_row >= end_row`, or the metadata is too large, in this order.
+/// If the metadata is too large, or `start_row >= end_row`, in this order.
 pub fn manifest_shard_ref<'a>(
     manifest_id: u64,
     start_row: u64,
@@ -139,28 +141,46 @@ fn hinted<'a>(
 ) -> Result<ShardSpecRef<'a>, ShardSpecInputError> {
     match metadata.encode_into(buf) {
         Ok(encoded) => validated(ShardSpecRef::new(start, end, encoded)),
-        Err(error) => Err(first_refusal(start, end, error)),
+        Err(error) => Err(first_refusal(start, end, metadata, error)),
     }
 }
 
 /// What a shard is refused for when its metadata could not be encoded.
 ///
-/// Shards are checked in a fixed order in which oversized bounds come before the metadata, so a
-/// caller sees the same answer whether or not we encoded the metadata for it.
-fn first_refusal(start: &[u8], end: &[u8], error: ShardEncodeError) -> ShardSpecInputError {
+/// Shards are checked in a fixed order, oversized bounds before oversized metadata before an
+/// inverted range, so a caller sees the same answer whether or not we encoded the metadata for it.
+fn first_refusal(
+    start: &[u8],
+    end: &[u8],
+    metadata: ShardMetadata<'_>,
+    error: ShardEncodeError,
+) -> ShardSpecInputError {
     let bounds = ShardSpec::validate_ref(ShardSpecRef::new(start, end, &[]));
-    match (bounds, error) {
-        // An inverted range, the other thing that may be wrong with bounds, comes after metadata.
-        (Err(oversized @ ShardSpecInputError::KeyTooLarge { .. }), _) => oversized,
-        (
-            _,
-            ShardEncodeError::PrefixTooLarge { size, max }
-            | ShardEncodeError::HintTooLarge { size, max }
-            | ShardEncodeError::MetadataTooLarge { size, max },
-        ) => ShardSpecInputError::MetadataTooLarge { size, max },
-        (_, ShardEncodeError::InvertedManifestRows { .. }) => ShardSpecInputError::InvertedRange {
+    if let Err(oversized @ ShardSpecInputError::KeyTooLarge { .. }) = bounds {
+        return oversized;
+    }
+    match first_encode_error(metadata, error) {
+        ShardEncodeError::PrefixTooLarge { size, max }
+        | ShardEncodeError::HintTooLarge { size, max }
+        | ShardEncodeError::MetadataTooLarge { size, max } => {
+            ShardSpecInputError::MetadataTooLarge { size, max }
+        }
+        ShardEncodeError::InvertedManifestRows { .. } => ShardSpecInputError::InvertedRange {
             start_len: start.len(),
             end_len: end.len(),
         },
+    }
+}
+
+/// The encoder tells about rows first, a shard about sizes.
+fn first_encode_error(metadata: ShardMetadata<'_>, error: ShardEncodeError) -> ShardEncodeError {
+    match error {
+        ShardEncodeError::InvertedManifestRows { .. } => {
+            let size = envelope_len(MANIFEST_FRAME_LEN, metadata.connector_extra.len());
+            size.err().unwrap_or(error)
+        }
+        ShardEncodeError::PrefixTooLarge { .. }
+        | ShardEncodeError::HintTooLarge { .. }
+        | ShardEncodeError::MetadataTooLarge { .. } => error,
     }
 }

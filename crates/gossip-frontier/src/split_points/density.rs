@@ -42,8 +42,8 @@ impl Sample<'_, '_> {
             let last = latest[right - 1].expect("counted among those present");
             let high = self.edge_until(from + largest).min(last);
             assert!(low <= high, "a cut with this largest part exists");
-            // Rounded to the nearest, so that different keys give parts that differ by one.
-            let mean = (self.keys.len() - from + right.div_ceil(2)) / (right + 1);
+            // Of what is left, not of all: a part that had to be large leaves less to the others.
+            let mean = (self.keys.len() - from) / (right + 1);
             *edge = self.edge_near(from + mean).clamp(low, high);
             from = *edge;
         }

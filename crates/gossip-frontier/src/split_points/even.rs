@@ -17,6 +17,15 @@ const _: () = assert!(MAX_SPLIT_CHILDREN as u128 <= u128::MAX >> (8 * (PRECISION
 // Whatever is not cut off by the size of a key has units for any number of parts.
 const _: () = assert!(MAX_SPLIT_CHILDREN as u128 <= 256_u128.pow(PRECISION as u32 - 1));
 
+/// Most keys of a range with fewer units than parts.
+///
+/// Such a range has less than [`MAX_SPLIT_CHILDREN`] units, hence at most that many different
+/// fractions, each of them one key. Of 256 neighbouring ones a single one ends in zeros, and only
+/// such a one has further spellings, of at most [`MAX_KEY_SIZE`] lengths.
+const COUNTED_KEYS_MAX: usize = MAX_KEY_SIZE + MAX_SPLIT_CHILDREN;
+
+const _: () = assert!(MAX_SPLIT_CHILDREN <= 256);
+
 /// Writes the points into `bufs`, which has `parts - 1` buffers, and tells how many there are.
 pub(super) fn cut(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> usize {
     let window = Window::around(range);
@@ -105,11 +114,6 @@ fn digit(key: &[u8], at: usize) -> u8 {
 fn cut_by_counting(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> usize {
     // The start is a key of the range, and the walk begins behind it.
     let keys = 1 + walk(range, |_, _| ());
-    // Of 256 neighbouring values one ends in zeros, and only such a one has several spellings.
-    debug_assert!(
-        keys <= MAX_KEY_SIZE + MAX_SPLIT_CHILDREN,
-        "the range is degenerate"
-    );
     let parts = parts.min(keys);
     // The first key of part `i` of `parts` is number `i * keys / parts`, the start being number 0.
     let mut filled = 0;
@@ -123,6 +127,9 @@ fn cut_by_counting(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> us
 }
 
 /// Visits every key strictly inside the range with its number, from 1, and tells how many.
+///
+/// Other ranges hold more keys than can be counted in a lifetime, so a mistake about the width of
+/// one ends here.
 fn walk(range: KeyRange<'_>, mut visit: impl FnMut(usize, &[u8])) -> usize {
     let (mut current, mut next) = (KeyBuf::new(), KeyBuf::new());
     current.copy_from_slice(range.start());
@@ -131,6 +138,11 @@ fn walk(range: KeyRange<'_>, mut visit: impl FnMut(usize, &[u8])) -> usize {
         && key < range.end()
     {
         visited += 1;
+        // The start, which is not visited, makes it one more.
+        assert!(
+            visited < COUNTED_KEYS_MAX,
+            "only ranges with fewer units than parts are counted"
+        );
         visit(visited, key);
         mem::swap(&mut current, &mut next);
     }
