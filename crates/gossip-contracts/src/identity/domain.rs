@@ -83,6 +83,8 @@ registry! {
     CERTIFICATE_ITEM_V1 = "gossip/certificate/v1/item";
     /// The key that signs certificates, from the bytes the user gave as a key.
     CERTIFICATE_SIGNATURE_KEY_V1 = "gossip/certificate/v1/signature-key";
+    /// Checksums of stored records, over the key they are stored under and what they say.
+    RECORD_CHECKSUM_V1 = "gossip/coord/v1/record-checksum";
 }
 
 // Loops with counters, because a constant may not use iterators.

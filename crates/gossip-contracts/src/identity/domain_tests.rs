@@ -93,6 +93,7 @@ fn domain_strings_are_those_of_the_specification() {
             "gossip/certificate/v1",
             "gossip/certificate/v1/item",
             "gossip/certificate/v1/signature-key",
+            "gossip/coord/v1/record-checksum",
         ]
     );
 }
