@@ -365,50 +365,72 @@ impl ShardRecord {
     ///
     /// If an invariant is broken.
     pub fn assert_invariants(&self, pool: &RecordPool) {
+        assert_holds(self.check_invariants());
+        if cfg!(debug_assertions) {
+            assert_holds(self.check_contents(pool));
+        }
+    }
+
+    /// The first broken invariant of those that cost nothing to look at.
+    pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
         let parked = self.status == ShardStatus::Parked;
-        assert!(self.park_reason.is_some() == parked, "INV-1: a reason exactly when parked");
-        assert!(
+        holds(self.park_reason.is_some() == parked, "INV-1: a reason exactly when parked")?;
+        holds(
             !self.status.is_terminal() || self.lease.is_none(),
             "INV-3: a terminal shard holds no lease",
-        );
-        assert!(self.fence_epoch >= FenceEpoch::INITIAL, "INV-4: a real fence");
-        let derived = self.key.shard().is_derived();
+        )?;
+        holds(self.fence_epoch >= FenceEpoch::INITIAL, "INV-4: a real fence")?;
         match &self.rare {
-            Some(rare) => self.assert_rare_invariants(rare, pool),
-            None => assert!(!derived, "INV-7: a derived shard has a parent"),
+            Some(rare) => self.check_rare_invariants(rare)?,
+            None => holds(!self.key.shard().is_derived(), "INV-7: a derived shard has a parent")?,
         }
-        assert!(
+        holds(
             self.status != ShardStatus::Split || self.spawned_count() > 0,
             "INV-6: a split shard has children",
-        );
-        if cfg!(debug_assertions) {
-            self.assert_log_invariants(pool.logs.get(self.op_log));
-        }
+        )
     }
 
-    fn assert_rare_invariants(&self, rare: &Rare, pool: &RecordPool) {
-        let derived = self.key.shard().is_derived();
-        assert!(rare.lineage.is_some() == derived, "INV-7: a parent exactly when derived");
-        assert!(rare.spawned.len() <= MAX_SPAWNED_PER_SHARD, "INV-10: spawned is bounded");
-        assert!(rare.offer.is_none() || self.lease.is_some(), "INV-11: an offer needs a lease");
-        assert!(rare.request.is_none() || self.lease.is_some(), "INV-12: a request needs a lease");
-        if cfg!(debug_assertions) {
+    /// The first broken invariant of those that walk through what the record holds in `pool`.
+    pub(crate) fn check_contents(&self, pool: &RecordPool) -> Result<(), &'static str> {
+        if let Some(rare) = &self.rare {
             let all_derived = rare.spawned.iter(&pool.bytes).all(ShardId::is_derived);
-            assert!(all_derived, "INV-8: spawned shards are derived");
+            holds(all_derived, "INV-8: spawned shards are derived")?;
         }
+        check_log_invariants(pool.logs.get(self.op_log))
     }
 
-    fn assert_log_invariants(&self, log: &OpLog) {
-        assert!(log.len() <= OP_LOG_CAP, "INV-5: the log is bounded");
-        for (index, entry) in log.iter().enumerate() {
-            for earlier in log.iter().take(index) {
-                assert!(earlier.op_id() != entry.op_id(), "INV-9: operation ids are unique");
-                assert!(
-                    earlier.executed_at() <= entry.executed_at(),
-                    "INV-13: times in the log never fall",
-                );
-            }
+    fn check_rare_invariants(&self, rare: &Rare) -> Result<(), &'static str> {
+        let derived = self.key.shard().is_derived();
+        holds(rare.lineage.is_some() == derived, "INV-7: a parent exactly when derived")?;
+        holds(rare.spawned.len() <= MAX_SPAWNED_PER_SHARD, "INV-10: spawned is bounded")?;
+        holds(rare.offer.is_none() || self.lease.is_some(), "INV-11: an offer needs a lease")?;
+        holds(rare.request.is_none() || self.lease.is_some(), "INV-12: a request needs a lease")
+    }
+}
+
+fn check_log_invariants(log: &OpLog) -> Result<(), &'static str> {
+    holds(log.len() <= OP_LOG_CAP, "INV-5: the log is bounded")?;
+    for (index, entry) in log.iter().enumerate() {
+        for earlier in log.iter().take(index) {
+            holds(earlier.op_id() != entry.op_id(), "INV-9: operation ids are unique")?;
+            holds(
+                earlier.executed_at() <= entry.executed_at(),
+                "INV-13: times in the log never fall",
+            )?;
         }
+    }
+    Ok(())
+}
+
+/// One rung of a ladder of invariants; `what` says what should hold.
+pub(crate) const fn holds(condition: bool, what: &'static str) -> Result<(), &'static str> {
+    if condition { Ok(()) } else { Err(what) }
+}
+
+/// Panics with the invariant that is broken. Bytes from a store are refused instead.
+pub(crate) fn assert_holds(checked: Result<(), &'static str>) {
+    if let Err(broken) = checked {
+        panic!("{broken}");
     }
 }
 
