@@ -28,6 +28,7 @@ mod run_management;
 mod scratch;
 mod shard_limits;
 mod split_execution;
+pub mod store;
 mod traits;
 mod validation;
 mod workers;

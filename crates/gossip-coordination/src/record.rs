@@ -365,46 +365,72 @@ impl ShardRecord {
     ///
     /// If an invariant is broken.
     pub fn assert_invariants(&self, pool: &RecordPool) {
-        assert_holds(self.check_invariants());
+        assert_holds(self.facts().check());
         if cfg!(debug_assertions) {
             assert_holds(self.check_contents(pool));
         }
     }
 
-    /// The first broken invariant of those that cost nothing to look at.
-    pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
-        let parked = self.status == ShardStatus::Parked;
-        holds(self.park_reason.is_some() == parked, "INV-1: a reason exactly when parked")?;
-        holds(
-            !self.status.is_terminal() || self.lease.is_none(),
-            "INV-3: a terminal shard holds no lease",
-        )?;
-        holds(self.fence_epoch >= FenceEpoch::INITIAL, "INV-4: a real fence")?;
-        match &self.rare {
-            Some(rare) => self.check_rare_invariants(rare)?,
-            None => holds(!self.key.shard().is_derived(), "INV-7: a derived shard has a parent")?,
+    /// What the invariants are about.
+    fn facts(&self) -> ShardFacts {
+        ShardFacts {
+            status: self.status,
+            park_reason: self.park_reason,
+            fence: self.fence_epoch,
+            leased: self.lease.is_some(),
+            offered: self.offer().is_some(),
+            requested: self.request().is_some(),
+            derived: self.key.shard().is_derived(),
+            has_parent: self.lineage().is_some(),
+            spawned_count: self.spawned_count(),
         }
-        holds(
-            self.status != ShardStatus::Split || self.spawned_count() > 0,
-            "INV-6: a split shard has children",
-        )
     }
 
     /// The first broken invariant of those that walk through what the record holds in `pool`.
-    pub(crate) fn check_contents(&self, pool: &RecordPool) -> Result<(), &'static str> {
+    fn check_contents(&self, pool: &RecordPool) -> Result<(), &'static str> {
         if let Some(rare) = &self.rare {
             let all_derived = rare.spawned.iter(&pool.bytes).all(ShardId::is_derived);
             holds(all_derived, "INV-8: spawned shards are derived")?;
         }
         check_log_invariants(pool.logs.get(self.op_log))
     }
+}
 
-    fn check_rare_invariants(&self, rare: &Rare) -> Result<(), &'static str> {
-        let derived = self.key.shard().is_derived();
-        holds(rare.lineage.is_some() == derived, "INV-7: a parent exactly when derived")?;
-        holds(rare.spawned.len() <= MAX_SPAWNED_PER_SHARD, "INV-10: spawned is bounded")?;
-        holds(rare.offer.is_none() || self.lease.is_some(), "INV-11: an offer needs a lease")?;
-        holds(rare.request.is_none() || self.lease.is_some(), "INV-12: a request needs a lease")
+/// What the invariants of a shard are about, its log and the ids of its children apart.
+///
+/// A record is asked for it, and so is the stored hot part of one, which must not become a record
+/// before it is checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardFacts {
+    pub(crate) status: ShardStatus,
+    pub(crate) park_reason: Option<ParkReason>,
+    pub(crate) fence: FenceEpoch,
+    pub(crate) leased: bool,
+    pub(crate) offered: bool,
+    pub(crate) requested: bool,
+    pub(crate) derived: bool,
+    pub(crate) has_parent: bool,
+    pub(crate) spawned_count: usize,
+}
+
+impl ShardFacts {
+    /// The first broken invariant.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let parked = self.status == ShardStatus::Parked;
+        holds(self.park_reason.is_some() == parked, "INV-1: a reason exactly when parked")?;
+        holds(
+            !self.status.is_terminal() || !self.leased,
+            "INV-3: a terminal shard holds no lease",
+        )?;
+        holds(self.fence >= FenceEpoch::INITIAL, "INV-4: a real fence")?;
+        holds(
+            self.status != ShardStatus::Split || self.spawned_count > 0,
+            "INV-6: a split shard has children",
+        )?;
+        holds(self.has_parent == self.derived, "INV-7: a parent exactly when derived")?;
+        holds(self.spawned_count <= MAX_SPAWNED_PER_SHARD, "INV-10: spawned is bounded")?;
+        holds(!self.offered || self.leased, "INV-11: an offer needs a lease")?;
+        holds(!self.requested || self.leased, "INV-12: a request needs a lease")
     }
 }
 
