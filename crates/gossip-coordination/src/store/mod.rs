@@ -29,3 +29,11 @@ pub use self::codec::{
 };
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::range::KeyRange;
+#[cfg(test)]
+mod codec_tests;
+#[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod key_tests;
+#[cfg(test)]
+mod samples;
