@@ -34,6 +34,8 @@ mod codec_tests;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
+mod format_document_tests;
+#[cfg(test)]
 mod key_tests;
 #[cfg(test)]
 mod samples;

@@ -79,32 +79,80 @@ pub(super) fn samples() -> &'static [Sample] {
     &SAMPLES
 }
 
-/// Decodes a value of any kind; a part of a shard together with its partner.
+/// Decodes a value of any kind, a part of a shard together with its partner, and encodes it again:
+/// what decodes encodes to the same bytes.
 pub(super) fn decode(key: &Key, value: &[u8], partner: Option<&[u8]>) -> Result<(), InfraError> {
+    let mut again = Vec::new();
     match *key {
-        Key::RunHead { tenant, run } => codec::decode_run_head(tenant, run, value).map(drop),
+        Key::RunHead { tenant, run } => {
+            let part = codec::decode_run_head(tenant, run, value)?;
+            let count = if part.has_roots() { part.roots().registered } else { 0 };
+            let progress = part.roots();
+            let record =
+                part.into_record((0..u64::from(count)).map(ShardId::from_raw).collect())?;
+            codec::encode_run_head(&record, progress, &mut again);
+        }
         Key::RunRoots { tenant, run, chunk } => {
-            codec::decode_roots(tenant, run, chunk, value, &mut Vec::new())
+            let mut ids = Vec::new();
+            codec::decode_roots(tenant, run, chunk, value, &mut ids)?;
+            codec::encode_roots(tenant, run, chunk, &ids, &mut again);
         }
-        Key::ShardHot { tenant, shard } => match partner {
-            Some(cold) => decode_pair(key, shard, value, cold),
-            None => codec::decode_hot(tenant, shard, value).map(drop),
+        Key::ShardHot { shard, tenant } => match partner {
+            Some(cold) => return decode_pair(key, shard, value, cold),
+            None => return codec::decode_hot(tenant, shard, value).map(drop),
         },
-        Key::ShardCold { tenant, shard } => match partner {
-            Some(hot) => decode_pair(key, shard, hot, value),
-            None => codec::decode_cold(tenant, shard, value).map(drop),
+        Key::ShardCold { shard, tenant } => match partner {
+            Some(hot) => return decode_pair(key, shard, hot, value),
+            None => return codec::decode_cold(tenant, shard, value).map(drop),
         },
-        Key::Owner { tenant, shard } => codec::decode_owner(tenant, shard, value).map(drop),
-        Key::ClaimIndex { tenant, shard, at } => {
-            codec::decode_claim_entry(tenant, shard, at, value)
-        }
-        Key::ParkedIndex { tenant, shard } => codec::decode_parked_entry(tenant, shard, value),
-        Key::TenantCounter { tenant } => codec::decode_count(Some(tenant), value).map(drop),
-        Key::TotalCounter => codec::decode_count(None, value).map(drop),
-        Key::Worker { tenant, worker } => codec::decode_worker(tenant, worker, value).map(drop),
-        Key::Handoff { tenant, handoff } => codec::decode_handoff(tenant, handoff, value).map(drop),
-        Key::Tombstone { tenant, run } => codec::decode_tombstone(tenant, run, value).map(drop),
+        Key::Owner { .. }
+        | Key::ClaimIndex { .. }
+        | Key::ParkedIndex { .. }
+        | Key::TenantCounter { .. }
+        | Key::TotalCounter
+        | Key::Worker { .. }
+        | Key::Handoff { .. }
+        | Key::Tombstone { .. } => recode_small(key, value, &mut again)?,
     }
+    assert_eq!(again, value, "what decodes encodes to the same bytes");
+    Ok(())
+}
+
+fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), InfraError> {
+    match *key {
+        Key::Owner { tenant, shard } => {
+            let owner = codec::decode_owner(tenant, shard, value)?;
+            codec::encode_owner(tenant, shard, &owner, again);
+        }
+        Key::ClaimIndex { tenant, shard, at } => {
+            codec::decode_claim_entry(tenant, shard, at, value)?;
+            codec::encode_claim_entry(tenant, shard, at, again);
+        }
+        Key::ParkedIndex { tenant, shard } => {
+            codec::decode_parked_entry(tenant, shard, value)?;
+            codec::encode_parked_entry(tenant, shard, again);
+        }
+        Key::TenantCounter { tenant } => {
+            codec::encode_tenant_count(tenant, codec::decode_count(Some(tenant), value)?, again);
+        }
+        Key::TotalCounter => codec::encode_total_count(codec::decode_count(None, value)?, again),
+        Key::Worker { tenant, worker } => {
+            codec::encode_worker(tenant, &codec::decode_worker(tenant, worker, value)?, again);
+        }
+        Key::Handoff { tenant, handoff } => {
+            let payload = codec::decode_handoff(tenant, handoff, value)?;
+            codec::encode_handoff(tenant, handoff, payload, again).expect("as long as it was");
+        }
+        Key::Tombstone { tenant, run } => {
+            let tombstone = codec::decode_tombstone(tenant, run, value)?;
+            codec::encode_tombstone(tenant, run, &tombstone, again);
+        }
+        Key::RunHead { .. }
+        | Key::RunRoots { .. }
+        | Key::ShardHot { .. }
+        | Key::ShardCold { .. } => unreachable!("not a small value"),
+    }
+    Ok(())
 }
 
 /// Decodes both parts, encodes the record again, and finds the same bytes; or is refused, and then
@@ -222,9 +270,15 @@ fn shard_samples() -> Vec<Sample> {
     let children = split(&mut coordinator);
     let view = |shard| coordinator.shard(TENANT, shard).expect("a shard of the run");
     let bare = two_shards();
+    let mut asked = two_shards();
+    acquire(&mut asked, 10, 0, 1);
+    let request = ShardAction::HandOff(Some(worker(2)));
+    let request = asked.request_action(at(11), TENANT, key(0), &request, at(60), op(5));
+    request.expect("a leased shard");
     let mut samples = Vec::new();
     samples.extend(sample_shard("bare", bare.shard(TENANT, key(0)).expect("a shard")));
     samples.extend(sample_shard("full", full.shard(TENANT, key(0)).expect("a shard")));
+    samples.extend(sample_shard("asked", asked.shard(TENANT, key(0)).expect("a shard")));
     samples.extend(sample_shard("parked", view(key(1))));
     samples.extend(sample_shard("split", view(key(0))));
     samples.extend(children.into_iter().flat_map(|child| sample_shard("child", view(child))));
