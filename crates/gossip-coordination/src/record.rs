@@ -151,6 +151,9 @@ pub struct ShardRecord {
     cursor_semantics: CursorSemantics,
 }
 
+// There may be millions of records.
+const _: () = assert!(size_of::<ShardRecord>() <= 120);
+
 /// The parts that most shards never have.
 pub(crate) struct Rare {
     /// Present exactly when the id is derived (INV-7).
@@ -231,6 +234,15 @@ impl ShardRecord {
             rare.spawned.free(&mut pool.bytes);
         }
         pool.logs.free(self.op_log);
+    }
+
+    /// Asks the processor for what a decision about progress reads beside the record: range,
+    /// cursor and operation log.
+    #[inline]
+    pub(crate) fn prefetch(&self, pool: &RecordPool) {
+        self.spec.prefetch(&pool.bytes);
+        self.cursor.prefetch(&pool.bytes);
+        pool.logs.prefetch(self.op_log);
     }
 
     /// The tenant the shard belongs to.

@@ -32,6 +32,6 @@ mod test_support;
 #[cfg(feature = "counting-alloc")]
 pub use counting_alloc::{AllocationCounts, CountingAllocator, count_allocations};
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
-pub use prefetch::{CACHE_LINE, prefetch};
+pub use prefetch::{CACHE_LINE, prefetch, prefetch_whole};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
 pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};
