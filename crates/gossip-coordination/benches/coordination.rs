@@ -30,9 +30,11 @@ const MANY: usize = 1_000_000;
 /// Shards that are hot.
 const HOT: usize = 1_000;
 /// Rounds of each side.
-const ROUNDS: usize = 301;
+const ROUNDS: usize = 1_001;
 /// Operations in a round: few, so that a round mostly ends before somebody else gets the core.
-const OPS: usize = 2_000;
+const OPS: usize = 500;
+/// Operations ahead of a round on hot shards, enough to bring all of them into the caches.
+const WARM_UP: usize = 3_000;
 
 fn main() {
     // `cargo test --benches` only wants to know that it builds.
@@ -109,70 +111,76 @@ impl Bench {
         Self { ours, limit, random, sequence: 1, leases: Vec::new(), hot }
     }
 
-    /// Free shards are acquired and, outside of the measurement, released. No shard comes twice.
+    /// Free shards are acquired and, outside of the measurement, released by both sides, so that
+    /// both find the caches alike. No shard comes twice in a round.
     fn acquires(&mut self, scratch: &mut AcquireScratch) {
-        for hot in [true, false] {
-            let mut pairs = Vec::new();
-            for round in 0..ROUNDS {
-                let picked: Vec<usize> = if hot {
-                    self.hot.clone()
-                } else {
-                    let start = self.random.below(MANY);
-                    (0..OPS).map(|step| (start + step * 611_953) % MANY).collect()
-                };
-                // Of hot shards the second pass counts, when they are in the caches again.
-                let passes = if hot { 2 } else { 1 };
-                let (mut ours, mut limit) = (0.0, 0.0);
-                for side in sides(round) {
-                    for _ in 0..passes {
-                        match side {
-                            Side::Ours => ours = self.acquire_ours(&picked, scratch),
-                            Side::Limit => limit = self.acquire_limit(&picked),
-                        }
-                    }
+        // Of hot shards the last pass counts, when they are in the caches again.
+        let hot = self.hot.clone();
+        let pairs = (0..ROUNDS).map(|round| self.acquire_round(round, &hot, 3, scratch));
+        report("acquire", true, &pairs.collect::<Vec<_>>());
+        let pairs = (0..ROUNDS).map(|round| {
+            let start = self.random.below(MANY);
+            let picked: Vec<_> = (0..OPS).map(|step| (start + step * 611_953) % MANY).collect();
+            self.acquire_round(round, &picked, 1, scratch)
+        });
+        report("acquire", false, &pairs.collect::<Vec<_>>());
+    }
+
+    fn acquire_round(
+        &mut self,
+        round: usize,
+        picked: &[usize],
+        passes: usize,
+        scratch: &mut AcquireScratch,
+    ) -> (f64, f64) {
+        let (mut ours, mut limit) = (0.0, 0.0);
+        for _ in 0..passes {
+            for side in sides(round) {
+                match side {
+                    Side::Ours => ours = self.acquire_ours(picked, scratch),
+                    Side::Limit => limit = self.acquire_limit(picked),
                 }
-                pairs.push((ours, limit));
             }
-            report("acquire", hot, &pairs);
+            self.release_both();
         }
+        (ours, limit)
     }
 
     fn acquire_ours(&mut self, picked: &[usize], scratch: &mut AcquireScratch) -> f64 {
-        self.sequence += 1;
         let now = self.sequence;
         // A buffer that was written before: a fresh one would cost page faults.
-        let mut leases = std::mem::take(&mut self.leases);
-        leases.clear();
+        self.leases.clear();
         let keys: Vec<_> = picked.iter().map(|index| key_of(*index)).collect();
-        let time = nanos(picked.len(), || {
+        nanos(picked.len(), || {
             for key in &keys {
                 let got =
                     self.ours.acquire_and_restore_into(at(now), TENANT, *key, WORKER, scratch);
-                leases.push(got.expect("the shard is free").lease);
+                self.leases.push(got.expect("the shard is free").lease);
             }
-        });
-        for lease in &leases {
-            self.sequence += 1;
-            let op_id = OpId::from_raw(self.sequence);
-            self.ours.release(at(now), TENANT, lease, ReleaseMode::Clean, op_id).expect("held");
-        }
-        self.leases = leases;
-        time
+        })
     }
 
     fn acquire_limit(&mut self, picked: &[usize]) -> f64 {
         let mut snapshot = Snapshot { bytes: [0; 192] };
         let keys: Vec<_> = picked.iter().map(|index| key_of(*index)).collect();
         let now = self.sequence;
-        let time = nanos(picked.len(), || {
+        nanos(picked.len(), || {
             for key in &keys {
                 let fence = self.limit.acquire(now, TENANT, *key, LEASE, &mut snapshot);
                 assert!(fence > 0, "the shard is free");
                 black_box(&mut snapshot);
             }
-        });
-        keys.iter().for_each(|key| self.limit.release(TENANT, *key));
-        time
+        })
+    }
+
+    fn release_both(&mut self) {
+        let now = at(self.sequence);
+        for lease in &self.leases {
+            self.sequence += 1;
+            let op_id = OpId::from_raw(self.sequence);
+            self.ours.release(now, TENANT, lease, ReleaseMode::Clean, op_id).expect("held");
+            self.limit.release(TENANT, lease.key());
+        }
     }
 
     /// Both sides hold every shard from now on, at the same fence.
@@ -198,8 +206,8 @@ impl Bench {
             let mut pairs = Vec::new();
             for round in 0..ROUNDS {
                 let (mut ours, mut limit) = (0.0, 0.0);
-                let warm_up = self.batch(hot);
-                let ops = self.batch(hot);
+                let warm_up = self.batch(hot, if hot { WARM_UP } else { 1 });
+                let ops = self.batch(hot, OPS);
                 for side in sides(round) {
                     for ops in [&warm_up, &ops] {
                         match side {
@@ -244,8 +252,8 @@ impl Bench {
             let (mut pairs, mut indexed) = (Vec::new(), Vec::new());
             for round in 0..ROUNDS {
                 let (mut ours, mut limit) = (0.0, 0.0);
-                let warm_up = self.batch(hot);
-                let ops = self.batch(hot);
+                let warm_up = self.batch(hot, if hot { WARM_UP } else { 1 });
+                let ops = self.batch(hot, OPS);
                 for side in sides(round) {
                     for ops in [&warm_up, &ops] {
                         match side {
@@ -289,7 +297,7 @@ impl Bench {
     /// Renewals that find the deadline as it should be. Other shards in between push these out of
     /// the caches, unless they are the hot ones.
     fn renew_still(&mut self, hot: bool) -> f64 {
-        let ops = self.batch(hot);
+        let ops = self.batch(hot, OPS);
         self.renew_ours(&ops, 1);
         // All of them again at the last instant: from then on their deadlines stay.
         self.renew_ours(&ops, 0);
@@ -303,19 +311,19 @@ impl Bench {
     /// Enough shards, far apart, to fill the last cache.
     fn evicting(&mut self) -> Vec<Op> {
         let start = self.random.below(MANY);
-        let picked: Vec<_> = (0..100_000).map(|step| (start + step * 10) % MANY).collect();
+        let picked: Vec<_> = (0..50_000).map(|step| (start + step * 19) % MANY).collect();
         self.ops(&picked)
     }
 
-    fn batch(&mut self, hot: bool) -> Vec<Op> {
-        let picked = self.pick(hot);
+    fn batch(&mut self, hot: bool, count: usize) -> Vec<Op> {
+        let picked = self.pick(hot, count);
         self.ops(&picked)
     }
 
-    fn pick(&mut self, hot: bool) -> Vec<usize> {
+    fn pick(&mut self, hot: bool, count: usize) -> Vec<usize> {
         let Self { random, hot: few, .. } = self;
         let one = |_| if hot { few[random.below(HOT)] } else { random.below(MANY) };
-        (0..OPS).map(one).collect()
+        (0..count).map(one).collect()
     }
 
     /// Fresh operations on the picked shards; each goes further than all before.
@@ -349,14 +357,14 @@ fn claims(scratch: &mut AcquireScratch) {
     report("claim: among 10^6 / among 10^4", false, &pairs);
 }
 
-/// Two thousand claims by workers of many names, run after run; all are given back afterwards.
+/// Five hundred claims by workers of many names, run after run; all are given back afterwards.
 fn claim_round(
     coordinator: &mut InMemoryCoordinator,
     runs: usize,
     sequence: &mut u64,
     scratch: &mut AcquireScratch,
 ) -> f64 {
-    const CLAIMS: usize = 2_000;
+    const CLAIMS: usize = 500;
     let now = at(*sequence);
     let mut leases = Vec::with_capacity(CLAIMS);
     let time = nanos(CLAIMS, || {

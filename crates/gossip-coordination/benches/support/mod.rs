@@ -2,7 +2,7 @@
 //!
 //! Every shard has 152 bytes of its own: bounds of 40 bytes each, 24 of metadata, and a cursor key
 //! of 48, so that the payload of a checkpoint is exactly one block of BLAKE3.
-#![allow(dead_code, reason = "each target uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each target uses its part")]
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, MAX_INITIAL_SHARDS, ShardSpecRef,

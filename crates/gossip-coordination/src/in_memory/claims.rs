@@ -14,8 +14,8 @@ use super::table::{Records, SLOT_MAX, Slot};
 use crate::record::{ShardRecord, ShardStatus};
 
 /// How far up the chain a place is looked for. Clocks of one process hardly step back; what needs
-/// more goes into the ordered set.
-const CHAIN_SEARCH_MAX: usize = 64;
+/// more goes into the ordered set, which unit tests reach with few shards.
+const CHAIN_SEARCH_MAX: usize = if cfg!(test) { 4 } else { 64 };
 
 /// How a shard stands towards claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,10 +151,10 @@ impl ClaimIndex {
             Link::Free(position) => {
                 self.free.get(position as usize).into_iter().for_each(prefetch);
                 self.free.last().into_iter().for_each(|last| records.prefetch(*last));
+                records.prefetch(self.last);
             }
             Link::None | Link::Apart => {}
         }
-        records.prefetch(self.last);
         records.prefetch(self.first);
     }
 
@@ -165,6 +165,7 @@ impl ClaimIndex {
     }
 
     /// Moves a record from where it stood to where it stands.
+    #[inline]
     pub(super) fn moved(
         &mut self,
         slot: Slot,
@@ -189,6 +190,22 @@ impl ClaimIndex {
     /// Shards that nobody holds, in no particular order.
     pub(super) fn free(&self) -> &[Slot] {
         &self.free
+    }
+
+    /// Shards that somebody holds, or held until the lease ran out.
+    pub(super) fn leased(&self) -> usize {
+        usize::try_from(self.leased).expect("shards are counted in memory")
+    }
+
+    /// The soonest deadline of all.
+    #[inline]
+    pub(super) fn soonest_deadline(&self, records: &Records) -> Option<LogicalTime> {
+        let chained = (self.first != END).then(|| deadline_of(self.first, records));
+        let apart = self.apart.first().map(|(deadline, _)| *deadline);
+        match (chained, apart) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// Held shards with their deadlines, soonest first.
@@ -217,6 +234,7 @@ impl ClaimIndex {
         .map(|slot| (deadline_of(slot, records), slot))
     }
 
+    #[inline]
     fn enter(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         match standing {
             Standing::Free => {
@@ -235,6 +253,7 @@ impl ClaimIndex {
         }
     }
 
+    #[inline]
     fn leave(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         let link = records.get(slot).link();
         match standing {
@@ -252,6 +271,7 @@ impl ClaimIndex {
     }
 
     /// The last of the free takes the place of the one that leaves.
+    #[inline]
     fn leave_free(&mut self, link: Link, records: &mut Records) {
         let Link::Free(position) = link else { unreachable!("a free shard is among the free") };
         self.free.swap_remove(position as usize);
@@ -260,6 +280,7 @@ impl ClaimIndex {
         }
     }
 
+    #[inline]
     fn enter_chain(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
         let mut before = self.last;
         for _ in 0..CHAIN_SEARCH_MAX {
@@ -273,6 +294,7 @@ impl ClaimIndex {
     }
 
     /// Puts `slot` behind `before`, or first if that is the end.
+    #[inline]
     fn link_behind(&mut self, before: Slot, slot: Slot, records: &mut Records) {
         let behind = match before {
             END => self.first,
@@ -285,6 +307,7 @@ impl ClaimIndex {
     }
 
     /// Makes `one` and `next` neighbours, or an end of the chain if the other is [`END`].
+    #[inline]
     fn join(&mut self, one: Slot, next: Slot, records: &mut Records) {
         if one == END {
             self.first = next;
@@ -303,6 +326,7 @@ impl ClaimIndex {
     }
 }
 
+#[inline]
 fn deadline_of(slot: Slot, records: &Records) -> LogicalTime {
     records.get(slot).record.lease_deadline().expect("a held shard has a deadline")
 }

@@ -8,6 +8,8 @@
 //! and move the shard in its run's claim index if its standing changed. No rule is written here.
 
 mod claims;
+#[cfg(test)]
+mod in_memory_tests;
 mod queries;
 mod run_operations;
 mod shard_operations;
@@ -21,7 +23,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerI
 use gossip_stdx::SlabFull;
 use hashbrown::HashMap;
 
-use self::claims::Standing;
+use self::claims::{ClaimIndex, Standing};
 use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::{GrantToken, Lease};
@@ -162,6 +164,7 @@ impl InMemoryCoordinator {
     }
 
     /// Runs an operation on a shard that was looked up already.
+    #[inline(always)]
     fn run_at<T: ShardTransition>(
         &mut self,
         now: LogicalTime,
@@ -190,6 +193,7 @@ impl InMemoryCoordinator {
     }
 
     /// Applies a change and makes the shards it brings; on failure nothing has happened.
+    #[inline]
     fn commit<T: ShardTransition>(
         &mut self,
         place: Place,
@@ -315,7 +319,7 @@ impl InMemoryCoordinator {
         let slot = RunSlot(u32::try_from(self.runs.len()).expect("fewer runs than u32::MAX"));
         let home = self.tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
         home.runs.insert(record.run(), slot);
-        let claims = claims::ClaimIndex::default();
+        let claims = ClaimIndex::default();
         self.runs.push(Some(Run { record, shards: Vec::new(), claims }));
     }
 
@@ -349,6 +353,7 @@ impl InMemoryCoordinator {
     #[inline]
     fn recall(&self, tenant: TenantId, lease: &Lease) -> Option<Place> {
         let place = Place { slot: Slot(lease.place.shard), run: RunSlot(lease.place.run) };
+        self.records.prefetch_whole(place.slot);
         let record = &self.records.try_get(place.slot)?.record;
         if record.key() != lease.key() || record.tenant() != tenant {
             return None;
@@ -362,6 +367,14 @@ impl InMemoryCoordinator {
     fn prefetch_progress(&self, found: Option<Place>) {
         if let Some(place) = found {
             self.records.get(place.slot).record.prefetch(&self.pool);
+        }
+    }
+
+    /// Asks the processor for what a snapshot copies.
+    #[inline]
+    fn prefetch_snapshot(&self, found: Option<Place>) {
+        if let Some(place) = found {
+            self.records.get(place.slot).record.prefetch_bytes(&self.pool);
         }
     }
 
@@ -407,18 +420,25 @@ impl InMemoryCoordinator {
     /// How much work waits at `now` in the run of the shard at `place`.
     fn capacity(&self, now: LogicalTime, place: Place) -> CapacityHint {
         let claims = &self.run(place).claims;
-        let mut hint = CapacityHint::default();
-        let mut expired = 0;
-        for (deadline, _) in claims.by_deadline(&self.records).take(CAPACITY_COUNT_MAX) {
-            if now < deadline {
-                hint.earliest_deadline = Some(deadline);
-                break;
-            }
-            expired += 1;
-        }
+        let soonest = claims.soonest_deadline(&self.records);
+        let (expired, earliest_deadline) = match soonest {
+            Some(deadline) if deadline <= now => self.expired(now, claims),
+            Some(_) | None => (0, soonest),
+        };
         let available = (claims.free().len() + expired).min(CAPACITY_COUNT_MAX);
-        hint.available_count = u32::try_from(available).expect("the cap fits in u32");
-        hint
+        let available_count = u32::try_from(available).expect("the cap fits in u32");
+        CapacityHint { available_count, earliest_deadline }
+    }
+
+    /// How many leases ran out, up to the cap, and when the next one does.
+    #[cold]
+    fn expired(&self, now: LogicalTime, claims: &ClaimIndex) -> (usize, Option<LogicalTime>) {
+        let mut held = claims.by_deadline(&self.records).take(CAPACITY_COUNT_MAX).enumerate();
+        let live = held.find(|(_, (deadline, _))| now < *deadline);
+        match live {
+            Some((expired, (deadline, _))) => (expired, Some(deadline)),
+            None => (claims.leased().min(CAPACITY_COUNT_MAX), None),
+        }
     }
 
     fn emit(

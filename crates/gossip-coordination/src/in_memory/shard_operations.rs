@@ -35,7 +35,7 @@ impl CoordinationBackend for InMemoryCoordinator {
     ) -> Result<AcquireResultView<'a>, AcquireError> {
         let acquire = Acquire { tenant, key, worker, token: self.fresh_grant() };
         let found = self.find(tenant, key);
-        self.prefetch_progress(found);
+        self.prefetch_snapshot(found);
         self.prefetch_standing(found);
         let grant = self.run_at(now, &acquire, found)?.into_inner();
         Ok(self.restore(now, grant, found, scratch))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{RunId, ShardKey, TenantId};
-use gossip_stdx::prefetch_whole;
+use gossip_stdx::{prefetch, prefetch_whole};
 use hashbrown::{HashMap, HashTable};
 use std::hash::BuildHasher;
 
@@ -37,13 +37,13 @@ pub(super) struct Place {
     pub(super) run: RunSlot,
 }
 
-/// A record, and what finds it work: two cache lines.
+/// A record, and what finds it work: two cache lines, the first with link, key and lease.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct Entry {
-    pub(super) record: ShardRecord,
     /// Where it stands in its run's claim index.
     link: PackedLink,
+    pub(super) record: ShardRecord,
 }
 
 const _: () = assert!(size_of::<Entry>() == 128 && size_of::<Option<Entry>>() == 128);
@@ -108,12 +108,16 @@ impl Records {
         self.place(slot)?.as_ref()
     }
 
-    /// Asks the processor for both lines of an entry.
+    /// Asks the processor for link, key and lease of an entry.
     #[inline]
     pub(super) fn prefetch(&self, slot: Slot) {
-        if let Some(place) = self.place(slot) {
-            prefetch_whole(place);
-        }
+        self.place(slot).into_iter().for_each(prefetch);
+    }
+
+    /// Asks the processor for all of an entry.
+    #[inline]
+    pub(super) fn prefetch_whole(&self, slot: Slot) {
+        self.place(slot).into_iter().for_each(prefetch_whole);
     }
 
     #[inline]
@@ -166,7 +170,12 @@ impl Tenant {
     }
 
     pub(super) fn find(&self, key: ShardKey, records: &Records) -> Option<Slot> {
-        self.shards.find(hash(key), |slot| records.get(*slot).record.key() == key).copied()
+        let same = |slot: &Slot| {
+            // It is almost always the one, and all of it will be read.
+            records.prefetch_whole(*slot);
+            records.get(*slot).record.key() == key
+        };
+        self.shards.find(hash(key), same).copied()
     }
 
     pub(super) fn reserve(&mut self, additional: usize, records: &Records) {

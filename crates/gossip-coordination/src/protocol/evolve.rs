@@ -26,6 +26,8 @@ use crate::run::{RunOpLogEntry, RunRecord, RunStatus};
 /// # Panics
 ///
 /// If the result breaks an invariant: a rule is wrong, and nothing must be stored.
+// Into its caller, which mostly knows the kind of change: the others then cost nothing.
+#[inline(always)]
 pub fn evolve(
     record: &mut ShardRecord,
     pool: &mut RecordPool,
@@ -39,7 +41,7 @@ pub fn evolve(
 }
 
 /// The table of changes: what each does to the fields, in the order that lets it fail early.
-#[inline]
+#[inline(always)]
 fn apply(
     record: &mut ShardRecord,
     pool: &mut RecordPool,

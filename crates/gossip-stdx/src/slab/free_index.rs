@@ -183,11 +183,6 @@ impl FreeIndex {
         self.granules.contains(offset)
     }
 
-    /// Asks the processor for what [`is_free`](Self::is_free) reads.
-    pub(super) fn prefetch(&self, offset: u32) {
-        self.granules.prefetch(offset);
-    }
-
     /// The first free block at or after `from`, which is not inside one.
     pub(super) fn next_block(&self, buf: &[u8], from: u32) -> Option<Block> {
         let offset = self.granules.next(from, true)?;

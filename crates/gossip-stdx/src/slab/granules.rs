@@ -5,7 +5,6 @@
 
 use super::MIN_BLOCK;
 use super::slot::Block;
-use crate::prefetch::prefetch;
 
 pub(super) struct GranuleSet {
     /// One bit for each granule of the slab, and for one beyond it that is never set.
@@ -39,13 +38,6 @@ impl GranuleSet {
     /// Whether the granule that starts at `offset` is in the set.
     pub(super) fn contains(&self, offset: u32) -> bool {
         self.words[word_of(offset)] & (1 << bit_of(offset)) != 0
-    }
-
-    /// Asks the processor for what [`contains`](Self::contains) reads.
-    pub(super) fn prefetch(&self, offset: u32) {
-        if let Some(word) = self.words.get(word_of(offset)) {
-            prefetch(word);
-        }
     }
 
     /// The start of the first granule at or after `from` whose membership is `member`.

@@ -289,7 +289,6 @@ impl ByteSlab {
                 prefetch(byte);
             }
         }
-        self.free.prefetch(slot.offset);
     }
 
     /// The size of the buffer.
