@@ -79,6 +79,8 @@ pub use self::workers::{
 };
 
 #[cfg(test)]
+mod op_log_tests;
+#[cfg(test)]
 mod scenario_tests;
 #[cfg(test)]
 mod test_fixtures;

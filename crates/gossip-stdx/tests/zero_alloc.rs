@@ -140,3 +140,16 @@ fn a_slab_never_allocates_after_construction() {
         slab.deallocate(slot);
     });
 }
+
+#[test]
+fn live_and_peak_bytes_follow_what_is_held() {
+    let (kept, counts) = count_allocations(|| {
+        drop(black_box(vec![0_u8; 3000]));
+        let mut kept = black_box(Vec::<u8>::with_capacity(1000));
+        kept.reserve_exact(1500);
+        kept
+    });
+    assert_eq!((counts.live_bytes, counts.peak_bytes), (1500, 3000));
+    let ((), counts) = count_allocations(|| drop(kept));
+    assert_eq!((counts.live_bytes, counts.peak_bytes), (-1500, 0));
+}

@@ -40,8 +40,8 @@ fn running_out_of_bytes_costs_no_slot() {
     let mut arena = ShardArena::with_capacity(2, 48);
     let long = ShardSpecRef::new(b"a", b"b", &[b'm'; 64]);
     let full = SlabFull {
-        requested: 64,
-        available: 16,
+        requested: 128,
+        available: 48,
     };
     assert_eq!(arena.alloc_spec(long), Err(full));
     assert_eq!(arena.live_specs(), 0);

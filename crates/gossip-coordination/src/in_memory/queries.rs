@@ -4,6 +4,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
 
 use super::table::{Run, Slot};
 use super::{InMemoryCoordinator, run_ref};
+use crate::outcome::CAPACITY_COUNT_MAX;
 use crate::protocol::{ClaimCandidates, claim_offset};
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, ShardFilter, ShardSummary, Watermark};
@@ -77,7 +78,9 @@ impl InMemoryCoordinator {
 
         out.clear();
         out.extend(candidates.take(limit).map(|slot| self.view(slot).record().key().shard()));
-        let earliest_deadline = held.find(|(deadline, _)| now < *deadline);
+        // Looking further would make a claim as slow as the number of leases that ran out.
+        let mut next = held.take(CAPACITY_COUNT_MAX);
+        let earliest_deadline = next.find(|(deadline, _)| now < *deadline);
         ClaimOutlook {
             run: run.record.head(),
             earliest_deadline: earliest_deadline.map(|(deadline, _)| deadline),

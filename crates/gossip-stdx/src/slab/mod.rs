@@ -40,6 +40,7 @@ use std::fmt;
 
 use self::free_index::{FreeIndex, unused_bytes};
 use self::slot::{Block, next_owner_id};
+use crate::prefetch::{CACHE_LINE, prefetch};
 pub use self::slot::{ByteSlot, SlabFull, SlabTooLarge};
 
 /// The smallest block: a free one has to hold its own entry in the index of free blocks.
@@ -49,6 +50,10 @@ const MIN_BLOCK: u32 = 16;
 ///
 /// Two lets a key that hovers around a power of two be replaced in place for ever.
 const REPLACE_WASTE_MAX: u32 = 2;
+
+/// How many bytes of a slot are asked for ahead: four lines, beyond which the processor has seen
+/// the pattern itself.
+const PREFETCH_MAX: usize = 4 * CACHE_LINE;
 
 /// What freed bytes are overwritten with: a pattern to recognise in debug builds, and zero when
 /// [`ByteSlab::zeroize_used`] asks for it in others.
@@ -133,13 +138,20 @@ impl ByteSlab {
 
     /// Stores a copy of `bytes`. Zero bytes occupy nothing and always fit.
     pub fn allocate(&mut self, bytes: &[u8]) -> Result<ByteSlot, SlabFull> {
-        if bytes.is_empty() {
+        self.allocate_parts(&[bytes])
+    }
+
+    /// Stores a copy of `parts`, one behind the other, as [`allocate`](Self::allocate) would store
+    /// their concatenation.
+    pub fn allocate_parts(&mut self, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
+        let len = total_len(parts);
+        if len == 0 {
             return Ok(ByteSlot::EMPTY);
         }
-        let block = self.reserve(self.block_size(bytes.len())?)?;
+        let block = self.reserve(self.block_size(len)?)?;
         self.live_bytes += block.size;
         self.live_slots += 1;
-        let slot = self.store(block, bytes);
+        let slot = self.store(block, parts);
         self.check();
         Ok(slot)
     }
@@ -156,15 +168,30 @@ impl ByteSlab {
     ///
     /// When `slot` is not a live slot of this slab, as [`deallocate`](Self::deallocate) does.
     pub fn replace(&mut self, slot: ByteSlot, bytes: &[u8]) -> Result<ByteSlot, SlabFull> {
+        self.replace_parts(slot, &[bytes])
+    }
+
+    /// Stores a copy of `parts`, one behind the other, as [`replace`](Self::replace) would store
+    /// their concatenation.
+    ///
+    /// # Panics
+    ///
+    /// As [`replace`](Self::replace) does.
+    pub fn replace_parts(
+        &mut self,
+        slot: ByteSlot,
+        parts: &[&[u8]],
+    ) -> Result<ByteSlot, SlabFull> {
         self.assert_live(slot);
-        if bytes.is_empty() {
+        let len = total_len(parts);
+        if len == 0 {
             self.deallocate(slot);
             return Ok(ByteSlot::EMPTY);
         }
-        let size = self.block_size(bytes.len())?;
+        let size = self.block_size(len)?;
         if size > slot.alloc_size {
             // New before old: when there is no room, the caller still has what it had.
-            let replacement = self.allocate(bytes)?;
+            let replacement = self.allocate_parts(parts)?;
             self.deallocate(slot);
             return Ok(replacement);
         }
@@ -176,7 +203,7 @@ impl ByteSlab {
             self.release(excess);
             block = kept;
         }
-        let replaced = self.store(block, bytes);
+        let replaced = self.store(block, parts);
         self.check();
         Ok(replaced)
     }
@@ -250,6 +277,18 @@ impl ByteSlab {
     #[must_use]
     pub fn try_get(&self, slot: ByteSlot) -> Option<&[u8]> {
         (self.owns(slot) && self.is_live(slot)).then(|| self.data(slot))
+    }
+
+    /// Asks the processor for the bytes `slot` holds, which [`get`](Self::get) will want soon. Only
+    /// a hint: it changes nothing, and any slot will do.
+    #[inline]
+    pub fn prefetch(&self, slot: ByteSlot) {
+        let end = slot.offset as usize + slot.len().min(PREFETCH_MAX);
+        for at in (slot.offset as usize..end).step_by(CACHE_LINE) {
+            if let Some(byte) = self.bytes.get(at) {
+                prefetch(byte);
+            }
+        }
     }
 
     /// The size of the buffer.
@@ -341,12 +380,17 @@ impl ByteSlab {
         }
     }
 
-    /// Copies `bytes` to the start of `block`, which is live and large enough.
-    fn store(&mut self, block: Block, bytes: &[u8]) -> ByteSlot {
-        self.bytes[block.bytes()][..bytes.len()].copy_from_slice(bytes);
+    /// Copies `parts` to the start of `block`, which is live and large enough.
+    fn store(&mut self, block: Block, parts: &[&[u8]]) -> ByteSlot {
+        let mut room = &mut self.bytes[block.bytes()];
+        for part in parts {
+            let (front, rest) = room.split_at_mut(part.len());
+            front.copy_from_slice(part);
+            room = rest;
+        }
         ByteSlot {
             offset: block.offset,
-            len: bytes.len() as u32,
+            len: block.size - room.len() as u32,
             alloc_size: block.size,
             owner_id: self.owner_id,
         }
@@ -360,6 +404,11 @@ impl ByteSlab {
         // The capacity was checked to fit at construction.
         self.bytes.len() as u32 - self.bump
     }
+}
+
+/// The length of all parts together; more than any slab holds if it cannot be counted.
+fn total_len(parts: &[&[u8]]) -> usize {
+    parts.iter().fold(0, |len, part| len.saturating_add(part.len()))
 }
 
 /// Shows sizes and counts, never contents.

@@ -186,7 +186,12 @@ impl Pair {
             assert_eq!(self.slab.allocate(&bytes), Ok(ByteSlot::EMPTY));
             return;
         }
-        let (seen, expected) = (self.slab.allocate(&bytes), self.model.allocate(&bytes));
+        let parts = self.cut(&bytes);
+        let seen = match self.whole() {
+            true => self.slab.allocate(&bytes),
+            false => self.slab.allocate_parts(&parts),
+        };
+        let expected = self.model.allocate(&bytes);
         assert_eq!(seen.map(|slot| slot.offset), expected);
         self.slots.extend(seen);
     }
@@ -201,7 +206,11 @@ impl Pair {
             self.model.deallocate(slot.offset);
             return;
         }
-        let seen = self.slab.replace(slot, &bytes);
+        let parts = self.cut(&bytes);
+        let seen = match self.whole() {
+            true => self.slab.replace(slot, &bytes),
+            false => self.slab.replace_parts(slot, &parts),
+        };
         assert_eq!(
             seen.map(|slot| slot.offset),
             self.model.replace(slot.offset, &bytes)
@@ -220,6 +229,20 @@ impl Pair {
         (0..len)
             .map(|index| self.stamp.wrapping_add(index as u8))
             .collect()
+    }
+
+    /// Whether this step stores its bytes in one piece.
+    fn whole(&self) -> bool {
+        self.stamp.is_multiple_of(2)
+    }
+
+    /// `bytes` in three parts, some of them often empty: the model only ever sees the whole.
+    fn cut<'b>(&self, bytes: &'b [u8]) -> [&'b [u8]; 3] {
+        let first = usize::from(self.stamp) * 7 % (bytes.len() + 1);
+        let (front, rest) = bytes.split_at(first);
+        let second = usize::from(self.stamp) * 3 % (rest.len() + 1);
+        let (middle, back) = rest.split_at(second);
+        [front, middle, back]
     }
 
     fn compare_sums(&self) {

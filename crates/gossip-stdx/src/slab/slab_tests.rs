@@ -413,3 +413,27 @@ fn a_debug_build_notices_every_kind_of_broken_bookkeeping() {
         slab.live_slots = 0;
     }
 }
+
+#[test]
+fn parts_are_stored_as_their_concatenation() {
+    let mut slab = ByteSlab::new(64);
+    let slot = slab.allocate_parts(&[b"start", b"", b"end"]).unwrap();
+    assert_eq!((slab.get(slot), slab.used_bytes()), (b"startend".as_slice(), 16));
+    let slot = slab.replace_parts(slot, &[b"other", b" parts"]).unwrap();
+    assert_eq!(slab.get(slot), b"other parts");
+    slab.prefetch(slot);
+    assert_eq!(slab.replace_parts(slot, &[b"", b""]), Ok(ByteSlot::EMPTY));
+    assert_eq!(slab.allocate_parts(&[]), Ok(ByteSlot::EMPTY));
+    assert_eq!(slab.live_slots(), 0);
+}
+
+#[test]
+fn parts_that_do_not_fit_together_are_refused_together() {
+    let mut slab = ByteSlab::new(32);
+    let slot = slab.allocate(b"kept").unwrap();
+    let full = SlabFull { requested: 32, available: 16 };
+    assert_eq!(slab.allocate_parts(&[&[1; 16], &[2]]), Err(full));
+    assert_eq!(slab.replace_parts(slot, &[&[1; 16], &[2]]), Err(full));
+    assert_eq!((slab.get(slot), slab.used_bytes()), (b"kept".as_slice(), 16));
+    slab.deallocate(slot);
+}
