@@ -258,15 +258,15 @@ impl KeyBytes {
     }
 
     pub(super) fn tenant(self, tenant: TenantId) -> Self {
-        tenant.as_bytes().iter().fold(self.push(&[SEPARATOR]), |path, byte| path.hex(*byte))
+        self.part(tenant.as_bytes())
     }
 
     pub(super) fn number(self, number: u64) -> Self {
-        number.to_be_bytes().into_iter().fold(self.push(&[SEPARATOR]), Self::hex)
+        self.part(&number.to_be_bytes())
     }
 
     pub(super) fn chunk(self, number: u16) -> Self {
-        number.to_be_bytes().into_iter().fold(self.push(&[SEPARATOR]), Self::hex)
+        self.part(&number.to_be_bytes())
     }
 
     pub(super) fn push(mut self, bytes: &[u8]) -> Self {
@@ -281,9 +281,17 @@ impl KeyBytes {
         &self.bytes[..self.len]
     }
 
-    fn hex(self, byte: u8) -> Self {
+    /// A separator and the digits of `bytes`.
+    fn part(mut self, bytes: &[u8]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        self.push(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xF)]])
+        let room = &mut self.bytes[self.len..][..1 + 2 * bytes.len()];
+        room[0] = SEPARATOR;
+        for (pair, byte) in room[1..].chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 0xF)];
+        }
+        self.len += room.len();
+        self
     }
 }
 
