@@ -342,6 +342,18 @@ fn a_hot_part_with_keys_of_64_bytes_and_a_full_log_is_below_one_kibibyte() {
 }
 
 #[test]
+fn debug_of_a_part_shows_lengths_and_no_bytes() {
+    let [hot, cold] = [KeyKind::ShardHot, KeyKind::ShardCold].map(|kind| sample_of(kind, "full"));
+    let hot = codec::decode_hot(TENANT, key(0), &hot.value).unwrap();
+    let cold = codec::decode_cold(TENANT, key(0), &cold.value).unwrap();
+    let shown = format!("{hot:?} {cold:?}");
+    for bytes in ["112, 112", "97, 97", "pp", "token of", "meta\"", "109, 101, 116, 97"] {
+        assert!(!shown.contains(bytes), "{bytes} in {shown}");
+    }
+    assert!(shown.contains("64"), "the length of the key in {shown}");
+}
+
+#[test]
 fn a_registration_that_goes_on_keeps_its_progress() {
     let begun = sample_of(KeyKind::RunHead, "begun");
     let part = codec::decode_run_head(TENANT, RunId::from_raw(2), &begun.value).unwrap();

@@ -160,19 +160,31 @@ const _: () = {
 /// A key, by what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the table above documents every kind; fields are ids by name")]
+#[expect(missing_docs, reason = "the fields are the parts of the path, by their types' names")]
 pub enum Key {
+    /// Settings, status, log and progress of registration; until the run is deleted.
     RunHead { tenant: TenantId, run: RunId },
+    /// Ids of root shards; written once with its chunk, until the run is deleted.
     RunRoots { tenant: TenantId, run: RunId, chunk: u16 },
+    /// Status, lease, fence, cursor and log; until the run is deleted.
     ShardHot { tenant: TenantId, shard: ShardKey },
+    /// Range, metadata, lineage and spawned ids; until the run is deleted.
     ShardCold { tenant: TenantId, shard: ShardKey },
+    /// Worker, fence and grant; while a lease is held.
     Owner { tenant: TenantId, shard: ShardKey },
+    /// Nothing but its key; while the shard is active.
     ClaimIndex { tenant: TenantId, shard: ShardKey, at: LogicalTime },
+    /// Nothing but its key; while the shard is parked.
     ParkedIndex { tenant: TenantId, shard: ShardKey },
+    /// Shards of the tenant; for ever.
     TenantCounter { tenant: TenantId },
+    /// Shards of all tenants; for ever.
     TotalCounter,
+    /// State and expiry; until it expires.
     Worker { tenant: TenantId, worker: WorkerId },
+    /// A record of `gossip-handoff`; until the move is over.
     Handoff { tenant: TenantId, handoff: HandoffId },
+    /// The deletion of the run; for ever.
     Tombstone { tenant: TenantId, run: RunId },
 }
 
