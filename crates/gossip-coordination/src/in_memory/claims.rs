@@ -165,7 +165,8 @@ impl ClaimIndex {
     }
 
     /// Moves a record from where it stood to where it stands.
-    #[inline]
+    // Out of line: inside of every operation it would crowd out what those keep in registers.
+    #[inline(never)]
     pub(super) fn moved(
         &mut self,
         slot: Slot,
@@ -261,7 +262,7 @@ impl ClaimIndex {
             Standing::Leased(deadline) => {
                 self.leased -= 1;
                 match link {
-                    Link::Chain { before, behind } => self.join(before, behind, records),
+                    Link::Chain { before, behind } => self.unlink(before, behind, records),
                     Link::Apart => assert!(self.apart.remove(&(deadline, slot)), "it was apart"),
                     Link::None | Link::Free(_) => unreachable!("a held shard is in the chain"),
                 }
@@ -300,28 +301,39 @@ impl ClaimIndex {
             END => self.first,
             _ => records.get(before).link().neighbours().1,
         };
-        // In the chain first, with any neighbours: joining sets them.
         records.get_mut(slot).set_link(Link::Chain { before, behind });
-        self.join(before, slot, records);
-        self.join(slot, behind, records);
+        self.set_behind(before, slot, records);
+        self.set_before(behind, slot, records);
     }
 
-    /// Makes `one` and `next` neighbours, or an end of the chain if the other is [`END`].
+    /// Makes the neighbours of a shard that leaves the chain each other's.
     #[inline]
-    fn join(&mut self, one: Slot, next: Slot, records: &mut Records) {
-        if one == END {
-            self.first = next;
+    fn unlink(&mut self, before: Slot, behind: Slot, records: &mut Records) {
+        self.set_behind(before, behind, records);
+        self.set_before(behind, before, records);
+    }
+
+    /// Says what follows `slot`, or comes first if that is the end.
+    #[inline]
+    fn set_behind(&mut self, slot: Slot, behind: Slot, records: &mut Records) {
+        if slot == END {
+            self.first = behind;
         } else {
-            let entry = records.get_mut(one);
+            let entry = records.get_mut(slot);
             let (before, _) = entry.link().neighbours();
-            entry.set_link(Link::Chain { before, behind: next });
+            entry.set_link(Link::Chain { before, behind });
         }
-        if next == END {
-            self.last = one;
+    }
+
+    /// Says what precedes `slot`, or comes last if that is the end.
+    #[inline]
+    fn set_before(&mut self, slot: Slot, before: Slot, records: &mut Records) {
+        if slot == END {
+            self.last = before;
         } else {
-            let entry = records.get_mut(next);
+            let entry = records.get_mut(slot);
             let (_, behind) = entry.link().neighbours();
-            entry.set_link(Link::Chain { before: one, behind });
+            entry.set_link(Link::Chain { before, behind });
         }
     }
 }

@@ -336,6 +336,7 @@ impl InMemoryCoordinator {
         }
     }
 
+    #[inline]
     fn find(&self, tenant: TenantId, key: ShardKey) -> Option<Place> {
         let home = self.tenants.get(&tenant)?;
         let slot = home.find(key, &self.records)?;
@@ -390,10 +391,12 @@ impl InMemoryCoordinator {
         self.tenants.get(&tenant)?.runs.get(&run).copied()
     }
 
+    #[inline]
     fn view(&self, slot: Slot) -> ShardView<'_> {
         ShardView::new(&self.records.get(slot).record, &self.pool)
     }
 
+    #[inline]
     fn run(&self, place: Place) -> &Run {
         run_ref(&self.runs, place.run)
     }
@@ -418,6 +421,7 @@ impl InMemoryCoordinator {
     }
 
     /// How much work waits at `now` in the run of the shard at `place`.
+    #[inline]
     fn capacity(&self, now: LogicalTime, place: Place) -> CapacityHint {
         let claims = &self.run(place).claims;
         let soonest = claims.soonest_deadline(&self.records);

@@ -169,6 +169,7 @@ impl Tenant {
         self.shards.len()
     }
 
+    #[inline]
     pub(super) fn find(&self, key: ShardKey, records: &Records) -> Option<Slot> {
         let same = |slot: &Slot| {
             // It is almost always the one, and all of it will be read.

@@ -266,6 +266,7 @@ impl ByteSlab {
     /// When the slot comes from another slab or from before a [`clear`](Self::clear); in debug
     /// builds also when its bytes are free.
     #[must_use]
+    #[inline]
     pub fn get(&self, slot: ByteSlot) -> &[u8] {
         self.assert_owned(slot);
         debug_assert!(self.is_live(slot), "slot was used after it was freed");
@@ -396,6 +397,7 @@ impl ByteSlab {
         }
     }
 
+    #[inline]
     fn data(&self, slot: ByteSlot) -> &[u8] {
         &self.bytes[slot.offset as usize..][..slot.len()]
     }
