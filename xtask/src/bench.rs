@@ -55,19 +55,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
 
 /// Reads the arguments in any order.
 fn parse(arguments: &[String]) -> Result<Options, Failure> {
-    let mut options = Options {
-        filter: None,
-        save: false,
-    };
+    let mut options = Options { filter: None, save: false };
     for argument in arguments {
         match argument.as_str() {
             "--save" => options.save = true,
             flag if flag.starts_with('-') => {
-                return Err(Failure::usage(
-                    "bench",
-                    format!("`{flag}` is unknown"),
-                    USAGE,
-                ));
+                return Err(Failure::usage("bench", format!("`{flag}` is unknown"), USAGE));
             }
             _ if options.filter.is_some() => {
                 return Err(Failure::usage("bench", "it takes one filter", USAGE));
@@ -108,27 +101,9 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        assert_eq!(
-            options(""),
-            Some(Options {
-                filter: None,
-                save: false
-            })
-        );
-        assert_eq!(
-            options("--save"),
-            Some(Options {
-                filter: None,
-                save: true
-            })
-        );
-        assert_eq!(
-            options("ring"),
-            Some(Options {
-                filter: Some("ring".into()),
-                save: false
-            })
-        );
+        assert_eq!(options(""), Some(Options { filter: None, save: false }));
+        assert_eq!(options("--save"), Some(Options { filter: None, save: true }));
+        assert_eq!(options("ring"), Some(Options { filter: Some("ring".into()), save: false }));
     }
 
     #[test]
@@ -146,25 +121,12 @@ mod tests {
             nanoseconds: Some(1.0),
             instructions: None,
         };
-        let counted = Figure {
-            nanoseconds: None,
-            instructions: Some(2.0),
-            ..timed.clone()
-        };
+        let counted = Figure { nanoseconds: None, instructions: Some(2.0), ..timed.clone() };
         let mut figures = vec![timed];
         merge(&mut figures, counted.clone());
-        merge(
-            &mut figures,
-            Figure {
-                package: "b".into(),
-                ..counted
-            },
-        );
+        merge(&mut figures, Figure { package: "b".into(), ..counted });
         assert_eq!(figures.len(), 2);
-        assert_eq!(
-            (figures[0].nanoseconds, figures[0].instructions),
-            (Some(1.0), Some(2.0))
-        );
+        assert_eq!((figures[0].nanoseconds, figures[0].instructions), (Some(1.0), Some(2.0)));
     }
 
     #[test]

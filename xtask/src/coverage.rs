@@ -16,9 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     setup::component(TOOLCHAIN, "llvm-tools")?;
     setup::cargo_tool("cargo-llvm-cov")?;
     let mut command = process::cargo_of(TOOLCHAIN);
-    command
-        .args(["llvm-cov", "--workspace", "--all-features"])
-        .args(arguments);
+    command.args(["llvm-cov", "--workspace", "--all-features"]).args(arguments);
     process::run(&mut command, "make `cargo xtask test` pass first")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -32,8 +32,5 @@ pub(crate) fn check_if_installed() -> Result<(), Failure> {
 fn check() -> Result<(), Failure> {
     let mut command = process::cargo();
     command.args(["deny", "check", "licenses", "bans", "sources"]);
-    process::run(
-        &mut command,
-        "drop the dependency named above, or argue for it in deny.toml",
-    )
+    process::run(&mut command, "drop the dependency named above, or argue for it in deny.toml")
 }

@@ -24,12 +24,7 @@ impl Failure {
         why: impl Into<String>,
         next: impl Into<String>,
     ) -> Self {
-        Self {
-            what: what.into(),
-            why: why.into(),
-            next: next.into(),
-            code: 1,
-        }
+        Self { what: what.into(), why: why.into(), next: next.into(), code: 1 }
     }
 
     /// The arguments of `command` make no sense; `why` says which, `usage` how it should look.

@@ -35,11 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
             fuzz(&workspace.root, target, seconds)?;
         }
         _ => {
-            return Err(Failure::usage(
-                "fuzz",
-                "it takes a target and a time",
-                USAGE,
-            ));
+            return Err(Failure::usage("fuzz", "it takes a target and a time", USAGE));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -48,11 +44,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
 /// The names of the targets: one file each.
 fn targets(root: &Path) -> Result<Vec<String>, Failure> {
     let unreadable = |error: std::io::Error| {
-        Failure::new(
-            format!("{TARGETS} was not read"),
-            error.to_string(),
-            "git checkout fuzz",
-        )
+        Failure::new(format!("{TARGETS} was not read"), error.to_string(), "git checkout fuzz")
     };
     let mut targets = Vec::new();
     for entry in fs::read_dir(root.join(TARGETS)).map_err(unreadable)? {
@@ -88,11 +80,7 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
     })?;
     // A build that failed, or a process that was killed, prints no statistics.
     let executions = executions.unwrap_or_else(|| "an unknown number of".to_owned());
-    let result = if status.success() {
-        "no finding"
-    } else {
-        "FOUND something"
-    };
+    let result = if status.success() { "no finding" } else { "FOUND something" };
     println!("{target}: {executions} executions in {seconds} s, {result}");
     let next = format!("keep the input named above as a test, then mend what `{target}` reached");
     process::expect_success(&command, status, &next)
@@ -118,12 +106,7 @@ mod tests {
     fn arguments_are_checked() {
         let targets = ["a".to_owned(), "b".to_owned()];
         assert_eq!(parse("a", "10", &targets).unwrap(), 10);
-        assert!(
-            parse("c", "10", &targets)
-                .unwrap_err()
-                .to_string()
-                .contains("only a, b")
-        );
+        assert!(parse("c", "10", &targets).unwrap_err().to_string().contains("only a, b"));
         for seconds in ["0", "-1", "ten", ""] {
             assert!(parse("a", seconds, &targets).is_err(), "{seconds:?}");
         }
@@ -134,10 +117,7 @@ mod tests {
         let root = Workspace::load().unwrap().root;
         let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
         for target in targets(&root).unwrap() {
-            assert!(
-                manifest.contains(&format!("name = \"{target}\"")),
-                "{target}"
-            );
+            assert!(manifest.contains(&format!("name = \"{target}\"")), "{target}");
         }
     }
 }

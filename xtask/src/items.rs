@@ -47,10 +47,7 @@ impl Item {
 
 /// Finds the items of masked source text.
 pub(crate) fn items(masked: &str) -> Vec<Item> {
-    let mut finder = Finder {
-        tokens: tokens(masked),
-        ..Finder::default()
-    };
+    let mut finder = Finder { tokens: tokens(masked), ..Finder::default() };
     finder.run();
     finder.items
 }
@@ -116,9 +113,7 @@ impl<'a> Finder<'a> {
 
     /// The text of a token ahead; empty past the end, which matches no keyword.
     fn text(&self, ahead: usize) -> &'a str {
-        self.tokens
-            .get(self.at + ahead)
-            .map_or("", |token| token.text)
+        self.tokens.get(self.at + ahead).map_or("", |token| token.text)
     }
 
     /// The line of the current token, or of the last one once all are consumed.
@@ -154,17 +149,10 @@ impl<'a> Finder<'a> {
         let start = self.at + 1;
         self.skip_brackets();
         let end = self.at.min(self.tokens.len());
-        let words: Vec<&str> = self.tokens[start.min(end)..end]
-            .iter()
-            .map(|it| it.text)
-            .collect();
+        let words: Vec<&str> = self.tokens[start.min(end)..end].iter().map(|it| it.text).collect();
         if !is_inner {
             let is_cfg_test = words == ["cfg", "(", "test", ")"];
-            let name = if is_cfg_test {
-                Some(&"cfg(test)")
-            } else {
-                words.first()
-            };
+            let name = if is_cfg_test { Some(&"cfg(test)") } else { words.first() };
             self.attributes.extend(name);
         }
     }
@@ -249,11 +237,7 @@ impl<'a> Finder<'a> {
     fn trait_block(&mut self) {
         self.declare(Kind::Type);
         let owner = Some(self.text(0).to_owned());
-        self.next_block = Block {
-            owner,
-            is_trait: true,
-            ..Block::default()
-        };
+        self.next_block = Block { owner, is_trait: true, ..Block::default() };
         self.skip_to_body();
         self.at -= 1;
     }
@@ -278,15 +262,8 @@ impl<'a> Finder<'a> {
             return;
         }
         // Read first: `push` ends the life of attributes.
-        let cases = self
-            .attributes
-            .iter()
-            .filter(|&&name| name == "case")
-            .count();
-        let is_test = self
-            .attributes
-            .iter()
-            .any(|name| matches!(*name, "test" | "rstest"))
+        let cases = self.attributes.iter().filter(|&&name| name == "case").count();
+        let is_test = self.attributes.iter().any(|name| matches!(*name, "test" | "rstest"))
             || self.blocks.last().is_some_and(|block| block.is_proptest);
         self.at += 1;
         let index = self.push(Kind::Function, self.text(0), self.is_public);
@@ -295,10 +272,7 @@ impl<'a> Finder<'a> {
         // `impl Trait` among the arguments must not be taken for a block, so they are skipped.
         self.skip_to_body();
         self.items[index].last_line = self.line();
-        self.next_block = Block {
-            item: Some(index),
-            ..Block::default()
-        };
+        self.next_block = Block { item: Some(index), ..Block::default() };
         self.at -= 1;
     }
 

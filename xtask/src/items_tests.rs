@@ -4,20 +4,15 @@ use super::*;
 use crate::source::mask;
 
 fn find(text: &str, name: &str) -> Item {
-    let found: Vec<Item> = items(&mask(text))
-        .into_iter()
-        .filter(|item| item.name == name)
-        .collect();
+    let found: Vec<Item> =
+        items(&mask(text)).into_iter().filter(|item| item.name == name).collect();
     assert_eq!(found.len(), 1, "{name} in {text:?}: {found:?}");
     found.into_iter().next().unwrap()
 }
 
 fn names(text: &str, kind: Kind) -> Vec<String> {
     let items = items(&mask(text)).into_iter();
-    items
-        .filter(|item| item.kind == kind)
-        .map(|item| item.name)
-        .collect()
+    items.filter(|item| item.kind == kind).map(|item| item.name).collect()
 }
 
 #[test]
@@ -43,14 +38,8 @@ fn only_plain_pub_is_public() {
 fn methods_know_their_owner() {
     let method = |text| find(text, "m").owner;
     assert_eq!(method("impl A { fn m() {} }").as_deref(), Some("A"));
-    assert_eq!(
-        method("impl<'a, T: Fn() -> u8> A<'a, T> { fn m() {} }").as_deref(),
-        Some("A")
-    );
-    assert_eq!(
-        method("impl<T> fmt::B for c::A<T> where T: X { fn m() {} }").as_deref(),
-        Some("A")
-    );
+    assert_eq!(method("impl<'a, T: Fn() -> u8> A<'a, T> { fn m() {} }").as_deref(), Some("A"));
+    assert_eq!(method("impl<T> fmt::B for c::A<T> where T: X { fn m() {} }").as_deref(), Some("A"));
     assert_eq!(method("trait A: Sized { fn m(); }").as_deref(), Some("A"));
     assert_eq!(method("impl A {} fn m() {}"), None);
     assert_eq!(method("fn m(f: impl Fn() -> u8) {}"), None);
@@ -81,13 +70,7 @@ fn exports_are_the_ends_of_paths() {
 #[test]
 fn tests_are_known_by_attribute_or_by_proptest() {
     assert!(find("#[test] #[should_panic(expected = \"x\")] fn a() {}", "a").is_test);
-    assert!(
-        find(
-            "#[rstest] #[case(1)] #[case::two(2)] fn a(#[case] x: u8) {}",
-            "a"
-        )
-        .is_test
-    );
+    assert!(find("#[rstest] #[case(1)] #[case::two(2)] fn a(#[case] x: u8) {}", "a").is_test);
     assert!(find("proptest! { #![c] fn a(x in 0..9) {} }", "a").is_test);
     assert!(!find("fn a() {}", "a").is_test);
     assert!(!find("#[test] fn b() {} fn a() {}", "a").is_test);
@@ -118,9 +101,9 @@ fn modules_for_tests_are_told_from_others() {
 
 #[test]
 fn broken_text_never_panics() {
-    for text in [
-        "", "fn", "enum", "enum E {", "impl", "#[", "#", "pub", "pub(", "use", "}", "trait",
-    ] {
+    for text in
+        ["", "fn", "enum", "enum E {", "impl", "#[", "#", "pub", "pub(", "use", "}", "trait"]
+    {
         items(&mask(text));
         items(&mask(&format!("fn a() {{ }} {text}")));
     }

@@ -22,12 +22,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let mut command = process::cargo_of(TOOLCHAIN);
     command.args(["miri", "test", "--package", "gossip-stdx", "--all-features"]);
     command.args(arguments);
-    command
-        .env("MIRIFLAGS", FLAGS)
-        .env("PROPTEST_CASES", PROPTEST_CASES);
-    process::run(
-        &mut command,
-        "cargo xtask miri NAME, for the test that failed above",
-    )?;
+    command.env("MIRIFLAGS", FLAGS).env("PROPTEST_CASES", PROPTEST_CASES);
+    process::run(&mut command, "cargo xtask miri NAME, for the test that failed above")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -21,12 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let mut command = process::cargo();
     // Tidy asks git for the list of files, so the copies that are mutated need their `.git`.
     command.args(["mutants", "--copy-vcs", "true"]);
-    command
-        .args(["--jobs", JOBS, "--timeout", TIMEOUT_SECONDS])
-        .args(arguments);
-    process::run(
-        &mut command,
-        "write a test for each mutant listed as MISSED above",
-    )?;
+    command.args(["--jobs", JOBS, "--timeout", TIMEOUT_SECONDS]).args(arguments);
+    process::run(&mut command, "write a test for each mutant listed as MISSED above")?;
     Ok(ExitCode::SUCCESS)
 }

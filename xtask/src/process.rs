@@ -34,18 +34,14 @@ pub(crate) fn cargo_of(toolchain: &str) -> Command {
 /// Runs a program on our own streams; a non-zero exit is a failure. `next` tells the reader what
 /// to do about it.
 pub(crate) fn run(command: &mut Command, next: &str) -> Result<(), Failure> {
-    let status = command
-        .status()
-        .map_err(|error| not_started(command, &error))?;
+    let status = command.status().map_err(|error| not_started(command, &error))?;
     expect_success(command, status, next)
 }
 
 /// Runs a program and returns what it printed on stdout; stderr is inherited.
 pub(crate) fn capture(command: &mut Command, next: &str) -> Result<String, Failure> {
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| not_started(command, &error))?;
+    let output =
+        command.stderr(Stdio::inherit()).output().map_err(|error| not_started(command, &error))?;
     expect_success(command, output.status, next)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -62,9 +58,7 @@ pub(crate) fn stream(
         Pipe::Stderr => command.stderr(Stdio::piped()),
     };
     // Only one stream is piped, so reading it to its end before waiting cannot block the program.
-    let mut child = command
-        .spawn()
-        .map_err(|error| not_started(command, &error))?;
+    let mut child = command.spawn().map_err(|error| not_started(command, &error))?;
     match pipe {
         Pipe::Stdout => pass_on(child.stdout.take(), |line| println!("{line}"), on_line),
         Pipe::Stderr => pass_on(child.stderr.take(), |line| eprintln!("{line}"), on_line),
@@ -82,11 +76,7 @@ pub(crate) fn expect_success(
         return Ok(());
     }
     let what = format!("`{}` failed", describe(command));
-    Err(Failure::new(
-        what,
-        format!("it ended with {status}; see its output above"),
-        next,
-    ))
+    Err(Failure::new(what, format!("it ended with {status}; see its output above"), next))
 }
 
 /// Whether a program of that name is on the search path.
@@ -97,14 +87,9 @@ pub(crate) fn is_installed(binary: &str) -> bool {
 
 /// The command as one would type it, without the directories of the program.
 fn describe(command: &Command) -> String {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or_default();
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// The program did not run at all: most often it is not there.
@@ -141,13 +126,8 @@ mod tests {
     #[test]
     fn a_failing_program_is_a_failure_that_shows_its_arguments() {
         let mut command = cargo();
-        command
-            .args(["--explain-nothing"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let failure = run(&mut command, "type something else")
-            .unwrap_err()
-            .to_string();
+        command.args(["--explain-nothing"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let failure = run(&mut command, "type something else").unwrap_err().to_string();
         assert!(failure.contains("cargo --explain-nothing"));
         assert!(failure.contains("type something else"));
     }

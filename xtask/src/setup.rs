@@ -53,9 +53,7 @@ const PACKAGES: [DebianPackage; 3] = [
 
 impl DebianPackage {
     fn is_needed(&self, command: &str, workspace: &Workspace) -> bool {
-        let crate_exists = self
-            .with_crate
-            .is_none_or(|name| workspace.package(name).is_some());
+        let crate_exists = self.with_crate.is_none_or(|name| workspace.package(name).is_some());
         crate_exists && self.needed_by.contains(&command)
     }
 }
@@ -83,12 +81,9 @@ fn parse(arguments: &[String]) -> Result<&str, Failure> {
 
 /// Installs the Debian packages that a command needs; quick when none is missing.
 pub(crate) fn packages_for(command: &str, workspace: &Workspace) -> Result<(), Failure> {
-    let needed = PACKAGES
-        .iter()
-        .filter(|package| package.is_needed(command, workspace));
-    let missing: Vec<&DebianPackage> = needed
-        .filter(|package| !process::is_installed(package.binary))
-        .collect();
+    let needed = PACKAGES.iter().filter(|package| package.is_needed(command, workspace));
+    let missing: Vec<&DebianPackage> =
+        needed.filter(|package| !process::is_installed(package.binary)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -119,10 +114,7 @@ pub(crate) fn component(toolchain: &str, name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let mut add = Command::new("rustup");
-    process::run(
-        add.args(["component", "add", "--toolchain", toolchain, name]),
-        next,
-    )
+    process::run(add.args(["component", "add", "--toolchain", toolchain, name]), next)
 }
 
 /// Why we cannot install packages here, if we cannot.
@@ -144,10 +136,7 @@ fn cannot_install(command: &str, missing: &[&DebianPackage], obstacle: &str) -> 
         .collect();
     let names: Vec<&str> = missing.iter().map(|it| it.package).collect();
     Failure::new(
-        format!(
-            "`cargo xtask {command}` needs what is not installed: {}",
-            list.join(", ")
-        ),
+        format!("`cargo xtask {command}` needs what is not installed: {}", list.join(", ")),
         obstacle,
         format!("sudo apt-get install {}", names.join(" ")),
     )
@@ -159,9 +148,7 @@ fn install(missing: &[&DebianPackage]) -> Result<(), Failure> {
     let next = "see what apt-get said above";
     let install = || {
         let mut command = apt_get();
-        command
-            .args(["install", "--yes"])
-            .args(missing.iter().map(|it| it.package));
+        command.args(["install", "--yes"]).args(missing.iter().map(|it| it.package));
         command
     };
     if process::run(&mut install(), next).is_ok() {
@@ -174,26 +161,16 @@ fn install(missing: &[&DebianPackage]) -> Result<(), Failure> {
 /// apt-get that asks no questions and keeps its talk away from our results.
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    command
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdout(std::io::stderr());
+    command.env("DEBIAN_FRONTEND", "noninteractive").stdout(std::io::stderr());
     command
 }
 
 /// What is missing for other commands is no failure of this one; people may never need it.
 fn mention_others(command: &str, workspace: &Workspace) {
-    for package in PACKAGES
-        .iter()
-        .filter(|it| !it.is_needed(command, workspace))
-    {
-        let user = package
-            .needed_by
-            .iter()
-            .find(|user| package.is_needed(user, workspace));
+    for package in PACKAGES.iter().filter(|it| !it.is_needed(command, workspace)) {
+        let user = package.needed_by.iter().find(|user| package.is_needed(user, workspace));
         if let (Some(user), false) = (user, process::is_installed(package.binary)) {
-            let DebianPackage {
-                package, reason, ..
-            } = package;
+            let DebianPackage { package, reason, .. } = package;
             eprintln!(
                 "`{package}` is missing ({reason}); if you need it: cargo xtask setup {user}"
             );
@@ -215,17 +192,11 @@ mod tests {
             dependencies: Vec::new(),
             targets: Vec::new(),
         });
-        Workspace {
-            root: PathBuf::new(),
-            target: PathBuf::new(),
-            packages: packages.collect(),
-        }
+        Workspace { root: PathBuf::new(), target: PathBuf::new(), packages: packages.collect() }
     }
 
     fn needs(command: &str, workspace: &Workspace) -> Vec<&'static str> {
-        let needed = PACKAGES
-            .iter()
-            .filter(|it| it.is_needed(command, workspace));
+        let needed = PACKAGES.iter().filter(|it| it.is_needed(command, workspace));
         needed.map(|it| it.package).collect()
     }
 
@@ -251,12 +222,7 @@ mod tests {
     fn what_cannot_be_installed_is_named_with_a_command() {
         let missing: Vec<&DebianPackage> = PACKAGES.iter().collect();
         let text = cannot_install("test", &missing, "only root may").to_string();
-        for part in [
-            "build-essential",
-            "`cc`",
-            "only root may",
-            "sudo apt-get install build-",
-        ] {
+        for part in ["build-essential", "`cc`", "only root may", "sudo apt-get install build-"] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
     }

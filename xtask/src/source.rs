@@ -22,20 +22,14 @@ impl Token<'_> {
 /// The text with comments and the contents of literals replaced by spaces. Line breaks and columns
 /// stay where they are, and the quotes of strings stay too.
 pub(crate) fn mask(text: &str) -> String {
-    let masker = Masker {
-        text: text.chars().collect(),
-        at: 0,
-        out: String::new(),
-    };
+    let masker = Masker { text: text.chars().collect(), at: 0, out: String::new() };
     masker.run()
 }
 
 /// Cuts masked text into tokens.
 pub(crate) fn tokens(masked: &str) -> Vec<Token<'_>> {
     let lines = masked.lines().zip(1..);
-    lines
-        .flat_map(|(text, line)| line_tokens(text, line))
-        .collect()
+    lines.flat_map(|(text, line)| line_tokens(text, line)).collect()
 }
 
 /// The tokens of one line. No token spans two, since comments and strings are gone.
@@ -96,9 +90,7 @@ impl Masker {
     /// Replaces characters by spaces; line breaks stay, so that line numbers do.
     fn blank(&mut self, count: usize) {
         let end = (self.at + count).min(self.text.len());
-        let blanks = self.text[self.at..end]
-            .iter()
-            .map(|&c| if c == '\n' { '\n' } else { ' ' });
+        let blanks = self.text[self.at..end].iter().map(|&c| if c == '\n' { '\n' } else { ' ' });
         self.out.extend(blanks);
         self.at = end;
     }
@@ -193,17 +185,9 @@ mod tests {
     /// The words that survive masking.
     fn words(text: &str) -> Vec<String> {
         let masked = mask(text);
-        assert_eq!(
-            masked.chars().count(),
-            text.chars().count(),
-            "columns moved in {text:?}"
-        );
+        assert_eq!(masked.chars().count(), text.chars().count(), "columns moved in {text:?}");
         let tokens = tokens(&masked);
-        tokens
-            .iter()
-            .filter(|token| token.is_word())
-            .map(|token| token.text.to_owned())
-            .collect()
+        tokens.iter().filter(|token| token.is_word()).map(|token| token.text.to_owned()).collect()
     }
 
     #[test]

@@ -14,9 +14,8 @@ pub(crate) struct Tally {
 impl Tally {
     /// Adds a line of output if it is a summary; any other line changes nothing.
     pub(crate) fn add_line(&mut self, line: &str) {
-        let Some((_, counts)) = line
-            .strip_prefix("test result: ")
-            .and_then(|rest| rest.split_once(". "))
+        let Some((_, counts)) =
+            line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
         else {
             return;
         };
@@ -48,11 +47,7 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            passed,
-            failed,
-            skipped,
-        } = self;
+        let Self { passed, failed, skipped } = self;
         write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
@@ -74,10 +69,7 @@ mod tests {
 
     #[test]
     fn summaries_add_up() {
-        assert_eq!(
-            tally(&[OK, "test a ... ok", BAD]),
-            "13 passed, 2 failed, 1 skipped"
-        );
+        assert_eq!(tally(&[OK, "test a ... ok", BAD]), "13 passed, 2 failed, 1 skipped");
     }
 
     #[test]
@@ -97,11 +89,7 @@ mod tests {
         let mut silent = Tally::default();
         silent.add_failed_stage();
         assert_eq!(silent.to_string(), "0 passed, 1 failed, 0 skipped");
-        let mut counted = Tally {
-            passed: 1,
-            failed: 2,
-            skipped: 0,
-        };
+        let mut counted = Tally { passed: 1, failed: 2, skipped: 0 };
         counted.add_failed_stage();
         assert_eq!(counted.to_string(), "1 passed, 2 failed, 0 skipped");
     }

@@ -26,42 +26,15 @@ struct Stage {
 }
 
 const STAGES: [Stage; 9] = [
-    Stage {
-        name: "setup",
-        run: |_| setup::packages_for("test", &Workspace::load()?),
-    },
-    Stage {
-        name: "format",
-        run: |_| format(),
-    },
-    Stage {
-        name: "tidy",
-        run: |_| tidy::check(),
-    },
-    Stage {
-        name: "clippy",
-        run: |_| clippy(),
-    },
-    Stage {
-        name: "tests",
-        run: tests,
-    },
-    Stage {
-        name: "tests in release",
-        run: release_tests,
-    },
-    Stage {
-        name: "documentation tests",
-        run: documentation_tests,
-    },
-    Stage {
-        name: "documentation",
-        run: |_| documentation(),
-    },
-    Stage {
-        name: "licences, bans, sources",
-        run: |_| deny::check_if_installed(),
-    },
+    Stage { name: "setup", run: |_| setup::packages_for("test", &Workspace::load()?) },
+    Stage { name: "format", run: |_| format() },
+    Stage { name: "tidy", run: |_| tidy::check() },
+    Stage { name: "clippy", run: |_| clippy() },
+    Stage { name: "tests", run: tests },
+    Stage { name: "tests in release", run: release_tests },
+    Stage { name: "documentation tests", run: documentation_tests },
+    Stage { name: "documentation", run: |_| documentation() },
+    Stage { name: "licences, bans, sources", run: |_| deny::check_if_installed() },
 ];
 
 /// Runs every stage and closes with the number of tests.
@@ -73,11 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let mut tally = Tally::default();
     let result = run_stages(&mut tally);
     println!("{tally}");
-    Ok(if result.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A stage that fails is reported here, so that nothing is printed after the tally.
@@ -139,11 +108,7 @@ fn cargo_test() -> Command {
 
 fn counted(command: &mut Command, tally: &mut Tally) -> Result<(), Failure> {
     let status = process::stream(command, Pipe::Stdout, &mut |line| tally.add_line(line))?;
-    process::expect_success(
-        command,
-        status,
-        "cargo test -p CRATE NAME, for a test named above",
-    )
+    process::expect_success(command, status, "cargo test -p CRATE NAME, for a test named above")
 }
 
 fn documentation() -> Result<(), Failure> {

@@ -35,18 +35,11 @@ struct Finding {
 
 impl Finding {
     fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            line: None,
-            what: what.into(),
-        }
+        Self { place: place.into(), line: None, what: what.into() }
     }
 
     fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self {
-            line: Some(line),
-            ..Self::new(path, what)
-        }
+        Self { line: Some(line), ..Self::new(path, what) }
     }
 }
 
@@ -112,9 +105,7 @@ fn read(root: &Path, path: &str) -> Result<String, Failure> {
 /// The Rust files below a directory. The slash keeps `a` from matching its neighbour `ab`.
 fn rust_files<'a>(files: &'a [File], directory: &str) -> impl Iterator<Item = &'a File> {
     let prefix = format!("{directory}/");
-    files
-        .iter()
-        .filter(move |file| file.is_rust() && file.path.starts_with(&prefix))
+    files.iter().filter(move |file| file.is_rust() && file.path.starts_with(&prefix))
 }
 
 #[cfg(test)]
@@ -130,14 +121,8 @@ mod tests {
 
     #[test]
     fn a_directory_does_not_match_its_longer_neighbour() {
-        let files = [
-            File::new("a/x.rs", ""),
-            File::new("ab/x.rs", ""),
-            File::new("a/x.txt", ""),
-        ];
-        let paths: Vec<&str> = rust_files(&files, "a")
-            .map(|file| file.path.as_str())
-            .collect();
+        let files = [File::new("a/x.rs", ""), File::new("ab/x.rs", ""), File::new("a/x.txt", "")];
+        let paths: Vec<&str> = rust_files(&files, "a").map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["a/x.rs"]);
     }
 }

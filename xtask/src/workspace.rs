@@ -80,14 +80,8 @@ impl Workspace {
         let root = PathBuf::from(metadata["workspace_root"].as_str()?);
         let target = PathBuf::from(metadata["target_directory"].as_str()?);
         let packages = metadata["packages"].as_array()?;
-        let packages = packages
-            .iter()
-            .map(|package| Package::parse(package, &root));
-        Some(Self {
-            packages: packages.collect::<Option<_>>()?,
-            target,
-            root,
-        })
+        let packages = packages.iter().map(|package| Package::parse(package, &root));
+        Some(Self { packages: packages.collect::<Option<_>>()?, target, root })
     }
 
     /// The package of that name, if it exists yet.
@@ -99,23 +93,14 @@ impl Workspace {
     /// are no UTF-8 are left out: there is nothing in them that we could check.
     pub(crate) fn files(&self) -> Result<Vec<File>, Failure> {
         let mut git = Command::new("git");
-        git.args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ]);
+        git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         git.current_dir(&self.root);
         // Separated by NUL, so that no file name needs quoting.
         let list = process::capture(&mut git, "run xtask inside a git checkout")?;
         let mut paths: Vec<&str> = list.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
         paths.dedup();
-        Ok(paths
-            .into_iter()
-            .filter_map(|path| File::read(&self.root, path))
-            .collect())
+        Ok(paths.into_iter().filter_map(|path| File::read(&self.root, path)).collect())
     }
 }
 
@@ -127,10 +112,7 @@ impl Package {
         Some(Self {
             name: package["name"].as_str()?.to_owned(),
             directory: relative(manifest.parent()?, root)?,
-            dependencies: dependencies
-                .iter()
-                .map(Dependency::parse)
-                .collect::<Option<_>>()?,
+            dependencies: dependencies.iter().map(Dependency::parse).collect::<Option<_>>()?,
             targets: targets
                 .iter()
                 .map(|target| Target::parse(target, root))
@@ -161,20 +143,14 @@ impl Target {
 impl File {
     pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         let (path, text) = (path.into(), text.into());
-        let code = if path.ends_with(".rs") {
-            source::mask(&text)
-        } else {
-            String::new()
-        };
+        let code = if path.ends_with(".rs") { source::mask(&text) } else { String::new() };
         Self { path, text, code }
     }
 
     /// A tracked file, if it is text.
     fn read(root: &Path, path: &str) -> Option<Self> {
         // A file that was deleted but is still in git's index cannot be read either.
-        fs::read_to_string(root.join(path))
-            .ok()
-            .map(|text| Self::new(path, text))
+        fs::read_to_string(root.join(path)).ok().map(|text| Self::new(path, text))
     }
 
     pub(crate) fn is_rust(&self) -> bool {

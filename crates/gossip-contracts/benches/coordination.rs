@@ -56,11 +56,7 @@ fn manifest(c: &mut Criterion) {
     let starts: Vec<&[u8]> = mixed.iter().map(|row| row.spec.start).collect();
     let mut group = c.benchmark_group("manifest");
     group.bench_function("bare sort of 10,000 keys, shuffled", |b| {
-        b.iter_batched(
-            || starts.clone(),
-            |mut keys| keys.sort_unstable(),
-            BatchSize::LargeInput,
-        );
+        b.iter_batched(|| starts.clone(), |mut keys| keys.sort_unstable(), BatchSize::LargeInput);
     });
     group.bench_function("10,000 rows in order", |b| {
         b.iter(|| validate_manifest(black_box(&rows)));

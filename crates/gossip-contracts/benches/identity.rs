@@ -40,11 +40,7 @@ fn payload_streamed(key: &[u8]) -> u64 {
         hasher
     });
     let mut hasher = TAGGED.clone();
-    hasher
-        .update(&[1])
-        .update(&(key.len() as u32).to_le_bytes())
-        .update(key)
-        .update(&[0]);
+    hasher.update(&[1]).update(&(key.len() as u32).to_le_bytes()).update(key).update(&[0]);
     let [a, b, c, d, e, f, g, h, ..] = *hasher.finalize().as_bytes();
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }

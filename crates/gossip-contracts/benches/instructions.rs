@@ -47,32 +47,23 @@ fn payload_operations(name: &str, cursor: &'static [u8], bare_len: usize) -> [Op
 
 fn split_operations(parts: usize) -> [Operation; 3] {
     [
-        Operation::new(
-            format!("split/plan replace, {parts} children"),
-            move |count| {
-                let keys = keys(parts + 1);
-                let (parent, points) = (parent(&keys), points(&keys));
-                repeat(count, || {
-                    plan_split_replace_at_points_initial_cursor(parent, black_box(&points))
-                });
-            },
-        ),
-        Operation::new(
-            format!("split/coverage, {parts} children in order"),
-            move |count| {
-                let keys = keys(parts + 1);
-                let (parent, specs) = (parent(&keys), children(&keys));
-                repeat(count, || validate_split_coverage(parent, black_box(&specs)));
-            },
-        ),
-        Operation::new(
-            format!("split/coverage, {parts} children shuffled"),
-            move |count| {
-                let keys = keys(parts + 1);
-                let (parent, specs) = (parent(&keys), shuffled(&children(&keys)));
-                repeat(count, || validate_split_coverage(parent, black_box(&specs)));
-            },
-        ),
+        Operation::new(format!("split/plan replace, {parts} children"), move |count| {
+            let keys = keys(parts + 1);
+            let (parent, points) = (parent(&keys), points(&keys));
+            repeat(count, || {
+                plan_split_replace_at_points_initial_cursor(parent, black_box(&points))
+            });
+        }),
+        Operation::new(format!("split/coverage, {parts} children in order"), move |count| {
+            let keys = keys(parts + 1);
+            let (parent, specs) = (parent(&keys), children(&keys));
+            repeat(count, || validate_split_coverage(parent, black_box(&specs)));
+        }),
+        Operation::new(format!("split/coverage, {parts} children shuffled"), move |count| {
+            let keys = keys(parts + 1);
+            let (parent, specs) = (parent(&keys), shuffled(&children(&keys)));
+            repeat(count, || validate_split_coverage(parent, black_box(&specs)));
+        }),
     ]
 }
 

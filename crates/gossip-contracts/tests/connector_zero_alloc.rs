@@ -47,10 +47,7 @@ fn filling_and_checking_pages_allocates_nothing_from_the_first_page_on() {
         }
     });
     assert_eq!(items, ITEMS as usize);
-    assert!(
-        pages > 10,
-        "{pages} pages are too few to show a steady state"
-    );
+    assert!(pages > 10, "{pages} pages are too few to show a steady state");
 }
 
 #[test]

@@ -68,8 +68,7 @@ fn pooled_updates_allocate_nothing() {
         }
         cursor.free(&mut slab);
         let mut spec = PooledShardSpec::from_ref(SPEC, &mut slab).unwrap();
-        spec.replace(ShardSpecRef::new(b"a", b"m", b""), &mut slab)
-            .unwrap();
+        spec.replace(ShardSpecRef::new(b"a", b"m", b""), &mut slab).unwrap();
         spec.free(&mut slab);
         let mut spawned = PooledSpawned::empty();
         for raw in 0..100 {
@@ -100,9 +99,7 @@ fn a_built_arena_allocates_nothing() {
 /// The widest plan there is stays on the stack, and so does sorting its children.
 #[test]
 fn split_planning_and_coverage_allocate_nothing() {
-    let keys: Vec<[u8; 2]> = (1..MAX_SPLIT_CHILDREN as u16)
-        .map(u16::to_be_bytes)
-        .collect();
+    let keys: Vec<[u8; 2]> = (1..MAX_SPLIT_CHILDREN as u16).map(u16::to_be_bytes).collect();
     let points: Vec<&[u8]> = keys.iter().map(<[u8; 2]>::as_slice).collect();
     let parent = ShardSpecRef::new(b"", b"\xff", b"metadata");
     let mut specs = Vec::with_capacity(MAX_SPLIT_CHILDREN);
@@ -114,10 +111,7 @@ fn split_planning_and_coverage_allocate_nothing() {
         specs.extend(plan.children().iter().rev().map(|child| child.spec));
         assert_eq!(validate_split_coverage(parent, &specs), Ok(()));
         let rest = plan_split_replace_at_points_with_cursor(parent, &points, cursor).unwrap();
-        assert_eq!(
-            validate_split_child_cursors(cursor, rest.children()),
-            Ok(())
-        );
+        assert_eq!(validate_split_child_cursors(cursor, rest.children()), Ok(()));
         let mut hasher = CanonicalHasher::for_domain(Domain::OP_PAYLOAD_V1);
         plan.write_canonical(&mut hasher);
         black_box(hasher.finalize_32());

@@ -58,17 +58,11 @@ fn item_derivations_allocate_nothing() {
         assert_allocates_nothing("item", || {
             let instance = ConnectorInstanceIdHash::from_instance_id(locator);
             let key = ItemIdentityKey::new(ConnectorTag::FS_LOCAL, instance, locator);
-            (
-                StableItemId::derive(&key),
-                ObjectVersionId::from_version(locator),
-            )
+            (StableItemId::derive(&key), ObjectVersionId::from_version(locator))
         });
     }
     assert_allocates_nothing("refusals", || {
-        (
-            ConnectorTag::try_from_ascii(&LONG),
-            ObjectVersionId::try_from_version(b""),
-        )
+        (ConnectorTag::try_from_ascii(&LONG), ObjectVersionId::try_from_version(b""))
     });
 }
 
@@ -80,25 +74,11 @@ fn finding_derivations_allocate_nothing() {
         let secret = SecretHash::derive(&key, &NormHash::from_digest([3; 32]));
         let item = StableItemId::from_bytes([4; 32]);
         let rule = RuleFingerprint::from_bytes([5; 32]);
-        let finding = FindingId::derive(&FindingIdInputs {
-            tenant,
-            item,
-            rule,
-            secret,
-        });
+        let finding = FindingId::derive(&FindingIdInputs { tenant, item, rule, secret });
         let version = ObjectVersionId::from_bytes([6; 32]);
-        let inputs = OccurrenceIdInputs {
-            finding,
-            version,
-            offset: 7,
-            length: 8,
-        };
+        let inputs = OccurrenceIdInputs { finding, version, offset: 7, length: 8 };
         let occurrence = OccurrenceId::derive(&inputs);
         let policy = PolicyHash::derive(&PolicyHashInputs::current(IdHashMode::KeyedV1, [9; 32]));
-        ObservationId::derive(&ObservationIdInputs {
-            tenant,
-            policy,
-            occurrence,
-        })
+        ObservationId::derive(&ObservationIdInputs { tenant, policy, occurrence })
     });
 }

@@ -33,6 +33,7 @@ mod scratch;
 mod session;
 mod shard_limits;
 mod split_execution;
+pub mod store;
 #[cfg(any(test, feature = "testscripts"))]
 pub mod testscript;
 mod traits;
@@ -103,6 +104,8 @@ mod events_tests;
 mod lease_tests;
 #[cfg(test)]
 mod method_list_tests;
+#[cfg(test)]
+mod op_log_tests;
 #[cfg(test)]
 mod outcome_tests;
 #[cfg(test)]

@@ -20,7 +20,7 @@ use gossip_stdx::RingBuffer;
 use thiserror::Error;
 
 use crate::handoff::HandoffId;
-use crate::record::{ParkReason, ShardStatus};
+use crate::record::{ParkReason, ShardStatus, assert_holds, holds};
 
 /// How many operations a run remembers for replay.
 ///
@@ -387,45 +387,57 @@ impl RunRecord {
     ///
     /// If an invariant is broken; the operation is then not stored.
     pub fn assert_invariants(&self) {
-        let initializing = self.status == RunStatus::Initializing;
-        assert!(self.created_at > LogicalTime::ZERO, "a run is made at a real time");
-        assert!(self.config.lease_duration > 0, "a lease lasts");
-        assert!(!initializing || self.root_shards.is_empty(), "no shards while initializing");
-        assert!(
-            self.status != RunStatus::Active || !self.root_shards.is_empty(),
-            "an active run has shards",
-        );
-        assert!(
-            self.completed_at.is_some() == self.status.is_terminal(),
-            "an end exactly when the run is over",
-        );
-        assert!(
-            self.completed_at.is_none_or(|at| at >= self.created_at),
-            "a run ends after it began",
-        );
-        self.assert_log_invariants();
-        self.assert_roots_unique();
+        assert_holds(self.check_invariants());
+        // Registration writes the roots once and nothing changes them, so the sort is paid there.
+        if cfg!(debug_assertions) {
+            assert_holds(self.check_roots_unique());
+        }
     }
 
-    fn assert_log_invariants(&self) {
+    /// The first broken invariant, uniqueness of the roots apart.
+    pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
+        self.check_head()?;
+        let initializing = self.status == RunStatus::Initializing;
+        holds(!initializing || self.root_shards.is_empty(), "no shards while initializing")?;
+        holds(
+            self.status != RunStatus::Active || !self.root_shards.is_empty(),
+            "an active run has shards",
+        )
+    }
+
+    /// The first broken invariant of those that are not about roots.
+    pub(crate) fn check_head(&self) -> Result<(), &'static str> {
+        holds(self.created_at > LogicalTime::ZERO, "a run is made at a real time")?;
+        holds(self.config.lease_duration > 0, "a lease lasts")?;
+        holds(
+            self.completed_at.is_some() == self.status.is_terminal(),
+            "an end exactly when the run is over",
+        )?;
+        holds(
+            self.completed_at.is_none_or(|at| at >= self.created_at),
+            "a run ends after it began",
+        )?;
+        self.check_log_invariants()
+    }
+
+    /// Whether no root is named twice, at the price of a sort.
+    pub(crate) fn check_roots_unique(&self) -> Result<(), &'static str> {
+        let mut ids = self.root_shards.clone();
+        ids.sort_unstable();
+        holds(ids.windows(2).all(|pair| pair[0] != pair[1]), "root ids are unique")
+    }
+
+    fn check_log_invariants(&self) -> Result<(), &'static str> {
         for (index, entry) in self.op_log.iter().enumerate() {
             let mut earlier = self.op_log.iter().take(index);
-            assert!(
+            holds(
                 earlier.all(|other| {
                     other.op_id != entry.op_id && other.executed_at <= entry.executed_at
                 }),
                 "operation ids are unique and times never fall",
-            );
+            )?;
         }
-    }
-
-    /// Registration writes the roots once and nothing changes them, so the sort is paid there.
-    fn assert_roots_unique(&self) {
-        if cfg!(debug_assertions) {
-            let mut ids = self.root_shards.clone();
-            ids.sort_unstable();
-            assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "root ids are unique");
-        }
+        Ok(())
     }
 }
 

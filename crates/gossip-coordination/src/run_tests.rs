@@ -30,7 +30,7 @@ fn assert_breaks(expected: &str, damage: impl FnOnce(&mut RunRecord)) {
     damage(&mut run);
     let check = std::panic::AssertUnwindSafe(|| run.assert_invariants());
     let panic = std::panic::catch_unwind(check).expect_err("the damage is noticed");
-    assert_eq!(panic.downcast_ref::<&'static str>(), Some(&expected));
+    assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(expected));
 }
 
 /// FACTS 4.2: Initializing → Active | Cancelled; Active → Done | Failed | Cancelled.

@@ -49,6 +49,7 @@ impl<const N: usize> FixedBuf<N> {
     ///
     /// With `oversized_msg` if `bytes` is longer than `N`. Stored fields were checked against the
     /// same limits on their way in, so this is a broken record and never bad input.
+    #[inline]
     pub fn write(&mut self, bytes: &[u8], oversized_msg: &str) {
         assert!(bytes.len() <= N, "{oversized_msg}");
         self.bytes[..bytes.len()].copy_from_slice(bytes);
@@ -62,6 +63,7 @@ impl<const N: usize> FixedBuf<N> {
 
     /// The contents.
     #[must_use]
+    #[inline]
     pub fn read(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -123,6 +125,7 @@ impl AcquireScratch {
     }
 
     /// Copies a range and its metadata in.
+    #[inline]
     pub fn write_spec(&mut self, start: &[u8], end: &[u8], metadata: &[u8]) {
         self.spec_start.write(start, "a stored start key is within bounds");
         self.spec_end.write(end, "a stored end key is within bounds");
@@ -130,6 +133,7 @@ impl AcquireScratch {
     }
 
     /// Copies a cursor in.
+    #[inline]
     pub fn write_cursor(&mut self, last_key: Option<&[u8]>, token: Option<&[u8]>) {
         let key = last_key.unwrap_or_default();
         self.cursor_last_key.write(key, "a stored cursor key is within bounds");
@@ -144,18 +148,23 @@ impl AcquireScratch {
     }
 
     /// Copies everything a snapshot shows of `shard` in, and shows it.
+    #[inline]
     pub fn write_shard(&mut self, shard: ShardView<'_>) -> ShardSnapshotView<'_> {
         let spec = shard.spec();
         self.write_spec(spec.start, spec.end, spec.metadata);
         let cursor = shard.cursor();
         self.write_cursor(cursor.last_key(), cursor.token());
-        self.write_spawned_iter(shard.spawned());
         let record = shard.record();
+        self.spawned.clear();
+        if record.spawned_count() > 0 {
+            self.write_spawned_iter(shard.spawned());
+        }
         self.view(record.status(), record.cursor_semantics(), record.parent())
     }
 
     /// Shows what was written.
     #[must_use]
+    #[inline]
     pub fn view(
         &self,
         status: ShardStatus,

@@ -31,6 +31,17 @@ pub enum WorkerState {
     Draining = 2,
 }
 
+impl WorkerState {
+    /// Every state, in the order of its number.
+    pub const ALL: [Self; 3] = [Self::Working, Self::Idle, Self::Draining];
+
+    /// The state stored under `number`, if there is one.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
 const _: () = {
     assert!(WorkerState::Working as u8 == 0 && WorkerState::Idle as u8 == 1);
     assert!(WorkerState::Draining as u8 == 2);

@@ -2,10 +2,7 @@
 //!
 //! `cargo bench -p gossip-frontier`. Short on purpose: differences of a few per cent are noise.
 
-#![allow(
-    missing_docs,
-    reason = "criterion's macros write undocumented functions"
-)]
+#![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
 #[path = "support/inputs.rs"]
 mod inputs;

@@ -38,15 +38,11 @@ fn key_operations(len: usize) -> [Operation; 3] {
     [
         Operation::new(format!("keys/prefix_successor/{len}"), move |count| {
             let ((key, _), mut buf) = (pair(len), KeyBuf::new());
-            repeat(count, || {
-                prefix_successor(black_box(&key), &mut buf).map(<[u8]>::len)
-            });
+            repeat(count, || prefix_successor(black_box(&key), &mut buf).map(<[u8]>::len));
         }),
         Operation::new(format!("keys/key_successor/{len}"), move |count| {
             let ((key, _), mut buf) = (pair(len), KeyBuf::new());
-            repeat(count, || {
-                key_successor(black_box(&key), &mut buf).map(<[u8]>::len)
-            });
+            repeat(count, || key_successor(black_box(&key), &mut buf).map(<[u8]>::len));
         }),
         Operation::new(format!("keys/byte_midpoint/{len}"), move |count| {
             let ((a, b), mut buf) = (pair(len), KeyBuf::new());
@@ -62,15 +58,11 @@ fn hint_operations(name: &str, hint: ShardHint<'static>) -> [Operation; 3] {
     [
         Operation::new(format!("hints/encode_hint/{name}"), move |count| {
             let mut buf = MetadataBuf::new();
-            repeat(count, || {
-                black_box(&hint).encode_into(&mut buf).map(<[u8]>::len)
-            });
+            repeat(count, || black_box(&hint).encode_into(&mut buf).map(<[u8]>::len));
         }),
         Operation::new(format!("hints/encode/{name}"), move |count| {
             let mut buf = MetadataBuf::new();
-            repeat(count, || {
-                black_box(&metadata).encode_into(&mut buf).map(<[u8]>::len)
-            });
+            repeat(count, || black_box(&metadata).encode_into(&mut buf).map(<[u8]>::len));
         }),
         Operation::new(format!("hints/decode/{name}"), move |count| {
             let mut buf = MetadataBuf::new();

@@ -66,10 +66,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) const REAL: Self = Self {
-        bytes: INPUT_BYTES_MAX,
-        keys: KEYS_MAX,
-    };
+    pub(crate) const REAL: Self = Self { bytes: INPUT_BYTES_MAX, keys: KEYS_MAX };
 }
 
 /// Everything but the process: arguments and input in, the plan out.
@@ -84,10 +81,7 @@ pub(crate) fn run(
         return Err(Failure::Usage("too many arguments".to_owned()));
     }
     let Some(parts) = parts else {
-        writeln!(
-            out,
-            "A demonstration. `plan_shards N FILE` plans for keys of yours.\n"
-        )?;
+        writeln!(out, "A demonstration. `plan_shards N FILE` plans for keys of yours.\n")?;
         let keys = demo_keys();
         return plan(keys.iter().map(Vec::as_slice).collect(), DEMO_PARTS, out);
     };
@@ -163,9 +157,7 @@ fn read_all(input: impl Read, name: &str, limits: Limits) -> Result<Vec<u8>, Fai
         .map_err(|error| Failure::Input(format!("{name}: {error}")))?;
     if text.len() as u64 > limits.bytes {
         let limit = limits.bytes;
-        return Err(Failure::Input(format!(
-            "{name}: more than {limit} bytes; give a sample"
-        )));
+        return Err(Failure::Input(format!("{name}: more than {limit} bytes; give a sample")));
     }
     Ok(text)
 }
@@ -183,9 +175,7 @@ fn keys_of(text: &[u8], limits: Limits) -> Result<Vec<&[u8]>, Failure> {
         }
         if keys.len() == limits.keys {
             let limit = limits.keys;
-            return Err(Failure::Input(format!(
-                "more than {limit} keys; give a sample"
-            )));
+            return Err(Failure::Input(format!("more than {limit} keys; give a sample")));
         }
         keys.push(key);
     }
@@ -197,9 +187,7 @@ fn plan(mut sample: Vec<&[u8]>, parts: usize, out: &mut impl Write) -> Result<()
     sample.sort_unstable();
     let mut end = KeyBuf::new();
     let (Some(first), Some(last)) = (sample.first(), sample.last()) else {
-        return Err(Failure::Input(
-            "no keys: one per line is expected".to_owned(),
-        ));
+        return Err(Failure::Input("no keys: one per line is expected".to_owned()));
     };
     let end = key_successor(last, &mut end).ok_or_else(|| {
         Failure::Input("the greatest key there is lies in no bounded range".to_owned())
@@ -210,29 +198,16 @@ fn plan(mut sample: Vec<&[u8]>, parts: usize, out: &mut impl Write) -> Result<()
     let mut bufs = vec![KeyBuf::new(); SPLIT_POINTS_MAX];
     let even = split_points(range, parts, &mut bufs)?;
     let dense = split_points_by_density(range, parts, &mut sample)?;
-    writeln!(
-        out,
-        "Even cuts of the key space: only the first and the last key are known."
-    )?;
+    writeln!(out, "Even cuts of the key space: only the first and the last key are known.")?;
     let largest_even = print_table(range, &even, &sample, out)?;
-    writeln!(
-        out,
-        "\nCuts by density: {} sampled keys are known.",
-        sample.len()
-    )?;
+    writeln!(out, "\nCuts by density: {} sampled keys are known.", sample.len())?;
     let largest_dense = print_table(range, &dense, &sample, out)?;
 
     let fair = sample.len().div_ceil(parts);
-    writeln!(
-        out,
-        "\nA fair share is {fair} keys. The largest shard holds"
-    )?;
+    writeln!(out, "\nA fair share is {fair} keys. The largest shard holds")?;
     for (name, largest) in [("even cuts", largest_even), ("by density", largest_dense)] {
         let times = largest as f64 / fair as f64;
-        writeln!(
-            out,
-            "  {name:<10} {largest:>9} keys, {times:.2} times a fair share"
-        )?;
+        writeln!(out, "  {name:<10} {largest:>9} keys, {times:.2} times a fair share")?;
     }
     Ok(())
 }
@@ -245,10 +220,7 @@ fn print_table(
     out: &mut impl Write,
 ) -> io::Result<usize> {
     let (from, to) = ("from", "up to, not including");
-    writeln!(
-        out,
-        "  shard  {from:<KEY_COLUMNS$}  {to:<KEY_COLUMNS$}      keys   share"
-    )?;
+    writeln!(out, "  shard  {from:<KEY_COLUMNS$}  {to:<KEY_COLUMNS$}      keys   share")?;
     let starts = [range.start()].into_iter().chain(points.iter().copied());
     let ends = points.iter().copied().chain([range.end()]);
     let mut largest = 0;
@@ -261,10 +233,7 @@ fn print_table(
         let bar = "#".repeat(length.max(usize::from(count > 0)));
         let (start, end) = (shown(start), shown(end));
         let percent = share * 100.0;
-        write!(
-            out,
-            "  {shard:>5}  {start:<KEY_COLUMNS$}  {end:<KEY_COLUMNS$} "
-        )?;
+        write!(out, "  {shard:>5}  {start:<KEY_COLUMNS$}  {end:<KEY_COLUMNS$} ")?;
         writeln!(out, "{count:>9}  {percent:>5.1}%  {bar}")?;
         largest = largest.max(count);
     }
@@ -299,9 +268,8 @@ fn shown(key: &[u8]) -> String {
 fn demo_keys() -> Vec<Vec<u8>> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut random = |below: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let key = |_| {

@@ -111,12 +111,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         // Checked here because a bound on a parameter cannot be written at the type.
         const { assert!(CAP <= MAX_BUILDER_CAP, "entries live on the stack") };
         check_entry_limit(entry_limit, CAP)?;
-        Ok(Self {
-            arena,
-            scratch: ShardSpecScratch::new(),
-            entries: InlineVec::new(),
-            entry_limit,
-        })
+        Ok(Self { arena, scratch: ShardSpecScratch::new(), entries: InlineVec::new(), entry_limit })
     }
 
     /// Stages the range `[start, end)`.
@@ -285,11 +280,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         end: &[u8],
         connector_extra: &[u8],
     ) -> Result<usize, PreallocShardBuilderError> {
-        let split = BulkSplit::Range {
-            start,
-            split_points,
-            end,
-        };
+        let split = BulkSplit::Range { start, split_points, end };
         self.stage_split(split, connector_extra)
     }
 
@@ -308,12 +299,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         rows_per_shard: u64,
         connector_extra: &[u8],
     ) -> Result<usize, PreallocShardBuilderError> {
-        let split = BulkSplit::Manifest {
-            manifest_id,
-            start_row,
-            end_row,
-            rows_per_shard,
-        };
+        let split = BulkSplit::Manifest { manifest_id, start_row, end_row, rows_per_shard };
         self.stage_split(split, connector_extra)
     }
 
@@ -409,10 +395,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
     /// space joins up as it was.
     fn unstage_to(&mut self, len: usize) {
         while self.entries.len() > len {
-            let entry = self
-                .entries
-                .pop()
-                .expect("there are more than `len` entries");
+            let entry = self.entries.pop().expect("there are more than `len` entries");
             self.arena.free_spec(entry.handle);
         }
     }
@@ -434,9 +417,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         &self,
         handle: ShardSpecHandle,
     ) -> Result<ShardSpecRef<'_>, PreallocShardBuilderError> {
-        self.arena
-            .try_view_spec(handle)
-            .ok_or(PreallocShardBuilderError::InvalidSpecHandle)
+        self.arena.try_view_spec(handle).ok_or(PreallocShardBuilderError::InvalidSpecHandle)
     }
 }
 

@@ -14,10 +14,7 @@ fn unbounded_ranges_fail_on_build_validation() {
         let mut builder = builder(&mut arena);
         let shard_id = builder.add_range(start, end, b"").unwrap();
         let reason = ManifestValidationError::UnboundedRange { shard_id };
-        assert_eq!(
-            builder.build_inputs(),
-            Err(BuilderError::ManifestInvalid(reason))
-        );
+        assert_eq!(builder.build_inputs(), Err(BuilderError::ManifestInvalid(reason)));
     }
 }
 
@@ -37,9 +34,7 @@ fn a_full_builder_of_the_largest_cap_builds() {
     let mut builder =
         PreallocShardBuilder::<MAX_BUILDER_CAP>::new(&mut arena, MAX_BUILDER_CAP).unwrap();
     for chunk in 0..4 {
-        builder
-            .split_manifest_by_rows(chunk, 0, 256, 1, b"")
-            .unwrap();
+        builder.split_manifest_by_rows(chunk, 0, 256, 1, b"").unwrap();
     }
     assert!(!builder.entries.is_spilled());
     assert_eq!(builder.build_inputs().unwrap().len(), MAX_BUILDER_CAP);
@@ -48,9 +43,7 @@ fn a_full_builder_of_the_largest_cap_builds() {
 #[test]
 fn drop_clears_the_arena() {
     let mut arena = ShardArena::with_capacity(2, 1024);
-    let before = arena
-        .alloc_spec(ShardSpecRef::new(b"a", b"b", b""))
-        .unwrap();
+    let before = arena.alloc_spec(ShardSpecRef::new(b"a", b"b", b"")).unwrap();
     let mut staging = builder(&mut arena);
     staging.add_range(b"c", b"d", b"").unwrap();
     drop(staging);
@@ -58,10 +51,7 @@ fn drop_clears_the_arena() {
     assert_eq!(arena.try_view_spec(before), None);
     // All of it can be used again.
     let mut staging = builder(&mut arena);
-    assert_eq!(
-        staging.split_range_by_boundaries(b"a", &[b"b"], b"c", b""),
-        Ok(2)
-    );
+    assert_eq!(staging.split_range_by_boundaries(b"a", &[b"b"], b"c", b""), Ok(2));
 }
 
 /// No `CAP` that compiles reaches this limit, so the check is called by itself.
@@ -79,10 +69,7 @@ fn debug_shows_counts_only() {
     let mut builder = builder(&mut arena);
     builder.add_prefix(b"secret", b"hidden").unwrap();
     let shown = format!("{builder:?}");
-    assert_eq!(
-        shown,
-        "PreallocShardBuilder { len: 1, entry_limit: 16, .. }"
-    );
+    assert_eq!(shown, "PreallocShardBuilder { len: 1, entry_limit: 16, .. }");
 }
 
 #[test]
@@ -108,10 +95,7 @@ fn split_range_with_a_bad_boundary_has_no_partial_writes() {
     check(&[b"dd", b""], inverted(2, 0));
     check(&[b""], inverted(1, 0));
     let (size, max) = (MAX_KEY_SIZE + 1, MAX_KEY_SIZE);
-    check(
-        &[b"d", &vec![b'e'; size]],
-        ShardSpecInputError::KeyTooLarge { size, max },
-    );
+    check(&[b"d", &vec![b'e'; size]], ShardSpecInputError::KeyTooLarge { size, max });
 }
 
 /// The last of three children finds no slot, or no bytes: the first two leave again.
@@ -124,16 +108,10 @@ fn split_range_rolls_back_when_the_arena_fills() {
         let before = (staged(&builder), format!("{:?}", builder.arena));
         let extra = [7; 50];
         let refused = builder.split_range_by_boundaries(b"a", &[b"g", b"m"], b"z", &extra);
-        assert!(
-            matches!(refused, Err(BuilderError::SlabFull(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(BuilderError::SlabFull(_))), "{refused:?}");
         assert_eq!((staged(&builder), format!("{:?}", builder.arena)), before);
         // Two of them fit, with the ids that were given back.
-        assert_eq!(
-            builder.split_range_by_boundaries(b"a", &[b"g"], b"z", &extra),
-            Ok(2)
-        );
+        assert_eq!(builder.split_range_by_boundaries(b"a", &[b"g"], b"z", &extra), Ok(2));
         let inputs = builder.build_inputs().unwrap();
         assert_eq!(inputs[2].shard_id, ShardId::from_raw(2));
     }
@@ -143,13 +121,9 @@ fn split_range_rolls_back_when_the_arena_fills() {
 fn split_manifest_without_rows_is_refused() {
     let mut arena = roomy_arena();
     let mut builder = builder(&mut arena);
-    for (start_row, end_row, rows_per_shard) in [
-        (10, 10, 1),
-        (20, 10, 1),
-        (0, 10, 0),
-        (u64::MAX, u64::MAX, 1),
-        (u64::MAX, 0, 0),
-    ] {
+    for (start_row, end_row, rows_per_shard) in
+        [(10, 10, 1), (20, 10, 1), (0, 10, 0), (u64::MAX, u64::MAX, 1), (u64::MAX, 0, 0)]
+    {
         let refused = BuilderError::ManifestCtorInvalid(inverted(16, 16));
         assert_refused(
             &mut builder,
@@ -167,11 +141,7 @@ fn split_manifest_with_oversized_metadata_has_no_partial_writes() {
     let reason = ShardSpecInputError::MetadataTooLarge { size, max };
     let refused = BuilderError::ManifestCtorInvalid(reason);
     let extra = vec![0; max];
-    assert_refused(
-        &mut builder,
-        |b| b.split_manifest_by_rows(7, 0, 9, 1, &extra),
-        refused,
-    );
+    assert_refused(&mut builder, |b| b.split_manifest_by_rows(7, 0, 9, 1, &extra), refused);
 }
 
 #[test]
@@ -179,15 +149,8 @@ fn split_manifest_rolls_back_when_the_arena_fills() {
     let mut arena = ShardArena::with_capacity(3, 4096);
     let mut builder = builder(&mut arena);
     builder.add_range(b"z", b"zz", b"").unwrap();
-    let full = BuilderError::SlabFull(SlabFull {
-        requested: 1,
-        available: 0,
-    });
-    assert_refused(
-        &mut builder,
-        |b| b.split_manifest_by_rows(7, 0, 30, 10, b""),
-        full,
-    );
+    let full = BuilderError::SlabFull(SlabFull { requested: 1, available: 0 });
+    assert_refused(&mut builder, |b| b.split_manifest_by_rows(7, 0, 30, 10, b""), full);
     assert_eq!(builder.split_manifest_by_rows(7, 0, 20, 10, b""), Ok(2));
 }
 

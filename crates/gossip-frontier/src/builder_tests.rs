@@ -26,9 +26,7 @@ pub(super) fn staged<const CAP: usize>(
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
     let spec = |entry: &BuilderEntry<'_>| builder.arena.view_spec(entry.handle);
     let specs = builder.entries.iter().map(spec);
-    specs
-        .map(|spec| (spec.start.to_vec(), spec.end.to_vec()))
-        .collect()
+    specs.map(|spec| (spec.start.to_vec(), spec.end.to_vec())).collect()
 }
 
 /// Runs `step`, which must be refused with `expected` and change nothing: not the entries, not the
@@ -52,10 +50,7 @@ fn row_key(manifest_id: u64, row: u64) -> Vec<u8> {
 
 fn rows_of(builder: &Builder<'_>) -> Vec<(u64, u64)> {
     let row = |key: &[u8]| decode_manifest_row_key(key).unwrap().row();
-    staged(builder)
-        .iter()
-        .map(|(start, end)| (row(start), row(end)))
-        .collect()
+    staged(builder).iter().map(|(start, end)| (row(start), row(end))).collect()
 }
 
 pub(super) fn inverted(start_len: usize, end_len: usize) -> ShardSpecInputError {
@@ -73,27 +68,11 @@ mod building {
         builder.add_range(b"a", b"f", b"r").unwrap();
         builder.add_prefix(b"logs/", b"p").unwrap();
         let inputs = builder.build_inputs().unwrap();
-        let hints: Vec<_> = inputs
-            .iter()
-            .map(|input| decode_hint(input.spec).unwrap())
-            .collect();
-        let manifest = ShardHint::Manifest {
-            manifest_id: 7,
-            start_row: 10,
-            end_row: 20,
-        };
-        assert_eq!(
-            hints,
-            [
-                manifest,
-                ShardHint::Range,
-                ShardHint::Prefix { prefix: b"logs/" }
-            ]
-        );
-        let extras: Vec<_> = inputs
-            .iter()
-            .map(|input| decode_connector_extra(input.spec).unwrap())
-            .collect();
+        let hints: Vec<_> = inputs.iter().map(|input| decode_hint(input.spec).unwrap()).collect();
+        let manifest = ShardHint::Manifest { manifest_id: 7, start_row: 10, end_row: 20 };
+        assert_eq!(hints, [manifest, ShardHint::Range, ShardHint::Prefix { prefix: b"logs/" }]);
+        let extras: Vec<_> =
+            inputs.iter().map(|input| decode_connector_extra(input.spec).unwrap()).collect();
         assert_eq!(extras, [b"m", b"r", b"p"]);
         assert_eq!(inputs[2].spec.end, b"logs0");
         assert_eq!(validate_manifest(&inputs), Ok(()));
@@ -107,10 +86,7 @@ mod building {
         assert_eq!(builder.add_range(b"x", b"z", b""), Ok(ShardId::from_raw(0)));
         assert_eq!(builder.add_prefix(b"p", b""), Ok(ShardId::from_raw(1)));
         builder.add_range(b"z", b"a", b"").unwrap_err();
-        assert_eq!(
-            builder.split_range_by_boundaries(b"a", &[b"b", b"c"], b"d", b""),
-            Ok(3)
-        );
+        assert_eq!(builder.split_range_by_boundaries(b"a", &[b"b", b"c"], b"d", b""), Ok(3));
         assert_eq!(builder.add_manifest(1, 2, 3, b""), Ok(ShardId::from_raw(5)));
         let inputs = builder.build_inputs().unwrap();
         let ids: Vec<_> = inputs.iter().map(|input| input.shard_id.as_raw()).collect();
@@ -122,20 +98,14 @@ mod building {
     #[test]
     fn default_add_methods_use_initial_cursor() {
         let mut arena = roomy_arena();
-        let handle = arena
-            .alloc_spec(ShardSpecRef::new(b"t", b"u", b""))
-            .unwrap();
+        let handle = arena.alloc_spec(ShardSpecRef::new(b"t", b"u", b"")).unwrap();
         let mut builder = builder(&mut arena);
         builder.add_range(b"a", b"b", b"").unwrap();
         builder.add_prefix(b"p", b"").unwrap();
         builder.add_manifest(1, 2, 3, b"").unwrap();
-        builder
-            .add_spec_ref(ShardSpecRef::new(b"x", b"y", b""))
-            .unwrap();
+        builder.add_spec_ref(ShardSpecRef::new(b"x", b"y", b"")).unwrap();
         builder.add_spec_handle(handle).unwrap();
-        builder
-            .split_range_by_boundaries(b"c", &[b"d"], b"e", b"")
-            .unwrap();
+        builder.split_range_by_boundaries(b"c", &[b"d"], b"e", b"").unwrap();
         builder.split_manifest_by_rows(2, 0, 10, 5, b"").unwrap();
         let inputs = builder.build_inputs().unwrap();
         assert_eq!(inputs.len(), 9);
@@ -145,22 +115,14 @@ mod building {
     #[test]
     fn with_cursor_methods_preserve_non_initial_cursor() {
         let mut arena = roomy_arena();
-        let handle = arena
-            .alloc_spec(ShardSpecRef::new(b"t", b"u", b""))
-            .unwrap();
+        let handle = arena.alloc_spec(ShardSpecRef::new(b"t", b"u", b"")).unwrap();
         let mut builder = builder(&mut arena);
         let cursors = [b"am", b"pm", b"xm", b"tm"].map(|key| CursorUpdate::new(key, b"token"));
-        builder
-            .add_range_with_cursor(b"a", b"b", b"", cursors[0])
-            .unwrap();
-        builder
-            .add_prefix_with_cursor(b"p", b"", cursors[1])
-            .unwrap();
+        builder.add_range_with_cursor(b"a", b"b", b"", cursors[0]).unwrap();
+        builder.add_prefix_with_cursor(b"p", b"", cursors[1]).unwrap();
         let spec = ShardSpecRef::new(b"x", b"y", b"");
         builder.add_spec_ref_with_cursor(spec, cursors[2]).unwrap();
-        builder
-            .add_spec_handle_with_cursor(handle, cursors[3])
-            .unwrap();
+        builder.add_spec_handle_with_cursor(handle, cursors[3]).unwrap();
         let inputs = builder.build_inputs().unwrap();
         let kept: Vec<_> = inputs.iter().map(|input| input.cursor).collect();
         assert_eq!(kept, cursors);
@@ -170,9 +132,7 @@ mod building {
     fn add_manifest_with_cursor_preserves_initial_cursor() {
         let mut arena = roomy_arena();
         let mut builder = builder(&mut arena);
-        builder
-            .add_manifest_with_cursor(7, 10, 20, b"", CursorUpdate::initial())
-            .unwrap();
+        builder.add_manifest_with_cursor(7, 10, 20, b"", CursorUpdate::initial()).unwrap();
         assert!(builder.build_inputs().unwrap()[0].cursor.is_initial());
     }
 
@@ -182,9 +142,7 @@ mod building {
         let mut arena = roomy_arena();
         let mut builder = builder(&mut arena);
         let cursor = CursorUpdate::new(&key, b"offset");
-        builder
-            .add_manifest_with_cursor(7, 10, 20, b"", cursor)
-            .unwrap();
+        builder.add_manifest_with_cursor(7, 10, 20, b"", cursor).unwrap();
         assert_eq!(builder.build_inputs().unwrap()[0].cursor, cursor);
     }
 
@@ -195,14 +153,9 @@ mod building {
             let mut builder = builder(&mut arena);
             let cursor = CursorUpdate::with_last_key(key);
             // Staging takes it; the manifest does not.
-            let shard_id = builder
-                .add_range_with_cursor(b"m", b"n", b"", cursor)
-                .unwrap();
+            let shard_id = builder.add_range_with_cursor(b"m", b"n", b"", cursor).unwrap();
             let reason = ManifestValidationError::CursorOutOfBounds { shard_id };
-            assert_eq!(
-                builder.build_inputs(),
-                Err(BuilderError::ManifestInvalid(reason))
-            );
+            assert_eq!(builder.build_inputs(), Err(BuilderError::ManifestInvalid(reason)));
         }
     }
 
@@ -233,10 +186,7 @@ mod building {
         let mut builder = builder(&mut arena);
         builder.add_range(b"a", b"b", b"x").unwrap();
         builder.add_prefix(b"p", b"y").unwrap();
-        assert_eq!(
-            builder.build_inputs().unwrap(),
-            builder.build_inputs().unwrap()
-        );
+        assert_eq!(builder.build_inputs().unwrap(), builder.build_inputs().unwrap());
         // Building does not end staging.
         builder.add_range(b"b", b"c", b"").unwrap();
         assert_eq!(builder.build_inputs().unwrap().len(), 3);
@@ -249,18 +199,12 @@ mod adding {
     #[test]
     fn entry_limit_exhaustion_returns_capacity_exceeded() {
         let mut arena = roomy_arena();
-        let handle = arena
-            .alloc_spec(ShardSpecRef::new(b"t", b"u", b""))
-            .unwrap();
+        let handle = arena.alloc_spec(ShardSpecRef::new(b"t", b"u", b"")).unwrap();
         let mut builder = PreallocShardBuilder::<16>::new(&mut arena, 2).unwrap();
         assert_eq!(builder.entry_limit(), 2);
         builder.add_range(b"a", b"b", b"").unwrap();
         builder.add_range(b"b", b"c", b"").unwrap();
-        let full = BuilderError::CapacityExceeded {
-            limit: 2,
-            current: 2,
-            additional: 1,
-        };
+        let full = BuilderError::CapacityExceeded { limit: 2, current: 2, additional: 1 };
         // The limit is looked at first: none of these would be valid either.
         assert_refused(&mut builder, |b| b.add_range(b"z", b"a", b""), full.clone());
         assert_refused(&mut builder, |b| b.add_prefix(b"", b""), full.clone());
@@ -275,10 +219,7 @@ mod adding {
         let mut arena = ShardArena::with_capacity(1, 4096);
         let mut builder = builder(&mut arena);
         builder.add_range(b"a", b"b", b"").unwrap();
-        let full = BuilderError::SlabFull(SlabFull {
-            requested: 1,
-            available: 0,
-        });
+        let full = BuilderError::SlabFull(SlabFull { requested: 1, available: 0 });
         assert_refused(&mut builder, |b| b.add_range(b"b", b"c", b""), full.clone());
         assert_refused(&mut builder, |b| b.add_prefix(b"p", b""), full.clone());
         assert_refused(&mut builder, |b| b.add_manifest(1, 2, 3, b""), full);
@@ -292,13 +233,7 @@ mod adding {
         builder.add_range(b"a", b"b", b"").unwrap();
         let before = (staged(&builder), format!("{:?}", builder.arena));
         let refused = builder.add_range(b"b", b"c", &[7; 1000]).unwrap_err();
-        assert!(matches!(
-            refused,
-            BuilderError::SlabFull(SlabFull {
-                requested: 1024,
-                ..
-            })
-        ));
+        assert!(matches!(refused, BuilderError::SlabFull(SlabFull { requested: 1024, .. })));
         assert_eq!((staged(&builder), format!("{:?}", builder.arena)), before);
         // A smaller one still fits, and takes the id that the refused one did not.
         assert_eq!(builder.add_range(b"b", b"c", b""), Ok(ShardId::from_raw(1)));
@@ -308,13 +243,8 @@ mod adding {
     fn add_spec_ref_slab_full() {
         let mut arena = ShardArena::with_capacity(1, 4096);
         let mut builder = builder(&mut arena);
-        builder
-            .add_spec_ref(ShardSpecRef::new(b"a", b"b", b""))
-            .unwrap();
-        let full = BuilderError::SlabFull(SlabFull {
-            requested: 1,
-            available: 0,
-        });
+        builder.add_spec_ref(ShardSpecRef::new(b"a", b"b", b"")).unwrap();
+        let full = BuilderError::SlabFull(SlabFull { requested: 1, available: 0 });
         let spec = ShardSpecRef::new(b"b", b"c", b"");
         assert_refused(&mut builder, |b| b.add_spec_ref(spec), full);
     }
@@ -345,14 +275,8 @@ mod adding {
         let mut arena = ShardArena::with_capacity(2, 1024);
         let mut builder = builder(&mut arena);
         for _ in 0..3 {
-            assert_eq!(
-                builder.add_range(b"a", b"b", b"x"),
-                Ok(ShardId::from_raw(0))
-            );
-            assert_eq!(
-                builder.add_range(b"b", b"c", b"y"),
-                Ok(ShardId::from_raw(1))
-            );
+            assert_eq!(builder.add_range(b"a", b"b", b"x"), Ok(ShardId::from_raw(0)));
+            assert_eq!(builder.add_range(b"b", b"c", b"y"), Ok(ShardId::from_raw(1)));
             builder.add_range(b"c", b"d", b"z").unwrap_err();
             assert_eq!(builder.build_inputs().unwrap().len(), 2);
             builder.reset();
@@ -403,13 +327,7 @@ mod adding {
         let mut arena = roomy_arena();
         for entry_limit in [9, MAX_INITIAL_SHARDS + 1, usize::MAX] {
             let refused = PreallocShardBuilder::<8>::new(&mut arena, entry_limit).unwrap_err();
-            assert_eq!(
-                refused,
-                BuilderError::CapMismatch {
-                    entry_limit,
-                    cap: 8
-                }
-            );
+            assert_eq!(refused, BuilderError::CapMismatch { entry_limit, cap: 8 });
         }
         assert!(PreallocShardBuilder::<8>::new(&mut arena, 8).is_ok());
     }
@@ -424,11 +342,7 @@ mod adding {
         assert_refused(&mut builder, |b| b.add_range(b"a", b"a", b""), refused);
         let (size, max) = (MAX_KEY_SIZE + 1, MAX_KEY_SIZE);
         let refused = BuilderError::RangeInvalid(ShardSpecInputError::KeyTooLarge { size, max });
-        assert_refused(
-            &mut builder,
-            |b| b.add_range(b"a", &vec![b'z'; size], b""),
-            refused,
-        );
+        assert_refused(&mut builder, |b| b.add_range(b"a", &vec![b'z'; size], b""), refused);
     }
 
     #[test]
@@ -441,11 +355,7 @@ mod adding {
         assert_refused(&mut builder, |b| b.add_prefix(b"\xFF\xFF", b""), refused);
         let (size, max) = (MAX_KEY_SIZE + 1, MAX_KEY_SIZE);
         let refused = BuilderError::PrefixInvalid(PrefixShardError::PrefixTooLarge { size, max });
-        assert_refused(
-            &mut builder,
-            |b| b.add_prefix(&vec![b'p'; size], b""),
-            refused,
-        );
+        assert_refused(&mut builder, |b| b.add_prefix(&vec![b'p'; size], b""), refused);
     }
 
     #[test]
@@ -454,20 +364,12 @@ mod adding {
         let mut builder = builder(&mut arena);
         for (start_row, end_row) in [(20, 10), (10, 10), (u64::MAX, u64::MAX)] {
             let refused = BuilderError::ManifestCtorInvalid(inverted(16, 16));
-            assert_refused(
-                &mut builder,
-                |b| b.add_manifest(7, start_row, end_row, b""),
-                refused,
-            );
+            assert_refused(&mut builder, |b| b.add_manifest(7, start_row, end_row, b""), refused);
         }
         let (size, max) = (MAX_METADATA_SIZE + 29, MAX_METADATA_SIZE);
         let reason = ShardSpecInputError::MetadataTooLarge { size, max };
         let refused = BuilderError::ManifestCtorInvalid(reason);
-        assert_refused(
-            &mut builder,
-            |b| b.add_manifest(7, 1, 2, &vec![0; max]),
-            refused,
-        );
+        assert_refused(&mut builder, |b| b.add_manifest(7, 1, 2, &vec![0; max]), refused);
     }
 }
 
@@ -476,9 +378,7 @@ mod splitting_ranges {
 
     /// `count` points that ascend: a 2-byte counter behind a common byte.
     fn points(count: u16) -> Vec<Vec<u8>> {
-        (1..=count)
-            .map(|point| [&b"k"[..], &point.to_be_bytes()].concat())
-            .collect()
+        (1..=count).map(|point| [&b"k"[..], &point.to_be_bytes()].concat()).collect()
     }
 
     fn slices(points: &[Vec<u8>]) -> Vec<&[u8]> {
@@ -492,10 +392,8 @@ mod splitting_ranges {
         let made = builder.split_range_by_boundaries(b"a", &[b"g", b"m", b"t"], b"z", b"extra");
         assert_eq!(made, Ok(4));
         let inputs = builder.build_inputs().unwrap();
-        let ranges: Vec<_> = inputs
-            .iter()
-            .map(|input| (input.spec.start, input.spec.end))
-            .collect();
+        let ranges: Vec<_> =
+            inputs.iter().map(|input| (input.spec.start, input.spec.end)).collect();
         let tiles: [(&[u8], &[u8]); 4] = [(b"a", b"g"), (b"g", b"m"), (b"m", b"t"), (b"t", b"z")];
         assert_eq!(ranges, tiles);
         for input in inputs {
@@ -508,15 +406,9 @@ mod splitting_ranges {
     fn split_range_by_boundaries_under_capacity_succeeds() {
         let mut arena = roomy_arena();
         let mut builder = builder(&mut arena);
-        assert_eq!(
-            builder.split_range_by_boundaries(b"a", &[b"m"], b"z", b""),
-            Ok(2)
-        );
+        assert_eq!(builder.split_range_by_boundaries(b"a", &[b"m"], b"z", b""), Ok(2));
         // No point is no cut.
-        assert_eq!(
-            builder.split_range_by_boundaries(b"z", &[], b"zz", b""),
-            Ok(1)
-        );
+        assert_eq!(builder.split_range_by_boundaries(b"z", &[], b"zz", b""), Ok(1));
         assert_eq!(builder.len(), 3);
         assert_eq!(builder.build_inputs().unwrap().len(), 3);
     }
@@ -526,11 +418,7 @@ mod splitting_ranges {
         let mut arena = roomy_arena();
         let mut builder = PreallocShardBuilder::<4>::new(&mut arena, 3).unwrap();
         builder.add_range(b"0", b"1", b"").unwrap();
-        let refused = BuilderError::CapacityExceeded {
-            limit: 3,
-            current: 1,
-            additional: 3,
-        };
+        let refused = BuilderError::CapacityExceeded { limit: 3, current: 1, additional: 3 };
         assert_refused(
             &mut builder,
             |b| b.split_range_by_boundaries(b"a", &[b"g", b"m"], b"z", b""),
@@ -543,10 +431,7 @@ mod splitting_ranges {
         let mut arena = ShardArena::with_capacity(300, 1 << 20);
         let mut builder = PreallocShardBuilder::<300>::new(&mut arena, 300).unwrap();
         let (widest, too_wide) = (points(255), points(256));
-        let refused = BuilderError::FanOutExceeded {
-            limit: 256,
-            requested: 257,
-        };
+        let refused = BuilderError::FanOutExceeded { limit: 256, requested: 257 };
         assert_refused(
             &mut builder,
             |b| b.split_range_by_boundaries(b"a", &slices(&too_wide), b"z", b""),
@@ -555,20 +440,13 @@ mod splitting_ranges {
         let made = builder.split_range_by_boundaries(b"a", &slices(&widest), b"z", b"");
         assert_eq!(made, Ok(256));
         // Fan-out is told before the entries that remain.
-        let refused = BuilderError::FanOutExceeded {
-            limit: 256,
-            requested: 257,
-        };
+        let refused = BuilderError::FanOutExceeded { limit: 256, requested: 257 };
         assert_refused(
             &mut builder,
             |b| b.split_range_by_boundaries(b"a", &slices(&too_wide), b"z", b""),
             refused,
         );
-        let refused = BuilderError::CapacityExceeded {
-            limit: 300,
-            current: 256,
-            additional: 256,
-        };
+        let refused = BuilderError::CapacityExceeded { limit: 300, current: 256, additional: 256 };
         assert_refused(
             &mut builder,
             |b| b.split_range_by_boundaries(b"a", &slices(&widest), b"z", b""),
@@ -584,26 +462,13 @@ mod splitting_manifests {
     fn split_manifest_by_rows_exact_capacity_tiles_manifest_rows() {
         let mut arena = ShardArena::with_capacity(4, 4096);
         let mut builder = PreallocShardBuilder::<16>::new(&mut arena, 4).unwrap();
-        assert_eq!(
-            builder.split_manifest_by_rows(7, 100, 135, 10, b"extra"),
-            Ok(4)
-        );
+        assert_eq!(builder.split_manifest_by_rows(7, 100, 135, 10, b"extra"), Ok(4));
         // The last one is shorter.
-        assert_eq!(
-            rows_of(&builder),
-            [(100, 110), (110, 120), (120, 130), (130, 135)]
-        );
-        for (input, (start_row, end_row)) in builder
-            .build_inputs()
-            .unwrap()
-            .iter()
-            .zip(rows_of(&builder))
+        assert_eq!(rows_of(&builder), [(100, 110), (110, 120), (120, 130), (130, 135)]);
+        for (input, (start_row, end_row)) in
+            builder.build_inputs().unwrap().iter().zip(rows_of(&builder))
         {
-            let hint = ShardHint::Manifest {
-                manifest_id: 7,
-                start_row,
-                end_row,
-            };
+            let hint = ShardHint::Manifest { manifest_id: 7, start_row, end_row };
             assert_eq!(decode_hint(input.spec), Ok(hint));
             assert_eq!(decode_connector_extra(input.spec), Ok(&b"extra"[..]));
         }
@@ -615,10 +480,7 @@ mod splitting_manifests {
         let mut builder = builder(&mut arena);
         assert_eq!(builder.split_manifest_by_rows(7, 0, 20, 10, b""), Ok(2));
         // Chunks larger than what there is make one.
-        assert_eq!(
-            builder.split_manifest_by_rows(8, 5, 6, u64::MAX, b""),
-            Ok(1)
-        );
+        assert_eq!(builder.split_manifest_by_rows(8, 5, 6, u64::MAX, b""), Ok(1));
         assert_eq!(rows_of(&builder), [(0, 10), (10, 20), (5, 6)]);
         assert_eq!(builder.build_inputs().unwrap().len(), 3);
     }
@@ -628,16 +490,8 @@ mod splitting_manifests {
         let mut arena = roomy_arena();
         let mut builder = PreallocShardBuilder::<16>::new(&mut arena, 3).unwrap();
         builder.add_range(b"z", b"zz", b"").unwrap();
-        let refused = BuilderError::CapacityExceeded {
-            limit: 3,
-            current: 1,
-            additional: 3,
-        };
-        assert_refused(
-            &mut builder,
-            |b| b.split_manifest_by_rows(7, 0, 21, 10, b""),
-            refused,
-        );
+        let refused = BuilderError::CapacityExceeded { limit: 3, current: 1, additional: 3 };
+        assert_refused(&mut builder, |b| b.split_manifest_by_rows(7, 0, 21, 10, b""), refused);
     }
 
     #[test]
@@ -645,10 +499,7 @@ mod splitting_manifests {
         let mut arena = roomy_arena();
         let mut builder = builder(&mut arena);
         let mut check = |end_row, rows_per_shard, requested| {
-            let refused = BuilderError::FanOutExceeded {
-                limit: 256,
-                requested,
-            };
+            let refused = BuilderError::FanOutExceeded { limit: 256, requested };
             assert_refused(
                 &mut builder,
                 |b| b.split_manifest_by_rows(7, 0, end_row, rows_per_shard, b""),
@@ -666,22 +517,13 @@ mod splitting_manifests {
         let mut arena = roomy_arena();
         let mut builder = builder(&mut arena);
         let max = u64::MAX;
-        assert_eq!(
-            builder.split_manifest_by_rows(7, max - 5, max, 2, b""),
-            Ok(3)
-        );
+        assert_eq!(builder.split_manifest_by_rows(7, max - 5, max, 2, b""), Ok(3));
         let tail = [(max - 5, max - 3), (max - 3, max - 1), (max - 1, max)];
         assert_eq!(rows_of(&builder), tail);
         builder.reset();
         let half = max / 2;
-        assert_eq!(
-            builder.split_manifest_by_rows(max, 0, max, half, b""),
-            Ok(3)
-        );
-        assert_eq!(
-            rows_of(&builder),
-            [(0, half), (half, max - 1), (max - 1, max)]
-        );
+        assert_eq!(builder.split_manifest_by_rows(max, 0, max, half, b""), Ok(3));
+        assert_eq!(rows_of(&builder), [(0, half), (half, max - 1), (max - 1, max)]);
         builder.reset();
         assert_eq!(builder.split_manifest_by_rows(0, 0, max, max, b""), Ok(1));
         assert_eq!(rows_of(&builder), [(0, max)]);

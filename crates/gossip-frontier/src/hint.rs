@@ -114,9 +114,7 @@ impl<'a> ShardHint<'a> {
             Self::Range => Ok(RANGE_FRAME_LEN),
             Self::Prefix { prefix } => prefix_frame_len(prefix.len()),
             // A reader would refuse these rows, so a writer must not produce them.
-            Self::Manifest {
-                start_row, end_row, ..
-            } if start_row >= end_row => {
+            Self::Manifest { start_row, end_row, .. } if start_row >= end_row => {
                 Err(ShardEncodeError::InvertedManifestRows { start_row, end_row })
             }
             Self::Manifest { .. } => Ok(MANIFEST_FRAME_LEN),
@@ -143,11 +141,7 @@ impl<'a> ShardHint<'a> {
                 write_len(&mut out[1..PREFIX_HEADER_LEN], prefix.len());
                 out[PREFIX_HEADER_LEN..].copy_from_slice(prefix);
             }
-            Self::Manifest {
-                manifest_id,
-                start_row,
-                end_row,
-            } => {
+            Self::Manifest { manifest_id, start_row, end_row } => {
                 out[0] = TAG_MANIFEST;
                 out[1..9].copy_from_slice(&manifest_id.to_be_bytes());
                 out[9..17].copy_from_slice(&start_row.to_be_bytes());
@@ -180,11 +174,7 @@ impl<'a> ShardHint<'a> {
         if start_row >= end_row {
             return Err(ShardHintDecodeError::InvertedManifestRows { start_row, end_row });
         }
-        let hint = Self::Manifest {
-            manifest_id,
-            start_row,
-            end_row,
-        };
+        let hint = Self::Manifest { manifest_id, start_row, end_row };
         Ok((hint, MANIFEST_FRAME_LEN))
     }
 }
@@ -193,15 +183,10 @@ impl fmt::Debug for ShardHint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Range => f.write_str("Range"),
-            Self::Prefix { prefix } => f
-                .debug_struct("Prefix")
-                .field("prefix_len", &prefix.len())
-                .finish(),
-            Self::Manifest {
-                manifest_id,
-                start_row,
-                end_row,
-            } => f
+            Self::Prefix { prefix } => {
+                f.debug_struct("Prefix").field("prefix_len", &prefix.len()).finish()
+            }
+            Self::Manifest { manifest_id, start_row, end_row } => f
                 .debug_struct("Manifest")
                 .field("manifest_id", &manifest_id)
                 .field("start_row", &start_row)
@@ -225,10 +210,7 @@ pub struct ShardMetadata<'a> {
 impl<'a> ShardMetadata<'a> {
     /// A hint with bytes of the connector.
     pub const fn new(hint: ShardHint<'a>, connector_extra: &'a [u8]) -> Self {
-        Self {
-            hint,
-            connector_extra,
-        }
+        Self { hint, connector_extra }
     }
 
     /// A hint alone.
@@ -245,9 +227,8 @@ impl<'a> ShardMetadata<'a> {
             return Ok(Self::from_hint(ShardHint::Range));
         }
         let (hint_len, rest) = split_len(metadata).ok_or(ShardMetadataDecodeError::ENVELOPE)?;
-        let (frame, connector_extra) = rest
-            .split_at_checked(hint_len)
-            .ok_or(ShardMetadataDecodeError::ENVELOPE)?;
+        let (frame, connector_extra) =
+            rest.split_at_checked(hint_len).ok_or(ShardMetadataDecodeError::ENVELOPE)?;
         let (hint, consumed) = ShardHint::decode(frame).map_err(ShardMetadataDecodeError::hint)?;
         // A hint shorter than its declared length would hide bytes that nobody reads.
         if consumed != hint_len {
@@ -303,9 +284,7 @@ impl MetadataBuf {
 
     /// A buffer for use as scratch space.
     pub const fn new() -> Self {
-        Self {
-            bytes: [0; Self::CAPACITY],
-        }
+        Self { bytes: [0; Self::CAPACITY] }
     }
 }
 
@@ -317,9 +296,7 @@ impl Default for MetadataBuf {
 
 impl fmt::Debug for MetadataBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetadataBuf")
-            .field("capacity", &Self::CAPACITY)
-            .finish_non_exhaustive()
+        f.debug_struct("MetadataBuf").field("capacity", &Self::CAPACITY).finish_non_exhaustive()
     }
 }
 
@@ -403,9 +380,7 @@ impl ShardMetadataDecodeError {
     const ENVELOPE: Self = Self { hint_error: None };
 
     const fn hint(error: ShardHintDecodeError) -> Self {
-        Self {
-            hint_error: Some(error),
-        }
+        Self { hint_error: Some(error) }
     }
 }
 
@@ -451,17 +426,11 @@ pub enum ShardEncodeError {
 fn prefix_frame_len(prefix_len: usize) -> Result<usize, ShardEncodeError> {
     if u32::try_from(prefix_len).is_err() {
         let max = u32::MAX as usize;
-        return Err(ShardEncodeError::PrefixTooLarge {
-            size: prefix_len,
-            max,
-        });
+        return Err(ShardEncodeError::PrefixTooLarge { size: prefix_len, max });
     }
     let size = PREFIX_HEADER_LEN.saturating_add(prefix_len);
     if size > MAX_METADATA_SIZE {
-        return Err(ShardEncodeError::HintTooLarge {
-            size,
-            max: MAX_METADATA_SIZE,
-        });
+        return Err(ShardEncodeError::HintTooLarge { size, max: MAX_METADATA_SIZE });
     }
     Ok(size)
 }
@@ -471,10 +440,7 @@ fn envelope_len(hint_len: usize, extra_len: usize) -> Result<usize, ShardEncodeE
     // Bytes of the connector may be as many as a slice can have.
     let size = (LEN_SIZE + hint_len).saturating_add(extra_len);
     if size > MAX_METADATA_SIZE {
-        return Err(ShardEncodeError::MetadataTooLarge {
-            size,
-            max: MAX_METADATA_SIZE,
-        });
+        return Err(ShardEncodeError::MetadataTooLarge { size, max: MAX_METADATA_SIZE });
     }
     Ok(size)
 }

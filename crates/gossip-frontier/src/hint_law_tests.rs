@@ -16,10 +16,7 @@ fn shard_hint_encode_rejects_oversized_prefixes() {
     let max = MAX_METADATA_SIZE;
     let prefix = vec![0; max - 4];
     let refused = ShardHint::Prefix { prefix: &prefix }.encoded_len();
-    assert_eq!(
-        refused,
-        Err(ShardEncodeError::HintTooLarge { size: max + 1, max })
-    );
+    assert_eq!(refused, Err(ShardEncodeError::HintTooLarge { size: max + 1, max }));
     assert_eq!(prefix_frame_len(max - PREFIX_HEADER_LEN), Ok(max));
     // Behind the length field; only the length is looked at, so no such prefix is needed.
     let max = u32::MAX as usize;
@@ -41,15 +38,9 @@ fn refused_encodings_leave_the_buffer_alone() {
 fn errors_tell_their_cause() {
     let error = ShardMetadata::decode(b"\0\0\0\x01\x09").unwrap_err();
     assert_eq!(error.to_string(), "shard metadata is malformed: bad hint");
-    assert_eq!(
-        error.source().unwrap().to_string(),
-        "shard hint has unknown tag 0x09"
-    );
+    assert_eq!(error.source().unwrap().to_string(), "shard hint has unknown tag 0x09");
     let error = ShardMetadata::decode(b"\0").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "shard metadata is malformed: bad envelope"
-    );
+    assert_eq!(error.to_string(), "shard metadata is malformed: bad envelope");
     assert!(error.source().is_none());
 }
 
@@ -61,18 +52,12 @@ fn debug_shows_lengths_only() {
         "ShardMetadata { hint: Prefix { prefix_len: 6 }, connector_extra_len: 7 }"
     );
     assert_eq!(format!("{:?}", ShardHint::Range), "Range");
-    assert_eq!(
-        format!("{MANIFEST:?}"),
-        "Manifest { manifest_id: 7, start_row: 10, end_row: 20 }"
-    );
+    assert_eq!(format!("{MANIFEST:?}"), "Manifest { manifest_id: 7, start_row: 10, end_row: 20 }");
     let mut scratch = ShardSpecScratch::new();
     prefix_shard_ref(b"secret", b"hidden", &mut scratch).unwrap();
     let shown = format!("{scratch:?}");
     assert!(shown.contains("KeyBuf { len: 6, .. }"), "{shown}");
-    assert!(
-        shown.contains("MetadataBuf { capacity: 16384, .. }"),
-        "{shown}"
-    );
+    assert!(shown.contains("MetadataBuf { capacity: 16384, .. }"), "{shown}");
 }
 
 /// The order of every shard: start, end, metadata, inverted range.
@@ -80,32 +65,16 @@ fn debug_shows_lengths_only() {
 fn range_shard_is_refused_in_the_order_of_every_shard() {
     let mut scratch = ShardSpecScratch::new();
     let (key, extra) = (vec![b'k'; MAX_KEY_SIZE + 2], vec![0; MAX_METADATA_SIZE]);
-    let too_large = |size| ShardSpecInputError::KeyTooLarge {
-        size,
-        max: MAX_KEY_SIZE,
-    };
+    let too_large = |size| ShardSpecInputError::KeyTooLarge { size, max: MAX_KEY_SIZE };
     let mut check = |start, end, extra, expected| {
-        assert_eq!(
-            range_shard_ref(start, end, extra, &mut scratch),
-            Err(expected)
-        );
+        assert_eq!(range_shard_ref(start, end, extra, &mut scratch), Err(expected));
     };
     check(&key, &key[1..], &extra[..], too_large(MAX_KEY_SIZE + 2));
     check(b"z", &key[1..], &extra, too_large(MAX_KEY_SIZE + 1));
     let (size, max) = (MAX_METADATA_SIZE + 5, MAX_METADATA_SIZE);
-    check(
-        b"z",
-        b"a",
-        &extra,
-        ShardSpecInputError::MetadataTooLarge { size, max },
-    );
+    check(b"z", b"a", &extra, ShardSpecInputError::MetadataTooLarge { size, max });
     let (start_len, end_len) = (1, 1);
-    check(
-        b"z",
-        b"a",
-        b"",
-        ShardSpecInputError::InvertedRange { start_len, end_len },
-    );
+    check(b"z", b"a", b"", ShardSpecInputError::InvertedRange { start_len, end_len });
 }
 
 #[test]
@@ -114,10 +83,7 @@ fn propagate_hint_on_split_prefix_without_successor_has_no_end() {
         let start = [prefix, b"a"].concat();
         let child = propagate_hint_on_split(ShardHint::Prefix { prefix }, &start, b"\xFF\xFF\xFF");
         let boundary = SplitBoundary::End;
-        assert_eq!(
-            child,
-            Err(HintPropagationError::InvalidPrefixBoundary { boundary })
-        );
+        assert_eq!(child, Err(HintPropagationError::InvalidPrefixBoundary { boundary }));
     }
 }
 
@@ -128,10 +94,7 @@ fn errors_name_the_boundary() {
     assert_eq!(error.to_string(), "child start is not a row of its parent");
     let boundary = SplitBoundary::End;
     let error = HintPropagationError::InvalidPrefixBoundary { boundary };
-    assert_eq!(
-        error.to_string(),
-        "child end lies outside the prefix of its parent"
-    );
+    assert_eq!(error.to_string(), "child end lies outside the prefix of its parent");
 }
 
 proptest! {

@@ -10,11 +10,7 @@ use crate::key_encoding::{KeyBuf, KeyEncoding, ManifestRowKey, PrefixShardError,
 pub(super) const MANIFEST: ShardHint<'static> = manifest(7, 10, 20);
 
 pub(super) const fn manifest(manifest_id: u64, start_row: u64, end_row: u64) -> ShardHint<'static> {
-    ShardHint::Manifest {
-        manifest_id,
-        start_row,
-        end_row,
-    }
+    ShardHint::Manifest { manifest_id, start_row, end_row }
 }
 
 pub(super) fn encoded(hint: ShardHint<'_>) -> Vec<u8> {
@@ -49,11 +45,7 @@ pub(super) fn any_hint() -> impl Strategy<Value = OwnedHint> {
     let rows = (any::<u64>(), 0..u64::MAX).prop_flat_map(|(id, start)| {
         (start + 1..=u64::MAX).prop_map(move |end| OwnedHint::Manifest(id, start, end))
     });
-    prop_oneof![
-        Just(OwnedHint::Range),
-        vec(any::<u8>(), 0..200).prop_map(OwnedHint::Prefix),
-        rows,
-    ]
+    prop_oneof![Just(OwnedHint::Range), vec(any::<u8>(), 0..200).prop_map(OwnedHint::Prefix), rows,]
 }
 
 mod frames {
@@ -82,9 +74,8 @@ mod frames {
 
     #[test]
     fn shard_hint_manifest_roundtrip() {
-        let bytes = [
-            0x02, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 20,
-        ];
+        let bytes =
+            [0x02, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 20];
         assert_round_trip(MANIFEST, &bytes);
         let extreme = manifest(u64::MAX, 0, u64::MAX);
         assert_round_trip(extreme, &encoded(extreme));
@@ -119,10 +110,7 @@ mod frames {
     fn shard_hint_decode_rejects_truncated_prefix_header() {
         for actual in 1..PREFIX_HEADER_LEN {
             let refused = ShardHint::decode(&[0x01, 0, 0, 0][..actual]).unwrap_err();
-            let expected = ShardHintDecodeError::TruncatedPrefix {
-                expected_min: 5,
-                actual,
-            };
+            let expected = ShardHintDecodeError::TruncatedPrefix { expected_min: 5, actual };
             assert_eq!(refused, expected);
         }
     }
@@ -130,21 +118,12 @@ mod frames {
     #[test]
     fn shard_hint_decode_rejects_truncated_prefix_payload() {
         let refused = ShardHint::decode(&[0x01, 0, 0, 0, 3, b'a', b'b']).unwrap_err();
-        let expected = ShardHintDecodeError::TruncatedPrefix {
-            expected_min: 8,
-            actual: 7,
-        };
+        let expected = ShardHintDecodeError::TruncatedPrefix { expected_min: 8, actual: 7 };
         assert_eq!(refused, expected);
         // A length made up by an attacker costs nothing.
         let refused = ShardHint::decode(&[0x01, 0xFF, 0xFF, 0xFF, 0xFF]).unwrap_err();
         let expected_min = 5 + u32::MAX as usize;
-        assert_eq!(
-            refused,
-            ShardHintDecodeError::TruncatedPrefix {
-                expected_min,
-                actual: 5
-            }
-        );
+        assert_eq!(refused, ShardHintDecodeError::TruncatedPrefix { expected_min, actual: 5 });
     }
 
     #[test]
@@ -152,10 +131,7 @@ mod frames {
         let bytes = encoded(MANIFEST);
         for actual in 1..bytes.len() {
             let refused = ShardHint::decode(&bytes[..actual]).unwrap_err();
-            let expected = ShardHintDecodeError::TruncatedManifest {
-                expected_min: 25,
-                actual,
-            };
+            let expected = ShardHintDecodeError::TruncatedManifest { expected_min: 25, actual };
             assert_eq!(refused, expected);
         }
     }
@@ -210,20 +186,13 @@ mod frames {
         let mut bytes = encoded(MANIFEST);
         let (start, end) = bytes[9..].split_at_mut(8);
         start.swap_with_slice(end);
-        let expected = ShardHintDecodeError::InvertedManifestRows {
-            start_row: 20,
-            end_row: 10,
-        };
+        let expected = ShardHintDecodeError::InvertedManifestRows { start_row: 20, end_row: 10 };
         assert_eq!(ShardHint::decode(&bytes), Err(expected));
     }
 
     #[test]
     fn shard_hint_decode_returns_consumed_length_with_trailing_bytes() {
-        let hints = [
-            ShardHint::Range,
-            ShardHint::Prefix { prefix: b"p/" },
-            MANIFEST,
-        ];
+        let hints = [ShardHint::Range, ShardHint::Prefix { prefix: b"p/" }, MANIFEST];
         for (hint, len) in hints.into_iter().zip([1, 7, 25]) {
             let bytes = [&encoded(hint)[..], b"trailing"].concat();
             assert_eq!(ShardHint::decode(&bytes), Ok((hint, len)));
@@ -235,10 +204,7 @@ mod metadata {
     use super::*;
 
     fn encoded(metadata: ShardMetadata<'_>) -> Vec<u8> {
-        metadata
-            .encode_into(&mut MetadataBuf::new())
-            .unwrap()
-            .to_vec()
+        metadata.encode_into(&mut MetadataBuf::new()).unwrap().to_vec()
     }
 
     const ENVELOPE: Result<ShardMetadata<'static>, ShardMetadataDecodeError> =
@@ -287,25 +253,15 @@ mod metadata {
         // A hint that leaves a byte of its declared length unread.
         assert_eq!(ShardMetadata::decode(b"\0\0\0\x02\0\0"), ENVELOPE);
         // A sound envelope around a broken hint.
-        let hint = |error| {
-            Err(ShardMetadataDecodeError {
-                hint_error: Some(error),
-            })
-        };
+        let hint = |error| Err(ShardMetadataDecodeError { hint_error: Some(error) });
         let empty = hint(ShardHintDecodeError::EmptyData);
         assert_eq!(ShardMetadata::decode(b"\0\0\0\0"), empty);
         assert_eq!(ShardMetadata::decode(b"\0\0\0\0extra"), empty);
         let unknown = hint(ShardHintDecodeError::UnknownTag(9));
         assert_eq!(ShardMetadata::decode(b"\0\0\0\x01\x09"), unknown);
         // Bytes after the declared hint do not complete it.
-        let truncated = ShardHintDecodeError::TruncatedPrefix {
-            expected_min: 5,
-            actual: 2,
-        };
-        assert_eq!(
-            ShardMetadata::decode(b"\0\0\0\x02\x01\0\0\0\0"),
-            hint(truncated)
-        );
+        let truncated = ShardHintDecodeError::TruncatedPrefix { expected_min: 5, actual: 2 };
+        assert_eq!(ShardMetadata::decode(b"\0\0\0\x02\x01\0\0\0\0"), hint(truncated));
     }
 
     #[test]
@@ -321,16 +277,10 @@ mod metadata {
         // The hint fits alone, but not with the field that tells its length.
         let prefix = &extra[..max - PREFIX_HEADER_LEN];
         let refused = ShardMetadata::from_hint(ShardHint::Prefix { prefix }).encoded_len();
-        assert_eq!(
-            refused,
-            Err(ShardEncodeError::MetadataTooLarge { size: max + 4, max })
-        );
+        assert_eq!(refused, Err(ShardEncodeError::MetadataTooLarge { size: max + 4, max }));
         // What is wrong with the hint is told before what is wrong with the whole.
         let refused = ShardMetadata::new(manifest(1, 2, 2), &extra).encoded_len();
-        let rows = ShardEncodeError::InvertedManifestRows {
-            start_row: 2,
-            end_row: 2,
-        };
+        let rows = ShardEncodeError::InvertedManifestRows { start_row: 2, end_row: 2 };
         assert_eq!(refused, Err(rows));
     }
 }
@@ -376,10 +326,7 @@ mod shards {
             (ShardSpecScratch::new(), ShardArena::with_capacity(1, 4096));
         let handle = manifest_shard_into(7, 10, 20, b"extra", &mut scratch, &mut arena).unwrap();
         let spec = manifest_shard_ref(7, 10, 20, b"extra", &mut scratch).unwrap();
-        assert_eq!(
-            (spec.start, spec.end),
-            (&row_key(7, 10)[..], &row_key(7, 20)[..])
-        );
+        assert_eq!((spec.start, spec.end), (&row_key(7, 10)[..], &row_key(7, 20)[..]));
         assert_decodes(spec, MANIFEST, b"extra");
         assert_eq!(arena.view_spec(handle), spec);
     }
@@ -387,10 +334,7 @@ mod shards {
     fn assert_prefix_refused(prefix: &[u8], expected: PrefixShardError) {
         let (mut scratch, mut arena) =
             (ShardSpecScratch::new(), ShardArena::with_capacity(1, 4096));
-        assert_eq!(
-            prefix_shard_ref(prefix, b"", &mut scratch),
-            Err(expected.clone())
-        );
+        assert_eq!(prefix_shard_ref(prefix, b"", &mut scratch), Err(expected.clone()));
         let stored = prefix_shard_into(prefix, b"", &mut scratch, &mut arena);
         assert_eq!(stored, Err(ShardIntoError::Build(expected)));
         assert_eq!(arena.live_specs(), 0);
@@ -399,17 +343,11 @@ mod shards {
     #[test]
     fn prefix_shard_rejects_oversized_prefix_with_prefix_too_large() {
         let size = MAX_KEY_SIZE + 1;
-        let expected = PrefixShardError::PrefixTooLarge {
-            size,
-            max: MAX_KEY_SIZE,
-        };
+        let expected = PrefixShardError::PrefixTooLarge { size, max: MAX_KEY_SIZE };
         assert_prefix_refused(&vec![b'p'; size], expected);
         // Larger than any metadata: still a matter of the prefix.
         let size = 2 * MAX_METADATA_SIZE;
-        let expected = PrefixShardError::PrefixTooLarge {
-            size,
-            max: MAX_KEY_SIZE,
-        };
+        let expected = PrefixShardError::PrefixTooLarge { size, max: MAX_KEY_SIZE };
         assert_prefix_refused(&vec![b'p'; size], expected);
     }
 
@@ -451,12 +389,7 @@ mod shards {
         };
         check(b"\0\0", ShardMetadataDecodeError { hint_error: None });
         let unknown = ShardHintDecodeError::UnknownTag(0x55);
-        check(
-            b"\0\0\0\x01\x55tail",
-            ShardMetadataDecodeError {
-                hint_error: Some(unknown),
-            },
-        );
+        check(b"\0\0\0\x01\x55tail", ShardMetadataDecodeError { hint_error: Some(unknown) });
     }
 
     #[test]
@@ -466,25 +399,13 @@ mod shards {
         let max = MAX_METADATA_SIZE;
         let extra = vec![0; max];
         let refused = ShardSpecInputError::MetadataTooLarge { size: max + 5, max };
-        assert_eq!(
-            range_shard_ref(b"a", b"b", &extra, &mut scratch),
-            Err(refused)
-        );
+        assert_eq!(range_shard_ref(b"a", b"b", &extra, &mut scratch), Err(refused));
         let stored = range_shard_into(b"a", b"b", &extra, &mut scratch, &mut arena);
         assert_eq!(stored, Err(ShardIntoError::Build(refused)));
         // The other two constructors say the same in their own way.
-        let refused = ShardSpecInputError::MetadataTooLarge {
-            size: max + 29,
-            max,
-        };
-        assert_eq!(
-            manifest_shard_ref(1, 2, 3, &extra, &mut scratch),
-            Err(refused)
-        );
-        let refused = ShardSpecInputError::MetadataTooLarge {
-            size: max + 10,
-            max,
-        };
+        let refused = ShardSpecInputError::MetadataTooLarge { size: max + 29, max };
+        assert_eq!(manifest_shard_ref(1, 2, 3, &extra, &mut scratch), Err(refused));
+        let refused = ShardSpecInputError::MetadataTooLarge { size: max + 10, max };
         let expected = Err(PrefixShardError::InvalidShardSpec(refused));
         assert_eq!(prefix_shard_ref(b"p", &extra, &mut scratch), expected);
     }
@@ -534,16 +455,11 @@ mod shards {
         // With the metadata just small enough, the rows are told.
         let fits = &extra[29..];
         let spec = manifest_shard_ref(7, 20, 10, fits, &mut scratch);
-        assert!(matches!(
-            spec,
-            Err(ShardSpecInputError::InvertedRange { .. })
-        ));
+        assert!(matches!(spec, Err(ShardSpecInputError::InvertedRange { .. })));
     }
 
-    const LONG_KEY: ShardSpecInputError = ShardSpecInputError::KeyTooLarge {
-        size: MAX_KEY_SIZE + 1,
-        max: MAX_KEY_SIZE,
-    };
+    const LONG_KEY: ShardSpecInputError =
+        ShardSpecInputError::KeyTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
 
     /// The refusal of connector bytes that fill all metadata, with `framing` bytes around them.
     fn oversized(framing: usize) -> ShardSpecInputError {
@@ -556,10 +472,7 @@ mod shards {
     fn manifest_shard_rejects_inverted_rows() {
         let (mut scratch, mut arena) =
             (ShardSpecScratch::new(), ShardArena::with_capacity(1, 4096));
-        let refused = ShardSpecInputError::InvertedRange {
-            start_len: 16,
-            end_len: 16,
-        };
+        let refused = ShardSpecInputError::InvertedRange { start_len: 16, end_len: 16 };
         for (start_row, end_row) in [(20, 10), (10, 10), (u64::MAX, 0), (u64::MAX, u64::MAX)] {
             let spec = manifest_shard_ref(7, start_row, end_row, b"", &mut scratch);
             assert_eq!(spec, Err(refused));
@@ -583,10 +496,7 @@ mod propagation {
     #[test]
     fn propagate_hint_on_split_range_stays_range() {
         for (start, end) in [(&b"a"[..], &b"m"[..]), (b"", b""), (b"z", b"a")] {
-            assert_eq!(
-                propagate(ShardHint::Range, start, end),
-                Ok(ShardHint::Range)
-            );
+            assert_eq!(propagate(ShardHint::Range, start, end), Ok(ShardHint::Range));
         }
     }
 
@@ -643,11 +553,8 @@ mod propagation {
         let child = propagate(MANIFEST, &row_key(7, 15), &row_key(7, 20));
         assert_eq!(child, Ok(manifest(7, 15, 20)));
         let widest = manifest(u64::MAX, 0, u64::MAX);
-        let last = propagate(
-            widest,
-            &row_key(u64::MAX, u64::MAX - 1),
-            &row_key(u64::MAX, u64::MAX),
-        );
+        let last =
+            propagate(widest, &row_key(u64::MAX, u64::MAX - 1), &row_key(u64::MAX, u64::MAX));
         assert_eq!(last, Ok(manifest(u64::MAX, u64::MAX - 1, u64::MAX)));
     }
 
@@ -655,12 +562,10 @@ mod propagation {
         assert_eq!(propagate(MANIFEST, start, end), Err(expected));
     }
 
-    const BAD_START: HintPropagationError = HintPropagationError::InvalidManifestBoundary {
-        boundary: SplitBoundary::Start,
-    };
-    const BAD_END: HintPropagationError = HintPropagationError::InvalidManifestBoundary {
-        boundary: SplitBoundary::End,
-    };
+    const BAD_START: HintPropagationError =
+        HintPropagationError::InvalidManifestBoundary { boundary: SplitBoundary::Start };
+    const BAD_END: HintPropagationError =
+        HintPropagationError::InvalidManifestBoundary { boundary: SplitBoundary::End };
 
     #[test]
     fn propagate_hint_on_split_manifest_rejects_non_manifest_boundaries() {
@@ -673,10 +578,7 @@ mod propagation {
 
     #[test]
     fn propagate_hint_on_split_manifest_rejects_manifest_id_mismatch() {
-        let expected = HintPropagationError::ManifestIdMismatch {
-            parent: 7,
-            child: 8,
-        };
+        let expected = HintPropagationError::ManifestIdMismatch { parent: 7, child: 8 };
         assert_manifest_refused(&row_key(8, 12), &row_key(7, 15), expected);
         // The manifest is looked at before the row.
         assert_manifest_refused(&row_key(8, 99), &row_key(7, 15), expected);
@@ -707,10 +609,7 @@ mod propagation {
 
     #[test]
     fn propagate_hint_on_split_manifest_rejects_end_manifest_id_mismatch() {
-        let expected = HintPropagationError::ManifestIdMismatch {
-            parent: 7,
-            child: 8,
-        };
+        let expected = HintPropagationError::ManifestIdMismatch { parent: 7, child: 8 };
         assert_manifest_refused(&row_key(7, 12), &row_key(8, 0), expected);
     }
 

@@ -45,12 +45,7 @@ fn check_slices<K: FixedWidthKey + Copy + Debug + Ord>(key: K) {
 
 /// Integers near the edges as often as any others.
 fn any_u64() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        0..3_u64,
-        u64::MAX - 2..=u64::MAX,
-        (1 << 63) - 2..(1 << 63) + 2_u64,
-        any::<u64>()
-    ]
+    prop_oneof![0..3_u64, u64::MAX - 2..=u64::MAX, (1 << 63) - 2..(1 << 63) + 2_u64, any::<u64>()]
 }
 
 fn any_i64() -> impl Strategy<Value = i64> {
@@ -103,10 +98,7 @@ proptest! {
 fn integer_keys_have_the_documented_bytes() {
     assert_eq!(encoded(&U64Key(1)), [0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(encoded(&I64Key(i64::MIN)), [0; 8]);
-    assert_eq!(
-        encoded(&I64Key(-1)),
-        [0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]
-    );
+    assert_eq!(encoded(&I64Key(-1)), [0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]);
     assert_eq!(encoded(&I64Key(0)), [0x80, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(encoded(&I64Key(i64::MAX)), [0xFF; 8]);
 }

@@ -89,10 +89,7 @@ impl KeyBuf {
 
     /// An empty buffer.
     pub const fn new() -> Self {
-        Self {
-            bytes: [0; Self::CAPACITY],
-            len: 0,
-        }
+        Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
     /// Replaces the content by `key`.
@@ -110,10 +107,7 @@ impl KeyBuf {
     /// Replaces the content by `key`, or refuses and keeps what is there.
     pub fn try_copy_from_slice(&mut self, key: &[u8]) -> Result<(), KeyInputError> {
         if key.len() > Self::CAPACITY {
-            return Err(KeyInputError::TooLarge {
-                size: key.len(),
-                max: Self::CAPACITY,
-            });
+            return Err(KeyInputError::TooLarge { size: key.len(), max: Self::CAPACITY });
         }
         self.resize(key.len()).copy_from_slice(key);
         Ok(())
@@ -140,10 +134,7 @@ impl KeyBuf {
         write: impl FnOnce(&mut [u8; MAX_KEY_SIZE]) -> Option<usize>,
     ) -> Option<&[u8]> {
         self.clear();
-        let out = self
-            .bytes
-            .first_chunk_mut()
-            .expect("a buffer holds more than a key");
+        let out = self.bytes.first_chunk_mut().expect("a buffer holds more than a key");
         self.len = write(out)?;
         Some(self.as_bytes())
     }
@@ -170,9 +161,7 @@ impl Default for KeyBuf {
 
 impl fmt::Debug for KeyBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyBuf")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
+        f.debug_struct("KeyBuf").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -208,10 +197,7 @@ impl<'a> PathKey<'a> {
             return Err(KeyInputError::Empty);
         }
         if path.len() > MAX_KEY_SIZE {
-            return Err(KeyInputError::TooLarge {
-                size: path.len(),
-                max: MAX_KEY_SIZE,
-            });
+            return Err(KeyInputError::TooLarge { size: path.len(), max: MAX_KEY_SIZE });
         }
         Ok(Self { path })
     }
@@ -230,9 +216,7 @@ impl KeyEncoding for PathKey<'_> {
 
 impl fmt::Debug for PathKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PathKey")
-            .field("len", &self.path.len())
-            .finish_non_exhaustive()
+        f.debug_struct("PathKey").field("len", &self.path.len()).finish_non_exhaustive()
     }
 }
 
@@ -281,8 +265,5 @@ impl KeyEncoding for ManifestRowKey {
 pub fn decode_manifest_row_key(key: &[u8]) -> Option<ManifestRowKey> {
     let (manifest_id, row) = key.split_first_chunk()?;
     let row = row.try_into().ok()?;
-    Some(ManifestRowKey::new(
-        u64::from_be_bytes(*manifest_id),
-        u64::from_be_bytes(row),
-    ))
+    Some(ManifestRowKey::new(u64::from_be_bytes(*manifest_id), u64::from_be_bytes(row)))
 }

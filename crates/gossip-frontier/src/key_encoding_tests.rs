@@ -11,14 +11,8 @@ use super::*;
 
 /// Keys over few byte values, so that carries, equal prefixes and runs of 0xFF are common.
 fn any_key(len: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<u8>> {
-    let digit = prop_oneof![
-        Just(0x00),
-        Just(0x01),
-        Just(0x80),
-        Just(0xFE),
-        Just(0xFF),
-        any::<u8>()
-    ];
+    let digit =
+        prop_oneof![Just(0x00), Just(0x01), Just(0x80), Just(0xFE), Just(0xFF), any::<u8>()];
     vec(digit, len)
 }
 
@@ -99,16 +93,10 @@ mod keys {
     #[test]
     fn path_key_try_new_refuses_what_new_panics_on() {
         let oversized = "é".repeat(MAX_KEY_SIZE / 2) + "x";
-        let too_large = KeyInputError::TooLarge {
-            size: MAX_KEY_SIZE + 1,
-            max: MAX_KEY_SIZE,
-        };
+        let too_large = KeyInputError::TooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
         assert_eq!(PathKey::try_new(""), Err(KeyInputError::Empty));
         assert_eq!(PathKey::try_new(&oversized), Err(too_large));
-        assert_eq!(
-            PathKey::try_new("a").map(|key| encoded(&key)),
-            Ok(b"a".to_vec())
-        );
+        assert_eq!(PathKey::try_new("a").map(|key| encoded(&key)), Ok(b"a".to_vec()));
     }
 
     #[test]
@@ -161,13 +149,7 @@ mod key_buf {
         let mut buf = KeyBuf::new();
         buf.copy_from_slice(b"kept");
         let refused = buf.try_copy_from_slice(&[0; KeyBuf::CAPACITY + 1]);
-        assert_eq!(
-            refused,
-            Err(KeyInputError::TooLarge {
-                size: 4098,
-                max: 4097
-            })
-        );
+        assert_eq!(refused, Err(KeyInputError::TooLarge { size: 4098, max: 4097 }));
         assert_eq!(buf.as_bytes(), b"kept");
         assert_eq!(buf.try_copy_from_slice(b""), Ok(()));
         assert!(buf.is_empty());
@@ -184,10 +166,7 @@ mod key_buf {
         let mut buf = KeyBuf::new();
         buf.copy_from_slice(b"secret");
         assert_eq!(format!("{buf:?}"), "KeyBuf { len: 6, .. }");
-        assert_eq!(
-            format!("{:?}", PathKey::new("secret")),
-            "PathKey { len: 6, .. }"
-        );
+        assert_eq!(format!("{:?}", PathKey::new("secret")), "PathKey { len: 6, .. }");
     }
 }
 
@@ -267,10 +246,7 @@ mod successors {
         assert_eq!(prefix_successor_of(b"abc"), Some(b"abd".to_vec()));
         assert_eq!(prefix_successor_of(b"a\xFF\xFF"), Some(b"b".to_vec()));
         assert_eq!(prefix_successor_of(b"\x00"), Some(b"\x01".to_vec()));
-        assert_eq!(
-            prefix_successor_of(b"\xFF\x00\xFF"),
-            Some(b"\xFF\x01".to_vec())
-        );
+        assert_eq!(prefix_successor_of(b"\xFF\x00\xFF"), Some(b"\xFF\x01".to_vec()));
         assert_eq!(prefix_successor_of(&nearly_full), Some(vec![0xFF]));
         assert_eq!(prefix_successor_of(b""), None);
         assert_eq!(prefix_successor_of(b"\xFF"), None);
@@ -485,10 +461,7 @@ mod specs {
             size: MAX_METADATA_SIZE + 1,
             max: MAX_METADATA_SIZE,
         };
-        let source = error
-            .source()
-            .unwrap()
-            .downcast_ref::<ShardSpecInputError>();
+        let source = error.source().unwrap().downcast_ref::<ShardSpecInputError>();
         assert_eq!(source, Some(&reason));
         assert_eq!(error, PrefixShardError::InvalidShardSpec(reason));
         assert!(PrefixShardError::NoSuccessor.source().is_none());
@@ -499,10 +472,8 @@ mod specs {
         let oversized = RawKey(vec![b'z'; MAX_KEY_SIZE + 1]);
         let small = RawKey(b"a".to_vec());
         let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
-        let refused = ShardSpecInputError::KeyTooLarge {
-            size: MAX_KEY_SIZE + 1,
-            max: MAX_KEY_SIZE,
-        };
+        let refused =
+            ShardSpecInputError::KeyTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
         for (from, to) in [(&small, &oversized), (&oversized, &small)] {
             let spec = shard_spec_from_keys_ref(from, to, b"", &mut start, &mut end);
             assert_eq!(spec, Err(refused));
@@ -521,10 +492,8 @@ mod specs {
         };
         check(b"", PrefixShardError::EmptyPrefix);
         // All 0xFF as well, but the size is looked at first.
-        let too_large = PrefixShardError::PrefixTooLarge {
-            size: MAX_KEY_SIZE + 1,
-            max: MAX_KEY_SIZE,
-        };
+        let too_large =
+            PrefixShardError::PrefixTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
         check(&[0xFF; MAX_KEY_SIZE + 1], too_large);
         check(&[0xFF; MAX_KEY_SIZE], PrefixShardError::NoSuccessor);
     }

@@ -27,10 +27,7 @@ impl KeyRange<'static> {
     ///
     /// No key is left out. A non-empty key is at least `[0x00]`, and no UTF-8 text holds a byte
     /// above `0xF4`, so all of it lies below `[0xFF]`.
-    pub const WIDEST_UTF8: Self = Self {
-        start: &[0x00],
-        end: &[0xFF],
-    };
+    pub const WIDEST_UTF8: Self = Self { start: &[0x00], end: &[0xFF] };
 
     /// Every raw key but one: from `[0x00]` up to [`MAX_KEY_SIZE`] bytes of `0xFF`.
     ///
@@ -39,10 +36,7 @@ impl KeyRange<'static> {
     /// is a key itself, so the greatest one can bound a range and never be inside it: **exactly
     /// that key falls outside**, here and in every bounded range. Sources that can produce it
     /// (none we know) must refuse or shorten it.
-    pub const WIDEST_BYTES: Self = Self {
-        start: &[0x00],
-        end: &[0xFF; MAX_KEY_SIZE],
-    };
+    pub const WIDEST_BYTES: Self = Self { start: &[0x00], end: &[0xFF; MAX_KEY_SIZE] };
 }
 
 impl<'a> KeyRange<'a> {
@@ -53,10 +47,7 @@ impl<'a> KeyRange<'a> {
     pub fn try_new(start: &'a [u8], end: &'a [u8]) -> Result<Self, KeyRangeError> {
         ShardSpec::validate_ref(ShardSpecRef::new(start, end, &[]))?;
         if start.is_empty() || end.is_empty() {
-            return Err(KeyRangeError::Unbounded {
-                start_len: start.len(),
-                end_len: end.len(),
-            });
+            return Err(KeyRangeError::Unbounded { start_len: start.len(), end_len: end.len() });
         }
         Ok(Self { start, end })
     }

@@ -54,14 +54,8 @@ fn widest_ranges_obey_the_rules_of_every_range() {
 fn try_new_refuses_missing_oversized_and_inverted_bounds() {
     let oversized = [b'x'; MAX_KEY_SIZE + 1];
     let size = MAX_KEY_SIZE + 1;
-    let too_large = ShardSpecInputError::KeyTooLarge {
-        size,
-        max: MAX_KEY_SIZE,
-    };
-    let inverted = ShardSpecInputError::InvertedRange {
-        start_len: 1,
-        end_len: 1,
-    };
+    let too_large = ShardSpecInputError::KeyTooLarge { size, max: MAX_KEY_SIZE };
+    let inverted = ShardSpecInputError::InvertedRange { start_len: 1, end_len: 1 };
     let unbounded = |start_len, end_len| KeyRangeError::Unbounded { start_len, end_len };
     let check = |start: &[u8], end: &[u8], error| {
         assert_eq!(KeyRange::try_new(start, end), Err(error));
@@ -80,8 +74,5 @@ fn try_new_refuses_missing_oversized_and_inverted_bounds() {
 #[test]
 fn debug_shows_lengths_only() {
     let range = KeyRange::try_new(b"secret", b"secret2").unwrap();
-    assert_eq!(
-        format!("{range:?}"),
-        "KeyRange { start_len: 6, end_len: 7, .. }"
-    );
+    assert_eq!(format!("{range:?}"), "KeyRange { start_len: 6, end_len: 7, .. }");
 }

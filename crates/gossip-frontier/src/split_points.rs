@@ -69,9 +69,7 @@ pub fn split_points<'b>(
         return Err(SplitPointsError::TooFewBuffers { needed, available });
     };
     let filled = even::cut(range, parts, bufs);
-    Ok(SplitPoints::from_keys(
-        bufs[..filled].iter().map(KeyBuf::as_bytes),
-    ))
+    Ok(SplitPoints::from_keys(bufs[..filled].iter().map(KeyBuf::as_bytes)))
 }
 
 /// Cuts `range` so that every part holds about as many keys of the sample.
@@ -102,19 +100,13 @@ pub fn split_points_by_density<'k>(
 ) -> Result<SplitPoints<'k>, SplitPointsError> {
     check_parts(parts)?;
     if let Some(key) = sample.iter().find(|key| key.len() > MAX_KEY_SIZE) {
-        return Err(SplitPointsError::SampleKeyTooLarge {
-            size: key.len(),
-            max: MAX_KEY_SIZE,
-        });
+        return Err(SplitPointsError::SampleKeyTooLarge { size: key.len(), max: MAX_KEY_SIZE });
     }
     // In place and without a buffer. A sample that is sorted already costs one pass.
     sample.sort_unstable();
     let first = sample.partition_point(|key| *key < range.start());
     let behind = sample.partition_point(|key| *key < range.end());
-    Ok(SplitPoints::from_keys(density::cut(
-        &sample[first..behind],
-        parts,
-    )))
+    Ok(SplitPoints::from_keys(density::cut(&sample[first..behind], parts)))
 }
 
 /// Ascending keys strictly inside a range. Reads as a slice of keys.
@@ -131,16 +123,11 @@ pub struct SplitPoints<'k> {
 
 impl<'k> SplitPoints<'k> {
     fn from_keys(keys: impl Iterator<Item = &'k [u8]>) -> Self {
-        let mut points = Self {
-            keys: InlineVec::new(),
-        };
+        let mut points = Self { keys: InlineVec::new() };
         for key in keys {
             points.keys.push(key);
         }
-        assert!(
-            !points.keys.is_spilled(),
-            "parts were checked against the capacity"
-        );
+        assert!(!points.keys.is_spilled(), "parts were checked against the capacity");
         points
     }
 }
@@ -155,9 +142,7 @@ impl<'k> Deref for SplitPoints<'k> {
 
 impl fmt::Debug for SplitPoints<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SplitPoints")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("SplitPoints").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -198,9 +183,6 @@ fn check_parts(parts: usize) -> Result<(), SplitPointsError> {
     match parts {
         0 => Err(SplitPointsError::ZeroParts),
         1..=MAX_SPLIT_CHILDREN => Ok(()),
-        requested => Err(SplitPointsError::TooManyParts {
-            requested,
-            max: MAX_SPLIT_CHILDREN,
-        }),
+        requested => Err(SplitPointsError::TooManyParts { requested, max: MAX_SPLIT_CHILDREN }),
     }
 }

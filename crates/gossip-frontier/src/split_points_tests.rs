@@ -9,14 +9,8 @@ use super::*;
 use crate::key_encoding::{KeyEncoding, ManifestRowKey, decode_manifest_row_key, key_successor};
 
 fn any_key(len: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<u8>> {
-    let digit = prop_oneof![
-        Just(0x00),
-        Just(0x01),
-        Just(0x80),
-        Just(0xFE),
-        Just(0xFF),
-        any::<u8>()
-    ];
+    let digit =
+        prop_oneof![Just(0x00), Just(0x01), Just(0x80), Just(0xFE), Just(0xFF), any::<u8>()];
     vec(digit, len)
 }
 
@@ -47,11 +41,8 @@ fn dense(start: &[u8], end: &[u8], parts: usize, sample: &[Vec<u8>]) -> Vec<Vec<
 
 /// Strictly ascending and strictly inside, hence the parts tile the range.
 fn assert_tiles(start: &[u8], points: &[Vec<u8>], end: &[u8]) {
-    let bounds: Vec<&[u8]> = [start]
-        .into_iter()
-        .chain(points.iter().map(Vec::as_slice))
-        .chain([end])
-        .collect();
+    let bounds: Vec<&[u8]> =
+        [start].into_iter().chain(points.iter().map(Vec::as_slice)).chain([end]).collect();
     assert!(bounds.is_sorted_by(|a, b| a < b), "{bounds:?}");
     assert!(bounds.iter().all(|bound| bound.len() <= MAX_KEY_SIZE));
 }
@@ -187,11 +178,7 @@ mod even_cuts {
         let points = even(&start, &end, 8);
         assert_eq!(points.len(), 7);
         assert_tiles(&start, &points, &end);
-        assert!(
-            points
-                .iter()
-                .all(|point| point.len() > 4000 && point.len() <= 4009)
-        );
+        assert!(points.iter().all(|point| point.len() > 4000 && point.len() <= 4009));
         // At full size there is no digit left behind the run, and no key.
         start.resize(MAX_KEY_SIZE, 0xFF);
         assert!(even(&start, &end, 8).is_empty());
@@ -251,38 +238,10 @@ mod even_cuts {
         };
         let max = MAX_SPLIT_CHILDREN;
         check(0, 300, SplitPointsError::ZeroParts);
-        check(
-            257,
-            300,
-            SplitPointsError::TooManyParts {
-                requested: 257,
-                max,
-            },
-        );
-        check(
-            usize::MAX,
-            300,
-            SplitPointsError::TooManyParts {
-                requested: usize::MAX,
-                max,
-            },
-        );
-        check(
-            5,
-            3,
-            SplitPointsError::TooFewBuffers {
-                needed: 4,
-                available: 3,
-            },
-        );
-        check(
-            2,
-            0,
-            SplitPointsError::TooFewBuffers {
-                needed: 1,
-                available: 0,
-            },
-        );
+        check(257, 300, SplitPointsError::TooManyParts { requested: 257, max });
+        check(usize::MAX, 300, SplitPointsError::TooManyParts { requested: usize::MAX, max });
+        check(5, 3, SplitPointsError::TooFewBuffers { needed: 4, available: 3 });
+        check(2, 0, SplitPointsError::TooFewBuffers { needed: 1, available: 0 });
     }
 }
 
@@ -296,11 +255,7 @@ mod density_cuts {
 
     fn inside(start: &[u8], end: &[u8], sample: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let wanted = range(start, end);
-        let mut keys: Vec<_> = sample
-            .iter()
-            .filter(|k| wanted.contains_key(k))
-            .cloned()
-            .collect();
+        let mut keys: Vec<_> = sample.iter().filter(|k| wanted.contains_key(k)).cloned().collect();
         keys.sort();
         keys
     }
@@ -309,11 +264,7 @@ mod density_cuts {
     fn part_sizes(keys: &[Vec<u8>], points: &[Vec<u8>]) -> Vec<usize> {
         let cuts: Vec<usize> = [0]
             .into_iter()
-            .chain(
-                points
-                    .iter()
-                    .map(|point| keys.partition_point(|key| key < point)),
-            )
+            .chain(points.iter().map(|point| keys.partition_point(|key| key < point)))
             .chain([keys.len()])
             .collect();
         cuts.windows(2).map(|cut| cut[1] - cut[0]).collect()
@@ -436,14 +387,8 @@ mod density_cuts {
         };
         let sample: Vec<_> = (0..100).map(|i| row(i * i)).collect();
         let points = dense(&row(0), &row(10_000), 4, &sample);
-        let rows: Vec<_> = points
-            .iter()
-            .filter_map(|p| decode_manifest_row_key(p))
-            .collect();
-        assert_eq!(
-            rows.iter().map(|key| key.row()).collect::<Vec<_>>(),
-            [625, 2500, 5625]
-        );
+        let rows: Vec<_> = points.iter().filter_map(|p| decode_manifest_row_key(p)).collect();
+        assert_eq!(rows.iter().map(|key| key.row()).collect::<Vec<_>>(), [625, 2500, 5625]);
     }
 
     #[test]
@@ -465,26 +410,14 @@ mod density_cuts {
         let mut sample: [&[u8]; 3] = [b"c", &oversized, b"b"];
         let refused = split_points_by_density(range(b"a", b"z"), 2, &mut sample).unwrap_err();
         let size = MAX_KEY_SIZE + 1;
-        assert_eq!(
-            refused,
-            SplitPointsError::SampleKeyTooLarge {
-                size,
-                max: MAX_KEY_SIZE
-            }
-        );
+        assert_eq!(refused, SplitPointsError::SampleKeyTooLarge { size, max: MAX_KEY_SIZE });
         assert_eq!(sample, [b"c", &oversized[..], b"b"]);
         let mut check = |parts, error| {
             let refused = split_points_by_density(range(b"a", b"z"), parts, &mut sample);
             assert_eq!(refused.unwrap_err(), error);
         };
         check(0, SplitPointsError::ZeroParts);
-        check(
-            257,
-            SplitPointsError::TooManyParts {
-                requested: 257,
-                max: 256,
-            },
-        );
+        check(257, SplitPointsError::TooManyParts { requested: 257, max: 256 });
     }
 
     #[test]

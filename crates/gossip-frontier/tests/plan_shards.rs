@@ -35,14 +35,8 @@ fn assert_failure(result: Result<String, Failure>, code: u8, text: &str) {
 #[test]
 fn the_demonstration_shows_that_density_matters() {
     let shown = planned(&[], b"").unwrap();
-    assert!(
-        shown.contains("by density     12501 keys, 1.00 times a fair share"),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("even cuts      70321 keys, 5.63 times a fair share"),
-        "{shown}"
-    );
+    assert!(shown.contains("by density     12501 keys, 1.00 times a fair share"), "{shown}");
+    assert!(shown.contains("even cuts      70321 keys, 5.63 times a fair share"), "{shown}");
 }
 
 #[test]
@@ -78,22 +72,14 @@ fn a_wrong_command_line_is_told_with_the_usage() {
 fn bad_keys_are_told_by_line_and_length() {
     assert_fails(&["2"], b"\n\n", 1, "no keys");
     let long = [&b"ok\n"[..], &[b'x'; MAX_KEY_SIZE + 1]].concat();
-    assert_fails(
-        &["2"],
-        &long,
-        1,
-        "line 2: a key of 4097 bytes, at most 4096 fit",
-    );
+    assert_fails(&["2"], &long, 1, "line 2: a key of 4097 bytes, at most 4096 fit");
     assert_fails(&["2"], &[0xFF; MAX_KEY_SIZE], 1, "greatest key");
     assert_fails(&["2", "/no/such/file"], b"", 1, "/no/such/file");
 }
 
 #[test]
 fn more_keys_than_the_limit_are_refused() {
-    let limits = Limits {
-        keys: 3,
-        ..Limits::REAL
-    };
+    let limits = Limits { keys: 3, ..Limits::REAL };
     // Empty lines are no keys, wherever they are.
     let shown = planned_within(limits, &["2"], b"\n\nc\n\nb\na\n\n").unwrap();
     assert!(shown.contains("3 sampled keys"), "{shown}");
@@ -104,10 +90,7 @@ fn more_keys_than_the_limit_are_refused() {
 
 #[test]
 fn more_bytes_than_the_limit_are_refused() {
-    let limits = Limits {
-        bytes: 4,
-        ..Limits::REAL
-    };
+    let limits = Limits { bytes: 4, ..Limits::REAL };
     assert!(planned_within(limits, &["2"], b"a\nb\n").is_ok());
     let text = "standard input: more than 4 bytes; give a sample";
     assert_failure(planned_within(limits, &["2"], b"a\nb\n\n"), 1, text);

@@ -24,11 +24,7 @@ fn silent<R>(action: impl FnOnce() -> R) -> R {
 const HINTS: [ShardHint<'static>; 3] = [
     ShardHint::Range,
     ShardHint::Prefix { prefix: b"logs/" },
-    ShardHint::Manifest {
-        manifest_id: 7,
-        start_row: 10,
-        end_row: 20,
-    },
+    ShardHint::Manifest { manifest_id: 7, start_row: 10, end_row: 20 },
 ];
 
 /// Short and longest keys, so that a fallback for long ones would be noticed.
@@ -181,9 +177,7 @@ fn staging_is_silent() {
         builder.add_manifest(7, 100, 200, b"extra").unwrap();
         builder.add_spec_ref(spec).unwrap();
         builder.add_spec_handle(handle).unwrap();
-        builder
-            .split_range_by_boundaries(b"t", &[b"u", b"v"], b"w", b"")
-            .unwrap();
+        builder.split_range_by_boundaries(b"t", &[b"u", b"v"], b"w", b"").unwrap();
         builder.split_manifest_by_rows(7, 0, 100, 10, b"").unwrap();
         builder.reset();
     });
@@ -199,21 +193,13 @@ fn staging_with_cursors_is_silent() {
     let cursor = |key| CursorUpdate::new(key, b"token");
     silent(|| {
         let mut builder = PreallocShardBuilder::<8>::new(&mut arena, 8).unwrap();
-        builder
-            .add_range_with_cursor(b"a", b"b", b"extra", cursor(b"aa"))
-            .unwrap();
-        builder
-            .add_prefix_with_cursor(b"p", b"extra", cursor(b"pp"))
-            .unwrap();
-        builder
-            .add_manifest_with_cursor(7, 10, 20, b"extra", cursor(row.as_bytes()))
-            .unwrap();
+        builder.add_range_with_cursor(b"a", b"b", b"extra", cursor(b"aa")).unwrap();
+        builder.add_prefix_with_cursor(b"p", b"extra", cursor(b"pp")).unwrap();
+        builder.add_manifest_with_cursor(7, 10, 20, b"extra", cursor(row.as_bytes())).unwrap();
         builder
             .add_spec_ref_with_cursor(ShardSpecRef::new(b"t", b"u", b""), cursor(b"tt"))
             .unwrap();
-        builder
-            .add_spec_handle_with_cursor(handle, cursor(b"xx"))
-            .unwrap();
+        builder.add_spec_handle_with_cursor(handle, cursor(b"xx")).unwrap();
         assert_eq!(builder.len(), 5);
     });
 }
@@ -223,9 +209,7 @@ fn refused_staging_is_silent() {
     let long = vec![b'k'; MAX_KEY_SIZE + 1];
     let extra = vec![0; MAX_METADATA_SIZE];
     let mut arena = ShardArena::with_capacity(4, 16 * 1024);
-    let stale = arena
-        .alloc_spec(ShardSpecRef::new(b"x", b"y", b""))
-        .unwrap();
+    let stale = arena.alloc_spec(ShardSpecRef::new(b"x", b"y", b"")).unwrap();
     arena.free_spec(stale);
     silent(|| {
         assert!(PreallocShardBuilder::<4>::new(&mut arena, 5).is_err());
@@ -239,11 +223,7 @@ fn refused_staging_is_silent() {
         assert!(builder.add_spec_ref(inverted).is_err());
         assert!(builder.add_spec_handle(stale).is_err());
         let points: [&[u8]; 2] = [b"u", b"t"];
-        assert!(
-            builder
-                .split_range_by_boundaries(b"a", &points, b"z", b"")
-                .is_err()
-        );
+        assert!(builder.split_range_by_boundaries(b"a", &points, b"z", b"").is_err());
         assert!(builder.split_manifest_by_rows(7, 0, 5, 1, b"").is_err());
         assert!(builder.split_manifest_by_rows(7, 0, 999, 1, b"").is_err());
         assert!(builder.is_empty());
@@ -257,10 +237,7 @@ fn a_split_that_is_rolled_back_is_silent() {
     let mut builder = PreallocShardBuilder::<4>::new(&mut arena, 4).unwrap();
     let points: [&[u8]; 2] = [b"c", b"d"];
     let refused = silent(|| builder.split_range_by_boundaries(b"b", &points, b"e", b""));
-    assert!(matches!(
-        refused,
-        Err(PreallocShardBuilderError::SlabFull(_))
-    ));
+    assert!(matches!(refused, Err(PreallocShardBuilderError::SlabFull(_))));
     assert!(builder.is_empty());
     // What it had taken is free again.
     let staged = silent(|| builder.split_range_by_boundaries(b"b", &points[..1], b"e", b""));
@@ -286,10 +263,7 @@ fn split_points_is_silent() {
 #[test]
 fn split_points_by_density_is_silent() {
     // Backwards and with repetitions, so that there is something to sort.
-    let keys: Vec<Vec<u8>> = (0..5000_u32)
-        .rev()
-        .map(|i| (i / 3).to_be_bytes().to_vec())
-        .collect();
+    let keys: Vec<Vec<u8>> = (0..5000_u32).rev().map(|i| (i / 3).to_be_bytes().to_vec()).collect();
     let mut sample: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let range = KeyRange::WIDEST_UTF8;
     let points = silent(|| split_points_by_density(range, 256, &mut sample)).unwrap();

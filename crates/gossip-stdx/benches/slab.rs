@@ -23,13 +23,9 @@ fn bench_store<S: Store>(c: &mut Criterion, name: &str) {
         let mut sequence = Sequence(live as u64);
         let (mut store, mut handles) = aged::<S>(live, &mut sequence);
         let mut run = |group: &str, action: &mut dyn FnMut(&mut S, &mut Vec<S::Handle>)| {
-            c.bench_with_input(
-                BenchmarkId::new(format!("{group}/{name}"), live),
-                &live,
-                |b, _| {
-                    b.iter(|| action(&mut store, &mut handles));
-                },
-            );
+            c.bench_with_input(BenchmarkId::new(format!("{group}/{name}"), live), &live, |b, _| {
+                b.iter(|| action(&mut store, &mut handles));
+            });
         };
         run("churn", &mut |store, handles| {
             churn(store, handles, &mut sequence, &bytes);

@@ -36,6 +36,11 @@ pub struct AllocationCounts {
     pub deallocations: u64,
     /// Bytes requested, counting the whole new size when a piece is resized.
     pub bytes: u64,
+    /// Bytes requested minus bytes given back: what is held, and negative if others' was freed.
+    pub live_bytes: i64,
+    /// The highest `live_bytes` on the way. Resizing a piece counts as holding both for a moment,
+    /// as it does when the piece has to move.
+    pub peak_bytes: i64,
 }
 
 /// Runs `action` and returns what it returned and what it asked of the allocator on this thread.
@@ -47,12 +52,18 @@ pub struct AllocationCounts {
 pub fn count_allocations<R>(action: impl FnOnce() -> R) -> (R, AllocationCounts) {
     assert_installed();
     let before = COUNTS.get();
+    COUNTS.set(AllocationCounts { peak_bytes: before.live_bytes, ..before });
     let result = action();
     let after = COUNTS.get();
+    // A measurement around this one sees its peak too.
+    let peak_bytes = before.peak_bytes.max(after.peak_bytes);
+    COUNTS.set(AllocationCounts { peak_bytes, ..after });
     let counts = AllocationCounts {
         allocations: after.allocations - before.allocations,
         deallocations: after.deallocations - before.deallocations,
         bytes: after.bytes - before.bytes,
+        live_bytes: after.live_bytes - before.live_bytes,
+        peak_bytes: after.peak_bytes - before.live_bytes,
     };
     (result, counts)
 }
@@ -85,7 +96,13 @@ thread_local! {
     // Constant and without a destructor: reading it neither allocates nor fails, at any time of a
     // thread's life, so the allocator itself may.
     static COUNTS: Cell<AllocationCounts> = const {
-        Cell::new(AllocationCounts { allocations: 0, deallocations: 0, bytes: 0 })
+        Cell::new(AllocationCounts {
+            allocations: 0,
+            deallocations: 0,
+            bytes: 0,
+            live_bytes: 0,
+            peak_bytes: 0,
+        })
     };
 }
 
@@ -115,6 +132,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
             return ptr::null_mut();
         }
         count_request(new_size);
+        count_return(layout.size());
         // SAFETY: the caller keeps the contract of `realloc`, and `memory` came from `System`.
         unsafe { System.realloc(memory, layout, new_size) }
     }
@@ -123,6 +141,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         let mut counts = COUNTS.get();
         counts.deallocations = counts.deallocations.wrapping_add(1);
         COUNTS.set(counts);
+        count_return(layout.size());
         // SAFETY: the caller keeps the contract of `dealloc`, and `memory` came from `System`.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -136,15 +155,19 @@ fn count_request(size: usize) {
     let mut counts = COUNTS.get();
     counts.allocations = counts.allocations.wrapping_add(1);
     counts.bytes = counts.bytes.wrapping_add(size as u64);
+    counts.live_bytes = counts.live_bytes.wrapping_add_unsigned(size as u64);
+    counts.peak_bytes = counts.peak_bytes.max(counts.live_bytes);
+    COUNTS.set(counts);
+}
+
+fn count_return(size: usize) {
+    let mut counts = COUNTS.get();
+    counts.live_bytes = counts.live_bytes.wrapping_sub_unsigned(size as u64);
     COUNTS.set(counts);
 }
 
 fn assert_installed() {
     let before = COUNTS.get().allocations;
     drop(black_box(Box::new(0_u8)));
-    assert_ne!(
-        COUNTS.get().allocations,
-        before,
-        "CountingAllocator is not the global allocator"
-    );
+    assert_ne!(COUNTS.get().allocations, before, "CountingAllocator is not the global allocator");
 }

@@ -50,10 +50,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     pub const INLINE_CAPACITY: usize = {
         assert!(N > 0, "use a Vec when nothing is to be inline");
         // Lengths are u32 inline, and a spill doubles the room.
-        assert!(
-            N <= (u32::MAX / 2) as usize,
-            "N must leave room to double in a u32"
-        );
+        assert!(N <= (u32::MAX / 2) as usize, "N must leave room to double in a u32");
         N
     };
 
@@ -61,9 +58,7 @@ impl<T, const N: usize> InlineVec<T, N> {
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(Self::INLINE_CAPACITY == N) };
-        Self {
-            storage: Storage::Inline(ArrayVec::new_const()),
-        }
+        Self { storage: Storage::Inline(ArrayVec::new_const()) }
     }
 
     /// A copy of `items`, made in one go; allocates only above `N` items.
@@ -76,12 +71,8 @@ impl<T, const N: usize> InlineVec<T, N> {
         // One copy of memory, where collecting would go item by item.
         let mut inline = ArrayVec::new();
         match inline.try_extend_from_slice(items) {
-            Ok(()) => Self {
-                storage: Storage::Inline(inline),
-            },
-            Err(_) => Self {
-                storage: Storage::Heap(items.to_vec()),
-            },
+            Ok(()) => Self { storage: Storage::Inline(inline) },
+            Err(_) => Self { storage: Storage::Heap(items.to_vec()) },
         }
     }
 
@@ -178,9 +169,7 @@ impl<T, const N: usize> InlineVec<T, N> {
             heap.extend(inline.drain(..));
         }
         self.storage = Storage::Heap(heap);
-        let Storage::Heap(heap) = &mut self.storage else {
-            unreachable!("assigned just above")
-        };
+        let Storage::Heap(heap) = &mut self.storage else { unreachable!("assigned just above") };
         heap
     }
 }
@@ -207,9 +196,7 @@ impl<T, const N: usize> Default for InlineVec<T, N> {
 
 impl<T: Clone, const N: usize> Clone for InlineVec<T, N> {
     fn clone(&self) -> Self {
-        Self {
-            storage: self.storage.clone(),
-        }
+        Self { storage: self.storage.clone() }
     }
 }
 
@@ -233,13 +220,9 @@ impl<T, const N: usize> From<Vec<T>> for InlineVec<T, N> {
     fn from(items: Vec<T>) -> Self {
         // The allocation exists already, so it is kept whenever it would be needed.
         if items.len() > Self::INLINE_CAPACITY {
-            return Self {
-                storage: Storage::Heap(items),
-            };
+            return Self { storage: Storage::Heap(items) };
         }
-        Self {
-            storage: Storage::Inline(items.into_iter().collect()),
-        }
+        Self { storage: Storage::Inline(items.into_iter().collect()) }
     }
 }
 

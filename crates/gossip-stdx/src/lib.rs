@@ -3,6 +3,7 @@
 //! - [`RingBuffer`]: the last `N` things, inline, oldest first.
 //! - [`InlineVec`]: a vector that lives inline up to `N` items and on the heap beyond.
 //! - [`ByteSlab`]: byte strings in one buffer that never grows, addressed by [`ByteSlot`].
+//! - [`prefetch`]: a hint to the processor that something will be read soon.
 //! - `CountingAllocator` (feature `counting-alloc`): shows that hot paths allocate nothing.
 //!
 //! This crate never does I/O, never reads a clock and knows nothing of shards, keys or runs.
@@ -15,6 +16,8 @@
 #[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 mod counting_alloc;
 mod inline_vec;
+#[expect(unsafe_code, reason = "the processor's prefetch instruction takes a pointer")]
+mod prefetch;
 #[expect(unsafe_code, reason = "slots that hold nothing yet are MaybeUninit")]
 mod ring_buffer;
 mod slab;
@@ -31,5 +34,6 @@ pub use counting_alloc::{
     AllocationCounts, CountingAllocator, count_allocations, with_allocation_limit,
 };
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
+pub use prefetch::{CACHE_LINE, prefetch, prefetch_whole};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
 pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};

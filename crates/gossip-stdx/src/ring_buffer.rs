@@ -56,15 +56,9 @@ impl<T, const N: usize> RingBuffer<T, N> {
     /// How many items fit. Naming it checks `N` at compile time.
     pub const CAPACITY: usize = {
         assert!(N > 0, "a ring needs at least one slot");
-        assert!(
-            N.is_power_of_two(),
-            "wrapping is a bit mask, so N must be a power of two"
-        );
+        assert!(N.is_power_of_two(), "wrapping is a bit mask, so N must be a power of two");
         // `head + index` is computed in u32 and both are below N.
-        assert!(
-            N <= (u32::MAX / 2) as usize,
-            "N must leave room for head + index in a u32"
-        );
+        assert!(N <= (u32::MAX / 2) as usize, "N must leave room for head + index in a u32");
         N
     };
 
@@ -74,11 +68,7 @@ impl<T, const N: usize> RingBuffer<T, N> {
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(Self::CAPACITY == N) };
-        Self {
-            slots: [const { MaybeUninit::uninit() }; N],
-            head: 0,
-            len: 0,
-        }
+        Self { slots: [const { MaybeUninit::uninit() }; N], head: 0, len: 0 }
     }
 
     /// Collects `items`, or gives back the first one that does not fit.
@@ -104,11 +94,7 @@ impl<T, const N: usize> RingBuffer<T, N> {
     /// Appends `item` as the newest and returns the oldest if it had to make room.
     pub fn push_back_overwrite(&mut self, item: T) -> Option<T> {
         // Evicted first: should dropping it panic, that happens in the caller, with the ring whole.
-        let evicted = if self.is_full() {
-            self.pop_front()
-        } else {
-            None
-        };
+        let evicted = if self.is_full() { self.pop_front() } else { None };
         let slot = self.slot_of(self.len);
         self.slots[slot].write(item);
         self.len += 1;
@@ -165,10 +151,7 @@ impl<T, const N: usize> RingBuffer<T, N> {
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
         let (older, newer) = self.as_slices();
-        Iter {
-            older: older.iter(),
-            newer: newer.iter(),
-        }
+        Iter { older: older.iter(), newer: newer.iter() }
     }
 
     /// How many items the ring holds.
@@ -193,10 +176,7 @@ impl<T, const N: usize> RingBuffer<T, N> {
     fn as_slices(&self) -> (&[T], &[T]) {
         let (head, len) = (self.head as usize, self.len());
         let unwrapped = len.min(N - head);
-        let (older, newer) = (
-            &self.slots[head..head + unwrapped],
-            &self.slots[..len - unwrapped],
-        );
+        let (older, newer) = (&self.slots[head..head + unwrapped], &self.slots[..len - unwrapped]);
         // SAFETY: together the runs are exactly the window, whose every slot holds a value.
         unsafe { (older.assume_init_ref(), newer.assume_init_ref()) }
     }
@@ -282,10 +262,7 @@ pub struct Iter<'a, T> {
 
 impl<T> Clone for Iter<'_, T> {
     fn clone(&self) -> Self {
-        Self {
-            older: self.older.clone(),
-            newer: self.newer.clone(),
-        }
+        Self { older: self.older.clone(), newer: self.newer.clone() }
     }
 }
 
@@ -305,9 +282,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
     // These two come down to plain loops over slices: a search, and `for_each`, `sum` and their
     // like.
     fn find<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
-        self.older
-            .find(&mut predicate)
-            .or_else(|| self.newer.find(predicate))
+        self.older.find(&mut predicate).or_else(|| self.newer.find(predicate))
     }
 
     fn fold<B, F: FnMut(B, &'a T) -> B>(self, init: B, mut f: F) -> B {
@@ -323,9 +298,7 @@ impl<'a, T> DoubleEndedIterator for Iter<'a, T> {
 
     // As `find`: the op-log is searched from its newest entry.
     fn rfind<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
-        self.newer
-            .rfind(&mut predicate)
-            .or_else(|| self.older.rfind(predicate))
+        self.newer.rfind(&mut predicate).or_else(|| self.older.rfind(predicate))
     }
 }
 

@@ -34,11 +34,7 @@ fn step(ring: &mut RingBuffer<u16, CAP>, model: &mut VecDeque<u16>, op: &Op) {
             assert_eq!(ring.push_back(item), Ok(()));
         }
         Op::PushBackOverwrite(item) => {
-            let evicted = if model.len() == CAP {
-                model.pop_front()
-            } else {
-                None
-            };
+            let evicted = if model.len() == CAP { model.pop_front() } else { None };
             model.push_back(item);
             assert_eq!(ring.push_back_overwrite(item), evicted);
         }
@@ -122,24 +118,14 @@ proptest! {
 #[test]
 fn collecting_more_than_fits_panics_and_drops_everything_once() {
     let register = Register::default();
-    assert!(panics(|| drop(
-        register
-            .items(CAP + 3)
-            .into_iter()
-            .collect::<RingBuffer<_, CAP>>()
-    )));
+    assert!(panics(|| drop(register.items(CAP + 3).into_iter().collect::<RingBuffer<_, CAP>>())));
     register.assert_all_dropped_once();
 }
 
 #[test]
 fn try_from_iter_gives_back_the_first_item_that_does_not_fit() {
     assert_eq!(RingBuffer::<_, 2>::try_from_iter([1, 2, 3, 4]), Err(3));
-    assert!(
-        RingBuffer::<_, 2>::try_from_iter([1, 2])
-            .unwrap()
-            .iter()
-            .eq(&[1, 2])
-    );
+    assert!(RingBuffer::<_, 2>::try_from_iter([1, 2]).unwrap().iter().eq(&[1, 2]));
 }
 
 #[test]
@@ -170,11 +156,7 @@ fn every_item_dies_once_whichever_way_it_leaves() {
         drop(ring.push_back_overwrite(item));
     }
     assert_eq!(register.dropped(), 2);
-    assert_eq!(
-        ring.push_back(register.item())
-            .map_err(|refused| refused.id),
-        Err(6)
-    );
+    assert_eq!(ring.push_back(register.item()).map_err(|refused| refused.id), Err(6));
     assert_eq!(register.dropped(), 3);
     let copy = ring.clone();
     drop(ring.pop_front());

@@ -9,16 +9,8 @@ use proptest::test_runner::Config;
 
 /// Fewer cases under Miri, which is some hundred times slower; no files of failed cases.
 pub(crate) fn config(cases: u32) -> Config {
-    let cases = if cfg!(miri) {
-        cases.div_ceil(64)
-    } else {
-        cases
-    };
-    Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
-    }
+    let cases = if cfg!(miri) { cases.div_ceil(64) } else { cases };
+    Config { cases, failure_persistence: None, ..Config::default() }
 }
 
 /// At most this many steps of a random history; fewer under Miri.
@@ -59,12 +51,7 @@ impl Register {
     pub(crate) fn item(&self) -> Item<'_> {
         let mut made = self.made.borrow_mut();
         *made += 1;
-        Item {
-            id: *made - 1,
-            register: self,
-            panics_on_drop: false,
-            panics_on_clone: false,
-        }
+        Item { id: *made - 1, register: self, panics_on_drop: false, panics_on_clone: false }
     }
 
     pub(crate) fn items(&self, count: usize) -> Vec<Item<'_>> {
@@ -81,10 +68,7 @@ impl Register {
 
     /// Nothing was dropped twice.
     pub(crate) fn assert_no_double_drop(&self) {
-        assert!(
-            self.drops.borrow().values().all(|drops| *drops == 1),
-            "an item died twice"
-        );
+        assert!(self.drops.borrow().values().all(|drops| *drops == 1), "an item died twice");
     }
 
     /// Everything made was dropped exactly once.

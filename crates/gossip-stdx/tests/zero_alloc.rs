@@ -18,10 +18,7 @@ const ROUNDS: usize = if cfg!(miri) { 20 } else { 20_000 };
 #[track_caller]
 fn assert_allocates_nothing<R>(action: impl FnOnce() -> R) -> R {
     let (result, counts) = count_allocations(action);
-    assert_eq!(
-        (counts.allocations, counts.deallocations, counts.bytes),
-        (0, 0, 0)
-    );
+    assert_eq!((counts.allocations, counts.deallocations, counts.bytes), (0, 0, 0));
     result
 }
 
@@ -34,10 +31,7 @@ fn the_counter_counts() {
         drop(black_box(Box::new(1_u64)));
         black_box(vec)
     });
-    assert_eq!(
-        (counts.allocations, counts.deallocations, counts.bytes),
-        (3, 1, 308)
-    );
+    assert_eq!((counts.allocations, counts.deallocations, counts.bytes), (3, 1, 308));
     let ((), counts) = count_allocations(|| drop(vec));
     assert_eq!((counts.allocations, counts.deallocations), (0, 1));
     let (_, counts) = count_allocations(|| black_box(vec![0_u32; 5]));
@@ -130,13 +124,23 @@ fn a_slab_never_allocates_after_construction() {
             }
             assert!(slab.get(slots[index]).iter().all(|byte| *byte == 0x5A));
         }
-        assert!(
-            cfg!(miri) || refused > 0,
-            "a full slab must not allocate either"
-        );
+        assert!(cfg!(miri) || refused > 0, "a full slab must not allocate either");
         slab.zeroize_used();
         slab.clear();
         let slot = slab.allocate(&bytes).unwrap();
         slab.deallocate(slot);
     });
+}
+
+#[test]
+fn live_and_peak_bytes_follow_what_is_held() {
+    let (kept, counts) = count_allocations(|| {
+        drop(black_box(vec![0_u8; 3000]));
+        let mut kept = black_box(Vec::<u8>::with_capacity(1000));
+        kept.reserve_exact(1500);
+        kept
+    });
+    assert_eq!((counts.live_bytes, counts.peak_bytes), (1500, 3000));
+    let ((), counts) = count_allocations(|| drop(kept));
+    assert_eq!((counts.live_bytes, counts.peak_bytes), (-1500, 0));
 }

@@ -22,38 +22,19 @@ pub(super) fn measure(workspace: &Workspace, filter: Option<&str>) -> Result<Vec
         let start = SystemTime::now();
         for bench in benches(package) {
             let mut command = process::cargo();
-            command.args([
-                "bench",
-                "--all-features",
-                "--package",
-                &package.name,
-                "--bench",
-                bench,
-            ]);
-            command
-                .args(["--", "--noplot"])
-                .args(filter)
-                .stdout(std::io::stderr());
+            command.args(["bench", "--all-features", "--package", &package.name, "--bench", bench]);
+            command.args(["--", "--noplot"]).args(filter).stdout(std::io::stderr());
             process::run(&mut command, "mend the benchmark named above")?;
         }
-        figures.extend(estimates(
-            &workspace.target.join("criterion"),
-            start,
-            &package.name,
-        ));
+        figures.extend(estimates(&workspace.target.join("criterion"), start, &package.name));
     }
     Ok(figures)
 }
 
 /// The benchmarks that criterion runs; instruction counts have a target of their own.
 fn benches(package: &Package) -> impl Iterator<Item = &str> {
-    let benches = package
-        .targets
-        .iter()
-        .filter(|target| target.kind == "bench");
-    benches
-        .map(|target| target.name.as_str())
-        .filter(|name| *name != instructions::TARGET)
+    let benches = package.targets.iter().filter(|target| target.kind == "bench");
+    benches.map(|target| target.name.as_str()).filter(|name| *name != instructions::TARGET)
 }
 
 /// The estimates written since `start`, in order of name.
@@ -75,13 +56,7 @@ fn reports(directory: &Path) -> Vec<PathBuf> {
     let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
     paths
         .filter(|path| path.is_dir())
-        .flat_map(|path| {
-            if path.ends_with("new") {
-                vec![path]
-            } else {
-                reports(&path)
-            }
-        })
+        .flat_map(|path| if path.ends_with("new") { vec![path] } else { reports(&path) })
         .collect()
 }
 

@@ -24,11 +24,7 @@ const OPERATIONS: u64 = 1_000;
 /// Counts the operations whose names contain the filter.
 pub(super) fn measure(workspace: &Workspace, filter: Option<&str>) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
-    for package in workspace
-        .packages
-        .iter()
-        .filter(|package| has_target(package))
-    {
+    for package in workspace.packages.iter().filter(|package| has_target(package)) {
         let program = build(&package.name)?;
         let next = format!("make `{} {TARGET}` accept --list", package.name);
         let list = process::capture(Command::new(&program).arg("--list"), &next)?;
@@ -50,30 +46,18 @@ pub(super) fn measure(workspace: &Workspace, filter: Option<&str>) -> Result<Vec
 }
 
 fn has_target(package: &Package) -> bool {
-    package
-        .targets
-        .iter()
-        .any(|target| target.kind == "bench" && target.name == TARGET)
+    package.targets.iter().any(|target| target.kind == "bench" && target.name == TARGET)
 }
 
 /// Compiles the target as `cargo bench` would; the result is the path of the program.
 fn build(package: &str) -> Result<String, Failure> {
     let mut command = process::cargo();
     command.args(["bench", "--no-run", "--all-features", "--package", package]);
-    command.args([
-        "--bench",
-        TARGET,
-        "--message-format",
-        "json-render-diagnostics",
-    ]);
+    command.args(["--bench", TARGET, "--message-format", "json-render-diagnostics"]);
     let messages = process::capture(&mut command, "mend the benchmark named above")?;
     messages.lines().find_map(executable).ok_or_else(|| {
         let what = format!("cargo built no `{TARGET}` of {package}");
-        Failure::new(
-            what,
-            "none of its messages names the program",
-            "run the command by hand",
-        )
+        Failure::new(what, "none of its messages names the program", "run the command by hand")
     })
 }
 
@@ -88,41 +72,24 @@ fn executable(message: &str) -> Option<String> {
 /// All instructions of the program while it runs an operation so many times.
 fn count(program: &str, name: &str, operations: u64) -> Result<u64, Failure> {
     let mut command = Command::new("valgrind");
-    command.args([
-        "--tool=callgrind",
-        "--callgrind-out-file=/dev/null",
-        program,
-        name,
-    ]);
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", program, name]);
     command.arg(operations.to_string());
-    let output = command
-        .output()
-        .map_err(|error| failed(name, &error.to_string()))?;
+    let output = command.output().map_err(|error| failed(name, &error.to_string()))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(failed(
-            name,
-            &format!("it ended with {}:\n{text}", output.status),
-        ));
+        return Err(failed(name, &format!("it ended with {}:\n{text}", output.status)));
     }
     collected(&text).ok_or_else(|| failed(name, "valgrind printed no line `Collected`"))
 }
 
 fn failed(name: &str, why: &str) -> Failure {
     let next = "cargo xtask setup bench, then run the benchmark by hand";
-    Failure::new(
-        format!("the instructions of `{name}` were not counted"),
-        why,
-        next,
-    )
+    Failure::new(format!("the instructions of `{name}` were not counted"), why, next)
 }
 
 /// Reads `==123== Collected : 4567`.
 fn collected(text: &str) -> Option<u64> {
-    let number = text
-        .lines()
-        .find_map(|line| line.split_once("Collected : "))?
-        .1;
+    let number = text.lines().find_map(|line| line.split_once("Collected : "))?.1;
     number.trim().parse().ok()
 }
 
@@ -154,10 +121,7 @@ mod tests {
     fn the_program_is_found_among_the_messages_of_cargo() {
         let message = r#"{"target":{"name":"instructions"},"executable":"/t/i-1"}"#;
         assert_eq!(executable(message).as_deref(), Some("/t/i-1"));
-        assert_eq!(
-            executable(&message.replace("name\":\"i", "name\":\"x")),
-            None
-        );
+        assert_eq!(executable(&message.replace("name\":\"i", "name\":\"x")), None);
         assert_eq!(executable(r#"{"reason":"build-finished"}"#), None);
         assert_eq!(executable("no json"), None);
     }

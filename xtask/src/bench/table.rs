@@ -21,9 +21,7 @@ pub(super) fn render(figures: &[Figure]) -> String {
     for figure in figures {
         let Figure { package, name, .. } = figure;
         let time = figure.nanoseconds.map_or_else(none, duration);
-        let instructions = figure
-            .instructions
-            .map_or_else(none, |count| format!("{count:.0}"));
+        let instructions = figure.instructions.map_or_else(none, |count| format!("{count:.0}"));
         writeln!(table, "| {package} | {name} | {time} | {instructions} |")
             .expect("writing to a String never fails");
     }
@@ -33,11 +31,7 @@ pub(super) fn render(figures: &[Figure]) -> String {
 /// Replaces the figures in the document by these.
 pub(super) fn save(root: &Path, table: &str) -> Result<(), Failure> {
     let failed = |why: String| {
-        Failure::new(
-            format!("{DOCUMENT} was not written"),
-            why,
-            format!("git checkout {DOCUMENT}"),
-        )
+        Failure::new(format!("{DOCUMENT} was not written"), why, format!("git checkout {DOCUMENT}"))
     };
     let path = root.join(DOCUMENT);
     let old = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
@@ -91,9 +85,7 @@ fn load(loadavg: &str) -> Option<&str> {
 
 /// All cores have the same name on the machines we use, so the first will do.
 fn cpu_model(cpuinfo: &str) -> Option<&str> {
-    let line = cpuinfo
-        .lines()
-        .find(|line| line.starts_with("model name"))?;
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim())
 }
 
@@ -125,14 +117,8 @@ mod tests {
     fn only_what_stands_between_the_marks_is_replaced() {
         let document = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let expected = format!("before\n{BEGIN}\nnew\n{END}\nafter\n");
-        assert_eq!(
-            replace(&document, "new\n").as_deref(),
-            Some(expected.as_str())
-        );
-        assert_eq!(
-            replace(&expected, "new\n").as_deref(),
-            Some(expected.as_str())
-        );
+        assert_eq!(replace(&document, "new\n").as_deref(), Some(expected.as_str()));
+        assert_eq!(replace(&expected, "new\n").as_deref(), Some(expected.as_str()));
         assert_eq!(replace("no marks", "new\n"), None);
     }
 

@@ -54,21 +54,9 @@ const EDGES: [Edges; 11] = [
         internal: &["gossip-contracts", "gossip-stdx"],
         external: Some(&["blake3", "foldhash", "hashbrown", "thiserror"]),
     },
-    Edges {
-        package: "gossip-coordination-sqlite",
-        internal: STORE_EDGES,
-        external: None,
-    },
-    Edges {
-        package: "gossip-coordination-etcd",
-        internal: STORE_EDGES,
-        external: None,
-    },
-    Edges {
-        package: "gossip-coordination-postgres",
-        internal: STORE_EDGES,
-        external: None,
-    },
+    Edges { package: "gossip-coordination-sqlite", internal: STORE_EDGES, external: None },
+    Edges { package: "gossip-coordination-etcd", internal: STORE_EDGES, external: None },
+    Edges { package: "gossip-coordination-postgres", internal: STORE_EDGES, external: None },
     Edges {
         package: "gossip-handoff",
         internal: &["gossip-contracts", "gossip-coordination", "gossip-stdx"],
@@ -100,11 +88,7 @@ const EDGES: [Edges; 11] = [
         ],
         external: None,
     },
-    Edges {
-        package: "xtask",
-        internal: &[],
-        external: Some(&["serde_json"]),
-    },
+    Edges { package: "xtask", internal: &[], external: Some(&["serde_json"]) },
 ];
 
 impl Edges {
@@ -206,20 +190,14 @@ pub(super) fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
 fn check_edges(package: &Package, workspace: &Workspace) -> Vec<Finding> {
     let place = format!("{}/Cargo.toml", package.directory);
     let Some(edges) = EDGES.iter().find(|edges| edges.package == package.name) else {
-        let what = format!(
-            "`{}` has no row in EDGES of tidy/boundaries.rs; add one",
-            package.name
-        );
+        let what = format!("`{}` has no row in EDGES of tidy/boundaries.rs; add one", package.name);
         return vec![Finding::new(place, what)];
     };
     let mut findings = Vec::new();
     for dependency in &package.dependencies {
         let is_internal = workspace.package(&dependency.name).is_some();
         if !edges.allow(dependency, is_internal) {
-            let what = format!(
-                "`{}` must not depend on `{}`",
-                package.name, dependency.name
-            );
+            let what = format!("`{}` must not depend on `{}`", package.name, dependency.name);
             findings.push(Finding::new(place.clone(), what));
         }
     }
@@ -230,16 +208,10 @@ fn check_edges(package: &Package, workspace: &Workspace) -> Vec<Finding> {
 fn check_engines(package: &Package) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (engine, owner) in ENGINES {
-        let is_used = package
-            .dependencies
-            .iter()
-            .any(|dependency| dependency.name == engine);
+        let is_used = package.dependencies.iter().any(|dependency| dependency.name == engine);
         if is_used && package.name != owner {
             let what = format!("only `{owner}` may use `{engine}`");
-            findings.push(Finding::new(
-                format!("{}/Cargo.toml", package.directory),
-                what,
-            ));
+            findings.push(Finding::new(format!("{}/Cargo.toml", package.directory), what));
         }
     }
     findings
@@ -250,17 +222,11 @@ fn check_manifest(package: &Package, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let manifest = format!("{}/Cargo.toml", package.directory);
     // `cargo metadata` does not tell about lints, so we look at the text.
-    let text = files
-        .iter()
-        .find(|file| file.path == manifest)
-        .map_or("", |file| &file.text);
+    let text = files.iter().find(|file| file.path == manifest).map_or("", |file| &file.text);
     let has_lints =
         text.contains("[lints]\nworkspace = true") || text.contains("lints.workspace = true");
     if !has_lints {
-        findings.push(Finding::new(
-            manifest,
-            "needs `[lints]` with `workspace = true`",
-        ));
+        findings.push(Finding::new(manifest, "needs `[lints]` with `workspace = true`"));
     }
     let clippy = format!("{}/clippy.toml", package.directory);
     let is_relaxed = files.iter().any(|file| file.path == clippy);
@@ -276,21 +242,12 @@ fn check_roots(package: &Package, files: &[File]) -> Vec<Finding> {
     if package.name == UNSAFE_CRATE {
         return Vec::new();
     }
-    let roots = package
-        .targets
-        .iter()
-        .filter(|target| matches!(&*target.kind, "lib" | "bin"));
+    let roots = package.targets.iter().filter(|target| matches!(&*target.kind, "lib" | "bin"));
     let mut findings = Vec::new();
     for root in roots {
-        let code = files
-            .iter()
-            .find(|file| file.path == root.path)
-            .map_or("", |file| &file.code);
+        let code = files.iter().find(|file| file.path == root.path).map_or("", |file| &file.code);
         if !forbids_unsafe(&tokens(code)) {
-            findings.push(Finding::new(
-                root.path.clone(),
-                "needs `#![forbid(unsafe_code)]`",
-            ));
+            findings.push(Finding::new(root.path.clone(), "needs `#![forbid(unsafe_code)]`"));
         }
     }
     findings
@@ -306,16 +263,10 @@ fn forbids_unsafe(tokens: &[Token<'_>]) -> bool {
 /// Looks at words of the code, so that documentation may still talk about what code may not name.
 fn check_silence(package: &Package, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for silence in SILENCES
-        .iter()
-        .filter(|silence| silence.package == package.name)
-    {
+    for silence in SILENCES.iter().filter(|silence| silence.package == package.name) {
         let directory = format!("{}/{}", package.directory, silence.directory);
         for file in rust_files(files, &directory) {
-            for token in tokens(&file.code)
-                .iter()
-                .filter(|it| silence.words.contains(&it.text))
-            {
+            for token in tokens(&file.code).iter().filter(|it| silence.words.contains(&it.text)) {
                 let what = format!("names `{}`, but {}", token.text, silence.reason);
                 findings.push(Finding::at(&file.path, token.line, what));
             }

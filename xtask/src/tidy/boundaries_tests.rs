@@ -25,23 +25,13 @@ fn package(name: &str, dependencies: &[&str]) -> Package {
 }
 
 fn workspace(packages: Vec<Package>) -> Workspace {
-    Workspace {
-        root: PathBuf::new(),
-        target: PathBuf::new(),
-        packages,
-    }
+    Workspace { root: PathBuf::new(), target: PathBuf::new(), packages }
 }
 
 fn files_of(package: &Package) -> Vec<File> {
     vec![
-        File::new(
-            format!("{}/Cargo.toml", package.directory),
-            "[lints]\nworkspace = true\n",
-        ),
-        File::new(
-            format!("{}/src/lib.rs", package.directory),
-            "#![forbid(unsafe_code)]\n",
-        ),
+        File::new(format!("{}/Cargo.toml", package.directory), "[lints]\nworkspace = true\n"),
+        File::new(format!("{}/src/lib.rs", package.directory), "#![forbid(unsafe_code)]\n"),
     ]
 }
 
@@ -55,10 +45,8 @@ fn complaints(packages: Vec<Package>) -> Vec<String> {
 fn complaints_with(name: &str, path: &str, text: &str) -> Vec<String> {
     let package = package(name, &[]);
     let path = format!("{}/{path}", package.directory);
-    let mut files: Vec<File> = files_of(&package)
-        .into_iter()
-        .filter(|file| file.path != path)
-        .collect();
+    let mut files: Vec<File> =
+        files_of(&package).into_iter().filter(|file| file.path != path).collect();
     files.push(File::new(path, text));
     texts(check(&workspace(vec![package]), &files))
 }
@@ -71,19 +59,10 @@ fn texts(findings: Vec<Finding>) -> Vec<String> {
 fn the_layers_as_designed_are_accepted() {
     let packages = vec![
         package("gossip-stdx", &["arrayvec", "~proptest"]),
-        package(
-            "gossip-contracts",
-            &["gossip-stdx", "blake3", "thiserror", "~rstest"],
-        ),
-        package(
-            "gossip-frontier",
-            &["gossip-contracts", "gossip-stdx", "thiserror"],
-        ),
+        package("gossip-contracts", &["gossip-stdx", "blake3", "thiserror", "~rstest"]),
+        package("gossip-frontier", &["gossip-contracts", "gossip-stdx", "thiserror"]),
         package("gossip-coordination", &["gossip-contracts", "hashbrown"]),
-        package(
-            "gossip-coordination-sqlite",
-            &["gossip-coordination", "rusqlite"],
-        ),
+        package("gossip-coordination-sqlite", &["gossip-coordination", "rusqlite"]),
     ];
     assert_eq!(complaints(packages), Vec::<String>::new());
 }
@@ -116,10 +95,7 @@ fn a_pure_crate_takes_no_other_library() {
 #[test]
 fn an_engine_stays_in_its_store() {
     let found = complaints(vec![package("gossip-cli", &["~rusqlite"])]);
-    assert_eq!(
-        found,
-        ["only `gossip-coordination-sqlite` may use `rusqlite`"]
-    );
+    assert_eq!(found, ["only `gossip-coordination-sqlite` may use `rusqlite`"]);
 }
 
 #[test]
@@ -146,10 +122,7 @@ fn a_root_that_does_not_forbid_unsafe_code_is_found() {
 #[test]
 fn a_deterministic_crate_may_not_relax_clippy() {
     let found = complaints_with("gossip-frontier", "clippy.toml", "");
-    assert_eq!(
-        found,
-        ["a deterministic crate keeps the workspace's clippy.toml"]
-    );
+    assert_eq!(found, ["a deterministic crate keeps the workspace's clippy.toml"]);
     let found = complaints_with("gossip-cli", "clippy.toml", "");
     assert_eq!(found, Vec::<String>::new());
 }

@@ -10,18 +10,11 @@ const COLUMNS_MAX: usize = 100;
 
 /// Reminders; they are issues or nothing. Written in two halves, as the paths below, so that this
 /// file does not find itself.
-const REMINDERS: [&str; 3] = [
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
+const REMINDERS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Directories of the machines this is built on; they mean nothing to anyone else.
-const MACHINE_PATHS: [&str; 3] = [
-    concat!("/wo", "rk/"),
-    concat!("/ro", "ot/"),
-    concat!("/fa", "rm/"),
-];
+const MACHINE_PATHS: [&str; 3] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/")];
 
 /// Checks every text file; Rust files also for code that must not stay.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
@@ -62,8 +55,7 @@ fn check_width(file: &File) -> Vec<Finding> {
         text.chars().count() > COLUMNS_MAX && !is_unbreakable(text, code)
     });
     let what = format!("more than {COLUMNS_MAX} columns");
-    long.map(|(_, number)| Finding::at(&file.path, number, what.clone()))
-        .collect()
+    long.map(|(_, number)| Finding::at(&file.path, number, what.clone())).collect()
 }
 
 /// A line with a URL, with a string, or of a table in documentation.
@@ -80,9 +72,7 @@ fn check_code(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
         let following = tokens.get(index + 1).map_or("", |next| next.text);
-        let preceding = index
-            .checked_sub(1)
-            .map_or("", |before| tokens[before].text);
+        let preceding = index.checked_sub(1).map_or("", |before| tokens[before].text);
         let what = match (token.text, preceding, following) {
             ("todo" | "unimplemented", _, "!") => "code that is not written yet",
             ("ignore", "[", "]" | "=") => "an ignored test; make it pass, or remove it",
@@ -99,10 +89,7 @@ mod tests {
     use super::*;
 
     fn complaints(path: &str, text: &str) -> Vec<String> {
-        check(&[File::new(path, text)])
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        check(&[File::new(path, text)]).iter().map(ToString::to_string).collect()
     }
 
     #[track_caller]

@@ -27,13 +27,8 @@ const PRODUCT: &str = "crates/";
 
 /// Checks the list of every crate that exists.
 pub(super) fn check(workspace: &Workspace, files: &[File], directory: &str) -> Vec<Finding> {
-    let product = workspace
-        .packages
-        .iter()
-        .filter(|it| it.directory.starts_with(PRODUCT));
-    product
-        .flat_map(|package| check_package(package, files, directory))
-        .collect()
+    let product = workspace.packages.iter().filter(|it| it.directory.starts_with(PRODUCT));
+    product.flat_map(|package| check_package(package, files, directory)).collect()
 }
 
 fn check_package(package: &Package, files: &[File], directory: &str) -> Vec<Finding> {
@@ -54,11 +49,7 @@ fn check_list(list: &File, declared: &Declared) -> Vec<Finding> {
             continue;
         }
         if seen.contains(&line) {
-            findings.push(Finding::at(
-                &list.path,
-                number,
-                format!("`{line}` is listed twice"),
-            ));
+            findings.push(Finding::at(&list.path, number, format!("`{line}` is listed twice")));
         }
         seen.push(line);
         let problem = match Wanted::parse(line) {
@@ -83,16 +74,10 @@ struct Declared {
 impl Declared {
     /// Reads all Rust files of a package, its tests and benchmarks included.
     fn of(package: &Package, files: &[File]) -> Self {
-        let mut declared = Self {
-            files: Vec::new(),
-            texts: Vec::new(),
-            items: Vec::new(),
-        };
+        let mut declared = Self { files: Vec::new(), texts: Vec::new(), items: Vec::new() };
         for file in rust_files(files, &package.directory) {
             let is_test = file.is_test();
-            declared
-                .files
-                .push(file.path[package.directory.len() + 1..].to_owned());
+            declared.files.push(file.path[package.directory.len() + 1..].to_owned());
             declared.texts.extend((!is_test).then(|| file.text.clone()));
             for mut item in items(&file.code) {
                 item.in_tests |= is_test;
@@ -152,16 +137,10 @@ impl<'a> Wanted<'a> {
             ["variant", name] if name.contains("::") => Some(Self::item(Kind::Variant, name)),
             ["module", name] => Some(Self::Module { name }),
             ["file", path] => Some(Self::File { path }),
-            ["test", name, "in", file] => Some(Self::Test {
-                name,
-                file,
-                cases: 0,
-            }),
-            ["test", name, "in", file, "cases", cases] => Some(Self::Test {
-                name,
-                file,
-                cases: cases.parse().ok()?,
-            }),
+            ["test", name, "in", file] => Some(Self::Test { name, file, cases: 0 }),
+            ["test", name, "in", file, "cases", cases] => {
+                Some(Self::Test { name, file, cases: cases.parse().ok()? })
+            }
             _ => None,
         }
     }
@@ -169,16 +148,8 @@ impl<'a> Wanted<'a> {
     /// Reads `name` or `Owner::name`.
     fn item(kind: Kind, path: &'a str) -> Self {
         match path.split_once("::") {
-            Some((owner, name)) => Self::Item {
-                kind,
-                owner: Some(owner),
-                name,
-            },
-            None => Self::Item {
-                kind,
-                owner: None,
-                name: path,
-            },
+            Some((owner, name)) => Self::Item { kind, owner: Some(owner), name },
+            None => Self::Item { kind, owner: None, name: path },
         }
     }
 
@@ -228,10 +199,9 @@ fn test_problem(name: &str, file: &str, cases: usize, declared: &Declared) -> Op
     });
     match test {
         None => Some(format!("there is no test `{name}` in a file `{file}`")),
-        Some((_, item)) if item.cases < cases => Some(format!(
-            "test `{name}` has {} cases, the list asks for {cases}",
-            item.cases
-        )),
+        Some((_, item)) if item.cases < cases => {
+            Some(format!("test `{name}` has {} cases, the list asks for {cases}", item.cases))
+        }
         Some(_) => None,
     }
 }

@@ -13,19 +13,9 @@ fn complaints(list: &str, path: &str, source: &str) -> Vec<String> {
         targets: Vec::new(),
     };
     let root = PathBuf::new();
-    let workspace = Workspace {
-        target: root.clone(),
-        root,
-        packages: vec![package],
-    };
-    let files = [
-        File::new("names/a.txt", list),
-        File::new(format!("crates/a/{path}"), source),
-    ];
-    check(&workspace, &files, "names")
-        .into_iter()
-        .map(|finding| finding.what)
-        .collect()
+    let workspace = Workspace { target: root.clone(), root, packages: vec![package] };
+    let files = [File::new("names/a.txt", list), File::new(format!("crates/a/{path}"), source)];
+    check(&workspace, &files, "names").into_iter().map(|finding| finding.what).collect()
 }
 
 #[track_caller]
@@ -35,11 +25,7 @@ fn accepts(line: &str, source: &str) {
 
 #[track_caller]
 fn refuses(line: &str, source: &str) {
-    assert_eq!(
-        complaints(line, "src/x.rs", source).len(),
-        1,
-        "{line} in {source:?}"
-    );
+    assert_eq!(complaints(line, "src/x.rs", source).len(), 1, "{line} in {source:?}");
 }
 
 #[test]
@@ -92,10 +78,7 @@ fn a_text_must_stand_outside_of_tests() {
     let list = "text A_V1 = \"a/v1\"";
     accepts(list, "registry! { A_V1 = \"a/v1\"; }");
     refuses(list, "registry! { A_V1 = \"a/v2\"; }");
-    assert_eq!(
-        complaints(list, "src/x_tests.rs", "A_V1 = \"a/v1\"").len(),
-        1
-    );
+    assert_eq!(complaints(list, "src/x_tests.rs", "A_V1 = \"a/v1\"").len(), 1);
 }
 
 #[test]
@@ -103,10 +86,7 @@ fn a_test_must_be_a_test_in_its_file() {
     let list = "test a in x_tests.rs";
     let check = |path, source| complaints(list, path, source).len();
     assert_eq!(check("src/x_tests.rs", "#[test] fn a() {}"), 0);
-    assert_eq!(
-        check("src/x_tests.rs", "proptest! { #[test] fn a(x in 0..1) {} }"),
-        0
-    );
+    assert_eq!(check("src/x_tests.rs", "proptest! { #[test] fn a(x in 0..1) {} }"), 0);
     assert_eq!(check("src/y_tests.rs", "#[test] fn a() {}"), 1);
     assert_eq!(check("src/x_tests.rs", "fn a() {}"), 1);
     assert_eq!(check("src/x_tests.rs", "#[test] fn a_too() {}"), 1);
@@ -115,10 +95,7 @@ fn a_test_must_be_a_test_in_its_file() {
 #[test]
 fn a_parameterized_test_needs_its_cases() {
     let list = "test a in x.rs cases 2";
-    accepts(
-        list,
-        "#[rstest] #[case(1)] #[case(2)] fn a(#[case] x: u8) {}",
-    );
+    accepts(list, "#[rstest] #[case(1)] #[case(2)] fn a(#[case] x: u8) {}");
     refuses(list, "#[rstest] #[case(1)] fn a(#[case] x: u8) {}");
 }
 
@@ -140,11 +117,7 @@ fn a_crate_must_have_a_list_and_a_list_may_wait_for_its_crate() {
         targets: Vec::new(),
     };
     let root = PathBuf::new();
-    let workspace = Workspace {
-        target: root.clone(),
-        root,
-        packages: vec![package],
-    };
+    let workspace = Workspace { target: root.clone(), root, packages: vec![package] };
     let files = [File::new("names/b.txt", "type NotYet")];
     assert_eq!(check(&workspace, &files, "names").len(), 1);
 }

@@ -39,11 +39,8 @@ struct Exception<'a> {
 
 /// Checks every Rust file against the limits and the exceptions.
 pub(super) fn check(files: &[File], list: &str, exceptions: &str) -> Vec<Finding> {
-    let measured: Vec<Measured> = files
-        .iter()
-        .filter(|file| file.is_rust())
-        .flat_map(measure)
-        .collect();
+    let measured: Vec<Measured> =
+        files.iter().filter(|file| file.is_rust()).flat_map(measure).collect();
     let mut findings = Vec::new();
     // Exceptions that were read, right or wrong: their places are not reported a second time.
     let mut known = Vec::new();
@@ -57,9 +54,7 @@ pub(super) fn check(files: &[File], list: &str, exceptions: &str) -> Vec<Finding
             Err(what) => findings.push(Finding::at(list, number, what)),
         }
     }
-    let unlisted = measured
-        .iter()
-        .filter(|it| known.iter().all(|known| known.place != it.place));
+    let unlisted = measured.iter().filter(|it| known.iter().all(|known| known.place != it.place));
     findings.extend(unlisted.filter(|it| it.lines > it.max).map(too_long));
     findings
 }
@@ -67,26 +62,16 @@ pub(super) fn check(files: &[File], list: &str, exceptions: &str) -> Vec<Finding
 /// The file itself, and its functions unless they are tests.
 fn measure(file: &File) -> Vec<Measured> {
     let lines = file.text.lines().count();
-    let mut measured = vec![Measured {
-        place: file.path.clone(),
-        lines,
-        max: FILE_LINES_MAX,
-    }];
+    let mut measured = vec![Measured { place: file.path.clone(), lines, max: FILE_LINES_MAX }];
     if file.is_test() {
         return measured;
     }
-    let functions = items(&file.code)
-        .into_iter()
-        .filter(|it| it.kind == Kind::Function);
-    measured.extend(
-        functions
-            .filter(|function| !function.in_tests)
-            .map(|function| Measured {
-                place: format!("{}::{}", file.path, function.name),
-                lines: function.line_count(),
-                max: FUNCTION_LINES_MAX,
-            }),
-    );
+    let functions = items(&file.code).into_iter().filter(|it| it.kind == Kind::Function);
+    measured.extend(functions.filter(|function| !function.in_tests).map(|function| Measured {
+        place: format!("{}::{}", file.path, function.name),
+        lines: function.line_count(),
+        max: FUNCTION_LINES_MAX,
+    }));
     measured
 }
 
@@ -112,24 +97,15 @@ fn parse(line: &str) -> Result<Option<Exception<'_>>, String> {
 fn ratchet(exception: &Exception<'_>, measured: &[Measured]) -> Option<String> {
     let same_place = measured.iter().filter(|it| it.place == exception.place);
     let Some(longest) = same_place.max_by_key(|it| it.lines) else {
-        return Some(format!(
-            "`{}` does not exist; remove the line",
-            exception.place
-        ));
+        return Some(format!("`{}` does not exist; remove the line", exception.place));
     };
     let (lines, allowed) = (longest.lines, exception.lines);
     if lines <= longest.max {
         Some(format!("{lines} lines need no exception; remove the line"))
     } else if lines > allowed {
-        Some(format!(
-            "`{}` grew from {allowed} to {lines} lines; shorten it",
-            exception.place
-        ))
+        Some(format!("`{}` grew from {allowed} to {lines} lines; shorten it", exception.place))
     } else if lines < allowed {
-        Some(format!(
-            "`{}` has {lines} lines; lower the entry",
-            exception.place
-        ))
+        Some(format!("`{}` has {lines} lines; lower the entry", exception.place))
     } else {
         None
     }
@@ -137,10 +113,7 @@ fn ratchet(exception: &Exception<'_>, measured: &[Measured]) -> Option<String> {
 
 fn too_long(measured: &Measured) -> Finding {
     let Measured { place, lines, max } = measured;
-    Finding::new(
-        place.clone(),
-        format!("{lines} lines, at most {max} without a listed reason"),
-    )
+    Finding::new(place.clone(), format!("{lines} lines, at most {max} without a listed reason"))
 }
 
 #[cfg(test)]
@@ -149,10 +122,7 @@ mod tests {
 
     /// A file `a.rs` that is one function `f` of so many lines.
     fn function(lines: usize) -> File {
-        File::new(
-            "a.rs",
-            format!("fn f() {{\n{}}}\n", "    x();\n".repeat(lines - 2)),
-        )
+        File::new("a.rs", format!("fn f() {{\n{}}}\n", "    x();\n".repeat(lines - 2)))
     }
 
     fn complaints(file: File, exceptions: &str) -> Vec<String> {
@@ -162,10 +132,7 @@ mod tests {
 
     #[test]
     fn sizes_up_to_the_limits_are_fine() {
-        assert_eq!(
-            complaints(function(FUNCTION_LINES_MAX), ""),
-            Vec::<String>::new()
-        );
+        assert_eq!(complaints(function(FUNCTION_LINES_MAX), ""), Vec::<String>::new());
         let file = File::new("a.rs", "//\n".repeat(FILE_LINES_MAX));
         assert_eq!(complaints(file, ""), Vec::<String>::new());
     }
@@ -173,24 +140,15 @@ mod tests {
     #[test]
     fn one_line_more_is_found() {
         let found = complaints(function(FUNCTION_LINES_MAX + 1), "");
-        assert_eq!(
-            found,
-            ["a.rs::f: 71 lines, at most 70 without a listed reason"]
-        );
+        assert_eq!(found, ["a.rs::f: 71 lines, at most 70 without a listed reason"]);
         let found = complaints(File::new("a.rs", "//\n".repeat(FILE_LINES_MAX + 1)), "");
-        assert_eq!(
-            found,
-            ["a.rs: 801 lines, at most 800 without a listed reason"]
-        );
+        assert_eq!(found, ["a.rs: 801 lines, at most 800 without a listed reason"]);
     }
 
     #[test]
     fn tests_count_by_file_only() {
         let long = function(90);
-        assert_eq!(
-            check(&[File::new("a_tests.rs", long.text.clone())], "list", ""),
-            []
-        );
+        assert_eq!(check(&[File::new("a_tests.rs", long.text.clone())], "list", ""), []);
         let module = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", long.text);
         assert_eq!(check(&[File::new("a.rs", module)], "list", ""), []);
         let long = File::new("a_tests.rs", "//\n".repeat(FILE_LINES_MAX + 1));
@@ -205,10 +163,7 @@ mod tests {
             complaint("a.rs::f 79 r"),
             ["list:1: `a.rs::f` grew from 79 to 80 lines; shorten it"]
         );
-        assert_eq!(
-            complaint("a.rs::f 81 r"),
-            ["list:1: `a.rs::f` has 80 lines; lower the entry"]
-        );
+        assert_eq!(complaint("a.rs::f 81 r"), ["list:1: `a.rs::f` has 80 lines; lower the entry"]);
     }
 
     #[test]

@@ -38,7 +38,5 @@ pub(crate) fn children(keys: &[Key]) -> Vec<ShardSpecRef<'_>> {
 pub(crate) fn shuffled<T: Copy>(items: &[T]) -> Vec<T> {
     // A prime that divides no length used here, so that every item comes once.
     const STEP: usize = 7919;
-    (0..items.len())
-        .map(|index| items[index * STEP % items.len()])
-        .collect()
+    (0..items.len()).map(|index| items[index * STEP % items.len()]).collect()
 }

@@ -31,35 +31,22 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The least a connector can be: it lists and opens.
-    pub const NONE: Self = Self {
-        sizes: false,
-        counts: false,
-        samples: false,
-        seek: SeekCost::Scan,
-    };
+    pub const NONE: Self =
+        Self { sizes: false, counts: false, samples: false, seek: SeekCost::Scan };
 
     /// Promises a size hint on every item.
     pub const fn with_sizes(self) -> Self {
-        Self {
-            sizes: true,
-            ..self
-        }
+        Self { sizes: true, ..self }
     }
 
     /// Promises exact counts.
     pub const fn with_counts(self) -> Self {
-        Self {
-            counts: true,
-            ..self
-        }
+        Self { counts: true, ..self }
     }
 
     /// Promises samples.
     pub const fn with_samples(self) -> Self {
-        Self {
-            samples: true,
-            ..self
-        }
+        Self { samples: true, ..self }
     }
 
     /// States what a seek costs.

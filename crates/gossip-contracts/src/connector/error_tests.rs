@@ -7,9 +7,7 @@ use super::*;
 /// The table of reactions, as the module documentation promises it: printed, and compared.
 #[test]
 fn reactions_are_these() {
-    let unavailable = ConnectorError::Unavailable {
-        kind: ErrorKind::TimedOut,
-    };
+    let unavailable = ConnectorError::Unavailable { kind: ErrorKind::TimedOut };
     let sources = [
         unavailable,
         ConnectorError::PermissionDenied,
@@ -87,10 +85,6 @@ fn failures_of_a_source_are_sorted(#[case] kind: ErrorKind, #[case] expected: Co
 #[test]
 fn the_text_of_an_io_error_is_not_kept() {
     let error = io::Error::other("cannot read canary-key");
-    let shown = format!(
-        "{:?} {:?}",
-        ConnectorError::from_io(&error),
-        OpenError::from_io(&error)
-    );
+    let shown = format!("{:?} {:?}", ConnectorError::from_io(&error), OpenError::from_io(&error));
     assert!(!shown.contains("canary"), "{shown}");
 }

@@ -43,9 +43,7 @@ impl MemoryConnector {
         K: Into<Box<[u8]>>,
         B: Into<Box<[u8]>>,
     {
-        let items = items
-            .into_iter()
-            .map(|(key, body)| (key.into(), Ok(body.into())));
+        let items = items.into_iter().map(|(key, body)| (key.into(), Ok(body.into())));
         let mut items: Vec<_> = items.map(|(key, body)| MemoryItem { key, body }).collect();
         for (index, item) in items.iter().enumerate() {
             check_key_size(index, &item.key)?;
@@ -54,9 +52,7 @@ impl MemoryConnector {
         if let Some(index) = items.windows(2).position(|pair| pair[0].key == pair[1].key) {
             return Err(MemoryConnectorError::DuplicateKey { index });
         }
-        Ok(Self {
-            items: Arc::new(items),
-        })
+        Ok(Self { items: Arc::new(items) })
     }
 
     /// Does to one item what may happen to it in a real source; `false` if there is no such item.
@@ -95,11 +91,7 @@ impl MemoryConnector {
     /// The indices of the keys in `range`; the first never lies above the last.
     fn indices(&self, range: ShardSpecRef<'_>) -> (usize, usize) {
         let start = self.lower_bound(range.start);
-        let end = if range.end.is_empty() {
-            self.len()
-        } else {
-            self.lower_bound(range.end)
-        };
+        let end = if range.end.is_empty() { self.len() } else { self.lower_bound(range.end) };
         (start, end.max(start))
     }
 
@@ -122,11 +114,7 @@ impl MemoryConnector {
 
 impl Connector for MemoryConnector {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::NONE
-            .with_sizes()
-            .with_counts()
-            .with_samples()
-            .with_seek(SeekCost::Direct)
+        Capabilities::NONE.with_sizes().with_counts().with_samples().with_seek(SeekCost::Direct)
     }
 
     fn enumerate(
@@ -137,11 +125,7 @@ impl Connector for MemoryConnector {
         // Both bounds count: the cursor may lie below the range as well as inside or above it.
         let (start, end) = self.indices(range);
         let next = start.max(self.resume_index(from));
-        Ok(Box::new(MemoryEnumeration {
-            items: Arc::clone(&self.items),
-            next,
-            end,
-        }))
+        Ok(Box::new(MemoryEnumeration { items: Arc::clone(&self.items), next, end }))
     }
 
     fn open<'a>(
@@ -183,9 +167,7 @@ impl Connector for MemoryConnector {
 // Numbers only.
 impl fmt::Debug for MemoryConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryConnector")
-            .field("items", &self.len())
-            .finish()
+        f.debug_struct("MemoryConnector").field("items", &self.len()).finish()
     }
 }
 
@@ -240,11 +222,7 @@ fn check_key_size(index: usize, key: &[u8]) -> Result<(), MemoryConnectorError> 
     match key.len() {
         0 => Err(MemoryConnectorError::EmptyKey { index }),
         1..=MAX_KEY_SIZE => Ok(()),
-        size => Err(MemoryConnectorError::KeyTooLarge {
-            index,
-            size,
-            max: MAX_KEY_SIZE,
-        }),
+        size => Err(MemoryConnectorError::KeyTooLarge { index, size, max: MAX_KEY_SIZE }),
     }
 }
 

@@ -9,19 +9,12 @@ fn letters() -> MemoryConnector {
 }
 
 fn try_keys(keys: &[&[u8]]) -> Result<MemoryConnector, MemoryConnectorError> {
-    MemoryConnector::try_new(
-        keys.iter()
-            .map(|key| (*key, *b""))
-            .map(|(k, b)| (k, Vec::from(b))),
-    )
+    MemoryConnector::try_new(keys.iter().map(|key| (*key, *b"")).map(|(k, b)| (k, Vec::from(b))))
 }
 
 fn list(connector: &MemoryConnector, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> Vec<u8> {
     let mut page = Page::default();
-    CheckedEnumeration::open(connector, range, from)
-        .unwrap()
-        .next_page(&mut page)
-        .unwrap();
+    CheckedEnumeration::open(connector, range, from).unwrap().next_page(&mut page).unwrap();
     page.items().flat_map(|item| item.key().to_vec()).collect()
 }
 
@@ -31,18 +24,8 @@ fn keys_are_refused_that_no_source_has() {
     let (size, max) = (long.len(), MAX_KEY_SIZE);
     let check = |keys: &[&[u8]], expected| assert_eq!(try_keys(keys).unwrap_err(), expected);
     check(&[b"b", b""], MemoryConnectorError::EmptyKey { index: 1 });
-    check(
-        &[&long, b"b", b"b"],
-        MemoryConnectorError::KeyTooLarge {
-            index: 0,
-            size,
-            max,
-        },
-    );
-    check(
-        &[b"b", b"a", b"b"],
-        MemoryConnectorError::DuplicateKey { index: 1 },
-    );
+    check(&[&long, b"b", b"b"], MemoryConnectorError::KeyTooLarge { index: 0, size, max });
+    check(&[b"b", b"a", b"b"], MemoryConnectorError::DuplicateKey { index: 1 });
 }
 
 #[rstest]
@@ -66,14 +49,9 @@ fn what_happens_to_an_item_is_seen_when_it_is_opened() {
         assert!(connector.spoil(b"b", spoil));
         assert!(!connector.spoil(b"x", spoil), "there is no such item");
         let mut scratch = Vec::new();
-        let error = connector
-            .open(PageItem::new(b"b"), &mut scratch)
-            .unwrap_err();
+        let error = connector.open(PageItem::new(b"b"), &mut scratch).unwrap_err();
         assert_eq!(error, spoil.expected_error());
-        assert!(
-            whole.open(PageItem::new(b"b"), &mut scratch).is_ok(),
-            "clones are not disturbed"
-        );
+        assert!(whole.open(PageItem::new(b"b"), &mut scratch).is_ok(), "clones are not disturbed");
     }
 }
 
@@ -83,12 +61,8 @@ fn a_large_source_is_sampled_evenly() {
     let keys = keys.iter().map(|(key, body)| (&key[..], &body[..]));
     let connector = MemoryConnector::try_new(keys).unwrap();
     let mut sample = Page::with_limits(PageLimits::try_new(100, MIN_PAGE_BYTES).unwrap());
-    connector
-        .sample_keys(ShardSpecRef::default(), &mut sample)
-        .unwrap();
-    let sampled = sample
-        .items()
-        .map(|item| u32::from_be_bytes(item.key().try_into().unwrap()));
+    connector.sample_keys(ShardSpecRef::default(), &mut sample).unwrap();
+    let sampled = sample.items().map(|item| u32::from_be_bytes(item.key().try_into().unwrap()));
     assert!(sampled.eq((0..100).map(|n| n * 100)));
     assert!(!sample.is_exhausted(), "it is not the whole source");
 }
@@ -99,9 +73,7 @@ fn long_keys_thin_the_sample_instead_of_cutting_it_short() {
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let connector = try_keys(&keys).unwrap();
     let mut sample = Page::with_limits(PageLimits::try_new(64, MIN_PAGE_BYTES).unwrap());
-    connector
-        .sample_keys(ShardSpecRef::default(), &mut sample)
-        .unwrap();
+    connector.sample_keys(ShardSpecRef::default(), &mut sample).unwrap();
     assert_eq!(sample.fault(), None);
     let sampled: Vec<u8> = sample.items().map(|item| item.key()[0]).collect();
     assert_eq!(sampled, [0, 16, 32, 48]);
@@ -110,8 +82,7 @@ fn long_keys_thin_the_sample_instead_of_cutting_it_short() {
 #[test]
 fn the_owned_cursor_converts_both_ways() {
     let mut page = Page::default();
-    page.push(PageItem::new(b"key").with_token(b"token"))
-        .unwrap();
+    page.push(PageItem::new(b"key").with_token(b"token")).unwrap();
     let cursor: Cursor = page.cursor_at(0).unwrap().into();
     let same: CoordinationCursor = cursor.clone();
     assert_eq!(CursorUpdate::from(&same), page.cursor_at(0).unwrap());

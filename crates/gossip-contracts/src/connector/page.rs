@@ -73,10 +73,7 @@ impl PageLimits {
     /// first.
     pub const fn try_new(items: usize, bytes: usize) -> Result<Self, PageLimitsError> {
         if items < 1 || items > MAX_PAGE_ITEMS {
-            return Err(PageLimitsError::Items {
-                items,
-                max: MAX_PAGE_ITEMS,
-            });
+            return Err(PageLimitsError::Items { items, max: MAX_PAGE_ITEMS });
         }
         if bytes < MIN_PAGE_BYTES || bytes > MAX_PAGE_BYTES {
             let (min, max) = (MIN_PAGE_BYTES, MAX_PAGE_BYTES);
@@ -98,10 +95,7 @@ impl PageLimits {
 
 impl Default for PageLimits {
     fn default() -> Self {
-        Self {
-            items: DEFAULT_PAGE_ITEMS,
-            bytes: DEFAULT_PAGE_BYTES,
-        }
+        Self { items: DEFAULT_PAGE_ITEMS, bytes: DEFAULT_PAGE_BYTES }
     }
 }
 
@@ -274,10 +268,7 @@ impl Page {
 
     /// All items in the order they were pushed.
     pub const fn items(&self) -> PageItems<'_> {
-        PageItems {
-            page: self,
-            next: 0,
-        }
+        PageItems { page: self, next: 0 }
     }
 
     /// The cursor that says "finished up to and including the item at `index`".
@@ -302,11 +293,7 @@ impl Page {
         let key_end = self.end();
         self.bytes.extend_from_slice(item.token);
         let token_end = self.end();
-        self.entries.push(Entry {
-            key_end,
-            token_end,
-            size_hint: item.size_hint,
-        });
+        self.entries.push(Entry { key_end, token_end, size_hint: item.size_hint });
         debug_assert!(self.bytes.len() <= self.limits.bytes);
         debug_assert!(self.entries.len() <= self.limits.items);
     }
@@ -369,19 +356,12 @@ pub struct PageItem<'a> {
 impl<'a> PageItem<'a> {
     /// An item of which only the key is known.
     pub const fn new(key: &'a [u8]) -> Self {
-        Self {
-            key,
-            token: &[],
-            size_hint: None,
-        }
+        Self { key, token: &[], size_hint: None }
     }
 
     /// Adds the size in bytes that opening it would give, as far as is known now.
     pub const fn with_size_hint(self, size: u64) -> Self {
-        Self {
-            size_hint: Some(size),
-            ..self
-        }
+        Self { size_hint: Some(size), ..self }
     }
 
     /// Adds the connector's resume state: it makes continuing after this item, and opening it,
@@ -402,11 +382,7 @@ impl<'a> PageItem<'a> {
 
     /// The connector's resume state, never empty.
     pub const fn token(&self) -> Option<&'a [u8]> {
-        if self.token.is_empty() {
-            None
-        } else {
-            Some(self.token)
-        }
+        if self.token.is_empty() { None } else { Some(self.token) }
     }
 
     /// The size rules, in the order key empty, key too long, token too long.
@@ -416,19 +392,11 @@ impl<'a> PageItem<'a> {
             return Err(PageViolation::EmptyKey { index });
         }
         if key_len > MAX_KEY_SIZE {
-            return Err(PageViolation::KeyTooLarge {
-                index,
-                size: key_len,
-                max: MAX_KEY_SIZE,
-            });
+            return Err(PageViolation::KeyTooLarge { index, size: key_len, max: MAX_KEY_SIZE });
         }
         if token_len > MAX_CONNECTOR_TOKEN_SIZE {
             let max = MAX_CONNECTOR_TOKEN_SIZE;
-            return Err(PageViolation::TokenTooLarge {
-                index,
-                size: token_len,
-                max,
-            });
+            return Err(PageViolation::TokenTooLarge { index, size: token_len, max });
         }
         Ok(())
     }

@@ -31,45 +31,28 @@ fn limits_are_bounded(#[case] items: usize, #[case] bytes: usize, #[case] allowe
 #[test]
 fn items_are_looked_at_before_bytes() {
     let error = PageLimits::try_new(0, 0).unwrap_err();
-    assert_eq!(
-        error,
-        PageLimitsError::Items {
-            items: 0,
-            max: MAX_PAGE_ITEMS
-        }
-    );
+    assert_eq!(error, PageLimitsError::Items { items: 0, max: MAX_PAGE_ITEMS });
     let error = PageLimits::try_new(1, 0).unwrap_err();
-    let expected = PageLimitsError::Bytes {
-        bytes: 0,
-        min: MIN_PAGE_BYTES,
-        max: MAX_PAGE_BYTES,
-    };
+    let expected = PageLimitsError::Bytes { bytes: 0, min: MIN_PAGE_BYTES, max: MAX_PAGE_BYTES };
     assert_eq!(error, expected);
 }
 
 #[test]
 fn a_connector_token_leaves_room_for_the_runtime() {
-    assert_eq!(
-        MAX_CONNECTOR_TOKEN_SIZE + RUNTIME_TOKEN_RESERVE,
-        MAX_TOKEN_SIZE
-    );
+    assert_eq!(MAX_CONNECTOR_TOKEN_SIZE + RUNTIME_TOKEN_RESERVE, MAX_TOKEN_SIZE);
 }
 
 #[test]
 fn a_page_keeps_what_is_known_of_an_item() {
     let mut page = Page::default();
     page.push(PageItem::new(b"a")).unwrap();
-    page.push(PageItem::new(b"b").with_token(b"t").with_size_hint(7))
-        .unwrap();
+    page.push(PageItem::new(b"b").with_token(b"t").with_size_hint(7)).unwrap();
     page.push(PageItem::new(b"c").with_token(b"")).unwrap();
 
     assert_eq!(page.len(), 3);
     assert_eq!(page.item(0), Some(PageItem::new(b"a")));
     let b = page.item(1).unwrap();
-    assert_eq!(
-        (b.key(), b.token(), b.size_hint()),
-        (&b"b"[..], Some(&b"t"[..]), Some(7))
-    );
+    assert_eq!((b.key(), b.token(), b.size_hint()), (&b"b"[..], Some(&b"t"[..]), Some(7)));
     assert_eq!(page.last().unwrap().token(), None, "an empty token is none");
     assert_eq!(page.item(3), None);
     assert_eq!(page.cursor_at(0), Some(CursorUpdate::with_last_key(b"a")));
@@ -105,10 +88,7 @@ fn an_empty_page_takes_the_largest_item() {
     let (key, token) = ([1; MAX_KEY_SIZE], [2; MAX_CONNECTOR_TOKEN_SIZE]);
     let mut page = page_of(1);
     page.push(PageItem::new(&key).with_token(&token)).unwrap();
-    assert_eq!(
-        page.cursor_at(0),
-        Some(CursorUpdate::try_new(&key, &token).unwrap())
-    );
+    assert_eq!(page.cursor_at(0), Some(CursorUpdate::try_new(&key, &token).unwrap()));
 }
 
 #[test]
@@ -148,30 +128,15 @@ fn item_sizes_are_checked_in_order_and_before_room() {
     let check = |item, violation| {
         let mut page = page_of(1);
         page.push(PageItem::new(b"a")).unwrap();
-        assert_eq!(
-            page.push(item),
-            refused(violation),
-            "although the page is full"
-        );
+        assert_eq!(page.push(item), refused(violation), "although the page is full");
         assert_eq!(page.len(), 1);
     };
-    check(
-        PageItem::new(b"").with_token(&token),
-        PageViolation::EmptyKey { index: 1 },
-    );
+    check(PageItem::new(b"").with_token(&token), PageViolation::EmptyKey { index: 1 });
     let (size, max) = (key.len(), MAX_KEY_SIZE);
-    let violation = PageViolation::KeyTooLarge {
-        index: 1,
-        size,
-        max,
-    };
+    let violation = PageViolation::KeyTooLarge { index: 1, size, max };
     check(PageItem::new(&key).with_token(&token), violation);
     let (size, max) = (token.len(), MAX_CONNECTOR_TOKEN_SIZE);
-    let violation = PageViolation::TokenTooLarge {
-        index: 1,
-        size,
-        max,
-    };
+    let violation = PageViolation::TokenTooLarge { index: 1, size, max };
     check(PageItem::new(b"b").with_token(&token), violation);
 }
 
@@ -195,11 +160,7 @@ fn debug_shows_no_bytes() {
     let mut page = Page::default();
     let item = PageItem::new(CANARY).with_token(CANARY);
     page.push(item).unwrap();
-    let shown = format!(
-        "{page:?} {item:?} {:?} {:?}",
-        page.items(),
-        ItemBody::Bytes(CANARY)
-    );
+    let shown = format!("{page:?} {item:?} {:?} {:?}", page.items(), ItemBody::Bytes(CANARY));
     assert!(!shown.contains("canary"), "{shown}");
     assert!(!shown.contains("99, 97"), "{shown}");
 }
@@ -208,22 +169,14 @@ fn debug_shows_no_bytes() {
 fn a_body_of_bytes_reads_as_itself() {
     let mut read = Vec::new();
     std::io::copy(&mut ItemBody::Bytes(b"body"), &mut read).unwrap();
-    std::io::copy(
-        &mut ItemBody::Reader(Box::new(&b" and soul"[..])),
-        &mut read,
-    )
-    .unwrap();
+    std::io::copy(&mut ItemBody::Reader(Box::new(&b" and soul"[..])), &mut read).unwrap();
     assert_eq!(read, b"body and soul");
 }
 
 type Parts = (Vec<u8>, Vec<u8>, Option<u64>);
 
 fn parts() -> impl Strategy<Value = Parts> {
-    (
-        vec(any::<u8>(), 1..600),
-        vec(any::<u8>(), 0..600),
-        any::<Option<u64>>(),
-    )
+    (vec(any::<u8>(), 1..600), vec(any::<u8>(), 0..600), any::<Option<u64>>())
 }
 
 fn item((key, token, size): &Parts) -> PageItem<'_> {

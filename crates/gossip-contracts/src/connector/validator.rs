@@ -36,12 +36,7 @@ impl PageValidator {
     pub fn new(range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> Self {
         let mut last_key = Vec::with_capacity(MAX_KEY_SIZE);
         last_key.extend_from_slice(from.last_key().unwrap_or_default());
-        Self {
-            start: range.start.into(),
-            end: range.end.into(),
-            last_key,
-            exhausted: false,
-        }
+        Self { start: range.start.into(), end: range.end.into(), last_key, exhausted: false }
     }
 
     /// Checks the next page and remembers where it ends.
@@ -86,30 +81,20 @@ impl PageValidator {
         let key_len = item.key().len();
         match check_cursor_bounds(Some(item.key()), &self.start, &self.end) {
             CursorBounds::NoKey | CursorBounds::InBounds => Ok(()),
-            CursorBounds::BelowRange => Err(PageViolation::BelowRange {
-                index,
-                key_len,
-                start_len: self.start.len(),
-            }),
-            CursorBounds::AboveRange => Err(PageViolation::AboveRange {
-                index,
-                key_len,
-                end_len: self.end.len(),
-            }),
+            CursorBounds::BelowRange => {
+                Err(PageViolation::BelowRange { index, key_len, start_len: self.start.len() })
+            }
+            CursorBounds::AboveRange => {
+                Err(PageViolation::AboveRange { index, key_len, end_len: self.end.len() })
+            }
         }
     }
 
     fn advance(&mut self, page: &Page) {
         // An empty last page leaves the key as it is: nothing may be asked of the listing any more.
         if let Some(item) = page.last() {
-            debug_assert!(
-                item.key() > &*self.last_key,
-                "check_items has seen the order"
-            );
-            debug_assert!(
-                item.key().len() <= self.last_key.capacity(),
-                "else this allocates"
-            );
+            debug_assert!(item.key() > &*self.last_key, "check_items has seen the order");
+            debug_assert!(item.key().len() <= self.last_key.capacity(), "else this allocates");
             self.last_key.clear();
             self.last_key.extend_from_slice(item.key());
         }
@@ -134,11 +119,7 @@ fn check_order(index: usize, item: PageItem<'_>, previous: &[u8]) -> Result<(), 
     match item.key().cmp(previous) {
         Ordering::Greater => Ok(()),
         Ordering::Equal => Err(PageViolation::DuplicateKey { index, key_len }),
-        Ordering::Less => Err(PageViolation::OutOfOrder {
-            index,
-            key_len,
-            previous_len,
-        }),
+        Ordering::Less => Err(PageViolation::OutOfOrder { index, key_len, previous_len }),
     }
 }
 
@@ -164,11 +145,7 @@ impl CheckedEnumeration {
         from: CursorUpdate<'_>,
     ) -> Result<Self, ConnectorError> {
         let enumeration = connector.enumerate(range, from)?;
-        Ok(Self {
-            enumeration,
-            validator: PageValidator::new(range, from),
-            failed: None,
-        })
+        Ok(Self { enumeration, validator: PageValidator::new(range, from), failed: None })
     }
 
     /// Clears `page`, fills it and checks it. At the end of the range it gives empty exhausted

@@ -25,19 +25,11 @@ fn validator() -> PageValidator {
 }
 
 const fn below(index: usize) -> PageViolation {
-    PageViolation::BelowRange {
-        index,
-        key_len: 1,
-        start_len: 1,
-    }
+    PageViolation::BelowRange { index, key_len: 1, start_len: 1 }
 }
 
 const fn above(index: usize) -> PageViolation {
-    PageViolation::AboveRange {
-        index,
-        key_len: 1,
-        end_len: 1,
-    }
+    PageViolation::AboveRange { index, key_len: 1, end_len: 1 }
 }
 
 const fn duplicate(index: usize) -> PageViolation {
@@ -45,11 +37,7 @@ const fn duplicate(index: usize) -> PageViolation {
 }
 
 const fn out_of_order(index: usize) -> PageViolation {
-    PageViolation::OutOfOrder {
-        index,
-        key_len: 1,
-        previous_len: 1,
-    }
+    PageViolation::OutOfOrder { index, key_len: 1, previous_len: 1 }
 }
 
 /// One row for each rule in which only that rule fails, and for each order between two rules one in
@@ -69,19 +57,12 @@ fn a_wrong_item_is_refused(#[case] keys: &[u8], #[case] expected: PageViolation)
     let keys: Vec<&[u8]> = keys.chunks(1).collect();
     let mut validator = validator();
     assert_eq!(validator.check(&page(&keys, false)), Err(expected));
-    assert_eq!(
-        validator.check(&page(&[b"i"], false)),
-        Ok(()),
-        "a refusal changes nothing"
-    );
+    assert_eq!(validator.check(&page(&[b"i"], false)), Ok(()), "a refusal changes nothing");
 }
 
 #[test]
 fn an_empty_page_is_fine_only_at_the_end() {
-    assert_eq!(
-        validator().check(&page(&[], false)),
-        Err(PageViolation::NotAdvancing)
-    );
+    assert_eq!(validator().check(&page(&[], false)), Err(PageViolation::NotAdvancing));
     let mut validator = validator();
     assert_eq!(validator.check(&page(&[], true)), Ok(()));
     assert!(validator.is_exhausted());
@@ -102,16 +83,10 @@ fn nothing_comes_after_the_end() {
 fn a_fault_of_the_page_comes_before_its_items() {
     let mut faulty = page(&[b"a"], false);
     faulty.push(PageItem::new(b"")).unwrap_err();
-    assert_eq!(
-        validator().check(&faulty),
-        Err(PageViolation::EmptyKey { index: 1 })
-    );
+    assert_eq!(validator().check(&faulty), Err(PageViolation::EmptyKey { index: 1 }));
     let mut faulty = page(&[], false);
     faulty.push(PageItem::new(b"")).unwrap_err();
-    assert_eq!(
-        validator().check(&faulty),
-        Err(PageViolation::EmptyKey { index: 0 })
-    );
+    assert_eq!(validator().check(&faulty), Err(PageViolation::EmptyKey { index: 0 }));
 }
 
 #[test]
@@ -184,9 +159,7 @@ impl Connector for Scripted {
         _range: ShardSpecRef<'_>,
         _from: CursorUpdate<'_>,
     ) -> Result<Box<dyn Enumeration>, ConnectorError> {
-        Ok(Box::new(Script {
-            answers: self.0.clone().into(),
-        }))
+        Ok(Box::new(Script { answers: self.0.clone().into() }))
     }
 
     fn open<'a>(
@@ -222,10 +195,7 @@ fn a_checked_listing_that_failed_is_not_asked_again() {
     let mut page = Page::default();
     listing.next_page(&mut page).unwrap();
     for _ in 0..2 {
-        assert_eq!(
-            listing.next_page(&mut page),
-            Err(PageError::Connector(failure))
-        );
+        assert_eq!(listing.next_page(&mut page), Err(PageError::Connector(failure)));
         assert!(page.is_empty() && !page.is_exhausted());
     }
 }
@@ -235,10 +205,7 @@ fn a_checked_listing_gives_nothing_of_a_wrong_page() {
     let mut listing = checked(vec![Ok(vec![b"g", b"z"]), Ok(vec![])]);
     let mut page = Page::default();
     for _ in 0..2 {
-        assert_eq!(
-            listing.next_page(&mut page),
-            Err(PageError::Violation(above(1)))
-        );
+        assert_eq!(listing.next_page(&mut page), Err(PageError::Violation(above(1))));
         assert!(page.is_empty() && !page.is_exhausted());
     }
 }

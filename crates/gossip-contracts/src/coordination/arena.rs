@@ -60,19 +60,11 @@ impl ShardArena {
         let too_large = ShardArenaTooLarge { slots, bytes };
         let count = u32::try_from(slots).map_err(|_| too_large)?;
         let slab = ByteSlab::try_new(bytes).map_err(|_| too_large)?;
-        let empty = |_| Slot {
-            generation: 0,
-            spec: None,
-        };
+        let empty = |_| Slot { generation: 0, spec: None };
         // A slot takes more than its number: the most that can be addressed needs hundreds of GiB.
         let entries = try_collect((0..count).map(empty)).ok_or(too_large)?;
         let free = try_collect((0..count).rev()).ok_or(too_large)?;
-        Ok(Self {
-            slab,
-            slots: entries.into_boxed_slice(),
-            free,
-            id: next_arena_id(),
-        })
+        Ok(Self { slab, slots: entries.into_boxed_slice(), free, id: next_arena_id() })
     }
 
     /// Stores `spec`, which the caller has validated.
@@ -87,25 +79,15 @@ impl ShardArena {
         if let Err(error) = spec.validate() {
             panic!("specs are validated before they are stored: {error}");
         }
-        const NO_SLOT: SlabFull = SlabFull {
-            requested: 1,
-            available: 0,
-        };
+        const NO_SLOT: SlabFull = SlabFull { requested: 1, available: 0 };
         // The slot is taken only after the bytes are stored, so a full slab costs none.
         let slot = *self.free.last().ok_or(NO_SLOT)?;
         let spec = PooledShardSpec::from_ref(spec, &mut self.slab)?;
         self.free.pop();
         let entry = &mut self.slots[slot as usize];
-        debug_assert!(
-            entry.spec.is_none(),
-            "a slot on the free list holds no spec"
-        );
+        debug_assert!(entry.spec.is_none(), "a slot on the free list holds no spec");
         entry.spec = Some(spec);
-        Ok(ShardSpecHandle {
-            arena_id: self.id,
-            generation: entry.generation,
-            slot,
-        })
+        Ok(ShardSpecHandle { arena_id: self.id, generation: entry.generation, slot })
     }
 
     /// Gives a spec's room back. A stale or foreign handle is ignored, so freeing twice is
@@ -128,8 +110,7 @@ impl ShardArena {
     /// If the handle is stale or from another arena.
     #[must_use]
     pub fn view_spec(&self, handle: ShardSpecHandle) -> ShardSpecRef<'_> {
-        self.try_view_spec(handle)
-            .expect("the handle is of this arena and its spec was not freed")
+        self.try_view_spec(handle).expect("the handle is of this arena and its spec was not freed")
     }
 
     /// The spec behind `handle`, or `None` if it is stale or from another arena.

@@ -24,10 +24,7 @@ fn specs_are_stored_and_viewed() {
 fn running_out_of_slots_is_a_full_slab() {
     let mut arena = ShardArena::with_capacity(1, 1024);
     let a = arena.alloc_spec(A).unwrap();
-    let full = SlabFull {
-        requested: 1,
-        available: 0,
-    };
+    let full = SlabFull { requested: 1, available: 0 };
     assert_eq!(arena.alloc_spec(B), Err(full));
     assert_eq!(arena.view_spec(a), A);
     // Slots come before bytes: this arena has neither.
@@ -39,10 +36,7 @@ fn running_out_of_slots_is_a_full_slab() {
 fn running_out_of_bytes_costs_no_slot() {
     let mut arena = ShardArena::with_capacity(2, 48);
     let long = ShardSpecRef::new(b"a", b"b", &[b'm'; 64]);
-    let full = SlabFull {
-        requested: 64,
-        available: 16,
-    };
+    let full = SlabFull { requested: 128, available: 48 };
     assert_eq!(arena.alloc_spec(long), Err(full));
     assert_eq!(arena.live_specs(), 0);
     assert!(arena.alloc_spec(A).is_ok());
@@ -97,18 +91,10 @@ fn clear_makes_every_handle_stale_and_starts_at_the_first_slot() {
     arena.free_spec(handles[0]);
     arena.clear();
     assert_eq!(arena.live_specs(), 0);
-    assert!(
-        handles
-            .iter()
-            .all(|handle| arena.try_view_spec(*handle).is_none())
-    );
+    assert!(handles.iter().all(|handle| arena.try_view_spec(*handle).is_none()));
     let again = [A, B, A].map(|spec| arena.alloc_spec(spec).unwrap());
     assert_eq!(again.map(slot_of), slots);
-    assert!(
-        handles
-            .iter()
-            .all(|handle| arena.try_view_spec(*handle).is_none())
-    );
+    assert!(handles.iter().all(|handle| arena.try_view_spec(*handle).is_none()));
 }
 
 /// The slot number, which only `Debug` shows.

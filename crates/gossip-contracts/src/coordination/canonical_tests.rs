@@ -38,10 +38,7 @@ fn cursors_mark_what_is_present() {
 fn specs_are_three_prefixed_strings() {
     assert_eq!(digest(&SPEC), digest_of(&[SPEC_BYTES]));
     let owned = ShardSpec::new(b"ab", b"c", b"meta");
-    assert_eq!(
-        digest(&owned),
-        digest_of(&[b"\x02\0\0\0ab\x01\0\0\0c\x04\0\0\0meta"])
-    );
+    assert_eq!(digest(&owned), digest_of(&[b"\x02\0\0\0ab\x01\0\0\0c\x04\0\0\0meta"]));
     assert_eq!(digest(&owned), digest(&owned.as_spec_ref()));
 }
 
@@ -55,18 +52,9 @@ fn cursor_semantics_are_their_number() {
 fn replace_plans_count_their_children_and_keep_their_order() {
     let other = ShardSpecRef::new(b"", b"ab", b"m");
     let other_bytes = b"\0\0\0\0\x02\0\0\0ab\x01\0\0\0m";
-    let children = [
-        SplitChild::new(SPEC, CURSOR),
-        SplitChild::new(other, CursorUpdate::initial()),
-    ];
+    let children = [SplitChild::new(SPEC, CURSOR), SplitChild::new(other, CursorUpdate::initial())];
     let plan = SplitReplacePlan::try_new(children).unwrap();
-    let expected: [&[u8]; 5] = [
-        b"\x02\0\0\0",
-        SPEC_BYTES,
-        CURSOR_BYTES,
-        other_bytes,
-        b"\0\0",
-    ];
+    let expected: [&[u8]; 5] = [b"\x02\0\0\0", SPEC_BYTES, CURSOR_BYTES, other_bytes, b"\0\0"];
     assert_eq!(digest(&plan), digest_of(&expected));
     let reversed = SplitReplacePlan::try_new(children.into_iter().rev()).unwrap();
     assert_ne!(digest(&reversed), digest(&plan));

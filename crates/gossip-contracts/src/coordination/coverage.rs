@@ -288,10 +288,7 @@ fn check_seams<'a>(
         }
         // Equal and empty: the left end is unbounded above, the right start unbounded below.
         if left.end.is_empty() {
-            return Err(SplitValidationError::OverlappingChild {
-                child_index,
-                next_child_index,
-            });
+            return Err(SplitValidationError::OverlappingChild { child_index, next_child_index });
         }
     }
     Ok(())

@@ -37,14 +37,9 @@ const fn boundary(child: usize, next: usize, end: usize, start: usize) -> SplitV
     }
 }
 
-const START_MISMATCH: SplitValidationError = StartMismatch {
-    parent_start: 1,
-    first_child_start: 2,
-};
-const END_MISMATCH: SplitValidationError = EndMismatch {
-    parent_end: 1,
-    last_child_end: 2,
-};
+const START_MISMATCH: SplitValidationError =
+    StartMismatch { parent_start: 1, first_child_start: 2 };
+const END_MISMATCH: SplitValidationError = EndMismatch { parent_end: 1, last_child_end: 2 };
 
 #[rstest]
 #[case::two(PARENT, &[spec(b"b", b"m"), spec(b"m", b"y")])]
@@ -107,10 +102,7 @@ fn what_does_not_tile_is_refused_in_order(
 }
 
 const fn overlapping(child_index: usize, next_child_index: usize) -> SplitValidationError {
-    OverlappingChild {
-        child_index,
-        next_child_index,
-    }
+    OverlappingChild { child_index, next_child_index }
 }
 
 /// An unbounded interior end can only meet an unbounded start, so these need an open parent.
@@ -149,10 +141,7 @@ fn residual_roles_come_before_coverage(
     #[case] residual: ShardSpecRef<'_>,
     #[case] expected: Result<(), SplitValidationError>,
 ) {
-    assert_eq!(
-        validate_residual_split(PARENT, new_parent, residual),
-        expected
-    );
+    assert_eq!(validate_residual_split(PARENT, new_parent, residual), expected);
 }
 
 /// A swap passes plain coverage, which does not care who is who.
@@ -170,11 +159,7 @@ fn only_the_residual_form_notices_swapped_roles() {
 #[case::at_end(Some(b"m".as_slice()), false)]
 #[case::behind(Some(b"a".as_slice()), false)]
 fn the_parent_keeps_its_own_cursor(#[case] cursor: Option<&[u8]>, #[case] fits: bool) {
-    let refused = ParentCursorOutOfBounds {
-        cursor: 1,
-        new_parent_start: 1,
-        new_parent_end: 1,
-    };
+    let refused = ParentCursorOutOfBounds { cursor: 1, new_parent_start: 1, new_parent_end: 1 };
     let expected = if fits { Ok(()) } else { Err(refused) };
     let new_parent = spec(b"b", b"m");
     assert_eq!(validate_residual_split_bounds(cursor, new_parent), expected);
@@ -182,26 +167,14 @@ fn the_parent_keeps_its_own_cursor(#[case] cursor: Option<&[u8]>, #[case] fits: 
 
 #[test]
 fn more_children_than_a_plan_may_hold_are_still_judged() {
-    let points: Vec<[u8; 2]> = (0..=MAX_SPLIT_CHILDREN as u16)
-        .map(u16::to_be_bytes)
-        .collect();
+    let points: Vec<[u8; 2]> = (0..=MAX_SPLIT_CHILDREN as u16).map(u16::to_be_bytes).collect();
     let cut = |pair: &[[u8; 2]]| (pair[0], pair[1]);
-    let pairs: Vec<_> = points
-        .windows(2)
-        .map(cut)
-        .chain([(points[0], points[1])])
-        .collect();
-    let specs: Vec<_> = pairs
-        .iter()
-        .map(|(a, b)| ShardSpecRef::new(a, b, b""))
-        .collect();
+    let pairs: Vec<_> = points.windows(2).map(cut).chain([(points[0], points[1])]).collect();
+    let specs: Vec<_> = pairs.iter().map(|(a, b)| ShardSpecRef::new(a, b, b"")).collect();
     let parent = ShardSpecRef::new(&points[0], &points[MAX_SPLIT_CHILDREN], b"");
     let exact = &specs[..MAX_SPLIT_CHILDREN];
     assert_eq!(validate_split_coverage(parent, exact), Ok(()));
-    assert_eq!(
-        validate_split_coverage(parent, &specs),
-        Err(boundary(0, MAX_SPLIT_CHILDREN, 2, 2))
-    );
+    assert_eq!(validate_split_coverage(parent, &specs), Err(boundary(0, MAX_SPLIT_CHILDREN, 2, 2)));
 }
 
 /// A parent and a tiling of it, in any order.
@@ -235,9 +208,7 @@ fn tilings() -> impl Strategy<Value = Tiling> {
         }
         let parent = (bounds[0].clone(), bounds[last].clone());
         let cuts = bounds.windows(2);
-        let children: Vec<_> = cuts
-            .map(|pair| (pair[0].clone(), pair[1].clone()))
-            .collect();
+        let children: Vec<_> = cuts.map(|pair| (pair[0].clone(), pair[1].clone())).collect();
         Just(children).prop_shuffle().prop_map(move |children| {
             let parent = parent.clone();
             Tiling { parent, children }
@@ -291,24 +262,15 @@ fn tiles(parent: Bounds, children: &[Bounds]) -> bool {
     };
     children.len() >= 2
         && !children.iter().any(empty)
-        && BOUNDS
-            .iter()
-            .all(|key| owners(key) == usize::from(covers(parent, key)))
+        && BOUNDS.iter().all(|key| owners(key) == usize::from(covers(parent, key)))
 }
 
 /// Compares the validator with the definition for this parent and these children, and counts the
 /// tilings; then does the same with one more child, in every way, until there are `most`.
 fn count_tilings(parent: Bounds, children: &mut Vec<Bounds>, most: usize, count: &mut [usize]) {
-    let specs: Vec<_> = children
-        .iter()
-        .map(|(start, end)| spec(start, end))
-        .collect();
+    let specs: Vec<_> = children.iter().map(|(start, end)| spec(start, end)).collect();
     let accepted = validate_split_coverage(spec(parent.0, parent.1), &specs).is_ok();
-    assert_eq!(
-        accepted,
-        tiles(parent, children),
-        "{children:?} of {parent:?}"
-    );
+    assert_eq!(accepted, tiles(parent, children), "{children:?} of {parent:?}");
     count[children.len()] += usize::from(accepted);
     if children.len() < most {
         for start in BOUNDS {

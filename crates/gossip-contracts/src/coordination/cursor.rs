@@ -52,10 +52,7 @@ impl<'a> CursorUpdate<'a> {
     /// No progress yet.
     #[must_use]
     pub const fn initial() -> Self {
-        Self {
-            last_key: None,
-            token: None,
-        }
+        Self { last_key: None, token: None }
     }
 
     /// Progress up to and including `last_key`. Does not check its size.
@@ -75,10 +72,7 @@ impl<'a> CursorUpdate<'a> {
     pub const fn new(last_key: &'a [u8], token: &'a [u8]) -> Self {
         assert!(!last_key.is_empty(), "a cursor key is not empty");
         let token = if token.is_empty() { None } else { Some(token) };
-        Self {
-            last_key: Some(last_key),
-            token,
-        }
+        Self { last_key: Some(last_key), token }
     }
 
     /// Like [`Self::with_last_key`], checking everything.
@@ -98,16 +92,10 @@ impl<'a> CursorUpdate<'a> {
             return Err(CursorInputError::EmptyLastKey);
         }
         if last_key.len() > MAX_KEY_SIZE {
-            return Err(CursorInputError::KeyTooLarge {
-                size: last_key.len(),
-                max: MAX_KEY_SIZE,
-            });
+            return Err(CursorInputError::KeyTooLarge { size: last_key.len(), max: MAX_KEY_SIZE });
         }
         if token.len() > MAX_TOKEN_SIZE {
-            return Err(CursorInputError::TokenTooLarge {
-                size: token.len(),
-                max: MAX_TOKEN_SIZE,
-            });
+            return Err(CursorInputError::TokenTooLarge { size: token.len(), max: MAX_TOKEN_SIZE });
         }
         Ok(Self::new(last_key, token))
     }
@@ -166,10 +154,7 @@ impl Cursor {
     /// No progress yet.
     #[must_use]
     pub const fn initial() -> Self {
-        Self {
-            last_key: None,
-            token: None,
-        }
+        Self { last_key: None, token: None }
     }
 
     /// As [`CursorUpdate::with_last_key`].
@@ -220,10 +205,7 @@ impl Cursor {
     /// The same cursor, borrowed.
     #[must_use]
     pub fn as_update(&self) -> CursorUpdate<'_> {
-        CursorUpdate {
-            last_key: self.last_key(),
-            token: self.token(),
-        }
+        CursorUpdate { last_key: self.last_key(), token: self.token() }
     }
 
     /// The last key done, if any.
@@ -247,10 +229,7 @@ impl Cursor {
 
 impl From<CursorUpdate<'_>> for Cursor {
     fn from(update: CursorUpdate<'_>) -> Self {
-        Self {
-            last_key: update.last_key.map(Box::from),
-            token: update.token.map(Box::from),
-        }
+        Self { last_key: update.last_key.map(Box::from), token: update.token.map(Box::from) }
     }
 }
 
@@ -299,10 +278,7 @@ pub enum CursorInputError {
 
 /// What a new cursor is to the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the table in the module documentation is complete"
-)]
+#[expect(clippy::exhaustive_enums, reason = "the table in the module documentation is complete")]
 pub enum CursorAdvance {
     /// Ahead of the old key, or equal to it (a retry).
     Forward,
@@ -326,10 +302,7 @@ pub fn check_cursor_advance(old: Option<&[u8]>, new: Option<&[u8]>) -> CursorAdv
 
 /// Where a key lies relative to a half-open range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "absent, inside, below, above: nothing else exists"
-)]
+#[expect(clippy::exhaustive_enums, reason = "absent, inside, below, above: nothing else exists")]
 pub enum CursorBounds {
     /// There is no key to place.
     NoKey,

@@ -10,14 +10,10 @@ use super::{
 
 static LONG_KEY: [u8; MAX_KEY_SIZE + 1] = [b'k'; MAX_KEY_SIZE + 1];
 static LONG_TOKEN: [u8; MAX_TOKEN_SIZE + 1] = [b't'; MAX_TOKEN_SIZE + 1];
-const KEY_TOO_LARGE: CursorInputError = CursorInputError::KeyTooLarge {
-    size: MAX_KEY_SIZE + 1,
-    max: MAX_KEY_SIZE,
-};
-const TOKEN_TOO_LARGE: CursorInputError = CursorInputError::TokenTooLarge {
-    size: MAX_TOKEN_SIZE + 1,
-    max: MAX_TOKEN_SIZE,
-};
+const KEY_TOO_LARGE: CursorInputError =
+    CursorInputError::KeyTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
+const TOKEN_TOO_LARGE: CursorInputError =
+    CursorInputError::TokenTooLarge { size: MAX_TOKEN_SIZE + 1, max: MAX_TOKEN_SIZE };
 
 #[test]
 fn initial_cursor_has_nothing() {
@@ -37,20 +33,14 @@ fn an_empty_token_is_none(#[case] key: &[u8], #[case] token: &[u8], #[case] kept
     assert_eq!((cursor.last_key(), cursor.token()), (Some(key), kept));
     assert!(!cursor.is_initial());
     assert_eq!(CursorUpdate::try_new(key, token), Ok(cursor));
-    assert_eq!(
-        CursorUpdate::try_from_parts(Some(key), Some(token)),
-        Ok(cursor)
-    );
+    assert_eq!(CursorUpdate::try_from_parts(Some(key), Some(token)), Ok(cursor));
 }
 
 #[test]
 fn the_largest_key_and_token_are_accepted() {
     let (key, token) = (&LONG_KEY[1..], &LONG_TOKEN[1..]);
     let cursor = CursorUpdate::try_new(key, token).unwrap();
-    assert_eq!(
-        (cursor.last_key(), cursor.token()),
-        (Some(key), Some(token))
-    );
+    assert_eq!((cursor.last_key(), cursor.token()), (Some(key), Some(token)));
 }
 
 #[rstest]
@@ -73,10 +63,7 @@ fn bad_parts_are_refused_in_order(
     assert_eq!(CursorUpdate::try_from_parts(key, token), Err(error));
     assert_eq!(Cursor::try_from_parts(key, token), Err(error));
     if let Some(key) = key {
-        assert_eq!(
-            CursorUpdate::try_new(key, token.unwrap_or_default()),
-            Err(error)
-        );
+        assert_eq!(CursorUpdate::try_new(key, token.unwrap_or_default()), Err(error));
         assert_eq!(Cursor::try_new(key, token.unwrap_or_default()), Err(error));
     }
     if let (Some(key), None) = (key, token) {
@@ -92,10 +79,7 @@ fn parts_without_content_are_the_initial_cursor(
     #[case] key: Option<&[u8]>,
     #[case] token: Option<&[u8]>,
 ) {
-    assert_eq!(
-        CursorUpdate::try_from_parts(key, token),
-        Ok(CursorUpdate::initial())
-    );
+    assert_eq!(CursorUpdate::try_from_parts(key, token), Ok(CursorUpdate::initial()));
 }
 
 #[test]
@@ -115,10 +99,7 @@ fn literal_constructors_skip_sizes() {
     let cursor = CursorUpdate::new(&LONG_KEY, &LONG_TOKEN);
     assert_eq!(cursor.last_key().map(<[u8]>::len), Some(MAX_KEY_SIZE + 1));
     assert_eq!(cursor.token().map(<[u8]>::len), Some(MAX_TOKEN_SIZE + 1));
-    assert_eq!(
-        Cursor::with_last_key(&LONG_KEY).last_key(),
-        Some(LONG_KEY.as_slice())
-    );
+    assert_eq!(Cursor::with_last_key(&LONG_KEY).last_key(), Some(LONG_KEY.as_slice()));
 }
 
 #[rstest]

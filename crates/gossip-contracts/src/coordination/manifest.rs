@@ -144,10 +144,7 @@ fn check_count(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidatio
     match shards.len() {
         0 => Err(ManifestValidationError::Empty),
         1..=MAX_INITIAL_SHARDS => Ok(()),
-        count => Err(ManifestValidationError::TooManyShards {
-            count,
-            max: MAX_INITIAL_SHARDS,
-        }),
+        count => Err(ManifestValidationError::TooManyShards { count, max: MAX_INITIAL_SHARDS }),
     }
 }
 

@@ -34,11 +34,7 @@ const fn row_at(
     end: &'static [u8],
     cursor: CursorUpdate<'static>,
 ) -> Row {
-    InitialShardInput {
-        shard_id: id(raw),
-        spec: ShardSpecRef::new(start, end, b""),
-        cursor,
-    }
+    InitialShardInput { shard_id: id(raw), spec: ShardSpecRef::new(start, end, b""), cursor }
 }
 
 /// The faults, as rows that break one rule each. Rows 2 to 9 are disjoint unless they say so.
@@ -54,28 +50,15 @@ const LONG_TOKEN_ROW: Row = row_at(8, b"m", b"n", CursorUpdate::new(b"m", &LONG_
 
 const INVERTED_RANGE: ManifestValidationError = InvalidSpec {
     shard_id: id(3),
-    reason: ShardSpecInputError::InvertedRange {
-        start_len: 1,
-        end_len: 1,
-    },
+    reason: ShardSpecInputError::InvertedRange { start_len: 1, end_len: 1 },
 };
-const OVERLAP: ManifestValidationError = OverlappingRanges {
-    shard_a: id(1),
-    shard_b: id(4),
-};
-const KEY_TOO_LARGE: ManifestValidationError = CursorKeyTooLarge {
-    shard_id: id(5),
-    size: MAX_KEY_SIZE + 1,
-    max: MAX_KEY_SIZE,
-};
-const DERIVED_ID: ManifestValidationError = DerivedRootId {
-    shard_id: id(ShardId::DERIVED_BIT | 7),
-};
-const TOKEN_TOO_LARGE: ManifestValidationError = CursorTokenTooLarge {
-    shard_id: id(8),
-    size: MAX_TOKEN_SIZE + 1,
-    max: MAX_TOKEN_SIZE,
-};
+const OVERLAP: ManifestValidationError = OverlappingRanges { shard_a: id(1), shard_b: id(4) };
+const KEY_TOO_LARGE: ManifestValidationError =
+    CursorKeyTooLarge { shard_id: id(5), size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
+const DERIVED_ID: ManifestValidationError =
+    DerivedRootId { shard_id: id(ShardId::DERIVED_BIT | 7) };
+const TOKEN_TOO_LARGE: ManifestValidationError =
+    CursorTokenTooLarge { shard_id: id(8), size: MAX_TOKEN_SIZE + 1, max: MAX_TOKEN_SIZE };
 
 #[rstest]
 #[case::one(&[GOOD])]
@@ -145,10 +128,7 @@ fn every_size_limit_of_a_spec_is_named() {
     ];
     for (spec, part) in too_long {
         let reason = spec.validate().unwrap_err();
-        let error = InvalidSpec {
-            shard_id: id(1),
-            reason,
-        };
+        let error = InvalidSpec { shard_id: id(1), reason };
         let rows = [InitialShardInput { spec, ..GOOD }];
         assert_eq!(validate_manifest(&rows), Err(error), "{part}");
     }
@@ -183,10 +163,7 @@ fn the_largest_manifest_is_accepted_and_one_more_row_is_not() {
     rows.reverse();
     assert_eq!(validate_manifest(&rows[1..]), Ok(()));
     let count = MAX_INITIAL_SHARDS + 1;
-    let too_many = TooManyShards {
-        count,
-        max: MAX_INITIAL_SHARDS,
-    };
+    let too_many = TooManyShards { count, max: MAX_INITIAL_SHARDS };
     assert_eq!(validate_manifest(&rows), Err(too_many));
     // The count answers before any other rule, even for rows that are all alike.
     assert_eq!(validate_manifest(&vec![UNBOUNDED; count]), Err(too_many));

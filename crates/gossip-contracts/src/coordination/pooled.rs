@@ -5,8 +5,8 @@
 //! it came from, and what a reader returns borrows from the slab, not from the wrapper.
 //!
 //! # Invariants
-//! - A failed construction gives back what it had stored, last first; a failed update changes
-//!   nothing, neither the wrapper nor the slab's accounting.
+//! - The parts of a spec or a cursor are one block, so they are stored together or not at all: a
+//!   failed construction or update changes nothing, neither the wrapper nor the slab's accounting.
 //! - Updates that must move store the new bytes before they free the old ones, so they need room
 //!   for both. Updates that fit where the old bytes are stay there and cannot fail.
 //! - Wrappers are neither `Clone` nor `Drop`: they have no slab to copy in or to give back to.
@@ -21,39 +21,45 @@ use gossip_stdx::{ByteSlab, ByteSlot, SlabFull};
 use thiserror::Error;
 
 use super::byte_len::ByteLen;
-use super::{CursorUpdate, MAX_SPAWNED_PER_SHARD, ShardSpecRef};
+use super::{CursorUpdate, MAX_KEY_SIZE, MAX_SPAWNED_PER_SHARD, ShardSpecRef};
 use crate::identity::ShardId;
 
 /// A shard spec in a slab. It stores what it is given; validating is the caller's business.
+///
+/// All of it is one block: a record that is looked at costs one trip to memory instead of three,
+/// and there is nothing to give back when storing fails.
 #[must_use = "its bytes stay in the slab until `free` is called"]
 pub struct PooledShardSpec {
-    start: ByteSlot,
-    end: ByteSlot,
-    metadata: ByteSlot,
+    /// Start, end and metadata, one behind the other.
+    bytes: ByteSlot,
+    /// Bytes of the start key.
+    start_len: u16,
+    /// Bytes of the end key. Both lengths together never exceed those of `bytes`.
+    end_len: u16,
 }
+
+// There may be millions of records, and every valid key is within what the lengths can say.
+const _: () = assert!(size_of::<PooledShardSpec>() == 20 && size_of::<PooledCursor>() == 20);
+const _: () = assert!(MAX_KEY_SIZE <= u16::MAX as usize);
 
 impl PooledShardSpec {
     /// Stores `spec`.
     ///
     /// # Errors
-    /// [`SlabFull`]; the slab is as it was.
+    /// [`SlabFull`]; the slab is as it was. A key far beyond [`MAX_KEY_SIZE`] fits in no slab.
     pub fn from_ref(spec: ShardSpecRef<'_>, slab: &mut ByteSlab) -> Result<Self, SlabFull> {
-        let [start, end, metadata] = allocate_all([spec.start, spec.end, spec.metadata], slab)?;
-        Ok(Self {
-            start,
-            end,
-            metadata,
-        })
+        let (start_len, end_len) = (key_len(spec.start, slab)?, key_len(spec.end, slab)?);
+        let bytes = slab.allocate_parts(&[spec.start, spec.end, spec.metadata])?;
+        Ok(Self { bytes, start_len, end_len })
     }
 
     /// The spec.
+    #[inline]
     #[must_use]
     pub fn view<'s>(&self, slab: &'s ByteSlab) -> ShardSpecRef<'s> {
-        ShardSpecRef::new(
-            slab.get(self.start),
-            slab.get(self.end),
-            slab.get(self.metadata),
-        )
+        let (start, rest) = slab.get(self.bytes).split_at(usize::from(self.start_len));
+        let (end, metadata) = rest.split_at(usize::from(self.end_len));
+        ShardSpecRef::new(start, end, metadata)
     }
 
     /// Stores `spec` instead.
@@ -61,24 +67,32 @@ impl PooledShardSpec {
     /// # Errors
     /// [`SlabFull`]; the old spec is still there.
     pub fn replace(&mut self, spec: ShardSpecRef<'_>, slab: &mut ByteSlab) -> Result<(), SlabFull> {
-        // Ranges change only by a split; overwriting in place is not worth its cases here.
-        let new = Self::from_ref(spec, slab)?;
-        std::mem::replace(self, new).free(slab);
+        let (start_len, end_len) = (key_len(spec.start, slab)?, key_len(spec.end, slab)?);
+        let parts = [spec.start, spec.end, spec.metadata];
+        let bytes = slab.replace_parts(self.bytes, &parts)?;
+        *self = Self { bytes, start_len, end_len };
         Ok(())
+    }
+
+    /// Asks the processor for the bytes ahead of a [`view`](Self::view).
+    #[inline]
+    pub fn prefetch(&self, slab: &ByteSlab) {
+        slab.prefetch(self.bytes);
     }
 
     /// Gives the bytes back.
     pub fn free(self, slab: &mut ByteSlab) {
-        deallocate_all([self.start, self.end, self.metadata], slab);
+        slab.deallocate(self.bytes);
     }
 }
 
 impl fmt::Debug for PooledShardSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (start, end) = (usize::from(self.start_len), usize::from(self.end_len));
         f.debug_struct("PooledShardSpec")
-            .field("start", &ByteLen(self.start.len()))
-            .field("end", &ByteLen(self.end.len()))
-            .field("metadata", &ByteLen(self.metadata.len()))
+            .field("start", &ByteLen(start))
+            .field("end", &ByteLen(end))
+            .field("metadata", &ByteLen(self.bytes.len() - start - end))
             .finish()
     }
 }
@@ -86,19 +100,17 @@ impl fmt::Debug for PooledShardSpec {
 /// A cursor in a slab.
 #[must_use = "its bytes stay in the slab until `free` is called"]
 pub struct PooledCursor {
-    /// Empty when there is no key; a present key never is.
-    last_key: ByteSlot,
-    /// Empty when there is no token; a present token never is, and has a key beside it.
-    token: ByteSlot,
+    /// Key and token, one behind the other; empty when there is no key.
+    bytes: ByteSlot,
+    /// Bytes of the key; what follows is the token. Zero only when `bytes` is empty: a present key
+    /// never is, and a token has a key beside it.
+    key_len: u32,
 }
 
 impl PooledCursor {
     /// No progress yet; takes no room in any slab.
     pub const fn initial() -> Self {
-        Self {
-            last_key: ByteSlot::EMPTY,
-            token: ByteSlot::EMPTY,
-        }
+        Self { bytes: ByteSlot::EMPTY, key_len: 0 }
     }
 
     /// Stores `update`.
@@ -106,35 +118,37 @@ impl PooledCursor {
     /// # Errors
     /// [`SlabFull`]; the slab is as it was.
     pub fn from_update(update: CursorUpdate<'_>, slab: &mut ByteSlab) -> Result<Self, SlabFull> {
-        let [last_key, token] = allocate_all(parts_of(update), slab)?;
-        Ok(Self { last_key, token })
+        let mut cursor = Self::initial();
+        cursor.update(update, slab)?;
+        Ok(cursor)
     }
 
     /// The last key done, if any.
     #[must_use]
     pub fn last_key<'s>(&self, slab: &'s ByteSlab) -> Option<&'s [u8]> {
-        present(self.last_key, slab)
+        Some(self.parts(slab).0).filter(|key| !key.is_empty())
     }
 
     /// The connector's resume state, if any.
     #[must_use]
     pub fn token<'s>(&self, slab: &'s ByteSlab) -> Option<&'s [u8]> {
-        present(self.token, slab)
+        Some(self.parts(slab).1).filter(|token| !token.is_empty())
     }
 
     /// The cursor.
+    #[inline]
     #[must_use]
     pub fn view<'s>(&self, slab: &'s ByteSlab) -> CursorUpdate<'s> {
-        match self.last_key(slab) {
-            None => CursorUpdate::initial(),
-            Some(last_key) => CursorUpdate::new(last_key, slab.get(self.token)),
+        match self.parts(slab) {
+            ([], _) => CursorUpdate::initial(),
+            (last_key, token) => CursorUpdate::new(last_key, token),
         }
     }
 
     /// True when there is no progress.
     #[must_use]
     pub const fn is_initial(&self) -> bool {
-        self.last_key.is_empty()
+        self.bytes.is_empty()
     }
 
     /// Stores `update` instead. This is the checkpoint's path: a cursor of about the same length
@@ -142,37 +156,41 @@ impl PooledCursor {
     ///
     /// # Errors
     /// [`SlabFull`]; the old cursor is still there.
+    #[inline]
     pub fn update(
         &mut self,
         update: CursorUpdate<'_>,
         slab: &mut ByteSlab,
     ) -> Result<(), SlabFull> {
-        let [last_key, token] = parts_of(update);
-        // What can fail goes first and what cannot goes second, so there is nothing to undo.
-        if stays_in_place(self.last_key, last_key) {
-            self.token = slab.replace(self.token, token)?;
-            self.last_key = replace_in_place(self.last_key, last_key, slab);
-        } else if stays_in_place(self.token, token) {
-            self.last_key = slab.replace(self.last_key, last_key)?;
-            self.token = replace_in_place(self.token, token, slab);
-        } else {
-            let new = Self::from_update(update, slab)?;
-            std::mem::replace(self, new).free(slab);
-        }
+        let parts = [update.last_key(), update.token()].map(Option::unwrap_or_default);
+        self.bytes = slab.replace_parts(self.bytes, &parts)?;
+        // What a slab holds is shorter than 4 GiB, and so is a part of it.
+        self.key_len = parts[0].len() as u32;
         Ok(())
+    }
+
+    /// Asks the processor for the bytes ahead of a [`view`](Self::view).
+    #[inline]
+    pub fn prefetch(&self, slab: &ByteSlab) {
+        slab.prefetch(self.bytes);
     }
 
     /// Gives the bytes back.
     pub fn free(self, slab: &mut ByteSlab) {
-        deallocate_all([self.last_key, self.token], slab);
+        slab.deallocate(self.bytes);
+    }
+
+    #[inline]
+    fn parts<'s>(&self, slab: &'s ByteSlab) -> (&'s [u8], &'s [u8]) {
+        slab.get(self.bytes).split_at(self.key_len as usize)
     }
 }
 
 impl fmt::Debug for PooledCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledCursor")
-            .field("last_key", &ByteLen(self.last_key.len()))
-            .field("token", &ByteLen(self.token.len()))
+            .field("last_key", &ByteLen(self.key_len as usize))
+            .field("token", &ByteLen(self.bytes.len() - self.key_len as usize))
             .finish()
     }
 }
@@ -190,9 +208,7 @@ const ID_LEN: usize = size_of::<u64>();
 impl PooledSpawned {
     /// Nothing spawned yet; takes no room in any slab.
     pub const fn empty() -> Self {
-        Self {
-            ids: ByteSlot::EMPTY,
-        }
+        Self { ids: ByteSlot::EMPTY }
     }
 
     /// Stores `ids`.
@@ -247,8 +263,7 @@ impl PooledSpawned {
         slab: &'s ByteSlab,
     ) -> impl DoubleEndedIterator<Item = ShardId> + ExactSizeIterator + Clone + use<'s> {
         let (ids, _) = slab.get(self.ids).as_chunks::<ID_LEN>();
-        ids.iter()
-            .map(|id| ShardId::from_raw(u64::from_le_bytes(*id)))
+        ids.iter().map(|id| ShardId::from_raw(u64::from_le_bytes(*id)))
     }
 
     /// Whether `id` was spawned.
@@ -277,9 +292,7 @@ impl PooledSpawned {
 
 impl fmt::Debug for PooledSpawned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PooledSpawned")
-            .field("len", &self.len())
-            .finish()
+        f.debug_struct("PooledSpawned").field("len", &self.len()).finish()
     }
 }
 
@@ -302,52 +315,8 @@ pub enum PooledSpawnedError {
     Full(#[from] SlabFull),
 }
 
-/// Stores all of `parts` or none.
-fn allocate_all<const N: usize>(
-    parts: [&[u8]; N],
-    slab: &mut ByteSlab,
-) -> Result<[ByteSlot; N], SlabFull> {
-    let mut slots = [ByteSlot::EMPTY; N];
-    for (index, part) in parts.into_iter().enumerate() {
-        match slab.allocate(part) {
-            Ok(slot) => slots[index] = slot,
-            Err(full) => {
-                deallocate_all(slots, slab);
-                return Err(full);
-            }
-        }
-    }
-    Ok(slots)
-}
-
-/// Frees in reverse, so that the slab's edge moves back over blocks as they were stored. Freeing an
-/// empty slot does nothing.
-fn deallocate_all<const N: usize>(slots: [ByteSlot; N], slab: &mut ByteSlab) {
-    for slot in slots.into_iter().rev() {
-        slab.deallocate(slot);
-    }
-}
-
-/// Key and token of a cursor, empty when absent, as the slab stores them.
-fn parts_of(update: CursorUpdate<'_>) -> [&[u8]; 2] {
-    [update.last_key(), update.token()].map(Option::unwrap_or_default)
-}
-
-fn present(slot: ByteSlot, slab: &ByteSlab) -> Option<&[u8]> {
-    (!slot.is_empty()).then(|| slab.get(slot))
-}
-
-/// Whether the slab is sure to keep `bytes` in the block of `slot`: blocks are powers of two, and
-/// a slot's block is at least that of its own length.
-fn stays_in_place(slot: ByteSlot, bytes: &[u8]) -> bool {
-    let block_len = |len: usize| match len {
-        0 => 0,
-        1.. => len.next_power_of_two().max(ByteSlab::MIN_BLOCK),
-    };
-    block_len(bytes.len()) <= block_len(slot.len())
-}
-
-fn replace_in_place(slot: ByteSlot, bytes: &[u8], slab: &mut ByteSlab) -> ByteSlot {
-    let replaced = slab.replace(slot, bytes);
-    replaced.expect("bytes that fit the block they replace are stored in it")
+/// The length of a key as it is stored, or the refusal of what no slab can hold.
+fn key_len(key: &[u8], slab: &ByteSlab) -> Result<u16, SlabFull> {
+    let available = slab.virgin_bytes() as u32;
+    u16::try_from(key.len()).map_err(|_| SlabFull { requested: u32::MAX, available })
 }

@@ -34,28 +34,58 @@ fn a_spec_is_stored_replaced_and_freed() {
     assert_eq!(accounting(&slab), fresh);
 }
 
-/// Each part in turn is the one that finds the slab full.
 #[test]
 fn a_spec_that_does_not_fit_leaves_the_slab_as_it_was() {
-    for blocks in 0..3 {
-        let mut slab = ByteSlab::new(blocks * ByteSlab::MIN_BLOCK);
-        let fresh = accounting(&slab);
-        let full = PooledShardSpec::from_ref(SPEC, &mut slab).unwrap_err();
-        assert_eq!((full.requested, full.available), (16, 0));
+    let mut slab = ByteSlab::new(0);
+    let fresh = accounting(&slab);
+    let full = PooledShardSpec::from_ref(SPEC, &mut slab).unwrap_err();
+    assert_eq!((full.requested, full.available), (16, 0));
+    assert_eq!(accounting(&slab), fresh);
+}
+
+#[test]
+fn a_spec_is_one_block() {
+    let mut slab = ByteSlab::new(64);
+    let pooled = PooledShardSpec::from_ref(SPEC, &mut slab).unwrap();
+    assert_eq!((slab.live_slots(), slab.used_bytes()), (1, 16));
+    pooled.free(&mut slab);
+}
+
+/// The lengths of keys are stored in two bytes each, which no valid key exceeds.
+#[test]
+fn a_key_beyond_all_limits_is_refused_like_one_too_large_for_any_slab() {
+    let mut slab = ByteSlab::new(1 << 20);
+    let fresh = accounting(&slab);
+    let longest = vec![b'k'; usize::from(u16::MAX)];
+    let longer = vec![b'k'; usize::from(u16::MAX) + 1];
+    for (start, end) in [(&longer, &longest), (&longest, &longer)] {
+        let spec = ShardSpecRef::new(start, end, b"");
+        let full = PooledShardSpec::from_ref(spec, &mut slab).unwrap_err();
+        assert_eq!(full, SlabFull { requested: u32::MAX, available: 1 << 20 });
         assert_eq!(accounting(&slab), fresh);
     }
+    let spec = ShardSpecRef::new(&longest, &longest, b"metadata");
+    let mut pooled = PooledShardSpec::from_ref(spec, &mut slab).unwrap();
+    assert_eq!(pooled.view(&slab), spec);
+    assert!(pooled.replace(ShardSpecRef::new(&longer, b"", b""), &mut slab).is_err());
+    assert_eq!(pooled.view(&slab), spec);
+    pooled.free(&mut slab);
 }
 
 #[test]
 fn a_spec_replacement_that_does_not_fit_keeps_the_old_one() {
-    let mut slab = ByteSlab::new(5 * ByteSlab::MIN_BLOCK);
+    let mut slab = ByteSlab::new(2 * ByteSlab::MIN_BLOCK);
     let mut pooled = PooledShardSpec::from_ref(SPEC, &mut slab).unwrap();
     let before = accounting(&slab);
-    // Two blocks of head-room for three parts: the new ones are stored before the old are freed.
-    let refused = pooled.replace(ShardSpecRef::new(b"a", b"b", b"c"), &mut slab);
+    // One block of head-room for two: the new bytes are stored before the old ones are freed.
+    let refused = pooled.replace(ShardSpecRef::new(b"a", b"b", &[b'm'; 17]), &mut slab);
     assert!(refused.is_err());
     assert_eq!(pooled.view(&slab), SPEC);
     assert_eq!(accounting(&slab), before);
+    // What fits the old block stays there.
+    let other = ShardSpecRef::new(b"a", b"b", b"c");
+    pooled.replace(other, &mut slab).unwrap();
+    assert_eq!((pooled.view(&slab), accounting(&slab)), (other, before));
     pooled.free(&mut slab);
 }
 
@@ -75,14 +105,14 @@ fn an_initial_cursor_takes_no_room() {
 fn a_cursor_that_does_not_fit_leaves_the_slab_as_it_was() {
     let mut slab = ByteSlab::new(ByteSlab::MIN_BLOCK);
     let fresh = accounting(&slab);
-    let update = CursorUpdate::new(b"key", b"token");
+    let update = CursorUpdate::new(b"key and token", b"of 17 bytes");
     assert!(PooledCursor::from_update(update, &mut slab).is_err());
     assert_eq!(accounting(&slab), fresh);
 }
 
 #[test]
 fn a_cursor_of_the_same_size_is_updated_in_a_full_slab() {
-    let mut slab = ByteSlab::new(2 * ByteSlab::MIN_BLOCK);
+    let mut slab = ByteSlab::new(ByteSlab::MIN_BLOCK);
     let mut cursor =
         PooledCursor::from_update(CursorUpdate::new(b"key 1", b"token 1"), &mut slab).unwrap();
     assert_eq!(slab.virgin_bytes(), 0);
@@ -92,15 +122,15 @@ fn a_cursor_of_the_same_size_is_updated_in_a_full_slab() {
     cursor.free(&mut slab);
 }
 
-/// A slab with one block free, and a cursor of one block each for key and token.
+/// A slab with one block free, and a cursor of one block.
 fn tight() -> (ByteSlab, PooledCursor) {
-    let mut slab = ByteSlab::new(3 * ByteSlab::MIN_BLOCK);
+    let mut slab = ByteSlab::new(2 * ByteSlab::MIN_BLOCK);
     let update = CursorUpdate::new(b"key", b"token");
     let cursor = PooledCursor::from_update(update, &mut slab).unwrap();
     (slab, cursor)
 }
 
-/// Grows the key, the token or both past what fits: all three paths of an update.
+/// Grows the key, the token or both past what fits.
 #[test]
 fn a_cursor_update_that_does_not_fit_changes_nothing() {
     let long = [b'l'; 2 * ByteSlab::MIN_BLOCK];
@@ -124,9 +154,7 @@ fn a_cursor_update_that_does_not_fit_changes_nothing() {
 #[test]
 fn a_cursor_update_may_drop_its_token_and_its_key() {
     let (mut slab, mut cursor) = tight();
-    cursor
-        .update(CursorUpdate::with_last_key(b"k"), &mut slab)
-        .unwrap();
+    cursor.update(CursorUpdate::with_last_key(b"k"), &mut slab).unwrap();
     assert_eq!(cursor.token(&slab), None);
     assert_eq!(slab.live_slots(), 1);
     cursor.update(CursorUpdate::initial(), &mut slab).unwrap();
@@ -141,9 +169,7 @@ fn spawned_ids_keep_their_order() {
     let mut spawned = PooledSpawned::empty();
     assert!(spawned.is_empty());
     assert_eq!(spawned.iter(&slab).len(), 0);
-    spawned
-        .push(ShardId::from_raw(u64::MAX), &mut slab)
-        .unwrap();
+    spawned.push(ShardId::from_raw(u64::MAX), &mut slab).unwrap();
     spawned.extend(&ids(3..6), &mut slab).unwrap();
     spawned.extend(&[], &mut slab).unwrap();
     let raw: Vec<u64> = spawned.iter(&slab).map(ShardId::as_raw).collect();
@@ -181,21 +207,12 @@ fn spawned_ids_that_do_not_fit_leave_the_list_as_it_was() {
     let mut slab = ByteSlab::new(2 * ByteSlab::MIN_BLOCK);
     let mut spawned = PooledSpawned::from_ids(&ids(1..3), &mut slab).unwrap();
     let before = accounting(&slab);
-    let full = SlabFull {
-        requested: 32,
-        available: 16,
-    };
+    let full = SlabFull { requested: 32, available: 16 };
     let refused = spawned.push(ShardId::from_raw(3), &mut slab);
     assert_eq!(refused, Err(PooledSpawnedError::Full(full)));
     // The limit is checked before the slab is asked.
     let refused = spawned.extend(&ids(0..2000), &mut slab);
-    assert!(matches!(
-        refused,
-        Err(PooledSpawnedError::TooMany {
-            additional: 2000,
-            ..
-        })
-    ));
+    assert!(matches!(refused, Err(PooledSpawnedError::TooMany { additional: 2000, .. })));
     assert!(spawned.iter(&slab).eq(ids(1..3)));
     assert_eq!(accounting(&slab), before);
     spawned.free(&mut slab);

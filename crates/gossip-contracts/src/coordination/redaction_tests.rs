@@ -105,11 +105,7 @@ fn pooled_wrappers_and_the_arena_show_lengths_only() {
 }
 
 fn row() -> InitialShardInput<'static> {
-    InitialShardInput {
-        shard_id: ShardId::from_raw(1),
-        spec: SPEC,
-        cursor: CURSOR,
-    }
+    InitialShardInput { shard_id: ShardId::from_raw(1), spec: SPEC, cursor: CURSOR }
 }
 
 /// Errors made from input that carries the canary.
@@ -123,10 +119,7 @@ fn errors_from_canary_input_show_lengths_only() {
     assert_error_clean(&ShardSpec::try_new(CANARY_END, CANARY, b"").unwrap_err());
     assert_error_clean(&validate_split_coverage(SPEC, &[SPEC, SPEC]).unwrap_err());
     assert_error_clean(&plan_split_residual_at_point(SPEC, CANARY).unwrap_err());
-    let outside = InitialShardInput {
-        cursor: CursorUpdate::with_last_key(CANARY_END),
-        ..row()
-    };
+    let outside = InitialShardInput { cursor: CursorUpdate::with_last_key(CANARY_END), ..row() };
     assert_error_clean(&validate_manifest(&[outside]).unwrap_err());
     assert_error_clean(&validate_manifest(&[row(), row()]).unwrap_err());
     assert_error_clean(&SplitReplacePlan::try_new([SplitChild::new(SPEC, CURSOR)]).unwrap_err());
@@ -136,9 +129,7 @@ fn errors_from_canary_input_show_lengths_only() {
 /// Every variant, printed: an error can only hold numbers, and every message says something.
 #[test]
 fn every_error_variant_is_printable_and_clean() {
-    split_validation_errors()
-        .iter()
-        .for_each(assert_error_clean);
+    split_validation_errors().iter().for_each(assert_error_clean);
     manifest_errors().iter().for_each(assert_error_clean);
     let count = 1;
     let (size, max) = (5000, 4096);
@@ -147,30 +138,17 @@ fn every_error_variant_is_printable_and_clean() {
     assert_error_clean(&CursorInputError::TokenTooLarge { size, max });
     assert_error_clean(&SplitReplacePlanError::TooFewChildren { count });
     assert_error_clean(&SplitReplacePlanError::TooManyChildren { count });
-    assert_error_clean(&PlanSplitReplaceError::from(
-        SplitReplacePlanError::TooFewChildren { count },
-    ));
-    assert_error_clean(&PlanSplitReplaceError::from(
-        SplitValidationError::NoChildren,
-    ));
+    assert_error_clean(&PlanSplitReplaceError::from(SplitReplacePlanError::TooFewChildren {
+        count,
+    }));
+    assert_error_clean(&PlanSplitReplaceError::from(SplitValidationError::NoChildren));
     assert_error_clean(&PlanSplitResidualError::MissingCursor);
     assert_error_clean(&PlanSplitResidualError::NoSuccessor);
-    assert_error_clean(&PlanSplitResidualError::from(
-        SplitResidualPlanError::IdenticalSpecs,
-    ));
-    assert_error_clean(&PlanSplitResidualError::from(
-        SplitValidationError::NoChildren,
-    ));
-    let full = SlabFull {
-        requested: 16,
-        available: 0,
-    };
+    assert_error_clean(&PlanSplitResidualError::from(SplitResidualPlanError::IdenticalSpecs));
+    assert_error_clean(&PlanSplitResidualError::from(SplitValidationError::NoChildren));
+    let full = SlabFull { requested: 16, available: 0 };
     assert_error_clean(&PooledSpawnedError::Full(full));
-    assert_error_clean(&PooledSpawnedError::TooMany {
-        current: 1,
-        additional: 2,
-        max: 2,
-    });
+    assert_error_clean(&PooledSpawnedError::TooMany { current: 1, additional: 2, max: 2 });
     assert_error_clean(&ShardArenaTooLarge { slots: 1, bytes: 2 });
 }
 
@@ -183,40 +161,24 @@ fn split_validation_errors() -> [SplitValidationError; 6] {
         scope,
     };
     [
-        SplitValidationError::SpawnLimitExceeded {
-            current: 1023,
-            additional: 2,
-            max: 1024,
-        },
-        SplitValidationError::BackendChildLimitExceeded {
-            requested: 9,
-            backend_max: 8,
-        },
+        SplitValidationError::SpawnLimitExceeded { current: 1023, additional: 2, max: 1024 },
+        SplitValidationError::BackendChildLimitExceeded { requested: 9, backend_max: 8 },
         limit(ShardLimitScope::PerTenant),
         limit(ShardLimitScope::Global),
-        SplitValidationError::DerivedIdCollision {
-            derived_id: ShardId::from_raw(7),
-        },
+        SplitValidationError::DerivedIdCollision { derived_id: ShardId::from_raw(7) },
         SplitValidationError::ChildCursorInvalid { child_index: 0 },
     ]
 }
 
 fn manifest_errors() -> [ManifestValidationError; 5] {
     let shard_id = ShardId::from_raw(7);
-    let reason = ShardSpecInputError::InvertedRange {
-        start_len: 2,
-        end_len: 1,
-    };
+    let reason = ShardSpecInputError::InvertedRange { start_len: 2, end_len: 1 };
     [
         ManifestValidationError::Empty,
         ManifestValidationError::TooManyShards { count: 2, max: 1 },
         ManifestValidationError::InvalidSpec { shard_id, reason },
         ManifestValidationError::DerivedRootId { shard_id },
-        ManifestValidationError::CursorTokenTooLarge {
-            shard_id,
-            size: 2,
-            max: 1,
-        },
+        ManifestValidationError::CursorTokenTooLarge { shard_id, size: 2, max: 1 },
     ]
 }
 
@@ -225,22 +187,10 @@ fn manifest_errors() -> [ManifestValidationError; 5] {
 fn messages_say_what_was_presented_and_what_was_expected() {
     let [spawn, backend, tenant, global, collision, cursor] =
         split_validation_errors().map(|error| error.to_string());
-    assert_eq!(
-        spawn,
-        "2 more children on top of 1023 exceed the limit of 1024 per shard"
-    );
-    assert_eq!(
-        backend,
-        "9 children exceed this backend's limit of 8 per split"
-    );
-    assert_eq!(
-        tenant,
-        "2 more shards on top of 9 exceed the per-tenant limit of 10"
-    );
-    assert_eq!(
-        global,
-        "2 more shards on top of 9 exceed the global limit of 10"
-    );
+    assert_eq!(spawn, "2 more children on top of 1023 exceed the limit of 1024 per shard");
+    assert_eq!(backend, "9 children exceed this backend's limit of 8 per split");
+    assert_eq!(tenant, "2 more shards on top of 9 exceed the per-tenant limit of 10");
+    assert_eq!(global, "2 more shards on top of 9 exceed the global limit of 10");
     assert_eq!(collision, "the derived shard id 7 is already taken");
     assert_eq!(cursor, "child 0 does not carry the parent's progress");
 }

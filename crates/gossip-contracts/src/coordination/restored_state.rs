@@ -21,10 +21,6 @@ impl RestoredShardState {
     /// Bundles the three.
     #[must_use]
     pub const fn new(spec: ShardSpec, cursor: Cursor, cursor_semantics: CursorSemantics) -> Self {
-        Self {
-            spec,
-            cursor,
-            cursor_semantics,
-        }
+        Self { spec, cursor, cursor_semantics }
     }
 }

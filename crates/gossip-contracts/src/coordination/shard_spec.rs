@@ -39,11 +39,7 @@ impl<'a> ShardSpecRef<'a> {
     /// Puts the three parts together and checks nothing.
     #[must_use]
     pub const fn new(start: &'a [u8], end: &'a [u8], metadata: &'a [u8]) -> Self {
-        Self {
-            start,
-            end,
-            metadata,
-        }
+        Self { start, end, metadata }
     }
 
     /// As [`ShardSpec::validate_ref`].
@@ -102,11 +98,7 @@ impl ShardSpec {
     /// As [`Self::validate_ref`].
     pub fn try_new(start: &[u8], end: &[u8], metadata: &[u8]) -> Result<Self, ShardSpecInputError> {
         Self::validate_ref(ShardSpecRef::new(start, end, metadata))?;
-        Ok(Self {
-            start: start.into(),
-            end: end.into(),
-            metadata: metadata.into(),
-        })
+        Ok(Self { start: start.into(), end: end.into(), metadata: metadata.into() })
     }
 
     /// The rules of a valid spec, without owning it.
@@ -117,18 +109,12 @@ impl ShardSpec {
         for bound in [spec.start, spec.end] {
             if bound.len() > MAX_KEY_SIZE {
                 let size = bound.len();
-                return Err(ShardSpecInputError::KeyTooLarge {
-                    size,
-                    max: MAX_KEY_SIZE,
-                });
+                return Err(ShardSpecInputError::KeyTooLarge { size, max: MAX_KEY_SIZE });
             }
         }
         if spec.metadata.len() > MAX_METADATA_SIZE {
             let size = spec.metadata.len();
-            return Err(ShardSpecInputError::MetadataTooLarge {
-                size,
-                max: MAX_METADATA_SIZE,
-            });
+            return Err(ShardSpecInputError::MetadataTooLarge { size, max: MAX_METADATA_SIZE });
         }
         if spec.is_inverted() {
             let (start_len, end_len) = (spec.start.len(), spec.end.len());
@@ -233,10 +219,7 @@ pub enum ShardSpecInputError {
 /// When a cursor may move past a key. A label for sinks and operators: the coordinator enforces
 /// progress and bounds in the same way for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "persisted; a third meaning would be a new format"
-)]
+#[expect(clippy::exhaustive_enums, reason = "persisted; a third meaning would be a new format")]
 #[repr(u8)]
 pub enum CursorSemantics {
     /// After the results of every key up to it are durable.

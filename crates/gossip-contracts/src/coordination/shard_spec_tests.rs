@@ -13,18 +13,12 @@ static LONG_END: [u8; MAX_KEY_SIZE + 2] = [b'a'; MAX_KEY_SIZE + 2];
 static LONG_METADATA: [u8; MAX_METADATA_SIZE + 1] = [b'm'; MAX_METADATA_SIZE + 1];
 
 /// Sizes differ, so the error tells which bound was refused.
-const START_TOO_LARGE: ShardSpecInputError = ShardSpecInputError::KeyTooLarge {
-    size: MAX_KEY_SIZE + 1,
-    max: MAX_KEY_SIZE,
-};
-const END_TOO_LARGE: ShardSpecInputError = ShardSpecInputError::KeyTooLarge {
-    size: MAX_KEY_SIZE + 2,
-    max: MAX_KEY_SIZE,
-};
-const METADATA_TOO_LARGE: ShardSpecInputError = ShardSpecInputError::MetadataTooLarge {
-    size: MAX_METADATA_SIZE + 1,
-    max: MAX_METADATA_SIZE,
-};
+const START_TOO_LARGE: ShardSpecInputError =
+    ShardSpecInputError::KeyTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
+const END_TOO_LARGE: ShardSpecInputError =
+    ShardSpecInputError::KeyTooLarge { size: MAX_KEY_SIZE + 2, max: MAX_KEY_SIZE };
+const METADATA_TOO_LARGE: ShardSpecInputError =
+    ShardSpecInputError::MetadataTooLarge { size: MAX_METADATA_SIZE + 1, max: MAX_METADATA_SIZE };
 
 #[rstest]
 #[case::bounded(b"a", b"b", b"m")]
@@ -38,10 +32,7 @@ fn valid_specs_are_kept_as_given(
     #[case] metadata: &[u8],
 ) {
     let owned = ShardSpec::try_new(start, end, metadata).unwrap();
-    assert_eq!(
-        (owned.start(), owned.end(), owned.metadata()),
-        (start, end, metadata)
-    );
+    assert_eq!((owned.start(), owned.end(), owned.metadata()), (start, end, metadata));
     assert_eq!(owned.as_spec_ref(), ShardSpecRef::new(start, end, metadata));
     assert_eq!(ShardSpec::try_from(owned.as_spec_ref()), Ok(owned.clone()));
     assert_eq!(ShardSpec::new(start, end, metadata), owned);
@@ -105,10 +96,7 @@ fn membership_table(
     #[case] key: &[u8],
     #[case] inside: bool,
 ) {
-    assert_eq!(
-        ShardSpecRef::new(start, end, b"m").contains_key(key),
-        inside
-    );
+    assert_eq!(ShardSpecRef::new(start, end, b"m").contains_key(key), inside);
     assert_eq!(ShardSpec::new(start, end, b"m").contains_key(key), inside);
 }
 

@@ -75,9 +75,7 @@ impl<'a> SplitReplacePlan<'a> {
     }
 
     const fn empty() -> Self {
-        Self {
-            children: InlineVec::new(),
-        }
+        Self { children: InlineVec::new() }
     }
 
     /// Fills an empty plan. In place, because moving a plan costs more than making a small one.
@@ -91,9 +89,7 @@ impl<'a> SplitReplacePlan<'a> {
             self.children.push(child);
         }
         // One more shows that there are too many; an endless iterator must not be drained.
-        let excess = rest
-            .next()
-            .map_or(0, |_| rest.size_hint().0.saturating_add(1));
+        let excess = rest.next().map_or(0, |_| rest.size_hint().0.saturating_add(1));
         check_child_count(self.children.len().saturating_add(excess))
     }
 }
@@ -120,10 +116,7 @@ impl<'a> SplitResidualPlan<'a> {
         if new_parent == residual {
             return Err(SplitResidualPlanError::IdenticalSpecs);
         }
-        Ok(Self {
-            new_parent,
-            residual,
-        })
+        Ok(Self { new_parent, residual })
     }
 
     /// What the parent keeps.
@@ -209,10 +202,7 @@ pub fn plan_split_replace_at_points_with_cursor<'a>(
     let specs = cut(parent, points.iter().copied().filter(ahead));
     let cursors = iter::once(cursor).chain(iter::repeat(CursorUpdate::initial()));
     let children = specs.zip(cursors);
-    plan_split_replace(
-        parent,
-        children.map(|(spec, cursor)| SplitChild::new(spec, cursor)),
-    )
+    plan_split_replace(parent, children.map(|(spec, cursor)| SplitChild::new(spec, cursor)))
 }
 
 /// Plans the shrinking of `old_parent` to `new_parent`, with `residual` for the rest.
@@ -225,10 +215,7 @@ pub fn plan_split_residual<'a, 'p>(
     new_parent: impl IntoShardSpecRef<'a>,
     residual: impl IntoShardSpecRef<'a>,
 ) -> Result<SplitResidualPlan<'a>, PlanSplitResidualError> {
-    let (new_parent, residual) = (
-        new_parent.into_shard_spec_ref(),
-        residual.into_shard_spec_ref(),
-    );
+    let (new_parent, residual) = (new_parent.into_shard_spec_ref(), residual.into_shard_spec_ref());
     let plan = SplitResidualPlan::try_new(new_parent, residual)?;
     validate_residual_split(old_parent.into_shard_spec_ref(), new_parent, residual)?;
     Ok(plan)
@@ -270,9 +257,7 @@ pub fn plan_split_residual_from_cursor<'a>(
     cursor: CursorUpdate<'_>,
     point: &'a mut [u8; MAX_KEY_SIZE],
 ) -> Result<SplitResidualPlan<'a>, PlanSplitResidualError> {
-    let last_key = cursor
-        .last_key()
-        .ok_or(PlanSplitResidualError::MissingCursor)?;
+    let last_key = cursor.last_key().ok_or(PlanSplitResidualError::MissingCursor)?;
     let len = key_successor_into(last_key, point).ok_or(PlanSplitResidualError::NoSuccessor)?;
     plan_split_residual_at_point(parent, &point[..len])
 }

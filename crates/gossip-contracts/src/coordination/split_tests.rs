@@ -133,9 +133,7 @@ fn points_make_children_with_the_parents_metadata() {
     });
     let specs = [spec(b"b", b"g"), spec(b"g", b"p"), spec(b"p", b"y")];
     let cursors = [AT_C, NONE, NONE];
-    let expected: Vec<_> = iter::zip(specs, cursors)
-        .map(|(s, c)| SplitChild::new(s, c))
-        .collect();
+    let expected: Vec<_> = iter::zip(specs, cursors).map(|(s, c)| SplitChild::new(s, c)).collect();
     assert_eq!(plan.unwrap().children(), expected);
     assert_eq!(asked, iter::zip(0.., specs).collect::<Vec<_>>());
 }
@@ -163,10 +161,7 @@ fn fan_out_is_checked_before_the_callback(
 #[case::empty(&[b"".as_slice()])]
 fn bad_points_are_coverage_errors(#[case] points: &[&'static [u8]]) {
     let plan = plan_split_replace_at_points_initial_cursor(PARENT, points);
-    assert!(matches!(
-        plan,
-        Err(PlanSplitReplaceError::InvalidCoverage(_))
-    ));
+    assert!(matches!(plan, Err(PlanSplitReplaceError::InvalidCoverage(_))));
 }
 
 #[test]
@@ -199,10 +194,7 @@ fn points_at_or_behind_the_cursor_are_dropped(
     assert_eq!(count.map_err(|error| *error), expected);
     if let Ok(plan) = plan {
         assert_eq!(plan.children()[0].cursor, cursor);
-        assert_eq!(
-            validate_split_child_cursors(cursor, plan.children()),
-            Ok(())
-        );
+        assert_eq!(validate_split_child_cursors(cursor, plan.children()), Ok(()));
     }
 }
 
@@ -224,9 +216,7 @@ fn children_carry_the_parents_progress(
     #[case] refused: Option<usize>,
 ) {
     let ranges = [spec(b"b", b"g"), spec(b"g", b"p"), spec(b"p", b"y")];
-    let children: Vec<_> = iter::zip(ranges, cursors)
-        .map(|(s, c)| SplitChild::new(s, c))
-        .collect();
+    let children: Vec<_> = iter::zip(ranges, cursors).map(|(s, c)| SplitChild::new(s, c)).collect();
     let expected = refused.map_or(Ok(()), |index| Err(cursor_invalid(index)));
     assert_eq!(validate_split_child_cursors(parent, &children), expected);
     // Positions are the caller's, whatever the order of the ranges.
@@ -302,10 +292,7 @@ fn unbounded_parents_can_be_cut_too(#[case] start: &'static [u8], #[case] end: &
     let plan = plan_split_residual_at_point(parent, b"m").unwrap();
     assert_eq!(plan.residual(), spec(b"m", end));
     let empty = plan_split_residual_at_point(parent, b"");
-    assert!(matches!(
-        empty,
-        Err(PlanSplitResidualError::SplitPointOutOfBounds { .. })
-    ));
+    assert!(matches!(empty, Err(PlanSplitResidualError::SplitPointOutOfBounds { .. })));
     let plan = plan_split_replace_at_points_initial_cursor(parent, &[b"m"]).unwrap();
     assert_eq!(plan.children()[0].spec, spec(start, b"m"));
 }
@@ -348,15 +335,8 @@ fn a_residual_takes_everything_after_the_cursor(
     let plan = plan_split_residual_from_cursor(parent, cursor, &mut point);
     assert_eq!(plan.map(|plan| plan.residual().start), expected);
     if let Ok(plan) = plan {
-        assert!(
-            cursor
-                .last_key()
-                .is_some_and(|key| plan.new_parent().contains_key(key))
-        );
-        assert_eq!(
-            (plan.new_parent().start, plan.residual().end),
-            (parent.start, parent.end)
-        );
+        assert!(cursor.last_key().is_some_and(|key| plan.new_parent().contains_key(key)));
+        assert_eq!((plan.new_parent().start, plan.residual().end), (parent.start, parent.end));
     }
 }
 

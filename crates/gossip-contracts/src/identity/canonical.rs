@@ -74,12 +74,7 @@ impl CanonicalHasher {
     #[inline]
     #[must_use]
     pub fn for_domain(domain: Domain) -> Self {
-        Self {
-            key: domain.context_key(),
-            buffer: [0; BUFFER_LEN],
-            buffered: 0,
-            spill: None,
-        }
+        Self { key: domain.context_key(), buffer: [0; BUFFER_LEN], buffered: 0, spill: None }
     }
 
     /// Writes one byte.
@@ -147,9 +142,7 @@ impl CanonicalHasher {
         // Most inputs end here: BLAKE3 sees them whole, in one call.
         let rest = &self.buffer[..self.buffered];
         match &self.spill {
-            None => Hasher::new_from_context_key(self.key)
-                .update(rest)
-                .finalize(),
+            None => Hasher::new_from_context_key(self.key).update(rest).finalize(),
             Some(hasher) => finalize_long(hasher, rest),
         }
     }
@@ -158,9 +151,7 @@ impl CanonicalHasher {
     #[cold]
     #[inline(never)]
     fn write_through(&mut self, bytes: &[u8]) {
-        let hasher = self
-            .spill
-            .get_or_insert_with(|| Hasher::new_from_context_key(self.key));
+        let hasher = self.spill.get_or_insert_with(|| Hasher::new_from_context_key(self.key));
         // `bytes` go past the buffer: long input comes in long pieces, which a copy only delays.
         hasher.update(&self.buffer[..self.buffered]).update(bytes);
         self.buffered = 0;
@@ -180,9 +171,7 @@ impl fmt::Debug for CanonicalHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spilled = self.spill.as_ref().map_or(0, Hasher::count);
         let input_len = spilled + self.buffered as u64;
-        f.debug_struct("CanonicalHasher")
-            .field("input_len", &input_len)
-            .finish_non_exhaustive()
+        f.debug_struct("CanonicalHasher").field("input_len", &input_len).finish_non_exhaustive()
     }
 }
 

@@ -21,10 +21,7 @@ fn digest_of_bytes(bytes: &[u8]) -> [u8; 32] {
 fn integers_are_fixed_width_little_endian() {
     assert_eq!(digest(&0x12_u8), digest_of_bytes(&[0x12]));
     assert_eq!(digest(&0x1234_u32), digest_of_bytes(&[0x34, 0x12, 0, 0]));
-    assert_eq!(
-        digest(&0x1234_u64),
-        digest_of_bytes(&[0x34, 0x12, 0, 0, 0, 0, 0, 0])
-    );
+    assert_eq!(digest(&0x1234_u64), digest_of_bytes(&[0x34, 0x12, 0, 0, 0, 0, 0, 0]));
 }
 
 #[test]
@@ -32,10 +29,7 @@ fn slices_carry_their_length_and_arrays_do_not() {
     assert_eq!(digest(b"ab".as_slice()), digest_of_bytes(b"\x02\0\0\0ab"));
     assert_eq!(digest(b"".as_slice()), digest_of_bytes(b"\0\0\0\0"));
     assert_eq!(digest(&[7_u8; 32]), digest_of_bytes(&[7; 32]));
-    assert_eq!(
-        digest(&TenantId::from_bytes([8; 32])),
-        digest_of_bytes(&[8; 32])
-    );
+    assert_eq!(digest(&TenantId::from_bytes([8; 32])), digest_of_bytes(&[8; 32]));
 }
 
 #[test]
@@ -54,10 +48,7 @@ fn ids_and_counters_are_eight_bytes() {
 #[test]
 fn shard_key_is_run_then_shard() {
     let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
-    assert_eq!(
-        digest(&key),
-        digest_of_bytes(b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0")
-    );
+    assert_eq!(digest(&key), digest_of_bytes(b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0"));
 }
 
 #[test]
@@ -81,10 +72,7 @@ fn debug_shows_how_much_was_written_and_none_of_it() {
     let mut hasher = CanonicalHasher::for_domain(DOMAIN);
     hasher.write_raw(&[0xAB; 300]);
     hasher.write_u8(171);
-    assert_eq!(
-        format!("{hasher:?}"),
-        "CanonicalHasher { input_len: 301, .. }"
-    );
+    assert_eq!(format!("{hasher:?}"), "CanonicalHasher { input_len: 301, .. }");
 }
 
 /// Asked of the length alone, so that nobody needs 4 GiB to run the tests.
@@ -94,10 +82,7 @@ fn a_length_beyond_its_prefix_is_an_error() {
     let last = u32::MAX as usize;
     assert_eq!(try_prefix_of(last), Ok(u32::MAX));
     let refused = try_prefix_of(last + 1);
-    assert_eq!(
-        refused,
-        Err(IdentityInputError::InputTooLong { len: last + 1 })
-    );
+    assert_eq!(refused, Err(IdentityInputError::InputTooLong { len: last + 1 }));
 }
 
 #[test]

@@ -18,19 +18,12 @@ fn hex(digest: &[u8; 32]) -> String {
 
 /// Holds a digest against hand-made derive-key input and against a literal.
 fn check(digest: &[u8; 32], context: &str, input: &[u8], literal: &str) {
-    assert_eq!(
-        *digest,
-        blake3::derive_key(context, input),
-        "layout of {context}"
-    );
+    assert_eq!(*digest, blake3::derive_key(context, input), "layout of {context}");
     assert_eq!(hex(digest), literal, "literal of {context}");
 }
 
 fn secret(byte: u8) -> SecretHash {
-    SecretHash::derive(
-        &TenantSecretKey::from_bytes([byte; 32]),
-        &NormHash::from_digest([5; 32]),
-    )
+    SecretHash::derive(&TenantSecretKey::from_bytes([byte; 32]), &NormHash::from_digest([5; 32]))
 }
 
 #[test]
@@ -155,10 +148,7 @@ fn policy_hash_golden() {
 fn secret_hash_golden() {
     let input = bytes(&[b"gossip/secret-hash/v1", &[5; 32]]);
     let hash = secret(4);
-    assert_eq!(
-        hash.as_bytes(),
-        blake3::keyed_hash(&[4; 32], &input).as_bytes()
-    );
+    assert_eq!(hash.as_bytes(), blake3::keyed_hash(&[4; 32], &input).as_bytes());
     assert_eq!(
         hex(hash.as_bytes()),
         "ae5091a0b46cca28096424386bd00d3e32f9aa6845d9402b6a11d6e925fe7d00"

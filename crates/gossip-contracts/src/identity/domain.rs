@@ -87,6 +87,8 @@ registry! {
     CERTIFICATE_ITEM_V1 = "gossip/certificate/v1/item";
     /// The key that signs certificates, from the bytes the user gave as a key.
     CERTIFICATE_SIGNATURE_KEY_V1 = "gossip/certificate/v1/signature-key";
+    /// Checksums of stored records, over the key they are stored under and what they say.
+    RECORD_CHECKSUM_V1 = "gossip/coord/v1/record-checksum";
 }
 
 // Loops with counters, because a constant may not use iterators.
@@ -100,10 +102,7 @@ const _: () = {
         );
         let mut j = 0;
         while j < i {
-            assert!(
-                !same(ENTRIES[i].1, ENTRIES[j].1),
-                "two domains share one string"
-            );
+            assert!(!same(ENTRIES[i].1, ENTRIES[j].1), "two domains share one string");
             j += 1;
         }
         i += 1;

@@ -27,17 +27,11 @@ pub enum IdentityInputError {
     EmptyVersionBytes,
     /// The canonical encoding has four bytes for a length. Added to the specification's list, so
     /// that untrusted bytes of any length are refused and never panic.
-    #[error(
-        "{len} bytes do not fit the canonical length prefix of at most {}",
-        u32::MAX
-    )]
+    #[error("{len} bytes do not fit the canonical length prefix of at most {}", u32::MAX)]
     InputTooLong {
         /// The length that was presented.
         len: usize,
     },
 }
 
-const _: () = assert!(
-    super::ConnectorTag::LEN == 8,
-    "the messages above say eight"
-);
+const _: () = assert!(super::ConnectorTag::LEN == 8, "the messages above say eight");

@@ -10,10 +10,7 @@ fn ids_print_their_type_and_number() {
     assert_eq!(format!("{:?}", ShardId::from_raw(2)), "ShardId(2)");
     assert_eq!(format!("{:?}", WorkerId::from_raw(3)), "WorkerId(3)");
     assert_eq!(format!("{:?}", OpId::from_raw(4)), "OpId(4)");
-    assert_eq!(
-        format!("{:?}", JobId::from_raw(u64::MAX)),
-        "JobId(18446744073709551615)"
-    );
+    assert_eq!(format!("{:?}", JobId::from_raw(u64::MAX)), "JobId(18446744073709551615)");
     assert_eq!(format!("{:?}", FenceEpoch::from_raw(5)), "FenceEpoch(5)");
     assert_eq!(format!("{:?}", LogicalTime::from_raw(6)), "LogicalTime(6)");
     assert_eq!(RunId::from_raw(7).to_string(), "7");
@@ -32,10 +29,7 @@ fn only_bit_63_makes_a_shard_derived() {
 fn fence_starts_unassigned_and_counts_up() {
     assert_eq!(FenceEpoch::ZERO.as_raw(), 0);
     assert_eq!(FenceEpoch::ZERO.increment(), FenceEpoch::INITIAL);
-    assert_eq!(
-        FenceEpoch::from_raw(u64::MAX - 1).increment().as_raw(),
-        u64::MAX
-    );
+    assert_eq!(FenceEpoch::from_raw(u64::MAX - 1).increment().as_raw(), u64::MAX);
     assert_eq!(FenceEpoch::from_raw(u64::MAX).checked_increment(), None);
 }
 
@@ -65,10 +59,7 @@ fn shard_key_holds_run_and_shard_apart() {
 fn redacted_hides_and_otherwise_behaves_as_its_value() {
     let low = Redacted::new(1_u32);
     let high = Redacted::from(2_u32);
-    assert_eq!(
-        format!("{low:?} {low} {low:#?}"),
-        "<redacted> <redacted> <redacted>"
-    );
+    assert_eq!(format!("{low:?} {low} {low:#?}"), "<redacted> <redacted> <redacted>");
     assert!(low < high);
     assert_eq!(BTreeSet::from([high, low, high]).len(), 2);
     assert_eq!((*low.as_inner(), high.into_inner()), (1, 2));

@@ -76,11 +76,7 @@ impl ConnectorTag {
     /// The tag without its padding.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        let len = self
-            .bytes
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(Self::LEN);
+        let len = self.bytes.iter().position(|byte| *byte == 0).unwrap_or(Self::LEN);
         str::from_utf8(&self.bytes[..len]).expect("the constructor admits ASCII only")
     }
 }
@@ -139,11 +135,7 @@ impl<'a> ItemIdentityKey<'a> {
             return Err(IdentityInputError::EmptyLocator);
         }
         try_prefix_of(locator.len())?;
-        Ok(Self {
-            tag,
-            instance,
-            locator,
-        })
+        Ok(Self { tag, instance, locator })
     }
 
     /// The kind of connector.
@@ -211,9 +203,7 @@ impl ConnectorInstanceIdHash {
     /// `InputTooLong` from 4 GiB on.
     pub fn try_from_instance_id(instance_id: &[u8]) -> Result<Self, IdentityInputError> {
         try_prefix_of(instance_id.len())?;
-        Ok(Self::from_bytes(
-            Domain::CONNECTOR_INSTANCE_ID_V1.digest(instance_id),
-        ))
+        Ok(Self::from_bytes(Domain::CONNECTOR_INSTANCE_ID_V1.digest(instance_id)))
     }
 }
 

@@ -38,10 +38,7 @@ fn a_bad_literal_tag_panics() {
 #[test]
 fn tags_print_without_padding() {
     assert_eq!(ConnectorTag::FS_LOCAL.to_string(), "fslocal");
-    assert_eq!(
-        format!("{:?}", ConnectorTag::GIT_LOCAL),
-        "ConnectorTag(gitlocal)"
-    );
+    assert_eq!(format!("{:?}", ConnectorTag::GIT_LOCAL), "ConnectorTag(gitlocal)");
 }
 
 #[test]

@@ -8,14 +8,8 @@ fn nothing_secret_is_printed() {
     let norm = NormHash::from_digest([0xAB; 32]);
     assert_eq!(format!("{key:?}"), "TenantSecretKey(<redacted>)");
     assert_eq!(format!("{norm:?}"), "NormHash(<redacted>)");
-    assert_eq!(
-        format!("{:?}", SecretHash::derive(&key, &norm)),
-        "SecretHash(<redacted>)"
-    );
-    assert_eq!(
-        format!("{:?}", TenantId::from_bytes([0xAB; 32])),
-        "TenantId(..)"
-    );
+    assert_eq!(format!("{:?}", SecretHash::derive(&key, &norm)), "SecretHash(<redacted>)");
+    assert_eq!(format!("{:?}", TenantId::from_bytes([0xAB; 32])), "TenantId(..)");
 }
 
 #[test]

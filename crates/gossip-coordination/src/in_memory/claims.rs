@@ -8,13 +8,14 @@
 use std::collections::BTreeSet;
 
 use gossip_contracts::identity::LogicalTime;
+use gossip_stdx::prefetch;
 
-use super::table::{Records, Slot};
+use super::table::{Records, SLOT_MAX, Slot};
 use crate::record::{ShardRecord, ShardStatus};
 
 /// How far up the chain a place is looked for. Clocks of one process hardly step back; what needs
-/// more goes into the ordered set.
-const CHAIN_SEARCH_MAX: usize = 64;
+/// more goes into the ordered set, which unit tests reach with few shards.
+const CHAIN_SEARCH_MAX: usize = if cfg!(test) { 4 } else { 64 };
 
 /// How a shard stands towards claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,8 @@ impl Standing {
     }
 }
 
-/// Where a record stands in the index of its run. The meaning follows from its [`Standing`].
-#[derive(Clone, Copy, Debug)]
+/// Where a record stands in the index of its run. Follows its [`Standing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     /// In no list.
     None,
@@ -50,8 +51,58 @@ pub(super) enum Link {
     Apart,
 }
 
+/// A [`Link`] in eight bytes, so that an entry fills two cache lines and no third.
+///
+/// The first word is the shard before in the chain, or else one of the marks below.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PackedLink(u32, u32);
+
 /// Marks an end of the chain.
 const END: Slot = Slot(u32::MAX);
+/// Instead of a shard before: the second word is a position among the free.
+const FREE: u32 = u32::MAX - 1;
+/// Instead of a shard before: in the ordered set.
+const APART: u32 = u32::MAX - 2;
+/// Instead of a shard before: in no list.
+const UNLISTED: u32 = u32::MAX - 3;
+
+// No place is ever mistaken for a mark.
+const _: () = assert!(SLOT_MAX < UNLISTED);
+
+impl PackedLink {
+    /// In no list.
+    pub(super) const NONE: Self = Link::None.pack();
+
+    #[inline]
+    pub(super) const fn unpack(self) -> Link {
+        match self {
+            Self(FREE, position) => Link::Free(position),
+            Self(APART, _) => Link::Apart,
+            Self(UNLISTED, _) => Link::None,
+            Self(before, behind) => Link::Chain { before: Slot(before), behind: Slot(behind) },
+        }
+    }
+}
+
+impl Link {
+    #[inline]
+    pub(super) const fn pack(self) -> PackedLink {
+        match self {
+            Self::None => PackedLink(UNLISTED, 0),
+            Self::Free(position) => PackedLink(FREE, position),
+            Self::Chain { before, behind } => PackedLink(before.0, behind.0),
+            Self::Apart => PackedLink(APART, 0),
+        }
+    }
+
+    /// The neighbours in the chain of a record that is in it.
+    fn neighbours(self) -> (Slot, Slot) {
+        match self {
+            Self::Chain { before, behind } => (before, behind),
+            Self::None | Self::Free(_) | Self::Apart => unreachable!("it is in the chain"),
+        }
+    }
+}
 
 /// Shards of one run by how they stand.
 #[derive(Debug)]
@@ -79,8 +130,32 @@ impl Default for ClaimIndex {
 }
 
 impl ClaimIndex {
-    pub(super) fn reserve(&mut self, additional: usize) {
-        self.free.reserve_exact(additional);
+    /// Makes room for all `shards` of the run being free at once, so that no later move allocates.
+    pub(super) fn reserve(&mut self, shards: usize) {
+        let additional = shards.saturating_sub(self.free.len());
+        match self.free.capacity() {
+            // A registration, which for most runs is all there ever is.
+            0 => self.free.reserve_exact(additional),
+            1.. => self.free.reserve(additional),
+        }
+    }
+
+    /// Asks the processor for what moving the record at `slot` touches beside it.
+    #[inline]
+    pub(super) fn prefetch(&self, slot: Slot, records: &Records) {
+        match records.get(slot).link() {
+            Link::Chain { before, behind } => {
+                records.prefetch(before);
+                records.prefetch(behind);
+            }
+            Link::Free(position) => {
+                self.free.get(position as usize).into_iter().for_each(prefetch);
+                self.free.last().into_iter().for_each(|last| records.prefetch(*last));
+                records.prefetch(self.last);
+            }
+            Link::None | Link::Apart => {}
+        }
+        records.prefetch(self.first);
     }
 
     /// Puts a new record where it belongs.
@@ -90,12 +165,17 @@ impl ClaimIndex {
     }
 
     /// Moves a record from where it stood to where it stands.
-    pub(super) fn moved(&mut self, slot: Slot, before: Standing, records: &mut Records) {
-        let after = Standing::of(&records.get(slot).record);
-        if before != after {
-            self.leave(slot, before, records);
-            self.enter(slot, after, records);
-        }
+    // Out of line: inside of every operation it would crowd out what those keep in registers.
+    #[inline(never)]
+    pub(super) fn moved(
+        &mut self,
+        slot: Slot,
+        before: Standing,
+        after: Standing,
+        records: &mut Records,
+    ) {
+        self.leave(slot, before, records);
+        self.enter(slot, after, records);
     }
 
     /// Active shards.
@@ -111,6 +191,22 @@ impl ClaimIndex {
     /// Shards that nobody holds, in no particular order.
     pub(super) fn free(&self) -> &[Slot] {
         &self.free
+    }
+
+    /// Shards that somebody holds, or held until the lease ran out.
+    pub(super) fn leased(&self) -> usize {
+        usize::try_from(self.leased).expect("shards are counted in memory")
+    }
+
+    /// The soonest deadline of all.
+    #[inline]
+    pub(super) fn soonest_deadline(&self, records: &Records) -> Option<LogicalTime> {
+        let chained = (self.first != END).then(|| deadline_of(self.first, records));
+        let apart = self.apart.first().map(|(deadline, _)| *deadline);
+        match (chained, apart) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// Held shards with their deadlines, soonest first.
@@ -132,18 +228,19 @@ impl ClaimIndex {
         records: &'a Records,
     ) -> impl Iterator<Item = (LogicalTime, Slot)> + use<'a> {
         let first = (self.first != END).then_some(self.first);
-        std::iter::successors(first, |slot| match records.get(*slot).link {
-            Link::Chain { behind, .. } if behind != END => Some(behind),
-            Link::Chain { .. } | Link::None | Link::Free(_) | Link::Apart => None,
+        std::iter::successors(first, |slot| {
+            let (_, behind) = records.get(*slot).link().neighbours();
+            (behind != END).then_some(behind)
         })
         .map(|slot| (deadline_of(slot, records), slot))
     }
 
+    #[inline]
     fn enter(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         match standing {
             Standing::Free => {
                 let position = u32::try_from(self.free.len()).expect("places fit in u32");
-                records.get_mut(slot).link = Link::Free(position);
+                records.get_mut(slot).set_link(Link::Free(position));
                 self.free.push(slot);
             }
             Standing::Leased(deadline) => {
@@ -151,14 +248,15 @@ impl ClaimIndex {
                 self.enter_chain(slot, deadline, records);
             }
             Standing::Settled(status) => {
-                records.get_mut(slot).link = Link::None;
+                records.get_mut(slot).set_link(Link::None);
                 self.settled[status as usize] += 1;
             }
         }
     }
 
+    #[inline]
     fn leave(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
-        let link = records.get(slot).link;
+        let link = records.get(slot).link();
         match standing {
             Standing::Free => self.leave_free(link, records),
             Standing::Leased(deadline) => {
@@ -174,60 +272,73 @@ impl ClaimIndex {
     }
 
     /// The last of the free takes the place of the one that leaves.
+    #[inline]
     fn leave_free(&mut self, link: Link, records: &mut Records) {
         let Link::Free(position) = link else { unreachable!("a free shard is among the free") };
         self.free.swap_remove(position as usize);
         if let Some(moved) = self.free.get(position as usize) {
-            records.get_mut(*moved).link = Link::Free(position);
+            records.get_mut(*moved).set_link(Link::Free(position));
         }
     }
 
+    #[inline]
     fn enter_chain(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
         let mut before = self.last;
         for _ in 0..CHAIN_SEARCH_MAX {
             if before == END || deadline_of(before, records) <= deadline {
                 return self.link_behind(before, slot, records);
             }
-            before = match records.get(before).link {
-                Link::Chain { before, .. } => before,
-                Link::None | Link::Free(_) | Link::Apart => unreachable!("it is in the chain"),
-            };
+            (before, _) = records.get(before).link().neighbours();
         }
-        records.get_mut(slot).link = Link::Apart;
+        records.get_mut(slot).set_link(Link::Apart);
         self.apart.insert((deadline, slot));
     }
 
     /// Puts `slot` behind `before`, or first if that is the end.
+    #[inline]
     fn link_behind(&mut self, before: Slot, slot: Slot, records: &mut Records) {
         let behind = match before {
-            END => std::mem::replace(&mut self.first, slot),
-            _ => match &mut records.get_mut(before).link {
-                Link::Chain { behind, .. } => std::mem::replace(behind, slot),
-                Link::None | Link::Free(_) | Link::Apart => unreachable!("it is in the chain"),
-            },
+            END => self.first,
+            _ => records.get(before).link().neighbours().1,
         };
+        records.get_mut(slot).set_link(Link::Chain { before, behind });
+        self.set_behind(before, slot, records);
         self.set_before(behind, slot, records);
-        records.get_mut(slot).link = Link::Chain { before, behind };
     }
 
+    /// Makes the neighbours of a shard that leaves the chain each other's.
+    #[inline]
     fn unlink(&mut self, before: Slot, behind: Slot, records: &mut Records) {
-        if before == END {
-            self.first = behind;
-        } else if let Link::Chain { behind: link, .. } = &mut records.get_mut(before).link {
-            *link = behind;
-        }
+        self.set_behind(before, behind, records);
         self.set_before(behind, before, records);
     }
 
-    fn set_before(&mut self, slot: Slot, new_before: Slot, records: &mut Records) {
+    /// Says what follows `slot`, or comes first if that is the end.
+    #[inline]
+    fn set_behind(&mut self, slot: Slot, behind: Slot, records: &mut Records) {
         if slot == END {
-            self.last = new_before;
-        } else if let Link::Chain { before, .. } = &mut records.get_mut(slot).link {
-            *before = new_before;
+            self.first = behind;
+        } else {
+            let entry = records.get_mut(slot);
+            let (before, _) = entry.link().neighbours();
+            entry.set_link(Link::Chain { before, behind });
+        }
+    }
+
+    /// Says what precedes `slot`, or comes last if that is the end.
+    #[inline]
+    fn set_before(&mut self, slot: Slot, before: Slot, records: &mut Records) {
+        if slot == END {
+            self.last = before;
+        } else {
+            let entry = records.get_mut(slot);
+            let (_, behind) = entry.link().neighbours();
+            entry.set_link(Link::Chain { before, behind });
         }
     }
 }
 
+#[inline]
 fn deadline_of(slot: Slot, records: &Records) -> LogicalTime {
     records.get(slot).record.lease_deadline().expect("a held shard has a deadline")
 }

@@ -8,6 +8,8 @@
 //! and move the shard in its run's claim index if its standing changed. No rule is written here.
 
 mod claims;
+#[cfg(test)]
+mod in_memory_tests;
 mod queries;
 mod run_operations;
 mod shard_operations;
@@ -22,10 +24,10 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerI
 use gossip_stdx::SlabFull;
 use hashbrown::HashMap;
 
-use self::claims::{Link, Standing};
-use self::table::{Entry, Records, Run, RunSlot, Slot, Tenant};
+use self::claims::{ClaimIndex, Standing};
+use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
-use crate::lease::GrantToken;
+use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
 use crate::pool::RecordPool;
 use crate::protocol::{
@@ -127,8 +129,8 @@ impl InMemoryCoordinator {
     /// A look at one shard, for tests and simulations.
     #[must_use]
     pub fn shard(&self, tenant: TenantId, key: ShardKey) -> Option<ShardView<'_>> {
-        let slot = self.find(tenant, key)?;
-        Some(self.view(slot))
+        let place = self.find(tenant, key)?;
+        Some(self.view(place.slot))
     }
 
     /// Shards there are, of all tenants.
@@ -151,51 +153,70 @@ impl InMemoryCoordinator {
         result
     }
 
-    /// Runs an operation on a shard. The place of the shard comes with the answer.
+    /// Runs an operation on a shard.
     fn run_on_shard<T: ShardTransition>(
         &mut self,
         now: LogicalTime,
         operation: &T,
-    ) -> Result<(IdempotentOutcome<T::Output>, Slot), T::Error> {
+    ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
         let (tenant, key) = operation.subject();
         let found = self.find(tenant, key);
+        self.run_at(now, operation, found)
+    }
+
+    /// Runs an operation on a shard that was looked up already.
+    #[inline(always)]
+    fn run_at<T: ShardTransition>(
+        &mut self,
+        now: LogicalTime,
+        operation: &T,
+        found: Option<Place>,
+    ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
+        let (tenant, key) = operation.subject();
         let split_hash_of = |shard| self.split_hash_of(tenant, ShardKey::new(key.run(), shard));
         let seen = ShardSeen {
-            shard: found.map(|slot| self.view(slot)),
-            run: found.filter(|_| T::CONSULTS_RUN).map(|slot| self.run_of(slot).record.head()),
+            shard: found.map(|place| self.view(place.slot)),
+            run: found.filter(|_| T::CONSULTS_RUN).map(|place| self.run(place).record.head()),
             room: if T::MAKES_SHARDS { self.room(tenant) } else { ShardRoom::UNLIMITED },
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
         };
         let decision = operation.decide(now, &seen)?;
-        let slot = found.expect("an operation on a missing shard is refused");
+        let place = found.expect("an operation on a missing shard is refused");
         match decision {
-            Decision::Replay(output) => Ok((IdempotentOutcome::Replayed(output), slot)),
+            Decision::Replay(output) => Ok(IdempotentOutcome::Replayed(output)),
             Decision::Commit { change, answer } => {
-                self.commit(slot, tenant, &change).map_err(T::exhausted)?;
+                self.commit::<T>(place, tenant, &change).map_err(T::exhausted)?;
                 self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
-                answer.map(|output| (IdempotentOutcome::Executed(output), slot))
+                answer.map(IdempotentOutcome::Executed)
             }
         }
     }
 
     /// Applies a change and makes the shards it brings; on failure nothing has happened.
-    fn commit(
+    #[inline]
+    fn commit<T: ShardTransition>(
         &mut self,
-        slot: Slot,
+        place: Place,
         tenant: TenantId,
         change: &ShardChange<'_>,
     ) -> Result<(), SlabFull> {
+        let Place { slot, run } = place;
         let before = Standing::of(&self.records.get(slot).record);
-        let run = self.records.get(slot).run;
-        let newborn = self.make_records(tenant, run, change.births())?;
+        let newborn = match T::MAKES_SHARDS {
+            true => self.make_records(tenant, run, change.births())?,
+            false => Vec::new(),
+        };
         let entry = self.records.get_mut(slot);
         if let Err(full) = evolve(&mut entry.record, &mut self.pool, change) {
             newborn.into_iter().for_each(|record| record.free(&mut self.pool));
             return Err(full);
         }
-        let claims = &mut run_mut(&mut self.runs, run).claims;
-        claims.moved(slot, before, &mut self.records);
+        let after = Standing::of(&entry.record);
+        if before != after {
+            let claims = &mut run_mut(&mut self.runs, run).claims;
+            claims.moved(slot, before, after, &mut self.records);
+        }
         self.publish(tenant, run, newborn);
         Ok(())
     }
@@ -229,11 +250,15 @@ impl InMemoryCoordinator {
         let home = self.tenants.get_mut(&tenant).expect("a tenant with a run is known");
         let Run { shards, claims, .. } = run_mut(&mut self.runs, run);
         home.reserve(newborn.len(), &self.records);
-        shards.reserve_exact(newborn.len());
-        claims.reserve(newborn.len());
+        match shards.capacity() {
+            // A registration, which for most runs is all there ever is.
+            0 => shards.reserve_exact(newborn.len()),
+            1.. => shards.reserve(newborn.len()),
+        }
+        claims.reserve(shards.len() + newborn.len());
         self.total_shards += newborn.len();
         for record in newborn {
-            let slot = self.records.insert(Entry { record, link: Link::None, run });
+            let slot = self.records.insert(Entry::new(record));
             home.insert(slot, &self.records);
             shards.push(slot);
             claims.insert(slot, &mut self.records);
@@ -295,7 +320,7 @@ impl InMemoryCoordinator {
         let slot = RunSlot(u32::try_from(self.runs.len()).expect("fewer runs than u32::MAX"));
         let home = self.tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
         home.runs.insert(record.run(), slot);
-        let claims = claims::ClaimIndex::default();
+        let claims = ClaimIndex::default();
         self.runs.push(Some(Run { record, shards: Vec::new(), claims }));
     }
 
@@ -312,20 +337,69 @@ impl InMemoryCoordinator {
         }
     }
 
-    fn find(&self, tenant: TenantId, key: ShardKey) -> Option<Slot> {
-        self.tenants.get(&tenant)?.find(key, &self.records)
+    #[inline]
+    fn find(&self, tenant: TenantId, key: ShardKey) -> Option<Place> {
+        let home = self.tenants.get(&tenant)?;
+        let slot = home.find(key, &self.records)?;
+        let run = home.runs.get(&key.run()).copied();
+        Some(Place { slot, run: run.expect("a shard that is found has a run") })
+    }
+
+    /// The shard of `lease`, where the lease remembers it or else by the long way.
+    #[inline]
+    fn find_leased(&self, tenant: TenantId, lease: &Lease) -> Option<Place> {
+        self.recall(tenant, lease).or_else(|| self.find(tenant, lease.key()))
+    }
+
+    /// The place that `lease` remembers, if it still is, and ever was, that of its shard.
+    #[inline]
+    fn recall(&self, tenant: TenantId, lease: &Lease) -> Option<Place> {
+        let place = Place { slot: Slot(lease.place.shard), run: RunSlot(lease.place.run) };
+        self.records.prefetch_whole(place.slot);
+        let record = &self.records.try_get(place.slot)?.record;
+        if record.key() != lease.key() || record.tenant() != tenant {
+            return None;
+        }
+        let run = &self.runs.get(place.run.0 as usize)?.as_ref()?.record;
+        (run.run() == lease.run() && run.tenant() == tenant).then_some(place)
+    }
+
+    /// Asks the processor for what a decision about progress reads.
+    #[inline]
+    fn prefetch_progress(&self, found: Option<Place>) {
+        if let Some(place) = found {
+            self.records.get(place.slot).record.prefetch(&self.pool);
+        }
+    }
+
+    /// Asks the processor for what a snapshot copies.
+    #[inline]
+    fn prefetch_snapshot(&self, found: Option<Place>) {
+        if let Some(place) = found {
+            self.records.get(place.slot).record.prefetch_bytes(&self.pool);
+        }
+    }
+
+    /// Asks the processor for what a change of the lease moves.
+    #[inline]
+    fn prefetch_standing(&self, found: Option<Place>) {
+        if let Some(place) = found {
+            self.run(place).claims.prefetch(place.slot, &self.records);
+        }
     }
 
     fn find_run(&self, tenant: TenantId, run: RunId) -> Option<RunSlot> {
         self.tenants.get(&tenant)?.runs.get(&run).copied()
     }
 
+    #[inline]
     fn view(&self, slot: Slot) -> ShardView<'_> {
         ShardView::new(&self.records.get(slot).record, &self.pool)
     }
 
-    fn run_of(&self, slot: Slot) -> &Run {
-        run_ref(&self.runs, self.records.get(slot).run)
+    #[inline]
+    fn run(&self, place: Place) -> &Run {
+        run_ref(&self.runs, place.run)
     }
 
     fn split_hash_of(&self, tenant: TenantId, key: ShardKey) -> Option<u64> {
@@ -347,21 +421,29 @@ impl InMemoryCoordinator {
         GrantToken::from_raw(self.next_grant)
     }
 
-    /// How much work waits at `now` in the run of the shard at `slot`.
-    fn capacity(&self, now: LogicalTime, slot: Slot) -> CapacityHint {
-        let claims = &self.run_of(slot).claims;
-        let mut hint = CapacityHint::default();
-        let mut expired = 0;
-        for (deadline, _) in claims.by_deadline(&self.records).take(CAPACITY_COUNT_MAX) {
-            if now < deadline {
-                hint.earliest_deadline = Some(deadline);
-                break;
-            }
-            expired += 1;
-        }
+    /// How much work waits at `now` in the run of the shard at `place`.
+    #[inline]
+    fn capacity(&self, now: LogicalTime, place: Place) -> CapacityHint {
+        let claims = &self.run(place).claims;
+        let soonest = claims.soonest_deadline(&self.records);
+        let (expired, earliest_deadline) = match soonest {
+            Some(deadline) if deadline <= now => self.expired(now, claims),
+            Some(_) | None => (0, soonest),
+        };
         let available = (claims.free().len() + expired).min(CAPACITY_COUNT_MAX);
-        hint.available_count = u32::try_from(available).expect("the cap fits in u32");
-        hint
+        let available_count = u32::try_from(available).expect("the cap fits in u32");
+        CapacityHint { available_count, earliest_deadline }
+    }
+
+    /// How many leases ran out, up to the cap, and when the next one does.
+    #[cold]
+    fn expired(&self, now: LogicalTime, claims: &ClaimIndex) -> (usize, Option<LogicalTime>) {
+        let mut held = claims.by_deadline(&self.records).take(CAPACITY_COUNT_MAX).enumerate();
+        let live = held.find(|(_, (deadline, _))| now < *deadline);
+        match live {
+            Some((expired, (deadline, _))) => (expired, Some(deadline)),
+            None => (claims.leased().min(CAPACITY_COUNT_MAX), None),
+        }
     }
 
     fn emit(

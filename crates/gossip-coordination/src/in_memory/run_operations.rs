@@ -106,7 +106,7 @@ impl RunManagement for InMemoryCoordinator {
         key: ShardKey,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, UnparkError> {
-        Ok(self.run_on_shard(now, &Unpark { tenant, key, op_id })?.0)
+        self.run_on_shard(now, &Unpark { tenant, key, op_id })
     }
 
     fn collect_claim_candidates_into(
@@ -152,7 +152,7 @@ impl RunManagement for InMemoryCoordinator {
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, RequestActionError> {
         let request = RequestAction { tenant, key, action: action.clone(), expires_at, op_id };
-        Ok(self.run_on_shard(now, &request)?.0)
+        self.run_on_shard(now, &request)
     }
 
     fn revoke_lease(
@@ -162,7 +162,7 @@ impl RunManagement for InMemoryCoordinator {
         key: ShardKey,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, RevokeLeaseError> {
-        Ok(self.run_on_shard(now, &RevokeLease { tenant, key, op_id })?.0)
+        self.run_on_shard(now, &RevokeLease { tenant, key, op_id })
     }
 
     fn delete_run(

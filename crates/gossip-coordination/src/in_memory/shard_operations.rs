@@ -6,18 +6,18 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
 
 use super::InMemoryCoordinator;
-use super::table::Slot;
+use super::table::Place;
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
     SplitResidualError,
 };
 use crate::handoff::HandoffId;
-use crate::lease::Lease;
+use crate::lease::{Lease, PlaceHint};
 use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OfferTerms, Park, Release,
-    ReleaseMode, Renew, SplitReplace, SplitResidual, Withdraw,
+    ReleaseMode, Renew, ShardTransition, SplitReplace, SplitResidual, Withdraw,
 };
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch};
@@ -34,8 +34,11 @@ impl CoordinationBackend for InMemoryCoordinator {
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, AcquireError> {
         let acquire = Acquire { tenant, key, worker, token: self.fresh_grant() };
-        let (grant, slot) = self.run_on_shard(now, &acquire)?;
-        Ok(self.restore(now, grant.into_inner(), slot, scratch))
+        let found = self.find(tenant, key);
+        self.prefetch_snapshot(found);
+        self.prefetch_standing(found);
+        let grant = self.run_at(now, &acquire, found)?.into_inner();
+        Ok(self.restore(now, grant, found, scratch))
     }
 
     fn renew(
@@ -44,11 +47,12 @@ impl CoordinationBackend for InMemoryCoordinator {
         tenant: TenantId,
         lease: &Lease,
     ) -> Result<RenewResult, RenewError> {
-        let (renewed, slot) = self.run_on_shard(now, &Renew { tenant, lease })?;
-        let renewed = renewed.into_inner();
+        let found = self.find_leased(tenant, lease);
+        self.prefetch_standing(found);
+        let renewed = self.run_at(now, &Renew { tenant, lease }, found)?.into_inner();
         Ok(RenewResult {
             new_deadline: renewed.new_deadline,
-            capacity: self.capacity(now, slot),
+            capacity: self.capacity(now, found.expect(GRANTED)),
             offer: renewed.offer,
             request: renewed.request,
             run_paused: renewed.run_paused,
@@ -63,8 +67,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
-        let checkpoint = Checkpoint { tenant, lease, cursor, op_id };
-        Ok(self.run_on_shard(now, &checkpoint)?.0)
+        self.run_leased(now, lease, &Checkpoint { tenant, lease, cursor, op_id })
     }
 
     fn complete(
@@ -75,7 +78,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, CompleteError> {
-        Ok(self.run_on_shard(now, &Complete { tenant, lease, cursor, op_id })?.0)
+        self.run_leased(now, lease, &Complete { tenant, lease, cursor, op_id })
     }
 
     fn park_shard(
@@ -86,7 +89,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         reason: ParkReason,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, ParkError> {
-        Ok(self.run_on_shard(now, &Park { tenant, lease, reason, op_id })?.0)
+        self.run_leased(now, lease, &Park { tenant, lease, reason, op_id })
     }
 
     fn split_replace(
@@ -99,7 +102,7 @@ impl CoordinationBackend for InMemoryCoordinator {
     ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError> {
         let children_max = MAX_SPLIT_CHILDREN;
         let split = SplitReplace { tenant, lease, plan, children_max, op_id };
-        Ok(self.run_on_shard(now, &split)?.0)
+        self.run_leased(now, lease, &split)
     }
 
     fn split_residual(
@@ -110,7 +113,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
-        Ok(self.run_on_shard(now, &SplitResidual { tenant, lease, plan, op_id })?.0)
+        self.run_leased(now, lease, &SplitResidual { tenant, lease, plan, op_id })
     }
 
     fn release(
@@ -121,7 +124,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         mode: ReleaseMode,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, ReleaseError> {
-        Ok(self.run_on_shard(now, &Release { tenant, lease, mode, op_id })?.0)
+        self.run_leased(now, lease, &Release { tenant, lease, mode, op_id })
     }
 
     fn offer(
@@ -133,7 +136,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, OfferError> {
-        Ok(self.run_on_shard(now, &OfferShard { tenant, lease, terms, cursor, op_id })?.0)
+        self.run_leased(now, lease, &OfferShard { tenant, lease, terms, cursor, op_id })
     }
 
     fn accept<'a>(
@@ -146,8 +149,9 @@ impl CoordinationBackend for InMemoryCoordinator {
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, AcceptError> {
         let accept = Accept { tenant, key, worker, handoff, token: self.fresh_grant() };
-        let (grant, slot) = self.run_on_shard(now, &accept)?;
-        Ok(self.restore(now, grant.into_inner(), slot, scratch))
+        let found = self.find(tenant, key);
+        let grant = self.run_at(now, &accept, found)?.into_inner();
+        Ok(self.restore(now, grant, found, scratch))
     }
 
     fn withdraw(
@@ -158,23 +162,42 @@ impl CoordinationBackend for InMemoryCoordinator {
         handoff: HandoffId,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, WithdrawError> {
-        Ok(self.run_on_shard(now, &Withdraw { tenant, lease, handoff, op_id })?.0)
+        self.run_leased(now, lease, &Withdraw { tenant, lease, handoff, op_id })
     }
 }
 
+/// What an operation that succeeded shows.
+const GRANTED: &str = "an operation on a missing shard is refused";
+
 impl InMemoryCoordinator {
+    /// Runs an operation of a lease's holder.
+    fn run_leased<T: ShardTransition>(
+        &mut self,
+        now: LogicalTime,
+        lease: &Lease,
+        operation: &T,
+    ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
+        let (tenant, _) = operation.subject();
+        let found = self.find_leased(tenant, lease);
+        self.prefetch_progress(found);
+        self.run_at(now, operation, found)
+    }
+
     /// Copies the granted shard into `scratch` and shows it with its lease.
     fn restore<'a>(
         &self,
         now: LogicalTime,
         grant: Grant,
-        slot: Slot,
+        found: Option<Place>,
         scratch: &'a mut AcquireScratch,
     ) -> AcquireResultView<'a> {
+        let place = found.expect(GRANTED);
+        let mut lease = grant.lease;
+        lease.place = PlaceHint { shard: place.slot.0, run: place.run.0 };
         AcquireResultView {
-            lease: grant.lease,
-            snapshot: scratch.write_shard(self.view(slot)),
-            capacity: self.capacity(now, slot),
+            lease,
+            snapshot: scratch.write_shard(self.view(place.slot)),
+            capacity: self.capacity(now, place),
             attempts: grant.attempts,
         }
     }

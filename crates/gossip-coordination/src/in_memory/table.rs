@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{RunId, ShardKey, TenantId};
+use gossip_stdx::{prefetch, prefetch_whole};
 use hashbrown::{HashMap, HashTable};
 use std::hash::BuildHasher;
 
-use super::claims::{ClaimIndex, Link};
+use super::claims::{ClaimIndex, Link, PackedLink};
 use crate::protocol::Tombstone;
 use crate::record::ShardRecord;
 use crate::run::RunRecord;
@@ -22,17 +23,46 @@ const RECORDS_PER_CHUNK: usize = 1 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(pub(super) u32);
 
+/// The highest place there may be: what lies above marks ends and absences.
+pub(super) const SLOT_MAX: u32 = u32::MAX - 16;
+
 /// The place of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunSlot(pub(super) u32);
 
-/// A record, and what finds it work.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) record: ShardRecord,
-    /// Where it stands in its run's claim index.
-    pub(super) link: Link,
+/// Where a shard and its run are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) slot: Slot,
     pub(super) run: RunSlot,
+}
+
+/// A record, and what finds it work: two cache lines, the first with link, key and lease.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Entry {
+    /// Where it stands in its run's claim index.
+    link: PackedLink,
+    pub(super) record: ShardRecord,
+}
+
+const _: () = assert!(size_of::<Entry>() == 128 && size_of::<Option<Entry>>() == 128);
+
+impl Entry {
+    /// A record that is in no list yet.
+    pub(super) const fn new(record: ShardRecord) -> Self {
+        Self { record, link: PackedLink::NONE }
+    }
+
+    #[inline]
+    pub(super) const fn link(&self) -> Link {
+        self.link.unpack()
+    }
+
+    #[inline]
+    pub(super) const fn set_link(&mut self, link: Link) {
+        self.link = link.pack();
+    }
 }
 
 /// Records by place.
@@ -56,7 +86,8 @@ impl Records {
         let chunk = &mut self.chunks[chunk_index];
         let slot = chunk_index * RECORDS_PER_CHUNK + chunk.len();
         chunk.push(Some(entry));
-        Slot(u32::try_from(slot).expect("limits on shards keep places below u32::MAX"))
+        let slot = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MAX);
+        Slot(slot.expect("limits on memory keep places far below four billion"))
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Entry {
@@ -65,12 +96,37 @@ impl Records {
         entry
     }
 
+    #[inline]
     pub(super) fn get(&self, slot: Slot) -> &Entry {
-        let slot = slot.0 as usize;
-        let place = &self.chunks[slot / RECORDS_PER_CHUNK][slot % RECORDS_PER_CHUNK];
-        place.as_ref().expect("a place that is named is in use")
+        let place = self.place(slot).and_then(Option::as_ref);
+        place.expect("a place that is named is in use")
     }
 
+    /// The entry at a place that may not exist or not be in use.
+    #[inline]
+    pub(super) fn try_get(&self, slot: Slot) -> Option<&Entry> {
+        self.place(slot)?.as_ref()
+    }
+
+    /// Asks the processor for link, key and lease of an entry.
+    #[inline]
+    pub(super) fn prefetch(&self, slot: Slot) {
+        self.place(slot).into_iter().for_each(prefetch);
+    }
+
+    /// Asks the processor for all of an entry.
+    #[inline]
+    pub(super) fn prefetch_whole(&self, slot: Slot) {
+        self.place(slot).into_iter().for_each(prefetch_whole);
+    }
+
+    #[inline]
+    fn place(&self, slot: Slot) -> Option<&Option<Entry>> {
+        let slot = slot.0 as usize;
+        self.chunks.get(slot / RECORDS_PER_CHUNK)?.get(slot % RECORDS_PER_CHUNK)
+    }
+
+    #[inline]
     pub(super) fn get_mut(&mut self, slot: Slot) -> &mut Entry {
         self.place_mut(slot).as_mut().expect("a place that is named is in use")
     }
@@ -113,8 +169,14 @@ impl Tenant {
         self.shards.len()
     }
 
+    #[inline]
     pub(super) fn find(&self, key: ShardKey, records: &Records) -> Option<Slot> {
-        self.shards.find(hash(key), |slot| records.get(*slot).record.key() == key).copied()
+        let same = |slot: &Slot| {
+            // It is almost always the one, and all of it will be read.
+            records.prefetch_whole(*slot);
+            records.get(*slot).record.key() == key
+        };
+        self.shards.find(hash(key), same).copied()
     }
 
     pub(super) fn reserve(&mut self, additional: usize, records: &Records) {

@@ -52,6 +52,8 @@ impl ShardTransition for Acquire {
         (self.tenant, self.key)
     }
 
+    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
+    #[inline(always)]
     fn decide(
         &self,
         now: LogicalTime,

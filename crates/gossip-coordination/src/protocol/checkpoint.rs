@@ -37,6 +37,8 @@ impl ShardTransition for Checkpoint<'_> {
         (self.tenant, self.lease.key())
     }
 
+    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
+    #[inline(always)]
     fn decide(
         &self,
         now: LogicalTime,

@@ -10,7 +10,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{FenceEpoch, ShardId};
 use gossip_stdx::SlabFull;
 
-use super::{RunChange, ShardChange};
+use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
 use crate::lease::{LeaseHolder, OpLogEntry};
 use crate::pool::RecordPool;
@@ -26,12 +26,27 @@ use crate::run::{RunOpLogEntry, RunRecord, RunStatus};
 /// # Panics
 ///
 /// If the result breaks an invariant: a rule is wrong, and nothing must be stored.
+// Into its caller, which mostly knows the kind of change: the others then cost nothing.
+#[inline(always)]
 pub fn evolve(
     record: &mut ShardRecord,
     pool: &mut RecordPool,
     change: &ShardChange<'_>,
 ) -> Result<(), SlabFull> {
     let fence_before = record.fence_epoch;
+    apply(record, pool, change)?;
+    assert!(record.fence_epoch >= fence_before, "a fence never falls");
+    record.assert_invariants(pool);
+    Ok(())
+}
+
+/// The table of changes: what each does to the fields, in the order that lets it fail early.
+#[inline(always)]
+fn apply(
+    record: &mut ShardRecord,
+    pool: &mut RecordPool,
+    change: &ShardChange<'_>,
+) -> Result<(), SlabFull> {
     match change {
         ShardChange::Grant { holder, fence, attempts, handoff } => {
             grant(record, *holder, *fence, *attempts, *handoff);
@@ -56,8 +71,7 @@ pub fn evolve(
             entry.iter().for_each(|entry| remember(record, pool, *entry));
         }
         ShardChange::Replace { children, entry } => {
-            spawn(record, pool, &children.births().map(|birth| birth.shard).collect::<Vec<_>>())?;
-            end(record, ShardStatus::Split);
+            replace(record, pool, children)?;
             remember(record, pool, *entry);
         }
         ShardChange::Shrink { spec, residual, drop_request, entry } => {
@@ -92,8 +106,6 @@ pub fn evolve(
             remember(record, pool, *entry);
         }
     }
-    assert!(record.fence_epoch >= fence_before, "a fence never falls");
-    record.assert_invariants(pool);
     Ok(())
 }
 
@@ -205,6 +217,19 @@ fn advance(
         Some(cursor) => record.cursor.update(cursor, &mut pool.bytes),
         None => Ok(()),
     }
+}
+
+/// Out of line: the list of children is large, and other changes should not make room for it.
+#[cold]
+fn replace(
+    record: &mut ShardRecord,
+    pool: &mut RecordPool,
+    children: &Children<'_>,
+) -> Result<(), SlabFull> {
+    let ids: Vec<ShardId> = children.births().map(|birth| birth.shard).collect();
+    spawn(record, pool, &ids)?;
+    end(record, ShardStatus::Split);
+    Ok(())
 }
 
 /// Two things need room, so the second one's failure undoes the first.

@@ -49,6 +49,8 @@ impl ShardTransition for Renew<'_> {
         (self.tenant, self.lease.key())
     }
 
+    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
+    #[inline(always)]
     fn decide(
         &self,
         now: LogicalTime,

@@ -7,20 +7,8 @@ pub(crate) const KEY_LENS: [usize; 3] = [16, 200, 4096];
 
 /// A hint of fixed length, and one with a prefix of 64 bytes.
 pub(crate) const HINTS: [(&str, ShardHint<'static>); 2] = [
-    (
-        "manifest",
-        ShardHint::Manifest {
-            manifest_id: 7,
-            start_row: 10,
-            end_row: 20,
-        },
-    ),
-    (
-        "prefix64",
-        ShardHint::Prefix {
-            prefix: &[b'p'; 64],
-        },
-    ),
+    ("manifest", ShardHint::Manifest { manifest_id: 7, start_row: 10, end_row: 20 }),
+    ("prefix64", ShardHint::Prefix { prefix: &[b'p'; 64] }),
 ];
 
 /// What a connector adds to the hint.

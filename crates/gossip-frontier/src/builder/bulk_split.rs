@@ -10,18 +10,9 @@ use crate::key_encoding::ManifestRowKey;
 #[derive(Clone, Copy)]
 pub(super) enum BulkSplit<'s> {
     /// A range, cut at every point.
-    Range {
-        start: &'s [u8],
-        split_points: &'s [&'s [u8]],
-        end: &'s [u8],
-    },
+    Range { start: &'s [u8], split_points: &'s [&'s [u8]], end: &'s [u8] },
     /// Rows, cut into chunks of one size and perhaps a shorter last one.
-    Manifest {
-        manifest_id: u64,
-        start_row: u64,
-        end_row: u64,
-        rows_per_shard: u64,
-    },
+    Manifest { manifest_id: u64, start_row: u64, end_row: u64, rows_per_shard: u64 },
 }
 
 impl BulkSplit<'_> {
@@ -29,12 +20,7 @@ impl BulkSplit<'_> {
     pub(super) fn child_count(&self) -> Result<usize, PreallocShardBuilderError> {
         match *self {
             Self::Range { split_points, .. } => Ok(split_points.len() + 1),
-            Self::Manifest {
-                start_row,
-                end_row,
-                rows_per_shard,
-                ..
-            } => {
+            Self::Manifest { start_row, end_row, rows_per_shard, .. } => {
                 // Chunks of no rows are as empty as no rows at all.
                 if start_row >= end_row || rows_per_shard == 0 {
                     return Err(PreallocShardBuilderError::ManifestCtorInvalid(NO_ROWS));
@@ -55,22 +41,13 @@ impl BulkSplit<'_> {
         scratch: &'a mut ShardSpecScratch,
     ) -> Result<ShardSpecRef<'a>, PreallocShardBuilderError> {
         match *self {
-            Self::Range {
-                start,
-                split_points,
-                end,
-            } => {
+            Self::Range { start, split_points, end } => {
                 let (left, right) = range_bounds(index, start, split_points, end)
                     .map_err(PreallocShardBuilderError::RangeInvalid)?;
                 range_shard_ref(left, right, connector_extra, scratch)
                     .map_err(PreallocShardBuilderError::RangeInvalid)
             }
-            Self::Manifest {
-                manifest_id,
-                start_row,
-                end_row,
-                rows_per_shard,
-            } => {
+            Self::Manifest { manifest_id, start_row, end_row, rows_per_shard } => {
                 // Every chunk begins below `end_row`, so this cannot overflow; the last one may end
                 // behind it, even behind the largest number.
                 let from = start_row + index as u64 * rows_per_shard;
@@ -95,10 +72,7 @@ fn range_bounds<'s>(
         None => start,
     };
     let right = split_points.get(index).copied().unwrap_or(end);
-    if split_points
-        .get(index)
-        .is_some_and(|point| point.is_empty())
-    {
+    if split_points.get(index).is_some_and(|point| point.is_empty()) {
         return Err(ShardSpecInputError::InvertedRange {
             start_len: left.len(),
             end_len: right.len(),

@@ -34,16 +34,8 @@ pub fn propagate_hint_on_split(
             check_within_prefix(prefix, child_start, child_end)?;
             Ok(ShardHint::Range)
         }
-        ShardHint::Manifest {
-            manifest_id,
-            start_row,
-            end_row,
-        } => {
-            let parent = Rows {
-                manifest_id,
-                start_row,
-                end_row,
-            };
+        ShardHint::Manifest { manifest_id, start_row, end_row } => {
+            let parent = Rows { manifest_id, start_row, end_row };
             parent.narrow(child_start, child_end)
         }
     }
@@ -143,11 +135,7 @@ impl Rows {
         if start_row >= end_row {
             return Err(HintPropagationError::EmptyManifestRange { start_row, end_row });
         }
-        Ok(ShardHint::Manifest {
-            manifest_id: self.manifest_id,
-            start_row,
-            end_row,
-        })
+        Ok(ShardHint::Manifest { manifest_id: self.manifest_id, start_row, end_row })
     }
 
     /// The row of one bound, if it is one of this parent.

@@ -25,11 +25,7 @@ pub struct ShardSpecScratch {
 impl ShardSpecScratch {
     /// Empty scratch space, about 24 KiB, inline.
     pub const fn new() -> Self {
-        Self {
-            start: KeyBuf::new(),
-            end: KeyBuf::new(),
-            metadata: MetadataBuf::new(),
-        }
+        Self { start: KeyBuf::new(), end: KeyBuf::new(), metadata: MetadataBuf::new() }
     }
 }
 
@@ -100,18 +96,10 @@ pub fn manifest_shard_ref<'a>(
     connector_extra: &[u8],
     scratch: &'a mut ShardSpecScratch,
 ) -> Result<ShardSpecRef<'a>, ShardSpecInputError> {
-    let ShardSpecScratch {
-        start,
-        end,
-        metadata,
-    } = scratch;
+    let ShardSpecScratch { start, end, metadata } = scratch;
     ManifestRowKey::new(manifest_id, start_row).encode_into(start);
     ManifestRowKey::new(manifest_id, end_row).encode_into(end);
-    let hint = ShardHint::Manifest {
-        manifest_id,
-        start_row,
-        end_row,
-    };
+    let hint = ShardHint::Manifest { manifest_id, start_row, end_row };
     let contents = ShardMetadata::new(hint, connector_extra);
     hinted(start.as_bytes(), end.as_bytes(), contents, metadata)
 }
@@ -165,10 +153,9 @@ fn first_refusal(
         | ShardEncodeError::MetadataTooLarge { size, max } => {
             ShardSpecInputError::MetadataTooLarge { size, max }
         }
-        ShardEncodeError::InvertedManifestRows { .. } => ShardSpecInputError::InvertedRange {
-            start_len: start.len(),
-            end_len: end.len(),
-        },
+        ShardEncodeError::InvertedManifestRows { .. } => {
+            ShardSpecInputError::InvertedRange { start_len: start.len(), end_len: end.len() }
+        }
     }
 }
 

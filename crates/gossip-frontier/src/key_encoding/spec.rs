@@ -64,11 +64,7 @@ pub fn shard_spec_from_keys_ref<'a>(
 ) -> Result<ShardSpecRef<'a>, ShardSpecInputError> {
     start.encode_into(start_buf);
     end.encode_into(end_buf);
-    validated(ShardSpecRef::new(
-        start_buf.as_bytes(),
-        end_buf.as_bytes(),
-        metadata,
-    ))
+    validated(ShardSpecRef::new(start_buf.as_bytes(), end_buf.as_bytes(), metadata))
 }
 
 /// Like [`shard_spec_from_keys_ref`], stored in `arena`.
@@ -169,10 +165,7 @@ pub(crate) fn prefix_end<'b>(
         return Err(PrefixShardError::EmptyPrefix);
     }
     if prefix.len() > MAX_KEY_SIZE {
-        return Err(PrefixShardError::PrefixTooLarge {
-            size: prefix.len(),
-            max: MAX_KEY_SIZE,
-        });
+        return Err(PrefixShardError::PrefixTooLarge { size: prefix.len(), max: MAX_KEY_SIZE });
     }
     prefix_successor(prefix, buf).ok_or(PrefixShardError::NoSuccessor)
 }

@@ -121,10 +121,6 @@ impl Sample<'_, '_> {
     /// The edge nearest to `at`.
     fn edge_near(self, at: usize) -> usize {
         let (before, behind) = (self.edge_until(at), self.edge_from(at));
-        if at - before <= behind - at {
-            before
-        } else {
-            behind
-        }
+        if at - before <= behind - at { before } else { behind }
     }
 }

@@ -60,11 +60,7 @@ impl<'a> Window<'a> {
         let differs = |&at: &usize| digit(start, at) != digit(end, at);
         let Some(first) = (0..longest).find(differs) else {
             // The end is the start and zeros: two spellings of one fraction.
-            return Self {
-                start,
-                digits: longest,
-                span: 0,
-            };
+            return Self { start, digits: longest, span: 0 };
         };
         let mut span = u128::from(digit(end, first) - digit(start, first));
         let mut next = first + 1;
@@ -76,11 +72,7 @@ impl<'a> Window<'a> {
             // At least 1 before, so at least 256 + 0 - 255 after.
             span = span * 256 + u128::from(digit(end, at)) - u128::from(digit(start, at));
         }
-        Self {
-            start,
-            digits,
-            span,
-        }
+        Self { start, digits, span }
     }
 
     /// Writes the start plus `offset` units, without the zeros at its end.
@@ -139,10 +131,7 @@ fn walk(range: KeyRange<'_>, mut visit: impl FnMut(usize, &[u8])) -> usize {
     {
         visited += 1;
         // The start, which is not visited, makes it one more.
-        assert!(
-            visited < COUNTED_KEYS_MAX,
-            "only ranges with fewer units than parts are counted"
-        );
+        assert!(visited < COUNTED_KEYS_MAX, "only ranges with fewer units than parts are counted");
         visit(visited, key);
         mem::swap(&mut current, &mut next);
     }

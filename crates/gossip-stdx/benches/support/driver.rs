@@ -30,10 +30,7 @@ pub(crate) struct Operation {
 
 impl Operation {
     pub(crate) fn new(name: impl Into<String>, run: impl FnOnce(u64) + 'static) -> Self {
-        Self {
-            name: name.into(),
-            run: Box::new(run),
-        }
+        Self { name: name.into(), run: Box::new(run) }
     }
 }
 
@@ -47,10 +44,7 @@ pub(crate) fn repeat<T>(count: u64, mut operation: impl FnMut() -> T) {
 
 /// The whole program.
 pub(crate) fn main(operations: Vec<Operation>) -> ExitCode {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a program reads its command line"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a program reads its command line")]
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match run(operations, &arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -36,11 +36,7 @@ pub(crate) fn full_deque() -> VecDeque<Entry> {
 
 /// What [`RingBuffer::push_back_overwrite`] does.
 pub(crate) fn overwrite(deque: &mut VecDeque<Entry>, entry: Entry) -> Option<Entry> {
-    let evicted = if deque.len() == CAP {
-        deque.pop_front()
-    } else {
-        None
-    };
+    let evicted = if deque.len() == CAP { deque.pop_front() } else { None };
     deque.push_back(entry);
     evicted
 }

@@ -12,10 +12,7 @@ pub(crate) struct Sequence(pub(crate) u64);
 
 impl Sequence {
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         ((self.0 >> 33) as usize) % bound
     }
 
@@ -41,8 +38,7 @@ impl Store for ByteSlab {
     }
 
     fn store(&mut self, bytes: &[u8]) -> ByteSlot {
-        self.allocate(bytes)
-            .expect("the slab was made large enough")
+        self.allocate(bytes).expect("the slab was made large enough")
     }
 
     fn free(&mut self, slot: ByteSlot) {
@@ -81,9 +77,7 @@ impl Store for Malloc {
 pub(crate) fn aged<S: Store>(live: usize, sequence: &mut Sequence) -> (S, Vec<S::Handle>) {
     let bytes = [1; LEN_MAX];
     let mut store = S::with_room_for(live);
-    let mut handles: Vec<_> = (0..live)
-        .map(|_| store.store(&bytes[..sequence.len()]))
-        .collect();
+    let mut handles: Vec<_> = (0..live).map(|_| store.store(&bytes[..sequence.len()])).collect();
     for _ in 0..2 * live {
         churn(&mut store, &mut handles, sequence, &bytes);
     }

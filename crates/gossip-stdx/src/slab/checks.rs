@@ -31,10 +31,7 @@ impl ByteSlab {
     }
 
     pub(super) fn assert_owned(&self, slot: ByteSlot) {
-        assert!(
-            self.owns(slot),
-            "slot belongs to another slab, or is older than the last clear"
-        );
+        assert!(self.owns(slot), "slot belongs to another slab, or is older than the last clear");
     }
 
     /// Panics unless every byte of the slot's block is in use.
@@ -66,40 +63,17 @@ impl ByteSlab {
             return;
         }
         let fresh_from = block.end().min(self.high_water.max(block.offset)) as usize;
-        let (freed, fresh) = (
-            block.offset as usize..fresh_from,
-            fresh_from..block.end() as usize,
-        );
-        assert!(
-            self.bytes[freed].iter().all(|b| *b == FREED_BYTE),
-            "freed bytes were changed"
-        );
-        assert!(
-            self.bytes[fresh].iter().all(|b| *b == 0),
-            "virgin bytes were changed"
-        );
+        let (freed, fresh) = (block.offset as usize..fresh_from, fresh_from..block.end() as usize);
+        assert!(self.bytes[freed].iter().all(|b| *b == FREED_BYTE), "freed bytes were changed");
+        assert!(self.bytes[fresh].iter().all(|b| *b == 0), "virgin bytes were changed");
     }
 
     fn check_sums(&self) {
-        assert!(
-            self.bump <= self.high_water,
-            "the bump pointer is past its highest value"
-        );
-        assert!(
-            self.high_water as usize <= self.bytes.len(),
-            "blocks end past the slab"
-        );
+        assert!(self.bump <= self.high_water, "the bump pointer is past its highest value");
+        assert!(self.high_water as usize <= self.bytes.len(), "blocks end past the slab");
         let blocks = u64::from(self.live_bytes) + u64::from(self.free.bytes());
-        assert_eq!(
-            blocks,
-            u64::from(self.bump),
-            "live and free bytes do not fill the blocks"
-        );
-        assert_eq!(
-            self.live_bytes == 0,
-            self.live_slots == 0,
-            "live bytes and slots disagree"
-        );
+        assert_eq!(blocks, u64::from(self.bump), "live and free bytes do not fill the blocks");
+        assert_eq!(self.live_bytes == 0, self.live_slots == 0, "live bytes and slots disagree");
     }
 
     /// Walks the free blocks in order of their offsets.
@@ -107,21 +81,10 @@ impl ByteSlab {
         let (mut blocks, mut bytes, mut end) = (0, 0, 0);
         while let Some(block) = self.free.next_block(&self.bytes, end) {
             self.free.check_block(&self.bytes, block);
-            assert!(
-                block.end() < self.bump,
-                "a free block touches the virgin space"
-            );
+            assert!(block.end() < self.bump, "a free block touches the virgin space");
             (blocks, bytes, end) = (blocks + 1, bytes + block.size, block.end());
         }
-        assert_eq!(
-            blocks,
-            self.free.blocks(),
-            "the tree holds blocks that are not free"
-        );
-        assert_eq!(
-            bytes,
-            self.free.bytes(),
-            "the cached sum of free bytes is off"
-        );
+        assert_eq!(blocks, self.free.blocks(), "the tree holds blocks that are not free");
+        assert_eq!(bytes, self.free.bytes(), "the cached sum of free bytes is off");
     }
 }

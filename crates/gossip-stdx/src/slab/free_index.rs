@@ -47,10 +47,7 @@ const SIZE_LEN: u32 = 4;
 const NODE_LEN: u32 = SIZE + SIZE_LEN;
 
 const _: () = assert!(NODE_LEN <= MIN_BLOCK, "the smallest block must hold a node");
-const _: () = assert!(
-    SIZE == MIN_BLOCK - SIZE_LEN,
-    "head and tail size must coincide"
-);
+const _: () = assert!(SIZE == MIN_BLOCK - SIZE_LEN, "head and tail size must coincide");
 const _: () = assert!(!NIL.is_multiple_of(MIN_BLOCK));
 
 pub(super) struct FreeIndex {
@@ -91,10 +88,7 @@ impl FreeIndex {
         (self.roots, self.occupied) = ([NIL; BINS], 0);
         (self.blocks, self.bytes) = (0, 0);
         if end > 0 {
-            self.granules.remove(Block {
-                offset: 0,
-                size: end,
-            });
+            self.granules.remove(Block { offset: 0, size: end });
         }
     }
 
@@ -110,11 +104,7 @@ impl FreeIndex {
 
     /// Adds `block` to the tree and writes its size at both ends.
     pub(super) fn insert(&mut self, buf: &mut [u8], block: Block) {
-        write_u32(
-            buf,
-            block.offset + SPARE,
-            u32::from_ne_bytes([FREED_BYTE; 4]),
-        );
+        write_u32(buf, block.offset + SPARE, u32::from_ne_bytes([FREED_BYTE; 4]));
         // At the front for the search, at the end for the neighbour that looks left.
         write_u32(buf, block.offset + SIZE, block.size);
         write_u32(buf, block.end() - SIZE_LEN, block.size);
@@ -165,10 +155,7 @@ impl FreeIndex {
             // The granule before us ends a free block, whose last bytes say where it starts.
             let left_size = read_u32(buf, block.offset - SIZE_LEN);
             let left = self.take(buf, block.offset - left_size);
-            merged = Block {
-                offset: left.offset,
-                size: left.size + merged.size,
-            };
+            merged = Block { offset: left.offset, size: left.size + merged.size };
         }
         merged
     }
@@ -186,10 +173,7 @@ impl FreeIndex {
     /// The first free block at or after `from`, which is not inside one.
     pub(super) fn next_block(&self, buf: &[u8], from: u32) -> Option<Block> {
         let offset = self.granules.next(from, true)?;
-        Some(Block {
-            offset,
-            size: size_at(buf, offset),
-        })
+        Some(Block { offset, size: size_at(buf, offset) })
     }
 
     pub(super) const fn blocks(&self) -> u32 {
@@ -203,28 +187,16 @@ impl FreeIndex {
     /// Panics unless `block` is in its tree, above its children, sized alike at both ends and
     /// marked to its very edges.
     pub(super) fn check_block(&self, buf: &[u8], block: Block) {
-        assert_eq!(
-            read_u32(buf, block.end() - SIZE_LEN),
-            block.size,
-            "a block's sizes differ"
-        );
+        assert_eq!(read_u32(buf, block.end() - SIZE_LEN), block.size, "a block's sizes differ");
         let unmarked = self.granules.next(block.offset, false);
-        assert_eq!(
-            unmarked,
-            Some(block.end()),
-            "a run of free granules is not one block"
-        );
+        assert_eq!(unmarked, Some(block.end()), "a run of free granules is not one block");
         for side in [LEFT, RIGHT] {
             let child = read_u32(buf, block.offset + side);
             let below = child == NIL || priority(child) < priority(block.offset);
             assert!(below, "a child has a higher priority than its parent");
         }
         let link = self.link_of(buf, block);
-        assert_eq!(
-            self.follow(buf, link),
-            block.offset,
-            "a free block is not in the tree"
-        );
+        assert_eq!(self.follow(buf, link), block.offset, "a free block is not in the tree");
     }
 
     /// How many nodes lie above `block`, which is in the tree.
@@ -240,20 +212,14 @@ impl FreeIndex {
 
     /// Takes the block at `offset`, known to be free, out of the tree.
     fn take(&mut self, buf: &mut [u8], offset: u32) -> Block {
-        let block = Block {
-            offset,
-            size: size_at(buf, offset),
-        };
+        let block = Block { offset, size: size_at(buf, offset) };
         let link = self.link_of(buf, block);
         self.unlink(buf, link, offset)
     }
 
     /// Takes the node that `link` holds out of the tree; its children are joined in its place.
     fn unlink(&mut self, buf: &mut [u8], mut link: Link, node: u32) -> Block {
-        let block = Block {
-            offset: node,
-            size: size_at(buf, node),
-        };
+        let block = Block { offset: node, size: size_at(buf, node) };
         self.blocks -= 1;
         self.bytes -= block.size;
 
@@ -287,11 +253,7 @@ impl FreeIndex {
             let side = side_of(buf, subtree, block);
             let next = read_u32(buf, side);
             // Going right from a node means that it, and all to its left, is less.
-            let open = if side == subtree + RIGHT {
-                &mut less
-            } else {
-                &mut more
-            };
+            let open = if side == subtree + RIGHT { &mut less } else { &mut more };
             self.point(buf, *open, subtree);
             *open = Link::Child(side);
             subtree = next;
@@ -351,17 +313,8 @@ pub(super) fn unused_bytes(block: Block) -> std::ops::Range<usize> {
 /// Makes the bytes the index used look like all other freed bytes.
 fn erase_node(buf: &mut [u8], block: Block) {
     let Block { offset, .. } = block;
-    buf[Block {
-        offset,
-        size: NODE_LEN,
-    }
-    .bytes()]
-    .fill(FREED_BYTE);
-    buf[block.bytes()]
-        .iter_mut()
-        .rev()
-        .take(SIZE_LEN as usize)
-        .for_each(|b| *b = FREED_BYTE);
+    buf[Block { offset, size: NODE_LEN }.bytes()].fill(FREED_BYTE);
+    buf[block.bytes()].iter_mut().rev().take(SIZE_LEN as usize).for_each(|b| *b = FREED_BYTE);
 }
 
 /// The bin for blocks of `size` bytes: one bin for each small size, the last one for all others.
@@ -391,15 +344,11 @@ fn size_at(buf: &[u8], offset: u32) -> u32 {
 }
 
 fn read_u32(buf: &[u8], at: u32) -> u32 {
-    let bytes = buf[at as usize..]
-        .first_chunk()
-        .expect("a node lies within the slab");
+    let bytes = buf[at as usize..].first_chunk().expect("a node lies within the slab");
     u32::from_le_bytes(*bytes)
 }
 
 fn write_u32(buf: &mut [u8], at: u32, value: u32) {
-    let bytes = buf[at as usize..]
-        .first_chunk_mut()
-        .expect("a node lies within the slab");
+    let bytes = buf[at as usize..].first_chunk_mut().expect("a node lies within the slab");
     *bytes = value.to_le_bytes();
 }

@@ -15,9 +15,7 @@ impl GranuleSet {
     /// The empty set for a slab of `capacity` bytes.
     pub(super) fn new(capacity: u32) -> Self {
         let words = word_of(capacity) + 1;
-        Self {
-            words: vec![0; words].into_boxed_slice(),
-        }
+        Self { words: vec![0; words].into_boxed_slice() }
     }
 
     pub(super) fn insert(&mut self, block: Block) {
@@ -61,20 +59,9 @@ fn for_each_word(block: Block, mut action: impl FnMut(usize, u64)) {
     let last_granule = block.end() - MIN_BLOCK;
     let (first, last) = (word_of(block.offset), word_of(last_granule));
     for word in first..=last {
-        let low = if word == first {
-            bit_of(block.offset)
-        } else {
-            0
-        };
-        let high = if word == last {
-            bit_of(last_granule)
-        } else {
-            u64::BITS - 1
-        };
-        action(
-            word,
-            (u64::MAX << low) & (u64::MAX >> (u64::BITS - 1 - high)),
-        );
+        let low = if word == first { bit_of(block.offset) } else { 0 };
+        let high = if word == last { bit_of(last_granule) } else { u64::BITS - 1 };
+        action(word, (u64::MAX << low) & (u64::MAX >> (u64::BITS - 1 - high)));
     }
 }
 

@@ -44,6 +44,7 @@ use std::fmt;
 use self::free_index::{FreeIndex, unused_bytes};
 use self::slot::{Block, next_owner_id};
 pub use self::slot::{ByteSlot, SlabFull, SlabTooLarge};
+use crate::prefetch::{CACHE_LINE, prefetch};
 
 /// The smallest block: a free one has to hold its own entry in the index of free blocks.
 const MIN_BLOCK: u32 = 16;
@@ -52,6 +53,10 @@ const MIN_BLOCK: u32 = 16;
 ///
 /// Two lets a key that hovers around a power of two be replaced in place for ever.
 const REPLACE_WASTE_MAX: u32 = 2;
+
+/// How many bytes of a slot are asked for ahead: four lines, beyond which the processor has seen
+/// the pattern itself.
+const PREFETCH_MAX: usize = 4 * CACHE_LINE;
 
 /// What freed bytes are overwritten with: a pattern to recognise in debug builds, and zero when
 /// [`ByteSlab::zeroize_used`] asks for it in others.
@@ -125,9 +130,7 @@ impl ByteSlab {
     /// is asked for already zeroed, so that pages nobody uses are never touched, and the standard
     /// library has no safe request of that kind that may fail.
     pub fn try_new(capacity: usize) -> Result<Self, SlabTooLarge> {
-        let limit = u32::try_from(capacity).map_err(|_| SlabTooLarge {
-            requested: capacity,
-        })?;
+        let limit = u32::try_from(capacity).map_err(|_| SlabTooLarge { requested: capacity })?;
         Ok(Self {
             bytes: vec![0; capacity].into_boxed_slice(),
             free: FreeIndex::new(limit),
@@ -142,13 +145,20 @@ impl ByteSlab {
 
     /// Stores a copy of `bytes`. Zero bytes occupy nothing and always fit.
     pub fn allocate(&mut self, bytes: &[u8]) -> Result<ByteSlot, SlabFull> {
-        if bytes.is_empty() {
+        self.allocate_parts(&[bytes])
+    }
+
+    /// Stores a copy of `parts`, one behind the other, as [`allocate`](Self::allocate) would store
+    /// their concatenation.
+    pub fn allocate_parts(&mut self, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
+        let len = total_len(parts);
+        if len == 0 {
             return Ok(ByteSlot::EMPTY);
         }
-        let block = self.reserve(self.block_size(bytes.len())?)?;
+        let block = self.reserve(self.block_size(len)?)?;
         self.live_bytes += block.size;
         self.live_slots += 1;
-        let slot = self.store(block, bytes);
+        let slot = self.store(block, parts);
         self.check();
         Ok(slot)
     }
@@ -165,15 +175,26 @@ impl ByteSlab {
     ///
     /// When `slot` is not a live slot of this slab, as [`deallocate`](Self::deallocate) does.
     pub fn replace(&mut self, slot: ByteSlot, bytes: &[u8]) -> Result<ByteSlot, SlabFull> {
+        self.replace_parts(slot, &[bytes])
+    }
+
+    /// Stores a copy of `parts`, one behind the other, as [`replace`](Self::replace) would store
+    /// their concatenation.
+    ///
+    /// # Panics
+    ///
+    /// As [`replace`](Self::replace) does.
+    pub fn replace_parts(&mut self, slot: ByteSlot, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
         self.assert_live(slot);
-        if bytes.is_empty() {
+        let len = total_len(parts);
+        if len == 0 {
             self.deallocate(slot);
             return Ok(ByteSlot::EMPTY);
         }
-        let size = self.block_size(bytes.len())?;
+        let size = self.block_size(len)?;
         if size > slot.alloc_size {
             // New before old: when there is no room, the caller still has what it had.
-            let replacement = self.allocate(bytes)?;
+            let replacement = self.allocate_parts(parts)?;
             self.deallocate(slot);
             return Ok(replacement);
         }
@@ -185,7 +206,7 @@ impl ByteSlab {
             self.release(excess);
             block = kept;
         }
-        let replaced = self.store(block, bytes);
+        let replaced = self.store(block, parts);
         self.check();
         Ok(replaced)
     }
@@ -248,6 +269,7 @@ impl ByteSlab {
     /// When the slot comes from another slab or from before a [`clear`](Self::clear); in debug
     /// builds also when its bytes are free.
     #[must_use]
+    #[inline]
     pub fn get(&self, slot: ByteSlot) -> &[u8] {
         self.assert_owned(slot);
         debug_assert!(self.is_live(slot), "slot was used after it was freed");
@@ -259,6 +281,18 @@ impl ByteSlab {
     #[must_use]
     pub fn try_get(&self, slot: ByteSlot) -> Option<&[u8]> {
         (self.owns(slot) && self.is_live(slot)).then(|| self.data(slot))
+    }
+
+    /// Asks the processor for the bytes `slot` holds, which [`get`](Self::get) will want soon. Only
+    /// a hint: it changes nothing, and any slot will do.
+    #[inline]
+    pub fn prefetch(&self, slot: ByteSlot) {
+        let end = slot.offset as usize + slot.len().min(PREFETCH_MAX);
+        for at in (slot.offset as usize..end).step_by(CACHE_LINE) {
+            if let Some(byte) = self.bytes.get(at) {
+                prefetch(byte);
+            }
+        }
     }
 
     /// The size of the buffer.
@@ -293,14 +327,9 @@ impl ByteSlab {
 
     /// The size of the block that `len` bytes need.
     fn block_size(&self, len: usize) -> Result<u32, SlabFull> {
-        let rounded = u32::try_from(len)
-            .ok()
-            .and_then(u32::checked_next_power_of_two);
+        let rounded = u32::try_from(len).ok().and_then(u32::checked_next_power_of_two);
         let available = self.virgin();
-        let size = rounded.ok_or(SlabFull {
-            requested: u32::MAX,
-            available,
-        })?;
+        let size = rounded.ok_or(SlabFull { requested: u32::MAX, available })?;
         Ok(size.max(MIN_BLOCK))
     }
 
@@ -318,15 +347,9 @@ impl ByteSlab {
         // Virgin space is the last resort: using holes first keeps it whole for large strings.
         let available = self.virgin();
         if size > available {
-            return Err(SlabFull {
-                requested: size,
-                available,
-            });
+            return Err(SlabFull { requested: size, available });
         }
-        let block = Block {
-            offset: self.bump,
-            size,
-        };
+        let block = Block { offset: self.bump, size };
         self.check_untouched(block);
         self.bump = block.end();
         self.high_water = self.high_water.max(self.bump);
@@ -350,17 +373,23 @@ impl ByteSlab {
         }
     }
 
-    /// Copies `bytes` to the start of `block`, which is live and large enough.
-    fn store(&mut self, block: Block, bytes: &[u8]) -> ByteSlot {
-        self.bytes[block.bytes()][..bytes.len()].copy_from_slice(bytes);
+    /// Copies `parts` to the start of `block`, which is live and large enough.
+    fn store(&mut self, block: Block, parts: &[&[u8]]) -> ByteSlot {
+        let mut room = &mut self.bytes[block.bytes()];
+        for part in parts {
+            let (front, rest) = room.split_at_mut(part.len());
+            front.copy_from_slice(part);
+            room = rest;
+        }
         ByteSlot {
             offset: block.offset,
-            len: bytes.len() as u32,
+            len: block.size - room.len() as u32,
             alloc_size: block.size,
             owner_id: self.owner_id,
         }
     }
 
+    #[inline]
     fn data(&self, slot: ByteSlot) -> &[u8] {
         &self.bytes[slot.offset as usize..][..slot.len()]
     }
@@ -369,6 +398,11 @@ impl ByteSlab {
         // The capacity was checked to fit at construction.
         self.bytes.len() as u32 - self.bump
     }
+}
+
+/// The length of all parts together; more than any slab holds if it cannot be counted.
+fn total_len(parts: &[&[u8]]) -> usize {
+    parts.iter().fold(0, |len, part| len.saturating_add(part.len()))
 }
 
 /// Shows sizes and counts, never contents.
@@ -388,10 +422,7 @@ impl Drop for ByteSlab {
     /// In debug builds, panics when slots are live: their holders forgot to free them.
     fn drop(&mut self) {
         if cfg!(debug_assertions) && !std::thread::panicking() {
-            assert_eq!(
-                self.live_slots, 0,
-                "a slab was dropped while slots were live"
-            );
+            assert_eq!(self.live_slots, 0, "a slab was dropped while slots were live");
         }
     }
 }

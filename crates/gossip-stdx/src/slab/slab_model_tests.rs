@@ -19,12 +19,7 @@ struct Model {
 
 impl Model {
     fn new(capacity: u32) -> Self {
-        Self {
-            capacity,
-            bump: 0,
-            free: Vec::new(),
-            live: BTreeMap::new(),
-        }
+        Self { capacity, bump: 0, free: Vec::new(), live: BTreeMap::new() }
     }
 
     fn allocate(&mut self, bytes: &[u8]) -> Result<u32, SlabFull> {
@@ -38,27 +33,15 @@ impl Model {
         let fitting = (0..self.free.len()).filter(|index| self.free[*index].size >= size);
         // `min_by_key` returns the first of equals, and the list is in order of offsets.
         if let Some(best) = fitting.min_by_key(|index| self.free[*index].size) {
-            let Block {
-                offset,
-                size: found,
-            } = self.free.remove(best);
+            let Block { offset, size: found } = self.free.remove(best);
             if found > size {
-                self.free.insert(
-                    best,
-                    Block {
-                        offset: offset + size,
-                        size: found - size,
-                    },
-                );
+                self.free.insert(best, Block { offset: offset + size, size: found - size });
             }
             return Ok(offset);
         }
         let available = self.capacity - self.bump;
         if size > available {
-            return Err(SlabFull {
-                requested: size,
-                available,
-            });
+            return Err(SlabFull { requested: size, available });
         }
         self.bump += size;
         Ok(self.bump - size)
@@ -92,17 +75,10 @@ impl Model {
             self.deallocate(offset);
             return Ok(replacement);
         }
-        let kept = if needed * REPLACE_WASTE_MAX < size {
-            needed
-        } else {
-            size
-        };
+        let kept = if needed * REPLACE_WASTE_MAX < size { needed } else { size };
         self.live.insert(offset, (kept, bytes.to_vec()));
         if kept < size {
-            self.give_back(Block {
-                offset: offset + kept,
-                size: size - kept,
-            });
+            self.give_back(Block { offset: offset + kept, size: size - kept });
         }
         Ok(offset)
     }
@@ -141,12 +117,7 @@ enum Op {
 impl Pair {
     fn new(capacity: u32) -> Self {
         let (slab, model) = (ByteSlab::new(capacity as usize), Model::new(capacity));
-        Self {
-            slab,
-            model,
-            slots: Vec::new(),
-            stamp: 0,
-        }
+        Self { slab, model, slots: Vec::new(), stamp: 0 }
     }
 
     fn step(&mut self, op: &Op) {
@@ -161,20 +132,13 @@ impl Pair {
             }
             Op::Zeroize => {
                 self.slab.zeroize_used();
-                self.model
-                    .live
-                    .values_mut()
-                    .for_each(|(_, bytes)| bytes.fill(0));
+                self.model.live.values_mut().for_each(|(_, bytes)| bytes.fill(0));
             }
             Op::Clear => {
                 let stale = std::mem::take(&mut self.slots);
                 self.slab.clear();
                 self.model.clear();
-                assert!(
-                    stale
-                        .into_iter()
-                        .all(|slot| self.slab.try_get(slot).is_none())
-                );
+                assert!(stale.into_iter().all(|slot| self.slab.try_get(slot).is_none()));
             }
         }
         self.compare_sums();
@@ -186,7 +150,12 @@ impl Pair {
             assert_eq!(self.slab.allocate(&bytes), Ok(ByteSlot::EMPTY));
             return;
         }
-        let (seen, expected) = (self.slab.allocate(&bytes), self.model.allocate(&bytes));
+        let parts = self.cut(&bytes);
+        let seen = match self.whole() {
+            true => self.slab.allocate(&bytes),
+            false => self.slab.allocate_parts(&parts),
+        };
+        let expected = self.model.allocate(&bytes);
         assert_eq!(seen.map(|slot| slot.offset), expected);
         self.slots.extend(seen);
     }
@@ -201,11 +170,12 @@ impl Pair {
             self.model.deallocate(slot.offset);
             return;
         }
-        let seen = self.slab.replace(slot, &bytes);
-        assert_eq!(
-            seen.map(|slot| slot.offset),
-            self.model.replace(slot.offset, &bytes)
-        );
+        let parts = self.cut(&bytes);
+        let seen = match self.whole() {
+            true => self.slab.replace(slot, &bytes),
+            false => self.slab.replace_parts(slot, &parts),
+        };
+        assert_eq!(seen.map(|slot| slot.offset), self.model.replace(slot.offset, &bytes));
         // Refused, the old slot must still be good; the comparison of contents will tell.
         self.slots.push(seen.unwrap_or(slot));
     }
@@ -217,9 +187,21 @@ impl Pair {
 
     fn fresh_bytes(&mut self, len: usize) -> Vec<u8> {
         self.stamp = self.stamp.wrapping_add(1);
-        (0..len)
-            .map(|index| self.stamp.wrapping_add(index as u8))
-            .collect()
+        (0..len).map(|index| self.stamp.wrapping_add(index as u8)).collect()
+    }
+
+    /// Whether this step stores its bytes in one piece.
+    fn whole(&self) -> bool {
+        self.stamp.is_multiple_of(2)
+    }
+
+    /// `bytes` in three parts, some of them often empty: the model only ever sees the whole.
+    fn cut<'b>(&self, bytes: &'b [u8]) -> [&'b [u8]; 3] {
+        let first = usize::from(self.stamp) * 7 % (bytes.len() + 1);
+        let (front, rest) = bytes.split_at(first);
+        let second = usize::from(self.stamp) * 3 % (rest.len() + 1);
+        let (middle, back) = rest.split_at(second);
+        [front, middle, back]
     }
 
     fn compare_sums(&self) {
@@ -230,10 +212,7 @@ impl Pair {
         assert_eq!(slab.used_bytes(), live as usize);
         assert_eq!(slab.free_bytes(), free as usize);
         assert_eq!(slab.virgin_bytes(), (model.capacity - model.bump) as usize);
-        assert_eq!(
-            slab.used_bytes() + slab.free_bytes() + slab.virgin_bytes(),
-            slab.capacity()
-        );
+        assert_eq!(slab.used_bytes() + slab.free_bytes() + slab.virgin_bytes(), slab.capacity());
     }
 
     fn compare_contents(&self) {
@@ -252,11 +231,7 @@ impl Pair {
         while !self.slots.is_empty() {
             self.step(&Op::Deallocate(self.slots.len() / 2));
         }
-        assert_eq!(
-            self.slab.virgin_bytes(),
-            self.slab.capacity(),
-            "all is given back in the end"
-        );
+        assert_eq!(self.slab.virgin_bytes(), self.slab.capacity(), "all is given back in the end");
     }
 }
 
@@ -312,18 +287,13 @@ proptest! {
 /// Grows and shrinks in long waves, so that the slab is crowded, fragmented and sparse in turn.
 fn random_op(seed: &mut u64, step: u32) -> Op {
     let mut below = |bound: u64| {
-        *seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((*seed >> 33) % bound) as usize
     };
     let growing = (step / 1024).is_multiple_of(2);
     let (kind, choice) = (below(100), below(1 << 30));
-    let len = if below(20) == 0 {
-        below(3000)
-    } else {
-        below(200)
-    };
+    let len = if below(20) == 0 { below(3000) } else { below(200) };
     match kind {
         0..30 => Op::Replace(choice, len),
         30..50 => Op::Allocate(len),

@@ -41,30 +41,16 @@ fn fill(slab: &mut ByteSlab, len: usize) -> Vec<ByteSlot> {
 
 /// Frees the slots with these numbers, in this order.
 fn free(slab: &mut ByteSlab, slots: &[ByteSlot], numbers: &[usize]) {
-    numbers
-        .iter()
-        .for_each(|number| slab.deallocate(slots[*number]));
+    numbers.iter().for_each(|number| slab.deallocate(slots[*number]));
 }
 
 #[test]
 fn lengths_round_up_to_powers_of_two_of_at_least_the_smallest_block() {
-    let rows = [
-        (1, 16),
-        (15, 16),
-        (16, 16),
-        (17, 32),
-        (32, 32),
-        (33, 64),
-        (1000, 1024),
-    ];
+    let rows = [(1, 16), (15, 16), (16, 16), (17, 32), (32, 32), (33, 64), (1000, 1024)];
     for (len, size) in rows {
         let mut slab = slab(2048);
         let slot = slab.allocate(&vec![1; len]).unwrap();
-        assert_eq!(
-            (slot.alloc_size, slab.used_bytes()),
-            (size, size as usize),
-            "{len} bytes"
-        );
+        assert_eq!((slot.alloc_size, slab.used_bytes()), (size, size as usize), "{len} bytes");
     }
 }
 
@@ -86,38 +72,20 @@ fn a_full_slab_names_the_rounded_request_and_the_virgin_bytes() {
     let mut slab = slab(100);
     let first = slab.allocate(&[1; 40]).unwrap();
     let second = slab.allocate(&[2; 16]).unwrap();
-    assert_eq!(
-        slab.allocate(&[3; 20]),
-        Err(SlabFull {
-            requested: 32,
-            available: 20
-        })
-    );
+    assert_eq!(slab.allocate(&[3; 20]), Err(SlabFull { requested: 32, available: 20 }));
     // 64 free bytes between blocks do not count as available.
     slab.deallocate(first);
-    assert_eq!(
-        slab.allocate(&[3; 65]),
-        Err(SlabFull {
-            requested: 128,
-            available: 20
-        })
-    );
+    assert_eq!(slab.allocate(&[3; 65]), Err(SlabFull { requested: 128, available: 20 }));
     assert_eq!(slab.get(second), [2; 16]);
     let text = slab.allocate(&[3; 65]).unwrap_err().to_string();
-    assert_eq!(
-        text,
-        "slab is full: 128 bytes requested, 20 left beyond all blocks"
-    );
+    assert_eq!(text, "slab is full: 128 bytes requested, 20 left beyond all blocks");
 }
 
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn lengths_that_do_not_round_into_a_u32_are_reported_as_the_largest() {
     let slab = slab(64);
-    let refused = Err(SlabFull {
-        requested: u32::MAX,
-        available: 64,
-    });
+    let refused = Err(SlabFull { requested: u32::MAX, available: 64 });
     assert_eq!(slab.block_size(1 << 31), Ok(1 << 31));
     assert_eq!(slab.block_size((1 << 31) + 1), refused);
     assert_eq!(slab.block_size(u32::MAX as usize), refused);
@@ -141,14 +109,8 @@ fn granules_are_told_apart_up_to_the_end_of_the_largest_slab() {
     let mut granules = granules::GranuleSet::new(u32::MAX);
     // The last whole granule; a piece of one follows it.
     let end = u32::MAX / MIN_BLOCK * MIN_BLOCK;
-    let last = Block {
-        offset: end - MIN_BLOCK,
-        size: MIN_BLOCK,
-    };
-    let all = Block {
-        offset: 0,
-        size: end,
-    };
+    let last = Block { offset: end - MIN_BLOCK, size: MIN_BLOCK };
+    let all = Block { offset: 0, size: end };
     assert_eq!(granules.next(0, true), None);
     granules.insert(last);
     assert!(granules.contains(last.offset) && granules.intersects(all));
@@ -165,41 +127,25 @@ fn granules_are_told_apart_up_to_the_end_of_the_largest_slab() {
 fn the_smallest_fitting_block_wins_and_the_first_of_equals() {
     let mut slab = slab(1024);
     let lens = [64, 16, 32, 16, 32, 16, 128, 16];
-    let slots: Vec<_> = lens
-        .map(|len| slab.allocate(&vec![1; len]).unwrap())
-        .to_vec();
+    let slots: Vec<_> = lens.map(|len| slab.allocate(&vec![1; len]).unwrap()).to_vec();
     // Free: 64, 32, 32 and 128 bytes, fenced by live blocks of 16.
     free(&mut slab, &slots, &[6, 4, 0, 2]);
     assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[2].offset);
     assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[4].offset);
     assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[0].offset);
     // What was left of the 64 is the smallest now.
-    assert_eq!(
-        slab.allocate(&[1; 32]).unwrap().offset,
-        slots[0].offset + 32
-    );
+    assert_eq!(slab.allocate(&[1; 32]).unwrap().offset, slots[0].offset + 32);
     assert_eq!(slab.allocate(&[1; 32]).unwrap().offset, slots[6].offset);
 }
 
 #[test]
 fn freed_neighbours_merge_whatever_the_order() {
-    let orders = [
-        [0, 1, 2],
-        [0, 2, 1],
-        [1, 0, 2],
-        [1, 2, 0],
-        [2, 0, 1],
-        [2, 1, 0],
-    ];
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
         let mut slab = slab(64);
         let slots = fill(&mut slab, 16);
         free(&mut slab, &slots, &order);
-        assert_eq!(
-            (slab.free_bytes(), slab.free.blocks()),
-            (48, 1),
-            "{order:?}"
-        );
+        assert_eq!((slab.free_bytes(), slab.free.blocks()), (48, 1), "{order:?}");
         assert_eq!(slab.virgin_bytes(), 0);
         // The last one joins all to the virgin space.
         slab.deallocate(slots[3]);
@@ -210,10 +156,7 @@ fn freed_neighbours_merge_whatever_the_order() {
 #[test]
 fn a_slot_of_another_slab_is_refused() {
     let (mut ours, mut theirs) = (slab(64), slab(64));
-    let (own, foreign) = (
-        ours.allocate(b"own").unwrap(),
-        theirs.allocate(b"foreign").unwrap(),
-    );
+    let (own, foreign) = (ours.allocate(b"own").unwrap(), theirs.allocate(b"foreign").unwrap());
     assert_eq!(ours.try_get(foreign), None);
     assert!(panics(|| ours.get(foreign).len()));
     assert!(panics(|| ours.deallocate(foreign)));
@@ -244,10 +187,7 @@ fn freeing_twice_panics_wherever_the_block_went() {
     free(&mut slab, &slots, &[1, 3, 4, 5, 9]);
     for index in [1, 3, 4, 5, 9] {
         assert!(panics(|| slab.deallocate(slots[index])), "slot {index}");
-        assert!(
-            panics(|| slab.replace(slots[index], b"new")),
-            "slot {index}"
-        );
+        assert!(panics(|| slab.replace(slots[index], b"new")), "slot {index}");
         assert_eq!(slab.try_get(slots[index]), None);
     }
     assert_eq!((slab.live_slots(), slab.used_bytes()), (5, 80));
@@ -260,21 +200,11 @@ fn replacing_stays_in_place_while_the_block_is_not_wastefully_large() {
     let slot = slab.allocate(&[1; 64]).unwrap();
     let fence = slab.allocate(&[2; 16]).unwrap();
     let half = slab.replace(slot, &[3; 20]).unwrap();
-    assert_eq!(
-        (half.offset, half.alloc_size, half.len()),
-        (slot.offset, 64, 20)
-    );
+    assert_eq!((half.offset, half.alloc_size, half.len()), (slot.offset, 64, 20));
     let tiny = slab.replace(half, &[4; 5]).unwrap();
-    assert_eq!(
-        (tiny.offset, tiny.alloc_size),
-        (slot.offset, 16),
-        "the end was given back"
-    );
+    assert_eq!((tiny.offset, tiny.alloc_size), (slot.offset, 16), "the end was given back");
     assert_eq!(slab.free_bytes(), 48);
-    assert_eq!(
-        (slab.get(tiny), slab.get(fence)),
-        (&[4; 5][..], &[2; 16][..])
-    );
+    assert_eq!((slab.get(tiny), slab.get(fence)), (&[4; 5][..], &[2; 16][..]));
     // The slot from before the cut claims bytes that are free now.
     assert!(panics(|| slab.deallocate(half)));
 }
@@ -284,15 +214,9 @@ fn a_refused_replacement_leaves_the_old_bytes() {
     let mut slab = slab(96);
     let slot = slab.allocate(&[1; 32]).unwrap();
     let other = slab.allocate(&[2; 16]).unwrap();
-    let refused = SlabFull {
-        requested: 64,
-        available: 48,
-    };
+    let refused = SlabFull { requested: 64, available: 48 };
     assert_eq!(slab.replace(slot, &[3; 33]), Err(refused));
-    assert_eq!(
-        (slab.get(slot), slab.get(other)),
-        (&[1; 32][..], &[2; 16][..])
-    );
+    assert_eq!((slab.get(slot), slab.get(other)), (&[1; 32][..], &[2; 16][..]));
     assert_eq!((slab.live_slots(), slab.used_bytes()), (2, 48));
 }
 
@@ -309,16 +233,11 @@ fn replacing_to_and_from_nothing_allocates_and_frees() {
 fn zeroizing_leaves_no_byte_of_data_behind() {
     const SECRET: u8 = 0xA5;
     let mut slab = slab(512);
-    let slots: Vec<_> = (0..8)
-        .map(|_| slab.allocate(&[SECRET; 48]).unwrap())
-        .collect();
+    let slots: Vec<_> = (0..8).map(|_| slab.allocate(&[SECRET; 48]).unwrap()).collect();
     free(&mut slab, &slots, &[1, 3, 4, 7]);
     // Debug builds have overwritten what was freed: put back what a release build leaves there.
     let blocks = [slots[1].block(), slots[3].block(), slots[4].block()];
-    let merged = Block {
-        size: blocks[1].size + blocks[2].size,
-        ..blocks[1]
-    };
+    let merged = Block { size: blocks[1].size + blocks[2].size, ..blocks[1] };
     let retracted = slab.bump as usize..slab.high_water as usize;
     assert_eq!(retracted, slots[7].block().bytes());
     for leftover in [unused_bytes(blocks[0]), unused_bytes(merged), retracted] {
@@ -360,10 +279,7 @@ fn the_tree_of_free_blocks_stays_shallow() {
     for stride in [32, 48, 64, 96, 128, 1024, 4096] {
         let mut buf = vec![0; (BLOCKS * stride) as usize];
         let mut index = FreeIndex::new(BLOCKS * stride);
-        let block = |number| Block {
-            offset: number * stride,
-            size: MIN_BLOCK,
-        };
+        let block = |number| Block { offset: number * stride, size: MIN_BLOCK };
         (0..BLOCKS).for_each(|number| index.insert(&mut buf, block(number)));
         let depths = (0..BLOCKS).map(|number| index.depth(&buf, block(number)));
         let deepest = depths.max().unwrap() as f64;
@@ -412,16 +328,10 @@ fn a_debug_build_notices_every_kind_of_broken_bookkeeping() {
         |slab| slab.bump += MIN_BLOCK,
         |slab| slab.high_water = 200,
         |slab| {
-            slab.free.unmark(Block {
-                offset: 16,
-                size: 16,
-            });
+            slab.free.unmark(Block { offset: 16, size: 16 });
         },
         |slab| {
-            slab.free.mark(Block {
-                offset: 48,
-                size: 16,
-            });
+            slab.free.mark(Block { offset: 48, size: 16 });
         },
         |slab| slab.bytes[16 + 28] ^= 32,
     ];
@@ -437,4 +347,28 @@ fn a_debug_build_notices_every_kind_of_broken_bookkeeping() {
         // Its books are wrong: only like this can it be dropped.
         slab.live_slots = 0;
     }
+}
+
+#[test]
+fn parts_are_stored_as_their_concatenation() {
+    let mut slab = ByteSlab::new(64);
+    let slot = slab.allocate_parts(&[b"start", b"", b"end"]).unwrap();
+    assert_eq!((slab.get(slot), slab.used_bytes()), (b"startend".as_slice(), 16));
+    let slot = slab.replace_parts(slot, &[b"other", b" parts"]).unwrap();
+    assert_eq!(slab.get(slot), b"other parts");
+    slab.prefetch(slot);
+    assert_eq!(slab.replace_parts(slot, &[b"", b""]), Ok(ByteSlot::EMPTY));
+    assert_eq!(slab.allocate_parts(&[]), Ok(ByteSlot::EMPTY));
+    assert_eq!(slab.live_slots(), 0);
+}
+
+#[test]
+fn parts_that_do_not_fit_together_are_refused_together() {
+    let mut slab = ByteSlab::new(32);
+    let slot = slab.allocate(b"kept").unwrap();
+    let full = SlabFull { requested: 32, available: 16 };
+    assert_eq!(slab.allocate_parts(&[&[1; 16], &[2]]), Err(full));
+    assert_eq!(slab.replace_parts(slot, &[&[1; 16], &[2]]), Err(full));
+    assert_eq!((slab.get(slot), slab.used_bytes()), (b"kept".as_slice(), 16));
+    slab.deallocate(slot);
 }

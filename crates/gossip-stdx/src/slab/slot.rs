@@ -25,12 +25,7 @@ const _: () = assert!(size_of::<ByteSlot>() == 16);
 
 impl ByteSlot {
     /// Stands for zero bytes in any slab; occupies nothing, and freeing it does nothing.
-    pub const EMPTY: Self = Self {
-        offset: 0,
-        len: 0,
-        alloc_size: 0,
-        owner_id: OWNER_NONE,
-    };
+    pub const EMPTY: Self = Self { offset: 0, len: 0, alloc_size: 0, owner_id: OWNER_NONE };
 
     /// How many bytes the slot holds.
     #[must_use]
@@ -45,10 +40,7 @@ impl ByteSlot {
     }
 
     pub(super) const fn block(&self) -> Block {
-        Block {
-            offset: self.offset,
-            size: self.alloc_size,
-        }
+        Block { offset: self.offset, size: self.alloc_size }
     }
 }
 
@@ -67,10 +59,7 @@ pub struct SlabFull {
 
 /// A slab larger than its offsets can address was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "a slab of {requested} bytes was requested; the largest has {}",
-    u32::MAX
-)]
+#[error("a slab of {requested} bytes was requested; the largest has {}", u32::MAX)]
 pub struct SlabTooLarge {
     /// The capacity that was asked for.
     pub requested: usize,
@@ -94,17 +83,8 @@ impl Block {
 
     /// The first `size` bytes, and the rest.
     pub(super) const fn split_at(self, size: u32) -> (Self, Self) {
-        let front = Self {
-            offset: self.offset,
-            size,
-        };
-        (
-            front,
-            Self {
-                offset: front.end(),
-                size: self.size - size,
-            },
-        )
+        let front = Self { offset: self.offset, size };
+        (front, Self { offset: front.end(), size: self.size - size })
     }
 }
 

@@ -86,12 +86,7 @@ impl Fixture for BrokenFixture {
     fn connect(&self) -> Box<dyn Connector> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed) as u8;
         let (inner, flaw) = (self.source.connector(), self.flaw);
-        Box::new(Broken {
-            inner,
-            flaw,
-            process,
-            shared: Arc::default(),
-        })
+        Box::new(Broken { inner, flaw, process, shared: Arc::default() })
     }
 
     fn expected(&self) -> Vec<ExpectedItem> {
@@ -104,11 +99,7 @@ impl Fixture for BrokenFixture {
 }
 
 fn broken(flaw: Flaw) -> BrokenFixture {
-    BrokenFixture {
-        source: tricky(),
-        flaw,
-        processes: AtomicUsize::new(0),
-    }
+    BrokenFixture { source: tricky(), flaw, processes: AtomicUsize::new(0) }
 }
 
 type Row = (Vec<u8>, Vec<u8>, u64);
@@ -121,11 +112,7 @@ impl Broken {
         listing.next_page(&mut page).unwrap();
         assert!(page.is_exhausted(), "the fixture fits in one page");
         let row = |item: PageItem<'_>| {
-            (
-                item.key().to_vec(),
-                item.token().unwrap().to_vec(),
-                item.size_hint().unwrap(),
-            )
+            (item.key().to_vec(), item.token().unwrap().to_vec(), item.size_hint().unwrap())
         };
         page.items().map(row).collect()
     }
@@ -145,11 +132,7 @@ impl Broken {
             Flaw::IgnoresEnd => rows = self.rows(ShardSpecRef::new(range.start, b"", b""), from),
             Flaw::IncludesEnd => {
                 let above = [range.end, b"\0"].concat();
-                let end = if range.end.is_empty() {
-                    b""
-                } else {
-                    &above[..]
-                };
+                let end = if range.end.is_empty() { b"" } else { &above[..] };
                 rows = self.rows(ShardSpecRef::new(range.start, end, b""), from);
             }
             Flaw::ExcludesStart => rows.retain(|row| row.0 != range.start),
@@ -159,10 +142,7 @@ impl Broken {
                 rows = self.rows(range, CursorUpdate::initial());
             }
             Flaw::BelievesAnyToken => {
-                let skipped = from
-                    .token()
-                    .filter(|token| token.len() != 8)
-                    .map_or(0, <[u8]>::len);
+                let skipped = from.token().filter(|token| token.len() != 8).map_or(0, <[u8]>::len);
                 rows.drain(..skipped.min(rows.len()));
             }
             Flaw::ResumesByToken if token_index(from.token()).is_some() => {
@@ -187,8 +167,7 @@ impl Broken {
             Flaw::EmptyKey => rows.insert(0, (vec![], vec![], 0)),
             Flaw::LongKey => rows.insert(0, (vec![0; MAX_KEY_SIZE + 1], vec![], 0)),
             Flaw::LongToken => {
-                rows.iter_mut()
-                    .for_each(|row| row.1 = vec![0; MAX_CONNECTOR_TOKEN_SIZE + 1]);
+                rows.iter_mut().for_each(|row| row.1 = vec![0; MAX_CONNECTOR_TOKEN_SIZE + 1]);
             }
             Flaw::WrongSize => rows.iter_mut().for_each(|row| row.2 += 1),
             Flaw::EndlessKeys => rows.extend(
@@ -224,11 +203,7 @@ impl Connector for Broken {
             _ => Arc::default(),
         };
         shared.store(0, Ordering::Relaxed);
-        Ok(Box::new(BrokenEnumeration {
-            rows,
-            flaw,
-            next: shared,
-        }))
+        Ok(Box::new(BrokenEnumeration { rows, flaw, next: shared }))
     }
 
     fn open<'a>(
@@ -404,10 +379,7 @@ fn a_flaw_is_found(#[case] flaw: Flaw, #[case] first: Law) {
     let report = check_all(&mut broken(flaw));
     let found = report.failures.first().expect("the flaw was not found");
     assert_eq!(found.law, first, "{report}");
-    assert!(
-        !format!("{report} {report:?}").contains("canary"),
-        "{report}"
-    );
+    assert!(!format!("{report} {report:?}").contains("canary"), "{report}");
 }
 
 /// What the validator itself refuses, by the rule that is broken.
@@ -445,11 +417,7 @@ fn the_validator_names_the_rule(#[case] flaw: Flaw, #[case] expected: PageViolat
 #[test]
 fn every_form_of_a_key_is_recognised() {
     let key = b"canary-key";
-    for text in [
-        "at canary-key!",
-        &format!("{key:?}"),
-        "63616e6172792d6b6579",
-    ] {
+    for text in ["at canary-key!", &format!("{key:?}"), "63616e6172792d6b6579"] {
         assert!(items::shows_key(text, key), "{text}");
     }
     assert!(!items::shows_key("the item is not in the source", key));

@@ -31,12 +31,7 @@ pub(super) const TRICKY_KEYS: [&[u8]; 14] = [
 
 pub(super) fn tricky() -> MemoryFixture {
     let body = |key: &[u8]| key.repeat(key.len());
-    MemoryFixture {
-        items: TRICKY_KEYS
-            .iter()
-            .map(|key| (key.to_vec(), body(key)))
-            .collect(),
-    }
+    MemoryFixture { items: TRICKY_KEYS.iter().map(|key| (key.to_vec(), body(key))).collect() }
 }
 
 /// A source in memory; `Change` and `Deny` are kept apart so that items stay expected.
@@ -50,10 +45,7 @@ impl MemoryFixture {
     }
 
     pub(super) fn expected_items(&self) -> Vec<ExpectedItem> {
-        self.items
-            .iter()
-            .map(|(key, body)| ExpectedItem::new(key.clone(), body.clone()))
-            .collect()
+        self.items.iter().map(|(key, body)| ExpectedItem::new(key.clone(), body.clone())).collect()
     }
 }
 
@@ -65,10 +57,7 @@ struct Spoilable {
 
 impl Spoilable {
     fn new(fixture: &MemoryFixture) -> Self {
-        Self {
-            connector: fixture.connector(),
-            items: fixture.expected_items(),
-        }
+        Self { connector: fixture.connector(), items: fixture.expected_items() }
     }
 }
 
@@ -113,10 +102,7 @@ impl Connector for Plain {
         inner.next_page(&mut page)?;
         assert!(page.is_exhausted(), "the fixture fits in one page");
         let keys: Vec<_> = page.items().map(|item| item.key().to_vec()).collect();
-        Ok(Box::new(PlainEnumeration {
-            keys: keys.into_iter(),
-            waiting: None,
-        }))
+        Ok(Box::new(PlainEnumeration { keys: keys.into_iter(), waiting: None }))
     }
 
     fn open<'a>(
@@ -177,9 +163,7 @@ fn a_connector_with_no_capability_conforms() {
 #[test]
 fn the_longest_keys_conform() {
     let items = (0..20).map(|n| (vec![n; MAX_KEY_SIZE - usize::from(n % 2)], vec![n]));
-    assert_conforms(&mut Spoilable::new(&MemoryFixture {
-        items: items.collect(),
-    }));
+    assert_conforms(&mut Spoilable::new(&MemoryFixture { items: items.collect() }));
 }
 
 /// A suite that stops looking still passes, so its work is counted.
@@ -192,13 +176,9 @@ fn the_suite_makes_hundreds_of_cases() {
 
 #[test]
 fn an_unfit_fixture_is_refused_by_every_law() {
-    let few = MemoryFixture {
-        items: [(vec![1], vec![])].into(),
-    };
+    let few = MemoryFixture { items: [(vec![1], vec![])].into() };
     let many = (0..=MAX_FIXTURE_ITEMS as u32).map(|n| (n.to_be_bytes().to_vec(), vec![]));
-    let many = MemoryFixture {
-        items: many.collect(),
-    };
+    let many = MemoryFixture { items: many.collect() };
     let (mut few, mut many) = (Spoilable::new(&few), Spoilable::new(&many));
     let fixtures: [&mut dyn Fixture; 3] = [&mut few, &mut many, &mut Twice(tricky())];
     for fixture in fixtures {
@@ -223,10 +203,7 @@ impl Fixture for Twice {
 
 #[test]
 fn expected_items_show_lengths_only() {
-    let shown = format!(
-        "{:?}",
-        ExpectedItem::new(b"canary-key".to_vec(), b"canary".to_vec())
-    );
+    let shown = format!("{:?}", ExpectedItem::new(b"canary-key".to_vec(), b"canary".to_vec()));
     assert_eq!(shown, "ExpectedItem { key_len: 10, body_len: 6 }");
 }
 

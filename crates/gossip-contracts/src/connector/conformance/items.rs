@@ -20,11 +20,7 @@ pub(super) fn size_hints(subject: &mut Subject<'_>) -> Result<(), Problem> {
     for (index, (item, (_, hint))) in subject.items.iter().zip(listing.listed).enumerate() {
         let expected = item.body.len() as u64;
         if hint.map_or(promised, |size| size != expected) {
-            return Err(Problem::SizeHint {
-                index,
-                hint,
-                expected,
-            });
+            return Err(Problem::SizeHint { index, hint, expected });
         }
     }
     Ok(())
@@ -46,9 +42,7 @@ pub(super) fn counts(subject: &mut Subject<'_>) -> Result<(), Problem> {
 pub(super) fn samples(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     for size in [1, 4, DEFAULT_PAGE_ITEMS] {
-        for_ranges(subject, |subject, range| {
-            check_sample(subject, &*connector, range, size)
-        })?;
+        for_ranges(subject, |subject, range| check_sample(subject, &*connector, range, size))?;
     }
     Ok(())
 }
@@ -62,17 +56,10 @@ fn check_sample(
     let mut sample = page_of(size);
     connector.sample_keys(range, &mut sample)?;
     let promised = connector.capabilities().samples;
-    let broken_promise = Err(Problem::SamplePromise {
-        items: sample.len(),
-        promised,
-    });
+    let broken_promise = Err(Problem::SamplePromise { items: sample.len(), promised });
     if sample.is_empty() && !sample.is_exhausted() && sample.fault().is_none() {
         // A look at a small part may find nothing there; a look at the whole may not.
-        return if promised && range == WHOLE {
-            broken_promise
-        } else {
-            Ok(())
-        };
+        return if promised && range == WHOLE { broken_promise } else { Ok(()) };
     }
     if !promised {
         return broken_promise;
@@ -82,9 +69,7 @@ fn check_sample(
         let expected = subject.expected_in(range, CursorUpdate::initial());
         compare_keys(sample.items().map(|item| item.key()), expected)?;
     }
-    PageValidator::new(range, CursorUpdate::initial())
-        .check(&sample)
-        .map_err(Problem::Sample)
+    PageValidator::new(range, CursorUpdate::initial()).check(&sample).map_err(Problem::Sample)
 }
 
 /// The whole keyspace, and every pair of neighbouring bounds.
@@ -93,9 +78,7 @@ fn for_ranges(
     mut check: impl FnMut(&Subject<'_>, ShardSpecRef<'_>) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let bounds = subject.bounds();
-    let pairs = bounds
-        .windows(2)
-        .map(|pair| ShardSpecRef::new(&pair[0], &pair[1], b""));
+    let pairs = bounds.windows(2).map(|pair| ShardSpecRef::new(&pair[0], &pair[1], b""));
     for range in pairs.chain([WHOLE]) {
         subject.cases += 1;
         check(subject, range)?;
@@ -111,13 +94,7 @@ pub(super) fn open_yields_body(subject: &mut Subject<'_>) -> Result<(), Problem>
     for (index, listed) in listing.items().enumerate() {
         for item in [listed, PageItem::new(listed.key())] {
             subject.cases += 1;
-            check_body(
-                &*connector,
-                item,
-                &mut scratch,
-                index,
-                &subject.items[index],
-            )?;
+            check_body(&*connector, item, &mut scratch, index, &subject.items[index])?;
         }
     }
     Ok(())
@@ -144,19 +121,10 @@ fn check_body(
     index: usize,
     expected: &ExpectedItem,
 ) -> Result<(), Problem> {
-    let body = connector
-        .open(item, scratch)
-        .map_err(|error| Problem::Open { index, error })?;
-    let (body, expected_len) = (
-        read_body(body, index, expected.body.len())?,
-        expected.body.len(),
-    );
+    let body = connector.open(item, scratch).map_err(|error| Problem::Open { index, error })?;
+    let (body, expected_len) = (read_body(body, index, expected.body.len())?, expected.body.len());
     if body != expected.body {
-        return Err(Problem::Body {
-            index,
-            len: body.len(),
-            expected_len,
-        });
+        return Err(Problem::Body { index, len: body.len(), expected_len });
     }
     if scratch.len() > MAX_INLINE_BODY_BYTES {
         let (len, max) = (scratch.len(), MAX_INLINE_BODY_BYTES);
@@ -169,10 +137,7 @@ fn check_body(
 fn read_body(body: ItemBody<'_>, index: usize, expected_len: usize) -> Result<Vec<u8>, Problem> {
     let mut read = Vec::new();
     let result = body.take(expected_len as u64 + 1).read_to_end(&mut read);
-    result.map_err(|error| Problem::Unreadable {
-        index,
-        kind: error.kind(),
-    })?;
+    result.map_err(|error| Problem::Unreadable { index, kind: error.kind() })?;
     Ok(read)
 }
 
@@ -236,20 +201,12 @@ fn check_refused(
     if found.is_some_and(|error| shows_key(&format!("{error} {error:?}"), item.key())) {
         return Err(Problem::KeyInError);
     }
-    if found == Some(expected) {
-        Ok(())
-    } else {
-        Err(Problem::WrongOpenError { expected, found })
-    }
+    if found == Some(expected) { Ok(()) } else { Err(Problem::WrongOpenError { expected, found }) }
 }
 
 /// Whether a text shows the key as text, as a list of numbers or in hexadecimal.
 pub(super) fn shows_key(text: &str, key: &[u8]) -> bool {
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    let forms = [
-        String::from_utf8_lossy(key).into_owned(),
-        format!("{key:?}"),
-        hex,
-    ];
+    let forms = [String::from_utf8_lossy(key).into_owned(), format!("{key:?}"), hex];
     key.len() >= TELLING_KEY_LEN && forms.iter().any(|form| text.contains(form.as_str()))
 }

@@ -12,33 +12,17 @@ const FOREIGN_TOKEN: &[u8] = &[0xA5; 3];
 
 pub(super) fn every_page_size(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let len = subject.items.len();
-    for size in [
-        1,
-        2,
-        SMALL_PAGE,
-        7,
-        len - 1,
-        len,
-        len + 1,
-        DEFAULT_PAGE_ITEMS,
-    ] {
+    for size in [1, 2, SMALL_PAGE, 7, len - 1, len, len + 1, DEFAULT_PAGE_ITEMS] {
         let connector = subject.connect();
         let mut page = page_of(size);
         subject.check_pages(&*connector, WHOLE, CursorUpdate::initial(), &mut page)?;
     }
     let connector = subject.connect();
-    subject.check_pages(
-        &*connector,
-        WHOLE,
-        CursorUpdate::initial(),
-        &mut Page::default(),
-    )
+    subject.check_pages(&*connector, WHOLE, CursorUpdate::initial(), &mut Page::default())
 }
 
 pub(super) fn resume_after_every_key(subject: &mut Subject<'_>) -> Result<(), Problem> {
-    resume_each(subject, |listing, index| {
-        vec![listing.token(index).to_vec()]
-    })
+    resume_each(subject, |listing, index| vec![listing.token(index).to_vec()])
 }
 
 pub(super) fn resume_without_token(subject: &mut Subject<'_>) -> Result<(), Problem> {
@@ -58,10 +42,7 @@ pub(super) fn resume_with_unreadable_token(subject: &mut Subject<'_>) -> Result<
 /// it is of another one.
 pub(super) fn resume_with_neighbours_token(subject: &mut Subject<'_>) -> Result<(), Problem> {
     resume_each(subject, |listing, index| {
-        listing
-            .neighbours_tokens(index)
-            .map(<[u8]>::to_vec)
-            .collect()
+        listing.neighbours_tokens(index).map(<[u8]>::to_vec).collect()
     })
 }
 
@@ -151,9 +132,7 @@ pub(super) fn sub_ranges_tile(subject: &mut Subject<'_>) -> Result<(), Problem> 
         while piece.read_page(&mut page_of(SMALL_PAGE))? {}
         pieces.append(&mut piece.listed);
     }
-    let keys = pieces
-        .iter()
-        .map(|(cursor, _)| cursor.last_key().unwrap_or_default());
+    let keys = pieces.iter().map(|(cursor, _)| cursor.last_key().unwrap_or_default());
     compare_keys(keys, &subject.items)
 }
 
@@ -195,9 +174,7 @@ pub(super) fn independence(subject: &mut Subject<'_>) -> Result<(), Problem> {
         for listing in &mut listings {
             going |= listing.read_page(&mut page)?;
             // What opening answers is another law's; here it must not move a listing.
-            let _ = page
-                .last()
-                .map(|item| connector.open(item, &mut scratch).is_ok());
+            let _ = page.last().map(|item| connector.open(item, &mut scratch).is_ok());
         }
     }
     let mut compared = listings.iter().zip(expected);

@@ -52,10 +52,7 @@ pub const MIN_FIXTURE_ITEMS: usize = 4;
 /// The most items of a fixture: resuming after every key lists about half the square of this.
 pub const MAX_FIXTURE_ITEMS: usize = 512;
 
-const _: () = assert!(
-    MIN_FIXTURE_ITEMS > Spoil::ALL.len(),
-    "each spoil takes an item of its own"
-);
+const _: () = assert!(MIN_FIXTURE_ITEMS > Spoil::ALL.len(), "each spoil takes an item of its own");
 const _: () = assert!(MIN_FIXTURE_ITEMS <= MAX_FIXTURE_ITEMS);
 
 /// A source whose content is known, and a way to connect to it.
@@ -89,10 +86,7 @@ pub struct ExpectedItem {
 impl ExpectedItem {
     /// An item with this key and body.
     pub fn new(key: impl Into<Vec<u8>>, body: impl Into<Vec<u8>>) -> Self {
-        Self {
-            key: key.into(),
-            body: body.into(),
-        }
+        Self { key: key.into(), body: body.into() }
     }
 }
 
@@ -197,21 +191,14 @@ impl Law {
 
 /// Checks every law; each stops at its first failure.
 pub fn check_all(fixture: &mut dyn Fixture) -> Report {
-    let mut report = Report {
-        cases: 0,
-        failures: Vec::new(),
-    };
+    let mut report = Report { cases: 0, failures: Vec::new() };
     for law in Law::ALL {
         // Asked anew for each law, as the one before may have changed the source.
         let mut subject = Subject::new(fixture);
         let checked = subject.validate().and_then(|()| law.check(&mut subject));
         report.cases += subject.cases;
         if let Err(problem) = checked {
-            report.failures.push(Failure {
-                law,
-                case: subject.cases,
-                problem,
-            });
+            report.failures.push(Failure { law, case: subject.cases, problem });
         }
     }
     report
@@ -238,15 +225,8 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} of {} laws broken:",
-            self.failures.len(),
-            Law::ALL.len()
-        )?;
-        self.failures
-            .iter()
-            .try_for_each(|failure| writeln!(f, "  {failure}"))
+        writeln!(f, "{} of {} laws broken:", self.failures.len(), Law::ALL.len())?;
+        self.failures.iter().try_for_each(|failure| writeln!(f, "  {failure}"))
     }
 }
 

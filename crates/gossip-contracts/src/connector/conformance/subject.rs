@@ -27,20 +27,13 @@ pub(super) struct Subject<'f> {
 impl<'f> Subject<'f> {
     pub(super) fn new(fixture: &'f mut dyn Fixture) -> Self {
         let items = sorted(fixture.expected());
-        Self {
-            fixture,
-            items,
-            cases: 0,
-        }
+        Self { fixture, items, cases: 0 }
     }
 
     /// A suite that cannot fail shows nothing, so the fixture must be worth checking.
     pub(super) fn validate(&self) -> Result<(), Problem> {
         let (items, min, max) = (self.items.len(), MIN_FIXTURE_ITEMS, MAX_FIXTURE_ITEMS);
-        let legal = self
-            .items
-            .iter()
-            .all(|item| (1..=MAX_KEY_SIZE).contains(&item.key.len()));
+        let legal = self.items.iter().all(|item| (1..=MAX_KEY_SIZE).contains(&item.key.len()));
         let distinct = self.items.windows(2).all(|pair| pair[0].key < pair[1].key);
         if !(min..=max).contains(&items) || !legal || !distinct {
             return Err(Problem::UnfitFixture { items, min, max });
@@ -101,14 +94,9 @@ impl<'f> Subject<'f> {
         from: CursorUpdate<'_>,
     ) -> &[ExpectedItem] {
         let passed = |key: &[u8]| from.last_key().is_some_and(|last| key <= last);
-        let first = self
-            .items
-            .partition_point(|i| *i.key < *range.start || passed(&i.key));
+        let first = self.items.partition_point(|i| *i.key < *range.start || passed(&i.key));
         let inside = |key: &[u8]| range.end.is_empty() || key < range.end;
-        let count = self.items[first..]
-            .iter()
-            .take_while(|i| inside(&i.key))
-            .count();
+        let count = self.items[first..].iter().take_while(|i| inside(&i.key)).count();
         &self.items[first..first + count]
     }
 
@@ -117,9 +105,7 @@ impl<'f> Subject<'f> {
         // All pairs are tried, so few keys are enough; spread out, to meet every page boundary.
         let stride = self.items.len().div_ceil(BOUND_KEYS_MAX);
         let keys = self.items.iter().step_by(stride).map(|item| &item.key);
-        let mut bounds: Vec<_> = keys
-            .flat_map(|key| [key.clone(), just_above(key)])
-            .collect();
+        let mut bounds: Vec<_> = keys.flat_map(|key| [key.clone(), just_above(key)]).collect();
         bounds.retain(|bound| bound.len() <= MAX_KEY_SIZE);
         bounds.sort();
         bounds.dedup();
@@ -127,9 +113,7 @@ impl<'f> Subject<'f> {
     }
 
     pub(super) fn is_key(&self, key: &[u8]) -> bool {
-        self.items
-            .binary_search_by(|item| (*item.key).cmp(key))
-            .is_ok()
+        self.items.binary_search_by(|item| (*item.key).cmp(key)).is_ok()
     }
 }
 
@@ -149,11 +133,7 @@ impl Listing {
         expected_len: usize,
     ) -> Result<Self, Problem> {
         let enumeration = CheckedEnumeration::open(connector, range, from)?;
-        Ok(Self {
-            enumeration,
-            expected_len,
-            listed: Vec::new(),
-        })
+        Ok(Self { enumeration, expected_len, listed: Vec::new() })
     }
 
     /// Takes one page; `false` at the end. Ends in any case, as no page is empty but the last.
@@ -164,18 +144,13 @@ impl Listing {
         self.listed.extend(cursors.map(Cursor::from).zip(sizes));
         // One key too many is enough to know, and a listing without end would never tell more.
         if self.listed.len() > self.expected_len && !page.is_exhausted() {
-            return Err(Problem::Endless {
-                expected: self.expected_len,
-            });
+            return Err(Problem::Endless { expected: self.expected_len });
         }
         Ok(!page.is_exhausted())
     }
 
     pub(super) fn compare(&self, expected: &[ExpectedItem]) -> Result<(), Problem> {
-        let keys = self
-            .listed
-            .iter()
-            .map(|(cursor, _)| cursor.last_key().unwrap_or_default());
+        let keys = self.listed.iter().map(|(cursor, _)| cursor.last_key().unwrap_or_default());
         compare_keys(keys, expected)
     }
 
@@ -196,10 +171,7 @@ impl Listing {
     /// The tokens of the items before and after the one at `index`, as far as they have any.
     pub(super) fn neighbours_tokens(&self, index: usize) -> impl Iterator<Item = &[u8]> {
         let neighbours = [index.checked_sub(1), Some(index + 1)];
-        let tokens = neighbours
-            .into_iter()
-            .flatten()
-            .map(|index| self.token(index));
+        let tokens = neighbours.into_iter().flatten().map(|index| self.token(index));
         tokens.filter(|token| !token.is_empty())
     }
 }
@@ -208,20 +180,12 @@ pub(super) fn compare_keys<'a>(
     found: impl Iterator<Item = &'a [u8]> + Clone,
     expected: &[ExpectedItem],
 ) -> Result<(), Problem> {
-    let same = found
-        .clone()
-        .zip(expected)
-        .take_while(|(key, item)| **key == *item.key)
-        .count();
+    let same = found.clone().zip(expected).take_while(|(key, item)| **key == *item.key).count();
     let found = found.count();
     if same == expected.len() && found == expected.len() {
         return Ok(());
     }
-    Err(Problem::KeysDiffer {
-        index: same,
-        found,
-        expected: expected.len(),
-    })
+    Err(Problem::KeysDiffer { index: same, found, expected: expected.len() })
 }
 
 /// A page of so many items, as near as is allowed.

@@ -1,0 +1,198 @@
+//! Named fields of a payload: how encoders write them and decoders read them.
+//!
+//! Numbers are little-endian and of fixed width; bytes come without their length, which is a field
+//! of its own before them. The name is said on both sides: a decoder's refusal names the field, and
+//! the test of the format document sees which bytes an encoder wrote under which name.
+
+use crate::error::InfraError;
+use crate::store::key::KeyKind;
+
+/// Where a payload goes: a buffer, or in tests a list of named fields.
+pub(in crate::store) trait Put {
+    /// Writes the bytes of a field.
+    fn put(&mut self, field: &'static str, bytes: &[u8]);
+
+    fn put_u8(&mut self, field: &'static str, number: u8) {
+        self.put(field, &[number]);
+    }
+
+    fn put_u16(&mut self, field: &'static str, number: u16) {
+        self.put(field, &number.to_le_bytes());
+    }
+
+    fn put_u32(&mut self, field: &'static str, number: u32) {
+        self.put(field, &number.to_le_bytes());
+    }
+
+    fn put_u64(&mut self, field: &'static str, number: u64) {
+        self.put(field, &number.to_le_bytes());
+    }
+
+    /// Writes a length or a count whose bound is known to fit.
+    fn put_len(&mut self, field: &'static str, len: usize) {
+        self.put_u16(field, u16::try_from(len).expect("every bound on a length fits in u16"));
+    }
+}
+
+impl Put for Vec<u8> {
+    #[inline]
+    fn put(&mut self, _field: &'static str, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// The fields of a payload that are not read yet.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    kind: KeyKind,
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) const fn new(kind: KeyKind, payload: &'a [u8]) -> Self {
+        Self { kind, rest: payload }
+    }
+
+    /// `len` bytes. The length may be anything: it is compared before it is used.
+    pub(super) fn bytes(
+        &mut self,
+        field: &'static str,
+        len: usize,
+    ) -> Result<&'a [u8], InfraError> {
+        let Some((bytes, rest)) = self.rest.split_at_checked(len) else {
+            let left = self.rest.len();
+            return Err(self.refuse(field, format_args!("{left} of {len} bytes are there")));
+        };
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// All bytes that are left, if they are at most `max`.
+    pub(super) fn remaining(
+        &mut self,
+        field: &'static str,
+        max: usize,
+    ) -> Result<&'a [u8], InfraError> {
+        let len = self.bounded(field, self.rest.len(), max)?;
+        self.bytes(field, len)
+    }
+
+    pub(super) fn u8(&mut self, field: &'static str) -> Result<u8, InfraError> {
+        self.array(field).map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(&mut self, field: &'static str) -> Result<u16, InfraError> {
+        self.array(field).map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self, field: &'static str) -> Result<u32, InfraError> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self, field: &'static str) -> Result<u64, InfraError> {
+        self.array(field).map(u64::from_le_bytes)
+    }
+
+    /// A number that zero would be a bug for: hashes and times of things that happened.
+    pub(super) fn nonzero_u64(&mut self, field: &'static str) -> Result<u64, InfraError> {
+        match self.u64(field)? {
+            0 => Err(self.refuse(field, "zero")),
+            number => Ok(number),
+        }
+    }
+
+    /// A length or a count of at most `max`.
+    pub(super) fn len(&mut self, field: &'static str, max: usize) -> Result<usize, InfraError> {
+        let len = usize::from(self.u16(field)?);
+        self.bounded(field, len, max)
+    }
+
+    /// A count of at most `max`, in one byte.
+    pub(super) fn count_u8(
+        &mut self,
+        field: &'static str,
+        max: usize,
+    ) -> Result<usize, InfraError> {
+        let count = usize::from(self.u8(field)?);
+        self.bounded(field, count, max)
+    }
+
+    /// One byte that `of` understands.
+    pub(super) fn number<T>(
+        &mut self,
+        field: &'static str,
+        of: impl FnOnce(u8) -> Option<T>,
+    ) -> Result<T, InfraError> {
+        let number = self.u8(field)?;
+        of(number).ok_or_else(|| self.refuse(field, format_args!("unknown number {number}")))
+    }
+
+    /// One byte of flags, of which only those in `known` may be set.
+    pub(super) fn flags(&mut self, field: &'static str, known: u8) -> Result<Flags, InfraError> {
+        let flags = self.u8(field)?;
+        match flags & !known {
+            0 => Ok(Flags(flags)),
+            unknown => Err(self.refuse(field, format_args!("unknown flags {unknown:#04x}"))),
+        }
+    }
+
+    /// Nothing may follow the last field.
+    pub(super) fn finish(self) -> Result<(), InfraError> {
+        match self.rest.len() {
+            0 => Ok(()),
+            left => Err(corrupt(self.kind, format_args!("{left} bytes behind the last field"))),
+        }
+    }
+
+    /// The field says something that cannot be.
+    pub(super) fn refuse(&self, field: &'static str, what: impl std::fmt::Display) -> InfraError {
+        corrupt(self.kind, format_args!("{field}: {what}"))
+    }
+
+    /// The record breaks an invariant.
+    pub(super) fn require(&self, checked: Result<(), &'static str>) -> Result<(), InfraError> {
+        checked.map_err(|broken| corrupt(self.kind, broken))
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], InfraError> {
+        let bytes = self.bytes(field, N)?;
+        Ok(bytes.try_into().expect("as many bytes as were asked for"))
+    }
+
+    fn bounded(&self, field: &'static str, len: usize, max: usize) -> Result<usize, InfraError> {
+        if len > max {
+            return Err(self.refuse(field, format_args!("{len} is above the limit of {max}")));
+        }
+        Ok(len)
+    }
+}
+
+/// Which optional fields are there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flags(u8);
+
+impl Flags {
+    /// What `read` reads, if the flag is set.
+    pub(super) fn optional<T>(
+        self,
+        flag: u8,
+        read: impl FnOnce() -> Result<T, InfraError>,
+    ) -> Result<Option<T>, InfraError> {
+        self.has(flag).then(read).transpose()
+    }
+
+    pub(super) const fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+}
+
+/// `flag` if the thing it stands for is there.
+pub(super) const fn flag_if(present: bool, flag: u8) -> u8 {
+    if present { flag } else { 0 }
+}
+
+/// What is stored is not what was written.
+#[cold]
+pub(super) fn corrupt(kind: KeyKind, what: impl std::fmt::Display) -> InfraError {
+    InfraError::Corruption { operation: kind.decoding(), message: what.to_string() }
+}

@@ -1,0 +1,99 @@
+//! What stands around every payload.
+//!
+//! ```text
+//!  version  kind   payload_len   payload         checksum
+//!  1 byte   1 byte 4 bytes       payload_len     8 bytes
+//! ```
+//!
+//! The checksum is the first 8 bytes of BLAKE3, in a domain of its own, over the key's length and
+//! bytes, version, kind, and the payload's length and bytes. It finds accidents, not forgers: who
+//! can write the store can write a checksum.
+
+use gossip_contracts::identity::{CanonicalHasher, Domain};
+
+use super::fields::{Fields, corrupt};
+use crate::error::InfraError;
+use crate::store::key::{Key, KeyKind};
+
+/// The version of the format that this code writes, and the only one it reads.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// Bytes in front of a payload.
+pub(in crate::store) const HEAD_LEN: usize = 1 + 1 + 4;
+/// Bytes behind a payload.
+pub(in crate::store) const CHECKSUM_LEN: usize = 8;
+
+/// Replaces `out` by the value under `key` whose payload `write` writes.
+pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.clear();
+    out.extend_from_slice(&[FORMAT_VERSION, key.kind() as u8, 0, 0, 0, 0]);
+    write(out);
+    let payload_len = u32::try_from(out.len() - HEAD_LEN);
+    let payload_len = payload_len.expect("every part of a payload is bounded far below 4 GiB");
+    out[2..HEAD_LEN].copy_from_slice(&payload_len.to_le_bytes());
+    let checksum = checksum(key, FORMAT_VERSION, &out[HEAD_LEN..]);
+    out.extend_from_slice(&checksum);
+}
+
+/// The fields of the payload that `value` has under `key`.
+pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
+    let kind = key.kind();
+    let [version, number, a, b, c, d, rest @ ..] = value else {
+        return Err(corrupt(kind, format_args!("cut off after {} bytes", value.len())));
+    };
+    check_version(kind, *version)?;
+    check_kind(kind, *number)?;
+    let payload_len = u64::from(u32::from_le_bytes([*a, *b, *c, *d]));
+    if payload_len + CHECKSUM_LEN as u64 != rest.len() as u64 {
+        let left = rest.len();
+        let what = format_args!("{payload_len} bytes and a checksum do not make {left} bytes");
+        return Err(corrupt(kind, what));
+    }
+    let (payload, stored) = rest.split_at(rest.len() - CHECKSUM_LEN);
+    if stored != checksum(key, *version, payload) {
+        return Err(corrupt(kind, "the checksum differs: damaged, or of another key"));
+    }
+    Ok(Fields::new(kind, payload))
+}
+
+fn check_version(kind: KeyKind, version: u8) -> Result<(), InfraError> {
+    if version == FORMAT_VERSION {
+        return Ok(());
+    }
+    Err(if version > FORMAT_VERSION {
+        let what = format_args!(
+            "written by a newer version (format {version}, this one reads {FORMAT_VERSION})"
+        );
+        corrupt(kind, what)
+    } else {
+        corrupt(kind, format_args!("format {version} was never written"))
+    })
+}
+
+fn check_kind(expected: KeyKind, number: u8) -> Result<(), InfraError> {
+    match KeyKind::from_u8(number) {
+        Some(kind) if kind == expected => Ok(()),
+        Some(kind) => {
+            let (found, wanted) = (kind.name(), expected.name());
+            Err(corrupt(expected, format_args!("a value of kind {found} under a key of {wanted}")))
+        }
+        None => Err(corrupt(expected, format_args!("unknown kind {number}"))),
+    }
+}
+
+fn checksum(key: &Key, version: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut hasher = CanonicalHasher::for_domain(Domain::RECORD_CHECKSUM_V1);
+    hasher.write_bytes_prefixed(key.to_bytes().as_bytes());
+    hasher.write_u8(version);
+    hasher.write_u8(key.kind() as u8);
+    hasher.write_bytes_prefixed(payload);
+    hasher.finalize_64().to_le_bytes()
+}
+
+/// A value with `payload`, whatever that says: to get past the checksum in tests of decoders.
+#[cfg(test)]
+pub(in crate::store) fn reseal(key: &Key, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    seal(key, &mut out, |out| out.extend_from_slice(payload));
+    out
+}

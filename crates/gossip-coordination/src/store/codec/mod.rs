@@ -1,0 +1,50 @@
+//! Values: one encoder and one decoder for each kind of record.
+//!
+//! Every value is framed the same way (`frame`): format version, kind, length, payload, checksum.
+//! The checksum covers the key too, so a record found under another key is corruption.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `frame` | what stands around every payload |
+//! | `fields` | named fields of a payload, in and out |
+//! | `shard` | hot and cold part of a shard |
+//! | `run` | head and roots of a run, tombstones |
+//! | `small` | owners, index entries, counters, workers, handoffs |
+//!
+//! # Laws
+//! - What was encoded decodes to what it was; what decodes encodes to the same bytes.
+//! - An encoder replaces the content of its buffer and allocates only to make that larger.
+//! - A decoder refuses truncation, trailing bytes, unknown versions, kinds, flags and numbers,
+//!   counts beyond their bound, and broken invariants, by
+//!   [`InfraError::Corruption`](crate::InfraError::Corruption).
+
+mod fields;
+mod frame;
+mod run;
+mod shard;
+mod small;
+
+pub use self::frame::FORMAT_VERSION;
+pub use self::run::{
+    RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
+    encode_run_head, encode_tombstone,
+};
+pub use self::shard::{
+    ColdPart, DecodeShardError, HotPart, SpawnedIds, decode_cold, decode_hot, decode_shard,
+    encode_cold, encode_hot,
+};
+pub use self::small::{
+    HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_claim_entry, decode_count,
+    decode_handoff, decode_owner, decode_parked_entry, decode_worker, encode_claim_entry,
+    encode_handoff, encode_owner, encode_parked_entry, encode_tenant_count, encode_total_count,
+    encode_worker,
+};
+
+#[cfg(test)]
+pub(super) use self::{
+    fields::Put,
+    frame::{CHECKSUM_LEN, HEAD_LEN, reseal},
+    run::{write_roots, write_run_head, write_tombstone},
+    shard::{write_cold, write_hot},
+    small::{write_count, write_handoff, write_owner, write_worker},
+};

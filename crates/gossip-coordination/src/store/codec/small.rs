@@ -1,0 +1,217 @@
+//! The small values: owners, index entries, counters, workers, handoffs.
+//!
+//! An index entry says everything in its key; its empty payload is framed all the same, so that a
+//! damaged or foreign one is noticed. A handoff's payload belongs to `gossip-handoff` and is opaque
+//! here.
+
+use std::fmt;
+
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, Redacted, ShardKey, TenantId, WorkerId};
+use thiserror::Error;
+
+use super::fields::Put;
+use super::frame::{open, seal};
+use crate::error::InfraError;
+use crate::handoff::HandoffId;
+use crate::lease::GrantToken;
+use crate::record::holds;
+use crate::store::key::Key;
+use crate::workers::{WorkerEntry, WorkerState};
+
+/// Longest payload of a handoff: a snapshot of 256 KiB and room for what stands around it. It
+/// keeps the value below the 1.5 MiB that an engine takes in one request.
+pub const HANDOFF_PAYLOAD_MAX: usize = (256 << 10) + (4 << 10);
+
+/// Who holds a shard, for as long as the engine believes that its process lives.
+///
+/// Evidence only: the record decides, and the fence above all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OwnerBinding {
+    /// The worker that holds the shard.
+    pub owner: WorkerId,
+    /// The fence it was granted; at least [`FenceEpoch::INITIAL`].
+    pub fence: FenceEpoch,
+    /// The grant, which tells two processes of one name apart.
+    pub token: GrantToken,
+}
+
+impl fmt::Debug for OwnerBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnerBinding")
+            .field("owner", &Redacted::new(self.owner))
+            .field("fence", &self.fence)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A handoff that is too long to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a handoff of {len} bytes exceeds the limit of {HANDOFF_PAYLOAD_MAX}")]
+pub struct HandoffTooLarge {
+    /// How long it is.
+    pub len: usize,
+}
+
+/// Replaces `out` by the owner of `shard`.
+///
+/// # Panics
+///
+/// If the fence is below [`FenceEpoch::INITIAL`], which no grant has.
+pub fn encode_owner(tenant: TenantId, shard: ShardKey, owner: &OwnerBinding, out: &mut Vec<u8>) {
+    assert!(owner.fence >= FenceEpoch::INITIAL, "an owner has a real fence");
+    seal(&Key::Owner { tenant, shard }, out, |out| write_owner(out, owner));
+}
+
+/// Reads the owner that is stored for `shard`.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_owner(
+    tenant: TenantId,
+    shard: ShardKey,
+    value: &[u8],
+) -> Result<OwnerBinding, InfraError> {
+    let mut fields = open(&Key::Owner { tenant, shard }, value)?;
+    let owner = WorkerId::from_raw(fields.u64("owner")?);
+    let fence = FenceEpoch::from_raw(fields.u64("fence")?);
+    let token = GrantToken::from_raw(fields.u64("token")?);
+    fields.require(holds(fence >= FenceEpoch::INITIAL, "an owner has a real fence"))?;
+    fields.finish()?;
+    Ok(OwnerBinding { owner, fence, token })
+}
+
+/// Replaces `out` by the claim index entry of `shard` at time `at`.
+pub fn encode_claim_entry(tenant: TenantId, shard: ShardKey, at: LogicalTime, out: &mut Vec<u8>) {
+    seal(&Key::ClaimIndex { tenant, shard, at }, out, |_| {});
+}
+
+/// Checks the claim index entry that is stored for `shard` at time `at`.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_claim_entry(
+    tenant: TenantId,
+    shard: ShardKey,
+    at: LogicalTime,
+    value: &[u8],
+) -> Result<(), InfraError> {
+    open(&Key::ClaimIndex { tenant, shard, at }, value)?.finish()
+}
+
+/// Replaces `out` by the parked index entry of `shard`.
+pub fn encode_parked_entry(tenant: TenantId, shard: ShardKey, out: &mut Vec<u8>) {
+    seal(&Key::ParkedIndex { tenant, shard }, out, |_| {});
+}
+
+/// Checks the parked index entry that is stored for `shard`.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_parked_entry(
+    tenant: TenantId,
+    shard: ShardKey,
+    value: &[u8],
+) -> Result<(), InfraError> {
+    open(&Key::ParkedIndex { tenant, shard }, value)?.finish()
+}
+
+/// Replaces `out` by the number of shards of a tenant.
+pub fn encode_tenant_count(tenant: TenantId, count: u64, out: &mut Vec<u8>) {
+    seal(&Key::TenantCounter { tenant }, out, |out| write_count(out, count));
+}
+
+/// Replaces `out` by the number of shards of all tenants.
+pub fn encode_total_count(count: u64, out: &mut Vec<u8>) {
+    seal(&Key::TotalCounter, out, |out| write_count(out, count));
+}
+
+/// Reads the number of shards of a tenant, or of all if none is given.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_count(tenant: Option<TenantId>, value: &[u8]) -> Result<u64, InfraError> {
+    let key = tenant.map_or(Key::TotalCounter, |tenant| Key::TenantCounter { tenant });
+    let mut fields = open(&key, value)?;
+    let count = fields.u64("count")?;
+    fields.finish()?;
+    Ok(count)
+}
+
+/// Replaces `out` by what is known of a worker.
+pub fn encode_worker(tenant: TenantId, entry: &WorkerEntry, out: &mut Vec<u8>) {
+    seal(&Key::Worker { tenant, worker: entry.worker }, out, |out| write_worker(out, entry));
+}
+
+/// Reads what is stored of `worker`.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_worker(
+    tenant: TenantId,
+    worker: WorkerId,
+    value: &[u8],
+) -> Result<WorkerEntry, InfraError> {
+    let mut fields = open(&Key::Worker { tenant, worker }, value)?;
+    let state = fields.number("state", WorkerState::from_u8)?;
+    let expires_at = LogicalTime::from_raw(fields.u64("expires_at")?);
+    fields.finish()?;
+    Ok(WorkerEntry { worker, state, expires_at })
+}
+
+/// Replaces `out` by a planned move; what `payload` says is the business of `gossip-handoff`.
+///
+/// # Errors
+///
+/// [`HandoffTooLarge`]; `out` is as it was.
+pub fn encode_handoff(
+    tenant: TenantId,
+    handoff: HandoffId,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), HandoffTooLarge> {
+    if payload.len() > HANDOFF_PAYLOAD_MAX {
+        return Err(HandoffTooLarge { len: payload.len() });
+    }
+    seal(&Key::Handoff { tenant, handoff }, out, |out| write_handoff(out, payload));
+    Ok(())
+}
+
+/// The payload that is stored for `handoff`.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_handoff(
+    tenant: TenantId,
+    handoff: HandoffId,
+    value: &[u8],
+) -> Result<&[u8], InfraError> {
+    let mut fields = open(&Key::Handoff { tenant, handoff }, value)?;
+    let payload = fields.remaining("record", HANDOFF_PAYLOAD_MAX)?;
+    fields.finish()?;
+    Ok(payload)
+}
+
+pub(in crate::store) fn write_owner(out: &mut impl Put, owner: &OwnerBinding) {
+    out.put_u64("owner", owner.owner.as_raw());
+    out.put_u64("fence", owner.fence.as_raw());
+    out.put_u64("token", owner.token.as_raw());
+}
+
+pub(in crate::store) fn write_count(out: &mut impl Put, count: u64) {
+    out.put_u64("count", count);
+}
+
+pub(in crate::store) fn write_worker(out: &mut impl Put, entry: &WorkerEntry) {
+    out.put_u8("state", entry.state as u8);
+    out.put_u64("expires_at", entry.expires_at.as_raw());
+}
+
+pub(in crate::store) fn write_handoff(out: &mut impl Put, payload: &[u8]) {
+    out.put("record", payload);
+}

@@ -1,0 +1,422 @@
+//! Typed keys and their bytes: one logical keyspace for every engine.
+//!
+//! A key is an ASCII path: the name of its kind, then each number in lower-case hexadecimal digits
+//! of fixed width. So the order of bytes is the order of numbers, a dump of a store can be read,
+//! and a scan is a range of bytes ([`KeyRange`](super::KeyRange)). An engine may put a namespace in
+//! front; it is not part of the key and no checksum covers it.
+//!
+//! | kind | key | value | lives |
+//! |---|---|---|---|
+//! | run head | `run/<tenant>/<run>` | settings, status, log, progress of registration | from `create_run` until deletion |
+//! | run roots | `roots/<tenant>/<run>/<chunk>` | ids of root shards, in the order of registration | written once with its chunk, until deletion |
+//! | shard, hot | `hot/<tenant>/<run>/<shard>` | status, lease, fence, cursor, log | from birth of the shard until deletion of its run |
+//! | shard, cold | `cold/<tenant>/<run>/<shard>` | range, metadata, lineage, spawned ids | as the hot part; rewritten by splits only |
+//! | owner | `owner/<tenant>/<run>/<shard>` | worker, fence, grant | while a lease is held; the engine may drop it with its worker |
+//! | claim index | `claim/<tenant>/<run>/<time>/<shard>` | nothing | while the shard is active; the time may be too early, never too late |
+//! | parked index | `parked/<tenant>/<run>/<shard>` | nothing | while the shard is parked |
+//! | tenant's count | `tenant-count/<tenant>` | shards of the tenant | from its first run, for ever |
+//! | total count | `total-count` | shards of all tenants | from the first run, for ever |
+//! | worker | `worker/<tenant>/<worker>` | state, expiry | from registration until it expires |
+//! | handoff | `handoff/<tenant>/<handoff>` | record of `gossip-handoff` | from Lock until the move is over |
+//! | tombstone | `tombstone/<tenant>/<run>` | the deletion | from deletion of the run, for ever |
+//!
+//! # Invariants
+//! - Keys of one kind have one length, and no key is a prefix of another.
+//! - [`Key::parse`] is total, and accepts exactly what [`Key::to_bytes`] writes.
+
+use std::fmt;
+
+use gossip_contracts::coordination::MAX_INITIAL_SHARDS;
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use thiserror::Error;
+
+use crate::handoff::HandoffId;
+
+/// Length of the longest key, that of the claim index.
+pub const KEY_LEN_MAX: usize = "claim".len() + 4 * "/".len() + TENANT_DIGITS + 3 * U64_DIGITS;
+
+/// Room for a key and the byte behind it that makes an inclusive bound exclusive.
+const KEY_ROOM: usize = 128;
+
+/// Digits of a tenant id of 32 bytes.
+const TENANT_DIGITS: usize = 64;
+/// Digits of a 64-bit number.
+const U64_DIGITS: usize = 16;
+/// Digits of a chunk number.
+const U16_DIGITS: usize = 4;
+
+const _: () = assert!(KEY_LEN_MAX < KEY_ROOM);
+// A chunk holds at least one root, so there are never more chunks than roots.
+const _: () = assert!(MAX_INITIAL_SHARDS <= u16::MAX as usize);
+
+/// What stands between the parts of a key.
+pub(super) const SEPARATOR: u8 = b'/';
+/// Sorts directly behind [`SEPARATOR`], so it ends the range of everything below a prefix.
+pub(super) const BEHIND_SEPARATOR: u8 = b'0';
+
+const _: () = assert!(SEPARATOR + 1 == BEHIND_SEPARATOR);
+
+/// The kinds of keys, and of the values under them. The numbers are persisted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum KeyKind {
+    /// A run, its roots apart.
+    RunHead = 1,
+    /// A chunk of a run's roots.
+    RunRoots = 2,
+    /// The part of a shard that every operation rewrites.
+    ShardHot = 3,
+    /// The part of a shard that only splits rewrite.
+    ShardCold = 4,
+    /// Evidence that a shard's owner lives.
+    Owner = 5,
+    /// An active shard, by the time from which it may be claimed.
+    ClaimIndex = 6,
+    /// A parked shard.
+    ParkedIndex = 7,
+    /// How many shards a tenant has.
+    TenantCounter = 8,
+    /// How many shards there are.
+    TotalCounter = 9,
+    /// A registered worker.
+    Worker = 10,
+    /// A planned move of a shard.
+    Handoff = 11,
+    /// What is left of a deleted run.
+    Tombstone = 12,
+}
+
+impl KeyKind {
+    /// Every kind, in the order of its number.
+    pub const ALL: [Self; 12] = [
+        Self::RunHead,
+        Self::RunRoots,
+        Self::ShardHot,
+        Self::ShardCold,
+        Self::Owner,
+        Self::ClaimIndex,
+        Self::ParkedIndex,
+        Self::TenantCounter,
+        Self::TotalCounter,
+        Self::Worker,
+        Self::Handoff,
+        Self::Tombstone,
+    ];
+
+    /// The kind stored under `number`, if there is one.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// The first part of a key of this kind.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RunHead => "run",
+            Self::RunRoots => "roots",
+            Self::ShardHot => "hot",
+            Self::ShardCold => "cold",
+            Self::Owner => "owner",
+            Self::ClaimIndex => "claim",
+            Self::ParkedIndex => "parked",
+            Self::TenantCounter => "tenant-count",
+            Self::TotalCounter => "total-count",
+            Self::Worker => "worker",
+            Self::Handoff => "handoff",
+            Self::Tombstone => "tombstone",
+        }
+    }
+
+    /// The step named in the errors of a decoder.
+    pub(super) const fn decoding(self) -> &'static str {
+        match self {
+            Self::RunHead => "run head.decode",
+            Self::RunRoots => "run roots.decode",
+            Self::ShardHot => "hot shard.decode",
+            Self::ShardCold => "cold shard.decode",
+            Self::Owner => "owner.decode",
+            Self::ClaimIndex => "claim index.decode",
+            Self::ParkedIndex => "parked index.decode",
+            Self::TenantCounter => "tenant count.decode",
+            Self::TotalCounter => "total count.decode",
+            Self::Worker => "worker.decode",
+            Self::Handoff => "handoff.decode",
+            Self::Tombstone => "tombstone.decode",
+        }
+    }
+}
+
+const _: () = {
+    // Numbers are stored in every value: they run from 1 in the order of `ALL` and never change.
+    let mut index = 0;
+    while index < KeyKind::ALL.len() {
+        assert!(KeyKind::ALL[index] as usize == index + 1);
+        index += 1;
+    }
+};
+
+/// A key, by what it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are the parts of the path, by their types' names")]
+pub enum Key {
+    /// Settings, status, log and progress of registration; until the run is deleted.
+    RunHead { tenant: TenantId, run: RunId },
+    /// Ids of root shards; written once with its chunk, until the run is deleted.
+    RunRoots { tenant: TenantId, run: RunId, chunk: u16 },
+    /// Status, lease, fence, cursor and log; until the run is deleted.
+    ShardHot { tenant: TenantId, shard: ShardKey },
+    /// Range, metadata, lineage and spawned ids; until the run is deleted.
+    ShardCold { tenant: TenantId, shard: ShardKey },
+    /// Worker, fence and grant; while a lease is held.
+    Owner { tenant: TenantId, shard: ShardKey },
+    /// Nothing but its key; while the shard is active.
+    ClaimIndex { tenant: TenantId, shard: ShardKey, at: LogicalTime },
+    /// Nothing but its key; while the shard is parked.
+    ParkedIndex { tenant: TenantId, shard: ShardKey },
+    /// Shards of the tenant; for ever.
+    TenantCounter { tenant: TenantId },
+    /// Shards of all tenants; for ever.
+    TotalCounter,
+    /// State and expiry; until it expires.
+    Worker { tenant: TenantId, worker: WorkerId },
+    /// A record of `gossip-handoff`; until the move is over.
+    Handoff { tenant: TenantId, handoff: HandoffId },
+    /// The deletion of the run; for ever.
+    Tombstone { tenant: TenantId, run: RunId },
+}
+
+impl Key {
+    /// Reads a key back.
+    ///
+    /// # Errors
+    ///
+    /// [`MalformedKey`] for everything that [`Key::to_bytes`] does not write.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MalformedKey> {
+        parse(bytes).ok_or(MalformedKey { len: bytes.len() })
+    }
+
+    /// What kind of key it is.
+    #[must_use]
+    pub const fn kind(&self) -> KeyKind {
+        match self {
+            Self::RunHead { .. } => KeyKind::RunHead,
+            Self::RunRoots { .. } => KeyKind::RunRoots,
+            Self::ShardHot { .. } => KeyKind::ShardHot,
+            Self::ShardCold { .. } => KeyKind::ShardCold,
+            Self::Owner { .. } => KeyKind::Owner,
+            Self::ClaimIndex { .. } => KeyKind::ClaimIndex,
+            Self::ParkedIndex { .. } => KeyKind::ParkedIndex,
+            Self::TenantCounter { .. } => KeyKind::TenantCounter,
+            Self::TotalCounter => KeyKind::TotalCounter,
+            Self::Worker { .. } => KeyKind::Worker,
+            Self::Handoff { .. } => KeyKind::Handoff,
+            Self::Tombstone { .. } => KeyKind::Tombstone,
+        }
+    }
+
+    /// The bytes under which an engine stores it, behind its own namespace.
+    #[must_use]
+    pub fn to_bytes(&self) -> KeyBytes {
+        let path = KeyBytes::kind(self.kind());
+        match self {
+            Self::RunHead { tenant, run } | Self::Tombstone { tenant, run } => {
+                path.tenant(*tenant).number(run.as_raw())
+            }
+            Self::RunRoots { tenant, run, chunk } => {
+                path.tenant(*tenant).number(run.as_raw()).chunk(*chunk)
+            }
+            Self::ShardHot { tenant, shard }
+            | Self::ShardCold { tenant, shard }
+            | Self::Owner { tenant, shard }
+            | Self::ParkedIndex { tenant, shard } => {
+                path.tenant(*tenant).number(shard.run().as_raw()).number(shard.shard().as_raw())
+            }
+            Self::ClaimIndex { tenant, shard, at } => path
+                .tenant(*tenant)
+                .number(shard.run().as_raw())
+                .number(at.as_raw())
+                .number(shard.shard().as_raw()),
+            Self::TenantCounter { tenant } => path.tenant(*tenant),
+            Self::TotalCounter => path,
+            Self::Worker { tenant, worker } => path.tenant(*tenant).number(worker.as_raw()),
+            Self::Handoff { tenant, handoff } => path.tenant(*tenant).number(handoff.as_raw()),
+        }
+    }
+}
+
+/// Bytes that are no key of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a key of {len} bytes is none of this store's keys")]
+pub struct MalformedKey {
+    /// How many bytes there were.
+    pub len: usize,
+}
+
+/// The bytes of a key or of a bound of a range, without a heap.
+#[derive(Clone, Copy)]
+pub struct KeyBytes {
+    /// Only the first `len` bytes mean anything.
+    bytes: [u8; KEY_ROOM],
+    len: usize,
+}
+
+impl KeyBytes {
+    /// The name of a kind, to which the parts of a key are added.
+    pub(super) fn kind(kind: KeyKind) -> Self {
+        Self { bytes: [0; KEY_ROOM], len: 0 }.push(kind.name().as_bytes())
+    }
+
+    pub(super) fn tenant(self, tenant: TenantId) -> Self {
+        self.part(tenant.as_bytes())
+    }
+
+    pub(super) fn number(self, number: u64) -> Self {
+        self.part(&number.to_be_bytes())
+    }
+
+    pub(super) fn chunk(self, number: u16) -> Self {
+        self.part(&number.to_be_bytes())
+    }
+
+    pub(super) fn push(mut self, bytes: &[u8]) -> Self {
+        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+        self
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// A separator and the digits of `bytes`.
+    fn part(mut self, bytes: &[u8]) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let room = &mut self.bytes[self.len..][..1 + 2 * bytes.len()];
+        room[0] = SEPARATOR;
+        for (pair, byte) in room[1..].chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 0xF)];
+        }
+        self.len += room.len();
+        self
+    }
+}
+
+impl AsRef<[u8]> for KeyBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl PartialEq for KeyBytes {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for KeyBytes {}
+
+impl PartialOrd for KeyBytes {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for KeyBytes {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+/// A key begins with its tenant, which is not shown.
+impl fmt::Debug for KeyBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyBytes(<{} bytes>)", self.len)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Key> {
+    let name_len = bytes.iter().position(|byte| *byte == SEPARATOR).unwrap_or(bytes.len());
+    let (name, rest) = bytes.split_at(name_len);
+    let kind = KeyKind::ALL.into_iter().find(|kind| kind.name().as_bytes() == name)?;
+    let mut parts = Parts { rest };
+    let key = parts.key(kind)?;
+    parts.rest.is_empty().then_some(key)
+}
+
+/// What is left of a key while its parts are read.
+struct Parts<'a> {
+    rest: &'a [u8],
+}
+
+impl Parts<'_> {
+    fn key(&mut self, kind: KeyKind) -> Option<Key> {
+        if kind == KeyKind::TotalCounter {
+            return Some(Key::TotalCounter);
+        }
+        let tenant = TenantId::from_bytes(self.hex::<32, TENANT_DIGITS>()?);
+        Some(match kind {
+            KeyKind::RunHead => Key::RunHead { tenant, run: self.run()? },
+            KeyKind::RunRoots => {
+                let run = self.run()?;
+                let chunk = u16::from_be_bytes(self.hex::<2, U16_DIGITS>()?);
+                Key::RunRoots { tenant, run, chunk }
+            }
+            KeyKind::ShardHot => Key::ShardHot { tenant, shard: self.shard()? },
+            KeyKind::ShardCold => Key::ShardCold { tenant, shard: self.shard()? },
+            KeyKind::Owner => Key::Owner { tenant, shard: self.shard()? },
+            KeyKind::ClaimIndex => {
+                let (run, at) = (self.run()?, LogicalTime::from_raw(self.number()?));
+                let shard = ShardKey::new(run, ShardId::from_raw(self.number()?));
+                Key::ClaimIndex { tenant, shard, at }
+            }
+            KeyKind::ParkedIndex => Key::ParkedIndex { tenant, shard: self.shard()? },
+            KeyKind::TenantCounter => Key::TenantCounter { tenant },
+            KeyKind::TotalCounter => Key::TotalCounter,
+            KeyKind::Worker => Key::Worker { tenant, worker: WorkerId::from_raw(self.number()?) },
+            KeyKind::Handoff => {
+                Key::Handoff { tenant, handoff: HandoffId::from_raw(self.number()?) }
+            }
+            KeyKind::Tombstone => Key::Tombstone { tenant, run: self.run()? },
+        })
+    }
+
+    fn run(&mut self) -> Option<RunId> {
+        self.number().map(RunId::from_raw)
+    }
+
+    fn shard(&mut self) -> Option<ShardKey> {
+        Some(ShardKey::new(self.run()?, ShardId::from_raw(self.number()?)))
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.hex::<8, U64_DIGITS>().map(u64::from_be_bytes)
+    }
+
+    /// `N` bytes from a separator and `DIGITS` digits.
+    fn hex<const N: usize, const DIGITS: usize>(&mut self) -> Option<[u8; N]> {
+        const { assert!(DIGITS == 2 * N) };
+        let digits = self.rest.strip_prefix(&[SEPARATOR])?;
+        let (digits, rest) = digits.split_at_checked(DIGITS)?;
+        let mut bytes = [0; N];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        self.rest = rest;
+        Some(bytes)
+    }
+}
+
+/// The value of a lower-case digit; upper case would give one key two spellings.
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}

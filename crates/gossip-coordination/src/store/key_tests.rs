@@ -1,0 +1,233 @@
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use proptest::prelude::*;
+
+use super::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, KeyRange};
+use crate::handoff::HandoffId;
+
+/// Numbers that collide often and reach both ends.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0_u64..4, any::<u64>(), (u64::MAX - 3)..=u64::MAX]
+}
+
+fn tenant() -> impl Strategy<Value = TenantId> {
+    prop_oneof![
+        (0_u8..3).prop_map(|byte| TenantId::from_bytes([byte; 32])),
+        any::<[u8; 32]>().prop_map(TenantId::from_bytes),
+        Just(TenantId::from_bytes([0xFF; 32])),
+    ]
+}
+
+fn shard_key() -> impl Strategy<Value = ShardKey> {
+    (number(), number())
+        .prop_map(|(run, shard)| ShardKey::new(RunId::from_raw(run), ShardId::from_raw(shard)))
+}
+
+fn key_of(kind: KeyKind, tenant: TenantId, shard: ShardKey, number: u64) -> Key {
+    let run = shard.run();
+    match kind {
+        KeyKind::RunHead => Key::RunHead { tenant, run },
+        KeyKind::RunRoots => Key::RunRoots { tenant, run, chunk: number as u16 },
+        KeyKind::ShardHot => Key::ShardHot { tenant, shard },
+        KeyKind::ShardCold => Key::ShardCold { tenant, shard },
+        KeyKind::Owner => Key::Owner { tenant, shard },
+        KeyKind::ClaimIndex => Key::ClaimIndex { tenant, shard, at: LogicalTime::from_raw(number) },
+        KeyKind::ParkedIndex => Key::ParkedIndex { tenant, shard },
+        KeyKind::TenantCounter => Key::TenantCounter { tenant },
+        KeyKind::TotalCounter => Key::TotalCounter,
+        KeyKind::Worker => Key::Worker { tenant, worker: WorkerId::from_raw(number) },
+        KeyKind::Handoff => Key::Handoff { tenant, handoff: HandoffId::from_raw(number) },
+        KeyKind::Tombstone => Key::Tombstone { tenant, run },
+    }
+}
+
+fn kind() -> impl Strategy<Value = KeyKind> {
+    prop::sample::select(KeyKind::ALL.as_slice())
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    (kind(), tenant(), shard_key(), number())
+        .prop_map(|(kind, tenant, shard, number)| key_of(kind, tenant, shard, number))
+}
+
+/// What a key sorts by within its kind: tenant, then its numbers in the order of the path.
+fn sort_key(key: &Key) -> ([u8; 32], [u64; 3]) {
+    let shard_numbers = |shard: &ShardKey| [shard.run().as_raw(), shard.shard().as_raw(), 0];
+    match key {
+        Key::RunHead { tenant, run } | Key::Tombstone { tenant, run } => {
+            (*tenant.as_bytes(), [run.as_raw(), 0, 0])
+        }
+        Key::RunRoots { tenant, run, chunk } => {
+            (*tenant.as_bytes(), [run.as_raw(), u64::from(*chunk), 0])
+        }
+        Key::ShardHot { tenant, shard }
+        | Key::ShardCold { tenant, shard }
+        | Key::Owner { tenant, shard }
+        | Key::ParkedIndex { tenant, shard } => (*tenant.as_bytes(), shard_numbers(shard)),
+        Key::ClaimIndex { tenant, shard, at } => {
+            let numbers = [shard.run().as_raw(), at.as_raw(), shard.shard().as_raw()];
+            (*tenant.as_bytes(), numbers)
+        }
+        Key::TenantCounter { tenant } => (*tenant.as_bytes(), [0; 3]),
+        Key::TotalCounter => ([0; 32], [0; 3]),
+        Key::Worker { tenant, worker } => (*tenant.as_bytes(), [worker.as_raw(), 0, 0]),
+        Key::Handoff { tenant, handoff } => (*tenant.as_bytes(), [handoff.as_raw(), 0, 0]),
+    }
+}
+
+fn contains(range: &KeyRange, key: &Key) -> bool {
+    range.contains(key.to_bytes().as_bytes())
+}
+
+proptest! {
+    #[test]
+    fn parsing_gives_back_what_was_written(key in key()) {
+        prop_assert_eq!(Key::parse(key.to_bytes().as_bytes()), Ok(key));
+    }
+
+    #[test]
+    fn whatever_parses_is_spelled_that_way(bytes in prop::collection::vec(any::<u8>(), 0..140)) {
+        match Key::parse(&bytes) {
+            Ok(key) => prop_assert_eq!(key.to_bytes().as_bytes().to_vec(), bytes),
+            Err(error) => prop_assert_eq!(error.len, bytes.len()),
+        }
+    }
+
+    #[test]
+    fn a_damaged_key_is_none_or_another(key in key(), at in any::<prop::sample::Index>(), byte: u8) {
+        let mut bytes = key.to_bytes().as_bytes().to_vec();
+        let at = at.index(bytes.len());
+        prop_assume!(bytes[at] != byte);
+        bytes[at] = byte;
+        if let Ok(other) = Key::parse(&bytes) {
+            prop_assert_ne!(other, key);
+            prop_assert_eq!(other.to_bytes().as_bytes().to_vec(), bytes);
+        }
+    }
+
+    #[test]
+    fn order_of_bytes_is_order_of_numbers(
+        kind in kind(),
+        a in (tenant(), shard_key(), number()),
+        b in (tenant(), shard_key(), number()),
+    ) {
+        let [a, b] = [a, b].map(|(tenant, shard, number)| key_of(kind, tenant, shard, number));
+        prop_assert_eq!(a.to_bytes().cmp(&b.to_bytes()), sort_key(&a).cmp(&sort_key(&b)));
+    }
+
+    #[test]
+    fn no_key_is_a_prefix_of_another(a in key(), b in key()) {
+        let (a_bytes, b_bytes) = (a.to_bytes(), b.to_bytes());
+        prop_assert!(a == b || !b_bytes.as_bytes().starts_with(a_bytes.as_bytes()));
+        prop_assert!(a_bytes.as_bytes().len() <= KEY_LEN_MAX);
+    }
+
+    #[test]
+    fn the_range_of_a_kind_holds_exactly_its_keys(kind in kind(), key in key()) {
+        prop_assert_eq!(contains(&KeyRange::all_of(kind), &key), key.kind() == kind);
+    }
+
+    #[test]
+    fn ranges_of_a_tenant_hold_exactly_its_keys(owner in tenant(), key in key()) {
+        let mine = sort_key(&key).0 == *owner.as_bytes();
+        for (range, kind) in [
+            (KeyRange::runs_of(owner), KeyKind::RunHead),
+            (KeyRange::tombstones_of(owner), KeyKind::Tombstone),
+            (KeyRange::workers_of(owner), KeyKind::Worker),
+            (KeyRange::handoffs_of(owner), KeyKind::Handoff),
+        ] {
+            prop_assert_eq!(contains(&range, &key), mine && key.kind() == kind);
+        }
+    }
+
+    #[test]
+    fn ranges_of_a_run_hold_exactly_its_keys(owner in tenant(), run in number(), key in key()) {
+        let (tenant, numbers) = sort_key(&key);
+        let mine = tenant == *owner.as_bytes() && numbers[0] == run;
+        let run = RunId::from_raw(run);
+        for (range, kind) in [
+            (KeyRange::roots_of(owner, run), KeyKind::RunRoots),
+            (KeyRange::hot_shards_of(owner, run), KeyKind::ShardHot),
+            (KeyRange::cold_shards_of(owner, run), KeyKind::ShardCold),
+            (KeyRange::owners_of(owner, run), KeyKind::Owner),
+            (KeyRange::parked_of(owner, run), KeyKind::ParkedIndex),
+            (KeyRange::claims_of(owner, run), KeyKind::ClaimIndex),
+        ] {
+            prop_assert_eq!(contains(&range, &key), mine && key.kind() == kind);
+        }
+    }
+
+    #[test]
+    fn claim_ranges_hold_exactly_their_times_and_shards(
+        (owner, other) in (tenant(), tenant()),
+        (run, shard, at) in (0_u64..3, number(), number()),
+        (from, until) in (number(), number()),
+    ) {
+        let index = ShardKey::new(RunId::from_raw(run), ShardId::from_raw(shard));
+        let key = Key::ClaimIndex { tenant: other, shard: index, at: LogicalTime::from_raw(at) };
+        let mine = owner == other && run == 1;
+        let run = RunId::from_raw(1);
+        let [early, late] = [from, until].map(LogicalTime::from_raw);
+        let between = KeyRange::claims_between(owner, run, early, late);
+        prop_assert_eq!(contains(&between, &key), mine && (from..until).contains(&at));
+        let due = KeyRange::claims_due(owner, run, late);
+        prop_assert_eq!(contains(&due, &key), mine && at <= until);
+        let ids = ShardId::from_raw(from)..=ShardId::from_raw(until);
+        let narrow = KeyRange::claims_at(owner, run, early, ids);
+        prop_assert_eq!(
+            contains(&narrow, &key),
+            mine && at == from && (from..=until).contains(&shard)
+        );
+    }
+
+    #[test]
+    fn shard_ranges_hold_exactly_their_ids(
+        (owner, key) in (tenant(), key()),
+        (run, first, last) in (number(), number(), number()),
+    ) {
+        let (tenant, numbers) = sort_key(&key);
+        let mine = tenant == *owner.as_bytes() && numbers[0] == run;
+        let inside = mine && (first..=last).contains(&numbers[1]);
+        let run = RunId::from_raw(run);
+        let ids = ShardId::from_raw(first)..=ShardId::from_raw(last);
+        let hot = KeyRange::hot_shards_between(owner, run, ids.clone());
+        prop_assert_eq!(contains(&hot, &key), inside && key.kind() == KeyKind::ShardHot);
+        let cold = KeyRange::cold_shards_between(owner, run, ids);
+        prop_assert_eq!(contains(&cold, &key), inside && key.kind() == KeyKind::ShardCold);
+    }
+
+    #[test]
+    fn the_next_page_holds_what_lies_behind_the_last_key(
+        owner in tenant(),
+        [read, other] in [number(), number()],
+    ) {
+        let [read, other] = [read, other]
+            .map(|run| Key::RunHead { tenant: owner, run: RunId::from_raw(run) });
+        let rest = KeyRange::runs_of(owner).after(&read);
+        prop_assert_eq!(contains(&rest, &other), sort_key(&other) > sort_key(&read));
+    }
+}
+
+#[test]
+fn numbers_of_kinds_are_read_back_and_no_others() {
+    for number in 0..=u8::MAX {
+        let kind = KeyKind::from_u8(number);
+        assert_eq!(kind.is_some(), (1..=12).contains(&number));
+        assert!(kind.is_none_or(|kind| kind as u8 == number));
+    }
+}
+
+#[test]
+fn upper_case_digits_are_no_key() {
+    let key = Key::TenantCounter { tenant: TenantId::from_bytes([0xAB; 32]) };
+    let upper = key.to_bytes().as_bytes().to_ascii_uppercase();
+    let mixed = [b"tenant-count".as_slice(), &upper["tenant-count".len()..]].concat();
+    assert!(Key::parse(&mixed).is_err());
+    assert_eq!(Key::parse(&mixed.to_ascii_lowercase()), Ok(key));
+}
+
+#[test]
+fn debug_shows_neither_tenant_nor_bytes() {
+    let key = Key::TenantCounter { tenant: TenantId::from_bytes([0xAB; 32]) };
+    let shown = format!("{key:?} {:?}", KeyBytes::kind(KeyKind::Worker));
+    assert!(!shown.contains("ab") && !shown.contains("171"), "{shown}");
+}

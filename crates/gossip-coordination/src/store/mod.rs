@@ -1,0 +1,41 @@
+//! The store layer: what every durable backend shares, and the only place where records are bytes.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `key` | the typed keys of the one logical keyspace, and their bytes |
+//! | `range` | half-open ranges of keys, for scans |
+//! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
+//!
+//! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
+//!
+//! # Never
+//! - opens a file or a socket, reads a clock, or names an engine: an engine sees bytes;
+//! - decides a rule of the protocol: what it decodes it checks, and then the kernel decides;
+//! - panics on stored bytes, or reserves memory by a length that it read from them;
+//! - shows a byte of a key, token, owner or tenant in an error: lengths, numbers and names of
+//!   fields only.
+
+mod codec;
+mod key;
+mod range;
+
+pub use self::codec::{
+    ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
+    OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, decode_claim_entry, decode_cold,
+    decode_count, decode_handoff, decode_hot, decode_owner, decode_parked_entry, decode_roots,
+    decode_run_head, decode_shard, decode_tombstone, decode_worker, encode_claim_entry,
+    encode_cold, encode_handoff, encode_hot, encode_owner, encode_parked_entry, encode_roots,
+    encode_run_head, encode_tenant_count, encode_tombstone, encode_total_count, encode_worker,
+};
+pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
+pub use self::range::KeyRange;
+#[cfg(test)]
+mod codec_tests;
+#[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod format_document_tests;
+#[cfg(test)]
+mod key_tests;
+#[cfg(test)]
+mod samples;

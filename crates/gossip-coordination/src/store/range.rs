@@ -1,0 +1,194 @@
+//! Half-open ranges of keys: what a scan reads.
+//!
+//! Every range lies within one kind, and within one tenant unless it says otherwise. A range is two
+//! byte strings and knows no engine; an engine puts its namespace in front of both.
+
+use std::ops::RangeInclusive;
+
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
+
+use super::key::{BEHIND_SEPARATOR, Key, KeyBytes, KeyKind, SEPARATOR};
+
+/// Keys from `start` up to but not including `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    start: KeyBytes,
+    end: KeyBytes,
+}
+
+impl KeyRange {
+    /// Every key of a kind, of all tenants: for backup and checks of a whole store.
+    #[must_use]
+    pub fn all_of(kind: KeyKind) -> Self {
+        let path = KeyBytes::kind(kind);
+        match kind {
+            // The one kind whose key is its name and nothing more.
+            KeyKind::TotalCounter => Self { start: path, end: path.push(&[0]) },
+            KeyKind::RunHead
+            | KeyKind::RunRoots
+            | KeyKind::ShardHot
+            | KeyKind::ShardCold
+            | KeyKind::Owner
+            | KeyKind::ClaimIndex
+            | KeyKind::ParkedIndex
+            | KeyKind::TenantCounter
+            | KeyKind::Worker
+            | KeyKind::Handoff
+            | KeyKind::Tombstone => Self::below(path),
+        }
+    }
+
+    /// The heads of a tenant's runs.
+    #[must_use]
+    pub fn runs_of(tenant: TenantId) -> Self {
+        Self::below(KeyBytes::kind(KeyKind::RunHead).tenant(tenant))
+    }
+
+    /// A tenant's deleted runs.
+    #[must_use]
+    pub fn tombstones_of(tenant: TenantId) -> Self {
+        Self::below(KeyBytes::kind(KeyKind::Tombstone).tenant(tenant))
+    }
+
+    /// A tenant's registered workers.
+    #[must_use]
+    pub fn workers_of(tenant: TenantId) -> Self {
+        Self::below(KeyBytes::kind(KeyKind::Worker).tenant(tenant))
+    }
+
+    /// A tenant's planned moves.
+    #[must_use]
+    pub fn handoffs_of(tenant: TenantId) -> Self {
+        Self::below(KeyBytes::kind(KeyKind::Handoff).tenant(tenant))
+    }
+
+    /// The chunks of a run's roots.
+    #[must_use]
+    pub fn roots_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(of_run(KeyKind::RunRoots, tenant, run))
+    }
+
+    /// The hot parts of a run's shards, in the order of their ids.
+    #[must_use]
+    pub fn hot_shards_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(of_run(KeyKind::ShardHot, tenant, run))
+    }
+
+    /// The hot parts of those of a run's shards whose ids lie in `shards`.
+    #[must_use]
+    pub fn hot_shards_between(
+        tenant: TenantId,
+        run: RunId,
+        shards: RangeInclusive<ShardId>,
+    ) -> Self {
+        Self::numbers(of_run(KeyKind::ShardHot, tenant, run), shards)
+    }
+
+    /// The cold parts of a run's shards, in the order of their ids.
+    #[must_use]
+    pub fn cold_shards_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(of_run(KeyKind::ShardCold, tenant, run))
+    }
+
+    /// The cold parts of those of a run's shards whose ids lie in `shards`.
+    #[must_use]
+    pub fn cold_shards_between(
+        tenant: TenantId,
+        run: RunId,
+        shards: RangeInclusive<ShardId>,
+    ) -> Self {
+        Self::numbers(of_run(KeyKind::ShardCold, tenant, run), shards)
+    }
+
+    /// The owners of a run's shards.
+    #[must_use]
+    pub fn owners_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(of_run(KeyKind::Owner, tenant, run))
+    }
+
+    /// A run's parked shards. Empty exactly when none is parked.
+    #[must_use]
+    pub fn parked_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(of_run(KeyKind::ParkedIndex, tenant, run))
+    }
+
+    /// A run's claim index. Empty exactly when no shard is active.
+    #[must_use]
+    pub fn claims_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(of_run(KeyKind::ClaimIndex, tenant, run))
+    }
+
+    /// The entries of a run's claim index from time `from` up to but not including `until`; empty
+    /// unless `from` is earlier.
+    #[must_use]
+    pub fn claims_between(
+        tenant: TenantId,
+        run: RunId,
+        from: LogicalTime,
+        until: LogicalTime,
+    ) -> Self {
+        let path = of_run(KeyKind::ClaimIndex, tenant, run);
+        let at = |time: LogicalTime| path.number(time.as_raw()).push(&[SEPARATOR]);
+        Self { start: at(from), end: at(until) }
+    }
+
+    /// The entries of a run's claim index that are due at `now`: those up to and including it.
+    #[must_use]
+    pub fn claims_due(tenant: TenantId, run: RunId, now: LogicalTime) -> Self {
+        let path = of_run(KeyKind::ClaimIndex, tenant, run);
+        let end = path.number(now.as_raw()).push(&[BEHIND_SEPARATOR]);
+        Self { start: path.push(&[SEPARATOR]), end }
+    }
+
+    /// The entries of a run's claim index at one time, for shards whose ids lie in `shards`: a
+    /// narrow range, because a wide one with a limit costs as much as it is wide on some engines.
+    #[must_use]
+    pub fn claims_at(
+        tenant: TenantId,
+        run: RunId,
+        at: LogicalTime,
+        shards: RangeInclusive<ShardId>,
+    ) -> Self {
+        Self::numbers(of_run(KeyKind::ClaimIndex, tenant, run).number(at.as_raw()), shards)
+    }
+
+    /// What is left of the range behind `key`: the next page of a scan that read so far.
+    #[must_use]
+    pub fn after(self, key: &Key) -> Self {
+        // Nothing lies between a key and the same key with a zero byte behind it.
+        Self { start: self.start.max(key.to_bytes().push(&[0])), end: self.end }
+    }
+
+    /// The first key that is in the range, if it is not empty.
+    #[must_use]
+    pub const fn start(&self) -> &KeyBytes {
+        &self.start
+    }
+
+    /// The first bytes behind the range.
+    #[must_use]
+    pub const fn end(&self) -> &KeyBytes {
+        &self.end
+    }
+
+    /// Whether `key` lies in the range.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.start.as_bytes() <= key && key < self.end.as_bytes()
+    }
+
+    /// Everything that continues `path` by another part.
+    fn below(path: KeyBytes) -> Self {
+        Self { start: path.push(&[SEPARATOR]), end: path.push(&[BEHIND_SEPARATOR]) }
+    }
+
+    /// The keys that continue `path` by a last part within `ids`.
+    fn numbers(path: KeyBytes, ids: RangeInclusive<ShardId>) -> Self {
+        let end = path.number(ids.end().as_raw()).push(&[0]);
+        Self { start: path.number(ids.start().as_raw()), end }
+    }
+}
+
+fn of_run(kind: KeyKind, tenant: TenantId, run: RunId) -> KeyBytes {
+    KeyBytes::kind(kind).tenant(tenant).number(run.as_raw())
+}
