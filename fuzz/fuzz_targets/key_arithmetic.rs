@@ -36,10 +36,7 @@ fn prefix_successor_is_the_tight_upper_bound(prefix: &[u8], other: &[u8]) {
     // Every key is in `[prefix, successor)` exactly if it begins with the prefix.
     let extended = [prefix, other].concat();
     assert!(prefix <= extended.as_slice() && extended.as_slice() < successor);
-    assert_eq!(
-        prefix <= other && other < successor,
-        other.starts_with(prefix)
-    );
+    assert_eq!(prefix <= other && other < successor, other.starts_with(prefix));
 }
 
 fn key_successor_is_the_next_key(key: &[u8], other: &[u8]) {
@@ -96,13 +93,8 @@ fn split_points_ascend_strictly_inside(a: &[u8], b: &[u8], parts: usize) {
     if points.len() + 1 < parts {
         let (mut next, mut buf) = (a.to_vec(), KeyBuf::new());
         for _ in 0..=points.len() {
-            next = key_successor(&next, &mut buf)
-                .expect("`b` is greater")
-                .to_vec();
+            next = key_successor(&next, &mut buf).expect("`b` is greater").to_vec();
         }
-        assert!(
-            next >= b.to_vec(),
-            "the range holds more keys than parts were made"
-        );
+        assert!(next >= b.to_vec(), "the range holds more keys than parts were made");
     }
 }

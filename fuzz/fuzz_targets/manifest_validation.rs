@@ -34,16 +34,9 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut inputs: Vec<InitialShardInput<'_>> = rows.iter().map(Row::input).collect();
     if is_flood && !inputs.is_empty() {
-        inputs = inputs
-            .iter()
-            .copied()
-            .cycle()
-            .take(MAX_INITIAL_SHARDS + 1)
-            .collect();
+        inputs = inputs.iter().copied().cycle().take(MAX_INITIAL_SHARDS + 1).collect();
     }
-    let refused_by = validate_manifest(&inputs)
-        .err()
-        .map(|error| rule_of(&error));
+    let refused_by = validate_manifest(&inputs).err().map(|error| rule_of(&error));
     assert_eq!(refused_by, first_broken_rule(&inputs));
 });
 
@@ -51,11 +44,7 @@ impl Row {
     fn read(reader: &mut Reader<'_>) -> Self {
         let id = reader.byte();
         // Few ids and short keys: rows must collide, overlap and touch often.
-        let derived = if id & 0xE0 == 0xE0 {
-            ShardId::DERIVED_BIT
-        } else {
-            0
-        };
+        let derived = if id & 0xE0 == 0xE0 { ShardId::DERIVED_BIT } else { 0 };
         Self {
             id: u64::from(id) | derived,
             start: reader.key(),
@@ -113,30 +102,15 @@ fn first_broken_rule(rows: &[InitialShardInput<'_>]) -> Option<u8> {
     let key = |row: &InitialShardInput<'_>| row.cursor.last_key().unwrap_or_default().to_vec();
     let rules = [
         (3, any_pair(&|a, b| a.shard_id == b.shard_id)),
-        (
-            4,
-            any(&|row| row.spec.start.is_empty() || row.spec.end.is_empty()),
-        ),
+        (4, any(&|row| row.spec.start.is_empty() || row.spec.end.is_empty())),
         (5, any(&|row| !is_valid(row.spec))),
-        (
-            6,
-            any_pair(&|a, b| a.spec.start < b.spec.end && b.spec.start < a.spec.end),
-        ),
+        (6, any_pair(&|a, b| a.spec.start < b.spec.end && b.spec.start < a.spec.end)),
         (7, any(&|row| key(row).len() > MAX_KEY_SIZE)),
-        (
-            8,
-            any(&|row| !key(row).is_empty() && !contains(row.spec, &key(row))),
-        ),
+        (8, any(&|row| !key(row).is_empty() && !contains(row.spec, &key(row)))),
         (9, any(&|row| row.shard_id.as_raw() >> 63 == 1)),
-        (
-            10,
-            any(&|row| row.cursor.token().unwrap_or_default().len() > MAX_TOKEN_SIZE),
-        ),
+        (10, any(&|row| row.cursor.token().unwrap_or_default().len() > MAX_TOKEN_SIZE)),
     ];
-    rules
-        .into_iter()
-        .find(|(_, is_broken)| *is_broken)
-        .map(|(rule, _)| rule)
+    rules.into_iter().find(|(_, is_broken)| *is_broken).map(|(rule, _)| rule)
 }
 
 fn is_valid(spec: ShardSpecRef<'_>) -> bool {

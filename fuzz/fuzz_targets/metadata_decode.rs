@@ -13,10 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let spec = ShardSpecRef::new(b"a", b"b", data);
     assert_eq!(decode_metadata(spec), decoded);
     assert_eq!(decode_hint(spec), decoded.map(|metadata| metadata.hint));
-    assert_eq!(
-        decode_connector_extra(spec),
-        decoded.map(|metadata| metadata.connector_extra)
-    );
+    assert_eq!(decode_connector_extra(spec), decoded.map(|metadata| metadata.connector_extra));
 
     let Ok(metadata) = decoded else { return };
     if data.is_empty() {

@@ -101,7 +101,7 @@ fn split_range_with_a_bad_boundary_has_no_partial_writes() {
 /// The last of three children finds no slot, or no bytes: the first two leave again.
 #[test]
 fn split_range_rolls_back_when_the_arena_fills() {
-    for (slots, bytes) in [(3, 4096), (16, 320)] {
+    for (slots, bytes) in [(3, 4096), (16, 160)] {
         let mut arena = ShardArena::with_capacity(slots, bytes);
         let mut builder = builder(&mut arena);
         builder.add_range(b"0", b"1", b"").unwrap();
