@@ -1,7 +1,7 @@
 //! The speed of the coordinator in memory, beside the least that its work can cost.
 //!
 //! Machines are shared and differ, so only ratios count, and both sides of a ratio are measured in
-//! one run: in turns, a round of one and a round of the other, and the median of the rounds' ratios.
+//! one run: in turns, a round of one and a round of the other, and the median of the ratios.
 //! Every operation is accepted; a refused one stops the benchmark.
 //!
 //! `cargo bench -p gossip-coordination --bench coordination`

@@ -69,8 +69,8 @@ pub struct CursorOutOfBoundsDetail {
 
 /// The shared vocabulary of refusals, as the seeds define it.
 ///
-/// Public checks such as [`validate_lease`](crate::validate_lease) return it. The kernel itself uses
-/// smaller errors that only widen (DESIGN Q18).
+/// Public checks such as [`validate_lease`](crate::validate_lease) return it. The kernel itself
+/// uses smaller errors that only widen (DESIGN Q18).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CoordError {

@@ -3,10 +3,12 @@
 //! The rules are in [`protocol`], pure and written once. Around them stand the records they look
 //! at, the errors they answer with, and the backends that load and commit.
 //!
-//! **To find the line that refuses a stale fence**: [`validate_lease`], whose ladder is `check_lease` in `validation.rs`.
+//! **The line that refuses a stale fence** is in [`validate_lease`], whose ladder is `check_lease`
+//! in `validation.rs`.
 //!
 //! What this crate never does: open a file or a socket, read a clock, draw a random number, start
-//! a thread ([`Blocking`] makes the caller's wait). It never depends on `gossip-frontier`: keys are bytes here.
+//! a thread ([`Blocking`] makes the caller's wait). It never depends on `gossip-frontier`: keys are
+//! bytes here.
 #![forbid(unsafe_code)]
 
 mod adapters;
@@ -39,6 +41,11 @@ pub mod testscript;
 mod traits;
 mod validation;
 mod workers;
+
+// The seeds name these here too; they live with the data model.
+pub use gossip_contracts::coordination::{
+    ShardArena, ShardSpecHandle, validate_residual_split_bounds,
+};
 
 pub use self::adapters::{Blocking, Ready, block_on};
 pub use self::async_session::AsyncWorkerSession;

@@ -112,7 +112,9 @@ macro_rules! widens {
         impl From<CursorRefusal> for $wide {
             fn from(refusal: CursorRefusal) -> Self {
                 match refusal {
-                    CursorRefusal::KeyTooLarge { size, max } => Self::CursorKeyTooLarge { size, max },
+                    CursorRefusal::KeyTooLarge { size, max } => {
+                        Self::CursorKeyTooLarge { size, max }
+                    }
                     CursorRefusal::TokenTooLarge { size, max } => {
                         Self::CursorTokenTooLarge { size, max }
                     }

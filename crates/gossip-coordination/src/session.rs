@@ -72,7 +72,9 @@ use crate::traits::CoordinationBackend;
 /// use gossip_contracts::coordination::{
 ///     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 /// };
-/// use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+/// use gossip_contracts::identity::{
+///     LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+/// };
 /// use gossip_coordination::{InMemoryCoordinator, RunConfig, RunManagement, WorkerSession};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

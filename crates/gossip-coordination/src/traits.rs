@@ -22,8 +22,8 @@ use gossip_contracts::coordination::{CursorUpdate, SplitReplacePlan, SplitResidu
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
 
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
-    SplitResidualError,
+    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
+    SplitReplaceError, SplitResidualError,
 };
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
@@ -222,7 +222,7 @@ pub trait AsyncCoordinationBackend: Send {
         lease: &Lease,
         plan: &SplitReplacePlan<'_>,
         op_id: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<SplitReplaceResult>, SplitError>> + Send;
 
     /// See [`CoordinationBackend::split_residual`].
     fn split_residual(
@@ -232,7 +232,7 @@ pub trait AsyncCoordinationBackend: Send {
         lease: &Lease,
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<SplitResidualResult>, SplitError>> + Send;
 
     /// See [`CoordinationBackend::release`].
     fn release(

@@ -445,7 +445,7 @@ pub(super) const LEASE_GATED: [&str; 9] = [
 ];
 
 impl<T: ConformanceTarget> World<'_, T> {
-    /// Calls the operation of [`LEASE_GATED`] at `index` on a shard `[a, m)`, and answers in a word.
+    /// Calls the operation of [`LEASE_GATED`] at `index` on a shard `[a, m)`; answers in a word.
     pub(super) fn call_each(&mut self, index: usize, now: u64, lease: &Lease) -> String {
         let id = 9_000 + index as u64;
         match LEASE_GATED[index] {

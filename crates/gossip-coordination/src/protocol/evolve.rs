@@ -227,7 +227,7 @@ fn replace(
     children: &Children<'_>,
 ) -> Result<(), SlabFull> {
     let ids: Vec<ShardId> = children.births().map(|birth| birth.shard).collect();
-    spawn(record, pool, &ids)?;
+    add_spawned(record, pool, &ids)?;
     end(record, ShardStatus::Split);
     Ok(())
 }
@@ -240,7 +240,7 @@ fn shrink(
     residual: ShardId,
 ) -> Result<(), SlabFull> {
     let spec = PooledShardSpec::from_ref(spec, &mut pool.bytes)?;
-    if let Err(full) = spawn(record, pool, &[residual]) {
+    if let Err(full) = add_spawned(record, pool, &[residual]) {
         spec.free(&mut pool.bytes);
         return Err(full);
     }
@@ -248,7 +248,11 @@ fn shrink(
     Ok(())
 }
 
-fn spawn(record: &mut ShardRecord, pool: &mut RecordPool, ids: &[ShardId]) -> Result<(), SlabFull> {
+fn add_spawned(
+    record: &mut ShardRecord,
+    pool: &mut RecordPool,
+    ids: &[ShardId],
+) -> Result<(), SlabFull> {
     match rare(record).spawned.extend(ids, &mut pool.bytes) {
         Ok(()) => Ok(()),
         Err(PooledSpawnedError::Full(full)) => Err(full),

@@ -93,7 +93,9 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_key_is_none_or_another(key in key(), at in any::<prop::sample::Index>(), byte: u8) {
+    fn a_damaged_key_is_none_or_another(
+        key in key(), at in any::<prop::sample::Index>(), byte: u8
+    ) {
         let mut bytes = key.to_bytes().as_bytes().to_vec();
         let at = at.index(bytes.len());
         prop_assume!(bytes[at] != byte);

@@ -21,16 +21,17 @@
 //! clock from that command on; `tenant=` and `run=` are 1 unless given; `op=` is a fresh number
 //! unless given. Grants are kept `as=` a name and presented as `lease=` that name, and can be
 //! forged by `owner=`, `fence=`, `lease_tenant=` and `lease_shard=`. `c*5` is a key of five bytes.
-//! Shards cut from shard 0 are called `0.0`, `0.1` and so on. `repeat 01..16 COMMAND` runs a command
-//! with `$` replaced by each number, and `$+` by the next, and tells only how often it was answered
-//! how.
+//! Shards cut from shard 0 are called `0.0`, `0.1` and so on. `repeat 01..16 COMMAND` runs a
+//! command with `$` replaced by each number, and `$+` by the next, and tells only how often it was
+//! answered how.
 //!
 //! # Order between two rules
 //!
 //! `order checkpoint: StaleFence < LeaseExpired` says that what follows shows both rules broken at
 //! once, and which one speaks. The script then gives that command to be refused exactly twice, with
-//! one thing changed in between: the state, or one argument. One answer must be each of the two. The state
-//! that breaks the second rule is thereby seen to do so, and the first rule speaks before it.
+//! one thing changed in between: the state, or one argument. One answer must be each of the two.
+//! The state that breaks the second rule is thereby seen to do so, and the first rule speaks
+//! before it.
 //!
 //! # What is absent
 //!
