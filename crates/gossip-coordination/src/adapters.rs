@@ -21,8 +21,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
-    SplitResidualError,
+    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
 };
 use crate::facade::{AsyncShardClaiming, ClaimError, ShardClaiming};
 use crate::handoff::HandoffId;
@@ -219,14 +218,14 @@ hand_on! { CoordinationBackend, AsyncCoordinationBackend {
         lease: &Lease,
         plan: &SplitReplacePlan<'_>,
         op_id: OpId,
-    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
+    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitError>;
     fn split_residual(
         now: LogicalTime,
         tenant: TenantId,
         lease: &Lease,
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
-    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>;
+    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitError>;
     fn release(
         now: LogicalTime,
         tenant: TenantId,

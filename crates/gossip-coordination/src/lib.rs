@@ -130,6 +130,10 @@ mod session_tests;
 #[cfg(test)]
 mod shard_limits_tests;
 #[cfg(test)]
+mod split_execution_tests;
+#[cfg(test)]
 mod test_fixtures;
+#[cfg(test)]
+mod validation_tests;
 #[cfg(test)]
 mod workers_tests;

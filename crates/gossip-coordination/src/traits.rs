@@ -23,7 +23,6 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId
 
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
-    SplitReplaceError, SplitResidualError,
 };
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
@@ -97,7 +96,7 @@ pub trait CoordinationBackend {
         lease: &Lease,
         plan: &SplitReplacePlan<'_>,
         op_id: OpId,
-    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
+    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitError>;
 
     /// Gives the right part of a shard to a new one.
     fn split_residual(
@@ -107,7 +106,7 @@ pub trait CoordinationBackend {
         lease: &Lease,
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
-    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>;
+    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitError>;
 
     /// Added: gives a shard back before it is done.
     fn release(

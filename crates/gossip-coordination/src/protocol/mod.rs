@@ -28,6 +28,8 @@
 
 mod accept;
 mod acquire;
+#[cfg(test)]
+mod acquire_tests;
 mod checkpoint;
 mod claim;
 mod complete;
