@@ -39,6 +39,8 @@ mod evolve;
 mod offer;
 mod park;
 mod register_shards;
+#[cfg(test)]
+mod register_shards_tests;
 mod release;
 mod renew;
 mod request_action;

@@ -110,8 +110,11 @@ fn registered(ids: impl Iterator<Item = ShardId>) -> RunOpResult {
     RunOpResult::RegisteredShards { ids: ids.collect() }
 }
 
+/// Whether the run was registered already, and so.
+///
 /// The same operation is answered for ever; the same shards under another operation as long as the
-/// run is active. The same operation with other shards is a bug of the caller.
+/// run is active. The same operation with other shards is a bug of the caller. A registration that
+/// has only begun, in chunks on a store, goes on with the same shards and no others (DESIGN Q16).
 fn is_replay(run: &RunRecord, asked: Registration) -> Result<bool, RegisterShardsError> {
     let conflict = |expected_hash| {
         let (op_id, actual_hash) = (asked.op_id, asked.payload_hash);
@@ -121,14 +124,19 @@ fn is_replay(run: &RunRecord, asked: Registration) -> Result<bool, RegisterShard
     if let Some(other) = run.op_log().find(|entry| entry.op_id() == asked.op_id) {
         return Err(conflict(other.payload_hash()));
     }
-    match run.registration() {
-        Some(known) if known == asked => Ok(true),
-        Some(known) if known.op_id == asked.op_id => Err(conflict(known.payload_hash)),
-        Some(known) => {
-            Ok(known.payload_hash == asked.payload_hash && run.status() == RunStatus::Active)
-        }
-        None => Ok(false),
+    let Some(known) = run.registration() else {
+        return Ok(false);
+    };
+    if known.op_id == asked.op_id && known.payload_hash != asked.payload_hash {
+        return Err(conflict(known.payload_hash));
     }
+    let begun_only = run.root_shards().is_empty();
+    if begun_only && known.payload_hash != asked.payload_hash {
+        return Err(RegisterShardsError::WrongStatus { status: run.status() });
+    }
+    let known_by_shards =
+        known.payload_hash == asked.payload_hash && run.status() == RunStatus::Active;
+    Ok(!begun_only && (known == asked || known_by_shards))
 }
 
 /// Bounds what is hashed next, whoever asks. The manifest's own order of rules comes later.
