@@ -290,6 +290,12 @@ impl EventCollector {
         self.events.drain(..).for_each(visit);
     }
 
+    /// Whether events of `tenant` may come here: any tenant's may, until the first has come.
+    #[must_use]
+    pub fn serves(&self, tenant: TenantId) -> bool {
+        self.tenant.is_none_or(|served| served == tenant)
+    }
+
     /// How many are kept.
     #[must_use]
     pub fn len(&self) -> usize {

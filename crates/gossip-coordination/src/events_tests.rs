@@ -1,5 +1,7 @@
 //! Each operation tells of itself exactly once, in the order of the commits, and of nothing else.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gossip_contracts::coordination::{
     CursorUpdate, InitialShardInput, ShardSpecRef, plan_split_replace_at_points_initial_cursor,
     plan_split_residual_at_point,
@@ -13,8 +15,8 @@ use crate::test_fixtures::{
 };
 use crate::{
     AcquireError, AcquireScratch, CheckpointError, CoordinationBackend, EventCollector, EventKind,
-    HandoffId, InMemoryCoordinator, Lease, ParkReason, RedactedKey, RunManagement, ShardAction,
-    ShardStatus, StateTransitionEvent,
+    HandoffId, InMemoryCoordinator, Lease, ParkReason, RedactedKey, RunManagement, RunStatus,
+    ShardAction, ShardStatus, StateTransitionEvent,
 };
 
 const FIRST: ShardId = ShardId::from_raw(0);
@@ -351,4 +353,40 @@ fn a_collector_never_mixes_tenants_not_even_after_draining() {
     events.emit(event(1));
     events.drain();
     events.emit(StateTransitionEvent { tenant: TenantId::from_bytes([9; 32]), ..event(2) });
+}
+
+/// Once, an inner collector swallowed the events of the outer one.
+#[test]
+fn nested_collectors_each_get_their_own() {
+    let mut coordinator = two_shards();
+    let (mut outer, mut inner) = (EventCollector::with_max_capacity(9), EventCollector::new());
+    coordinator.with_events(&mut outer, |coordinator| {
+        coordinator.pause_run(at(5), TENANT, RUN, op(1)).unwrap();
+        coordinator.with_events(&mut inner, |coordinator| {
+            coordinator.resume_run(at(6), TENANT, RUN, op(2)).unwrap();
+        });
+        coordinator.pause_run(at(7), TENANT, RUN, op(3)).unwrap();
+    });
+    assert_eq!((outer.len(), inner.len()), (2, 1));
+}
+
+/// Once, a collector stayed behind after a panic, and the next operation of another tenant, which
+/// had none, panicked after it had committed.
+#[test]
+fn a_foreign_operation_is_refused_before_it_commits_and_leaves_no_collector_behind() {
+    let mut coordinator = two_shards();
+    let stranger = TenantId::from_bytes([8; 32]);
+    coordinator.create_run(at(2), stranger, RUN, run_config()).unwrap();
+    let mut events = EventCollector::new();
+    let mixed = catch_unwind(AssertUnwindSafe(|| {
+        coordinator.with_events(&mut events, |coordinator| {
+            coordinator.pause_run(at(5), TENANT, RUN, op(1)).unwrap();
+            coordinator.cancel_run(at(6), stranger, RUN, op(2))
+        })
+    }));
+    assert!(mixed.is_err());
+    assert_eq!(events.len(), 1, "what was collected is not lost");
+    let status = coordinator.get_run(stranger, RUN).unwrap().status();
+    assert_eq!(status, RunStatus::Initializing, "nothing was committed");
+    coordinator.cancel_run(at(7), stranger, RUN, op(2)).unwrap();
 }

@@ -27,7 +27,8 @@ pub enum ClaimError {
     /// Everything is taken or finished.
     #[error("no shard can be claimed now")]
     NoneAvailable {
-        /// When the next lease runs out, if any is live.
+        /// When looking again makes sense: when the next lease runs out, or at once if the claim gave
+        /// up with candidates left.
         earliest_deadline: Option<LogicalTime>,
     },
     /// The tenant has no such run.
@@ -101,7 +102,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         if let Some(retry_after) = self.claim_throttled_until(now, tenant, worker) {
             return Err(ClaimError::Throttled { retry_after });
         }
-        let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK);
+        let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK, now);
         loop {
             match claim.step() {
                 ClaimStep::Look { limit, found } => {
@@ -155,7 +156,7 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
             if let Some(retry_after) = self.claim_throttled_until(now, tenant, worker) {
                 return Err(ClaimError::Throttled { retry_after });
             }
-            let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK);
+            let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK, now);
             loop {
                 match claim.step() {
                     ClaimStep::Look { limit, found } => {

@@ -8,7 +8,9 @@
 //! The slab has a hard ceiling, which is the back-pressure of the error model. The log pool grows,
 //! but never beyond one log for each shard, and the number of shards is limited elsewhere.
 
-use gossip_stdx::{ByteSlab, prefetch};
+use std::fmt;
+
+use gossip_stdx::{ByteSlab, SlabTooLarge, prefetch};
 
 use crate::lease::OpLog;
 
@@ -18,7 +20,6 @@ use crate::lease::OpLog;
 const LOGS_PER_CHUNK: usize = 1 << 10;
 
 /// Bytes and operation logs of a set of records.
-#[derive(Debug)]
 pub struct RecordPool {
     pub(crate) bytes: ByteSlab,
     pub(crate) logs: OpLogPool,
@@ -29,10 +30,20 @@ impl RecordPool {
     ///
     /// # Panics
     ///
-    /// If `byte_capacity` exceeds what a [`ByteSlab`] can address.
+    /// If `byte_capacity` exceeds what a [`ByteSlab`] can address;
+    /// [`try_new`](Self::try_new) refuses instead.
     #[must_use]
     pub fn new(byte_capacity: usize) -> Self {
-        Self { bytes: ByteSlab::new(byte_capacity), logs: OpLogPool::default() }
+        Self::try_new(byte_capacity).expect("a slab that can be addressed")
+    }
+
+    /// A pool whose records may hold up to `byte_capacity` bytes together.
+    ///
+    /// # Errors
+    ///
+    /// [`SlabTooLarge`] if a [`ByteSlab`] cannot address so many.
+    pub fn try_new(byte_capacity: usize) -> Result<Self, SlabTooLarge> {
+        Ok(Self { bytes: ByteSlab::try_new(byte_capacity)?, logs: OpLogPool::default() })
     }
 
     /// The slab that holds keys, metadata and cursors.
@@ -45,6 +56,13 @@ impl RecordPool {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.logs.chunks.len() * LOGS_PER_CHUNK * size_of::<OpLog>()
+    }
+}
+
+/// Sizes only: the pool holds the logs of every tenant.
+impl fmt::Debug for RecordPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordPool").field("heap_bytes", &self.heap_bytes()).finish_non_exhaustive()
     }
 }
 

@@ -519,7 +519,7 @@ impl fmt::Debug for ShardRecord {
 }
 
 /// A record together with the pool that holds its bytes: what a decision looks at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ShardView<'a> {
     record: &'a ShardRecord,
     pool: &'a RecordPool,
@@ -560,5 +560,12 @@ impl<'a> ShardView<'a> {
     pub fn spawned(&self) -> impl Iterator<Item = ShardId> + 'a {
         let pool = self.pool;
         self.record.rare.iter().flat_map(move |rare| rare.spawned.iter(&pool.bytes))
+    }
+}
+
+/// The record alone: the pool belongs to others too.
+impl fmt::Debug for ShardView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ShardView").field(self.record).finish()
     }
 }

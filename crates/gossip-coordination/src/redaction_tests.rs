@@ -22,14 +22,16 @@ use crate::protocol::{
 };
 use crate::request::PendingRequest;
 use crate::split_execution::{hash_split_replace, hash_split_residual};
-use crate::test_fixtures::{RUN, TENANT, at, fence, key, op, run_config, worker};
+use crate::test_fixtures::{
+    RUN, TENANT, acquire, at, fence, key, op, run_config, two_shards, worker,
+};
 use crate::{
     AcquireScratch, AsyncWorkerSession, Birth, Blocking, CheckpointResult, CoordinationBackend,
-    EventCollector, EventKind, FixedBuf, GrantToken, HandoffId, InMemoryCoordinator, Lease,
-    LeaseHolder, Lineage, Offer, OpKind, OpLog, OpLogEntry, ParkReason, Ready, RedactedKey,
-    Registration, RunManagement, RunOpKind, RunOpLogEntry, RunProgress, RunRecord, SessionError,
-    ShardAction, ShardFilter, ShardRoom, ShardView, SplitKey, StateTransitionEvent, Watermark,
-    WorkerEntry, WorkerSession, WorkerState,
+    CoordinatorRuntimeConfig, EventCollector, EventKind, FixedBuf, GrantToken, HandoffId,
+    InMemoryCoordinator, Lease, LeaseHolder, Lineage, Offer, OpKind, OpLog, OpLogEntry, ParkReason,
+    Ready, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry, RunProgress,
+    RunRecord, SessionError, ShardAction, ShardFilter, ShardRoom, ShardView, SplitKey,
+    StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
 };
 
 const SECRET_GRANT: u64 = 5_515_515_515_515_515_515;
@@ -372,4 +374,23 @@ fn commands_about_runs_show_no_secret() {
         parked: 2,
         room: ShardRoom::UNLIMITED,
     });
+}
+
+/// A pool holds the logs of all tenants, so a view of one shard must not show it.
+#[test]
+fn a_view_of_one_shard_shows_no_operation_of_another_tenant() {
+    let mut coordinator = two_shards();
+    let lease = acquire(&mut coordinator, 10, 1, 1);
+    let cursor = CursorUpdate::with_last_key(b"n");
+    coordinator.checkpoint(at(11), TENANT, &lease, cursor, op(424_242)).unwrap();
+    let shown = format!("{:?}", coordinator.shard(TENANT, key(0)).unwrap());
+    assert!(shown.contains("ShardRecord"), "{shown}");
+    assert!(!shown.contains("424242"), "{shown}");
+}
+
+#[test]
+fn a_slab_too_large_to_address_is_refused() {
+    let slab_capacity = u32::MAX as usize + 1;
+    let config = CoordinatorRuntimeConfig { slab_capacity, ..CoordinatorRuntimeConfig::default() };
+    assert!(InMemoryCoordinator::try_new(config).is_err());
 }

@@ -302,7 +302,7 @@ pub enum DeleteRunError {
         /// Where the run is.
         status: RunStatus,
     },
-    /// The operation id deleted another run's shards before.
+    /// The operation id was used before for something else.
     #[error(transparent)]
     OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use gossip_contracts::coordination::{
-    CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
 };
-use gossip_contracts::identity::{RunId, ShardKey};
+use gossip_contracts::identity::{RunId, ShardId, ShardKey};
 
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::test_fixtures::{
@@ -18,8 +18,8 @@ use crate::test_fixtures::{
 use crate::{
     AcquireError, AcquireScratch, CheckpointError, ClaimError, CompleteError, CoordinationBackend,
     CoordinatorRuntimeConfig, HandoffId, IdempotentOutcome, InMemoryCoordinator, Lease, ParkReason,
-    RenewError, RunManagement, RunStatus, RunTerminalEvaluation, RunTransitionError, ShardAction,
-    ShardClaiming, ShardFilter, ShardStatus, SplitError, evaluate_run_terminal,
+    RenewError, RunConfig, RunManagement, RunStatus, RunTerminalEvaluation, RunTransitionError,
+    ShardAction, ShardClaiming, ShardFilter, ShardStatus, SplitError, evaluate_run_terminal,
 };
 
 /// What was done: for every item, the fences under which it was done.
@@ -401,4 +401,56 @@ fn a_full_slab_refuses_and_leaves_everything_as_it_was() {
     assert!(shard.cursor().is_initial() && shard.op_log().is_empty());
     let light = CursorUpdate::new(b"c", &token[..100]);
     coordinator.checkpoint(at(12), TENANT, &lease, light, op(1)).expect("the same id is free");
+}
+
+/// Once, a claim that met more exhausted shards than it may try answered that nothing would ever
+/// come, and a worker that believed it stopped with work left.
+#[test]
+fn a_claim_that_meets_many_exhausted_shards_says_come_back() {
+    let mut coordinator = InMemoryCoordinator::default();
+    let ids: Vec<[u8; 2]> = (1..=41_u8).map(|id| [id, 0]).collect();
+    let shards: Vec<_> = (0..40)
+        .map(|id| InitialShardInput {
+            shard_id: ShardId::from_raw(id as u64),
+            spec: ShardSpecRef::new(&ids[id], &ids[id + 1], b""),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect();
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, Some(0)).unwrap();
+    coordinator.create_run_with_shards(at(1), TENANT, RUN, config, &shards, op(1)).unwrap();
+    let mut scratch = AcquireScratch::new();
+    for id in 0..40 {
+        let granted =
+            coordinator.acquire_and_restore_into(at(2), TENANT, key(id), worker(1), &mut scratch);
+        granted.unwrap();
+    }
+    let late = at(2 + LEASE);
+    let first = coordinator.claim_next_available(late, TENANT, RUN, worker(2), &mut scratch);
+    let come_back = ClaimError::NoneAvailable { earliest_deadline: Some(late) };
+    assert_eq!(first.map(|_| ()), Err(come_back));
+    let second = coordinator.claim_next_available(late, TENANT, RUN, worker(2), &mut scratch);
+    let nothing = ClaimError::NoneAvailable { earliest_deadline: None };
+    assert_eq!(second.map(|_| ()), Err(nothing));
+    assert_eq!(coordinator.get_run_progress(late, TENANT, RUN).unwrap().parked, 40);
+}
+
+/// Deleting runs must not cost memory for ever: their places are used again.
+#[test]
+fn runs_come_and_go_and_a_later_one_is_not_taken_for_an_earlier_one() {
+    let mut coordinator = two_shards();
+    let old = acquire(&mut coordinator, 10, 0, 1);
+    coordinator.cancel_run(at(11), TENANT, RUN, op(1)).unwrap();
+    coordinator.delete_run(at(12), TENANT, RUN, op(2)).unwrap();
+    let later = RunId::from_raw(2);
+    let shards = [InitialShardInput {
+        shard_id: ShardId::from_raw(0),
+        spec: ShardSpecRef::new(b"a", b"m", b""),
+        cursor: CursorUpdate::initial(),
+    }];
+    let config = run_config();
+    coordinator.create_run_with_shards(at(13), TENANT, later, config, &shards, op(3)).unwrap();
+    let cursor = CursorUpdate::with_last_key(b"b");
+    let refused = coordinator.checkpoint(at(14), TENANT, &old, cursor, op(4));
+    assert!(matches!(refused, Err(CheckpointError::ShardNotFound { .. })));
+    assert_eq!(coordinator.get_run_progress(at(14), TENANT, later).unwrap().active, 1);
 }

@@ -65,6 +65,19 @@ impl WorkerEntry {
         Self { worker, state, expires_at: now.saturating_add(WORKER_ENTRY_TTL) }
     }
 
+    /// The same of a worker that may be known: a clock that lags never makes it forgotten sooner.
+    #[must_use]
+    pub fn heard_of_again(
+        known: Option<Self>,
+        worker: WorkerId,
+        state: WorkerState,
+        now: LogicalTime,
+    ) -> Self {
+        let fresh = Self::heard_of(worker, state, now);
+        let known_until = known.map_or(LogicalTime::ZERO, |known| known.expires_at);
+        Self { expires_at: fresh.expires_at.max(known_until), ..fresh }
+    }
+
     /// Whether the entry still counts.
     #[must_use]
     pub fn is_live_at(&self, now: LogicalTime) -> bool {

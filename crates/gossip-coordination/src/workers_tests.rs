@@ -79,3 +79,20 @@ fn no_tenants_clock_forgets_the_workers_of_another() {
     backend.register_worker(at(u64::MAX), OTHER, worker(2)).unwrap();
     assert_eq!(workers(&mut backend, 11).len(), 1);
 }
+
+#[test]
+fn a_clock_that_lags_and_a_second_registration_take_nothing_away() {
+    let mut coordinator = two_shards();
+    let listed = |coordinator: &mut InMemoryCoordinator| {
+        let mut out = Vec::new();
+        coordinator.list_workers_into(at(900), TENANT, &mut out).unwrap();
+        out.first().map(|entry| (entry.state, entry.expires_at))
+    };
+    coordinator.register_worker(at(1_000), TENANT, worker(1)).unwrap();
+    coordinator.heartbeat(at(1_000), TENANT, worker(1), WorkerState::Draining).unwrap();
+    let known = Some((WorkerState::Draining, at(1_000 + WORKER_ENTRY_TTL)));
+    coordinator.register_worker(at(900), TENANT, worker(1)).unwrap();
+    assert_eq!(listed(&mut coordinator), known);
+    coordinator.heartbeat(at(900), TENANT, worker(1), WorkerState::Draining).unwrap();
+    assert_eq!(listed(&mut coordinator), known);
+}

@@ -17,11 +17,12 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
-use gossip_stdx::SlabFull;
+use gossip_stdx::{SlabFull, SlabTooLarge};
 use hashbrown::HashMap;
 
 use self::claims::{ClaimIndex, Standing};
@@ -89,6 +90,8 @@ pub struct InMemoryCoordinator {
     records: Records,
     /// `None` where a run was deleted.
     runs: Vec<Option<Run>>,
+    /// Places of deleted runs, used again before there are more.
+    free_runs: Vec<RunSlot>,
     tenants: HashMap<TenantId, Tenant, FixedState>,
     total_shards: usize,
     /// The next grant token.
@@ -103,21 +106,35 @@ pub struct InMemoryCoordinator {
 
 impl InMemoryCoordinator {
     /// An empty coordinator.
+    ///
+    /// # Panics
+    ///
+    /// If the slab would be larger than 4 GiB; [`try_new`](Self::try_new) refuses instead.
     #[must_use]
     pub fn new(config: CoordinatorRuntimeConfig) -> Self {
-        let pool = RecordPool::new(config.slab_bytes());
-        Self {
+        Self::try_new(config).expect("a slab of at most 4 GiB")
+    }
+
+    /// An empty coordinator, for sizes that come from outside.
+    ///
+    /// # Errors
+    ///
+    /// [`SlabTooLarge`] if the slab would be larger than 4 GiB.
+    pub fn try_new(config: CoordinatorRuntimeConfig) -> Result<Self, SlabTooLarge> {
+        let pool = RecordPool::try_new(config.slab_bytes())?;
+        Ok(Self {
             config,
             pool,
             records: Records::default(),
             runs: Vec::new(),
+            free_runs: Vec::new(),
             tenants: HashMap::default(),
             total_shards: 0,
             next_grant: 0,
             last_claims: BTreeMap::new(),
             workers: BTreeMap::new(),
             events: None,
-        }
+        })
     }
 
     /// Limits and sizes.
@@ -141,16 +158,23 @@ impl InMemoryCoordinator {
 
     /// Runs `call` and collects the events of the operations in it.
     ///
-    /// This is the collector form of every operation: without it, no event is made at all.
+    /// This is the collector form of every operation: without it, no event is made at all. Calls
+    /// may nest; an event goes to the innermost collector.
+    ///
+    /// # Panics
+    ///
+    /// If an operation of another tenant than the collector's is called, before it does anything;
+    /// and as `call` does. The collectors are back in their places then.
     pub fn with_events<R>(
         &mut self,
         events: &mut EventCollector,
         call: impl FnOnce(&mut Self) -> R,
     ) -> R {
-        self.events = Some(std::mem::take(events));
-        let result = call(self);
-        *events = self.events.take().unwrap_or_default();
-        result
+        let outer = self.events.replace(std::mem::take(events));
+        // Caught only to put the collectors back: the runtime lives on after a broken invariant.
+        let result = catch_unwind(AssertUnwindSafe(|| call(self)));
+        *events = std::mem::replace(&mut self.events, outer).unwrap_or_default();
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Runs an operation on a shard.
@@ -173,6 +197,7 @@ impl InMemoryCoordinator {
         found: Option<Place>,
     ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
         let (tenant, key) = operation.subject();
+        self.assert_collector_serves(tenant);
         let split_hash_of = |shard| self.split_hash_of(tenant, ShardKey::new(key.run(), shard));
         let seen = ShardSeen {
             shard: found.map(|place| self.view(place.slot)),
@@ -272,6 +297,7 @@ impl InMemoryCoordinator {
         operation: &T,
     ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
         let (tenant, run) = operation.subject();
+        self.assert_collector_serves(tenant);
         let slot = self.find_run(tenant, run);
         let found = slot.map(|slot| run_ref(&self.runs, slot));
         let home = self.tenants.get(&tenant);
@@ -317,16 +343,20 @@ impl InMemoryCoordinator {
     }
 
     fn create(&mut self, tenant: TenantId, record: RunRecord) {
-        let slot = RunSlot(u32::try_from(self.runs.len()).expect("fewer runs than u32::MAX"));
+        let slot = self.free_runs.pop().unwrap_or_else(|| {
+            self.runs.push(None);
+            RunSlot(u32::try_from(self.runs.len() - 1).expect("fewer runs than u32::MAX"))
+        });
         let home = self.tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
         home.runs.insert(record.run(), slot);
         let claims = ClaimIndex::default();
-        self.runs.push(Some(Run { record, shards: Vec::new(), claims }));
+        self.runs[slot.0 as usize] = Some(Run { record, shards: Vec::new(), claims });
     }
 
     /// The tombstone first: from then on the run and its shards are not found.
     fn delete(&mut self, tenant: TenantId, slot: RunSlot, tombstone: Tombstone) {
         let run = self.runs[slot.0 as usize].take().expect("a run that is named is there");
+        self.free_runs.push(slot);
         let home = self.tenants.get_mut(&tenant).expect("a tenant with a run is known");
         home.tombstones.insert(run.record.run(), tombstone);
         home.runs.remove(&run.record.run());
@@ -443,6 +473,13 @@ impl InMemoryCoordinator {
         match live {
             Some((expired, (deadline, _))) => (expired, Some(deadline)),
             None => (claims.leased().min(CAPACITY_COUNT_MAX), None),
+        }
+    }
+
+    /// Before anything is committed: a collector that mixed tenants would carry keys across.
+    fn assert_collector_serves(&self, tenant: TenantId) {
+        if let Some(events) = &self.events {
+            assert!(events.serves(tenant), "a collector serves one tenant");
         }
     }
 

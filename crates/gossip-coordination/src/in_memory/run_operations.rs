@@ -189,7 +189,9 @@ impl RunManagement for InMemoryCoordinator {
                 return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
             }
         }
-        workers.insert(worker, WorkerEntry::heard_of(worker, WorkerState::Idle, now));
+        let known = workers.get(&worker).filter(|entry| entry.is_live_at(now)).copied();
+        let state = known.map_or(WorkerState::Idle, |entry| entry.state);
+        workers.insert(worker, WorkerEntry::heard_of_again(known, worker, state, now));
         Ok(())
     }
 
@@ -202,7 +204,8 @@ impl RunManagement for InMemoryCoordinator {
     ) -> Result<(), WorkerError> {
         let entry = self.workers.get_mut(&tenant).and_then(|workers| workers.get_mut(&worker));
         let entry = entry.filter(|entry| entry.is_live_at(now));
-        *entry.ok_or(WorkerError::NotRegistered)? = WorkerEntry::heard_of(worker, state, now);
+        let entry = entry.ok_or(WorkerError::NotRegistered)?;
+        *entry = WorkerEntry::heard_of_again(Some(*entry), worker, state, now);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId, WorkerId};
 
 use super::acquire::grant;
 use super::{
-    Decision, Grant, ShardChange, ShardSeen, ShardTransition, check_run_not_over,
+    Decision, Grant, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
     check_run_not_paused,
 };
 use crate::handoff::HandoffId;
@@ -56,7 +56,7 @@ impl ShardTransition for Accept {
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, Grant, AcceptError>, AcceptError> {
-        assert!(now > LogicalTime::ZERO, "time zero means a broken clock");
+        assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
         if record.tenant() != self.tenant {

@@ -7,7 +7,8 @@ use std::fmt;
 use gossip_contracts::identity::{LogicalTime, Redacted, ShardKey, TenantId, WorkerId};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, check_run_not_paused,
+    Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
+    check_run_not_paused,
 };
 use crate::error::AcquireError;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
@@ -59,7 +60,7 @@ impl ShardTransition for Acquire {
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, Grant, AcquireError>, AcquireError> {
-        assert!(now > LogicalTime::ZERO, "time zero means a broken clock");
+        assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
         if record.tenant() != self.tenant {

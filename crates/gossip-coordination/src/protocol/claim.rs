@@ -28,6 +28,8 @@ pub struct Claim {
     /// How many may still be tried in all.
     left: usize,
     per_look: usize,
+    /// When the claim was made.
+    now: LogicalTime,
     /// What the last look said, set by the driver.
     pub outlook: Option<ClaimOutlook>,
 }
@@ -52,9 +54,10 @@ pub enum ClaimStep<'c> {
 impl Claim {
     /// A claim that looks for `per_look` candidates at a time.
     #[must_use]
-    pub fn new(per_look: usize) -> Self {
+    pub fn new(per_look: usize, now: LogicalTime) -> Self {
         let candidates = ClaimCandidates::new();
-        Self { candidates, tried: 0, left: CLAIM_CANDIDATES_MAX, per_look, outlook: None }
+        let left = CLAIM_CANDIDATES_MAX;
+        Self { candidates, tried: 0, left, per_look, now, outlook: None }
     }
 
     /// What to do next.
@@ -65,9 +68,7 @@ impl Claim {
             return self.verdict().map_or(ClaimStep::Try(shard), ClaimStep::GiveUp);
         }
         if self.outlook.is_some() && (self.candidates.is_empty() || self.left == 0) {
-            let outlook = self.outlook.as_ref();
-            let earliest_deadline = outlook.and_then(|outlook| outlook.earliest_deadline);
-            let nothing = ClaimError::NoneAvailable { earliest_deadline };
+            let nothing = ClaimError::NoneAvailable { earliest_deadline: self.come_back_at() };
             return ClaimStep::GiveUp(self.verdict().unwrap_or(nothing));
         }
         self.tried = 0;
@@ -93,6 +94,15 @@ impl Claim {
             AcquireError::RunPaused => Err(ClaimError::RunPaused),
             AcquireError::BackendError(error) => Err(ClaimError::BackendError(error)),
         }
+    }
+
+    /// When looking again makes sense: at once if candidates were left untried, so that a worker
+    /// that lost many races, or met many shards that had used up their attempts, does not stop.
+    fn come_back_at(&self) -> Option<LogicalTime> {
+        if !self.candidates.is_empty() {
+            return Some(self.now);
+        }
+        self.outlook?.earliest_deadline
     }
 
     /// Why nothing of the run may be claimed: it is over, or paused.

@@ -2,7 +2,7 @@
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
-use super::{Decision, RunChange, RunSeen, RunTransitionRules};
+use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
 use crate::run::{RunConfig, RunRecord};
 use crate::run_errors::CreateRunError;
 
@@ -30,6 +30,7 @@ impl RunTransitionRules for CreateRun {
         now: LogicalTime,
         seen: &RunSeen<'_>,
     ) -> Result<Decision<RunChange<'_>, (), CreateRunError>, CreateRunError> {
+        assert_clock(now);
         // A deleted run's id is never used again: its fences would start anew.
         if seen.run.is_some() || seen.tombstone.is_some() {
             return Err(CreateRunError::RunAlreadyExists { run: self.run });

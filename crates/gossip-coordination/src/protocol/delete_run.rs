@@ -8,7 +8,7 @@ use std::fmt;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
 use super::run_transition::find_run_replay;
-use super::{Decision, RunChange, RunSeen, RunTransitionRules};
+use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
 use crate::run_errors::{DeleteRunError, RunOpIdConflict};
 use crate::split_execution::hash_run_operation;
 
@@ -48,9 +48,10 @@ impl RunTransitionRules for DeleteRun {
 
     fn decide(
         &self,
-        _now: LogicalTime,
+        now: LogicalTime,
         seen: &RunSeen<'_>,
     ) -> Result<Decision<RunChange<'_>, (), DeleteRunError>, DeleteRunError> {
+        assert_clock(now);
         if seen.tombstone.is_some() {
             return Ok(Decision::Replay(()));
         }

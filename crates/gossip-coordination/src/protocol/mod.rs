@@ -503,6 +503,12 @@ impl RunChange<'_> {
     }
 }
 
+/// Time zero is what an unset clock reports. It is a bug of the caller's process and never bad
+/// input, so it panics before anything is decided.
+fn assert_clock(now: LogicalTime) {
+    assert!(now > LogicalTime::ZERO, "time zero means a broken clock");
+}
+
 /// Rule 4, first half: a run that is over grows no new work.
 const fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
     if run.status.is_terminal() {

@@ -10,7 +10,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId};
 use gossip_stdx::SlabFull;
 
-use super::{Decision, RunChange, RunSeen, RunTransitionRules};
+use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
 use crate::record::Birth;
 use crate::refusal::OpIdReused;
 use crate::run::{Registration, RunOpResult, RunRecord, RunStatus};
@@ -40,10 +40,11 @@ impl RunTransitionRules for RegisterShards<'_> {
 
     fn decide(
         &self,
-        _now: LogicalTime,
+        now: LogicalTime,
         seen: &RunSeen<'_>,
     ) -> Result<Decision<RunChange<'_>, RunOpResult, RegisterShardsError>, RegisterShardsError>
     {
+        assert_clock(now);
         check_sizes(self.shards).map_err(RegisterShardsError::ManifestInvalid)?;
         let run = seen.run.ok_or(RegisterShardsError::RunNotFound)?;
         if run.tenant() != self.tenant {
@@ -58,7 +59,14 @@ impl RunTransitionRules for RegisterShards<'_> {
             return Err(RegisterShardsError::WrongStatus { status: run.status() });
         }
         validate_manifest(self.shards).map_err(RegisterShardsError::ManifestInvalid)?;
-        seen.room.check(self.shards.len())?;
+        // What began has reserved its room and keeps the operation that began it.
+        let registration = match run.registration() {
+            Some(begun) => begun,
+            None => {
+                seen.room.check(self.shards.len())?;
+                registration
+            }
+        };
 
         let cursor_semantics = run.config().cursor_semantics();
         let roots = Roots { shards: self.shards, cursor_semantics };

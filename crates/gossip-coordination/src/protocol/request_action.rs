@@ -2,7 +2,10 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, live_request};
+use super::{
+    Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
+    live_request,
+};
 use crate::record::ShardRecord;
 use crate::refusal::OpIdReused;
 use crate::request::{PendingRequest, ShardAction};
@@ -39,6 +42,7 @@ impl ShardTransition for RequestAction {
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), RequestActionError>, RequestActionError> {
+        assert_clock(now);
         let (shard, run) =
             seen.shard_and_run(self.key).map_err(|_| RequestActionError::ShardNotFound)?;
         let record = shard.record();

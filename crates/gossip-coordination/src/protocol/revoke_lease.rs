@@ -4,7 +4,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, stored_time};
+use super::{Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, stored_time};
 use crate::lease::{OpKind, OpLogEntry};
 use crate::run_errors::RevokeLeaseError;
 use crate::split_execution::hash_revoke_lease;
@@ -37,6 +37,7 @@ impl ShardTransition for RevokeLease {
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), RevokeLeaseError>, RevokeLeaseError> {
+        assert_clock(now);
         let (shard, _) =
             seen.shard_and_run(self.key).map_err(|_| RevokeLeaseError::ShardNotFound)?;
         let record = shard.record();

@@ -9,7 +9,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
-use super::{Decision, RunChange, RunSeen, RunTransitionRules};
+use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
 use crate::refusal::{OpIdReused, RunOver};
 use crate::run::{RunOpKind, RunOpLogEntry, RunOpResult, RunRecord, RunStatus};
 use crate::run_errors::RunTransitionError;
@@ -95,6 +95,7 @@ impl RunTransitionRules for RunTransition {
         now: LogicalTime,
         seen: &RunSeen<'_>,
     ) -> Result<Decision<RunChange<'_>, RunOpResult, RunTransitionError>, RunTransitionError> {
+        assert_clock(now);
         let run = seen.run.ok_or(RunTransitionError::RunNotFound)?;
         if run.tenant() != self.tenant {
             return Err(RunTransitionError::TenantMismatch { expected: self.tenant });

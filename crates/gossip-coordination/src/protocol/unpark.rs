@@ -4,7 +4,10 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, stored_time};
+use super::{
+    Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
+    stored_time,
+};
 use crate::lease::{OpKind, OpLogEntry};
 use crate::record::ShardStatus;
 use crate::run_errors::UnparkError;
@@ -37,6 +40,7 @@ impl ShardTransition for Unpark {
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), UnparkError>, UnparkError> {
+        assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key).map_err(|_| UnparkError::ShardNotFound)?;
         let record = shard.record();
         if record.tenant() != self.tenant {
