@@ -394,3 +394,24 @@ fn a_slab_too_large_to_address_is_refused() {
     let config = CoordinatorRuntimeConfig { slab_capacity, ..CoordinatorRuntimeConfig::default() };
     assert!(InMemoryCoordinator::try_new(config).is_err());
 }
+
+/// Hiding everything would be redaction too: what is written by hand still says what it is.
+#[test]
+fn what_hides_its_fields_still_says_what_it_is() {
+    let (token, handoff) = (GrantToken::from_raw(3), HandoffId::from_raw(5));
+    let acquire = Acquire { tenant: TENANT, key: key(0), worker: worker(1), token };
+    let accept = Accept { tenant: TENANT, key: key(0), worker: worker(1), handoff, token };
+    let terms = OfferTerms { handoff, destination: worker(2), deadline: at(60) };
+    let tombstone = Tombstone { op_id: op(9), payload_hash: 7 };
+    let lineage = Lineage { parent: ShardId::from_raw(4), split_hash: 7 };
+    let shown = [
+        (format!("{acquire:?}"), "Acquire"),
+        (format!("{accept:?}"), "HandoffId(5)"),
+        (format!("{terms:?}"), "HandoffId(5)"),
+        (format!("{tombstone:?}"), "OpId(9)"),
+        (format!("{lineage:?}"), "ShardId(4)"),
+    ];
+    for (text, expected) in shown {
+        assert!(text.contains(expected), "{text}");
+    }
+}

@@ -1,7 +1,10 @@
 //! A registration that a store has only begun (DESIGN Q16): no backend in memory can be in that
 //! state, so the rules are asked directly.
 
-use gossip_contracts::coordination::{CursorUpdate, InitialShardInput, ShardSpecRef};
+use gossip_contracts::coordination::{
+    CursorUpdate, InitialShardInput, MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE,
+    MAX_TOKEN_SIZE, ShardSpecRef,
+};
 use gossip_contracts::identity::ShardId;
 use rstest::rstest;
 
@@ -69,4 +72,37 @@ fn a_registration_that_has_begun_goes_on_with_its_own_shards(
         other => panic!("not an answer to a registration that has begun: {other:?}"),
     };
     assert_eq!(answer, expected);
+}
+
+/// Every size is allowed up to its limit: as many shards, as long bounds, metadata, key and token.
+#[test]
+fn a_manifest_at_every_limit_is_taken() {
+    let bounds: Vec<Vec<u8>> = (0..=MAX_INITIAL_SHARDS as u32)
+        .map(|id| [&id.to_be_bytes()[..], &[1; MAX_KEY_SIZE - 4]].concat())
+        .collect();
+    let (metadata, token) = ([7; MAX_METADATA_SIZE], [7; MAX_TOKEN_SIZE]);
+    let mut shards: Vec<_> = bounds
+        .windows(2)
+        .enumerate()
+        .map(|(id, pair)| InitialShardInput {
+            shard_id: ShardId::from_raw(id as u64),
+            spec: ShardSpecRef::new(&pair[0], &pair[1], b""),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect();
+    shards[0].spec.metadata = &metadata;
+    shards[0].cursor = CursorUpdate::try_new(&bounds[0], &token).unwrap();
+    assert_eq!(shards.len(), MAX_INITIAL_SHARDS);
+
+    let run = RunRecord::new(TENANT, RUN, run_config(), at(1));
+    let (room, run) = (ShardRoom::UNLIMITED, Some(&run));
+    let seen = RunSeen { run, tombstone: None, active: 0, parked: 0, room };
+    let register = RegisterShards { tenant: TENANT, run: RUN, shards: &shards, op_id: op(1) };
+    let Ok(Decision::Commit { change: RunChange::Activate { roots, .. }, .. }) =
+        register.decide(at(5), &seen)
+    else {
+        panic!("every size is within its limit");
+    };
+    assert_eq!(roots.len(), MAX_INITIAL_SHARDS);
+    assert!(!roots.is_empty());
 }
