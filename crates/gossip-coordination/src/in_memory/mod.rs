@@ -430,7 +430,7 @@ impl InMemoryCoordinator {
             Some(deadline) if deadline <= now => self.expired(now, claims),
             Some(_) | None => (0, soonest),
         };
-        let available = (claims.free().len() + expired).min(CAPACITY_COUNT_MAX);
+        let available = (claims.free_count() + expired).min(CAPACITY_COUNT_MAX);
         let available_count = u32::try_from(available).expect("the cap fits in u32");
         CapacityHint { available_count, earliest_deadline }
     }

@@ -23,8 +23,9 @@ const RECORDS_PER_CHUNK: usize = 1 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(pub(super) u32);
 
-/// The highest place there may be: what lies above marks ends and absences.
-pub(super) const SLOT_MAX: u32 = u32::MAX - 16;
+/// The highest place there may be: what lies above marks ends, absences and gaps. Two billion
+/// records are 256 GiB without their bytes.
+pub(super) const SLOT_MAX: u32 = (1 << 31) - 2;
 
 /// The place of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl Records {
         let slot = chunk_index * RECORDS_PER_CHUNK + chunk.len();
         chunk.push(Some(entry));
         let slot = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MAX);
-        Slot(slot.expect("limits on memory keep places far below four billion"))
+        Slot(slot.expect("limits on memory keep places far below two billion"))
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Entry {
