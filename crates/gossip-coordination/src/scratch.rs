@@ -176,7 +176,8 @@ impl AcquireScratch {
     }
 
     /// Copies everything a snapshot shows of `shard` in, and shows it.
-    #[inline]
+    // Into its caller, as is what shows it: the view is large, and is made where it is returned.
+    #[inline(always)]
     pub fn write_shard(&mut self, shard: ShardView<'_>) -> ShardSnapshotView<'_> {
         let (spec, bounds_len) = shard.packed_spec();
         self.spec.write(spec, SPEC_FITS);
@@ -193,7 +194,7 @@ impl AcquireScratch {
 
     /// Shows what was written.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn view(
         &self,
         status: ShardStatus,

@@ -181,12 +181,14 @@ impl InMemoryCoordinator {
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
         };
-        let decision = operation.decide(now, &seen)?;
-        let place = found.expect("an operation on a missing shard is refused");
-        match decision {
-            Decision::Replay(output) => Ok(IdempotentOutcome::Replayed(output)),
-            Decision::Commit { change, answer } => {
-                self.commit::<T>(place, tenant, &change).map_err(T::exhausted)?;
+        // The change stays where it was decided: it is large, and moving it out would cost as much
+        // as applying it.
+        match operation.decide(now, &seen) {
+            Err(refusal) => Err(refusal),
+            Ok(Decision::Replay(output)) => Ok(IdempotentOutcome::Replayed(output)),
+            Ok(Decision::Commit { ref change, answer }) => {
+                let place = found.expect("an operation on a missing shard is refused");
+                self.commit::<T>(place, tenant, change).map_err(T::exhausted)?;
                 self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
                 answer.map(IdempotentOutcome::Executed)
             }
