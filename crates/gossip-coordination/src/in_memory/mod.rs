@@ -13,6 +13,9 @@ mod in_memory_tests;
 mod queries;
 mod run_operations;
 mod shard_operations;
+mod slot_table;
+#[cfg(test)]
+mod slot_table_tests;
 mod table;
 
 use std::collections::BTreeMap;
