@@ -119,7 +119,8 @@ impl Bench {
             let what = if indexed { "acquire, the limit with a claim index" } else { "acquire" };
             // Of hot shards the last pass counts, when they are in the caches again.
             let hot = self.hot.clone();
-            let pairs = (0..ROUNDS).map(|round| self.acquire_round(round, &hot, 3, indexed, scratch));
+            let pairs =
+                (0..ROUNDS).map(|round| self.acquire_round(round, &hot, 3, indexed, scratch));
             report_limit(what, true, &pairs.collect::<Vec<_>>(), block);
             let pairs = (0..ROUNDS).map(|round| {
                 let start = self.random.below(MANY);

@@ -198,8 +198,7 @@ impl LimitLoop {
         let claims = &mut self.claims[key.run().as_raw() as usize - 1];
         let (before, behind) = (record.before, record.behind);
         record.before = claims.last_gap;
-        claims.last_gap =
-            std::mem::replace(&mut claims.free[claims.last_gap as usize], slot);
+        claims.last_gap = std::mem::replace(&mut claims.free[claims.last_gap as usize], slot);
         match before {
             NONE => claims.first = behind,
             before => self.records[before as usize].behind = behind,

@@ -184,17 +184,17 @@ impl InMemoryCoordinator {
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
         };
-        // The change stays where it was decided: it is large, and moving it out would cost as much
-        // as applying it.
-        match operation.decide(now, &seen) {
-            Err(refusal) => Err(refusal),
-            Ok(Decision::Replay(output)) => Ok(IdempotentOutcome::Replayed(output)),
-            Ok(Decision::Commit { ref change, answer }) => {
-                let place = found.expect("an operation on a missing shard is refused");
-                self.commit::<T>(place, tenant, change).map_err(T::exhausted)?;
-                self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
-                answer.map(IdempotentOutcome::Executed)
-            }
+        let decision = operation.decide(now, &seen);
+        // Change and answer stay where they were made until they are needed: they are large, and
+        // moving them out right behind the writes that made them would cost as much as applying.
+        if let Ok(Decision::Commit { change, .. }) = &decision {
+            let place = found.expect("an operation on a missing shard is refused");
+            self.commit::<T>(place, tenant, change).map_err(T::exhausted)?;
+            self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
+        }
+        match decision? {
+            Decision::Replay(output) => Ok(IdempotentOutcome::Replayed(output)),
+            Decision::Commit { answer, .. } => answer.map(IdempotentOutcome::Executed),
         }
     }
 

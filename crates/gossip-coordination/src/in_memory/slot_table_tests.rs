@@ -70,6 +70,19 @@ fn room_that_was_reserved_is_used() {
 }
 
 #[test]
+fn what_was_taken_out_is_not_asked_for_again() {
+    let (mut table, slot) = (SlotTable::default(), Slot(1));
+    for tag in 0..=u8::MAX {
+        let hash = u64::from(tag) << 56;
+        table.insert(0, slot, |_| 0);
+        table.insert(hash, Slot(2), |_| 0);
+        table.remove(0, |other| other == slot);
+        assert_eq!(table.find(hash, |other| other == slot), None);
+        table.remove(hash, |other| other == Slot(2));
+    }
+}
+
+#[test]
 fn emptied_buckets_send_nobody_further() {
     let mut table = SlotTable::default();
     (0..SLOTS).for_each(|number| table.insert(bad_hash(Slot(number)), Slot(number), bad_hash));
