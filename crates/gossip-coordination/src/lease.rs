@@ -92,6 +92,7 @@ impl Lease {
     /// If `fence` is below [`FenceEpoch::INITIAL`] or `deadline` is zero: both would be a broken
     /// coordinator, never bad input.
     #[must_use]
+    #[inline]
     pub fn new(
         tenant: TenantId,
         key: ShardKey,
@@ -194,6 +195,7 @@ impl LeaseHolder {
     ///
     /// If `deadline` is zero, which no grant produces.
     #[must_use]
+    #[inline]
     pub fn new(owner: WorkerId, deadline: LogicalTime, token: GrantToken) -> Self {
         let deadline = NonZeroU64::new(deadline.as_raw()).expect("a lease ends at a real time");
         Self { owner, deadline, token }

@@ -540,14 +540,28 @@ impl<'a> ShardView<'a> {
 
     /// Range and metadata.
     #[must_use]
+    #[inline]
     pub fn spec(&self) -> ShardSpecRef<'a> {
         self.record.spec.view(&self.pool.bytes)
     }
 
     /// Progress.
     #[must_use]
+    #[inline]
     pub fn cursor(&self) -> CursorUpdate<'a> {
         self.record.cursor.view(&self.pool.bytes)
+    }
+
+    /// Start, end and metadata, one behind the other, and the lengths of the first two.
+    #[inline]
+    pub(crate) fn packed_spec(&self) -> (&'a [u8], [usize; 2]) {
+        self.record.spec.packed(&self.pool.bytes)
+    }
+
+    /// Cursor key and token, one behind the other, and the length of the key.
+    #[inline]
+    pub(crate) fn packed_cursor(&self) -> (&'a [u8], usize) {
+        self.record.cursor.packed(&self.pool.bytes)
     }
 
     /// Remembered operations.

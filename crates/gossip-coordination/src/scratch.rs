@@ -17,18 +17,21 @@ use crate::outcome::CapacityHint;
 use crate::record::{ShardStatus, ShardView};
 
 /// Up to `N` bytes, inline.
+///
+/// The length stands in front, so that a short content is in the same cache line.
 #[derive(Clone)]
+#[repr(C)]
 pub struct FixedBuf<const N: usize> {
-    bytes: [u8; N],
     /// At most `N`; bytes behind it mean nothing.
     len: usize,
+    bytes: [u8; N],
 }
 
 impl<const N: usize> FixedBuf<N> {
     /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: [0; N], len: 0 }
+        Self { len: 0, bytes: [0; N] }
     }
 
     /// A buffer that holds `bytes`.
@@ -51,9 +54,16 @@ impl<const N: usize> FixedBuf<N> {
     /// same limits on their way in, so this is a broken record and never bad input.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], oversized_msg: &str) {
-        assert!(bytes.len() <= N, "{oversized_msg}");
-        self.bytes[..bytes.len()].copy_from_slice(bytes);
-        self.len = bytes.len();
+        self.len = 0;
+        self.append(bytes, oversized_msg);
+    }
+
+    /// Writes behind the contents.
+    #[inline]
+    fn append(&mut self, bytes: &[u8], oversized_msg: &str) {
+        let room = self.bytes[self.len..].get_mut(..bytes.len());
+        room.expect(oversized_msg).copy_from_slice(bytes);
+        self.len += bytes.len();
     }
 
     /// Empties the buffer without wiping it.
@@ -96,16 +106,30 @@ impl<const N: usize> fmt::Debug for FixedBuf<N> {
     }
 }
 
+/// Bytes of the largest range with its metadata.
+const MAX_SPEC_SIZE: usize = 2 * MAX_KEY_SIZE + MAX_METADATA_SIZE;
+/// Bytes of the largest cursor.
+const MAX_CURSOR_SIZE: usize = MAX_KEY_SIZE + MAX_TOKEN_SIZE;
+
 /// Room for everything of variable size in a shard's snapshot (about 52 KiB; keep it in a box).
+///
+/// Range and cursor are packed as records keep them, so that each is one copy.
 #[derive(Clone, Debug, Default)]
 pub struct AcquireScratch {
-    spec_start: FixedBuf<MAX_KEY_SIZE>,
-    spec_end: FixedBuf<MAX_KEY_SIZE>,
-    spec_metadata: FixedBuf<MAX_METADATA_SIZE>,
-    cursor_last_key: FixedBuf<MAX_KEY_SIZE>,
-    cursor_token: FixedBuf<MAX_TOKEN_SIZE>,
+    /// Lengths of start and end, which are together at most that of `spec`.
+    bounds_len: [usize; 2],
+    /// Length of the cursor's key, at most that of `cursor`; zero only if that is empty.
+    cursor_key_len: usize,
+    /// Start, end and metadata, one behind the other.
+    spec: FixedBuf<MAX_SPEC_SIZE>,
+    /// Key and token, one behind the other.
+    cursor: FixedBuf<MAX_CURSOR_SIZE>,
     spawned: InlineVec<ShardId, MAX_SPAWNED_PER_SHARD>,
 }
+
+/// A stored field was checked against the same limits on its way in.
+const SPEC_FITS: &str = "a stored range is within bounds";
+const CURSOR_FITS: &str = "a stored cursor is within bounds";
 
 impl AcquireScratch {
     /// An empty scratch.
@@ -116,29 +140,33 @@ impl AcquireScratch {
 
     /// Forgets the last snapshot.
     pub fn reset(&mut self) {
-        self.spec_start.reset();
-        self.spec_end.reset();
-        self.spec_metadata.reset();
-        self.cursor_last_key.reset();
-        self.cursor_token.reset();
+        self.write_spec(&[], &[], &[]);
+        self.write_cursor(None, None);
         self.spawned.clear();
     }
 
     /// Copies a range and its metadata in.
-    #[inline]
+    ///
+    /// # Panics
+    ///
+    /// If they do not fit: stored ones were checked on their way in.
     pub fn write_spec(&mut self, start: &[u8], end: &[u8], metadata: &[u8]) {
-        self.spec_start.write(start, "a stored start key is within bounds");
-        self.spec_end.write(end, "a stored end key is within bounds");
-        self.spec_metadata.write(metadata, "stored metadata is within bounds");
+        self.spec.write(start, SPEC_FITS);
+        self.spec.append(end, SPEC_FITS);
+        self.spec.append(metadata, SPEC_FITS);
+        self.bounds_len = [start.len(), end.len()];
     }
 
     /// Copies a cursor in.
-    #[inline]
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::write_spec`].
     pub fn write_cursor(&mut self, last_key: Option<&[u8]>, token: Option<&[u8]>) {
-        let key = last_key.unwrap_or_default();
-        self.cursor_last_key.write(key, "a stored cursor key is within bounds");
-        let token = token.unwrap_or_default();
-        self.cursor_token.write(token, "a stored cursor token is within bounds");
+        let last_key = last_key.unwrap_or_default();
+        self.cursor.write(last_key, CURSOR_FITS);
+        self.cursor.append(token.unwrap_or_default(), CURSOR_FITS);
+        self.cursor_key_len = last_key.len();
     }
 
     /// Copies the ids of the shards cut from this one in.
@@ -148,15 +176,17 @@ impl AcquireScratch {
     }
 
     /// Copies everything a snapshot shows of `shard` in, and shows it.
-    #[inline]
+    // Into its caller, as is what shows it: the view is large, and is made where it is returned.
+    #[inline(always)]
     pub fn write_shard(&mut self, shard: ShardView<'_>) -> ShardSnapshotView<'_> {
-        let spec = shard.spec();
-        self.write_spec(spec.start, spec.end, spec.metadata);
-        let cursor = shard.cursor();
-        self.write_cursor(cursor.last_key(), cursor.token());
+        let (spec, bounds_len) = shard.packed_spec();
+        self.spec.write(spec, SPEC_FITS);
+        self.bounds_len = bounds_len;
+        let (cursor, key_len) = shard.packed_cursor();
+        self.cursor.write(cursor, CURSOR_FITS);
+        self.cursor_key_len = key_len;
         let record = shard.record();
-        self.spawned.clear();
-        if record.spawned_count() > 0 {
+        if record.spawned_count() > 0 || !self.spawned.is_empty() {
             self.write_spawned_iter(shard.spawned());
         }
         self.view(record.status(), record.cursor_semantics(), record.parent())
@@ -164,23 +194,27 @@ impl AcquireScratch {
 
     /// Shows what was written.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn view(
         &self,
         status: ShardStatus,
         cursor_semantics: CursorSemantics,
         parent: Option<ShardId>,
     ) -> ShardSnapshotView<'_> {
-        let last_key = self.cursor_last_key.has_data().then(|| self.cursor_last_key.read());
-        let token = self.cursor_token.has_data().then(|| self.cursor_token.read());
-        let cursor = CursorUpdate::try_from_parts(last_key, token)
-            .expect("a stored cursor was checked on its way in");
-        let spec = ShardSpecRef::new(
-            self.spec_start.read(),
-            self.spec_end.read(),
-            self.spec_metadata.read(),
-        );
+        let (start, rest) = self.spec.read().split_at(self.bounds_len[0]);
+        let (end, metadata) = rest.split_at(self.bounds_len[1]);
+        let spec = ShardSpecRef::new(start, end, metadata);
+        let cursor = self.cursor_view();
         ShardSnapshotView::new(status, spec, cursor, cursor_semantics, parent, &self.spawned)
+    }
+
+    #[inline]
+    fn cursor_view(&self) -> CursorUpdate<'_> {
+        let (last_key, token) = self.cursor.read().split_at(self.cursor_key_len);
+        let last_key = Some(last_key).filter(|key| !key.is_empty());
+        let token = Some(token).filter(|token| !token.is_empty());
+        CursorUpdate::try_from_parts(last_key, token)
+            .expect("a stored cursor was checked on its way in")
     }
 }
 

@@ -69,6 +69,7 @@ impl<'a> CursorUpdate<'a> {
     /// # Panics
     /// If `last_key` is empty.
     #[must_use]
+    #[inline]
     pub const fn new(last_key: &'a [u8], token: &'a [u8]) -> Self {
         assert!(!last_key.is_empty(), "a cursor key is not empty");
         let token = if token.is_empty() { None } else { Some(token) };
@@ -79,6 +80,7 @@ impl<'a> CursorUpdate<'a> {
     ///
     /// # Errors
     /// As [`Self::try_new`].
+    #[inline]
     pub const fn try_with_last_key(last_key: &'a [u8]) -> Result<Self, CursorInputError> {
         Self::try_new(last_key, &[])
     }
@@ -87,6 +89,7 @@ impl<'a> CursorUpdate<'a> {
     ///
     /// # Errors
     /// In this order: an empty key, a key that is too large, a token that is too large.
+    #[inline]
     pub const fn try_new(last_key: &'a [u8], token: &'a [u8]) -> Result<Self, CursorInputError> {
         if last_key.is_empty() {
             return Err(CursorInputError::EmptyLastKey);
@@ -104,6 +107,7 @@ impl<'a> CursorUpdate<'a> {
     ///
     /// # Errors
     /// As [`Self::try_new`]. A non-empty token without a key is [`CursorInputError::EmptyLastKey`].
+    #[inline]
     pub const fn try_from_parts(
         last_key: Option<&'a [u8]>,
         token: Option<&'a [u8]>,

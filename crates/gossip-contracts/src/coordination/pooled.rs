@@ -62,6 +62,14 @@ impl PooledShardSpec {
         ShardSpecRef::new(start, end, metadata)
     }
 
+    /// Start, end and metadata as they are stored, one behind the other, and the lengths of the
+    /// first two: who copies a spec copies once.
+    #[inline]
+    #[must_use]
+    pub fn packed<'s>(&self, slab: &'s ByteSlab) -> (&'s [u8], [usize; 2]) {
+        (slab.get(self.bytes), [usize::from(self.start_len), usize::from(self.end_len)])
+    }
+
     /// Stores `spec` instead.
     ///
     /// # Errors
@@ -143,6 +151,13 @@ impl PooledCursor {
             ([], _) => CursorUpdate::initial(),
             (last_key, token) => CursorUpdate::new(last_key, token),
         }
+    }
+
+    /// Key and token as they are stored, one behind the other, and the length of the key.
+    #[inline]
+    #[must_use]
+    pub fn packed<'s>(&self, slab: &'s ByteSlab) -> (&'s [u8], usize) {
+        (slab.get(self.bytes), self.key_len as usize)
     }
 
     /// True when there is no progress.

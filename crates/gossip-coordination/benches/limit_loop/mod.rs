@@ -6,6 +6,11 @@
 //! one-byte tags; compare keys; write. There is no replay, no event, no index of claims or
 //! deadlines, no limit, no error with its reasons, no second tenant, and no way to free anything.
 //!
+//! An acquire comes in two forms. The first has no index either, like everything here. But a claim
+//! must find work without looking at the shards (DESIGN Q23), so an acquire cannot leave the shard
+//! among the free; the second form also moves it from the free list of its run to the end of the
+//! chain of the leased, with the fewest writes we know: one in the list, two in the chain.
+//!
 //! It is a yardstick, not an alternative: benchmarks state how many times its time the real one
 //! takes, and how many times the time of one bare keyed block it takes itself, so that it cannot
 //! be padded without being seen.
@@ -16,6 +21,8 @@ use foldhash::fast::FixedState;
 use gossip_contracts::identity::{OpId, ShardKey, TenantId};
 use gossip_coordination::{Lease, OP_LOG_CAP};
 use hashbrown::{HashMap, HashTable};
+
+use gossip_contracts::coordination::MAX_INITIAL_SHARDS;
 
 use crate::support::{BOUND_LEN, CURSOR_LEN, METADATA, WORKER, bound, cursor_key, key_of};
 
@@ -37,6 +44,10 @@ struct Record {
     next_entry: u8,
     cursor_len: u16,
     tags: [u8; OP_LOG_CAP],
+    /// The position in the free list, or else the leased shard before this one.
+    before: u32,
+    /// The leased shard behind this one.
+    behind: u32,
     cursor: [u8; BLOCK],
     start: [u8; BOUND_LEN],
     end: [u8; BOUND_LEN],
@@ -51,10 +62,24 @@ pub struct Snapshot {
     pub bytes: [u8; 192],
 }
 
+/// Marks an end of the chain.
+const NONE: u32 = u32::MAX;
+
+/// Where a claim would find work in one run.
+struct ClaimIndex {
+    /// Free shards, and gaps that name the gap made before.
+    free: Vec<u32>,
+    last_gap: u32,
+    first: u32,
+    last: u32,
+}
+
 /// Records found by tenant, then by run and shard.
 pub struct LimitLoop {
     tenants: HashMap<TenantId, HashTable<u32>, FixedState>,
     records: Vec<Record>,
+    /// By run; those of the benchmark are numbered from one.
+    claims: Vec<ClaimIndex>,
 }
 
 impl LimitLoop {
@@ -69,7 +94,15 @@ impl LimitLoop {
         }
         let mut tenants = HashMap::default();
         tenants.insert(tenant, table);
-        Self { tenants, records }
+        let slots: Vec<u32> = (0..shards as u32).collect();
+        let index = |free: &[u32]| ClaimIndex {
+            free: free.to_vec(),
+            last_gap: NONE,
+            first: NONE,
+            last: NONE,
+        };
+        let claims = slots.chunks(MAX_INITIAL_SHARDS).map(index).collect();
+        Self { tenants, records, claims }
     }
 
     /// The work of a checkpoint; whether it was accepted.
@@ -110,7 +143,7 @@ impl LimitLoop {
         }
     }
 
-    /// The work of an acquire; the new fence, or zero if it was refused.
+    /// The work of an acquire without an index; the new fence, or zero if it was refused.
     #[inline(never)]
     pub fn acquire(
         &mut self,
@@ -120,33 +153,72 @@ impl LimitLoop {
         duration: u64,
         snapshot: &mut Snapshot,
     ) -> u64 {
-        let Some(record) = self.find(tenant, key) else { return 0 };
-        if !record.active || now < record.deadline {
+        match self.find(tenant, key) {
+            Some(record) => record.grant(now, duration, snapshot),
+            None => 0,
+        }
+    }
+
+    /// The same, and the shard moves from the free to the leased.
+    #[inline(never)]
+    pub fn acquire_indexed(
+        &mut self,
+        now: u64,
+        tenant: TenantId,
+        key: ShardKey,
+        duration: u64,
+        snapshot: &mut Snapshot,
+    ) -> u64 {
+        let Some(slot) = self.find_slot(tenant, key) else { return 0 };
+        let record = &mut self.records[slot as usize];
+        let fence = record.grant(now, duration, snapshot);
+        if fence == 0 {
             return 0;
         }
-        record.fence += 1;
-        record.owner = WORKER.as_raw();
-        record.deadline = now + duration;
-        let (cursor, rest) = snapshot.bytes.split_at_mut(BLOCK);
-        cursor.copy_from_slice(&record.cursor);
-        rest[..BOUND_LEN].copy_from_slice(&record.start);
-        rest[BOUND_LEN..2 * BOUND_LEN].copy_from_slice(&record.end);
-        rest[2 * BOUND_LEN..][..METADATA.len()].copy_from_slice(&record.metadata);
-        record.fence
+        let claims = &mut self.claims[key.run().as_raw() as usize - 1];
+        claims.free[record.before as usize] = claims.last_gap;
+        claims.last_gap = record.before;
+        (record.before, record.behind) = (claims.last, NONE);
+        match claims.last {
+            NONE => claims.first = slot,
+            last => self.records[last as usize].behind = slot,
+        }
+        claims.last = slot;
+        fence
     }
 
     /// Makes a shard free again; not measured.
-    pub fn release(&mut self, tenant: TenantId, key: ShardKey) {
-        if let Some(record) = self.find(tenant, key) {
-            record.deadline = 0;
+    pub fn release(&mut self, tenant: TenantId, key: ShardKey, indexed: bool) {
+        let Some(slot) = self.find_slot(tenant, key) else { return };
+        let record = &mut self.records[slot as usize];
+        record.deadline = 0;
+        if !indexed {
+            return;
+        }
+        let claims = &mut self.claims[key.run().as_raw() as usize - 1];
+        let (before, behind) = (record.before, record.behind);
+        record.before = claims.last_gap;
+        claims.last_gap = std::mem::replace(&mut claims.free[claims.last_gap as usize], slot);
+        match before {
+            NONE => claims.first = behind,
+            before => self.records[before as usize].behind = behind,
+        }
+        match behind {
+            NONE => claims.last = before,
+            behind => self.records[behind as usize].before = before,
         }
     }
 
     #[inline]
     fn find(&mut self, tenant: TenantId, key: ShardKey) -> Option<&mut Record> {
+        let slot = self.find_slot(tenant, key)?;
+        Some(&mut self.records[slot as usize])
+    }
+
+    #[inline]
+    fn find_slot(&self, tenant: TenantId, key: ShardKey) -> Option<u32> {
         let table = self.tenants.get(&tenant)?;
-        let slot = table.find(hash(key), |slot| self.records[*slot as usize].key == key)?;
-        Some(&mut self.records[*slot as usize])
+        table.find(hash(key), |slot| self.records[*slot as usize].key == key).copied()
     }
 }
 
@@ -163,12 +235,31 @@ impl Record {
             next_entry: 0,
             cursor_len: CURSOR_LEN as u16,
             tags: [0; OP_LOG_CAP],
+            before: (index % MAX_INITIAL_SHARDS) as u32,
+            behind: NONE,
             cursor,
             start: bound(index),
             end: bound(index + 1),
             metadata: *METADATA,
             entries: [[0; 3]; OP_LOG_CAP],
         }
+    }
+
+    /// Writes a new lease and copies the snapshot; the new fence, or zero if it was refused.
+    #[inline]
+    fn grant(&mut self, now: u64, duration: u64, snapshot: &mut Snapshot) -> u64 {
+        if !self.active || now < self.deadline {
+            return 0;
+        }
+        self.fence += 1;
+        self.owner = WORKER.as_raw();
+        self.deadline = now + duration;
+        let (cursor, rest) = snapshot.bytes.split_at_mut(BLOCK);
+        cursor.copy_from_slice(&self.cursor);
+        rest[..BOUND_LEN].copy_from_slice(&self.start);
+        rest[BOUND_LEN..2 * BOUND_LEN].copy_from_slice(&self.end);
+        rest[2 * BOUND_LEN..][..METADATA.len()].copy_from_slice(&self.metadata);
+        self.fence
     }
 
     #[inline]

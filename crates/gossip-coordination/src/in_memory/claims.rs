@@ -4,6 +4,10 @@
 //! chain ordered by deadline. A renewal moves a shard to the end of the chain, because leases of
 //! one run last equally long: constant time, and no allocation. When a clock stepped back and the
 //! place lies further up, a bounded search finds it, or the shard is set apart in an ordered set.
+//!
+//! A shard that leaves the free list leaves a gap, so that an acquire touches no other record. The
+//! next shard that becomes free fills it; whoever wants to pick from the list closes what is left
+//! ([`ClaimIndex::close_gaps`]), which costs as much as was saved when the gaps were made.
 
 use std::collections::BTreeSet;
 
@@ -104,10 +108,49 @@ impl Link {
     }
 }
 
+/// A place in the list of the free: a shard, or a gap that names the gap made before it.
+///
+/// A gap has the high bit set, which no place of a record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FreeEntry(u32);
+
+/// Tells a gap from a shard.
+const GAP: u32 = 1 << 31;
+/// Instead of the position of a gap: there is none.
+const NO_GAP: u32 = GAP - 1;
+
+// No place is ever mistaken for a gap, and no position for the end of the gaps: a list is no longer
+// than there are places.
+const _: () = assert!(SLOT_MAX < NO_GAP);
+
+impl FreeEntry {
+    const fn shard(slot: Slot) -> Self {
+        Self(slot.0)
+    }
+
+    const fn gap(earlier: u32) -> Self {
+        Self(GAP | earlier)
+    }
+
+    const fn is_gap(self) -> bool {
+        self.0 & GAP != 0
+    }
+
+    /// The gap made before this one.
+    const fn earlier(self) -> u32 {
+        self.0 & !GAP
+    }
+}
+
 /// Shards of one run by how they stand.
 #[derive(Debug)]
 pub(super) struct ClaimIndex {
-    free: Vec<Slot>,
+    /// Free shards, each at the position its link says, and gaps.
+    free: Vec<FreeEntry>,
+    /// The gap made last, from which all others are reached; [`NO_GAP`] if there is none.
+    last_gap: u32,
+    /// How many of `free` are shards.
+    free_count: usize,
     first: Slot,
     last: Slot,
     /// Deadlines out of the chain's order; empty unless a clock stepped back.
@@ -120,6 +163,8 @@ impl Default for ClaimIndex {
     fn default() -> Self {
         Self {
             free: Vec::new(),
+            last_gap: NO_GAP,
+            free_count: 0,
             first: END,
             last: END,
             apart: BTreeSet::new(),
@@ -150,7 +195,6 @@ impl ClaimIndex {
             }
             Link::Free(position) => {
                 self.free.get(position as usize).into_iter().for_each(prefetch);
-                self.free.last().into_iter().for_each(|last| records.prefetch(*last));
                 records.prefetch(self.last);
             }
             Link::None | Link::Apart => {}
@@ -180,7 +224,7 @@ impl ClaimIndex {
 
     /// Active shards.
     pub(super) fn active(&self) -> u64 {
-        self.free.len() as u64 + self.leased
+        self.free_count as u64 + self.leased
     }
 
     /// Shards that ended as `status`.
@@ -188,9 +232,43 @@ impl ClaimIndex {
         self.settled[status as usize]
     }
 
-    /// Shards that nobody holds, in no particular order.
-    pub(super) fn free(&self) -> &[Slot] {
-        &self.free
+    /// How many shards nobody holds.
+    #[inline]
+    pub(super) const fn free_count(&self) -> usize {
+        self.free_count
+    }
+
+    /// Shards that nobody holds, in no particular order, from the `offset`-th on and then those
+    /// ahead of it. Without gaps, which are closed beforehand, `offset` is exact.
+    pub(super) fn free_from(&self, offset: usize) -> impl Iterator<Item = Slot> + '_ {
+        let (first, rest) = self.free.split_at(offset);
+        let shards = rest.iter().chain(first).filter(|entry| !entry.is_gap());
+        shards.map(|entry| Slot(entry.0))
+    }
+
+    /// Gaps in the list of the free.
+    pub(super) const fn gaps(&self) -> usize {
+        self.free.len() - self.free_count
+    }
+
+    /// Moves shards from the end of the free list into its gaps, until there are none.
+    pub(super) fn close_gaps(&mut self, records: &mut Records) {
+        let mut end = self.free.len();
+        while self.last_gap != NO_GAP {
+            let gap = self.last_gap as usize;
+            self.last_gap = self.free[gap].earlier();
+            while end > 0 && self.free[end - 1].is_gap() {
+                end -= 1;
+            }
+            if gap < end {
+                end -= 1;
+                let moved = self.free[end];
+                self.free[gap] = moved;
+                records.get_mut(Slot(moved.0)).set_link(Link::Free(gap as u32));
+            }
+        }
+        self.free.truncate(end);
+        assert!(self.gaps() == 0, "a closed list holds shards only");
     }
 
     /// Shards that somebody holds, or held until the lease ran out.
@@ -239,9 +317,8 @@ impl ClaimIndex {
     fn enter(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         match standing {
             Standing::Free => {
-                let position = u32::try_from(self.free.len()).expect("places fit in u32");
+                let position = self.enter_free(slot);
                 records.get_mut(slot).set_link(Link::Free(position));
-                self.free.push(slot);
             }
             Standing::Leased(deadline) => {
                 self.leased += 1;
@@ -258,7 +335,7 @@ impl ClaimIndex {
     fn leave(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         let link = records.get(slot).link();
         match standing {
-            Standing::Free => self.leave_free(link, records),
+            Standing::Free => self.leave_free(link),
             Standing::Leased(deadline) => {
                 self.leased -= 1;
                 match link {
@@ -271,14 +348,28 @@ impl ClaimIndex {
         }
     }
 
-    /// The last of the free takes the place of the one that leaves.
+    /// Fills the gap made last, which is likely in a cache, or else makes the list longer.
     #[inline]
-    fn leave_free(&mut self, link: Link, records: &mut Records) {
-        let Link::Free(position) = link else { unreachable!("a free shard is among the free") };
-        self.free.swap_remove(position as usize);
-        if let Some(moved) = self.free.get(position as usize) {
-            records.get_mut(*moved).set_link(Link::Free(position));
+    fn enter_free(&mut self, slot: Slot) -> u32 {
+        self.free_count += 1;
+        let position = self.last_gap;
+        if position == NO_GAP {
+            self.free.push(FreeEntry::shard(slot));
+            return u32::try_from(self.free.len() - 1).expect("places fit in u32");
         }
+        let entry = &mut self.free[position as usize];
+        self.last_gap = entry.earlier();
+        *entry = FreeEntry::shard(slot);
+        position
+    }
+
+    /// Leaves a gap: closing it here would touch another record.
+    #[inline]
+    fn leave_free(&mut self, link: Link) {
+        let Link::Free(position) = link else { unreachable!("a free shard is among the free") };
+        self.free[position as usize] = FreeEntry::gap(self.last_gap);
+        self.last_gap = position;
+        self.free_count -= 1;
     }
 
     #[inline]

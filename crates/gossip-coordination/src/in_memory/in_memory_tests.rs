@@ -116,13 +116,18 @@ fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
         let slots = run.shards.iter().copied();
         slots.map(|slot| (slot, Standing::of(&coordinator.records.get(slot).record)))
     };
-    let mut free: Vec<_> = run.claims.free().to_vec();
+    let mut free: Vec<_> = run.claims.free_from(0).collect();
     free.sort();
     let scanned: Vec<_> = standings()
         .filter(|(_, standing)| *standing == Standing::Free)
         .map(|pair| pair.0)
         .collect();
-    assert_eq!(free, scanned);
+    assert_eq!((&free, run.claims.free_count()), (&scanned, scanned.len()));
+    assert!(free.len() + run.claims.gaps() <= SHARDS as usize, "the list never needs more room");
+    for slot in free {
+        let Link::Free(position) = coordinator.records.get(slot).link() else { unreachable!() };
+        assert_eq!(run.claims.free_from(position as usize).next(), Some(slot));
+    }
 
     let mut held: Vec<(LogicalTime, Slot)> = standings()
         .filter_map(|(slot, standing)| match standing {
@@ -141,11 +146,18 @@ fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
     assert_eq!(run.claims.settled(ShardStatus::Done), done as u64);
 }
 
+fn close_gaps(coordinator: &mut InMemoryCoordinator) {
+    let InMemoryCoordinator { runs, records, .. } = coordinator;
+    let claims = &mut runs[0].as_mut().unwrap().claims;
+    claims.close_gaps(records);
+    assert_eq!(claims.gaps(), 0);
+}
+
 proptest! {
     /// Clocks step forward and back, so that deadlines come out of order.
     #[test]
     fn the_claim_index_says_what_a_scan_says(
-        steps in prop::collection::vec((0_u64..SHARDS, 0_u8..6, 1_u64..500), 1..120),
+        steps in prop::collection::vec((0_u64..SHARDS, 0_u8..7, 1_u64..500), 1..120),
     ) {
         let mut coordinator = some_shards();
         let mut scratch = Box::new(AcquireScratch::new());
@@ -174,6 +186,7 @@ proptest! {
                 (5, Some(lease)) => {
                     let _ = coordinator.park_shard(now, TENANT, lease, ParkReason::Other, op_id);
                 }
+                (6, _) => close_gaps(&mut coordinator),
                 (_, _) => {
                     let _ = coordinator.unpark_shard(now, TENANT, key(shard), op_id);
                 }

@@ -13,6 +13,9 @@ mod in_memory_tests;
 mod queries;
 mod run_operations;
 mod shard_operations;
+mod slot_table;
+#[cfg(test)]
+mod slot_table_tests;
 mod table;
 
 use std::collections::BTreeMap;
@@ -206,15 +209,17 @@ impl InMemoryCoordinator {
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
         };
-        let decision = operation.decide(now, &seen)?;
-        let place = found.expect("an operation on a missing shard is refused");
-        match decision {
+        let decision = operation.decide(now, &seen);
+        // Change and answer stay where they were made until they are needed: they are large, and
+        // moving them out right behind the writes that made them would cost as much as applying.
+        if let Ok(Decision::Commit { change, .. }) = &decision {
+            let place = found.expect("an operation on a missing shard is refused");
+            self.commit::<T>(place, tenant, change).map_err(T::exhausted)?;
+            self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
+        }
+        match decision? {
             Decision::Replay(output) => Ok(IdempotentOutcome::Replayed(output)),
-            Decision::Commit { change, answer } => {
-                self.commit::<T>(place, tenant, &change).map_err(T::exhausted)?;
-                self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
-                answer.map(IdempotentOutcome::Executed)
-            }
+            Decision::Commit { answer, .. } => answer.map(IdempotentOutcome::Executed),
         }
     }
 
@@ -460,7 +465,7 @@ impl InMemoryCoordinator {
             Some(deadline) if deadline <= now => self.expired(now, claims),
             Some(_) | None => (0, soonest),
         };
-        let available = (claims.free().len() + expired).min(CAPACITY_COUNT_MAX);
+        let available = (claims.free_count() + expired).min(CAPACITY_COUNT_MAX);
         let available_count = u32::try_from(available).expect("the cap fits in u32");
         CapacityHint { available_count, earliest_deadline }
     }

@@ -70,11 +70,11 @@ impl InMemoryCoordinator {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> ClaimOutlook {
-        let free = run.claims.free();
-        let (first, rest) = free.split_at(claim_offset(worker, free.len()));
+        let offset = claim_offset(worker, run.claims.free_count());
+        let free = run.claims.free_from(offset);
         let mut held = run.claims.by_deadline(&self.records).peekable();
         let expired = std::iter::from_fn(|| held.next_if(|(deadline, _)| *deadline <= now));
-        let candidates = rest.iter().chain(first).copied().chain(expired.map(|(_, slot)| slot));
+        let candidates = free.chain(expired.map(|(_, slot)| slot));
 
         out.clear();
         out.extend(candidates.take(limit).map(|slot| self.view(slot).record().key().shard()));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gossip_contracts::coordination::InitialShardInput;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
-use super::InMemoryCoordinator;
+use super::{InMemoryCoordinator, run_mut};
 use crate::facade::ShardClaiming;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{
@@ -118,6 +118,7 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
+        self.close_gaps(tenant, run);
         let run = self.run_named(tenant, run)?;
         Ok(self.candidates(now, run, worker, limit, out))
     }
@@ -250,6 +251,13 @@ impl ShardClaiming for InMemoryCoordinator {
 }
 
 impl InMemoryCoordinator {
+    /// Makes it possible to pick any of a run's free shards.
+    fn close_gaps(&mut self, tenant: TenantId, run: RunId) {
+        if let Some(slot) = self.find_run(tenant, run) {
+            run_mut(&mut self.runs, slot).claims.close_gaps(&mut self.records);
+        }
+    }
+
     fn transition(
         &mut self,
         now: LogicalTime,

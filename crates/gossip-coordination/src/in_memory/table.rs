@@ -8,23 +8,26 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{RunId, ShardKey, TenantId};
 use gossip_stdx::{prefetch, prefetch_whole};
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 use std::hash::BuildHasher;
 
 use super::claims::{ClaimIndex, Link, PackedLink};
+use super::slot_table::SlotTable;
 use crate::protocol::Tombstone;
 use crate::record::ShardRecord;
 use crate::run::RunRecord;
 
-/// Records are allocated this many at a time, so that growing copies none.
-const RECORDS_PER_CHUNK: usize = 1 << 10;
+/// Records are allocated this many at a time, so that growing copies none. More would leave more
+/// unused in the last chunk, fewer make the list of chunks too long for the nearest cache.
+const RECORDS_PER_CHUNK: usize = 1 << 11;
 
 /// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(pub(super) u32);
 
-/// The highest place there may be: what lies above marks ends and absences.
-pub(super) const SLOT_MAX: u32 = u32::MAX - 16;
+/// The highest place there may be: what lies above marks ends, absences and gaps. Two billion
+/// records are 256 GiB without their bytes.
+pub(super) const SLOT_MAX: u32 = (1 << 31) - 2;
 
 /// The place of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +90,7 @@ impl Records {
         let slot = chunk_index * RECORDS_PER_CHUNK + chunk.len();
         chunk.push(Some(entry));
         let slot = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MAX);
-        Slot(slot.expect("limits on memory keep places far below four billion"))
+        Slot(slot.expect("limits on memory keep places far below two billion"))
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Entry {
@@ -150,7 +153,7 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub(super) id: Arc<TenantId>,
-    shards: HashTable<Slot>,
+    shards: SlotTable,
     pub(super) runs: HashMap<RunId, RunSlot, FixedState>,
     pub(super) tombstones: HashMap<RunId, Tombstone, FixedState>,
 }
@@ -159,7 +162,7 @@ impl Tenant {
     pub(super) fn new(id: TenantId) -> Self {
         Self {
             id: Arc::new(id),
-            shards: HashTable::new(),
+            shards: SlotTable::default(),
             runs: HashMap::default(),
             tombstones: HashMap::default(),
         }
@@ -171,29 +174,25 @@ impl Tenant {
 
     #[inline]
     pub(super) fn find(&self, key: ShardKey, records: &Records) -> Option<Slot> {
-        let same = |slot: &Slot| {
+        self.shards.find(hash(key), |slot| {
             // It is almost always the one, and all of it will be read.
-            records.prefetch_whole(*slot);
-            records.get(*slot).record.key() == key
-        };
-        self.shards.find(hash(key), same).copied()
+            records.prefetch_whole(slot);
+            records.get(slot).record.key() == key
+        })
     }
 
     pub(super) fn reserve(&mut self, additional: usize, records: &Records) {
-        self.shards.reserve(additional, |slot| hash(records.get(*slot).record.key()));
+        self.shards.reserve(additional, |slot| hash(records.get(slot).record.key()));
     }
 
     pub(super) fn insert(&mut self, slot: Slot, records: &Records) {
         let key = records.get(slot).record.key();
         assert!(self.find(key, records).is_none(), "a shard is never overwritten");
-        self.shards.insert_unique(hash(key), slot, |slot| hash(records.get(*slot).record.key()));
+        self.shards.insert(hash(key), slot, |slot| hash(records.get(slot).record.key()));
     }
 
     pub(super) fn remove(&mut self, key: ShardKey, records: &Records) {
-        let same = |slot: &Slot| records.get(*slot).record.key() == key;
-        if let Ok(found) = self.shards.find_entry(hash(key), same) {
-            found.remove();
-        }
+        self.shards.remove(hash(key), |slot| records.get(slot).record.key() == key);
     }
 }
 

@@ -114,6 +114,7 @@ const fn terminal(shard: ShardKey, status: ShardStatus) -> AcquireError {
 }
 
 /// The lease that a grant at `now` gives out.
+#[inline]
 pub(super) fn grant(
     now: LogicalTime,
     tenant: TenantId,
@@ -129,6 +130,7 @@ pub(super) fn grant(
 
 impl Lease {
     /// The commit by which this lease comes into force.
+    #[inline]
     pub(super) fn decision<'c, E>(
         self,
         attempts: u32,

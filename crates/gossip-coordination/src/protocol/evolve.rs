@@ -141,6 +141,7 @@ pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
 }
 
 /// A new owner: the fence rises, and whatever was between the last owner and others ends.
+#[inline]
 fn grant(
     record: &mut ShardRecord,
     holder: LeaseHolder,
@@ -155,6 +156,7 @@ fn grant(
 }
 
 /// Raises the fence. Any bump ends an offer and a request, and remembers the move behind it.
+#[inline]
 fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>) {
     assert!(fence == record.fence_epoch.increment(), "a fence rises by one");
     record.fence_epoch = fence;

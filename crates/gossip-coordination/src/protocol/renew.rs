@@ -63,17 +63,16 @@ impl ShardTransition for Renew<'_> {
 
         let holder = record.lease().expect("a lease that passes the ladder has a holder");
         let new_deadline = renewed_deadline(now, holder, record, &run);
-        let change = ShardChange::Renew {
-            holder: LeaseHolder::new(holder.owner(), new_deadline, holder.token()),
-            drop_request: request_expired(record, now),
-        };
         let renewed = Renewed {
             new_deadline,
             offer: record.offer().map(|offer| offer.notice()),
             request: live_request(record, now).cloned(),
             run_paused: run.paused,
         };
-        Ok(Decision::commit(change, renewed))
+        let holder = LeaseHolder::new(holder.owner(), new_deadline, holder.token());
+        let drop_request = request_expired(record, now);
+        // Made where it is returned, for the same reason.
+        Ok(Decision::commit(ShardChange::Renew { holder, drop_request }, renewed))
     }
 }
 
