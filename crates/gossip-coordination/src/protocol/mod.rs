@@ -48,6 +48,8 @@ mod revoke_lease;
 mod run_transition;
 mod split_replace;
 mod split_residual;
+#[cfg(test)]
+mod split_tests;
 mod unpark;
 mod withdraw;
 
