@@ -112,8 +112,8 @@ impl Bench {
     }
 
     /// Free shards are acquired and, outside of the measurement, released by both sides, so that
-    /// both find the caches alike. No shard comes twice in a round. The limit once has no index, and
-    /// once keeps the one that claims need.
+    /// both find the caches alike. No shard comes twice in a round. The limit once has no index,
+    /// and once keeps the one that claims need.
     fn acquires(&mut self, block: f64, scratch: &mut AcquireScratch) {
         for indexed in [false, true] {
             let what = if indexed { "acquire, the limit with a claim index" } else { "acquire" };

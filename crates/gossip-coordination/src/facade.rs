@@ -27,8 +27,8 @@ pub enum ClaimError {
     /// Everything is taken or finished.
     #[error("no shard can be claimed now")]
     NoneAvailable {
-        /// When looking again makes sense: when the next lease runs out, or at once if the claim gave
-        /// up with candidates left.
+        /// When looking again makes sense: when the next lease runs out, or at once if the claim
+        /// gave up with candidates left.
         earliest_deadline: Option<LogicalTime>,
     },
     /// The tenant has no such run.
