@@ -5,6 +5,9 @@
 //! | `key` | the typed keys of the one logical keyspace, and their bytes |
 //! | `range` | half-open ranges of keys, for scans |
 //! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
+//! | `txn` | one atomic write, and what can become of it |
+//! | `engine` | what a store does: load, scan, count, commit, wait |
+//! | `map_store` | a model of a store, with faults on demand |
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!
@@ -16,8 +19,11 @@
 //!   fields only.
 
 mod codec;
+mod engine;
 mod key;
+mod map_store;
 mod range;
+mod txn;
 
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
@@ -27,8 +33,11 @@ pub use self::codec::{
     encode_cold, encode_handoff, encode_hot, encode_owner, encode_parked_entry, encode_roots,
     encode_run_head, encode_tenant_count, encode_tombstone, encode_total_count, encode_worker,
 };
+pub use self::engine::{AsyncStore, Page, Store, StoreLimits};
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
+pub use self::map_store::{Fault, MapStore};
 pub use self::range::KeyRange;
+pub use self::txn::{CommitOutcome, Compare, Txn, Versioned, Write};
 #[cfg(test)]
 mod codec_tests;
 #[cfg(test)]
@@ -37,5 +46,7 @@ mod damage_tests;
 mod format_document_tests;
 #[cfg(test)]
 mod key_tests;
+#[cfg(test)]
+mod map_store_tests;
 #[cfg(test)]
 mod samples;
