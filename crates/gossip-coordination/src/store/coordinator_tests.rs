@@ -1,9 +1,12 @@
 //! The coordinator over the model store is held to everything that the one in memory is held to.
 
 use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
-use crate::store::{Fault, MapStore, StoreConfig, StoreCoordinator};
+use crate::store::{
+    AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, Key, KeyRange, MapStore, Page, Store,
+    StoreConfig, StoreCoordinator, StoreLimits, Txn, Versioned,
+};
 use crate::testscript::{ScriptBackend, WorldSettings, check_scripts};
-use crate::{EventCollector, StateTransitionEvent};
+use crate::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 
 type Coordinator = StoreCoordinator<MapStore>;
 
@@ -129,4 +132,60 @@ fn golden_scripts_over_a_map_are_answered_as_written() {
     println!("{} played, {} skipped", report.files.len(), report.skipped.len());
     assert!(failures.is_empty(), "{failures}");
     assert!(report.skipped.iter().all(|name| name.contains("slab")), "{:?}", report.skipped);
+}
+
+/// The model store as an asynchronous one that is ready at once.
+struct AsyncMap(MapStore);
+
+impl AsyncStore for AsyncMap {
+    async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Versioned>>, InfraError> {
+        self.0.load(keys)
+    }
+
+    async fn scan(&mut self, range: &KeyRange, limit: usize) -> Result<Page, InfraError> {
+        self.0.scan(range, limit)
+    }
+
+    async fn count(&mut self, range: &KeyRange) -> Result<u64, InfraError> {
+        self.0.count(range)
+    }
+
+    async fn commit(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
+        self.0.commit(txn)
+    }
+
+    async fn wait(&mut self, ticks: u64) {
+        self.0.wait(ticks);
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.0.limits()
+    }
+}
+
+/// The asynchronous coordinator over the model store.
+struct OverAsyncMap;
+
+impl ConformanceTarget for OverAsyncMap {
+    type Backend = Blocking<AsyncStoreCoordinator<AsyncMap>>;
+
+    fn name(&self) -> &str {
+        "the asynchronous coordinator over a map"
+    }
+
+    fn fresh(&self, settings: Settings) -> Self::Backend {
+        let config = config(settings, next_nonce());
+        Blocking::new(AsyncStoreCoordinator::new(AsyncMap(MapStore::new()), config))
+    }
+
+    fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
+        backend.get_mut().store_mut().0.inject(Fault::LoseReply);
+        true
+    }
+}
+
+#[test]
+fn the_asynchronous_coordinator_over_a_map_conforms() {
+    run_all(&OverAsyncMap, &mut |_| ());
+    check_sequences(&OverAsyncMap, 500..510, 120);
 }

@@ -79,6 +79,11 @@ impl MapStore {
         self.faults.push_back(fault);
     }
 
+    /// Forgets the faults that no commit met yet.
+    pub fn forget_faults(&mut self) {
+        self.faults.clear();
+    }
+
     /// Lets every commit meet `fault` once the injected ones are used up; `None` for no more.
     pub const fn inject_always(&mut self, fault: Option<Fault>) {
         self.usual = fault;

@@ -63,10 +63,16 @@ mod coordinator_tests;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
 mod format_document_tests;
 #[cfg(test)]
 mod key_tests;
 #[cfg(test)]
 mod map_store_tests;
+#[cfg(test)]
+mod race_tests;
+#[cfg(test)]
+mod registration_tests;
 #[cfg(test)]
 mod samples;
