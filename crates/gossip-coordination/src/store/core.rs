@@ -10,10 +10,10 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerI
 use gossip_stdx::SlabFull;
 
 use super::codec::{
-    decode_count, encode_claim_entry, encode_cold, encode_hot, encode_tenant_count,
-    encode_total_count,
+    decode_count, encode_cold, encode_hot, encode_tenant_count, encode_total_count,
 };
 use super::engine::StoreLimits;
+use super::index::put_claim;
 use super::key::Key;
 use super::retry::Tries;
 use super::txn::{Txn, Versioned};
@@ -184,17 +184,30 @@ impl Core {
     }
 }
 
-/// Stands `shard` in the claim index at time `at`.
-pub(super) fn put_claim(txn: &mut Txn, tenant: TenantId, shard: ShardKey, at: LogicalTime) {
-    let entry = encoded(|out| encode_claim_entry(tenant, shard, at, out));
-    txn.put(Key::ClaimIndex { tenant, shard, at }, entry);
-}
-
 /// What an encoder writes.
 pub(super) fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     encode(&mut out);
     out
+}
+
+/// Why no transaction could be made.
+#[derive(Debug)]
+pub(super) enum Full {
+    Pool(SlabFull),
+    Stored(InfraError),
+}
+
+impl From<SlabFull> for Full {
+    fn from(full: SlabFull) -> Self {
+        Self::Pool(full)
+    }
+}
+
+impl From<InfraError> for Full {
+    fn from(error: InfraError) -> Self {
+        Self::Stored(error)
+    }
 }
 
 /// The two counters as they were loaded.

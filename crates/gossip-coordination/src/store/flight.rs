@@ -142,17 +142,17 @@ const CROSSED: &str = "a driver answers the question that was asked";
 
 impl Io {
     pub(super) async fn load(&self, keys: Vec<Key>) -> Result<Vec<Option<Versioned>>, InfraError> {
-        match self.ask(Ask::Load(keys)).await {
-            Told::Loaded(values) => values,
-            other => unreachable!("{CROSSED}: {other:?}"),
-        }
+        let Told::Loaded(values) = self.ask(Ask::Load(keys)).await else {
+            unreachable!("{CROSSED}")
+        };
+        values
     }
 
     pub(super) async fn scan(&self, range: KeyRange, limit: usize) -> Result<Page, InfraError> {
-        match self.ask(Ask::Scan(range, limit)).await {
-            Told::Scanned(page) => page,
-            other => unreachable!("{CROSSED}: {other:?}"),
-        }
+        let Told::Scanned(page) = self.ask(Ask::Scan(range, limit)).await else {
+            unreachable!("{CROSSED}")
+        };
+        page
     }
 
     /// Every key of `range`, page by page.
@@ -167,17 +167,17 @@ impl Io {
     }
 
     pub(super) async fn count(&self, range: KeyRange) -> Result<u64, InfraError> {
-        match self.ask(Ask::Count(range)).await {
-            Told::Counted(count) => count,
-            other => unreachable!("{CROSSED}: {other:?}"),
-        }
+        let Told::Counted(count) = self.ask(Ask::Count(range)).await else {
+            unreachable!("{CROSSED}")
+        };
+        count
     }
 
     pub(super) async fn commit(&self, txn: Txn) -> Result<CommitOutcome, InfraError> {
-        match self.ask(Ask::Commit(txn)).await {
-            Told::Committed(outcome) => outcome,
-            other => unreachable!("{CROSSED}: {other:?}"),
-        }
+        let Told::Committed(outcome) = self.ask(Ask::Commit(txn)).await else {
+            unreachable!("{CROSSED}")
+        };
+        outcome
     }
 
     /// Waits, unless there is nothing to wait for.

@@ -9,10 +9,12 @@
 //! | `engine` | what a store does: load, scan, count, commit, wait |
 //! | `map_store` | a model of a store, with faults on demand |
 //! | `flight` | one operation on its way, without I/O |
+//! | `index` | where a shard stands in the indexes of its run |
 //! | `retry` | how often a flight tries again, and how long it waits |
 //! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
+//! | `shard_operations`, `run_operations` | what both backends offer, listed once |
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!
@@ -28,6 +30,7 @@ mod coordinator;
 mod core;
 mod engine;
 mod flight;
+mod index;
 mod key;
 mod map_store;
 mod queries;
@@ -35,7 +38,9 @@ mod range;
 mod retry;
 mod routes;
 mod run_flight;
+mod run_operations;
 mod shard_flight;
+mod shard_operations;
 mod sweep;
 mod txn;
 mod worker_flight;

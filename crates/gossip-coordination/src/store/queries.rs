@@ -15,6 +15,7 @@ use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
 use super::run_flight::load_record;
+use super::txn::Versioned;
 use crate::error::InfraError;
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint};
 use crate::protocol::{ClaimCandidates, claim_offset};
@@ -166,10 +167,10 @@ fn summary(
 }
 
 /// The shards of a page of hot or cold parts.
-fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &super::txn::Versioned)> {
-    page.iter().filter_map(|(key, value)| match key {
-        Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. } => Some((*shard, value)),
-        _ => None,
+fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
+    page.iter().filter_map(|(key, value)| {
+        let (Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. }) = key else { return None };
+        Some((*shard, value))
     })
 }
 
@@ -226,10 +227,9 @@ async fn next_deadline(
     run: RunId,
 ) -> Result<Option<LogicalTime>, InfraError> {
     let live = KeyRange::claims_of(tenant, run).after(&claim_key(tenant, run, now));
-    Ok(io.scan(live, 1).await?.first().and_then(|(key, _)| match key {
-        Key::ClaimIndex { at, .. } => Some(*at),
-        _ => None,
-    }))
+    let page = io.scan(live, 1).await?;
+    let Some((Key::ClaimIndex { at, .. }, _)) = page.first() else { return Ok(None) };
+    Ok(Some(*at))
 }
 
 /// Behind every id.
@@ -241,9 +241,9 @@ const fn claim_key(tenant: TenantId, run: RunId, at: LogicalTime) -> Key {
 }
 
 fn claimable(page: &Page) -> Vec<ShardId> {
-    let shard = |key: &Key| match key {
-        Key::ClaimIndex { shard, .. } => Some(shard.shard()),
-        _ => None,
+    let shard = |key: &Key| {
+        let Key::ClaimIndex { shard, .. } = key else { return None };
+        Some(shard.shard())
     };
     page.iter().filter_map(|(key, _)| shard(key)).collect()
 }

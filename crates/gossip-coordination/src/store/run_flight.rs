@@ -9,13 +9,12 @@
 use std::sync::Arc;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
-use gossip_stdx::SlabFull;
 
 use super::codec::{
     RootProgress, decode_roots, decode_run_head, decode_tombstone, encode_roots, encode_run_head,
     encode_tombstone,
 };
-use super::core::{BIRTH_WRITES, Core, Counters, encoded};
+use super::core::{BIRTH_WRITES, Core, Counters, Full, encoded};
 use super::flight::Io;
 use super::key::{KEY_LEN_MAX, Key};
 use super::range::KeyRange;
@@ -206,24 +205,6 @@ fn judge<T: RunTransitionRules>(
     let event = core.events.as_ref().and_then(|_| change.event());
     let prepared = last.then_some(Prepared { head, answer, event });
     Ok(Verdict::Commits(Box::new((txn, prepared))))
-}
-
-/// Why no transaction could be made.
-enum Full {
-    Pool(SlabFull),
-    Stored(InfraError),
-}
-
-impl From<SlabFull> for Full {
-    fn from(full: SlabFull) -> Self {
-        Self::Pool(full)
-    }
-}
-
-impl From<InfraError> for Full {
-    fn from(error: InfraError) -> Self {
-        Self::Stored(error)
-    }
 }
 
 /// A transaction on a run.

@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, TenantId};
-use gossip_stdx::SlabFull;
 
 use super::codec::{
     DecodeShardError, RunHeadPart, decode_cold, decode_hot, decode_run_head, decode_shard,
-    encode_cold, encode_hot, encode_parked_entry,
+    encode_cold, encode_hot,
 };
-use super::core::{Core, Counters, encoded, put_claim};
+use super::core::{Core, Counters, Full, encoded};
 use super::flight::Io;
+use super::index::{move_claim, move_parked, standing};
 use super::key::Key;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
@@ -32,7 +32,7 @@ use crate::events::EventKind;
 use crate::lease::GrantToken;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
-use crate::record::{ShardRecord, ShardStatus, ShardView};
+use crate::record::{ShardRecord, ShardView};
 use crate::shard_limits::ShardRoom;
 
 /// Runs `operation`, and shows the shard as it is from then on to `show`.
@@ -323,24 +323,6 @@ const fn grant_of(change: &ShardChange<'_>) -> Option<GrantToken> {
     }
 }
 
-/// Why no transaction could be made.
-enum Full {
-    Pool(SlabFull),
-    Stored(InfraError),
-}
-
-impl From<SlabFull> for Full {
-    fn from(full: SlabFull) -> Self {
-        Self::Pool(full)
-    }
-}
-
-impl From<InfraError> for Full {
-    fn from(error: InfraError) -> Self {
-        Self::Stored(error)
-    }
-}
-
 /// Applies `change` to `record` and makes the transaction that stores the result. Answers it with
 /// the hot part in it.
 fn prepare<T: ShardTransition>(
@@ -377,43 +359,4 @@ fn prepare<T: ShardTransition>(
         loaded.counters.change(&mut txn, tenant, born, 0)?;
     }
     Ok((txn, hot))
-}
-
-/// Where a shard belongs in the claim index.
-fn standing(record: &ShardRecord) -> Option<LogicalTime> {
-    let active = record.status() == ShardStatus::Active;
-    active.then(|| record.lease_deadline().unwrap_or(LogicalTime::ZERO))
-}
-
-fn move_claim(
-    txn: &mut Txn,
-    tenant: TenantId,
-    shard: ShardKey,
-    from: Option<LogicalTime>,
-    to: Option<LogicalTime>,
-) {
-    if from == to {
-        return;
-    }
-    if let Some(at) = from {
-        txn.delete(Key::ClaimIndex { tenant, shard, at });
-    }
-    if let Some(at) = to {
-        put_claim(txn, tenant, shard, at);
-    }
-}
-
-fn move_parked(
-    txn: &mut Txn,
-    tenant: TenantId,
-    shard: ShardKey,
-    before: ShardStatus,
-    after: ShardStatus,
-) {
-    let entry = Key::ParkedIndex { tenant, shard };
-    match (before == ShardStatus::Parked, after == ShardStatus::Parked) {
-        (false, true) => txn.put(entry, encoded(|out| encode_parked_entry(tenant, shard, out))),
-        (true, false) => txn.delete(entry),
-        (true, true) | (false, false) => {}
-    }
 }

@@ -8,7 +8,7 @@ use super::core::{Core, encoded};
 use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
-use super::txn::{CommitOutcome, Txn};
+use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 use crate::workers::{MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerState};
 
@@ -68,9 +68,9 @@ pub(super) async fn list(
 
 async fn entries(core: &Core, io: &Io, tenant: TenantId) -> Result<Vec<WorkerEntry>, InfraError> {
     let page = io.scan_all(KeyRange::workers_of(tenant), core.limits.page).await?;
-    let entry = |(key, value): &(Key, super::txn::Versioned)| match key {
-        Key::Worker { worker, .. } => Some(decode_worker(tenant, *worker, &value.bytes)),
-        _ => None,
+    let entry = |(key, value): &(Key, Versioned)| {
+        let Key::Worker { worker, .. } = key else { return None };
+        Some(decode_worker(tenant, *worker, &value.bytes))
     };
     page.iter().filter_map(entry).collect()
 }
