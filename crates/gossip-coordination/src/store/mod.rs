@@ -70,6 +70,8 @@ mod damage_tests;
 #[cfg(test)]
 mod differential_tests;
 #[cfg(test)]
+mod doubt_tests;
+#[cfg(test)]
 mod format_document_tests;
 #[cfg(test)]
 mod key_tests;
