@@ -5,6 +5,16 @@
 //! | `key` | the typed keys of the one logical keyspace, and their bytes |
 //! | `range` | half-open ranges of keys, for scans |
 //! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
+//! | `txn` | one atomic write, and what can become of it |
+//! | `engine` | what a store does: load, scan, count, commit, wait |
+//! | `map_store` | a model of a store, with faults on demand |
+//! | `flight` | one operation on its way, without I/O |
+//! | `index` | where a shard stands in the indexes of its run |
+//! | `retry` | how often a flight tries again, and how long it waits |
+//! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
+//! | `core`, `routes` | what a handle remembers, and its operations as flights |
+//! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
+//! | `shard_operations`, `run_operations` | what both backends offer, listed once |
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!
@@ -16,8 +26,24 @@
 //!   fields only.
 
 mod codec;
+mod coordinator;
+mod core;
+mod engine;
+mod flight;
+mod index;
 mod key;
+mod map_store;
+mod queries;
 mod range;
+mod retry;
+mod routes;
+mod run_flight;
+mod run_operations;
+mod shard_flight;
+mod shard_operations;
+mod sweep;
+mod txn;
+mod worker_flight;
 
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
@@ -27,15 +53,33 @@ pub use self::codec::{
     encode_cold, encode_handoff, encode_hot, encode_owner, encode_parked_entry, encode_roots,
     encode_run_head, encode_tenant_count, encode_tombstone, encode_total_count, encode_worker,
 };
+pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator};
+pub use self::core::StoreConfig;
+pub use self::engine::{AsyncStore, Page, Store, StoreLimits};
+pub use self::flight::{Flight, Step, Told};
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
+pub use self::map_store::{Fault, MapStore};
 pub use self::range::KeyRange;
+pub use self::txn::{CommitOutcome, Compare, Txn, Versioned, Write};
 #[cfg(test)]
 mod codec_tests;
 #[cfg(test)]
+mod coordinator_tests;
+#[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
+mod doubt_tests;
 #[cfg(test)]
 mod format_document_tests;
 #[cfg(test)]
 mod key_tests;
+#[cfg(test)]
+mod map_store_tests;
+#[cfg(test)]
+mod race_tests;
+#[cfg(test)]
+mod registration_tests;
 #[cfg(test)]
 mod samples;

@@ -1,0 +1,191 @@
+//! The coordinator over the model store is held to everything that the one in memory is held to.
+
+use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+use crate::store::{
+    AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, Key, KeyRange, MapStore, Page, Store,
+    StoreConfig, StoreCoordinator, StoreLimits, Txn, Versioned,
+};
+use crate::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use crate::{Blocking, EventCollector, InfraError, StateTransitionEvent};
+
+type Coordinator = StoreCoordinator<MapStore>;
+
+/// The coordinator over a store in memory, whose commits meet a fault.
+struct OverMap {
+    always: Option<Fault>,
+}
+
+fn config(settings: Settings, nonce: u64) -> StoreConfig {
+    StoreConfig {
+        max_shards_per_tenant: settings.max_shards_per_tenant,
+        max_total_shards: settings.max_total_shards,
+        claim_cooldown_interval: settings.claim_cooldown_interval,
+        nonce,
+    }
+}
+
+/// A nonce for each handle.
+fn next_nonce() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed) << 32
+}
+
+impl ConformanceTarget for OverMap {
+    type Backend = Coordinator;
+
+    fn name(&self) -> &str {
+        "the coordinator over a map"
+    }
+
+    fn fresh(&self, settings: Settings) -> Coordinator {
+        let mut store = MapStore::new();
+        store.inject_always(self.always);
+        StoreCoordinator::new(store, config(settings, next_nonce()))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut Coordinator,
+        call: impl FnOnce(&mut Coordinator) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+
+    fn another_handle(&self, backend: &Coordinator) -> Option<Coordinator> {
+        let mut store = backend.store().another_handle();
+        store.inject_always(self.always);
+        let config = StoreConfig { nonce: next_nonce(), ..backend.config() };
+        Some(StoreCoordinator::new(store, config))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        std::thread::scope(|scope| {
+            for job in jobs {
+                scope.spawn(job);
+            }
+        });
+    }
+
+    fn lose_next_reply(&self, backend: &mut Coordinator) -> bool {
+        backend.store_mut().inject(Fault::LoseReply);
+        true
+    }
+}
+
+#[test]
+fn the_coordinator_over_a_map_conforms() {
+    let ran = run_all(&OverMap { always: None }, &mut |_| ());
+    println!("{ran} cases");
+}
+
+#[test]
+fn random_sequences_over_a_map_are_answered_as_the_model_answers() {
+    check_sequences(&OverMap { always: None }, 0..60, 120);
+}
+
+/// Every reply to every commit is lost, and the suite passes all the same.
+#[test]
+fn sequences_whose_every_reply_is_lost_are_answered_as_the_model_answers() {
+    let always = Some(Fault::LoseReply);
+    check_sequences(&OverMap { always }, 100..160, 120);
+}
+
+/// Scripts through the coordinator over a map.
+struct Scripts;
+
+impl ScriptBackend for Scripts {
+    type Coordinator = Coordinator;
+
+    /// There is no slab to fill, so scripts that fill one are not played.
+    fn start(&mut self, settings: WorldSettings) -> Option<Coordinator> {
+        if settings.slab_bytes.is_some() {
+            return None;
+        }
+        let usual = Settings::default();
+        let settings = Settings {
+            max_shards_per_tenant: settings
+                .max_shards_per_tenant
+                .unwrap_or(usual.max_shards_per_tenant),
+            max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
+            claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
+        };
+        Some(StoreCoordinator::new(MapStore::new(), config(settings, next_nonce())))
+    }
+
+    fn observe<R>(
+        coordinator: &mut Coordinator,
+        call: impl FnOnce(&mut Coordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let mut events = EventCollector::new();
+        let result = coordinator.with_events(&mut events, call);
+        (result, events.drain())
+    }
+}
+
+#[test]
+fn golden_scripts_over_a_map_are_answered_as_written() {
+    let report = check_scripts(&mut Scripts, false).expect("the scripts lie beside the sources");
+    let failures = report.failures.join("\n");
+    println!("{} played, {} skipped", report.files.len(), report.skipped.len());
+    assert!(failures.is_empty(), "{failures}");
+    assert!(report.skipped.iter().all(|name| name.contains("slab")), "{:?}", report.skipped);
+}
+
+/// The model store as an asynchronous one that is ready at once.
+struct AsyncMap(MapStore);
+
+impl AsyncStore for AsyncMap {
+    async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Versioned>>, InfraError> {
+        self.0.load(keys)
+    }
+
+    async fn scan(&mut self, range: &KeyRange, limit: usize) -> Result<Page, InfraError> {
+        self.0.scan(range, limit)
+    }
+
+    async fn count(&mut self, range: &KeyRange) -> Result<u64, InfraError> {
+        self.0.count(range)
+    }
+
+    async fn commit(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
+        self.0.commit(txn)
+    }
+
+    async fn wait(&mut self, ticks: u64) {
+        self.0.wait(ticks);
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.0.limits()
+    }
+}
+
+/// The asynchronous coordinator over the model store.
+struct OverAsyncMap;
+
+impl ConformanceTarget for OverAsyncMap {
+    type Backend = Blocking<AsyncStoreCoordinator<AsyncMap>>;
+
+    fn name(&self) -> &str {
+        "the asynchronous coordinator over a map"
+    }
+
+    fn fresh(&self, settings: Settings) -> Self::Backend {
+        let config = config(settings, next_nonce());
+        Blocking::new(AsyncStoreCoordinator::new(AsyncMap(MapStore::new()), config))
+    }
+
+    fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
+        backend.get_mut().store_mut().0.inject(Fault::LoseReply);
+        true
+    }
+}
+
+#[test]
+fn the_asynchronous_coordinator_over_a_map_conforms() {
+    run_all(&OverAsyncMap, &mut |_| ());
+    check_sequences(&OverAsyncMap, 500..510, 120);
+}

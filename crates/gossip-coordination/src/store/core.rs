@@ -1,0 +1,274 @@
+//! What a handle of a store remembers between flights: limits, a pool, its grants, its events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gossip_contracts::coordination::{
+    MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, MAX_TOKEN_SIZE,
+};
+use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
+use gossip_stdx::SlabFull;
+
+use super::codec::{
+    decode_count, encode_cold, encode_hot, encode_tenant_count, encode_total_count,
+};
+use super::engine::StoreLimits;
+use super::index::put_claim;
+use super::key::Key;
+use super::retry::Tries;
+use super::txn::{Txn, Versioned};
+use crate::error::InfraError;
+use crate::events::{EventCollector, EventKind, StateTransitionEvent};
+use crate::lease::GrantToken;
+use crate::pool::RecordPool;
+use crate::protocol::ClaimCooldown;
+use crate::record::{Birth, ShardRecord, ShardView};
+use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardRoom};
+
+/// The most bytes that one record keeps in a pool.
+const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
+    + MAX_METADATA_SIZE
+    + MAX_TOKEN_SIZE
+    + MAX_SPAWNED_PER_SHARD * size_of::<u64>();
+
+/// Bytes of the pool of a flight: the shard, the parts it is given while the old ones are there,
+/// one newborn, and as much again for what blocks are rounded up to.
+const POOL_BYTES: usize = 8 * RECORD_BYTES_MAX;
+
+/// Writes of a split beside those of its children: the parent's two parts, its index entry, and
+/// two counters.
+const SPLIT_WRITES: usize = 5;
+
+/// Writes that make one shard: two parts and an index entry.
+pub(super) const BIRTH_WRITES: usize = 3;
+
+/// Limits of a coordinator over a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Shards one tenant may have.
+    pub max_shards_per_tenant: usize,
+    /// Shards there may be in all.
+    pub max_total_shards: usize,
+    /// Ticks that a worker waits between claims; zero for none. Each handle counts for itself.
+    pub claim_cooldown_interval: u64,
+    /// A number that no other handle of the store has, and by which this one knows its grants
+    /// again. A simulation gives it from its seed, a process draws it at random.
+    pub nonce: u64,
+}
+
+impl StoreConfig {
+    /// The usual limits for the handle with this nonce.
+    #[must_use]
+    pub const fn new(nonce: u64) -> Self {
+        Self {
+            max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
+            max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
+            claim_cooldown_interval: 0,
+            nonce,
+        }
+    }
+}
+
+/// What the flights of a handle share.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) config: StoreConfig,
+    pub(super) limits: StoreLimits,
+    /// Empty between two decisions.
+    pub(super) pool: RecordPool,
+    /// Grants that this handle asked for.
+    grant_count: u64,
+    /// Last successful claim of each worker; empty when there is no cooldown.
+    last_claims: BTreeMap<(TenantId, WorkerId), LogicalTime>,
+    /// Present while events are collected.
+    pub(super) events: Option<EventCollector>,
+}
+
+impl Core {
+    pub(super) fn new(config: StoreConfig, limits: StoreLimits) -> Self {
+        Self {
+            config,
+            limits,
+            pool: RecordPool::new(POOL_BYTES),
+            grant_count: 0,
+            last_claims: BTreeMap::new(),
+            events: None,
+        }
+    }
+
+    /// A number that no other grant of the store has.
+    pub(super) const fn fresh_grant(&mut self) -> GrantToken {
+        self.grant_count += 1;
+        GrantToken::from_raw(self.config.nonce.wrapping_add(self.grant_count))
+    }
+
+    pub(super) const fn tries(&self, operation: &'static str) -> Tries {
+        Tries::new(operation, self.config.nonce)
+    }
+
+    /// The most children that one transaction of the store publishes.
+    pub(super) fn split_children_max(&self) -> usize {
+        (self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / BIRTH_WRITES).min(MAX_SPLIT_CHILDREN)
+    }
+
+    pub(super) fn emit(
+        &mut self,
+        tenant: TenantId,
+        run: RunId,
+        at: LogicalTime,
+        kind: Option<EventKind>,
+    ) {
+        if let (Some(events), Some(kind)) = (&mut self.events, kind) {
+            events.emit(StateTransitionEvent { tenant, run, at, kind });
+        }
+    }
+
+    /// Refuses what the store would refuse.
+    pub(super) fn check_fits(&self, txn: &Txn) -> Result<(), InfraError> {
+        if self.limits.admit(txn) {
+            return Ok(());
+        }
+        let (ops, bytes) = (txn.op_count(), txn.byte_count());
+        let message = format!("{ops} operations and {bytes} bytes exceed what the store takes");
+        Err(InfraError::Transient { operation: "transaction.size", message })
+    }
+
+    pub(super) fn throttled_until(
+        &self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+    ) -> Option<LogicalTime> {
+        let last = *self.last_claims.get(&(tenant, worker))?;
+        self.cooldown().retry_after(last, now)
+    }
+
+    pub(super) fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
+        let cooldown = self.cooldown();
+        if cooldown.is_disabled() {
+            return;
+        }
+        // Whenever the map has doubled, which costs each new worker a constant. The clocks of
+        // tenants differ, so each forgets only its own workers.
+        let (claims, who) = (&mut self.last_claims, (tenant, worker));
+        if claims.len().is_power_of_two() && !claims.contains_key(&who) {
+            claims.retain(|(other, _), last| {
+                *other != tenant || cooldown.retry_after(*last, now).is_some()
+            });
+        }
+        claims.insert(who, now);
+    }
+
+    const fn cooldown(&self) -> ClaimCooldown {
+        ClaimCooldown::new(self.config.claim_cooldown_interval)
+    }
+
+    /// Adds the writes that make `birth` to `txn`; refused if its id is taken.
+    pub(super) fn add_birth(
+        &mut self,
+        txn: &mut Txn,
+        tenant: &Arc<TenantId>,
+        run: RunId,
+        birth: &Birth<'_>,
+    ) -> Result<(), SlabFull> {
+        let record = ShardRecord::new(Arc::clone(tenant), run, birth, &mut self.pool)?;
+        let view = ShardView::new(&record, &self.pool);
+        let (tenant, shard) = (**tenant, ShardKey::new(run, birth.shard));
+        let hot = Key::ShardHot { tenant, shard };
+        txn.expect(hot, None);
+        txn.put(hot, encoded(|out| encode_hot(view, Some(LogicalTime::ZERO), out)));
+        txn.put(Key::ShardCold { tenant, shard }, encoded(|out| encode_cold(view, out)));
+        put_claim(txn, tenant, shard, LogicalTime::ZERO);
+        record.free(&mut self.pool);
+        Ok(())
+    }
+}
+
+/// What an encoder writes.
+pub(super) fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out
+}
+
+/// Why no transaction could be made.
+#[derive(Debug)]
+pub(super) enum Full {
+    Pool(SlabFull),
+    Stored(InfraError),
+}
+
+impl From<SlabFull> for Full {
+    fn from(full: SlabFull) -> Self {
+        Self::Pool(full)
+    }
+}
+
+impl From<InfraError> for Full {
+    fn from(error: InfraError) -> Self {
+        Self::Stored(error)
+    }
+}
+
+/// The two counters as they were loaded.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    tenant: Option<Versioned>,
+    total: Option<Versioned>,
+}
+
+impl Counters {
+    /// The keys to load.
+    pub(super) const fn keys(tenant: TenantId) -> [Key; 2] {
+        [Key::TenantCounter { tenant }, Key::TotalCounter]
+    }
+
+    /// Takes what was loaded for [`Counters::keys`].
+    pub(super) fn take(values: &mut impl Iterator<Item = Option<Versioned>>) -> Self {
+        Self { tenant: values.next().flatten(), total: values.next().flatten() }
+    }
+
+    /// How many shards there are and may be; `reserved` of them are not counted.
+    pub(super) fn room(
+        &self,
+        tenant: TenantId,
+        config: &StoreConfig,
+        reserved: usize,
+    ) -> Result<ShardRoom, InfraError> {
+        let (of_tenant, of_all) = self.counts(tenant)?;
+        let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        Ok(ShardRoom {
+            tenant_count: size(of_tenant).saturating_sub(reserved),
+            total_count: size(of_all).saturating_sub(reserved),
+            max_per_tenant: config.max_shards_per_tenant,
+            max_total: config.max_total_shards,
+        })
+    }
+
+    /// Counts `added` more shards and `removed` fewer in `txn`.
+    pub(super) fn change(
+        &self,
+        txn: &mut Txn,
+        tenant: TenantId,
+        added: u64,
+        removed: u64,
+    ) -> Result<(), InfraError> {
+        let (of_tenant, of_all) = self.counts(tenant)?;
+        let next = |count: u64| (count + added).saturating_sub(removed);
+        let [tenant_key, total_key] = Self::keys(tenant);
+        txn.expect(tenant_key, self.tenant.as_ref());
+        txn.expect(total_key, self.total.as_ref());
+        let bytes = encoded(|out| encode_tenant_count(tenant, next(of_tenant), out));
+        txn.put(tenant_key, bytes);
+        txn.put(total_key, encoded(|out| encode_total_count(next(of_all), out)));
+        Ok(())
+    }
+
+    fn counts(&self, tenant: TenantId) -> Result<(u64, u64), InfraError> {
+        let count = |value: &Option<Versioned>, tenant| match value {
+            Some(value) => decode_count(tenant, &value.bytes),
+            None => Ok(0),
+        };
+        Ok((count(&self.tenant, Some(tenant))?, count(&self.total, None)?))
+    }
+}

@@ -1,0 +1,223 @@
+//! One operation on its way, without I/O.
+//!
+//! A flight says what it needs ([`Step`]) and is told what came of it ([`Told`]), until it is done.
+//! Attempts, backoff and lost replies are decided inside; a driver only carries steps to a store
+//! and answers back, so the blocking and the asynchronous driver are a dozen lines each, and a
+//! simulation can stop between any two steps.
+//!
+//! A flight is written as a straight `async` function that asks through [`Io`]. No executor is
+//! behind it: [`Flight::step`] polls once, and the function is pending exactly when it asks.
+//!
+//! # Never
+//! - wakes anybody, reads a clock, starts anything.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::engine::Page;
+use super::key::Key;
+use super::range::KeyRange;
+use super::txn::{CommitOutcome, Txn, Versioned};
+use crate::error::InfraError;
+
+/// What a flight needs next.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
+pub enum Step<A> {
+    /// The values of these keys, as [`Told::Loaded`].
+    Load(Vec<Key>),
+    /// The first keys of a range, as [`Told::Scanned`].
+    Scan(KeyRange, usize),
+    /// How many keys a range has, as [`Told::Counted`].
+    Count(KeyRange),
+    /// A transaction, as [`Told::Committed`].
+    Commit(Txn),
+    /// Time to pass, as [`Told::Waited`].
+    Wait(u64),
+    /// Nothing: this is the answer.
+    Done(A),
+}
+
+/// What came of a step.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "one for each step that asks")]
+pub enum Told {
+    /// Values, in the order of the keys.
+    Loaded(Result<Vec<Option<Versioned>>, InfraError>),
+    /// Keys with their values.
+    Scanned(Result<Page, InfraError>),
+    /// How many there are.
+    Counted(Result<u64, InfraError>),
+    /// What became of the transaction.
+    Committed(Result<CommitOutcome, InfraError>),
+    /// The time has passed.
+    Waited,
+}
+
+/// An operation that answers `A` in the end.
+pub struct Flight<'f, A> {
+    route: Pin<Box<dyn Future<Output = A> + Send + 'f>>,
+    io: Io,
+}
+
+impl<'f, A> Flight<'f, A> {
+    /// A flight along `route`, which asks through the [`Io`] it is given.
+    pub(super) fn new<F>(route: impl FnOnce(Io) -> F) -> Self
+    where
+        F: Future<Output = A> + Send + 'f,
+    {
+        let io = Io::default();
+        Self { route: Box::pin(route(io.clone())), io }
+    }
+
+    /// What the flight needs next.
+    ///
+    /// # Panics
+    ///
+    /// If the last step was not answered by [`Flight::tell`], or the flight is done.
+    pub fn step(&mut self) -> Step<A> {
+        let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        match polled {
+            Poll::Ready(answer) => Step::Done(answer),
+            Poll::Pending => match std::mem::replace(&mut *self.io.mail(), Mail::Asked) {
+                Mail::Asking(ask) => ask.step(),
+                Mail::Empty | Mail::Asked | Mail::Told(_) => {
+                    panic!("a step is answered before the next one is asked for")
+                }
+            },
+        }
+    }
+
+    /// Tells the flight what came of its last step.
+    pub fn tell(&mut self, told: Told) {
+        *self.io.mail() = Mail::Told(told);
+    }
+}
+
+impl<A> fmt::Debug for Flight<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flight").finish_non_exhaustive()
+    }
+}
+
+/// How a flight asks. Its clones are one mailbox with room for one letter.
+#[derive(Clone, Default)]
+pub(super) struct Io(Arc<Mutex<Mail>>);
+
+#[derive(Default)]
+enum Mail {
+    #[default]
+    Empty,
+    Asking(Box<Ask>),
+    /// The driver has the question.
+    Asked,
+    Told(Told),
+}
+
+enum Ask {
+    Load(Vec<Key>),
+    Scan(KeyRange, usize),
+    Count(KeyRange),
+    Commit(Txn),
+    Wait(u64),
+}
+
+impl Ask {
+    fn step<A>(self) -> Step<A> {
+        match self {
+            Self::Load(keys) => Step::Load(keys),
+            Self::Scan(range, limit) => Step::Scan(range, limit),
+            Self::Count(range) => Step::Count(range),
+            Self::Commit(txn) => Step::Commit(txn),
+            Self::Wait(ticks) => Step::Wait(ticks),
+        }
+    }
+}
+
+/// What a driver that answers a different question shows.
+const CROSSED: &str = "a driver answers the question that was asked";
+
+impl Io {
+    pub(super) async fn load(&self, keys: Vec<Key>) -> Result<Vec<Option<Versioned>>, InfraError> {
+        let Told::Loaded(values) = self.ask(Ask::Load(keys)).await else {
+            unreachable!("{CROSSED}")
+        };
+        values
+    }
+
+    pub(super) async fn scan(&self, range: KeyRange, limit: usize) -> Result<Page, InfraError> {
+        let Told::Scanned(page) = self.ask(Ask::Scan(range, limit)).await else {
+            unreachable!("{CROSSED}")
+        };
+        page
+    }
+
+    /// Every key of `range`, page by page.
+    pub(super) async fn scan_all(&self, range: KeyRange, page: usize) -> Result<Page, InfraError> {
+        let (mut found, mut rest) = (Page::new(), range);
+        loop {
+            let next = self.scan(rest, page).await?;
+            let Some((last, _)) = next.last() else { return Ok(found) };
+            rest = rest.after(last);
+            found.extend(next);
+        }
+    }
+
+    pub(super) async fn count(&self, range: KeyRange) -> Result<u64, InfraError> {
+        let Told::Counted(count) = self.ask(Ask::Count(range)).await else {
+            unreachable!("{CROSSED}")
+        };
+        count
+    }
+
+    pub(super) async fn commit(&self, txn: Txn) -> Result<CommitOutcome, InfraError> {
+        let Told::Committed(outcome) = self.ask(Ask::Commit(txn)).await else {
+            unreachable!("{CROSSED}")
+        };
+        outcome
+    }
+
+    /// Waits, unless there is nothing to wait for.
+    pub(super) async fn pause(&self, ticks: u64) {
+        if ticks > 0 {
+            self.ask(Ask::Wait(ticks)).await;
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> Exchange<'_> {
+        Exchange { io: self, ask: Some(ask) }
+    }
+
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        // The lock is held for one assignment; what a panic elsewhere leaves is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question until it is answered.
+struct Exchange<'i> {
+    io: &'i Io,
+    ask: Option<Ask>,
+}
+
+impl Future for Exchange<'_> {
+    type Output = Told;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Told> {
+        let mut mail = self.io.mail();
+        if let Some(ask) = self.ask.take() {
+            *mail = Mail::Asking(Box::new(ask));
+            return Poll::Pending;
+        }
+        match std::mem::take(&mut *mail) {
+            Mail::Told(told) => Poll::Ready(told),
+            other @ (Mail::Empty | Mail::Asking(_) | Mail::Asked) => {
+                *mail = other;
+                Poll::Pending
+            }
+        }
+    }
+}

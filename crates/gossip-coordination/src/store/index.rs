@@ -1,0 +1,57 @@
+//! Where a shard stands in the indexes of its run.
+//!
+//! The claim index is exact here: an active shard has one entry, at time zero while it is free and
+//! at its deadline while it is leased. Others have none, and parked ones stand in the parked index.
+
+use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
+
+use super::codec::{encode_claim_entry, encode_parked_entry};
+use super::core::encoded;
+use super::key::Key;
+use super::txn::Txn;
+use crate::record::{ShardRecord, ShardStatus};
+
+/// Where a shard belongs in the claim index.
+pub(super) fn standing(record: &ShardRecord) -> Option<LogicalTime> {
+    let active = record.status() == ShardStatus::Active;
+    active.then(|| record.lease_deadline().unwrap_or(LogicalTime::ZERO))
+}
+
+pub(super) fn move_claim(
+    txn: &mut Txn,
+    tenant: TenantId,
+    shard: ShardKey,
+    from: Option<LogicalTime>,
+    to: Option<LogicalTime>,
+) {
+    if from == to {
+        return;
+    }
+    if let Some(at) = from {
+        txn.delete(Key::ClaimIndex { tenant, shard, at });
+    }
+    if let Some(at) = to {
+        put_claim(txn, tenant, shard, at);
+    }
+}
+
+pub(super) fn move_parked(
+    txn: &mut Txn,
+    tenant: TenantId,
+    shard: ShardKey,
+    before: ShardStatus,
+    after: ShardStatus,
+) {
+    let entry = Key::ParkedIndex { tenant, shard };
+    match (before == ShardStatus::Parked, after == ShardStatus::Parked) {
+        (false, true) => txn.put(entry, encoded(|out| encode_parked_entry(tenant, shard, out))),
+        (true, false) => txn.delete(entry),
+        (true, true) | (false, false) => {}
+    }
+}
+
+/// Stands `shard` in the claim index at time `at`.
+pub(super) fn put_claim(txn: &mut Txn, tenant: TenantId, shard: ShardKey, at: LogicalTime) {
+    let entry = encoded(|out| encode_claim_entry(tenant, shard, at, out));
+    txn.put(Key::ClaimIndex { tenant, shard, at }, entry);
+}

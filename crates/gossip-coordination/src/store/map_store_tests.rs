@@ -1,0 +1,127 @@
+//! The model store keeps the contract of an engine, and a transaction its own.
+
+use gossip_contracts::identity::{RunId, TenantId};
+
+use super::{CommitOutcome, Fault, Key, KeyRange, MapStore, Store, StoreLimits, Txn, Versioned};
+
+const TENANT: TenantId = TenantId::from_bytes([3; 32]);
+
+const fn key(run: u64) -> Key {
+    Key::RunHead { tenant: TENANT, run: RunId::from_raw(run) }
+}
+
+fn put(run: u64, value: &[u8]) -> Txn {
+    let mut txn = Txn::new();
+    txn.put(key(run), value.to_vec());
+    txn
+}
+
+fn stored(store: &mut MapStore, run: u64) -> Option<Versioned> {
+    store.load(&[key(run)]).unwrap().pop().unwrap()
+}
+
+#[test]
+fn a_commit_whose_compares_hold_does_everything() {
+    let mut store = MapStore::new();
+    assert_eq!(store.commit(&put(1, b"one")), Ok(CommitOutcome::Applied));
+    let before = stored(&mut store, 1);
+    let mut txn = Txn::new();
+    txn.expect(key(1), before.as_ref());
+    txn.expect(key(2), None);
+    txn.delete(key(1));
+    txn.put(key(2), b"two".to_vec());
+    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Applied));
+    assert_eq!(stored(&mut store, 1), None);
+    assert_eq!(stored(&mut store, 2).unwrap().bytes, b"two");
+}
+
+#[test]
+fn a_commit_whose_compare_fails_does_nothing_and_names_the_key() {
+    let mut store = MapStore::new();
+    store.commit(&put(1, b"one")).unwrap();
+    let before = stored(&mut store, 1);
+    store.commit(&put(1, b"one")).unwrap();
+    let mut txn = put(3, b"three");
+    txn.expect(key(1), before.as_ref());
+    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(1))));
+    let mut txn = put(3, b"three");
+    txn.expect(key(1), None);
+    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(1))));
+    let mut txn = put(3, b"three");
+    txn.expect_empty(KeyRange::runs_of(TENANT));
+    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(1))));
+    assert_eq!(stored(&mut store, 3), None);
+}
+
+#[test]
+fn a_revision_never_comes_back() {
+    let mut store = MapStore::new();
+    store.commit(&put(1, b"one")).unwrap();
+    let before = stored(&mut store, 1);
+    let mut delete = Txn::new();
+    delete.delete(key(1));
+    store.commit(&delete).unwrap();
+    store.commit(&put(1, b"one")).unwrap();
+    assert_ne!(stored(&mut store, 1), before);
+}
+
+#[test]
+fn faults_are_what_they_are_called() {
+    let mut store = MapStore::new();
+    let mut other = store.another_handle();
+    for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::Fail] {
+        store.inject(fault);
+    }
+    assert_eq!(store.commit(&put(1, b"one")), Ok(CommitOutcome::Unknown));
+    assert_eq!(stored(&mut other, 1), None);
+    assert_eq!(store.commit(&put(1, b"one")), Ok(CommitOutcome::Unknown));
+    assert!(stored(&mut other, 1).is_some());
+    assert!(store.commit(&put(2, b"two")).is_err());
+    assert_eq!(stored(&mut other, 2), None);
+    store.inject(Fault::Conflict);
+    let mut txn = put(2, b"two");
+    txn.expect(key(2), None);
+    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(2))));
+    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Applied));
+    assert_eq!((store.commit_count(), other.commit_count()), (5, 0));
+}
+
+#[test]
+fn scans_are_ordered_bounded_and_counted() {
+    let mut store = MapStore::with_limits(StoreLimits { page: 2, ..StoreLimits::GENEROUS });
+    for run in [3, 1, 2] {
+        store.commit(&put(run, b"x")).unwrap();
+    }
+    let range = KeyRange::runs_of(TENANT);
+    let page = store.scan(&range, 9).unwrap();
+    assert_eq!(page.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [key(1), key(2)]);
+    let rest = store.scan(&range.after(&key(2)), 9).unwrap();
+    assert_eq!(rest[0].0, key(3));
+    assert_eq!(store.count(&range), Ok(3));
+}
+
+#[test]
+fn a_transaction_counts_what_engines_bound() {
+    let mut txn = put(1, b"12345");
+    txn.expect(key(1), None);
+    txn.expect(key(2), None);
+    let key_len = key(1).to_bytes().as_bytes().len();
+    assert_eq!((txn.op_count(), txn.byte_count()), (2, key_len + 5));
+    let small = StoreLimits { txn_ops: 1, ..StoreLimits::GENEROUS };
+    assert!(!small.admit(&txn) && StoreLimits::GENEROUS.admit(&txn));
+    assert!(MapStore::with_limits(small).commit(&txn).is_err());
+}
+
+#[test]
+#[should_panic(expected = "a transaction writes a key once")]
+fn a_key_is_written_once() {
+    let mut txn = put(1, b"one");
+    txn.delete(key(1));
+}
+
+#[test]
+fn values_are_shown_by_their_length_only() {
+    let shown =
+        format!("{:?} {:?}", put(1, b"secret"), Versioned { revision: 1, bytes: vec![7; 3] });
+    assert!(!shown.contains("115") && shown.contains("6 bytes"), "{shown}");
+}

@@ -1,0 +1,249 @@
+//! Reading a run: its record, progress, listings, candidates, capacity.
+//!
+//! Nothing is written here. A listing reads two ranges, page by page, and reads them again if a
+//! split came in between: every change of a cold part is counted in its hot part, so a torn pair
+//! shows.
+
+use std::collections::BTreeMap;
+
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
+
+use super::codec::{ColdPart, HotPart, RunHeadPart, decode_cold, decode_hot, decode_run_head};
+use super::core::Core;
+use super::engine::Page;
+use super::flight::Io;
+use super::key::Key;
+use super::range::KeyRange;
+use super::run_flight::load_record;
+use super::txn::Versioned;
+use crate::error::InfraError;
+use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint};
+use crate::protocol::{ClaimCandidates, claim_offset};
+use crate::record::ShardStatus;
+use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
+use crate::run_errors::GetRunError;
+use crate::run_management::ClaimOutlook;
+
+/// Free shards among which the workers of a run spread out. More would cost every claim more, and
+/// fewer would make many workers collide.
+const FREE_WINDOW: usize = 256;
+
+/// How often a listing that met a split is read again.
+const LISTING_TRIES_MAX: usize = 8;
+
+/// The run itself.
+pub(super) async fn run(io: &Io, tenant: TenantId, run: RunId) -> Result<RunRecord, GetRunError> {
+    let head = io.load(vec![Key::RunHead { tenant, run }]).await?.pop().flatten();
+    let head = head.ok_or(GetRunError::RunNotFound)?;
+    Ok(load_record(io, tenant, run, &head).await?.0)
+}
+
+async fn head(io: &Io, tenant: TenantId, run: RunId) -> Result<RunHeadPart, GetRunError> {
+    let head = io.load(vec![Key::RunHead { tenant, run }]).await?.pop().flatten();
+    let head = head.ok_or(GetRunError::RunNotFound)?;
+    Ok(decode_run_head(tenant, run, &head.bytes)?)
+}
+
+/// How far a run has come.
+pub(super) async fn progress(
+    core: &Core,
+    io: &Io,
+    now: LogicalTime,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<RunProgress, GetRunError> {
+    let mut progress = RunProgress::default();
+    if !head(io, tenant, run).await?.has_roots() {
+        return Ok(progress);
+    }
+    let hot = io.scan_all(KeyRange::hot_shards_of(tenant, run), core.limits.page).await?;
+    let mut lowest: Option<Vec<u8>> = None;
+    for (shard, value) in shards(&hot) {
+        let part = decode_hot(tenant, shard, &value.bytes)?;
+        count(&mut progress, now, &part);
+        let reached = part.cursor.last_key().filter(|_| part.status == ShardStatus::Active);
+        if let Some(key) = reached
+            && lowest.as_deref().is_none_or(|lowest| key < lowest)
+        {
+            lowest = Some(key.to_vec());
+        }
+    }
+    progress.watermark = lowest.as_deref().map(Watermark::new);
+    Ok(progress)
+}
+
+fn count(progress: &mut RunProgress, now: LogicalTime, part: &HotPart<'_>) {
+    progress.total += 1;
+    match part.status {
+        ShardStatus::Active => progress.active += 1,
+        ShardStatus::Done => progress.done += 1,
+        ShardStatus::Split => progress.split += 1,
+        ShardStatus::Parked => progress.parked += 1,
+    }
+    progress.leased += u64::from(is_leased(part, now));
+}
+
+fn is_leased(part: &HotPart<'_>, now: LogicalTime) -> bool {
+    part.lease.is_some_and(|holder| now < holder.deadline())
+}
+
+/// The shards that `filter` admits, in the order of their ranges.
+pub(super) async fn list(
+    core: &Core,
+    io: &Io,
+    now: LogicalTime,
+    (tenant, run): (TenantId, RunId),
+    filter: ShardFilter,
+    out: &mut Vec<ShardSummary>,
+) -> Result<(), GetRunError> {
+    if !head(io, tenant, run).await?.has_roots() {
+        return Ok(());
+    }
+    for _ in 0..LISTING_TRIES_MAX {
+        let hot = io.scan_all(KeyRange::hot_shards_of(tenant, run), core.limits.page).await?;
+        let cold = io.scan_all(KeyRange::cold_shards_of(tenant, run), core.limits.page).await?;
+        if let Some(mut rows) = rows(now, tenant, &hot, &cold, filter)? {
+            rows.sort_unstable_by(|one, other| {
+                (&one.start, one.shard).cmp(&(&other.start, other.shard))
+            });
+            out.extend(rows);
+            return Ok(());
+        }
+    }
+    let message = "splits went on while the run was listed".to_owned();
+    Err(InfraError::Transient { operation: "run.list", message }.into())
+}
+
+/// The rows that `filter` admits; `None` if the two readings are of different moments.
+fn rows(
+    now: LogicalTime,
+    tenant: TenantId,
+    hot: &Page,
+    cold: &Page,
+    filter: ShardFilter,
+) -> Result<Option<Vec<ShardSummary>>, InfraError> {
+    if hot.len() != cold.len() {
+        return Ok(None);
+    }
+    let cold: BTreeMap<ShardId, &[u8]> =
+        shards(cold).map(|(shard, value)| (shard.shard(), value.bytes.as_slice())).collect();
+    let mut rows = Vec::new();
+    for (shard, value) in shards(hot) {
+        let Some(cold) = cold.get(&shard.shard()) else { return Ok(None) };
+        let hot = decode_hot(tenant, shard, &value.bytes)?;
+        let cold = decode_cold(tenant, shard, cold)?;
+        if hot.spawned_count != cold.spawned.len() {
+            return Ok(None);
+        }
+        if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
+            rows.push(summary(now, shard.shard(), &hot, &cold));
+        }
+    }
+    Ok(Some(rows))
+}
+
+fn summary(
+    now: LogicalTime,
+    shard: ShardId,
+    hot: &HotPart<'_>,
+    cold: &ColdPart<'_>,
+) -> ShardSummary {
+    let leased = is_leased(hot, now);
+    ShardSummary {
+        shard,
+        status: hot.status,
+        park_reason: hot.park_reason,
+        leased,
+        lease_deadline: hot.lease.map(|holder| holder.deadline()).filter(|_| leased),
+        fence_epoch: hot.fence,
+        last_handoff: hot.last_handoff,
+        acquire_count: hot.acquire_count,
+        last_key: hot.cursor.last_key().map(Into::into),
+        start: cold.spec.start.into(),
+        end: cold.spec.end.into(),
+        parent: cold.lineage.map(|lineage| lineage.parent),
+        spawned_count: u32::try_from(hot.spawned_count).expect("spawned is bounded"),
+    }
+}
+
+/// The shards of a page of hot or cold parts.
+fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
+    page.iter().filter_map(|(key, value)| {
+        let (Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. }) = key else { return None };
+        Some((*shard, value))
+    })
+}
+
+/// Free shards from the worker's own offset on, then shards whose lease ran out.
+pub(super) async fn candidates(
+    io: &Io,
+    now: LogicalTime,
+    (tenant, run): (TenantId, RunId),
+    worker: WorkerId,
+    limit: usize,
+    out: &mut ClaimCandidates,
+) -> Result<ClaimOutlook, GetRunError> {
+    out.clear();
+    let head = head(io, tenant, run).await?;
+    let mut outlook = ClaimOutlook { run: head.head(), earliest_deadline: None };
+    if !head.has_roots() {
+        return Ok(outlook);
+    }
+    let everybody = ShardId::from_raw(0)..=LAST_SHARD;
+    let range = KeyRange::claims_at(tenant, run, LogicalTime::ZERO, everybody);
+    let mut free = claimable(&io.scan(range, FREE_WINDOW).await?);
+    let offset = claim_offset(worker, free.len());
+    free.rotate_left(offset);
+    if free.len() < limit {
+        let last_free = claim_key(tenant, run, LogicalTime::ZERO);
+        let ran_out = KeyRange::claims_due(tenant, run, now).after(&last_free);
+        free.extend(claimable(&io.scan(ran_out, limit).await?));
+    }
+    out.extend(free.into_iter().take(limit));
+    outlook.earliest_deadline = next_deadline(io, now, tenant, run).await?;
+    Ok(outlook)
+}
+
+/// How much work waits at `now`. A hint never fails an operation that has happened.
+pub(super) async fn capacity(
+    io: &Io,
+    now: LogicalTime,
+    tenant: TenantId,
+    run: RunId,
+) -> CapacityHint {
+    let due = io.count(KeyRange::claims_due(tenant, run, now)).await.unwrap_or(0);
+    let available = due.min(CAPACITY_COUNT_MAX as u64);
+    CapacityHint {
+        available_count: u32::try_from(available).expect("the cap fits in u32"),
+        earliest_deadline: next_deadline(io, now, tenant, run).await.unwrap_or(None),
+    }
+}
+
+/// When the next lease that is live at `now` runs out.
+async fn next_deadline(
+    io: &Io,
+    now: LogicalTime,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<Option<LogicalTime>, InfraError> {
+    let live = KeyRange::claims_of(tenant, run).after(&claim_key(tenant, run, now));
+    let page = io.scan(live, 1).await?;
+    let Some((Key::ClaimIndex { at, .. }, _)) = page.first() else { return Ok(None) };
+    Ok(Some(*at))
+}
+
+/// Behind every id.
+const LAST_SHARD: ShardId = ShardId::from_raw(u64::MAX);
+
+/// The last key of a run's claim index at one time.
+const fn claim_key(tenant: TenantId, run: RunId, at: LogicalTime) -> Key {
+    Key::ClaimIndex { tenant, shard: ShardKey::new(run, LAST_SHARD), at }
+}
+
+fn claimable(page: &Page) -> Vec<ShardId> {
+    let shard = |key: &Key| {
+        let Key::ClaimIndex { shard, .. } = key else { return None };
+        Some(shard.shard())
+    };
+    page.iter().filter_map(|(key, _)| shard(key)).collect()
+}

@@ -1,0 +1,66 @@
+//! How often a flight tries again, and how long it waits before it does.
+
+use super::key::Key;
+use crate::error::InfraError;
+
+/// Conflicts and lost replies that one operation bears. Each lost race means that somebody else
+/// succeeded, so this many in a row mean that the caller had better come back later.
+pub(super) const TRIES_MAX: u32 = 16;
+
+/// Conflicts on counters and on the keys of newborn shards that one operation bears: the first say
+/// nothing about the shard itself, the second are decided anew at once (DESIGN Q15). Bounded all
+/// the same, so that no store can keep a flight in the air for ever.
+pub(super) const SIDE_TRIES_MAX: u32 = 1_000;
+
+/// The longest wait before another try, in ticks: far below any lease.
+pub(super) const BACKOFF_TICKS_MAX: u64 = 64;
+
+/// The tries of one operation.
+#[derive(Debug)]
+pub(super) struct Tries {
+    operation: &'static str,
+    made: u32,
+    aside: u32,
+    /// Spreads the waits of handles that collide.
+    spread: u64,
+}
+
+impl Tries {
+    pub(super) const fn new(operation: &'static str, spread: u64) -> Self {
+        Self { operation, made: 0, aside: 0, spread }
+    }
+
+    /// Counts a try that failed because of `key`, or whose reply was lost if there is none, and
+    /// answers how long to wait before the next. `side` tells that the subject itself was not
+    /// contended.
+    ///
+    /// # Errors
+    ///
+    /// [`InfraError::Transient`] if there were too many.
+    pub(super) fn failed(&mut self, key: Option<Key>, side: bool) -> Result<u64, InfraError> {
+        if side {
+            self.aside += 1;
+        } else {
+            self.made += 1;
+        }
+        if self.made < TRIES_MAX && self.aside < SIDE_TRIES_MAX {
+            return Ok(if side { 0 } else { self.backoff() });
+        }
+        let message = match key {
+            Some(key) => format!("lost {} races, the last for {}", self.lost(), key.kind().name()),
+            None => format!("no reply after {} tries; it may have happened", self.lost()),
+        };
+        Err(InfraError::Transient { operation: self.operation, message })
+    }
+
+    const fn lost(&self) -> u32 {
+        self.made + self.aside
+    }
+
+    /// Doubles with every try; handles differ by up to as much again.
+    const fn backoff(&self) -> u64 {
+        let base = 1_u64 << (self.made - 1);
+        let base = if base < BACKOFF_TICKS_MAX / 2 { base } else { BACKOFF_TICKS_MAX / 2 };
+        base + self.spread % (base + 1)
+    }
+}

@@ -1,0 +1,235 @@
+//! Every operation of a backend as a flight.
+
+use gossip_contracts::coordination::CursorSemantics;
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
+
+use super::core::Core;
+use super::flight::Flight;
+use super::{queries, run_flight, shard_flight, sweep, worker_flight};
+use crate::error::{InfraError, RenewError};
+use crate::lease::Lease;
+use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
+use crate::protocol::{
+    ClaimCandidates, DeleteRun, Grant, Renew, RunTransition, RunTransitionKind, RunTransitionRules,
+    ShardTransition,
+};
+use crate::record::{ShardStatus, ShardView};
+use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
+use crate::run_errors::{DeleteRunError, GetRunError, RunTransitionError};
+use crate::run_management::ClaimOutlook;
+use crate::scratch::{AcquireResultView, AcquireScratch};
+use crate::workers::{WorkerEntry, WorkerError, WorkerState};
+
+/// A flight that can be refused.
+pub(super) type Route<'f, T, E> = Flight<'f, Result<T, E>>;
+
+impl Core {
+    /// An operation on a shard that answers what the protocol answers.
+    pub(super) fn on_shard<'f, T>(
+        &'f mut self,
+        now: LogicalTime,
+        operation: T,
+    ) -> Route<'f, IdempotentOutcome<T::Output>, T::Error>
+    where
+        T: ShardTransition + Send + Sync + 'f,
+        T::Output: Send,
+        T::Error: From<InfraError> + Send,
+    {
+        Flight::new(|io| async move { shard_flight::fly(self, &io, now, &operation, |_| ()).await })
+    }
+
+    /// An operation that grants a shard, whose snapshot goes into `scratch`.
+    pub(super) fn grant<'f, T>(
+        &'f mut self,
+        now: LogicalTime,
+        operation: T,
+        scratch: &'f mut AcquireScratch,
+    ) -> Route<'f, Granted, T::Error>
+    where
+        T: ShardTransition<Output = Grant> + Send + Sync + 'f,
+        T::Error: From<InfraError> + Send,
+    {
+        Flight::new(|io| async move {
+            let mut shown = Shown::default();
+            let show = |shard: ShardView<'_>| shown = Shown::write(shard, scratch);
+            let granted = shard_flight::fly(self, &io, now, &operation, show).await?;
+            let (tenant, key) = operation.subject();
+            let capacity = queries::capacity(&io, now, tenant, key.run()).await;
+            Ok(Granted { grant: granted.into_inner(), capacity, shown })
+        })
+    }
+
+    pub(super) fn renew<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &'f Lease,
+    ) -> Route<'f, RenewResult, RenewError> {
+        Flight::new(move |io| async move {
+            let operation = Renew { tenant, lease };
+            let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
+            Ok(RenewResult {
+                new_deadline: renewed.new_deadline,
+                capacity: queries::capacity(&io, now, tenant, lease.run()).await,
+                offer: renewed.offer,
+                request: renewed.request,
+                run_paused: renewed.run_paused,
+            })
+        })
+    }
+
+    /// An operation on a run that answers what the protocol answers.
+    pub(super) fn on_run<'f, T>(
+        &'f mut self,
+        now: LogicalTime,
+        operation: T,
+    ) -> Route<'f, IdempotentOutcome<T::Output>, T::Error>
+    where
+        T: RunTransitionRules + Send + Sync + 'f,
+        T::Output: Send,
+        T::Error: From<InfraError> + Send,
+    {
+        Flight::new(
+            move |io| async move { run_flight::fly(self, &io, now, &operation, false).await },
+        )
+    }
+
+    pub(super) fn transition(
+        &mut self,
+        now: LogicalTime,
+        operation: RunTransition,
+    ) -> Route<'_, IdempotentOutcome<()>, RunTransitionError> {
+        Flight::new(move |io| async move {
+            let counts = operation.kind == RunTransitionKind::Complete;
+            let moved = run_flight::fly(self, &io, now, &operation, counts).await?;
+            Ok(moved.map(|_| ()))
+        })
+    }
+
+    pub(super) fn delete(
+        &mut self,
+        now: LogicalTime,
+        operation: DeleteRun,
+    ) -> Route<'_, IdempotentOutcome<()>, DeleteRunError> {
+        Flight::new(move |io| async move {
+            let deleted = run_flight::fly(self, &io, now, &operation, false).await?;
+            sweep::sweep(self, &io, operation.tenant, operation.run).await?;
+            Ok(deleted)
+        })
+    }
+
+    pub(super) fn run(tenant: TenantId, run: RunId) -> Route<'static, RunRecord, GetRunError> {
+        Flight::new(move |io| async move { queries::run(&io, tenant, run).await })
+    }
+
+    pub(super) fn progress(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Route<'_, RunProgress, GetRunError> {
+        Flight::new(move |io| async move { queries::progress(self, &io, now, tenant, run).await })
+    }
+
+    pub(super) fn list<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        of: (TenantId, RunId),
+        filter: ShardFilter,
+        out: &'f mut Vec<ShardSummary>,
+    ) -> Route<'f, (), GetRunError> {
+        Flight::new(move |io| async move { queries::list(self, &io, now, of, filter, out).await })
+    }
+
+    pub(super) fn candidates(
+        now: LogicalTime,
+        of: (TenantId, RunId),
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Route<'_, ClaimOutlook, GetRunError> {
+        Flight::new(
+            move |io| async move { queries::candidates(&io, now, of, worker, limit, out).await },
+        )
+    }
+
+    pub(super) fn register_worker(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+    ) -> Route<'_, (), WorkerError> {
+        Flight::new(move |io| async move {
+            worker_flight::register(self, &io, now, tenant, worker).await
+        })
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+        state: WorkerState,
+    ) -> Route<'_, (), WorkerError> {
+        Flight::new(move |io| async move {
+            worker_flight::heartbeat(self, &io, now, tenant, worker, state).await
+        })
+    }
+
+    pub(super) fn list_workers<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        out: &'f mut Vec<WorkerEntry>,
+    ) -> Route<'f, (), WorkerError> {
+        Flight::new(move |io| async move { worker_flight::list(self, &io, now, tenant, out).await })
+    }
+}
+
+/// What of a granted shard is not in the scratch.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    status: ShardStatus,
+    cursor_semantics: CursorSemantics,
+    parent: Option<ShardId>,
+}
+
+impl Shown {
+    fn write(shard: ShardView<'_>, scratch: &mut AcquireScratch) -> Self {
+        let snapshot = scratch.write_shard(shard);
+        Self {
+            status: snapshot.status(),
+            cursor_semantics: snapshot.cursor_semantics(),
+            parent: snapshot.parent(),
+        }
+    }
+}
+
+/// Before anything was granted.
+impl Default for Shown {
+    fn default() -> Self {
+        let (status, cursor_semantics) = (ShardStatus::Active, CursorSemantics::Completed);
+        Self { status, cursor_semantics, parent: None }
+    }
+}
+
+/// A grant, without its borrow of the scratch.
+#[derive(Debug)]
+pub(super) struct Granted {
+    grant: Grant,
+    capacity: CapacityHint,
+    shown: Shown,
+}
+
+impl Granted {
+    /// The grant with what its flight wrote into `scratch`.
+    pub(super) fn show(self, scratch: &AcquireScratch) -> AcquireResultView<'_> {
+        let Shown { status, cursor_semantics, parent } = self.shown;
+        AcquireResultView {
+            lease: self.grant.lease,
+            snapshot: scratch.view(status, cursor_semantics, parent),
+            capacity: self.capacity,
+            attempts: self.grant.attempts,
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! An operation on one run: load, decide, evolve, commit.
+//!
+//! Conflicts and lost replies are treated as for shards (`shard_flight`). Two operations may need
+//! several commits. A registration writes its shards in chunks as large as the store takes, each
+//! of which compares the run's head; its shards are not found before the last one made the run
+//! active, and whoever repeats it goes on where it stopped (DESIGN Q16). A deletion first replaces
+//! the head by a tombstone, and then `sweep` takes the shards away.
+
+use std::sync::Arc;
+
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
+
+use super::codec::{
+    RootProgress, decode_roots, decode_run_head, decode_tombstone, encode_roots, encode_run_head,
+    encode_tombstone,
+};
+use super::core::{BIRTH_WRITES, Core, Counters, Full, encoded};
+use super::flight::Io;
+use super::key::{KEY_LEN_MAX, Key};
+use super::range::KeyRange;
+use super::txn::{CommitOutcome, Txn, Versioned};
+use crate::error::InfraError;
+use crate::events::EventKind;
+use crate::outcome::IdempotentOutcome;
+use crate::protocol::{
+    Decision, Roots, RunChange, RunSeen, RunTransitionRules, Tombstone, evolve_run,
+};
+use crate::record::Birth;
+use crate::run::{Registration, RunRecord, RunStatus};
+
+/// Writes of a chunk of a registration beside those of its shards: the head, the names of the
+/// roots, and two counters.
+const CHUNK_WRITES: usize = 4;
+
+/// What the values of one newborn shard take beside the bytes of its range and cursor, at most:
+/// three keys, three frames and the fields of fixed size.
+const BIRTH_OVERHEAD: usize = 3 * KEY_LEN_MAX + 256;
+
+/// Bytes of a chunk beside its shards, at most: a head with a full log, names, counters, keys.
+const CHUNK_OVERHEAD: usize = 4 << 10;
+
+/// Runs `operation`. Counting the active and the parked shards is for those that ask.
+pub(super) async fn fly<T>(
+    core: &mut Core,
+    io: &Io,
+    now: LogicalTime,
+    operation: &T,
+    counts: bool,
+) -> Result<IdempotentOutcome<T::Output>, T::Error>
+where
+    T: RunTransitionRules + Sync,
+    T::Output: Send,
+    T::Error: From<InfraError> + Send,
+{
+    let (tenant, run) = operation.subject();
+    let mut tries = core.tries("run.commit");
+    let mut doubt: Option<Prepared<T>> = None;
+    loop {
+        let loaded = Loaded::load(io, tenant, run, counts).await?;
+        if let Some(sure) = doubt.take_if(|doubt| doubt.landed(&loaded)) {
+            core.emit(tenant, run, now, sure.event);
+            return sure.answer.map(IdempotentOutcome::Executed);
+        }
+        let (txn, prepared) = match judge(core, now, operation, &loaded)? {
+            Verdict::Refused(error) => return Err(error),
+            Verdict::Replayed(output) => {
+                let Some(doubt) = doubt else { return Ok(IdempotentOutcome::Replayed(output)) };
+                core.emit(tenant, run, now, doubt.event);
+                return Ok(IdempotentOutcome::Executed(output));
+            }
+            Verdict::Commits(commit) => *commit,
+        };
+        core.check_fits(&txn)?;
+        let ticks = match io.commit(txn).await? {
+            CommitOutcome::Applied => match prepared {
+                Some(prepared) => {
+                    core.emit(tenant, run, now, prepared.event);
+                    return prepared.answer.map(IdempotentOutcome::Executed);
+                }
+                None => 0,
+            },
+            CommitOutcome::Conflict(lost) => {
+                let side = matches!(lost, Key::TenantCounter { .. } | Key::TotalCounter);
+                tries.failed(Some(lost), side)?
+            }
+            CommitOutcome::Unknown => {
+                doubt = prepared.or(doubt);
+                tries.failed(None, false)?
+            }
+        };
+        io.pause(ticks).await;
+    }
+}
+
+/// What a decision came to.
+enum Verdict<T: RunTransitionRules> {
+    Refused(T::Error),
+    Replayed(T::Output),
+    /// Without an answer if more commits follow.
+    Commits(Box<(Txn, Option<Prepared<T>>)>),
+}
+
+/// What to say once a transaction is stored, and how to see that it is.
+struct Prepared<T: RunTransitionRules> {
+    /// The head that it writes; `None` if it deletes the head.
+    head: Option<Vec<u8>>,
+    answer: Result<T::Output, T::Error>,
+    event: Option<EventKind>,
+}
+
+impl<T: RunTransitionRules> Prepared<T> {
+    fn landed(&self, loaded: &Loaded) -> bool {
+        let stored = loaded.head.as_ref().map(|head| &head.bytes);
+        stored.is_some() && stored == self.head.as_ref()
+    }
+}
+
+/// What an operation on a run looks at.
+struct Loaded {
+    head: Option<Versioned>,
+    record: Option<RunRecord>,
+    roots: RootProgress,
+    tombstone_value: Option<Versioned>,
+    tombstone: Option<Tombstone>,
+    counters: Counters,
+    active: u64,
+    parked: u64,
+}
+
+impl Loaded {
+    async fn load(io: &Io, tenant: TenantId, run: RunId, counts: bool) -> Result<Self, InfraError> {
+        let [of_tenant, of_all] = Counters::keys(tenant);
+        let (head, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
+        let mut values = io.load(vec![head, grave, of_tenant, of_all]).await?.into_iter();
+        let (head, tombstone_value) = (values.next().flatten(), values.next().flatten());
+        let counters = Counters::take(&mut values);
+        let tombstone = match &tombstone_value {
+            Some(value) => Some(decode_tombstone(tenant, run, &value.bytes)?),
+            None => None,
+        };
+        let (record, roots) = match &head {
+            Some(head) => {
+                let (record, roots) = load_record(io, tenant, run, head).await?;
+                (Some(record), roots)
+            }
+            None => (None, RootProgress::NONE),
+        };
+        let (mut active, mut parked) = (0, 0);
+        if counts && roots.is_complete() {
+            active = io.count(KeyRange::claims_of(tenant, run)).await?;
+            parked = io.count(KeyRange::parked_of(tenant, run)).await?;
+        }
+        Ok(Self { head, record, roots, tombstone_value, tombstone, counters, active, parked })
+    }
+}
+
+/// The record of a run whose head is `head`, and how far its registration has come.
+pub(super) async fn load_record(
+    io: &Io,
+    tenant: TenantId,
+    run: RunId,
+    head: &Versioned,
+) -> Result<(RunRecord, RootProgress), InfraError> {
+    let part = decode_run_head(tenant, run, &head.bytes)?;
+    let (roots, mut ids) = (part.roots(), Vec::new());
+    if part.has_roots() {
+        let chunks = 0..roots.chunks;
+        let keys = chunks.clone().map(|chunk| Key::RunRoots { tenant, run, chunk }).collect();
+        for (chunk, value) in chunks.zip(io.load(keys).await?) {
+            // A missing chunk leaves too few roots, which is told below.
+            if let Some(value) = value {
+                decode_roots(tenant, run, chunk, &value.bytes, &mut ids)?;
+            }
+        }
+    }
+    Ok((part.into_record(ids)?, roots))
+}
+
+/// Lets the protocol decide about what was loaded.
+fn judge<T: RunTransitionRules>(
+    core: &mut Core,
+    now: LogicalTime,
+    operation: &T,
+    loaded: &Loaded,
+) -> Result<Verdict<T>, InfraError> {
+    let (tenant, _) = operation.subject();
+    let reserved = loaded.roots.total as usize;
+    let seen = RunSeen {
+        run: loaded.record.as_ref(),
+        tombstone: loaded.tombstone,
+        active: loaded.active,
+        parked: loaded.parked,
+        room: loaded.counters.room(tenant, &core.config, reserved)?,
+    };
+    let (change, answer) = match operation.decide(now, &seen) {
+        Err(error) => return Ok(Verdict::Refused(error)),
+        Ok(Decision::Replay(output)) => return Ok(Verdict::Replayed(output)),
+        Ok(Decision::Commit { change, answer }) => (change, answer),
+    };
+    let Written { txn, head, last } = match write(core, now, operation.subject(), loaded, &change) {
+        Ok(written) => written,
+        Err(Full::Pool(full)) => return Ok(Verdict::Refused(T::exhausted(full))),
+        Err(Full::Stored(error)) => return Err(error),
+    };
+    let event = core.events.as_ref().and_then(|_| change.event());
+    let prepared = last.then_some(Prepared { head, answer, event });
+    Ok(Verdict::Commits(Box::new((txn, prepared))))
+}
+
+/// A transaction on a run.
+struct Written {
+    txn: Txn,
+    /// The head in it.
+    head: Option<Vec<u8>>,
+    /// Whether the operation has happened with it.
+    last: bool,
+}
+
+fn write(
+    core: &mut Core,
+    now: LogicalTime,
+    (tenant, run): (TenantId, RunId),
+    loaded: &Loaded,
+    change: &RunChange<'_>,
+) -> Result<Written, Full> {
+    let mut txn = Txn::new();
+    let head_key = Key::RunHead { tenant, run };
+    txn.expect(head_key, loaded.head.as_ref());
+    let (record, roots, last) = match change {
+        RunChange::Create(record) => {
+            let grave = Key::Tombstone { tenant, run };
+            txn.expect(grave, loaded.tombstone_value.as_ref());
+            (RunRecord::clone(record), RootProgress::NONE, true)
+        }
+        RunChange::Delete(tombstone) => {
+            delete(&mut txn, tenant, run, loaded, tombstone)?;
+            return Ok(Written { txn, head: None, last: true });
+        }
+        RunChange::Activate { registration, roots } => {
+            let (part, progress) = register(core, &mut txn, now, loaded, *registration, *roots)?;
+            (part, progress, progress.is_complete())
+        }
+        RunChange::End { status, .. } => {
+            if *status == RunStatus::Done {
+                txn.expect_empty(KeyRange::claims_of(tenant, run));
+                txn.expect_empty(KeyRange::parked_of(tenant, run));
+            }
+            (evolved(loaded, change), loaded.roots, true)
+        }
+        RunChange::Pause { .. } => (evolved(loaded, change), loaded.roots, true),
+    };
+    let head = encoded(|out| encode_run_head(&record, roots, out));
+    txn.put(head_key, head.clone());
+    Ok(Written { txn, head: Some(head), last })
+}
+
+fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
+    let mut record = loaded.record.clone().expect("an operation on a missing run is refused");
+    evolve_run(&mut record, change);
+    record
+}
+
+/// The tombstone takes the place of the head. Shards that were reserved and never made are given
+/// back here, those that were made when they are taken away.
+fn delete(
+    txn: &mut Txn,
+    tenant: TenantId,
+    run: RunId,
+    loaded: &Loaded,
+    tombstone: &Tombstone,
+) -> Result<(), InfraError> {
+    let grave = Key::Tombstone { tenant, run };
+    txn.expect(grave, loaded.tombstone_value.as_ref());
+    txn.delete(Key::RunHead { tenant, run });
+    txn.put(grave, encoded(|out| encode_tombstone(tenant, run, tombstone, out)));
+    let never_made = loaded.roots.total - loaded.roots.registered;
+    if never_made > 0 {
+        loaded.counters.change(txn, tenant, 0, u64::from(never_made))?;
+    }
+    Ok(())
+}
+
+/// Adds the next chunk of a registration. Answers the run as it is then, and how far it has come.
+fn register(
+    core: &mut Core,
+    txn: &mut Txn,
+    now: LogicalTime,
+    loaded: &Loaded,
+    registration: Registration,
+    roots: Roots<'_>,
+) -> Result<(RunRecord, RootProgress), Full> {
+    let mut record = loaded.record.clone().expect("an operation on a missing run is refused");
+    let (tenant, run) = (record.tenant(), record.run());
+    let before = loaded.roots;
+    if before.total == 0 {
+        loaded.counters.change(txn, tenant, roots.len() as u64, 0)?;
+    }
+    let owner = Arc::new(tenant);
+    let mut ids: Vec<ShardId> = Vec::new();
+    for birth in roots.births().skip(before.registered as usize) {
+        if !ids.is_empty() && !fits(core, txn, &ids, &birth) {
+            break;
+        }
+        core.add_birth(txn, &owner, run, &birth)?;
+        ids.push(birth.shard);
+    }
+    let chunk = before.chunks;
+    txn.put(
+        Key::RunRoots { tenant, run, chunk },
+        encoded(|out| encode_roots(tenant, run, chunk, &ids, out)),
+    );
+    let small = |count: usize| u32::try_from(count).expect("a manifest bounds the number of roots");
+    let progress = RootProgress {
+        total: small(roots.len()),
+        registered: before.registered + small(ids.len()),
+        chunks: chunk + 1,
+        last_chunk_at: now.max(record.created_at()),
+    };
+    if progress.is_complete() {
+        evolve_run(&mut record, &RunChange::Activate { registration, roots });
+    } else {
+        // Whoever began is remembered, so that only the same shards can go on.
+        record.registration = Some(record.registration.unwrap_or(registration));
+    }
+    Ok((record, progress))
+}
+
+/// Whether another newborn shard fits into the chunk, with everything that is still to come.
+fn fits(core: &Core, txn: &Txn, ids: &[ShardId], birth: &Birth<'_>) -> bool {
+    let (spec, cursor) = (birth.spec, birth.cursor);
+    let variable = spec.start.len()
+        + spec.end.len()
+        + spec.metadata.len()
+        + cursor.last_key().map_or(0, <[u8]>::len)
+        + cursor.token().map_or(0, <[u8]>::len);
+    let names = (ids.len() + 1) * size_of::<u64>();
+    let bytes = txn.byte_count() + BIRTH_OVERHEAD + variable + CHUNK_OVERHEAD + names;
+    let ops = txn.op_count() + BIRTH_WRITES + CHUNK_WRITES;
+    ops <= core.limits.txn_ops && bytes <= core.limits.txn_bytes
+}

@@ -1,0 +1,74 @@
+//! Taking away what a deleted run leaves: its shards, their index entries, the names of its roots.
+//!
+//! Each commit takes away as many shards as the store allows and gives their count back in the same
+//! transaction, so counts are exact at every moment and a sweep can stop and go on anywhere.
+
+use gossip_contracts::identity::{RunId, TenantId};
+
+use super::codec::decode_hot;
+use super::core::{Core, Counters};
+use super::engine::Page;
+use super::flight::Io;
+use super::key::Key;
+use super::range::KeyRange;
+use super::txn::{CommitOutcome, Txn};
+use crate::error::InfraError;
+use crate::record::ShardStatus;
+
+/// Writes that take one shard away: two parts and an index entry.
+const SHARD_WRITES: usize = 3;
+/// Writes of the counters.
+const COUNTER_WRITES: usize = 2;
+
+/// Takes away everything of a run whose head is gone.
+pub(super) async fn sweep(
+    core: &mut Core,
+    io: &Io,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<(), InfraError> {
+    let mut tries = core.tries("sweep.commit");
+    let per_commit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
+    let per_commit = per_commit.clamp(1, core.limits.page);
+    loop {
+        let page = io.scan(KeyRange::hot_shards_of(tenant, run), per_commit).await?;
+        let txn = if page.is_empty() {
+            let page = io.scan(KeyRange::roots_of(tenant, run), per_commit).await?;
+            let mut txn = Txn::new();
+            page.iter().for_each(|(key, _)| txn.delete(*key));
+            txn
+        } else {
+            let keys = Counters::keys(tenant).to_vec();
+            let counters = Counters::take(&mut io.load(keys).await?.into_iter());
+            take_away(tenant, &page, &counters)?
+        };
+        if txn.writes().is_empty() {
+            return Ok(());
+        }
+        let ticks = match io.commit(txn).await? {
+            CommitOutcome::Applied => 0,
+            CommitOutcome::Conflict(lost) => tries.failed(Some(lost), true)?,
+            CommitOutcome::Unknown => tries.failed(None, false)?,
+        };
+        io.pause(ticks).await;
+    }
+}
+
+fn take_away(tenant: TenantId, page: &Page, counters: &Counters) -> Result<Txn, InfraError> {
+    let mut txn = Txn::new();
+    for (key, value) in page {
+        let Key::ShardHot { shard, .. } = *key else { continue };
+        let hot = decode_hot(tenant, shard, &value.bytes)?;
+        txn.expect(*key, Some(value));
+        txn.delete(*key);
+        txn.delete(Key::ShardCold { tenant, shard });
+        if let Some(at) = hot.indexed_at {
+            txn.delete(Key::ClaimIndex { tenant, shard, at });
+        }
+        if hot.status == ShardStatus::Parked {
+            txn.delete(Key::ParkedIndex { tenant, shard });
+        }
+    }
+    counters.change(&mut txn, tenant, 0, page.len() as u64)?;
+    Ok(txn)
+}

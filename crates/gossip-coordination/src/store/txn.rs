@@ -1,0 +1,178 @@
+//! One atomic write: what must still hold, what to write, what to delete.
+//!
+//! A transaction is data. An engine checks every compare and then does every write, or does nothing
+//! and names a key that was not as expected.
+//!
+//! # Invariants
+//! - A key is written at most once: some engines refuse more, and the order of two writes would be
+//!   a rule that nobody wrote down.
+
+use std::fmt;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+
+use super::key::Key;
+use super::range::KeyRange;
+
+/// What must hold for a transaction to be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an engine must check every kind")]
+pub enum Compare {
+    /// The key is as it was when it was loaded.
+    At {
+        /// Which key.
+        key: Key,
+        /// Its revision then.
+        revision: u64,
+    },
+    /// There is no such key.
+    Absent(Key),
+    /// No key lies in the range.
+    Empty(KeyRange),
+}
+
+/// One change of one key.
+#[derive(Clone, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an engine must do every kind")]
+pub enum Write {
+    /// Store the bytes under the key.
+    Put(Key, Vec<u8>),
+    /// Remove the key; nothing happens if it is not there.
+    Delete(Key),
+}
+
+impl Write {
+    /// The key that is changed.
+    #[must_use]
+    pub const fn key(&self) -> &Key {
+        match self {
+            Self::Put(key, _) | Self::Delete(key) => key,
+        }
+    }
+}
+
+/// Values hold keys and tokens of tenants, so only their length is shown.
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Put(key, bytes) => write!(f, "Put({:?}, {} bytes)", key.kind(), bytes.len()),
+            Self::Delete(key) => write!(f, "Delete({:?})", key.kind()),
+        }
+    }
+}
+
+/// Compares and writes that happen together or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct Txn {
+    compares: Vec<Compare>,
+    writes: Vec<Write>,
+    /// The keys of `writes`.
+    written: HashSet<Key, FixedState>,
+    /// Bytes of keys and values to be written.
+    byte_count: usize,
+}
+
+impl Txn {
+    /// A transaction that does nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Requires that `key` is as it was when it was loaded: at a revision, or absent.
+    pub fn expect(&mut self, key: Key, loaded: Option<&Versioned>) {
+        self.compares.push(match loaded {
+            Some(versioned) => Compare::At { key, revision: versioned.revision },
+            None => Compare::Absent(key),
+        });
+    }
+
+    /// Requires that no key lies in `range`.
+    pub fn expect_empty(&mut self, range: KeyRange) {
+        self.compares.push(Compare::Empty(range));
+    }
+
+    /// Writes `bytes` under `key`.
+    ///
+    /// # Panics
+    ///
+    /// If the transaction writes the key already.
+    pub fn put(&mut self, key: Key, bytes: Vec<u8>) {
+        self.byte_count += bytes.len();
+        self.write(Write::Put(key, bytes));
+    }
+
+    /// Removes `key`.
+    ///
+    /// # Panics
+    ///
+    /// If the transaction writes the key already.
+    pub fn delete(&mut self, key: Key) {
+        self.write(Write::Delete(key));
+    }
+
+    /// What must hold.
+    #[must_use]
+    pub fn compares(&self) -> &[Compare] {
+        &self.compares
+    }
+
+    /// What is done then.
+    #[must_use]
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// The larger of the number of compares and of writes, which is what engines bound.
+    #[must_use]
+    pub const fn op_count(&self) -> usize {
+        if self.compares.len() > self.writes.len() {
+            self.compares.len()
+        } else {
+            self.writes.len()
+        }
+    }
+
+    /// Bytes of the keys and values to be written.
+    #[must_use]
+    pub const fn byte_count(&self) -> usize {
+        self.byte_count
+    }
+
+    fn write(&mut self, write: Write) {
+        assert!(self.written.insert(*write.key()), "a transaction writes a key once");
+        self.byte_count += write.key().to_bytes().as_bytes().len();
+        self.writes.push(write);
+    }
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "DESIGN 4: exactly these three")]
+pub enum CommitOutcome {
+    /// It happened.
+    Applied,
+    /// It did not, because this key was not as expected.
+    Conflict(Key),
+    /// The reply was lost: it happened, or did not, or will.
+    Unknown,
+}
+
+/// A stored value and when it was last written.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Versioned {
+    /// Rises with every write of the key, and never comes back.
+    pub revision: u64,
+    /// The value.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Versioned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Versioned")
+            .field("revision", &self.revision)
+            .field("bytes", &self.bytes.len())
+            .finish()
+    }
+}

@@ -1,0 +1,121 @@
+//! The registry of workers over a store. It is advice, so its bound may be overshot by those who
+//! register in the same moment.
+
+use gossip_contracts::identity::{LogicalTime, TenantId, WorkerId};
+
+use super::codec::{decode_worker, encode_worker};
+use super::core::{Core, encoded};
+use super::flight::Io;
+use super::key::Key;
+use super::range::KeyRange;
+use super::txn::{CommitOutcome, Txn, Versioned};
+use crate::error::InfraError;
+use crate::workers::{MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerState};
+
+/// Enters `worker`; the silent are forgotten when they are in the way.
+pub(super) async fn register(
+    core: &Core,
+    io: &Io,
+    now: LogicalTime,
+    tenant: TenantId,
+    worker: WorkerId,
+) -> Result<(), WorkerError> {
+    let known = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten().is_some();
+    let max = MAX_WORKERS_PER_TENANT;
+    if !known && is_full(io, tenant).await? {
+        forget_silent(core, io, now, tenant).await?;
+        if is_full(io, tenant).await? {
+            return Err(WorkerError::TooManyWorkers { max });
+        }
+    }
+    put(core, io, tenant, WorkerEntry::heard_of(worker, WorkerState::Idle, now)).await
+}
+
+async fn is_full(io: &Io, tenant: TenantId) -> Result<bool, InfraError> {
+    let count = io.count(KeyRange::workers_of(tenant)).await?;
+    Ok(count >= MAX_WORKERS_PER_TENANT as u64)
+}
+
+/// Notes what a registered worker does.
+pub(super) async fn heartbeat(
+    core: &Core,
+    io: &Io,
+    now: LogicalTime,
+    tenant: TenantId,
+    worker: WorkerId,
+    state: WorkerState,
+) -> Result<(), WorkerError> {
+    let value = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
+    let value = value.ok_or(WorkerError::NotRegistered)?;
+    if !decode_worker(tenant, worker, &value.bytes)?.is_live_at(now) {
+        return Err(WorkerError::NotRegistered);
+    }
+    put(core, io, tenant, WorkerEntry::heard_of(worker, state, now)).await
+}
+
+/// The workers that are not silent, by their ids.
+pub(super) async fn list(
+    core: &Core,
+    io: &Io,
+    now: LogicalTime,
+    tenant: TenantId,
+    out: &mut Vec<WorkerEntry>,
+) -> Result<(), WorkerError> {
+    let entries = entries(core, io, tenant).await?;
+    out.extend(entries.into_iter().filter(|entry| entry.is_live_at(now)));
+    Ok(())
+}
+
+async fn entries(core: &Core, io: &Io, tenant: TenantId) -> Result<Vec<WorkerEntry>, InfraError> {
+    let page = io.scan_all(KeyRange::workers_of(tenant), core.limits.page).await?;
+    let entry = |(key, value): &(Key, Versioned)| {
+        let Key::Worker { worker, .. } = key else { return None };
+        Some(decode_worker(tenant, *worker, &value.bytes))
+    };
+    page.iter().filter_map(entry).collect()
+}
+
+/// The last word counts, so nothing is compared, and a lost reply is answered by saying it again.
+async fn put(
+    core: &Core,
+    io: &Io,
+    tenant: TenantId,
+    entry: WorkerEntry,
+) -> Result<(), WorkerError> {
+    let mut txn = Txn::new();
+    let key = Key::Worker { tenant, worker: entry.worker };
+    txn.put(key, encoded(|out| encode_worker(tenant, &entry, out)));
+    Ok(insist(core, io, &txn).await?)
+}
+
+async fn forget_silent(
+    core: &Core,
+    io: &Io,
+    now: LogicalTime,
+    tenant: TenantId,
+) -> Result<(), InfraError> {
+    let silent: Vec<WorkerEntry> = entries(core, io, tenant)
+        .await?
+        .into_iter()
+        .filter(|entry| !entry.is_live_at(now))
+        .collect();
+    for chunk in silent.chunks(core.limits.txn_ops.clamp(1, MAX_WORKERS_PER_TENANT)) {
+        let mut txn = Txn::new();
+        chunk.iter().for_each(|entry| txn.delete(Key::Worker { tenant, worker: entry.worker }));
+        insist(core, io, &txn).await?;
+    }
+    Ok(())
+}
+
+/// Commits what can be committed twice.
+async fn insist(core: &Core, io: &Io, txn: &Txn) -> Result<(), InfraError> {
+    let mut tries = core.tries("worker.commit");
+    loop {
+        let ticks = match io.commit(txn.clone()).await? {
+            CommitOutcome::Applied => return Ok(()),
+            CommitOutcome::Conflict(lost) => tries.failed(Some(lost), false)?,
+            CommitOutcome::Unknown => tries.failed(None, false)?,
+        };
+        io.pause(ticks).await;
+    }
+}
