@@ -488,7 +488,7 @@ impl RunChange<'_> {
     pub fn event(&self) -> Option<EventKind> {
         Some(match self {
             Self::Create(_) => EventKind::RunCreated,
-            Self::Activate { roots, .. } => EventKind::RunActivated { shard_count: roots.len() },
+            Self::Activate { roots, .. } => EventKind::RunActivated { shard_count: roots.count() },
             Self::End { status, .. } => match status {
                 RunStatus::Done => EventKind::RunCompleted,
                 RunStatus::Failed => EventKind::RunFailed,

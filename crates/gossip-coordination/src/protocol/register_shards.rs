@@ -89,14 +89,8 @@ pub struct Roots<'c> {
 impl<'c> Roots<'c> {
     /// How many there are.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub const fn count(&self) -> usize {
         self.shards.len()
-    }
-
-    /// Never true of a valid registration.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.shards.is_empty()
     }
 
     /// The roots, in the caller's order.

@@ -293,7 +293,7 @@ fn register(
     let (tenant, run) = (record.tenant(), record.run());
     let before = loaded.roots;
     if before.total == 0 {
-        loaded.counters.change(txn, tenant, roots.len() as u64, 0)?;
+        loaded.counters.change(txn, tenant, roots.count() as u64, 0)?;
     }
     let owner = Arc::new(tenant);
     let mut ids: Vec<ShardId> = Vec::new();
@@ -311,7 +311,7 @@ fn register(
     );
     let small = |count: usize| u32::try_from(count).expect("a manifest bounds the number of roots");
     let progress = RootProgress {
-        total: small(roots.len()),
+        total: small(roots.count()),
         registered: before.registered + small(ids.len()),
         chunks: chunk + 1,
         last_chunk_at: now.max(record.created_at()),
