@@ -281,7 +281,7 @@ fn told<E: std::fmt::Debug>(view: Result<AcquireResultView<'_>, E>) -> (String, 
         (view.snapshot.cursor().last_key().map(<[u8]>::to_vec), view.snapshot.spec().end.to_vec())
     });
     let said = format!("{view:?} {bytes:?}");
-    (said, view.ok().map(|view| view.lease.clone()))
+    (said, view.ok().map(|view| view.lease))
 }
 
 fn handoff(op: OpId) -> HandoffId {
