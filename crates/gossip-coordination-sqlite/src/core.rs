@@ -101,6 +101,23 @@ impl Core {
         self.readers.read(batches, LIMITS.page)
     }
 
+    #[cfg(test)]
+    pub(crate) fn log_frames(&self) -> i32 {
+        self.writer.lock().unwrap().log().frames()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn forbid_writing(&self) {
+        let writer = self.writer.lock().unwrap();
+        writer.connection().pragma_update(None, "query_only", true).unwrap();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn leave_in_transaction(&self) {
+        let writer = self.writer.lock().unwrap();
+        writer.connection().execute_batch("BEGIN IMMEDIATE; DELETE FROM kv").unwrap();
+    }
+
     pub(crate) const fn readers(&self) -> &Readers {
         &self.readers
     }

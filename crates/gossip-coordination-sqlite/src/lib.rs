@@ -30,8 +30,20 @@ pub use self::options::{OpenCheck, SqliteOptions, SyncMode};
 pub use self::store::SqliteStore;
 
 #[cfg(test)]
+mod backup_tests;
+#[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]
 mod convoy_tests;
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod log_tests;
+#[cfg(test)]
+mod open_tests;
+#[cfg(test)]
+mod store_tests;
+#[cfg(test)]
+mod task_tests;
 #[cfg(test)]
 mod test_support;

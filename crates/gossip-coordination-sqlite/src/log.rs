@@ -24,13 +24,13 @@ use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
 /// Frames (pages of 4 KiB) from which on the log is copied back: 4 MiB, SQLite's own default.
-const FRAMES_SOFT: i32 = 1_000;
+pub(crate) const FRAMES_SOFT: i32 = 1_000;
 
 /// How much the log grows before another copy is tried.
 const FRAMES_STRIDE: i32 = 250;
 
 /// Frames from which on commits copy themselves: 64 MiB.
-const FRAMES_HARD: i32 = 16_000;
+pub(crate) const FRAMES_HARD: i32 = 16_000;
 
 /// Frames that a group may be asked to copy before it begins. Writing them takes less time than the
 /// sync that follows in any case.
@@ -93,6 +93,11 @@ impl Log {
                 self.rest_wanted.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn frames(&self) -> i32 {
+        self.frames.load(Ordering::Relaxed)
     }
 
     /// Ends [`Log::keep`].

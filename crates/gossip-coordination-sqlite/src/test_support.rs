@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gossip_contracts::identity::{RunId, TenantId};
+use gossip_coordination::InfraError;
+use gossip_coordination::store::{Answer, CommitOutcome, Key, Read, Store, Txn, Versioned};
+
 use crate::{SqliteDatabase, SqliteOptions};
 
 /// A directory of one test, removed with it.
@@ -55,4 +59,45 @@ impl Drop for Scratch {
         // A test that failed says so itself.
         let _ = std::fs::remove_dir_all(&self.path);
     }
+}
+
+/// The tenant of keys in tests.
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([3; 32]);
+
+/// A key, by a number.
+pub(crate) const fn key(number: u64) -> Key {
+    Key::RunHead { tenant: TENANT, run: RunId::from_raw(number) }
+}
+
+/// A transaction that writes one key.
+pub(crate) fn put(number: u64, value: &[u8]) -> Txn {
+    let mut txn = Txn::new();
+    txn.put(key(number), value.to_vec());
+    txn
+}
+
+/// What is stored under a key.
+pub(crate) fn stored(store: &mut impl Store, number: u64) -> Option<Versioned> {
+    match store.read(vec![Read::Get(key(number))]).unwrap().pop() {
+        Some(Answer::Value(value)) => value,
+        other => panic!("a value was asked for, got {other:?}"),
+    }
+}
+
+/// Commits one transaction.
+pub(crate) fn commit(store: &mut impl Store, txn: Txn) -> Result<CommitOutcome, InfraError> {
+    store.commit(vec![txn]).pop().unwrap()
+}
+
+/// Commits one transaction that must be applied; answers its revision.
+pub(crate) fn applied(store: &mut impl Store, txn: Txn) -> u64 {
+    match commit(store, txn) {
+        Ok(CommitOutcome::Applied { revision }) => revision,
+        other => panic!("it was to be applied, got {other:?}"),
+    }
+}
+
+/// A connection of somebody who does not know this crate.
+pub(crate) fn stranger(database: &SqliteDatabase) -> rusqlite::Connection {
+    rusqlite::Connection::open(database.path()).unwrap()
 }

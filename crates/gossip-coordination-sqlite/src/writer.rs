@@ -86,6 +86,16 @@ impl Writer {
         outcomes
     }
 
+    #[cfg(test)]
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connection(&self) -> &Connection {
+        self.connection.as_ref().unwrap()
+    }
+
     fn commit_alone(&mut self, txn: &Txn) -> Vec<Outcome> {
         match self.try_group(std::slice::from_ref(txn)) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
