@@ -51,7 +51,7 @@ fn check(
     let (key, expected) = match compare {
         Compare::At { key, revision } => (key, Some(*revision)),
         Compare::Absent(key) => (key, None),
-        Compare::Empty(range) => return Ok(first_of(connection, range)?),
+        Compare::Empty(range) => return first_of(connection, range),
     };
     if revision(connection, key, seen)? == expected {
         return Ok(None);

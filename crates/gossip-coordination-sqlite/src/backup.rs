@@ -58,7 +58,10 @@ pub(crate) fn make(core: &Core, path: &Path) -> Result<u64, BackupError> {
     let place = |source: io::Error| BackupError::Place { path: path.to_path_buf(), source };
     // A leftover of a process that was killed.
     remove(&unfinished).map_err(place)?;
-    let copied = core.readers().with(BACKUP, |source| copy(source, &unfinished));
+    let copied = core
+        .visit()
+        .map_err(|error| infra(BACKUP, &error))
+        .and_then(|source| copy(&source, &unfinished));
     let placed =
         copied.map_err(BackupError::from).and_then(|()| settle(&unfinished, path).map_err(place));
     if placed.is_err() {
@@ -104,7 +107,7 @@ fn settle(unfinished: &Path, path: &Path) -> io::Result<u64> {
     let bytes = file.metadata()?.len();
     fs::rename(unfinished, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
     Ok(bytes)
 }
 

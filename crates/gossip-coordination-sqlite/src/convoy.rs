@@ -1,9 +1,10 @@
 //! Group commit without a thread of its own: whoever comes first drives for all who wait.
 //!
-//! A caller boards with a job. If nobody drives, it drives: it takes every job that is waiting, does
-//! them in one go, and hands out the answers. Whoever boards meanwhile waits for the next convoy,
-//! which is driven by the first of them. So a caller alone pays no thread switch, and nobody ever
-//! waits for a convoy to fill: what queued up during the last one is what the next one takes.
+//! A caller boards with a job. If nobody drives, it drives: it takes every job that is waiting,
+//! does them in one go, and hands out the answers. Whoever boards meanwhile waits for the next
+//! convoy, which is driven by the first of them. So a caller alone pays no thread switch, and
+//! nobody ever waits for a convoy to fill: what queued up during the last one is what the next one
+//! takes.
 //!
 //! The lead is passed on before the answers are handed out, so the next convoy is on its way while
 //! the callers of the last one wake up.

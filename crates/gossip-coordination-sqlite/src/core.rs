@@ -12,6 +12,7 @@ use crate::convoy::Convoy;
 use crate::log::Log;
 use crate::options::SqliteOptions;
 use crate::readers::Readers;
+use crate::schema::{Role, connect};
 use crate::writer::{Outcome, Writer};
 
 /// What fits in one transaction. SQLite would take more; but whoever holds the file's write lock
@@ -78,19 +79,18 @@ impl Core {
             return Vec::new();
         }
         let count = txns.len();
-        let outcomes = self.convoy.ride(txns, load, |jobs| self.drive(&jobs));
+        let outcomes = self.convoy.ride(txns, load, |jobs| self.drive(jobs));
         // Whoever drove panicked, perhaps before, perhaps after the commit.
         outcomes.unwrap_or_else(|| vec![Ok(CommitOutcome::Unknown); count])
     }
 
-    fn drive(&self, jobs: &[Vec<Txn>]) -> Vec<Vec<Outcome>> {
+    fn drive(&self, jobs: Vec<Vec<Txn>>) -> Vec<Vec<Outcome>> {
+        let counts: Vec<usize> = jobs.iter().map(Vec::len).collect();
+        let group: Vec<Txn> = jobs.into_iter().flatten().collect();
         // The writer puts itself in order before each group, also after a panic.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut outcomes = match jobs {
-            [only] => return vec![writer.commit(only)],
-            _ => writer.commit(&jobs.concat()).into_iter(),
-        };
-        jobs.iter().map(|job| outcomes.by_ref().take(job.len()).collect()).collect()
+        let mut outcomes = writer.commit(&group).into_iter();
+        counts.into_iter().map(|count| outcomes.by_ref().take(count).collect()).collect()
     }
 
     /// Answers each of `batches`, all of one instant.
@@ -118,8 +118,9 @@ impl Core {
         writer.connection().execute_batch("BEGIN IMMEDIATE; DELETE FROM kv").unwrap();
     }
 
-    pub(crate) const fn readers(&self) -> &Readers {
-        &self.readers
+    /// A connection of its own for whoever reads long, so that nobody waits for it.
+    pub(crate) fn visit(&self) -> rusqlite::Result<Connection> {
+        connect(&self.path, &self.options, Role::Read)
     }
 
     pub(crate) fn path(&self) -> &Path {

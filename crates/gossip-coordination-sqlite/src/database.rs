@@ -1,7 +1,7 @@
 //! An open database: handles, backup, checks, and the threads that end with it.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gossip_coordination::InfraError;
@@ -46,7 +46,7 @@ impl SqliteDatabase {
     ///
     /// [`OpenError`] says what is in the way and what to do about it.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
-        let path = path.as_ref();
+        let path = &whole(path.as_ref())?;
         let fail = |error: rusqlite::Error| OpenError::of(path, &error);
         let connection = open_file(path, &options)?;
         let log = Arc::new(Log::new());
@@ -101,13 +101,12 @@ impl SqliteDatabase {
     ///
     /// [`InfraError::Corruption`] with what was found first.
     pub fn check_integrity(&self) -> Result<(), InfraError> {
-        self.inner.core.readers().with(CHECK, |connection: &Connection| {
-            let found = first_damage(connection, "integrity_check");
-            match found.map_err(|error| infra(CHECK, &error))? {
-                None => Ok(()),
-                Some(what) => Err(corruption(CHECK, format!("{what}; restore a backup"))),
-            }
-        })
+        let visitor = self.inner.core.visit();
+        let found = visitor.and_then(|connection| first_damage(&connection, "integrity_check"));
+        match found.map_err(|error| infra(CHECK, &error))? {
+            None => Ok(()),
+            Some(what) => Err(corruption(CHECK, format!("{what}; restore a backup"))),
+        }
     }
 
     /// Where the file is.
@@ -144,6 +143,13 @@ impl fmt::Debug for SqliteDatabase {
             .field("options", self.options())
             .finish_non_exhaustive()
     }
+}
+
+/// The path from the root. It stays the same if the process moves to another directory, and names a
+/// file even where SQLite would see more in a name, such as `:memory:`.
+fn whole(path: &Path) -> Result<PathBuf, OpenError> {
+    std::path::absolute(path)
+        .map_err(|error| OpenError::Engine { path: path.to_path_buf(), message: error.to_string() })
 }
 
 fn start_keeper(connection: Connection, log: Arc<Log>, path: &Path) -> Result<Thread, OpenError> {

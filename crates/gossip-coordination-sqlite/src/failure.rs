@@ -67,10 +67,7 @@ pub(crate) fn foreign_key(operation: &'static str, malformed: MalformedKey) -> I
 /// that is full refuses the write itself. Once it is written, a failing sync leaves it in the file,
 /// where the next process to recover the log may find it. So every other failure is doubt.
 pub(crate) fn certainly_did_not_happen(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::ReadOnly)
-    )
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy))
 }
 
 /// Whether somebody else holds what was asked for.

@@ -2,9 +2,10 @@
 //!
 //! Copying back writes every changed page and syncs twice, so it is kept off the commit path. A
 //! thread with its own connection, the keeper, copies while commits go on (`PASSIVE`: it waits for
-//! nobody and nobody waits for it). But a log starts over only when a writer finds all of it copied,
-//! and commits that never pause always leave a few frames. So when the keeper has nearly caught up,
-//! it asks the next group to copy what little is left before it begins: a few pages and their sync.
+//! nobody and nobody waits for it). But a log starts over only when a writer finds all of it
+//! copied, and commits that never pause always leave a few frames. So when the keeper has nearly
+//! caught up, it asks the next group to copy what little is left before it begins: a few pages and
+//! their sync.
 //!
 //! | length of the log | what happens |
 //! |---|---|

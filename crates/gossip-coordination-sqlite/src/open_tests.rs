@@ -82,7 +82,7 @@ fn a_newer_format_is_left_to_a_newer_program() {
     drop(newer);
     let error = refused(&path);
     let (found, supported) = (FORMAT + 1, FORMAT);
-    assert_eq!(error, OpenError::NewerFormat { path: path.clone(), found, supported });
+    assert_eq!(error, OpenError::NewerFormat { path, found, supported });
     let infra = InfraError::from(error);
     assert!(matches!(infra, InfraError::Refused { why: StoreRefusal::NewerFormat, .. }));
 }
@@ -183,4 +183,16 @@ fn errors_and_handles_show_no_bytes_of_values() {
     applied(&mut store, put(1, b"secret"));
     let shown = format!("{database:?} {store:?} {:?}", database.async_store().unwrap());
     assert!(shown.contains("store.db") && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn names_that_mean_something_to_sqlite_are_names_of_files() {
+    let scratch = Scratch::new();
+    for name in [":memory:", "file:other?mode=memory"] {
+        let path = scratch.file(name);
+        applied(&mut open(&path).unwrap().store(), put(1, b"kept"));
+        assert!(path.is_file(), "{name}");
+        assert!(stored(&mut open(&path).unwrap().store(), 1).is_some(), "{name}");
+    }
+    assert!(open(Path::new("")).is_err());
 }

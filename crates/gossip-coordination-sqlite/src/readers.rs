@@ -72,15 +72,6 @@ impl Readers {
         Ok(answers)
     }
 
-    /// Runs `call` on a connection of the pool.
-    pub(crate) fn with<R>(
-        &self,
-        operation: &'static str,
-        call: impl FnOnce(&Connection) -> Result<R, InfraError>,
-    ) -> Result<R, InfraError> {
-        call(self.lend().map_err(|error| infra(operation, &error))?.connection())
-    }
-
     fn lend(&self) -> rusqlite::Result<Lent<'_>> {
         let mut pool = self.pool();
         loop {

@@ -5,18 +5,19 @@
 //!  meta  name TEXT, value INTEGER                   one row, `floor`
 //! ```
 //!
-//! `kv` has no row ids: the rows themselves are the tree that is sorted by key. Measured with values
-//! of 600 bytes and keys of 100 against row ids and a unique index (one core, 50,000 to 200,000
-//! shards, medians of seven interleaved rounds): rewriting a value in place is 5 to 8 % slower
-//! grouped and equal one by one; granting a lease, which also moves a row of the claim index, is 7
-//! to 20 % faster; the file is a third smaller. So a checkpoint changes one row in one page, and
-//! everything else touches one tree instead of two. Pages of 8 KiB were slower in everything.
+//! `kv` has no row ids: the rows themselves are the tree that is sorted by key. Measured with
+//! values of 600 bytes and keys of 100 against row ids and a unique index (one core, 50,000 to
+//! 200,000 shards, medians of seven interleaved rounds): rewriting a value in place is 5 to 8 %
+//! slower grouped and equal one by one; granting a lease, which also moves a row of the claim
+//! index, is 7 to 20 % faster; the file is a third smaller. So a checkpoint changes one row in one
+//! page, and everything else touches one tree instead of two. Pages of 8 KiB were slower in
+//! everything.
 //!
 //! # Revisions
 //! A transaction gets the highest of the revisions of the keys it writes, plus one. A key that is
 //! not there may have been there before, so `floor` counts as well then; and a transaction that
-//! deletes raises `floor` to its own revision. So the revisions of a key rise with every write, also
-//! across its deletion, and a checkpoint reads and writes nothing but its own row.
+//! deletes raises `floor` to its own revision. So the revisions of a key rise with every write,
+//! also across its deletion, and a checkpoint reads and writes nothing but its own row.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -86,7 +87,10 @@ pub(crate) fn open_file(path: &Path, options: &SqliteOptions) -> Result<Connecti
     if is_new {
         connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fail)?;
     }
-    switch_to_log(&connection, options.busy_timeout).map_err(fail)?;
+    if !switch_to_log(&connection, options.busy_timeout).map_err(fail)? {
+        let message = "this file system cannot share memory between processes; use a local disk";
+        return Err(OpenError::Engine { path: path.to_path_buf(), message: message.to_owned() });
+    }
     if is_new {
         create(&connection, path)?;
     }
@@ -186,15 +190,14 @@ fn create(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 /// The write-ahead log: readers and one writer at a time do not wait for each other, and a commit
-/// is one sequential write and one sync. The mode is kept in the file.
-fn switch_to_log(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+/// is one sequential write and one sync. The mode is kept in the file. Answers whether it is set: a
+/// file system without shared memory keeps the old one and calls that success.
+fn switch_to_log(connection: &Connection, patience: Duration) -> rusqlite::Result<bool> {
     let deadline = Instant::now() + patience;
     loop {
         // The switch needs the file for itself, and SQLite does not wait for that.
         let set = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
-            let mode: String = row.get(0)?;
-            // A file system without shared memory keeps the old mode and calls that success.
-            if mode == "wal" { Ok(()) } else { Err(rusqlite::Error::InvalidQuery) }
+            row.get(0).map(|mode: String| mode == "wal")
         });
         match set {
             Err(error) if is_busy(&error) && Instant::now() < deadline => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::store::{
-    Answer, CommitOutcome, Key, KeyRange, MapStore, Read, Store, StoreLimits, Txn,
+    Answer, CommitOutcome, Key, KeyRange, MapStore, Read, Store, StoreLimits, Txn, Versioned,
 };
 use gossip_coordination::{InfraError, StoreRefusal};
 use proptest::prelude::*;
@@ -203,7 +203,7 @@ fn fresh_tenant() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn get(store: &mut impl Store, key: Key) -> Option<gossip_coordination::store::Versioned> {
+fn get(store: &mut impl Store, key: Key) -> Option<Versioned> {
     match store.read(vec![Read::Get(key)]).unwrap().pop() {
         Some(Answer::Value(value)) => value,
         other => panic!("{other:?}"),
@@ -259,7 +259,10 @@ proptest! {
 
     #[test]
     fn outcomes_are_those_of_the_model_store(
-        steps in proptest::collection::vec((drawn(), 0..5_u64, any::<bool>(), any::<bool>()), 1..30),
+        steps in proptest::collection::vec(
+            (drawn(), 0..5_u64, any::<bool>(), any::<bool>()),
+            1..30,
+        ),
     ) {
         thread_local! {
             static HOUSE: (Scratch, SqliteStore) = {
@@ -306,7 +309,7 @@ proptest! {
             let outcome = shown(commit(&mut ours, build(&our_view)));
             prop_assert_eq!(outcome, shown(commit(&mut model, build(&model_view))));
             for number in 0..5 {
-                let bytes = |value: Option<gossip_coordination::store::Versioned>| value.map(|it| it.bytes);
+                let bytes = |value: Option<Versioned>| value.map(|it| it.bytes);
                 prop_assert_eq!(bytes(get(&mut ours, tenant_key(tenant, number))),
                     bytes(get(&mut model, tenant_key(tenant, number))));
             }

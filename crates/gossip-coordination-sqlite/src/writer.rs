@@ -3,8 +3,8 @@
 //! A group is one `BEGIN IMMEDIATE … COMMIT`: one sync for everybody in it. Its transactions are
 //! applied in their order, each sees what those before it wrote, and each has its own outcome. A
 //! conflict writes nothing. If something else fails (a full disk, a damaged page, a value that is
-//! too large), the group is rolled back and each transaction is tried alone, so that nobody pays for
-//! a neighbour and no savepoints are needed.
+//! too large), the group is rolled back and each transaction is tried alone, so that nobody pays
+//! for a neighbour and no savepoints are needed.
 //!
 //! # Invariants
 //! - Outcomes are told only after the group's `COMMIT`: a conflict was decided on what the group

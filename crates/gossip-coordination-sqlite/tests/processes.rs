@@ -3,6 +3,7 @@
 //! The short forms of the campaigns of `sqlite-campaign`; `docs/reliability.md` has the long ones.
 //! Everything here is synced to a real file system, as by default.
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a file of tests")]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,9 +1,9 @@
 //! The same random operations on the coordinator in memory and on a backend under test.
 //!
 //! Answers, errors, events, listings and progress must be equal. A target that emits no events is
-//! compared in everything else. Claims are not played: which of several free shards a claim takes is
-//! the backend's choice, and the cases of [`claims`](super::claims) hold it to the rest. Each seed has a tenant of its own, so one backend plays them all
-//! and grows as a real store does.
+//! compared in everything else. Claims are not played: which of several free shards a claim takes
+//! is the backend's choice, and the cases of [`claims`](super::claims) hold it to the rest. Each
+//! seed has a tenant of its own, so one backend plays them all and grows as a real store does.
 
 use std::ops::Range;
 

@@ -18,8 +18,9 @@ use crate::world::{found, open};
 
 /// Processes at a time.
 const PROCESSES: u64 = 3;
-/// The longest life of a process, in microseconds: long enough for some dozens of commits.
-const LIFE_MAX: u64 = 60_000;
+/// The longest lives of processes, in microseconds: every other one dies about when it has opened
+/// the file, and the others have made some dozens of commits.
+const LIFE_MAX: [u64; 2] = [20_000, 120_000];
 /// The longest life of a process that creates a file, in microseconds.
 const BIRTH_MAX: u64 = 6_000;
 /// Cycles on one file: the store and what has to be compared stay small.
@@ -72,7 +73,7 @@ fn one_file(
 ) -> Result<(), Failure> {
     let file = house.join("store.db");
     let births = (0..PROCESSES).map(|_| start(&["open"], &[&file])).collect::<Result<_, _>>()?;
-    figures.killed += kill_each(births, BIRTH_MAX, numbers)?;
+    figures.killed += kill_each(births, [BIRTH_MAX; 2], numbers)?;
     figures.files += 1;
     let mut database = Some(open(&file)?);
     database.as_ref().map_or(Ok(()), found)?;
@@ -120,11 +121,18 @@ fn work_and_die(
 }
 
 /// Kills each child at a time of its own; answers how many. One that ended by itself is a failure.
-fn kill_each(children: Vec<Child>, life_max: u64, numbers: &mut Numbers) -> Result<u64, Failure> {
+fn kill_each(
+    children: Vec<Child>,
+    life_max: [u64; 2],
+    numbers: &mut Numbers,
+) -> Result<u64, Failure> {
     let born = Instant::now();
     let mut lives: Vec<(Duration, Child)> = children
         .into_iter()
-        .map(|child| (Duration::from_micros(numbers.below(life_max)), child))
+        .map(|child| {
+            let life_max = life_max[usize::from(numbers.below(2) > 0)];
+            (Duration::from_micros(numbers.below(life_max)), child)
+        })
         .collect();
     lives.sort_by_key(|(life, _)| *life);
     let mut killed = 0;
