@@ -64,3 +64,6 @@ fn run(words: &[&str]) -> Result<String, Failure> {
             .into()),
     }
 }
+
+#[cfg(test)]
+mod book_tests;
