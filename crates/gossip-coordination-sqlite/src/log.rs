@@ -2,17 +2,17 @@
 //!
 //! Copying back writes every changed page and syncs twice, so it is kept off the commit path. A
 //! thread with its own connection, the keeper, copies while commits go on (`PASSIVE`: it waits for
-//! nobody and nobody waits for it). But a log starts over only when a writer finds all of it
-//! copied, and commits that never pause always leave a few frames. So when the keeper has nearly
-//! caught up, it asks the next group to copy what little is left before it begins: a few pages and
-//! their sync.
+//! nobody and nobody waits for it). But a log starts over only when all of it is copied and nobody
+//! reads it, and commits that never pause always leave some frames. So when the keeper has nearly
+//! caught up, it asks the next group to copy what little is left before it begins (`RESTART`), and
+//! the log starts over with that group.
 //!
 //! | length of the log | what happens |
 //! |---|---|
 //! | below [`FRAMES_SOFT`] | nothing |
 //! | from there on, every [`FRAMES_STRIDE`] | the keeper copies |
 //! | nearly copied | the next group copies the rest, and the log starts over |
-//! | from [`FRAMES_HARD`] on, every [`FRAMES_STRIDE`] | a group copies all it can before it begins |
+//! | from [`FRAMES_HARD`] on, every [`FRAMES_STRIDE`] | a group waits for the keeper and copies the rest |
 //!
 //! The last row is for a keeper that cannot keep up. What can hold the log back beyond that is one
 //! reader that does not end, such as a backup: then the log grows until the reader is done. A copy
@@ -20,6 +20,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
@@ -33,9 +34,13 @@ const FRAMES_STRIDE: i32 = 250;
 /// Frames from which on commits copy themselves: 64 MiB.
 pub(crate) const FRAMES_HARD: i32 = 16_000;
 
-/// Frames that a group may be asked to copy before it begins. Writing them takes less time than the
-/// sync that follows in any case.
-const FRAMES_REST: i32 = 64;
+/// Frames that a group may be asked to copy before it begins: 1 MiB. Groups of 64 callers write
+/// about as much while the keeper waits for the disk once, so it would seldom find less.
+const FRAMES_REST: i32 = 249;
+
+/// How long a group that copies because the log is too long waits for readers to look away from
+/// it. They read for a fraction of a millisecond as a rule.
+const READERS_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Times that the keeper copies in a row to catch up. Each leaves what was committed meanwhile, a
 /// small part of what it copied.
@@ -52,6 +57,8 @@ pub(crate) struct Log {
     frames: AtomicI32,
     /// Whether so little is left to copy that a group shall do it.
     rest_wanted: AtomicBool,
+    /// Held by whoever copies: SQLite lets only one.
+    copying: Mutex<()>,
     call: Mutex<Call>,
     called: Condvar,
 }
@@ -68,6 +75,7 @@ impl Log {
         Self {
             frames: AtomicI32::new(0),
             rest_wanted: AtomicBool::new(false),
+            copying: Mutex::new(()),
             call: Mutex::new(Call::None),
             called: Condvar::new(),
         }
@@ -86,9 +94,10 @@ impl Log {
     pub(crate) fn keep(&self, connection: &Connection) {
         while self.wait_for_call() {
             let nearly = (0..ROUNDS_MAX).any(|_| {
-                // Somebody else copies, or something is wrong that the next try meets again.
-                let Ok((frames, copied)) = copy(connection) else { return false };
-                frames - copied <= FRAMES_REST
+                let _alone = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
+                // Another process copies, or something is wrong that the next try meets again.
+                let copied = connection.wal_checkpoint_v2(Some("main"), CheckpointMode::PASSIVE);
+                copied.is_ok_and(|(frames, copied)| frames - copied <= FRAMES_REST)
             });
             if nearly {
                 self.rest_wanted.store(true, Ordering::Relaxed);
@@ -155,12 +164,15 @@ impl LogTurn {
     pub(crate) fn before_group(&mut self, connection: &Connection) {
         let frames = self.log.frames.load(Ordering::Relaxed);
         let is_overdue = frames >= self.next_own;
-        if self.log.rest_wanted.swap(false, Ordering::Relaxed) || is_overdue {
-            // Failing loses nothing, and the next turn comes.
-            let _ = copy(connection);
-        }
         if is_overdue {
+            // Waiting for the keeper is what keeps the log from growing without end.
+            let _alone = self.log.copying.lock().unwrap_or_else(PoisonError::into_inner);
+            start_over(connection, READERS_PATIENCE);
             self.next_own = frames + FRAMES_STRIDE;
+        } else if self.log.rest_wanted.swap(false, Ordering::Relaxed)
+            && let Ok(_alone) = self.log.copying.try_lock()
+        {
+            start_over(connection, Duration::ZERO);
         }
     }
 
@@ -176,7 +188,12 @@ impl LogTurn {
     }
 }
 
-/// Copies what no reader holds back; answers the log's length and how much of it is copied.
-fn copy(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
-    connection.wal_checkpoint_v2(Some("main"), CheckpointMode::PASSIVE)
+/// Copies everything and lets the log start over, unless readers are in the way for longer than
+/// `patience`. Failing loses nothing, and the next turn comes.
+fn start_over(connection: &Connection, patience: Duration) {
+    if connection.busy_timeout(patience).is_ok() {
+        let _ = connection.wal_checkpoint_v2(Some("main"), CheckpointMode::RESTART);
+    }
+    // The writer waits for the file's lock by itself.
+    let _ = connection.busy_timeout(Duration::ZERO);
 }
