@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use crate::one_shot::{Receiver, Sender, one_shot};
 use crate::thread::Thread;
 
+/// The longest time; what waits longer has been forgotten.
+const TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
+
 /// A thread that sleeps until the next task is due.
 #[derive(Debug)]
 pub(crate) struct Alarm {
@@ -39,13 +42,13 @@ impl Alarm {
         Ok(Self { clock, _thread: thread })
     }
 
-    /// Ready after `time`, or when there is no alarm any more.
+    /// Ready after `time`, [`TIME_MAX`] at most, or when there is no alarm any more.
     pub(crate) fn after(&self, time: Duration) -> Receiver<()> {
         let (sender, receiver) = one_shot();
         let mut hands = self.clock.hands();
         let number = hands.next_number;
         hands.next_number += 1;
-        hands.due.insert((Instant::now() + time, number), sender);
+        hands.due.insert((Instant::now() + time.min(TIME_MAX), number), sender);
         drop(hands);
         self.clock.moved.notify_one();
         receiver

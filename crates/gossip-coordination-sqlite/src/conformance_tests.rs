@@ -8,14 +8,17 @@ use gossip_coordination::conformance::differential::{Plan, Played, check_plan};
 use gossip_coordination::conformance::{
     ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
 };
-use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{
+    Answer, AsyncStoreCoordinator, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Txn,
+};
 use gossip_coordination::testscript::{ScriptBackend, WorldSettings, check_scripts};
-use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
+use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 
 use crate::test_support::Scratch;
 use crate::{
     AsyncSqliteCoordinator, OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions,
-    fresh_nonce,
+    SqliteStore, fresh_nonce,
 };
 
 fn config(settings: Settings) -> StoreConfig {
@@ -153,6 +156,73 @@ impl ConformanceTarget for OverAsyncSqlite {
 fn tasks_on_one_database_conform() {
     run_all(&OverAsyncSqlite::default(), &mut |_| ());
     check_sequences(&OverAsyncSqlite::default(), 500..505, 120);
+}
+
+/// A store whose replies get lost when told to: what it did is done, and nobody says so.
+struct Forgetful {
+    store: SqliteStore,
+    loses_next: bool,
+    loses_all: bool,
+}
+
+impl Store for Forgetful {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.store.read(reads)
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        let loses = std::mem::take(&mut self.loses_next) || self.loses_all;
+        let mut outcomes = self.store.commit(txns);
+        if loses {
+            outcomes.iter_mut().for_each(|outcome| *outcome = Ok(CommitOutcome::Unknown));
+        }
+        outcomes
+    }
+
+    /// Nobody else is there to wait for.
+    fn wait(&mut self, _ticks: u64) {}
+
+    fn limits(&self) -> StoreLimits {
+        self.store.limits()
+    }
+}
+
+/// Handles of one database whose replies can get lost.
+#[derive(Default)]
+struct OverForgetful {
+    houses: Houses,
+    loses_all: bool,
+}
+
+impl ConformanceTarget for OverForgetful {
+    type Backend = StoreCoordinator<Forgetful>;
+
+    fn name(&self) -> &str {
+        "SQLite that loses replies"
+    }
+
+    fn fresh(&self, settings: Settings) -> Self::Backend {
+        let (store, loses_all) = (self.houses.fresh().store(), self.loses_all);
+        StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config(settings))
+    }
+
+    fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let (store, loses_all) = (backend.store().store.clone(), self.loses_all);
+        let config = StoreConfig { nonce: fresh_nonce(), ..backend.config() };
+        Some(StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config))
+    }
+
+    fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
+        backend.store_mut().loses_next = true;
+        true
+    }
+}
+
+#[test]
+fn a_store_that_loses_replies_conforms() {
+    run_all(&OverForgetful::default(), &mut |_| ());
+    let target = OverForgetful { loses_all: true, ..OverForgetful::default() };
+    check_sequences(&target, 700..705, 120);
 }
 
 /// Scripts, each on a file of its own.

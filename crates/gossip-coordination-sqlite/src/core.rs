@@ -108,14 +108,14 @@ impl Core {
 
     #[cfg(test)]
     pub(crate) fn forbid_writing(&self) {
-        let writer = self.writer.lock().unwrap();
-        writer.connection().pragma_update(None, "query_only", true).unwrap();
+        let mut writer = self.writer.lock().unwrap();
+        let connection = writer.connection().as_ref().unwrap();
+        connection.pragma_update(None, "query_only", true).unwrap();
     }
 
     #[cfg(test)]
-    pub(crate) fn leave_in_transaction(&self) {
-        let writer = self.writer.lock().unwrap();
-        writer.connection().execute_batch("BEGIN IMMEDIATE; DELETE FROM kv").unwrap();
+    pub(crate) fn lose_connection(&self) {
+        *self.writer.lock().unwrap().connection() = None;
     }
 
     /// A connection of its own for whoever reads long, so that nobody waits for it.

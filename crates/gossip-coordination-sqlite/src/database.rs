@@ -46,7 +46,7 @@ impl SqliteDatabase {
     ///
     /// [`OpenError`] says what is in the way and what to do about it.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
-        let path = &whole(path.as_ref())?;
+        let (path, options) = (&whole(path.as_ref())?, options.bounded());
         let fail = |error: rusqlite::Error| OpenError::of(path, &error);
         let connection = open_file(path, &options)?;
         let log = Arc::new(Log::new());

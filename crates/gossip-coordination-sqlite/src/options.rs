@@ -43,12 +43,20 @@ impl Default for OpenCheck {
 /// waits for a process that was stopped. It is a third of the default lease.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The longest wait for another process, whatever is asked for: a call that waits longer than this
+/// helps nobody, and SQLite counts milliseconds in 31 bits.
+const BUSY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+const _: () = assert!(BUSY_TIMEOUT_MAX.as_millis() <= i32::MAX as u128);
+const _: () = assert!(BUSY_TIMEOUT.as_secs() < BUSY_TIMEOUT_MAX.as_secs());
+
 /// How a database is opened. The default is what one wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
     /// What a commit waits for.
     pub sync: SyncMode,
-    /// How long to wait for another process before giving up with a transient error.
+    /// How long to wait for another process before giving up with a transient error; a day at
+    /// most.
     pub busy_timeout: Duration,
     /// The most bytes that the main file may have; writes beyond are refused as on a full disk.
     /// The log beside it has its own bound.
@@ -73,5 +81,10 @@ impl SqliteOptions {
     #[must_use]
     pub const fn relaxed(self) -> Self {
         Self { sync: SyncMode::Relaxed, ..self }
+    }
+
+    /// The same within what SQLite and clocks can count.
+    pub(crate) fn bounded(self) -> Self {
+        Self { busy_timeout: self.busy_timeout.min(BUSY_TIMEOUT_MAX), ..self }
     }
 }

@@ -42,7 +42,8 @@ const _: () = assert!(BUSY_PAUSE_MIN.as_nanos() < BUSY_PAUSE_MAX.as_nanos());
 pub(crate) struct Writer {
     path: PathBuf,
     options: SqliteOptions,
-    /// `None` after a failure that left it in a transaction; the next group opens another.
+    /// `None` during a group, and after one that left it in a transaction or panicked; then the
+    /// next group opens another.
     connection: Option<Connection>,
     log: Arc<Log>,
     turn: LogTurn,
@@ -92,8 +93,8 @@ impl Writer {
     }
 
     #[cfg(test)]
-    pub(crate) fn connection(&self) -> &Connection {
-        self.connection.as_ref().unwrap()
+    pub(crate) const fn connection(&mut self) -> &mut Option<Connection> {
+        &mut self.connection
     }
 
     fn commit_alone(&mut self, txn: &Txn) -> Vec<Outcome> {
@@ -104,65 +105,52 @@ impl Writer {
     }
 
     fn try_group(&mut self, txns: &[Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
-        let not_begun = |error: &rusqlite::Error| GroupFailure::NotBegun(infra(COMMIT, error));
-        self.reconnect().map_err(|error| not_begun(&error))?;
-        let Some(connection) = &self.connection else {
-            return Err(not_begun(&rusqlite::Error::InvalidQuery));
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.reconnect().map_err(|error| not_begun(&error))?,
         };
-        self.turn.before_group(connection);
-        begin(connection, self.options.busy_timeout).map_err(|error| not_begun(&error))?;
-        let applied: Result<Vec<_>, _> = txns.iter().map(|txn| apply(connection, txn)).collect();
-        let outcomes = match applied {
-            Ok(outcomes) => outcomes,
-            Err(error) => {
-                self.settle();
-                return Err(GroupFailure::Spoiled(error));
-            }
-        };
-        match run(connection, "COMMIT") {
-            Ok(()) => {
-                self.in_doubt = false;
-                Ok(outcomes)
-            }
-            Err(error) => {
-                let is_certain = certainly_did_not_happen(&error) && !self.in_doubt;
-                self.in_doubt |= !is_certain;
-                self.settle();
-                let error = infra(COMMIT, &error);
-                Err(if is_certain {
-                    GroupFailure::Spoiled(error)
-                } else {
-                    GroupFailure::Doubt(error, outcomes)
-                })
-            }
-        }
-    }
-
-    /// Leaves no transaction open, whatever happened. A connection that cannot even roll back is
-    /// closed, which does it too.
-    fn settle(&mut self) {
-        let is_settled = self
-            .connection
-            .as_ref()
-            .is_some_and(|it| it.is_autocommit() || run(it, "ROLLBACK").is_ok());
-        if !is_settled {
-            self.connection = None;
-        }
-    }
-
-    /// A panic may have left a transaction open, and a failure no connection at all.
-    fn reconnect(&mut self) -> rusqlite::Result<()> {
-        if self.connection.as_ref().is_some_and(|connection| !connection.is_autocommit()) {
-            self.settle();
-        }
-        if self.connection.is_none() {
-            let mut connection = connect(&self.path, &self.options, Role::Keep)?;
-            connection.busy_timeout(Duration::ZERO)?;
-            self.log.watch(&mut connection)?;
+        let outcomes = self.group_on(&connection, txns);
+        // One that cannot even roll back is closed, which does it too. So does a panic.
+        if connection.is_autocommit() || run(&connection, "ROLLBACK").is_ok() {
             self.connection = Some(connection);
         }
-        Ok(())
+        outcomes
     }
+
+    /// May leave a transaction open when it fails.
+    fn group_on(
+        &mut self,
+        connection: &Connection,
+        txns: &[Txn],
+    ) -> Result<Vec<CommitOutcome>, GroupFailure> {
+        self.turn.before_group(connection);
+        begin(connection, self.options.busy_timeout).map_err(|error| not_begun(&error))?;
+        let applied = txns.iter().map(|txn| apply(connection, txn));
+        let outcomes: Vec<_> = applied.collect::<Result<_, _>>().map_err(GroupFailure::Spoiled)?;
+        let Err(error) = run(connection, "COMMIT") else {
+            self.in_doubt = false;
+            return Ok(outcomes);
+        };
+        let is_certain = certainly_did_not_happen(&error) && !self.in_doubt;
+        self.in_doubt = !is_certain;
+        let error = infra(COMMIT, &error);
+        Err(if is_certain {
+            GroupFailure::Spoiled(error)
+        } else {
+            GroupFailure::Doubt(error, outcomes)
+        })
+    }
+
+    fn reconnect(&self) -> rusqlite::Result<Connection> {
+        let mut connection = connect(&self.path, &self.options, Role::Keep)?;
+        connection.busy_timeout(Duration::ZERO)?;
+        self.log.watch(&mut connection)?;
+        Ok(connection)
+    }
+}
+
+fn not_begun(error: &rusqlite::Error) -> GroupFailure {
+    GroupFailure::NotBegun(infra(COMMIT, error))
 }
 
 /// What the callers of a group that is not there are told.
