@@ -460,7 +460,7 @@ impl InMemoryCoordinator {
     #[inline]
     fn capacity(&self, now: LogicalTime, place: Place) -> CapacityHint {
         let claims = &self.run(place).claims;
-        let soonest = claims.soonest_deadline(&self.records);
+        let soonest = claims.soonest_deadline();
         let (expired, earliest_deadline) = match soonest {
             Some(deadline) if deadline <= now => self.expired(now, claims),
             Some(_) | None => (0, soonest),

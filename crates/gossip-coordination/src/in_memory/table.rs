@@ -11,7 +11,7 @@ use gossip_stdx::{prefetch, prefetch_whole};
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
 
-use super::claims::{ClaimIndex, Link, PackedLink};
+use super::claims::{ClaimIndex, PackedLink};
 use super::slot_table::SlotTable;
 use crate::protocol::Tombstone;
 use crate::record::ShardRecord;
@@ -25,9 +25,9 @@ const RECORDS_PER_CHUNK: usize = 1 << 11;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(pub(super) u32);
 
-/// The highest place there may be: what lies above marks ends, absences and gaps. Two billion
+/// The highest place there may be: what lies above marks ends, absences and lists. Two billion
 /// records are 256 GiB without their bytes.
-pub(super) const SLOT_MAX: u32 = (1 << 31) - 2;
+pub(super) const SLOT_MAX: u32 = (1 << 31) - 4;
 
 /// The place of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) struct Place {
 #[repr(C, align(64))]
 pub(super) struct Entry {
     /// Where it stands in its run's claim index.
-    link: PackedLink,
+    pub(super) link: PackedLink,
     pub(super) record: ShardRecord,
 }
 
@@ -56,24 +56,19 @@ impl Entry {
     pub(super) const fn new(record: ShardRecord) -> Self {
         Self { record, link: PackedLink::NONE }
     }
-
-    #[inline]
-    pub(super) const fn link(&self) -> Link {
-        self.link.unpack()
-    }
-
-    #[inline]
-    pub(super) const fn set_link(&mut self, link: Link) {
-        self.link = link.pack();
-    }
 }
+
+/// Of a length that is known, so that looking into one is not checked against it.
+type Chunk = [Option<Entry>; RECORDS_PER_CHUNK];
 
 /// Records by place.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    /// Every chunk but the last is full or was.
-    chunks: Vec<Vec<Option<Entry>>>,
+    chunks: Vec<Box<Chunk>>,
+    /// Places in the chunks that were given back.
     free: Vec<Slot>,
+    /// Places handed out so far; those behind were never in use.
+    used: usize,
 }
 
 impl Records {
@@ -82,15 +77,15 @@ impl Records {
             *self.place_mut(slot) = Some(entry);
             return slot;
         }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == RECORDS_PER_CHUNK) {
-            self.chunks.push(Vec::with_capacity(RECORDS_PER_CHUNK));
+        let slot = self.used;
+        if slot == self.chunks.len() * RECORDS_PER_CHUNK {
+            self.chunks.push(empty_chunk());
         }
-        let chunk_index = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[chunk_index];
-        let slot = chunk_index * RECORDS_PER_CHUNK + chunk.len();
-        chunk.push(Some(entry));
+        self.used += 1;
         let slot = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MAX);
-        Slot(slot.expect("limits on memory keep places far below two billion"))
+        let slot = Slot(slot.expect("limits on memory keep places far below two billion"));
+        *self.place_mut(slot) = Some(entry);
+        slot
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Entry {
@@ -126,7 +121,7 @@ impl Records {
     #[inline]
     fn place(&self, slot: Slot) -> Option<&Option<Entry>> {
         let slot = slot.0 as usize;
-        self.chunks.get(slot / RECORDS_PER_CHUNK)?.get(slot % RECORDS_PER_CHUNK)
+        Some(&self.chunks.get(slot / RECORDS_PER_CHUNK)?[slot % RECORDS_PER_CHUNK])
     }
 
     #[inline]
@@ -134,10 +129,17 @@ impl Records {
         self.place_mut(slot).as_mut().expect("a place that is named is in use")
     }
 
+    #[inline]
     fn place_mut(&mut self, slot: Slot) -> &mut Option<Entry> {
         let slot = slot.0 as usize;
         &mut self.chunks[slot / RECORDS_PER_CHUNK][slot % RECORDS_PER_CHUNK]
     }
+}
+
+/// Made on the heap: it would be large for a stack.
+fn empty_chunk() -> Box<Chunk> {
+    let places: Box<[Option<Entry>]> = (0..RECORDS_PER_CHUNK).map(|_| None).collect();
+    places.try_into().expect("as many places as a chunk has")
 }
 
 /// A run, its shards and where to find work in them.
