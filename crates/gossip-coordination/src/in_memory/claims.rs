@@ -335,8 +335,20 @@ impl ClaimIndex {
         }
     }
 
+    /// Mostly behind the last, because leases of one run last equally long.
     #[inline]
     fn enter_chain(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
+        let before = self.last;
+        if before == END || deadline < deadline_of(before, records) {
+            return self.enter_chain_further_up(slot, deadline, records);
+        }
+        records.get_mut(slot).link.set_link(Link::Chain { before, behind: END });
+        records.get_mut(before).link.set_behind(slot);
+        self.last = slot;
+    }
+
+    #[inline(never)]
+    fn enter_chain_further_up(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
         let mut before = self.last;
         for _ in 0..CHAIN_SEARCH_MAX {
             if before == END || deadline_of(before, records) <= deadline {

@@ -16,11 +16,12 @@ use crate::lease::{Lease, PlaceHint};
 use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{
-    Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OfferTerms, Park, Release,
-    ReleaseMode, Renew, ShardTransition, SplitReplace, SplitResidual, Withdraw,
+    Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OfferTerms, OwnerEvidence, Park,
+    Release, ReleaseMode, Renew, ShardSeen, ShardTransition, SplitReplace, SplitResidual, Withdraw,
 };
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch};
+use crate::shard_limits::ShardRoom;
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
@@ -37,8 +38,23 @@ impl CoordinationBackend for InMemoryCoordinator {
         let found = self.find(tenant, key);
         self.prefetch_snapshot(found);
         self.prefetch_standing(found);
-        let grant = self.run_at(now, &acquire, found)?.into_inner();
-        Ok(self.restore(now, grant, found, scratch))
+        let Some(place) = found else {
+            return self.acquire_at_length(now, &acquire, None, scratch);
+        };
+        self.assert_collector_serves(tenant);
+        let seen = ShardSeen {
+            shard: Some(self.view(place.slot)),
+            run: Some(self.run(place).record.head()),
+            room: ShardRoom::UNLIMITED,
+            owner: OwnerEvidence::Gone,
+            split_hash_of: &|_| None,
+        };
+        let Some(grant) = acquire.judge(now, &seen)? else {
+            return self.acquire_at_length(now, &acquire, found, scratch);
+        };
+        let committed = self.commit::<Acquire>(now, place, tenant, grant.change(None));
+        committed.map_err(Acquire::exhausted)?;
+        Ok(self.restore(now, grant, place, scratch))
     }
 
     fn renew(
@@ -151,7 +167,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         let accept = Accept { tenant, key, worker, handoff, token: self.fresh_grant() };
         let found = self.find(tenant, key);
         let grant = self.run_at(now, &accept, found)?.into_inner();
-        Ok(self.restore(now, grant, found, scratch))
+        Ok(self.restore(now, grant, found.expect(GRANTED), scratch))
     }
 
     fn withdraw(
@@ -183,15 +199,28 @@ impl InMemoryCoordinator {
         self.run_at(now, operation, found)
     }
 
+    /// An acquire that is about to fail.
+    #[cold]
+    fn acquire_at_length<'a>(
+        &mut self,
+        now: LogicalTime,
+        acquire: &Acquire,
+        found: Option<Place>,
+        scratch: &'a mut AcquireScratch,
+    ) -> Result<AcquireResultView<'a>, AcquireError> {
+        let grant = self.run_at(now, acquire, found)?.into_inner();
+        Ok(self.restore(now, grant, found.expect(GRANTED), scratch))
+    }
+
     /// Copies the granted shard into `scratch` and shows it with its lease.
+    #[inline(always)]
     fn restore<'a>(
         &self,
         now: LogicalTime,
         grant: Grant,
-        found: Option<Place>,
+        place: Place,
         scratch: &'a mut AcquireScratch,
     ) -> AcquireResultView<'a> {
-        let place = found.expect(GRANTED);
         let mut lease = grant.lease;
         lease.place = PlaceHint { shard: place.slot.0, run: place.run.0 };
         AcquireResultView {

@@ -161,7 +161,7 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    pub(super) fn new(id: TenantId) -> Self {
+    fn new(id: TenantId) -> Self {
         Self {
             id: Arc::new(id),
             shards: SlotTable::default(),
@@ -195,6 +195,48 @@ impl Tenant {
 
     pub(super) fn remove(&mut self, key: ShardKey, records: &Records) {
         self.shards.remove(hash(key), |slot| records.get(slot).record.key() == key);
+    }
+}
+
+/// Tenants by id. The one that was looked for last is found without hashing its long name.
+#[derive(Debug, Default)]
+pub(super) struct Tenants {
+    /// Positions in `homes`.
+    places: HashMap<TenantId, usize, FixedState>,
+    /// A tenant stays for ever.
+    homes: Vec<Tenant>,
+    /// Whose turn it was; any position will do.
+    last: usize,
+}
+
+impl Tenants {
+    pub(super) fn len(&self) -> usize {
+        self.homes.len()
+    }
+
+    pub(super) fn get(&self, tenant: TenantId) -> Option<&Tenant> {
+        Some(&self.homes[*self.places.get(&tenant)?])
+    }
+
+    pub(super) fn get_mut(&mut self, tenant: TenantId) -> Option<&mut Tenant> {
+        Some(&mut self.homes[*self.places.get(&tenant)?])
+    }
+
+    /// As [`Self::get`], for who is likely to ask for the same again.
+    #[inline]
+    pub(super) fn turn_to(&mut self, tenant: TenantId) -> Option<&Tenant> {
+        if self.homes.get(self.last).is_none_or(|home| *home.id != tenant) {
+            self.last = *self.places.get(&tenant)?;
+        }
+        self.homes.get(self.last)
+    }
+
+    pub(super) fn get_or_insert(&mut self, tenant: TenantId) -> &mut Tenant {
+        let place = *self.places.entry(tenant).or_insert(self.homes.len());
+        if place == self.homes.len() {
+            self.homes.push(Tenant::new(tenant));
+        }
+        &mut self.homes[place]
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     check_run_not_paused,
 };
 use crate::error::AcquireError;
+use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
@@ -53,13 +54,31 @@ impl ShardTransition for Acquire {
         (self.tenant, self.key)
     }
 
-    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
-    #[inline(always)]
     fn decide(
         &self,
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, Grant, AcquireError>, AcquireError> {
+        match self.judge(now, seen)? {
+            Some(grant) => Ok(Decision::commit(grant.change(None), grant)),
+            None => Ok(self.give_up()),
+        }
+    }
+}
+
+impl Acquire {
+    /// The rules: the grant, or nothing if the shard has used up its attempts.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that does not hold.
+    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
+    #[inline(always)]
+    pub(crate) fn judge(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Option<Grant>, AcquireError> {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
@@ -73,15 +92,12 @@ impl ShardTransition for Acquire {
         }
         self.check_nobody_holds(now, record, seen)?;
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
-            return Ok(self.give_up());
+            return Ok(None);
         }
-        let grant = grant(now, self.tenant, record, &run, self.worker, self.token);
-        let attempts = record.attempts().saturating_add(1);
-        Ok(grant.decision(attempts, None))
+        let lease = grant(now, self.tenant, record, &run, self.worker, self.token);
+        Ok(Some(Grant { lease, attempts: record.attempts().saturating_add(1) }))
     }
-}
 
-impl Acquire {
     /// Also for the same worker: two processes may share a name by mistake.
     fn check_nobody_holds(
         &self,
@@ -128,16 +144,12 @@ pub(super) fn grant(
     Lease::new(tenant, record.key(), worker, fence, deadline, token)
 }
 
-impl Lease {
-    /// The commit by which this lease comes into force.
+impl Grant {
+    /// The change by which the lease comes into force.
     #[inline]
-    pub(super) fn decision<'c, E>(
-        self,
-        attempts: u32,
-        handoff: Option<crate::handoff::HandoffId>,
-    ) -> Decision<ShardChange<'c>, Grant, E> {
-        let holder = LeaseHolder::new(self.owner(), self.deadline(), self.token());
-        let change = ShardChange::Grant { holder, fence: self.fence(), attempts, handoff };
-        Decision::commit(change, Grant { lease: self, attempts })
+    pub(crate) fn change<'c>(&self, handoff: Option<HandoffId>) -> ShardChange<'c> {
+        let Self { lease, attempts } = self;
+        let holder = LeaseHolder::new(lease.owner(), lease.deadline(), lease.token());
+        ShardChange::Grant { holder, fence: lease.fence(), attempts: *attempts, handoff }
     }
 }

@@ -44,7 +44,7 @@ use std::fmt;
 use self::free_index::{FreeIndex, unused_bytes};
 use self::slot::{Block, next_owner_id};
 pub use self::slot::{ByteSlot, SlabFull, SlabTooLarge};
-use crate::prefetch::{CACHE_LINE, prefetch};
+use crate::prefetch::{CACHE_LINE, prefetch_whole};
 
 /// The smallest block: a free one has to hold its own entry in the index of free blocks.
 const MIN_BLOCK: u32 = 16;
@@ -287,12 +287,9 @@ impl ByteSlab {
     /// a hint: it changes nothing, and any slot will do.
     #[inline]
     pub fn prefetch(&self, slot: ByteSlot) {
-        let end = slot.offset as usize + slot.len().min(PREFETCH_MAX);
-        for at in (slot.offset as usize..end).step_by(CACHE_LINE) {
-            if let Some(byte) = self.bytes.get(at) {
-                prefetch(byte);
-            }
-        }
+        let start = slot.offset as usize;
+        let bytes = self.bytes.get(start..start + slot.len().min(PREFETCH_MAX));
+        bytes.into_iter().for_each(prefetch_whole);
     }
 
     /// The size of the buffer.
