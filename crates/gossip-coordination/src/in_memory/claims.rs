@@ -256,10 +256,11 @@ impl ClaimIndex {
     /// The soonest deadline of all.
     #[inline]
     pub(super) fn soonest_deadline(&self) -> Option<LogicalTime> {
-        let apart = self.apart.first().map(|(deadline, _)| *deadline);
-        match (self.first_deadline, apart) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
+        match self.apart.is_empty() {
+            true => self.first_deadline,
+            false => {
+                self.first_deadline.into_iter().chain(self.apart.first().map(|one| one.0)).min()
+            }
         }
     }
 
@@ -289,7 +290,7 @@ impl ClaimIndex {
         .map(|slot| (deadline_of(slot, records), slot))
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         match standing {
             Standing::Free => {
@@ -307,7 +308,7 @@ impl ClaimIndex {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         match standing {
             // It stays listed: see the top.
@@ -336,7 +337,7 @@ impl ClaimIndex {
     }
 
     /// Mostly behind the last, because leases of one run last equally long.
-    #[inline]
+    #[inline(always)]
     fn enter_chain(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
         let before = self.last;
         if before == END || deadline < deadline_of(before, records) {

@@ -1,9 +1,10 @@
 //! Places remembered by leases, and the claim index beside a plain scan.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use gossip_contracts::coordination::{CursorUpdate, InitialShardInput, ShardSpecRef};
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
+use gossip_stdx::SlotSpacing;
 use proptest::prelude::*;
 
 use super::InMemoryCoordinator;
@@ -93,6 +94,18 @@ fn links_survive_packing() {
     }
 }
 
+#[test]
+fn the_spacing_of_bytes_is_that_of_the_first_two_records() {
+    let coordinator = some_shards();
+    let spacing_of = |slot: u32| {
+        let [one, next] = [slot, slot + 1].map(|slot| &coordinator.records.get(Slot(slot)).record);
+        one.spacing_to(next)
+    };
+    assert_ne!(spacing_of(0), SlotSpacing::default());
+    assert_ne!(spacing_of(0), spacing_of(1));
+    assert_eq!(coordinator.records.spacings().collect::<Vec<_>>(), [spacing_of(0)]);
+}
+
 const SHARDS: u64 = 12;
 
 /// A coordinator with one run of some shards, each with a range of one byte.
@@ -170,7 +183,7 @@ fn assert_candidates_are_free(coordinator: &mut InMemoryCoordinator, name: u64, 
         Standing::of(coordinator.shard(TENANT, key).unwrap().record())
     };
     assert!(found.iter().all(|shard| standing(shard) == Standing::Free));
-    assert_eq!(found.iter().collect::<HashSet<_>>().len(), found.len());
+    assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len());
 }
 
 proptest! {

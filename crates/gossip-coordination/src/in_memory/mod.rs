@@ -147,7 +147,7 @@ impl InMemoryCoordinator {
     /// A look at one shard, for tests and simulations.
     #[must_use]
     pub fn shard(&self, tenant: TenantId, key: ShardKey) -> Option<ShardView<'_>> {
-        let slot = self.tenants.get(tenant)?.find(key, &self.records)?;
+        let slot = self.tenants.get(tenant)?.find(key, &self.records, &self.pool)?;
         Some(self.view(slot))
     }
 
@@ -185,7 +185,7 @@ impl InMemoryCoordinator {
         operation: &T,
     ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
         let (tenant, key) = operation.subject();
-        let found = self.find(tenant, key);
+        let found = self.find_far(tenant, key);
         self.run_at(now, operation, found)
     }
 
@@ -416,10 +416,10 @@ impl InMemoryCoordinator {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, tenant: TenantId, key: ShardKey) -> Option<Place> {
         let home = self.tenants.turn_to(tenant)?;
-        let slot = home.find(key, &self.records)?;
+        let slot = home.find(key, &self.records, &self.pool)?;
         let run = home.runs.get(&key.run()).copied();
         Some(Place { slot, run: run.expect("a shard that is found has a run") })
     }
@@ -427,7 +427,13 @@ impl InMemoryCoordinator {
     /// The shard of `lease`, where the lease remembers it or else by the long way.
     #[inline]
     fn find_leased(&mut self, tenant: TenantId, lease: &Lease) -> Option<Place> {
-        self.recall(tenant, lease).or_else(|| self.find(tenant, lease.key()))
+        self.recall(tenant, lease).or_else(|| self.find_far(tenant, lease.key()))
+    }
+
+    /// As [`Self::find`], out of line: few come here, and from many places.
+    #[inline(never)]
+    fn find_far(&mut self, tenant: TenantId, key: ShardKey) -> Option<Place> {
+        self.find(tenant, key)
     }
 
     /// The place that `lease` remembers, if it still is, and ever was, that of its shard.
@@ -451,11 +457,12 @@ impl InMemoryCoordinator {
         }
     }
 
-    /// Asks the processor for what a snapshot copies.
+    /// Asks the processor for what a snapshot copies, where it was not foreseen while the record
+    /// was looked for.
     #[inline]
     fn prefetch_snapshot(&self, found: Option<Place>) {
         if let Some(place) = found {
-            self.records.get(place.slot).record.prefetch_bytes(&self.pool);
+            self.records.get(place.slot).record.prefetch_starts(&self.pool);
         }
     }
 

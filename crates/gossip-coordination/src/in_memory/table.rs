@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{RunId, ShardKey, TenantId};
-use gossip_stdx::{prefetch, prefetch_whole};
+use gossip_stdx::{SlotSpacing, prefetch, prefetch_whole};
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
 
 use super::claims::{ClaimIndex, PackedLink};
 use super::slot_table::SlotTable;
+use crate::pool::RecordPool;
 use crate::protocol::Tombstone;
 use crate::record::ShardRecord;
 use crate::run::RunRecord;
@@ -58,13 +59,20 @@ impl Entry {
     }
 }
 
-/// Of a length that is known, so that looking into one is not checked against it.
-type Chunk = [Option<Entry>; RECORDS_PER_CHUNK];
+/// Places that were made together.
+#[derive(Debug)]
+struct Chunk {
+    /// Of a length that is known, so that looking into it is not checked against it.
+    places: Box<[Option<Entry>; RECORDS_PER_CHUNK]>,
+    /// How far apart the bytes of the first two records lay when they came, as most others do that
+    /// were made in a row. Only a hint: bytes move, and places are used again.
+    spacing: SlotSpacing,
+}
 
 /// Records by place.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    chunks: Vec<Box<Chunk>>,
+    chunks: Vec<Chunk>,
     /// Places in the chunks that were given back.
     free: Vec<Slot>,
     /// Places handed out so far; those behind were never in use.
@@ -79,9 +87,12 @@ impl Records {
         }
         let slot = self.used;
         if slot == self.chunks.len() * RECORDS_PER_CHUNK {
-            self.chunks.push(empty_chunk());
+            self.chunks.push(Chunk::new());
         }
         self.used += 1;
+        if slot % RECORDS_PER_CHUNK == 1 {
+            self.chunks[slot / RECORDS_PER_CHUNK].note_second(&entry.record);
+        }
         let slot = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MAX);
         let slot = Slot(slot.expect("limits on memory keep places far below two billion"));
         *self.place_mut(slot) = Some(entry);
@@ -118,10 +129,25 @@ impl Records {
         self.place(slot).into_iter().for_each(prefetch_whole);
     }
 
+    /// Asks the processor for the bytes of an entry that may not be here yet itself: records that
+    /// came in a row have their bytes in a row.
+    #[inline]
+    pub(super) fn prefetch_bytes(&self, slot: Slot, pool: &RecordPool) {
+        let slot = slot.0 as usize;
+        if let Some(chunk) = self.chunks.get(slot / RECORDS_PER_CHUNK) {
+            pool.bytes().prefetch_spaced(chunk.spacing, (slot % RECORDS_PER_CHUNK) as u32);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn spacings(&self) -> impl Iterator<Item = SlotSpacing> {
+        self.chunks.iter().map(|chunk| chunk.spacing)
+    }
+
     #[inline]
     fn place(&self, slot: Slot) -> Option<&Option<Entry>> {
         let slot = slot.0 as usize;
-        Some(&self.chunks.get(slot / RECORDS_PER_CHUNK)?[slot % RECORDS_PER_CHUNK])
+        Some(&self.chunks.get(slot / RECORDS_PER_CHUNK)?.places[slot % RECORDS_PER_CHUNK])
     }
 
     #[inline]
@@ -132,14 +158,24 @@ impl Records {
     #[inline]
     fn place_mut(&mut self, slot: Slot) -> &mut Option<Entry> {
         let slot = slot.0 as usize;
-        &mut self.chunks[slot / RECORDS_PER_CHUNK][slot % RECORDS_PER_CHUNK]
+        &mut self.chunks[slot / RECORDS_PER_CHUNK].places[slot % RECORDS_PER_CHUNK]
     }
 }
 
-/// Made on the heap: it would be large for a stack.
-fn empty_chunk() -> Box<Chunk> {
-    let places: Box<[Option<Entry>]> = (0..RECORDS_PER_CHUNK).map(|_| None).collect();
-    places.try_into().expect("as many places as a chunk has")
+impl Chunk {
+    fn new() -> Self {
+        // Collected on the heap: it would be large for a stack.
+        let places: Box<[Option<Entry>]> = (0..RECORDS_PER_CHUNK).map(|_| None).collect();
+        let places = places.try_into().expect("as many places as a chunk has");
+        Self { places, spacing: SlotSpacing::default() }
+    }
+
+    /// Remembers how far the bytes of the second record are from those of the first.
+    fn note_second(&mut self, second: &ShardRecord) {
+        if let Some(first) = &self.places[0] {
+            self.spacing = first.record.spacing_to(second);
+        }
+    }
 }
 
 /// A run, its shards and where to find work in them.
@@ -174,13 +210,24 @@ impl Tenant {
         self.shards.len()
     }
 
-    #[inline]
-    pub(super) fn find(&self, key: ShardKey, records: &Records) -> Option<Slot> {
-        self.shards.find(hash(key), |slot| {
-            // It is almost always the one, and all of it will be read.
-            records.prefetch_whole(slot);
-            records.get(slot).record.key() == key
-        })
+    #[inline(always)]
+    pub(super) fn find(&self, key: ShardKey, records: &Records, pool: &RecordPool) -> Option<Slot> {
+        let Some(slot) = self.shards.guess(hash(key)) else {
+            return self.find_further(key, records);
+        };
+        // It is almost always the one, and all of it will be read.
+        records.prefetch_whole(slot);
+        records.prefetch_bytes(slot, pool);
+        if records.get(slot).record.key() == key {
+            return Some(slot);
+        }
+        self.find_further(key, records)
+    }
+
+    /// As [`Self::find`], for those that are not the first that have their tag.
+    #[inline(never)]
+    fn find_further(&self, key: ShardKey, records: &Records) -> Option<Slot> {
+        self.shards.find(hash(key), |slot| records.get(slot).record.key() == key)
     }
 
     pub(super) fn reserve(&mut self, additional: usize, records: &Records) {
@@ -189,7 +236,7 @@ impl Tenant {
 
     pub(super) fn insert(&mut self, slot: Slot, records: &Records) {
         let key = records.get(slot).record.key();
-        assert!(self.find(key, records).is_none(), "a shard is never overwritten");
+        assert!(self.find_further(key, records).is_none(), "a shard is never overwritten");
         self.shards.insert(hash(key), slot, |slot| hash(records.get(slot).record.key()));
     }
 

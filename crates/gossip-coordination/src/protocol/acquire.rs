@@ -44,6 +44,15 @@ pub struct Grant {
     pub attempts: u32,
 }
 
+/// What becomes of a shard that an acquire is not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The worker gets it.
+    Grant,
+    /// It has used up its attempts and is parked.
+    GiveUp,
+}
+
 impl ShardTransition for Acquire {
     type Output = Grant;
     type Error = AcquireError;
@@ -59,26 +68,30 @@ impl ShardTransition for Acquire {
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, Grant, AcquireError>, AcquireError> {
-        match self.judge(now, seen)? {
-            Some(grant) => Ok(Decision::commit(grant.change(None), grant)),
-            None => Ok(self.give_up()),
+        if self.check(now, seen)? == Verdict::GiveUp {
+            return Ok(self.give_up());
         }
+        let (shard, run) = seen.shard_and_run(self.key)?;
+        let grant = self.grant(now, shard.record(), &run);
+        Ok(Decision::commit(grant.change(None), grant))
     }
 }
 
 impl Acquire {
-    /// The rules: the grant, or nothing if the shard has used up its attempts.
+    /// The rules.
+    ///
+    /// Apart from [`decide`](ShardTransition::decide), which puts change, answer and refusal into
+    /// one large value: the coordinator in memory is done with the rest before that is built.
     ///
     /// # Errors
     ///
     /// The first rule that does not hold.
-    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
-    #[inline(always)]
-    pub(crate) fn judge(
+    #[inline]
+    pub(crate) fn check(
         &self,
         now: LogicalTime,
         seen: &ShardSeen<'_>,
-    ) -> Result<Option<Grant>, AcquireError> {
+    ) -> Result<Verdict, AcquireError> {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
@@ -92,10 +105,16 @@ impl Acquire {
         }
         self.check_nobody_holds(now, record, seen)?;
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
-            return Ok(None);
+            return Ok(Verdict::GiveUp);
         }
-        let lease = grant(now, self.tenant, record, &run, self.worker, self.token);
-        Ok(Some(Grant { lease, attempts: record.attempts().saturating_add(1) }))
+        Ok(Verdict::Grant)
+    }
+
+    /// What the worker is given of a shard that passed [`Self::check`].
+    #[inline]
+    pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
+        let lease = grant(now, self.tenant, record, run, self.worker, self.token);
+        Grant { lease, attempts: record.attempts().saturating_add(1) }
     }
 
     /// Also for the same worker: two processes may share a name by mistake.

@@ -62,6 +62,7 @@ use gossip_contracts::identity::{
 use gossip_stdx::SlabFull;
 
 pub use self::accept::Accept;
+pub(crate) use self::acquire::Verdict;
 pub use self::acquire::{Acquire, Grant};
 pub use self::checkpoint::Checkpoint;
 pub use self::claim::{
