@@ -219,7 +219,10 @@ proptest! {
                 (5, Some(lease)) => {
                     let _ = coordinator.park_shard(now, TENANT, lease, ParkReason::Other, op_id);
                 }
-                (6, _) => assert_candidates_are_free(&mut coordinator, now.as_raw(), shard as usize),
+                (6, _) => {
+                    let limit = shard as usize;
+                    assert_candidates_are_free(&mut coordinator, now.as_raw(), limit);
+                }
                 (_, _) => {
                     let _ = coordinator.unpark_shard(now, TENANT, key(shard), op_id);
                 }
