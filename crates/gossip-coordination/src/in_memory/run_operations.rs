@@ -118,7 +118,7 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
-        self.close_gaps(tenant, run);
+        self.strike_taken(tenant, run, worker, limit);
         let run = self.run_named(tenant, run)?;
         Ok(self.candidates(now, run, worker, limit, out))
     }
@@ -251,10 +251,10 @@ impl ShardClaiming for InMemoryCoordinator {
 }
 
 impl InMemoryCoordinator {
-    /// Makes it possible to pick any of a run's free shards.
-    fn close_gaps(&mut self, tenant: TenantId, run: RunId) {
+    /// Makes those free that `worker` will find first in a run's list of the free.
+    fn strike_taken(&mut self, tenant: TenantId, run: RunId, worker: WorkerId, limit: usize) {
         if let Some(slot) = self.find_run(tenant, run) {
-            run_mut(&mut self.runs, slot).claims.close_gaps(&mut self.records);
+            run_mut(&mut self.runs, slot).claims.strike_taken(worker, limit, &mut self.records);
         }
     }
 

@@ -319,7 +319,7 @@ const fn grant_of(change: &ShardChange<'_>) -> Option<GrantToken> {
         | ShardChange::Release { .. }
         | ShardChange::Offer { .. }
         | ShardChange::Withdraw { .. }
-        | ShardChange::Request(_)
+        | ShardChange::Request { .. }
         | ShardChange::Revoke { .. } => None,
     }
 }
