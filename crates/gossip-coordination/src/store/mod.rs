@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `key` | the typed keys of the one logical keyspace, and their bytes |
 //! | `range` | half-open ranges of keys, for scans |
+//! | `place` | the scattered order of the claim index |
 //! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
 //! | `txn` | one atomic write, and what can become of it |
 //! | `engine` | what a store does: read, commit, wait |
@@ -33,6 +34,7 @@ mod flight;
 mod index;
 mod key;
 mod map_store;
+mod place;
 mod queries;
 mod range;
 mod retry;
@@ -59,6 +61,7 @@ pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::{Flight, Step, Told};
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};
+pub use self::place::{ClaimSpot, place_of, shard_at};
 pub use self::range::KeyRange;
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 #[cfg(test)]
@@ -77,6 +80,8 @@ mod format_document_tests;
 mod key_tests;
 #[cfg(test)]
 mod map_store_tests;
+#[cfg(test)]
+mod place_tests;
 #[cfg(test)]
 mod race_tests;
 #[cfg(test)]

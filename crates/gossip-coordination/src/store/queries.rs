@@ -13,6 +13,7 @@ use super::core::Core;
 use super::engine::Page;
 use super::flight::Io;
 use super::key::Key;
+use super::place::ClaimSpot;
 use super::range::KeyRange;
 use super::run_flight::load_record;
 use super::txn::Versioned;
@@ -189,14 +190,16 @@ pub(super) async fn candidates(
     if !head.has_roots() {
         return Ok(outlook);
     }
-    let everybody = ShardId::from_raw(0)..=LAST_SHARD;
-    let range = KeyRange::claims_at(tenant, run, LogicalTime::ZERO, everybody);
+    let (first, last) = (LogicalTime::ZERO, LogicalTime::ZERO);
+    let everybody = ClaimSpot::first_at(first)..=ClaimSpot::last_at(last);
+    let range = KeyRange::claims_within(tenant, run, everybody);
     let mut free = claimable(&io.scan(range, FREE_WINDOW).await?);
     let offset = claim_offset(worker, free.len());
     free.rotate_left(offset);
     if free.len() < limit {
-        let last_free = claim_key(tenant, run, LogicalTime::ZERO);
-        let ran_out = KeyRange::claims_due(tenant, run, now).after(&last_free);
+        let one = LogicalTime::ZERO.saturating_add(1);
+        let ran_out = ClaimSpot::first_at(one)..=ClaimSpot::last_at(now);
+        let ran_out = KeyRange::claims_within(tenant, run, ran_out);
         free.extend(claimable(&io.scan(ran_out, limit).await?));
     }
     out.extend(free.into_iter().take(limit));
@@ -226,18 +229,11 @@ async fn next_deadline(
     tenant: TenantId,
     run: RunId,
 ) -> Result<Option<LogicalTime>, InfraError> {
-    let live = KeyRange::claims_of(tenant, run).after(&claim_key(tenant, run, now));
+    let live = ClaimSpot::last_at(now).plus(1)..=ClaimSpot::LAST;
+    let live = KeyRange::claims_within(tenant, run, live);
     let page = io.scan(live, 1).await?;
     let Some((Key::ClaimIndex { at, .. }, _)) = page.first() else { return Ok(None) };
     Ok(Some(*at))
-}
-
-/// Behind every id.
-const LAST_SHARD: ShardId = ShardId::from_raw(u64::MAX);
-
-/// The last key of a run's claim index at one time.
-const fn claim_key(tenant: TenantId, run: RunId, at: LogicalTime) -> Key {
-    Key::ClaimIndex { tenant, shard: ShardKey::new(run, LAST_SHARD), at }
 }
 
 fn claimable(page: &Page) -> Vec<ShardId> {
