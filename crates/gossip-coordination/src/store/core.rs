@@ -16,6 +16,7 @@ use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
 use super::retry::Tries;
+use super::sight::Sights;
 use super::txn::{Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
@@ -76,6 +77,8 @@ pub(super) struct Core {
     pub(super) limits: StoreLimits,
     /// Empty between two decisions.
     pub(super) pool: RecordPool,
+    /// How full the claim indexes of its runs are.
+    pub(super) sights: Sights,
     /// Grants that this handle asked for.
     grant_count: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
@@ -90,6 +93,7 @@ impl Core {
             config,
             limits,
             pool: RecordPool::new(POOL_BYTES),
+            sights: Sights::default(),
             grant_count: 0,
             last_claims: BTreeMap::new(),
             events: None,

@@ -11,6 +11,7 @@
 //! | `map_store` | a model of a store, with faults on demand |
 //! | `flight` | one operation on its way, without I/O |
 //! | `index` | where a shard stands in the indexes of its run |
+//! | `sight` | how much of the claim index a look reads |
 //! | `retry` | how often a flight tries again, and how long it waits |
 //! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
@@ -43,6 +44,7 @@ mod run_flight;
 mod run_operations;
 mod shard_flight;
 mod shard_operations;
+mod sight;
 mod sweep;
 mod txn;
 mod worker_flight;
@@ -88,3 +90,5 @@ mod race_tests;
 mod registration_tests;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod sight_tests;

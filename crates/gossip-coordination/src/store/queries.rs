@@ -10,12 +10,12 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId
 
 use super::codec::{ColdPart, HotPart, RunHeadPart, decode_cold, decode_hot, decode_run_head};
 use super::core::Core;
-use super::engine::Page;
+use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::Key;
-use super::place::ClaimSpot;
 use super::range::KeyRange;
 use super::run_flight::load_record;
+use super::sight::{DUE_ENOUGH, LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint};
@@ -24,10 +24,6 @@ use crate::record::ShardStatus;
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
 use crate::run_errors::GetRunError;
 use crate::run_management::ClaimOutlook;
-
-/// Free shards among which the workers of a run spread out. More would cost every claim more, and
-/// fewer would make many workers collide.
-const FREE_WINDOW: usize = 256;
 
 /// How often a listing that met a split is read again.
 const LISTING_TRIES_MAX: usize = 8;
@@ -175,71 +171,77 @@ fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
     })
 }
 
-/// Free shards from the worker's own offset on, then shards whose lease ran out.
+/// Some free shards, and if those are few, shards whose lease ran out.
 pub(super) async fn candidates(
+    core: &mut Core,
     io: &Io,
     now: LogicalTime,
     (tenant, run): (TenantId, RunId),
-    worker: WorkerId,
-    limit: usize,
+    (worker, limit): (WorkerId, usize),
     out: &mut ClaimCandidates,
 ) -> Result<ClaimOutlook, GetRunError> {
     out.clear();
-    let head = head(io, tenant, run).await?;
-    let mut outlook = ClaimOutlook { run: head.head(), earliest_deadline: None };
-    if !head.has_roots() {
-        return Ok(outlook);
+    let point = core.sights.point(core.config.nonce, worker);
+    let mut sight = core.sights.of(tenant, run);
+    for looks in 1..=LOOKS_MAX {
+        let look = Look::new((tenant, run), now, &sight, point, true, core.limits.page);
+        let mut reads = vec![Read::Get(Key::RunHead { tenant, run })];
+        reads.extend(look.reads());
+        let mut answers = io.read(reads).await?;
+        let head = answers.value().ok_or(GetRunError::RunNotFound)?;
+        let head = decode_run_head(tenant, run, &head.bytes)?;
+        let outlook = |earliest_deadline| ClaimOutlook { run: head.head(), earliest_deadline };
+        if !head.has_roots() {
+            return Ok(outlook(None));
+        }
+        let seen = look.take(&mut answers);
+        if sight.learn(&look, &seen, (limit, None), looks) {
+            core.sights.remember(tenant, run, sight);
+            let earliest_deadline = seen.first_deadline(None);
+            choose(seen, point, limit, out);
+            return Ok(outlook(earliest_deadline));
+        }
     }
-    let (first, last) = (LogicalTime::ZERO, LogicalTime::ZERO);
-    let everybody = ClaimSpot::first_at(first)..=ClaimSpot::last_at(last);
-    let range = KeyRange::claims_within(tenant, run, everybody);
-    let mut free = claimable(&io.scan(range, FREE_WINDOW).await?);
-    let offset = claim_offset(worker, free.len());
-    free.rotate_left(offset);
-    if free.len() < limit {
-        let one = LogicalTime::ZERO.saturating_add(1);
-        let ran_out = ClaimSpot::first_at(one)..=ClaimSpot::last_at(now);
-        let ran_out = KeyRange::claims_within(tenant, run, ran_out);
-        free.extend(claimable(&io.scan(ran_out, limit).await?));
-    }
-    out.extend(free.into_iter().take(limit));
-    outlook.earliest_deadline = next_deadline(io, now, tenant, run).await?;
-    Ok(outlook)
+    unreachable!("the last look sees everything")
+}
+
+/// Free shards in an order of the look's own, then those whose lease ran out.
+fn choose(seen: Seen, point: u64, limit: usize, out: &mut ClaimCandidates) {
+    let turned = |mut shards: Vec<ShardId>| {
+        let offset = claim_offset(WorkerId::from_raw(point), shards.len());
+        shards.rotate_left(offset);
+        shards
+    };
+    let due = turned(seen.free).into_iter().chain(turned(seen.expired));
+    out.extend(due.take(limit));
 }
 
 /// How much work waits at `now`. A hint never fails an operation that has happened.
 pub(super) async fn capacity(
+    core: &mut Core,
     io: &Io,
     now: LogicalTime,
-    tenant: TenantId,
-    run: RunId,
+    (tenant, run): (TenantId, RunId),
+    worker: WorkerId,
 ) -> CapacityHint {
-    let due = io.count(KeyRange::claims_due(tenant, run, now)).await.unwrap_or(0);
-    let available = due.min(CAPACITY_COUNT_MAX as u64);
+    let point = core.sights.point(core.config.nonce, worker);
+    let mut sight = core.sights.of(tenant, run);
+    for looks in 1..=LOOKS_MAX {
+        let look = Look::new((tenant, run), now, &sight, point, false, core.limits.page);
+        let Ok(mut answers) = io.read(look.reads()).await else { break };
+        let seen = look.take(&mut answers);
+        if sight.learn(&look, &seen, (DUE_ENOUGH, None), looks) {
+            core.sights.remember(tenant, run, sight);
+            return hint(&seen);
+        }
+    }
+    CapacityHint::default()
+}
+
+fn hint(seen: &Seen) -> CapacityHint {
+    let available = seen.due_count().min(CAPACITY_COUNT_MAX);
     CapacityHint {
         available_count: u32::try_from(available).expect("the cap fits in u32"),
-        earliest_deadline: next_deadline(io, now, tenant, run).await.unwrap_or(None),
+        earliest_deadline: seen.first_deadline(None),
     }
-}
-
-/// When the next lease that is live at `now` runs out.
-async fn next_deadline(
-    io: &Io,
-    now: LogicalTime,
-    tenant: TenantId,
-    run: RunId,
-) -> Result<Option<LogicalTime>, InfraError> {
-    let live = ClaimSpot::last_at(now).plus(1)..=ClaimSpot::LAST;
-    let live = KeyRange::claims_within(tenant, run, live);
-    let page = io.scan(live, 1).await?;
-    let Some((Key::ClaimIndex { at, .. }, _)) = page.first() else { return Ok(None) };
-    Ok(Some(*at))
-}
-
-fn claimable(page: &Page) -> Vec<ShardId> {
-    let shard = |key: &Key| {
-        let Key::ClaimIndex { shard, .. } = key else { return None };
-        Some(shard.shard())
-    };
-    page.iter().filter_map(|(key, _)| shard(key)).collect()
 }

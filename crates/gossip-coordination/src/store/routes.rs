@@ -54,8 +54,9 @@ impl Core {
             let show = |shard: ShardView<'_>| shown = Shown::write(shard, scratch);
             let granted = shard_flight::fly(self, &io, now, &operation, show).await?;
             let (tenant, key) = operation.subject();
-            let capacity = queries::capacity(&io, now, tenant, key.run()).await;
-            Ok(Granted { grant: granted.into_inner(), capacity, shown })
+            let (grant, of) = (granted.into_inner(), (tenant, key.run()));
+            let capacity = queries::capacity(self, &io, now, of, grant.lease.owner()).await;
+            Ok(Granted { grant, capacity, shown })
         })
     }
 
@@ -68,9 +69,10 @@ impl Core {
         Flight::new(move |io| async move {
             let operation = Renew { tenant, lease };
             let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
+            let of = (tenant, lease.run());
             Ok(RenewResult {
                 new_deadline: renewed.new_deadline,
-                capacity: queries::capacity(&io, now, tenant, lease.run()).await,
+                capacity: queries::capacity(self, &io, now, of, lease.owner()).await,
                 offer: renewed.offer,
                 request: renewed.request,
                 run_paused: renewed.run_paused,
@@ -141,15 +143,15 @@ impl Core {
         Flight::new(move |io| async move { queries::list(self, &io, now, of, filter, out).await })
     }
 
-    pub(super) fn candidates(
+    pub(super) fn candidates<'f>(
+        &'f mut self,
         now: LogicalTime,
         of: (TenantId, RunId),
-        worker: WorkerId,
-        limit: usize,
-        out: &mut ClaimCandidates,
-    ) -> Route<'_, ClaimOutlook, GetRunError> {
+        wanted: (WorkerId, usize),
+        out: &'f mut ClaimCandidates,
+    ) -> Route<'f, ClaimOutlook, GetRunError> {
         Flight::new(
-            move |io| async move { queries::candidates(&io, now, of, worker, limit, out).await },
+            move |io| async move { queries::candidates(self, &io, now, of, wanted, out).await },
         )
     }
 

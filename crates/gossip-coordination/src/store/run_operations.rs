@@ -119,7 +119,7 @@ macro_rules! run_operations {
                 limit: usize,
                 out: &mut ClaimCandidates,
             ) -> Result<ClaimOutlook, GetRunError> {
-                let flight = Core::candidates(now, (tenant, run), worker, limit, out);
+                let flight = self.core.candidates(now, (tenant, run), (worker, limit), out);
                 $fly(&mut self.store, flight)$(.$await)?
             }
 
