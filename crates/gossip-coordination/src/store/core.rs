@@ -15,6 +15,7 @@ use super::codec::{
 use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
+use super::memory::Memory;
 use super::retry::Tries;
 use super::txn::{Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
@@ -76,6 +77,8 @@ pub(super) struct Core {
     pub(super) limits: StoreLimits,
     /// Empty between two decisions.
     pub(super) pool: RecordPool,
+    /// The shards that this handle holds, without those of operations on their way.
+    pub(super) memory: Memory,
     /// Grants that this handle asked for.
     grant_count: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
@@ -90,6 +93,7 @@ impl Core {
             config,
             limits,
             pool: RecordPool::new(POOL_BYTES),
+            memory: Memory::default(),
             grant_count: 0,
             last_claims: BTreeMap::new(),
             events: None,
@@ -214,8 +218,8 @@ impl From<InfraError> for Full {
 /// The two counters as they were loaded.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    tenant: Option<Versioned>,
-    total: Option<Versioned>,
+    pub(super) tenant: Option<Versioned>,
+    pub(super) total: Option<Versioned>,
 }
 
 impl Counters {

@@ -40,8 +40,12 @@ pub struct MapStore {
     /// What becomes of all commits behind those.
     usual: Option<Fault>,
     limits: Option<StoreLimits>,
-    /// Commits of this handle.
+    /// Reads of this handle, each of any number of questions.
+    read_count: u64,
+    /// Transactions of this handle.
     commit_count: u64,
+    /// Calls that brought them.
+    batch_count: u64,
     /// Ticks that this handle was told to wait.
     waited: u64,
 }
@@ -89,10 +93,22 @@ impl MapStore {
         self.usual = fault;
     }
 
-    /// How many commits this handle made.
+    /// How many transactions this handle was given.
     #[must_use]
     pub const fn commit_count(&self) -> u64 {
         self.commit_count
+    }
+
+    /// How many calls brought them: round trips, if there was a wire.
+    #[must_use]
+    pub const fn batch_count(&self) -> u64 {
+        self.batch_count
+    }
+
+    /// How many reads this handle made, whatever they asked.
+    #[must_use]
+    pub const fn read_count(&self) -> u64 {
+        self.read_count
     }
 
     /// How many ticks this handle was told to wait.
@@ -214,11 +230,13 @@ impl Map {
 
 impl Store for MapStore {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.read_count += 1;
         let (map, page) = (self.lock(), self.limits().page);
         reads.iter().map(|read| map.answer(read, page)).collect()
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.batch_count += 1;
         txns.iter().map(|txn| self.commit_one(txn)).collect()
     }
 
