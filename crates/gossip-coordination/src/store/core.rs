@@ -36,9 +36,9 @@ const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
 /// one newborn, and as much again for what blocks are rounded up to.
 const POOL_BYTES: usize = 8 * RECORD_BYTES_MAX;
 
-/// Writes of a split beside those of its children: the parent's two parts, its index entry, and
-/// two counters.
-const SPLIT_WRITES: usize = 5;
+/// Writes of a split beside those of its children, at most: the parent's two parts, its index
+/// entry, its owner key, and two counters.
+const SPLIT_WRITES: usize = 6;
 
 /// Writes that make one shard: two parts and an index entry.
 pub(super) const BIRTH_WRITES: usize = 3;
@@ -52,6 +52,9 @@ pub struct StoreConfig {
     pub max_total_shards: usize,
     /// Ticks that a worker waits between claims; zero for none. Each handle counts for itself.
     pub claim_cooldown_interval: u64,
+    /// How many ticks after its deadline a lease is still honoured while the store believes that
+    /// its owner lives. It counts only on stores that bind keys to a process.
+    pub max_clock_skew: u64,
     /// A number that no other handle of the store has, and by which this one knows its grants
     /// again. A simulation gives it from its seed, a process draws it at random.
     pub nonce: u64,
@@ -65,6 +68,7 @@ impl StoreConfig {
             max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
             max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
             claim_cooldown_interval: 0,
+            max_clock_skew: 0,
             nonce,
         }
     }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
 
 use super::codec::{
-    DecodeShardError, RunHeadPart, decode_cold, decode_hot, decode_run_head, decode_shard,
+    DecodeShardError, OwnerBinding, RunHeadPart, decode_cold, decode_hot, decode_owner,
+    decode_run_head, decode_shard,
 };
 use super::core::{Core, Counters};
 use super::engine::Read;
 use super::flight::Answers;
 use super::key::Key;
-use super::memory::{Memory, Remembered};
+use super::memory::Remembered;
 use super::txn::{Conflict, Versioned};
 use crate::error::InfraError;
 use crate::protocol::ShardTransition;
@@ -25,6 +26,8 @@ pub(super) struct Loaded {
     pub(super) hot: Option<Versioned>,
     pub(super) cold: Option<Versioned>,
     pub(super) head: Option<Arc<Versioned>>,
+    /// Read only for those who ask what the store knows of the owner.
+    pub(super) owner: Option<Versioned>,
     pub(super) counters: Counters,
     pub(super) origin: Origin,
 }
@@ -41,13 +44,20 @@ pub(super) enum Origin {
 }
 
 impl Loaded {
-    /// What to read.
-    pub(super) fn reads<T: ShardTransition>(tenant: TenantId, shard: ShardKey) -> Vec<Read> {
+    /// What to read. The owner key is read if the store `binds` and the operation looks at it.
+    pub(super) fn reads<T: ShardTransition>(
+        tenant: TenantId,
+        shard: ShardKey,
+        binds: bool,
+    ) -> Vec<Read> {
         let mut reads = vec![
             Read::Get(Key::ShardHot { tenant, shard }),
             Read::Get(Key::ShardCold { tenant, shard }),
             Read::Get(Key::RunHead { tenant, run: shard.run() }),
         ];
+        if binds && T::CONSULTS_OWNER {
+            reads.push(Read::Get(Key::Owner { tenant, shard }));
+        }
         if T::MAKES_SHARDS {
             reads.extend(Counters::keys(tenant).map(Read::Get));
         }
@@ -55,28 +65,28 @@ impl Loaded {
     }
 
     /// Takes what [`Loaded::reads`] brought.
-    pub(super) fn take<T: ShardTransition>(answers: &mut Answers) -> Self {
+    pub(super) fn take<T: ShardTransition>(answers: &mut Answers, binds: bool) -> Self {
         let (hot, cold, head) = (answers.value(), answers.value(), answers.value());
+        let owner = if binds && T::CONSULTS_OWNER { answers.value() } else { None };
         let counters = match T::MAKES_SHARDS {
             true => Counters::take(&mut [answers.value(), answers.value()].into_iter()),
             false => Counters::default(),
         };
-        Self { hot, cold, head: head.map(Arc::new), counters, origin: Origin::Store }
+        Self { hot, cold, head: head.map(Arc::new), owner, counters, origin: Origin::Store }
     }
 
-    /// What is remembered, if it is enough for the operation. The shard itself is forgotten.
+    /// What is remembered, if it is enough for the operation.
     pub(super) fn recall<T: ShardTransition>(
-        memory: &mut Memory,
-        tenant: TenantId,
-        shard: ShardKey,
+        remembered: Remembered,
+        head: Option<Arc<Versioned>>,
     ) -> Option<Self> {
-        let Remembered { hot, cold } = memory.take(tenant, shard)?;
-        let head = memory.head(tenant, shard.run())?;
-        // Counters change too often to be worth remembering.
-        (!T::MAKES_SHARDS).then(|| Self {
-            hot: Some(hot),
-            cold: Some(cold),
-            head: Some(head),
+        // Counters change too often to be worth remembering, and an owner key may vanish.
+        let enough = !T::MAKES_SHARDS && !T::CONSULTS_OWNER && head.is_some();
+        enough.then(|| Self {
+            hot: Some(remembered.hot),
+            cold: Some(remembered.cold),
+            head,
+            owner: None,
             counters: Counters::default(),
             origin: Origin::Memory,
         })
@@ -118,6 +128,15 @@ impl Loaded {
         let counted = decode_hot(tenant, shard, &hot.bytes).map(|hot| hot.spawned_count);
         let listed = decode_cold(tenant, shard, &cold.bytes).map(|cold| cold.spawned.len());
         counted.is_ok() && counted == listed
+    }
+
+    pub(super) fn owner(
+        &self,
+        tenant: TenantId,
+        key: ShardKey,
+    ) -> Result<Option<OwnerBinding>, InfraError> {
+        let owner = self.owner.as_ref();
+        owner.map(|owner| decode_owner(tenant, key, &owner.bytes)).transpose()
     }
 
     pub(super) fn head(

@@ -32,6 +32,9 @@ pub(super) const GENERATION_BYTES_MAX: usize = 16 << 20;
 pub(super) struct Remembered {
     pub(super) hot: Versioned,
     pub(super) cold: Versioned,
+    /// The store's binding when this handle last wrote the shard's owner key; `None` if it never
+    /// did, or the store binds nothing.
+    pub(super) bound: Option<u64>,
 }
 
 impl Remembered {

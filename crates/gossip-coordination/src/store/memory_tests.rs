@@ -252,7 +252,7 @@ fn what_is_in_doubt_is_forgotten() {
 fn put(memory: &mut Memory, number: u64, len: usize) {
     let value = |len| Versioned { revision: number, bytes: vec![0; len] };
     let key = ShardKey::new(RunId::from_raw(number), ShardId::from_raw(0));
-    let remembered = Remembered { hot: value(len), cold: value(0) };
+    let remembered = Remembered { hot: value(len), cold: value(0), bound: None };
     memory.put(TENANT, key, remembered, Arc::new(value(1)));
 }
 

@@ -85,6 +85,8 @@ mod map_store_tests;
 #[cfg(test)]
 mod memory_tests;
 #[cfg(test)]
+mod owner_tests;
+#[cfg(test)]
 mod race_tests;
 #[cfg(test)]
 mod registration_tests;

@@ -43,7 +43,7 @@ use super::index::{move_claim, move_parked, standing};
 use super::key::Key;
 use super::loaded::{Loaded, Origin};
 use super::memory::Remembered;
-use super::owner::Holding;
+use super::owner::{Holding, Ties, evidence};
 use super::retry::Tries;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
@@ -68,7 +68,7 @@ where
 {
     let mut trip = Trip::new(core, now, operation);
     loop {
-        match trip.next(core, &mut show)? {
+        match trip.next(core, io.binding(), &mut show)? {
             Next::Load(reads) => trip.loaded(&mut io.read(reads).await?),
             Next::LoadKin(keys) => trip.loaded_kin(&keys, io.load(keys.clone()).await?)?,
             Next::Commit(txn) => match trip.committed(core, io.commit(txn).await?)? {
@@ -112,6 +112,7 @@ pub(super) struct Trip<'o, T: ShardTransition> {
     /// What the next decision looks at, unless it must be loaded.
     loaded: Option<Loaded>,
     kin: Kin,
+    ties: Ties,
     /// What the last transaction does. Present until its outcome is told.
     sent: Option<Prepared<T>>,
     /// A transaction whose reply was lost.
@@ -121,30 +122,37 @@ pub(super) struct Trip<'o, T: ShardTransition> {
 impl<'o, T: ShardTransition> Trip<'o, T> {
     pub(super) fn new(core: &mut Core, now: LogicalTime, operation: &'o T) -> Self {
         let (tenant, key) = operation.subject();
+        let remembered = core.memory.take(tenant, key);
+        let bound = remembered.as_ref().and_then(|shard| shard.bound);
+        let head = || core.memory.head(tenant, key.run());
         Self {
             operation,
             now,
             tries: core.tries("shard.commit"),
-            loaded: Loaded::recall::<T>(&mut core.memory, tenant, key),
+            loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head())),
             kin: Kin::new(),
+            ties: Ties { binding: None, bound },
             sent: None,
             doubt: None,
         }
     }
 
-    /// What the operation needs next.
+    /// What the operation needs next, on a store of this binding.
     pub(super) fn next(
         &mut self,
         core: &mut Core,
+        binding: Option<u64>,
         show: &mut impl FnMut(ShardView<'_>),
     ) -> Result<Next<T>, InfraError> {
         let (tenant, key) = self.operation.subject();
-        let load = || Next::Load(Loaded::reads::<T>(tenant, key));
+        self.ties.binding = binding;
+        let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
         let Some(loaded) = &self.loaded else { return Ok(load()) };
         if let Some(sure) = self.doubt.take_if(|doubt| doubt.landed(tenant, key, loaded)) {
             return Ok(Next::Done(self.executed(core, sure)));
         }
-        let verdict = judge(core, self.now, self.operation, loaded, &self.kin, show)?;
+        let looked_at = LookedAt { loaded, kin: &self.kin, ties: self.ties };
+        let verdict = judge(core, self.now, self.operation, looked_at, show)?;
         Ok(match verdict {
             Verdict::Asks(ids) => Next::LoadKin(cold_keys(tenant, key, &ids)),
             Verdict::Refused(_) | Verdict::Replayed(_) if loaded.origin != Origin::Store => {
@@ -164,7 +172,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
 
     /// Takes what was read.
     pub(super) fn loaded(&mut self, answers: &mut Answers) {
-        self.loaded = Some(Loaded::take::<T>(answers));
+        self.loaded = Some(Loaded::take::<T>(answers, self.ties.binding.is_some()));
     }
 
     /// Takes the cold parts of shards of the same run.
@@ -214,7 +222,9 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
         self.kin.clear();
-        self.loaded = loaded.heal(tenant, key, conflict);
+        // A conflict tells nothing of the owner key.
+        let whole = !(T::CONSULTS_OWNER && self.ties.binding.is_some());
+        self.loaded = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
         match origin {
             // Memory that is out of date is no race, and an operation begins with it once.
             Origin::Memory => Ok(0),
@@ -268,6 +278,8 @@ enum Verdict<T: ShardTransition> {
 struct Prepared<T: ShardTransition> {
     parts: Parts,
     holding: Holding,
+    /// The binding of the owner key from then on, if the caller holds the shard.
+    bound: Option<u64>,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
 }
@@ -300,7 +312,8 @@ impl<T: ShardTransition> Prepared<T> {
         let written = |bytes: Vec<u8>| Versioned { revision, bytes };
         let cold = self.parts.cold.take().map(written).or(loaded.cold);
         if let (true, Some(cold), Some(head)) = (self.holding.is_held(), cold, loaded.head) {
-            let remembered = Remembered { hot: written(std::mem::take(&mut self.parts.hot)), cold };
+            let (hot, bound) = (written(std::mem::take(&mut self.parts.hot)), self.bound);
+            let remembered = Remembered { hot, cold, bound };
             core.memory.put(tenant, key, remembered, head);
         }
     }
@@ -315,22 +328,32 @@ fn cold_keys(tenant: TenantId, key: ShardKey, ids: &[ShardId]) -> Vec<Key> {
     shards.map(|shard| Key::ShardCold { tenant, shard }).collect()
 }
 
+/// What a decision and its transaction are made of.
+#[derive(Clone, Copy)]
+struct LookedAt<'l> {
+    loaded: &'l Loaded,
+    kin: &'l Kin,
+    ties: Ties,
+}
+
 /// Lets the protocol decide about what was loaded.
 fn judge<T: ShardTransition>(
     core: &mut Core,
     now: LogicalTime,
     operation: &T,
-    loaded: &Loaded,
-    kin: &Kin,
+    looked_at: LookedAt<'_>,
     show: &mut impl FnMut(ShardView<'_>),
 ) -> Result<Verdict<T>, InfraError> {
     let (tenant, key) = operation.subject();
+    let LookedAt { loaded, kin, ties } = looked_at;
     let owner = Arc::new(tenant);
     let head = loaded.head(tenant, key)?;
     let room = match T::MAKES_SHARDS {
         true => loaded.counters.room(tenant, &core.config, 0)?,
         false => ShardRoom::UNLIMITED,
     };
+    let owner_key = loaded.owner(tenant, key)?;
+    // From here on nothing may fail before the record is freed.
     let subject = loaded.record(&owner, key, head.as_ref(), core)?;
     let unknown = RefCell::new(Vec::new());
     let split_hash_of = |shard| {
@@ -343,7 +366,9 @@ fn judge<T: ShardTransition>(
         shard: subject.as_ref().map(|(record, _)| ShardView::new(record, &core.pool)),
         run: head.filter(|_| T::CONSULTS_RUN).map(|head| head.head()),
         room,
-        owner: OwnerEvidence::Gone,
+        owner: subject.as_ref().map_or(OwnerEvidence::Gone, |(record, _)| {
+            evidence(owner_key, record, core.config.max_clock_skew)
+        }),
         split_hash_of: &split_hash_of,
     };
     let decision = operation.decide(now, &seen);
@@ -357,14 +382,15 @@ fn judge<T: ShardTransition>(
         Err(error) => Ok(Verdict::Refused(error)),
         Ok(Decision::Replay(output)) => Ok(Verdict::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => {
-            match prepare::<T>(core, &owner, loaded, &mut record, indexed_at, &change) {
+            match prepare::<T>(core, &owner, looked_at, &mut record, indexed_at, &change) {
                 Err(Full::Pool(full)) => Ok(Verdict::Refused(T::exhausted(full))),
                 Err(Full::Stored(error)) => Err(error),
                 Ok((txn, parts)) => {
                     show(ShardView::new(&record, &core.pool));
                     let event = core.events.is_some().then(|| change.event(key.shard()));
                     let holding = Holding::after(&change);
-                    let prepared = Prepared { parts, holding, answer, event };
+                    let bound = ties.binding;
+                    let prepared = Prepared { parts, holding, bound, answer, event };
                     Ok(Verdict::Commits(Box::new((txn, prepared))))
                 }
             }
@@ -379,7 +405,7 @@ fn judge<T: ShardTransition>(
 fn prepare<T: ShardTransition>(
     core: &mut Core,
     owner: &Arc<TenantId>,
-    loaded: &Loaded,
+    LookedAt { loaded, ties, .. }: LookedAt<'_>,
     record: &mut ShardRecord,
     indexed_at: Option<LogicalTime>,
     change: &ShardChange<'_>,
@@ -397,6 +423,7 @@ fn prepare<T: ShardTransition>(
     txn.put(Key::ShardHot { tenant, shard }, hot.clone());
     move_claim(&mut txn, tenant, shard, indexed_at, at);
     move_parked(&mut txn, tenant, shard, before, record.status());
+    ties.write(&mut txn, record, Holding::after(change));
     let mut cold = None;
     if T::MAKES_SHARDS {
         let bytes = cold.insert(encoded(|out| encode_cold(view, out)));
