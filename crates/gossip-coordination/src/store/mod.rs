@@ -13,6 +13,8 @@
 //! | `index` | where a shard stands in the indexes of its run |
 //! | `sight` | how much of the claim index a look reads |
 //! | `retry` | how often a flight tries again, and how long it waits |
+//! | `memory` | what a handle remembers of the shards that it holds |
+//! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
 //! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
@@ -34,7 +36,10 @@ mod engine;
 mod flight;
 mod index;
 mod key;
+mod loaded;
 mod map_store;
+mod memory;
+mod owner;
 mod place;
 mod queries;
 mod range;
@@ -82,6 +87,10 @@ mod format_document_tests;
 mod key_tests;
 #[cfg(test)]
 mod map_store_tests;
+#[cfg(test)]
+mod memory_tests;
+#[cfg(test)]
+mod owner_tests;
 #[cfg(test)]
 mod place_tests;
 #[cfg(test)]
