@@ -11,7 +11,7 @@
 //! | `map_store` | a model of a store, with faults on demand |
 //! | `flight` | one operation on its way, without I/O |
 //! | `index` | where a shard stands in the indexes of its run |
-//! | `sight` | how much of the claim index a look reads |
+//! | `sight`, `capacity` | how much of the claim index a look reads, and how much work waits |
 //! | `retry` | how often a flight tries again, and how long it waits |
 //! | `memory` | what a handle remembers of the shards that it holds |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
@@ -29,6 +29,7 @@
 //! - shows a byte of a key, token, owner or tenant in an error: lengths, numbers and names of
 //!   fields only.
 
+mod capacity;
 mod codec;
 mod coordinator;
 mod core;

@@ -1,4 +1,4 @@
-//! Reading a run: its record, progress, listings, candidates, capacity.
+//! Reading a run: its record, progress, listings, candidates.
 //!
 //! Nothing is written here. A listing reads two ranges, page by page, and reads them again if a
 //! split came in between: every change of a cold part is counted in its hot part, so a torn pair
@@ -15,10 +15,9 @@ use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
 use super::run_flight::load_record;
-use super::sight::{DUE_ENOUGH, LOOKS_MAX, Look, Seen};
+use super::sight::{LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
-use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint};
 use crate::protocol::{ClaimCandidates, claim_offset};
 use crate::record::ShardStatus;
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
@@ -214,34 +213,4 @@ fn choose(seen: Seen, point: u64, limit: usize, out: &mut ClaimCandidates) {
     };
     let due = turned(seen.free).into_iter().chain(turned(seen.expired));
     out.extend(due.take(limit));
-}
-
-/// How much work waits at `now`. A hint never fails an operation that has happened.
-pub(super) async fn capacity(
-    core: &mut Core,
-    io: &Io,
-    now: LogicalTime,
-    (tenant, run): (TenantId, RunId),
-    worker: WorkerId,
-) -> CapacityHint {
-    let point = core.sights.point(core.config.nonce, worker);
-    let mut sight = core.sights.of(tenant, run);
-    for looks in 1..=LOOKS_MAX {
-        let look = Look::new((tenant, run), now, &sight, point, false, core.limits.page);
-        let Ok(mut answers) = io.read(look.reads()).await else { break };
-        let seen = look.take(&mut answers);
-        if sight.learn(&look, &seen, (DUE_ENOUGH, None), looks) {
-            core.sights.remember(tenant, run, sight);
-            return hint(&seen);
-        }
-    }
-    CapacityHint::default()
-}
-
-fn hint(seen: &Seen) -> CapacityHint {
-    let available = seen.due_count().min(CAPACITY_COUNT_MAX);
-    CapacityHint {
-        available_count: u32::try_from(available).expect("the cap fits in u32"),
-        earliest_deadline: seen.first_deadline(None),
-    }
 }

@@ -3,9 +3,10 @@
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 
+use super::capacity::Rider;
 use super::core::Core;
 use super::flight::Flight;
-use super::{queries, run_flight, shard_flight, sweep, worker_flight};
+use super::{capacity, queries, run_flight, shard_flight, sweep, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
@@ -38,10 +39,11 @@ impl Core {
         Flight::new(|io| async move { shard_flight::fly(self, &io, now, &operation, |_| ()).await })
     }
 
-    /// An operation that grants a shard, whose snapshot goes into `scratch`.
+    /// An operation that grants a shard to `worker`, whose snapshot goes into `scratch`.
     pub(super) fn grant<'f, T>(
         &'f mut self,
         now: LogicalTime,
+        worker: WorkerId,
         operation: T,
         scratch: &'f mut AcquireScratch,
     ) -> Route<'f, Granted, T::Error>
@@ -52,10 +54,12 @@ impl Core {
         Flight::new(|io| async move {
             let mut shown = Shown::default();
             let show = |shard: ShardView<'_>| shown = Shown::write(shard, scratch);
-            let granted = shard_flight::fly(self, &io, now, &operation, show).await?;
             let (tenant, key) = operation.subject();
-            let (grant, of) = (granted.into_inner(), (tenant, key.run()));
-            let capacity = queries::capacity(self, &io, now, of, grant.lease.owner()).await;
+            let mut rider = Rider::new(now, tenant, key, worker);
+            let along = Some(&mut rider);
+            let granted = shard_flight::fly_with(self, &io, now, &operation, show, along).await?;
+            let grant = granted.into_inner();
+            let capacity = rider.hint(self, &io, grant.lease.deadline()).await;
             Ok(Granted { grant, capacity, shown })
         })
     }
@@ -72,7 +76,7 @@ impl Core {
             let of = (tenant, lease.run());
             Ok(RenewResult {
                 new_deadline: renewed.new_deadline,
-                capacity: queries::capacity(self, &io, now, of, lease.owner()).await,
+                capacity: capacity::capacity(self, &io, now, of, lease.owner()).await,
                 offer: renewed.offer,
                 request: renewed.request,
                 run_paused: renewed.run_paused,

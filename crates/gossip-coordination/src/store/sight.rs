@@ -208,6 +208,11 @@ impl Look {
         Self { now, tenant, run, free, expired, live, by_name, page }
     }
 
+    /// Whose index it looks at.
+    pub(super) const fn subject(&self) -> (TenantId, RunId) {
+        (self.tenant, self.run)
+    }
+
     /// The questions, at most three.
     pub(super) fn reads(&self) -> Vec<Read> {
         let within = |spots: &RangeInclusive<ClaimSpot>| {

@@ -14,7 +14,7 @@ use super::core::{Core, encoded};
 use super::index::{move_claim, put_claim};
 use super::{
     Answer, CommitOutcome, Flight, Key, MapStore, Read, Step, Store, StoreConfig, StoreCoordinator,
-    StoreLimits, Told, Txn, encode_cold, encode_hot, place_of, queries,
+    StoreLimits, Told, Txn, encode_cold, encode_hot, place_of,
 };
 use crate::lease::{GrantToken, LeaseHolder};
 use crate::outcome::CAPACITY_COUNT_MAX;
@@ -31,6 +31,9 @@ const NOW: u64 = 50_000;
 /// Keys in the ranges that one claim reads: fewer than 400 free shards by name and as many counted,
 /// or about 200 expired leases twice, and some 64 live ones twice.
 const KEYS_PER_CLAIM_MAX: u64 = 1_000;
+
+/// The look, the load of the shard with the hint, the commit.
+const TRIPS_PER_CLAIM_MAX: u64 = 3;
 
 /// Claims that are measured in one state of a run.
 const CLAIMS: u64 = 40;
@@ -174,6 +177,7 @@ fn check(state: &str, deadline: impl Fn(u64, u64) -> Option<u64>) {
         let cost = claims(&mut run_of(count, &deadline), &deadline);
         println!("{state}, {count} shards: {cost:?}");
         assert!(cost.keys <= KEYS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
+        assert!(cost.trips <= TRIPS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
         assert_eq!(cost.granted, CLAIMS + 1, "{state}, {count} shards: {cost:?}");
     }
 }
@@ -264,10 +268,9 @@ fn check_looks(seed: u64) {
 
 /// The hint that is told with a renewal.
 fn capacity(core: &mut Core, store: &mut MapStore, now: LogicalTime, by: WorkerId) -> CapacityHint {
-    let mut flight =
-        Flight::new(
-            move |io| async move { queries::capacity(core, &io, now, (TENANT, RUN), by).await },
-        );
+    let mut flight = Flight::new(move |io| async move {
+        super::capacity::capacity(core, &io, now, (TENANT, RUN), by).await
+    });
     loop {
         match flight.step() {
             Step::Read(reads) => flight.tell(Told::Read(store.read(reads))),
