@@ -228,6 +228,12 @@ impl Answers {
         value
     }
 
+    /// The answers behind a page that nobody needs.
+    pub(super) fn skip_page(mut self) -> Self {
+        self.page();
+        self
+    }
+
     pub(super) fn page(&mut self) -> Page {
         let Some(Answer::Page(page)) = self.0.next() else { unreachable!("{CROSSED}") };
         page

@@ -1,20 +1,19 @@
 //! Reading a run: its record, progress, listings, candidates.
 //!
-//! Nothing is written here. A listing reads two ranges, page by page, and reads them again if a
-//! split came in between: every change of a cold part is counted in its hot part, so a torn pair
-//! shows.
-
-use std::collections::BTreeMap;
+//! Nothing is written here. The answers of one batch are of one instant, so a listing and a sum of
+//! no more shards than a page are too; longer ones are of one instant per page, and shards that are
+//! split meanwhile may be missing or there beside their children.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
-use super::codec::{ColdPart, HotPart, RunHeadPart, decode_cold, decode_hot, decode_run_head};
+use super::codec::{ColdPart, HotPart, decode_cold, decode_hot, decode_run_head};
 use super::core::Core;
 use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::Key;
+use super::loaded::half_a_shard;
 use super::range::KeyRange;
-use super::run_flight::load_record;
+use super::run_flight::load_run;
 use super::sight::{LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
@@ -24,20 +23,21 @@ use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
 use crate::run_errors::GetRunError;
 use crate::run_management::ClaimOutlook;
 
-/// How often a listing that met a split is read again.
-const LISTING_TRIES_MAX: usize = 8;
-
 /// The run itself.
-pub(super) async fn run(io: &Io, tenant: TenantId, run: RunId) -> Result<RunRecord, GetRunError> {
-    let head = io.load(vec![Key::RunHead { tenant, run }]).await?.pop().flatten();
-    let head = head.ok_or(GetRunError::RunNotFound)?;
-    Ok(load_record(io, tenant, run, &head).await?.0)
+pub(super) async fn run(
+    core: &Core,
+    io: &Io,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<RunRecord, GetRunError> {
+    let (loaded, _) = load_run(core, io, tenant, run, Vec::new()).await?;
+    Ok(loaded.ok_or(GetRunError::RunNotFound)?.record)
 }
 
-async fn head(io: &Io, tenant: TenantId, run: RunId) -> Result<RunHeadPart, GetRunError> {
-    let head = io.load(vec![Key::RunHead { tenant, run }]).await?.pop().flatten();
+/// Whether the shards of the run whose head was read can be found.
+fn has_shards(tenant: TenantId, run: RunId, head: Option<Versioned>) -> Result<bool, GetRunError> {
     let head = head.ok_or(GetRunError::RunNotFound)?;
-    Ok(decode_run_head(tenant, run, &head.bytes)?)
+    Ok(decode_run_head(tenant, run, &head.bytes)?.has_roots())
 }
 
 /// How far a run has come.
@@ -49,20 +49,27 @@ pub(super) async fn progress(
     run: RunId,
 ) -> Result<RunProgress, GetRunError> {
     let mut progress = RunProgress::default();
-    if !head(io, tenant, run).await?.has_roots() {
-        return Ok(progress);
-    }
-    let hot = io.scan_all(KeyRange::hot_shards_of(tenant, run), core.limits.page).await?;
+    let (mut rest, limit) = (KeyRange::hot_shards_of(tenant, run), core.limits.page);
     let mut lowest: Option<Vec<u8>> = None;
-    for (shard, value) in shards(&hot) {
-        let part = decode_hot(tenant, shard, &value.bytes)?;
-        count(&mut progress, now, &part);
-        let reached = part.cursor.last_key().filter(|_| part.status == ShardStatus::Active);
-        if let Some(key) = reached
-            && lowest.as_deref().is_none_or(|lowest| key < lowest)
-        {
-            lowest = Some(key.to_vec());
+    loop {
+        let head = Read::Get(Key::RunHead { tenant, run });
+        let mut answers = io.read(vec![head, Read::Scan { range: rest, limit }]).await?;
+        if !has_shards(tenant, run, answers.value())? {
+            return Ok(RunProgress::default());
         }
+        let hot = answers.page();
+        for (shard, value) in shards(&hot) {
+            let part = decode_hot(tenant, shard, &value.bytes)?;
+            count(&mut progress, now, &part);
+            let reached = part.cursor.last_key().filter(|_| part.status == ShardStatus::Active);
+            if let Some(key) = reached
+                && lowest.as_deref().is_none_or(|lowest| key < lowest)
+            {
+                lowest = Some(key.to_vec());
+            }
+        }
+        let Some((last, _)) = hot.last().filter(|_| hot.len() >= limit) else { break };
+        rest = rest.after(last);
     }
     progress.watermark = lowest.as_deref().map(Watermark::new);
     Ok(progress)
@@ -92,50 +99,50 @@ pub(super) async fn list(
     filter: ShardFilter,
     out: &mut Vec<ShardSummary>,
 ) -> Result<(), GetRunError> {
-    if !head(io, tenant, run).await?.has_roots() {
-        return Ok(());
-    }
-    for _ in 0..LISTING_TRIES_MAX {
-        let hot = io.scan_all(KeyRange::hot_shards_of(tenant, run), core.limits.page).await?;
-        let cold = io.scan_all(KeyRange::cold_shards_of(tenant, run), core.limits.page).await?;
-        if let Some(mut rows) = rows(now, tenant, &hot, &cold, filter)? {
-            rows.sort_unstable_by(|one, other| {
-                (&one.start, one.shard).cmp(&(&other.start, other.shard))
-            });
-            out.extend(rows);
+    let limit = core.limits.page;
+    let mut hot_rest = KeyRange::hot_shards_of(tenant, run);
+    let mut cold_rest = KeyRange::cold_shards_of(tenant, run);
+    let mut rows = Vec::new();
+    loop {
+        let reads = vec![
+            Read::Get(Key::RunHead { tenant, run }),
+            Read::Scan { range: hot_rest, limit },
+            Read::Scan { range: cold_rest, limit },
+        ];
+        let mut answers = io.read(reads).await?;
+        if !has_shards(tenant, run, answers.value())? {
             return Ok(());
         }
+        let (hot, cold) = (answers.page(), answers.page());
+        if hot.len() != cold.len() {
+            return Err(half_a_shard().into());
+        }
+        for ((hot_key, hot), (cold_key, cold)) in hot.iter().zip(&cold) {
+            let shard = pair(hot_key, cold_key)?;
+            let hot = decode_hot(tenant, shard, &hot.bytes)?;
+            let cold = decode_cold(tenant, shard, &cold.bytes)?;
+            if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
+                rows.push(summary(now, shard.shard(), &hot, &cold));
+            }
+            (hot_rest, cold_rest) = (hot_rest.after(hot_key), cold_rest.after(cold_key));
+        }
+        if hot.len() < limit {
+            break;
+        }
     }
-    let message = "splits went on while the run was listed".to_owned();
-    Err(InfraError::Transient { operation: "run.list", message }.into())
+    rows.sort_unstable_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
+    out.extend(rows);
+    Ok(())
 }
 
-/// The rows that `filter` admits; `None` if the two readings are of different moments.
-fn rows(
-    now: LogicalTime,
-    tenant: TenantId,
-    hot: &Page,
-    cold: &Page,
-    filter: ShardFilter,
-) -> Result<Option<Vec<ShardSummary>>, InfraError> {
-    if hot.len() != cold.len() {
-        return Ok(None);
+/// The shard whose parts stand under these keys. They are written together and of one instant.
+fn pair(hot: &Key, cold: &Key) -> Result<ShardKey, InfraError> {
+    if let (Key::ShardHot { shard, .. }, Key::ShardCold { shard: other, .. }) = (hot, cold)
+        && shard == other
+    {
+        return Ok(*shard);
     }
-    let cold: BTreeMap<ShardId, &[u8]> =
-        shards(cold).map(|(shard, value)| (shard.shard(), value.bytes.as_slice())).collect();
-    let mut rows = Vec::new();
-    for (shard, value) in shards(hot) {
-        let Some(cold) = cold.get(&shard.shard()) else { return Ok(None) };
-        let hot = decode_hot(tenant, shard, &value.bytes)?;
-        let cold = decode_cold(tenant, shard, cold)?;
-        if hot.spawned_count != cold.spawned.len() {
-            return Ok(None);
-        }
-        if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
-            rows.push(summary(now, shard.shard(), &hot, &cold));
-        }
-    }
-    Ok(Some(rows))
+    Err(half_a_shard())
 }
 
 fn summary(

@@ -124,8 +124,12 @@ impl Core {
         })
     }
 
-    pub(super) fn run(tenant: TenantId, run: RunId) -> Route<'static, RunRecord, GetRunError> {
-        Flight::new(move |io| async move { queries::run(&io, tenant, run).await })
+    pub(super) fn run(
+        &mut self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Route<'_, RunRecord, GetRunError> {
+        Flight::new(move |io| async move { queries::run(self, &io, tenant, run).await })
     }
 
     pub(super) fn progress(

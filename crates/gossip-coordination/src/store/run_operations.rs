@@ -39,7 +39,7 @@ macro_rules! run_operations {
                 tenant: TenantId,
                 run: RunId,
             ) -> Result<RunRecord, GetRunError> {
-                $fly(&mut self.store, Core::run(tenant, run))$(.$await)?
+                $fly(&mut self.store, self.core.run(tenant, run))$(.$await)?
             }
 
             $($async)? fn get_run_progress(
