@@ -13,7 +13,7 @@
 //! | `retry` | how often a flight tries again, and how long it waits |
 //! | `memory` | what a handle remembers of the shards that it holds |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
-//! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
+//! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
 //! | `shard_operations`, `run_operations` | what both backends offer, listed once |
@@ -40,6 +40,7 @@ mod memory;
 mod owner;
 mod queries;
 mod range;
+mod renewals;
 mod retry;
 mod routes;
 mod run_flight;
@@ -90,5 +91,7 @@ mod owner_tests;
 mod race_tests;
 #[cfg(test)]
 mod registration_tests;
+#[cfg(test)]
+mod renewals_tests;
 #[cfg(test)]
 mod samples;
