@@ -95,3 +95,5 @@ mod registration_tests;
 mod renewals_tests;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod split_race_tests;
