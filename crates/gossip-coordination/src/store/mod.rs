@@ -15,10 +15,33 @@
 //! | `retry` | how often a flight tries again, and how long it waits |
 //! | `memory` | what a handle remembers of the shards that it holds |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
-//! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
+//! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
 //! | `shard_operations`, `run_operations` | what both backends offer, listed once |
+//!
+//! # Round trips
+//!
+//! Questions that are asked together travel together, and so do transactions. Without contention,
+//! on a handle that has looked at the run before and remembers the shards it holds:
+//!
+//! | operation | trips | which |
+//! |---|---|---|
+//! | claim | 3 | look, load, commit |
+//! | acquire, accept | 2 | load, commit; the hint comes with the load |
+//! | renew, renew_many | 2 | commit; the hint, once for each run |
+//! | checkpoint, complete, park, release, offer, withdraw | 1 | commit |
+//! | split_replace, split_residual | 3 | load, look for taken ids, commit |
+//! | unpark, request_action, revoke_lease | 2 | load, commit |
+//! | create_run, complete_run, cancel_run, pause_run | 2 | load, commit |
+//! | register_shards | 2 | load, commit; as often as there are chunks |
+//! | delete_run | 7 | load, commit; then load and commit by the batch, until nothing is left |
+//! | get_run, get_run_progress, list_shards, candidates | 1 | read, as often as there are pages |
+//! | register_worker, heartbeat | 2 | read, commit |
+//! | list_workers | 1 | read, as often as there are pages |
+//!
+//! A handle that has forgotten a shard loads it first: one more. One that looks at a run for the
+//! first time, or after much has changed in it, takes up to three looks more (`sight`).
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!
@@ -44,6 +67,7 @@ mod owner;
 mod place;
 mod queries;
 mod range;
+mod renewals;
 mod retry;
 mod routes;
 mod run_flight;
@@ -99,6 +123,12 @@ mod race_tests;
 #[cfg(test)]
 mod registration_tests;
 #[cfg(test)]
+mod renewals_tests;
+#[cfg(test)]
 mod samples;
 #[cfg(test)]
 mod sight_tests;
+#[cfg(test)]
+mod split_race_tests;
+#[cfg(test)]
+mod trip_tests;

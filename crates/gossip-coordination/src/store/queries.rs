@@ -30,7 +30,7 @@ pub(super) async fn run(
     tenant: TenantId,
     run: RunId,
 ) -> Result<RunRecord, GetRunError> {
-    let (loaded, _) = load_run(core, io, tenant, run, Vec::new()).await?;
+    let (loaded, _) = load_run(core, io, (tenant, run), false, Vec::new()).await?;
     Ok(loaded.ok_or(GetRunError::RunNotFound)?.record)
 }
 

@@ -1,18 +1,20 @@
 //! Every operation of a backend as a flight.
 
+use std::collections::BTreeMap;
+
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 
 use super::capacity::Rider;
 use super::core::Core;
 use super::flight::Flight;
-use super::{capacity, queries, run_flight, shard_flight, sweep, worker_flight};
+use super::{capacity, queries, renewals, run_flight, shard_flight, sweep, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
 use crate::protocol::{
-    ClaimCandidates, DeleteRun, Grant, Renew, RunTransition, RunTransitionKind, RunTransitionRules,
-    ShardTransition,
+    ClaimCandidates, DeleteRun, Grant, Renew, Renewed, RunTransition, RunTransitionKind,
+    RunTransitionRules, ShardTransition,
 };
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
@@ -74,13 +76,31 @@ impl Core {
             let operation = Renew { tenant, lease };
             let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
             let of = (tenant, lease.run());
-            Ok(RenewResult {
-                new_deadline: renewed.new_deadline,
-                capacity: capacity::capacity(self, &io, now, of, lease.owner()).await,
-                offer: renewed.offer,
-                request: renewed.request,
-                run_paused: renewed.run_paused,
-            })
+            Ok(told(renewed, capacity::capacity(self, &io, now, of, lease.owner()).await))
+        })
+    }
+
+    /// As [`Core::renew`] for each of `leases`, in their order; what waits is looked up once for
+    /// each run.
+    pub(super) fn renew_many<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        leases: &'f [Lease],
+    ) -> Flight<'f, Vec<Result<RenewResult, RenewError>>> {
+        Flight::new(move |io| async move {
+            let answers = renewals::renew_many(self, &io, now, tenant, leases).await;
+            let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
+            let mut results = Vec::with_capacity(leases.len());
+            for (lease, answer) in leases.iter().zip(answers) {
+                let (run, renewed) = (lease.run(), answer.is_ok());
+                if renewed && !hints.contains_key(&run) {
+                    let (of, by) = ((tenant, run), lease.owner());
+                    hints.insert(run, capacity::capacity(self, &io, now, of, by).await);
+                }
+                results.push(answer.map(|renewed| told(renewed, hints[&run])));
+            }
+            results
         })
     }
 
@@ -194,6 +214,11 @@ impl Core {
     ) -> Route<'f, (), WorkerError> {
         Flight::new(move |io| async move { worker_flight::list(self, &io, now, tenant, out).await })
     }
+}
+
+fn told(renewed: Renewed, capacity: CapacityHint) -> RenewResult {
+    let Renewed { new_deadline, offer, request, run_paused } = renewed;
+    RenewResult { new_deadline, capacity, offer, request, run_paused }
 }
 
 /// What of a granted shard is not in the scratch.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
 
 use super::codec::{
-    RootProgress, decode_roots, decode_run_head, decode_tombstone, encode_roots, encode_run_head,
-    encode_tombstone,
+    RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
+    encode_run_head, encode_tombstone,
 };
 use super::core::{BIRTH_WRITES, Core, Counters, Full, encoded};
 use super::engine::{Page, Read};
@@ -59,8 +59,9 @@ where
     let (tenant, run) = operation.subject();
     let mut tries = core.tries("run.commit");
     let mut doubt: Option<Prepared<T>> = None;
+    let mut registering = false;
     loop {
-        let loaded = Loaded::load(core, io, (tenant, run), counts).await?;
+        let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await?;
         if let Some(sure) = doubt.take_if(|doubt| doubt.landed(&loaded)) {
             core.emit(tenant, run, now, sure.event);
             return sure.answer.map(IdempotentOutcome::Executed);
@@ -81,7 +82,10 @@ where
                     core.emit(tenant, run, now, prepared.event);
                     return prepared.answer.map(IdempotentOutcome::Executed);
                 }
-                None => 0,
+                None => {
+                    registering = true;
+                    0
+                }
             },
             CommitOutcome::Conflict(conflict) => {
                 let lost = conflict.key();
@@ -137,7 +141,7 @@ impl Loaded {
         core: &Core,
         io: &Io,
         (tenant, run): (TenantId, RunId),
-        counts: bool,
+        (registering, counts): (bool, bool),
     ) -> Result<Self, InfraError> {
         let [of_tenant, of_all] = Counters::keys(tenant);
         let grave = Key::Tombstone { tenant, run };
@@ -146,7 +150,7 @@ impl Loaded {
             let ranges = [KeyRange::claims_of(tenant, run), KeyRange::parked_of(tenant, run)];
             also.extend(ranges.map(Read::Count));
         }
-        let (loaded, mut answers) = load_run(core, io, tenant, run, also).await?;
+        let (loaded, mut answers) = load_run(core, io, (tenant, run), registering, also).await?;
         let tombstone_value = answers.value();
         let tombstone = match &tombstone_value {
             Some(value) => Some(decode_tombstone(tenant, run, &value.bytes)?),
@@ -173,36 +177,38 @@ pub(super) struct LoadedRun {
     roots: RootProgress,
 }
 
-/// Loads a run, and answers to `also` of the same instant.
+/// Loads a run, and answers to `also` of the same instant. Its roots are read at once unless it is
+/// known to be `registering`; they have no names then.
 ///
 /// The roots of nearly every run fit in one page. More are read page by page, and read again if
 /// the head changed meanwhile: they are written and deleted with it.
 pub(super) async fn load_run(
     core: &Core,
     io: &Io,
-    tenant: TenantId,
-    run: RunId,
+    (tenant, run): (TenantId, RunId),
+    mut registering: bool,
     also: Vec<Read>,
 ) -> Result<(Option<LoadedRun>, Answers), InfraError> {
+    let (limit, all) = (core.limits.page, KeyRange::roots_of(tenant, run));
     for _ in 0..LOAD_TRIES_MAX {
-        let (mut first, mut chunks) = (None, Page::new());
-        let mut rest = KeyRange::roots_of(tenant, run);
-        loop {
-            let limit = core.limits.page;
-            let mut reads = vec![Read::Get(Key::RunHead { tenant, run })];
-            reads.push(Read::Scan { range: rest, limit });
-            reads.extend_from_slice(&also);
-            let mut answers = io.read(reads).await?;
-            let Some(head) = answers.value() else { return Ok((None, answers.skip_page())) };
-            let page = answers.page();
+        let (mut first, mut chunks, mut rest) = (None, Page::new(), Some(all));
+        while let Some(range) = rest {
+            let scan = (!registering).then_some(Read::Scan { range, limit });
+            let reads = [Read::Get(Key::RunHead { tenant, run })].into_iter().chain(scan);
+            let mut answers = io.read(reads.chain(also.iter().copied()).collect()).await?;
+            let head = answers.value();
+            let page = if registering { Page::new() } else { answers.page() };
+            let Some(head) = head else { return Ok((None, answers)) };
             if *first.get_or_insert(head.revision) != head.revision {
                 break;
             }
-            let more = page.last().filter(|_| page.len() >= limit).map(|(key, _)| rest.after(key));
+            rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
             chunks.extend(page);
-            match more {
-                Some(behind) => rest = behind,
-                None => return Ok((Some(assemble(tenant, run, head, &chunks)?), answers)),
+            let part = decode_run_head(tenant, run, &head.bytes)?;
+            if registering && part.has_roots() {
+                registering = false;
+            } else if rest.is_none() {
+                return Ok((Some(assemble(head, part, &chunks)?), answers));
             }
         }
     }
@@ -211,20 +217,12 @@ pub(super) async fn load_run(
 }
 
 /// The run whose head is `head`, with the roots that `chunks` name if they are complete.
-fn assemble(
-    tenant: TenantId,
-    run: RunId,
-    head: Versioned,
-    chunks: &Page,
-) -> Result<LoadedRun, InfraError> {
-    let part = decode_run_head(tenant, run, &head.bytes)?;
+fn assemble(head: Versioned, part: RunHeadPart, chunks: &Page) -> Result<LoadedRun, InfraError> {
     let (roots, mut ids) = (part.roots(), Vec::new());
-    if part.has_roots() {
-        for (key, value) in chunks {
-            let Key::RunRoots { chunk, .. } = *key else { continue };
-            // A missing chunk leaves too few roots, which is told below.
-            decode_roots(tenant, run, chunk, &value.bytes, &mut ids)?;
-        }
+    for (key, value) in chunks.iter().filter(|_| part.has_roots()) {
+        let Key::RunRoots { tenant, run, chunk } = *key else { continue };
+        // A missing chunk leaves too few roots, which is told below.
+        decode_roots(tenant, run, chunk, &value.bytes, &mut ids)?;
     }
     Ok(LoadedRun { head, record: part.into_record(ids)?, roots })
 }
