@@ -38,7 +38,7 @@
 //! | delete_run | 7 | load, commit; then load and commit by the batch, until nothing is left |
 //! | get_run, get_run_progress, list_shards, candidates | 1 | read, as often as there are pages |
 //! | register_worker, heartbeat | 2 | read, commit |
-//! | list_workers | 1 | read, as often as there are pages |
+//! | list_workers, list_active_runs | 1 | read, as often as there are pages |
 //!
 //! A handle that has forgotten a shard loads it first: one more. One that looks at a run for the
 //! first time, or after much has changed in it, takes up to three looks more (`sight`).
@@ -77,6 +77,7 @@ mod shard_operations;
 mod sight;
 mod sweep;
 mod txn;
+mod upkeep;
 mod worker_flight;
 
 pub use self::codec::{
@@ -132,3 +133,5 @@ mod sight_tests;
 mod split_race_tests;
 #[cfg(test)]
 mod trip_tests;
+#[cfg(test)]
+mod upkeep_tests;

@@ -8,7 +8,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId
 use super::capacity::Rider;
 use super::core::Core;
 use super::flight::Flight;
-use super::{capacity, queries, renewals, run_flight, shard_flight, sweep, worker_flight};
+use super::{capacity, queries, renewals, run_flight, shard_flight, sweep, upkeep, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
@@ -180,6 +180,30 @@ impl Core {
     ) -> Route<'f, ClaimOutlook, GetRunError> {
         Flight::new(
             move |io| async move { queries::candidates(self, &io, now, of, wanted, out).await },
+        )
+    }
+
+    pub(super) fn active_runs<'f>(
+        &'f mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &'f mut Vec<RunId>,
+    ) -> Route<'f, (), InfraError> {
+        Flight::new(move |io| async move {
+            upkeep::active_runs(self, &io, tenant, after, limit, out).await
+        })
+    }
+
+    pub(super) fn collect<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        stale: (TenantId, u64),
+        limit: usize,
+        out: &'f mut Vec<RunId>,
+    ) -> Route<'f, (), InfraError> {
+        Flight::new(
+            move |io| async move { upkeep::collect(self, &io, now, stale, limit, out).await },
         )
     }
 

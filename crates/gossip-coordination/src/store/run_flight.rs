@@ -241,6 +241,7 @@ fn judge<T: RunTransitionRules>(
         tombstone: loaded.tombstone,
         active: loaded.active,
         parked: loaded.parked,
+        registered_at: loaded.roots.last_chunk_at,
         room: loaded.counters.room(tenant, &core.config, reserved)?,
     };
     let (change, answer) = match operation.decide(now, &seen) {

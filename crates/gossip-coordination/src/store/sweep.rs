@@ -20,7 +20,8 @@ const SHARD_WRITES: usize = 4;
 /// Writes of the counters.
 const COUNTER_WRITES: usize = 2;
 
-/// Takes away everything of a run whose head is gone.
+/// Takes away everything of a run whose head is gone, or whose shards nobody ever finds because it
+/// was cancelled before all were registered.
 pub(super) async fn sweep(
     core: &mut Core,
     io: &Io,

@@ -233,6 +233,11 @@ fn call_queries(counted: &mut Counted) {
     });
     listed.unwrap();
     assert!(rows.len() > 20);
+    let mut runs = Vec::new();
+    counted
+        .call("list_active_runs", |it| it.list_active_runs_into(TENANT, None, 9, &mut runs))
+        .unwrap();
+    assert_eq!(runs, [RUN]);
     counted.call("cancel_run", |it| it.cancel_run(at(231), TENANT, RUN, op(20))).unwrap();
 }
 
