@@ -210,6 +210,45 @@ fn a_claim_reads_as_little_of_a_large_run_as_of_a_small_one_when_all_have_expire
     check("expired together", |_, _| Some(NOW - 100));
 }
 
+/// While a worker claims now and then, the owners of all other shards go on renewing: the leases
+/// that end first end last the next moment.
+#[test]
+fn a_claim_reads_little_of_a_large_run_while_others_renew() {
+    const SHARDS: u64 = 30_000;
+    /// Leases are renewed when a third has passed; this many ticks lie between two claims.
+    const PAUSE: u64 = 100;
+    let free = |id| id < 200;
+    let first = NOW + LEASE * 2 / 3;
+    let deadline = |id| (!free(id)).then(|| first + id * (LEASE / 3) / SHARDS);
+    let mut store = run_of(SHARDS, &deadline);
+    let mut all: Standings = (0..SHARDS).map(|id| (id, deadline(id).unwrap_or(0))).collect();
+    let measured = Measured { map: store.another_handle(), keys: 0, trips: 0 };
+    let mut handle = StoreCoordinator::new(measured, StoreConfig::new(5 << 40));
+    let (mut costs, mut renewed) = (Vec::new(), 200);
+    for step in 0..CLAIMS {
+        let now = NOW + step * PAUSE;
+        let before = (handle.store().keys, handle.store().trips);
+        let mut found = ClaimCandidates::new();
+        let (worker, at) = (WorkerId::from_raw(1), LogicalTime::from_raw(now));
+        let look = handle.collect_claim_candidates_into(at, TENANT, RUN, worker, 32, &mut found);
+        let next = look.unwrap().earliest_deadline.map(|at| at.as_raw());
+        assert_eq!((found.len(), next), (32, truth(&all, now).1), "step {step}");
+        costs.push((handle.store().keys - before.0, handle.store().trips - before.1));
+        let due = SHARDS * PAUSE / (LEASE / 3);
+        shift(&mut store, &mut all, renewed, due, |id| now + PAUSE + LEASE - 1 - (id % PAUSE));
+        renewed += due;
+        if renewed + due > SHARDS {
+            renewed = 200;
+        }
+    }
+    println!("{costs:?}");
+    // The first look knows nothing, the next ones learn that the front moves.
+    let usual = &costs[3..];
+    assert!(usual.iter().all(|(keys, _)| *keys <= KEYS_PER_CLAIM_MAX), "{usual:?}");
+    let again = usual.iter().filter(|(_, trips)| *trips > 1).count();
+    assert!(again <= usual.len() / 4, "{usual:?}");
+}
+
 /// Where every shard stands in the index.
 type Standings = BTreeMap<u64, u64>;
 
