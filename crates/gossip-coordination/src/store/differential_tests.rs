@@ -2,7 +2,7 @@
 //! its commits.
 
 use super::Fault;
-use super::coordinator_tests::OverMap;
+use super::coordinator_tests::PLAIN;
 use crate::conformance::differential::{Plan, Played, check_plan};
 
 fn plan(seeds: std::ops::Range<u64>) -> Plan {
@@ -10,7 +10,7 @@ fn plan(seeds: std::ops::Range<u64>) -> Plan {
 }
 
 fn check(seeds: std::ops::Range<u64>, fault: impl Fn(u64) -> Fault) -> Played {
-    check_plan(&OverMap { always: None }, &plan(seeds), |backend, number| {
+    check_plan(&PLAIN, &plan(seeds), |backend, number| {
         backend.store_mut().forget_faults();
         (0..3).for_each(|nth| backend.store_mut().inject(fault(number >> (8 * nth))));
     })

@@ -5,6 +5,7 @@ use gossip_contracts::identity::{LogicalTime, TenantId, WorkerId};
 
 use super::codec::{decode_worker, encode_worker};
 use super::core::{Core, encoded};
+use super::engine::Read;
 use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
@@ -20,12 +21,12 @@ pub(super) async fn register(
     tenant: TenantId,
     worker: WorkerId,
 ) -> Result<(), WorkerError> {
-    let stored = load(io, tenant, worker).await?;
-    let max = MAX_WORKERS_PER_TENANT;
-    if stored.is_none() && is_full(io, tenant).await? {
+    let (stored, has_room) = look(io, tenant, worker).await?;
+    if !has_room {
         forget_silent(core, io, now, tenant).await?;
-        if is_full(io, tenant).await? {
-            return Err(WorkerError::TooManyWorkers { max });
+        let (_, has_room) = look(io, tenant, worker).await?;
+        if !has_room {
+            return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
     let known = stored.filter(|entry| entry.is_live_at(now));
@@ -33,9 +34,18 @@ pub(super) async fn register(
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 
-async fn is_full(io: &Io, tenant: TenantId) -> Result<bool, InfraError> {
-    let count = io.count(KeyRange::workers_of(tenant)).await?;
-    Ok(count >= MAX_WORKERS_PER_TENANT as u64)
+/// What is stored of `worker`, and whether it is registered already or there is room for it.
+async fn look(
+    io: &Io,
+    tenant: TenantId,
+    worker: WorkerId,
+) -> Result<(Option<WorkerEntry>, bool), InfraError> {
+    let key = Read::Get(Key::Worker { tenant, worker });
+    let mut answers = io.read(vec![key, Read::Count(KeyRange::workers_of(tenant))]).await?;
+    let stored = answers.value();
+    let stored = stored.map(|value| decode_worker(tenant, worker, &value.bytes)).transpose()?;
+    let has_room = stored.is_some() || answers.count() < MAX_WORKERS_PER_TENANT as u64;
+    Ok((stored, has_room))
 }
 
 /// Notes what a registered worker does.
