@@ -35,6 +35,9 @@ const KEYS_PER_CLAIM_MAX: u64 = 1_000;
 /// The look, the load of the shard with the hint, the commit.
 const TRIPS_PER_CLAIM_MAX: u64 = 3;
 
+/// The first claim of a handle may have to look again, once for each of its two questions.
+const TRIPS_OF_FIRST_CLAIM_MAX: u64 = TRIPS_PER_CLAIM_MAX + 2;
+
 /// Claims that are measured in one state of a run.
 const CLAIMS: u64 = 40;
 
@@ -136,15 +139,17 @@ fn put_shard(store: &mut MapStore, shard: ShardId, deadline: Option<u64>) {
     record.free(&mut core.pool);
 }
 
-/// What the dearest of some claims cost.
+/// What the dearest of some claims cost, the first one apart.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     keys: u64,
     trips: u64,
     granted: u64,
+    first_keys: u64,
+    first_trips: u64,
 }
 
-/// Claims of one handle, a tick apart, behind a first one that is not measured.
+/// Claims of one handle, a tick apart.
 fn claims(store: &mut MapStore, deadline: Deadline<'_>) -> Cost {
     let measured = Measured { map: store.another_handle(), keys: 0, trips: 0 };
     let mut handle = StoreCoordinator::new(measured, StoreConfig::new(5 << 40));
@@ -162,9 +167,12 @@ fn claims(store: &mut MapStore, deadline: Deadline<'_>) -> Cost {
         let key = ShardKey::new(RUN, *first);
         handle.acquire_and_restore_into(now, TENANT, key, worker, &mut scratch).unwrap();
         cost.granted += 1;
-        if step > 0 {
-            cost.keys = cost.keys.max(handle.store().keys - before.0);
-            cost.trips = cost.trips.max(handle.store().trips - before.1);
+        let keys = handle.store().keys - before.0;
+        let trips = handle.store().trips - before.1;
+        if step == 0 {
+            (cost.first_keys, cost.first_trips) = (keys, trips);
+        } else {
+            (cost.keys, cost.trips) = (cost.keys.max(keys), cost.trips.max(trips));
         }
     }
     cost
@@ -178,6 +186,7 @@ fn check(state: &str, deadline: impl Fn(u64, u64) -> Option<u64>) {
         println!("{state}, {count} shards: {cost:?}");
         assert!(cost.keys <= KEYS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
         assert!(cost.trips <= TRIPS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
+        assert!(cost.first_trips <= TRIPS_OF_FIRST_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
         assert_eq!(cost.granted, CLAIMS + 1, "{state}, {count} shards: {cost:?}");
     }
 }
@@ -199,6 +208,45 @@ fn a_claim_reads_as_little_of_a_large_run_as_of_a_small_one_while_nearly_all_are
 fn a_claim_reads_as_little_of_a_large_run_as_of_a_small_one_when_all_have_expired() {
     check("expired one by one", |id, count| Some(NOW - 6_000 + id * 3_000 / count));
     check("expired together", |_, _| Some(NOW - 100));
+}
+
+/// While a worker claims now and then, the owners of all other shards go on renewing: the leases
+/// that end first end last the next moment.
+#[test]
+fn a_claim_reads_little_of_a_large_run_while_others_renew() {
+    const SHARDS: u64 = 30_000;
+    /// Leases are renewed when a third has passed; this many ticks lie between two claims.
+    const PAUSE: u64 = 100;
+    let free = |id| id < 200;
+    let first = NOW + LEASE * 2 / 3;
+    let deadline = |id| (!free(id)).then(|| first + id * (LEASE / 3) / SHARDS);
+    let mut store = run_of(SHARDS, &deadline);
+    let mut all: Standings = (0..SHARDS).map(|id| (id, deadline(id).unwrap_or(0))).collect();
+    let measured = Measured { map: store.another_handle(), keys: 0, trips: 0 };
+    let mut handle = StoreCoordinator::new(measured, StoreConfig::new(5 << 40));
+    let (mut costs, mut renewed) = (Vec::new(), 200);
+    for step in 0..CLAIMS {
+        let now = NOW + step * PAUSE;
+        let before = (handle.store().keys, handle.store().trips);
+        let mut found = ClaimCandidates::new();
+        let (worker, at) = (WorkerId::from_raw(1), LogicalTime::from_raw(now));
+        let look = handle.collect_claim_candidates_into(at, TENANT, RUN, worker, 32, &mut found);
+        let next = look.unwrap().earliest_deadline.map(|at| at.as_raw());
+        assert_eq!((found.len(), next), (32, truth(&all, now).1), "step {step}");
+        costs.push((handle.store().keys - before.0, handle.store().trips - before.1));
+        let due = SHARDS * PAUSE / (LEASE / 3);
+        shift(&mut store, &mut all, renewed, due, |id| now + PAUSE + LEASE - 1 - (id % PAUSE));
+        renewed += due;
+        if renewed + due > SHARDS {
+            renewed = 200;
+        }
+    }
+    println!("{costs:?}");
+    // The first look knows nothing, the next ones learn that the front moves.
+    let usual = &costs[3..];
+    assert!(usual.iter().all(|(keys, _)| *keys <= KEYS_PER_CLAIM_MAX), "{usual:?}");
+    let again = usual.iter().filter(|(_, trips)| *trips > 1).count();
+    assert!(again <= usual.len() / 4, "{usual:?}");
 }
 
 /// Where every shard stands in the index.
