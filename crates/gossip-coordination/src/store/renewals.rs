@@ -92,6 +92,8 @@ async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> Asking
         undecided = loads.iter().map(|(place, _)| *place).collect();
         load(core, io, party, loads).await;
     }
+    // In the caller's order, whoever had to be loaded.
+    ready.sort_unstable_by_key(|(place, _)| *place);
     ready
 }
 
