@@ -15,7 +15,7 @@ type Coordinator = StoreCoordinator<MapStore>;
 /// The coordinator over a store in memory, whose commits meet a fault.
 pub(super) struct OverMap {
     pub(super) always: Option<Fault>,
-    pub(super) binds: bool,
+    binds: bool,
 }
 
 pub(super) const PLAIN: OverMap = OverMap { always: None, binds: false };

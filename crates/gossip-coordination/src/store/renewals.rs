@@ -92,6 +92,8 @@ async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> Asking
         undecided = loads.iter().map(|(place, _)| *place).collect();
         load(core, io, party, loads).await;
     }
+    // In the caller's order, whoever had to be loaded.
+    ready.sort_unstable_by_key(|(place, _)| *place);
     ready
 }
 
@@ -102,7 +104,11 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
         let (places, reads): (Vec<usize>, Vec<_>) = loads.drain(..count).unzip();
         match io.read(reads.into_iter().flatten().collect()).await {
             Ok(mut answers) => {
-                places.into_iter().for_each(|place| party[place].trip.loaded(&mut answers));
+                for place in places {
+                    if let Err(error) = party[place].trip.loaded(&mut answers) {
+                        party[place].failed(error);
+                    }
+                }
             }
             Err(error) => {
                 places.into_iter().for_each(|place| party[place].failed(error.clone()));

@@ -24,8 +24,7 @@ pub(super) async fn register(
     let (stored, has_room) = look(io, tenant, worker).await?;
     if !has_room {
         forget_silent(core, io, now, tenant).await?;
-        let (_, has_room) = look(io, tenant, worker).await?;
-        if !has_room {
+        if !look(io, tenant, worker).await?.1 {
             return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
@@ -34,16 +33,15 @@ pub(super) async fn register(
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 
-/// What is stored of `worker`, and whether it is registered already or there is room for it.
+/// What is stored of `worker`, and whether it is registered already or there is room for another.
 async fn look(
     io: &Io,
     tenant: TenantId,
     worker: WorkerId,
 ) -> Result<(Option<WorkerEntry>, bool), InfraError> {
-    let key = Read::Get(Key::Worker { tenant, worker });
-    let mut answers = io.read(vec![key, Read::Count(KeyRange::workers_of(tenant))]).await?;
-    let stored = answers.value();
-    let stored = stored.map(|value| decode_worker(tenant, worker, &value.bytes)).transpose()?;
+    let known = Read::Get(Key::Worker { tenant, worker });
+    let mut answers = io.read(vec![known, Read::Count(KeyRange::workers_of(tenant))]).await?;
+    let stored = decoded(tenant, worker, answers.value())?;
     let has_room = stored.is_some() || answers.count() < MAX_WORKERS_PER_TENANT as u64;
     Ok((stored, has_room))
 }
@@ -71,6 +69,14 @@ async fn load(
     worker: WorkerId,
 ) -> Result<Option<WorkerEntry>, InfraError> {
     let value = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
+    decoded(tenant, worker, value)
+}
+
+fn decoded(
+    tenant: TenantId,
+    worker: WorkerId,
+    value: Option<Versioned>,
+) -> Result<Option<WorkerEntry>, InfraError> {
     value.map(|value| decode_worker(tenant, worker, &value.bytes)).transpose()
 }
 

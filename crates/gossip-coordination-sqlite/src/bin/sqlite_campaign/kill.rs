@@ -75,8 +75,8 @@ pub(crate) fn run(directory: &Path, cycles: u64, seed: u64) -> Result<String, Fa
     let Figures { killed, recovered, filled, files, asked, acknowledged } = figures;
     Ok(format!(
         "{cycles} cycles on {files} files: {killed} processes killed, {recovered} recoveries, \
-         {filled} begun with a full log, {asked} calls asked for, {acknowledged} acknowledged, all present, nothing invented, \
-         every file intact"
+         {filled} begun with a full log, {asked} calls asked for, {acknowledged} acknowledged, \
+         all present, nothing invented, every file intact"
     ))
 }
 
