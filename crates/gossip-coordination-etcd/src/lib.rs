@@ -7,9 +7,28 @@
 //! of a key, a value, a password or a token in an error or in `Debug`.
 #![forbid(unsafe_code)]
 
+mod budget;
+mod config;
 mod error;
+mod keyspace;
 mod kv;
 pub mod proto;
+mod url;
 
+pub use self::budget::RequestTooSmall;
+pub use self::config::{
+    ADVISED_OWNER_LEASE_TTL, ConfigError, Credentials, DEFAULT_CONNECT_TIMEOUT,
+    DEFAULT_MAX_CLOCK_SKEW, DEFAULT_MAX_REQUEST_BYTES, DEFAULT_MAX_TXN_OPS,
+    DEFAULT_OWNER_LEASE_TTL, DEFAULT_REQUEST_TIMEOUT, DEFAULT_RETRIES, ENDPOINTS_MAX, EtcdConfig,
+    EtcdTls, MAX_CLOCK_SKEW_MAX, MAX_REQUEST_BYTES_MAX, MAX_TXN_OPS_MAX, MAX_TXN_OPS_MIN,
+    OWNER_LEASE_TTL_MAX, OWNER_LEASE_TTL_MIN, RETRIES_MAX, TIMEOUT_MAX, TIMEOUT_MIN, TlsIdentity,
+};
 pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
+pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+pub use self::url::{SCHEME, UrlError};
+
+#[cfg(test)]
+mod config_tests;
+#[cfg(test)]
+mod keyspace_tests;
