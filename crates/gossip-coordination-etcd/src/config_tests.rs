@@ -46,7 +46,8 @@ fn out_of_range(change: impl FnOnce(&mut EtcdConfig)) -> &'static str {
 #[test]
 fn every_number_has_bounds() {
     let second = Duration::from_secs(1);
-    let cases: [(&str, fn(&mut EtcdConfig)); 12] = [
+    type Change = fn(&mut EtcdConfig);
+    let cases: [(&str, Change); 12] = [
         ("endpoints", |config| config.endpoints.clear()),
         ("endpoints", |config| config.endpoints = vec!["h:1".into(); ENDPOINTS_MAX + 1]),
         ("connect_timeout (ms)", |config| config.connect_timeout = Duration::from_millis(49)),

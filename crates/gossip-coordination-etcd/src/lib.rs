@@ -7,13 +7,19 @@
 //! of a key, a value, a password or a token in an error or in `Debug`.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod budget;
+mod coalesce;
 mod config;
 mod error;
 mod keyspace;
 mod kv;
+mod owner_lease;
+mod post;
 pub mod proto;
+mod store;
 mod url;
+mod wire;
 
 pub use self::budget::RequestTooSmall;
 pub use self::config::{
@@ -26,6 +32,7 @@ pub use self::config::{
 pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
 pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+pub use self::store::EtcdStore;
 pub use self::url::{SCHEME, UrlError};
 
 #[cfg(test)]
