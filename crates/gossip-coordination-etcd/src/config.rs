@@ -10,7 +10,6 @@
 //! - opens a file or a socket: paths are read and hosts are resolved when a client connects;
 //! - shows a user or a password, in an error or in `Debug`.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use gossip_coordination::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARD
 use thiserror::Error;
 
 use crate::budget::{Budget, RequestTooSmall};
+use crate::grpc_config::{Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_REQUEST_TIMEOUT};
 use crate::keyspace::{Namespace, NamespaceError};
 
 /// Endpoints of one cluster. Clusters have three to seven members.
@@ -46,10 +46,6 @@ pub const DEFAULT_RETRIES: u32 = 4;
 /// More would keep a caller waiting for a cluster that is gone.
 pub const RETRIES_MAX: u32 = 64;
 
-/// How long a request may take, unless told otherwise: longer than an election.
-pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may take, unless told otherwise.
-pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest timeout of either kind. A synced write on a slow disk takes tens of milliseconds.
 pub const TIMEOUT_MIN: Duration = Duration::from_millis(50);
 /// The longest timeout of either kind: callers hold leases that run out meanwhile.
@@ -205,38 +201,23 @@ impl EtcdConfig {
     }
 }
 
-/// A user of the cluster. `Debug` shows neither name nor password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// The user's name.
-    pub user: String,
-    /// The user's password.
-    pub password: String,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials(<redacted>)")
-    }
-}
-
 /// How connections are encrypted. The files hold PEM and are read when a client connects.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdTls {
-    /// Authorities that sign the servers' certificates; `None` for those of the system.
-    pub ca_file: Option<PathBuf>,
+    /// Authorities that may sign the servers' certificates. Those of the system are not trusted.
+    pub ca_file: PathBuf,
     /// Our own certificate and its key, if the servers ask for one.
-    pub identity: Option<TlsIdentity>,
+    pub identity: Option<TlsIdentityFiles>,
     /// The name in the servers' certificates, if it is not the host of the endpoint.
     pub server_name: Option<String>,
 }
 
-/// A certificate and its key.
+/// Where a certificate and its private key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsIdentity {
-    /// The certificate's file.
+pub struct TlsIdentityFiles {
+    /// The certificate, and those between it and the authority.
     pub cert_file: PathBuf,
-    /// The key's file.
+    /// Its private key.
     pub key_file: PathBuf,
 }
 

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use crate::budget::Budget;
 use crate::{
     ConfigError, Credentials, DEFAULT_MAX_REQUEST_BYTES, DEFAULT_OWNER_LEASE_TTL, ENDPOINTS_MAX,
-    EtcdConfig, EtcdTls, MAX_TXN_OPS_MIN, NAMESPACE_LEN_MAX, NamespaceError, TlsIdentity, UrlError,
+    EtcdConfig, EtcdTls, MAX_TXN_OPS_MIN, NAMESPACE_LEN_MAX, NamespaceError, TlsIdentityFiles,
+    UrlError,
 };
 
 fn usual() -> EtcdConfig {
@@ -146,8 +147,8 @@ fn an_url_says_everything() {
     assert_eq!(config.request_timeout, Duration::from_millis(750));
     assert_eq!(config.claim_cooldown, Duration::from_secs(60));
     assert_eq!((config.retries, config.max_txn_ops, config.coalesce), (7, 1024, false));
-    let identity = Some(TlsIdentity { cert_file: "c".into(), key_file: "k".into() });
-    let ca_file = Some("/etc/ca.pem".into());
+    let identity = Some(TlsIdentityFiles { cert_file: "c".into(), key_file: "k".into() });
+    let ca_file = "/etc/ca.pem".into();
     let server_name = Some("etcd.local".into());
     assert_eq!(config.tls, Some(EtcdTls { ca_file, identity, server_name }));
 }
@@ -157,9 +158,9 @@ fn an_url_that_says_little_gets_the_usual() {
     let config = EtcdConfig::from_url("etcd://h/p").expect("enough");
     assert_eq!(config.endpoints, ["h:2379"]);
     assert!(config.tls.is_none() && config.credentials.is_none() && config.coalesce);
-    let config = EtcdConfig::from_url("etcd://h/p?tls=on").expect("enough");
-    assert_eq!(config.tls, Some(EtcdTls::default()));
-    assert!(EtcdConfig::from_url("etcd://h/p?tls=off").expect("enough").tls.is_none());
+    let config = EtcdConfig::from_url("etcd://h/p?ca=a.pem").expect("enough");
+    let tls = EtcdTls { ca_file: "a.pem".into(), identity: None, server_name: None };
+    assert_eq!(config.tls, Some(tls));
 }
 
 #[test]
@@ -181,12 +182,12 @@ fn urls_that_are_none_are_refused() {
         ("etcd://h/p?retries=1&x=2", UrlError::UnknownSetting { index: 1 }),
         ("etcd://h/p?retries=1&retries=1", UrlError::SetTwice { name: "retries" }),
         ("etcd://h/p?retries=-1", value("retries", "a number")),
-        ("etcd://h/p?tls=yes", value("tls", "on or off")),
+        ("etcd://h/p?coalesce=yes", value("coalesce", "on or off")),
         ("etcd://h/p?request_timeout=5", value("request_timeout", time)),
         ("etcd://h/p?request_timeout=s", value("request_timeout", time)),
         ("etcd://h/p?ca=", value("ca", "percent-encoded text")),
         ("etcd://h/p?cert=c", UrlError::HalfIdentity),
-        ("etcd://h/p?tls=off&ca=c", UrlError::TlsOff),
+        ("etcd://h/p?server_name=c", UrlError::NoAuthorities),
         ("etcd://h/p?owner_lease_ttl=2500ms", ConfigError::FractionOfSecond.into()),
     ] {
         assert_eq!(EtcdConfig::from_url(url).expect_err(url), why, "{url}");

@@ -119,6 +119,12 @@ pub enum EtcdCause {
         /// How long we were prepared to wait.
         millis: u64,
     },
+    /// The server gave up waiting for a majority of its cluster.
+    #[error(
+        "the server waited in vain for a majority of its cluster; \
+         check that most etcd servers run and see each other"
+    )]
+    ServerTimeout,
     /// The member has no leader, or lost it.
     #[error("the member has no leader; check that most etcd servers run and see each other")]
     NoLeader,
@@ -168,6 +174,9 @@ pub enum EtcdCause {
         /// What the TLS library said.
         detail: String,
     },
+    /// The client cannot be made as it was described.
+    #[error("the configuration cannot be used: {0}")]
+    BadConfig(&'static str),
     /// The request breaks a rule of the interface; a defect of ours.
     #[error("the server says the request is malformed: {0}; please report it")]
     BadRequest(&'static str),
@@ -190,6 +199,7 @@ impl EtcdCause {
         match self {
             Self::Unreachable { .. }
             | Self::Timeout { .. }
+            | Self::ServerTimeout
             | Self::NoLeader
             | Self::Busy
             | Self::Other { .. } => true,
@@ -202,6 +212,7 @@ impl EtcdCause {
             | Self::LeaseNotFound
             | Self::WrongVersion { .. }
             | Self::Tls { .. }
+            | Self::BadConfig(_)
             | Self::BadRequest(_)
             | Self::Corrupt => false,
         }

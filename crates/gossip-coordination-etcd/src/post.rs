@@ -124,6 +124,7 @@ pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
     match &error.cause {
         EtcdCause::Unreachable { .. }
         | EtcdCause::Timeout { .. }
+        | EtcdCause::ServerTimeout
         | EtcdCause::NoLeader
         | EtcdCause::Busy
         | EtcdCause::Compacted
@@ -135,9 +136,10 @@ pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
         }
         EtcdCause::NoSpace => refused(StoreRefusal::NoSpace, message),
         EtcdCause::TooLarge(_) => refused(StoreRefusal::TooLarge, message),
-        EtcdCause::WrongVersion { .. } | EtcdCause::Tls { .. } | EtcdCause::BadRequest(_) => {
-            refused(StoreRefusal::Unusable, message)
-        }
+        EtcdCause::WrongVersion { .. }
+        | EtcdCause::Tls { .. }
+        | EtcdCause::BadRequest(_)
+        | EtcdCause::BadConfig(_) => refused(StoreRefusal::Unusable, message),
         EtcdCause::Corrupt => InfraError::Corruption { operation, message },
     }
 }

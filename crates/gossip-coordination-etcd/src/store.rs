@@ -261,7 +261,10 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
             && let Err(error) = post.lease.get(&post.kv).await
         {
             let error = infra_error(&error);
-            return outcomes.into_iter().map(|done| done.unwrap_or_else(|| Err(error.clone()))).collect();
+            return outcomes
+                .into_iter()
+                .map(|done| done.unwrap_or_else(|| Err(error.clone())))
+                .collect();
         }
         let mut sent = match parcels.pop() {
             Some(only) if parcels.is_empty() => vec![self.commit_one(only).await],

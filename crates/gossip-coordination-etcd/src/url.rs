@@ -9,8 +9,9 @@
 //! | `owner_lease_ttl`, `max_clock_skew`, `claim_cooldown` | `15s`, `2s`, `250ms` |
 //! | `retries`, `split_children_max`, `max_txn_ops`, `max_request_bytes` | a number |
 //! | `max_shards_per_tenant`, `max_total_shards` | a number |
-//! | `coalesce`, `tls` | `on` or `off` |
-//! | `ca`, `cert`, `key`, `server_name` | files in PEM, and a name; each turns TLS on |
+//! | `coalesce` | `on` or `off` |
+//! | `ca` | the file of the authorities, in PEM; turns TLS on |
+//! | `cert`, `key`, `server_name` | our certificate and its key, in PEM; the servers' name |
 //!
 //! What it never does: show any part of the URL in an error, because the whole may hold a password.
 
@@ -18,7 +19,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::config::{ConfigError, Credentials, EtcdConfig, EtcdTls, TlsIdentity};
+use crate::config::{ConfigError, EtcdConfig, EtcdTls, TlsIdentityFiles};
+use crate::grpc_config::Credentials;
 use crate::keyspace::Namespace;
 
 /// What an URL of ours begins with.
@@ -77,9 +79,9 @@ pub enum UrlError {
     /// A certificate without its key, or a key without its certificate.
     #[error("cert and key belong together")]
     HalfIdentity,
-    /// `tls=off` beside a setting of TLS.
-    #[error("tls is off, and a setting of TLS is given")]
-    TlsOff,
+    /// A setting of TLS without the authorities, which turn it on.
+    #[error("cert, key and server_name need ca, the file of the authorities")]
+    NoAuthorities,
     /// The settings are understood and cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -150,7 +152,7 @@ fn percent_decode(text: &str) -> Option<String> {
 }
 
 /// The settings that an URL may have.
-const SETTINGS: [&str; 17] = [
+const SETTINGS: [&str; 16] = [
     "connect_timeout",
     "request_timeout",
     "owner_lease_ttl",
@@ -163,7 +165,6 @@ const SETTINGS: [&str; 17] = [
     "max_shards_per_tenant",
     "max_total_shards",
     "coalesce",
-    "tls",
     "ca",
     "cert",
     "key",
@@ -209,7 +210,6 @@ fn apply(
         "max_shards_per_tenant" => config.max_shards_per_tenant = number(name, value)?,
         "max_total_shards" => config.max_total_shards = number(name, value)?,
         "coalesce" => config.coalesce = switch(name, value)?,
-        "tls" => tls.switch = Some(switch(name, value)?),
         "ca" => tls.ca = Some(text(name, value)?),
         "cert" => tls.cert = Some(text(name, value)?),
         "key" => tls.key = Some(text(name, value)?),
@@ -222,7 +222,6 @@ fn apply(
 /// What an URL says about TLS.
 #[derive(Default)]
 struct TlsSettings {
-    switch: Option<bool>,
     ca: Option<String>,
     cert: Option<String>,
     key: Option<String>,
@@ -233,19 +232,16 @@ impl TlsSettings {
     fn finish(self) -> Result<Option<EtcdTls>, UrlError> {
         let identity = match (self.cert, self.key) {
             (Some(cert), Some(key)) => {
-                Some(TlsIdentity { cert_file: cert.into(), key_file: key.into() })
+                Some(TlsIdentityFiles { cert_file: cert.into(), key_file: key.into() })
             }
             (None, None) => None,
             (Some(_), None) | (None, Some(_)) => return Err(UrlError::HalfIdentity),
         };
-        let ca_file = self.ca.map(Into::into);
-        let tls = EtcdTls { ca_file, identity, server_name: self.server_name };
-        let has_settings = tls != EtcdTls::default();
-        match self.switch {
-            Some(false) if has_settings => Err(UrlError::TlsOff),
-            Some(true) => Ok(Some(tls)),
-            Some(false) | None => Ok(has_settings.then_some(tls)),
-        }
+        let Some(ca) = self.ca else {
+            let says_nothing = identity.is_none() && self.server_name.is_none();
+            return says_nothing.then_some(None).ok_or(UrlError::NoAuthorities);
+        };
+        Ok(Some(EtcdTls { ca_file: ca.into(), identity, server_name: self.server_name }))
     }
 }
 
