@@ -55,6 +55,12 @@ pub use self::url::{SCHEME, UrlError};
 #[cfg(test)]
 mod config_tests;
 #[cfg(test)]
+mod conformance_tests;
+#[cfg(test)]
 mod grpc_tests;
 #[cfg(test)]
 mod keyspace_tests;
+#[cfg(test)]
+mod lossy_kv;
+#[cfg(test)]
+mod real_servers;
