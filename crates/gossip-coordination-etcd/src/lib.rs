@@ -14,9 +14,12 @@ mod grpc_config;
 mod kv;
 mod node;
 pub mod proto;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim_etcd_kv;
 mod status;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
+mod txn_effect;
 
 pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
 pub use self::grpc::GrpcClient;
