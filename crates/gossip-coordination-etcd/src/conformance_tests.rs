@@ -1,20 +1,21 @@
 //! The coordinators on real etcd are held to everything that the one in memory is held to.
 
-use std::sync::LazyLock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use gossip_coordination::conformance::{
-    ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
+    ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
 };
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
-use gossip_coordination::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use gossip_coordination::testscript::{ScriptBackend, WorldSettings};
 use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::golden;
 use crate::lossy_kv::LossyKv;
 use crate::real_servers::Servers;
-use crate::{
-    BlockingStore, EtcdConfig, EtcdCoordinator, EtcdStore, GrpcClient, another_blocking_handle,
-};
+use crate::{BlockingStore, EtcdConfig, EtcdCoordinator, EtcdStore, GrpcClient};
 
 type Store = EtcdStore<LossyKv<GrpcClient>>;
 
@@ -130,7 +131,7 @@ impl ConformanceTarget for OnAsync {
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
-        race(jobs, || std::mem::forget(RUNTIME.enter()));
+        race(jobs, enter_runtime);
     }
 
     fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
@@ -143,55 +144,69 @@ impl ConformanceTarget for OnAsync {
     }
 }
 
+/// Cases at a time: most of each is waiting for a disk.
+const CASE_THREADS: usize = 6;
+
+/// As `run_all`, several cases at a time.
+fn run_all_at_once<T: ConformanceTarget + Sync>(target: &T, enter: impl Fn() + Sync) {
+    let cases = all_cases::<T>();
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..CASE_THREADS {
+            scope.spawn(|| {
+                enter();
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(target)));
+                    if outcome.is_err() {
+                        let name = format!("{}::{}", case.topic, case.name);
+                        failures.lock().expect("nobody panics here").push(name);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("nobody panics here");
+    assert!(failures.is_empty(), "failed on {}: {failures:?}", target.name());
+    println!("{} cases on {}", cases.len(), target.name());
+}
+
+fn enter_runtime() {
+    std::mem::forget(RUNTIME.enter());
+}
+
 #[test]
 fn the_blocking_coordinator_on_one_server_conforms() {
-    let ran = run_all(&OnBlocking(Servers::Single), &mut |_| ());
-    println!("{ran} cases");
+    run_all_at_once(&OnBlocking(Servers::Single), || ());
     check_sequences(&OnBlocking(Servers::Single), 0..4, 120);
 }
 
 #[test]
 fn the_blocking_coordinator_on_three_servers_conforms() {
-    run_all(&OnBlocking(Servers::Three), &mut |_| ());
+    run_all_at_once(&OnBlocking(Servers::Three), || ());
 }
 
 #[test]
 fn the_asynchronous_coordinator_on_one_server_conforms() {
     let _runtime = RUNTIME.enter();
-    run_all(&OnAsync(Servers::Single), &mut |_| ());
+    run_all_at_once(&OnAsync(Servers::Single), enter_runtime);
     check_sequences(&OnAsync(Servers::Single), 10..14, 120);
 }
 
 #[test]
 fn the_asynchronous_coordinator_on_three_servers_conforms() {
-    let _runtime = RUNTIME.enter();
-    run_all(&OnAsync(Servers::Three), &mut |_| ());
+    run_all_at_once(&OnAsync(Servers::Three), enter_runtime);
 }
 
 /// Scripts through the public coordinator.
-struct Scripts {
-    servers: Servers,
-    /// One connection for all scripts.
-    first: Option<EtcdCoordinator>,
-}
+#[derive(Clone, Copy)]
+struct Scripts(Servers);
 
 impl ScriptBackend for Scripts {
     type Coordinator = EtcdCoordinator;
 
-    /// There is no slab to fill, so scripts that fill one are not played.
     fn start(&mut self, settings: WorldSettings) -> Option<EtcdCoordinator> {
-        if settings.slab_bytes.is_some() {
-            return None;
-        }
-        let mut config = self.servers.config();
-        let per_tenant = settings.max_shards_per_tenant;
-        config.max_shards_per_tenant = per_tenant.unwrap_or(config.max_shards_per_tenant);
-        config.max_total_shards = settings.max_total_shards.unwrap_or(config.max_total_shards);
-        config.claim_cooldown =
-            std::time::Duration::from_millis(settings.claim_cooldown.unwrap_or(0));
-        let coordinator = config.connect_blocking().expect("our own server answers");
-        self.first.get_or_insert_with(|| another_blocking_handle(&coordinator));
-        Some(coordinator)
+        let config = golden::configure(self.0.config(), settings)?;
+        Some(config.connect_blocking().expect("our own server answers"))
     }
 
     fn observe<R>(
@@ -204,21 +219,12 @@ impl ScriptBackend for Scripts {
     }
 }
 
-fn check_golden_scripts(servers: Servers) {
-    let mut scripts = Scripts { servers, first: None };
-    let report = check_scripts(&mut scripts, false).expect("the scripts lie beside the sources");
-    let failures = report.failures.join("\n");
-    println!("{} played, {} skipped", report.files.len(), report.skipped.len());
-    assert!(failures.is_empty(), "{failures}");
-    assert!(report.skipped.iter().all(|name| name.contains("slab")), "{:?}", report.skipped);
-}
-
 #[test]
 fn golden_scripts_on_one_server_are_answered_as_written() {
-    check_golden_scripts(Servers::Single);
+    golden::check(|| Scripts(Servers::Single), golden::Which::Short);
 }
 
 #[test]
 fn golden_scripts_on_three_servers_are_answered_as_written() {
-    check_golden_scripts(Servers::Three);
+    golden::check(|| Scripts(Servers::Three), golden::Which::Short);
 }

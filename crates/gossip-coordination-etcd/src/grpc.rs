@@ -30,10 +30,11 @@ use crate::proto::{
     AuthenticateResponse, CompactionRequest, CompactionResponse, DefragmentRequest,
     DefragmentResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest,
-    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, Request, StatusRequest, StatusResponse,
+    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse,
     TxnRequest, TxnResponse,
 };
 use crate::status::AUTH_NOT_ENABLED;
+use crate::txn_effect::{Effect, effect};
 
 /// How often one call renews its token. A second refusal is not about the token's age.
 const MAX_TOKEN_RENEWALS: usize = 1;
@@ -324,29 +325,6 @@ impl EtcdKv for GrpcClient {
     async fn sleep(&self, millis: u64) {
         tokio::time::sleep(Duration::from_millis(millis)).await;
     }
-}
-
-/// What a transaction can do to the size of the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Effect {
-    /// It only reads, whichever way its compares go.
-    None,
-    /// It may delete, and writes nothing.
-    Shrinks,
-    /// It may write.
-    Grows,
-}
-
-/// The largest effect that any step of a transaction can have.
-pub(crate) fn effect(request: &TxnRequest) -> Effect {
-    let steps = request.success.iter().chain(&request.failure);
-    let effects = steps.map(|step| match &step.request {
-        None | Some(Request::Range(_)) => Effect::None,
-        Some(Request::DeleteRange(_)) => Effect::Shrinks,
-        Some(Request::Put(_)) => Effect::Grows,
-        Some(Request::Txn(inner)) => effect(inner),
-    });
-    effects.max().unwrap_or(Effect::None)
 }
 
 const fn read(operation: &'static str, path: &'static str) -> Method {

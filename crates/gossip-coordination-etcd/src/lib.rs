@@ -22,10 +22,15 @@ mod node;
 mod owner_lease;
 mod post;
 pub mod proto;
+#[cfg(any(test, feature = "sim"))]
+mod sim_coordinator;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim_etcd_kv;
 mod status;
 mod store;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
+mod txn_effect;
 mod url;
 mod wire;
 
@@ -49,6 +54,8 @@ pub use self::grpc_config::{
 };
 pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+#[cfg(any(test, feature = "sim"))]
+pub use self::sim_coordinator::{SimEtcdCoordinator, SimStore};
 pub use self::store::EtcdStore;
 pub use self::url::{SCHEME, UrlError};
 
@@ -57,6 +64,8 @@ mod config_tests;
 #[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod grpc_tests;
 #[cfg(test)]
 mod keyspace_tests;
@@ -64,3 +73,5 @@ mod keyspace_tests;
 mod lossy_kv;
 #[cfg(test)]
 mod real_servers;
+#[cfg(test)]
+mod sim_coordinator_tests;

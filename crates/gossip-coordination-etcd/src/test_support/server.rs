@@ -238,6 +238,7 @@ impl Plan {
             format!("--initial-cluster={members}"),
             format!("--listen-metrics-urls=http://127.0.0.1:{}", self.metrics_port),
             "--logger=zap".to_owned(),
+            "--log-level=warn".to_owned(),
         ];
         self.arguments.extend(self.tls_flags(directory));
         self.arguments.extend(self.options.flags.iter().cloned());
