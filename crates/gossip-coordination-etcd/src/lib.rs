@@ -60,6 +60,8 @@ pub use self::store::EtcdStore;
 pub use self::url::{SCHEME, UrlError};
 
 #[cfg(test)]
+mod batch_tests;
+#[cfg(test)]
 mod config_tests;
 #[cfg(test)]
 mod conformance_tests;
@@ -72,6 +74,10 @@ mod keyspace_tests;
 #[cfg(test)]
 mod lossy_kv;
 #[cfg(test)]
+mod owner_lease_tests;
+#[cfg(test)]
 mod real_servers;
 #[cfg(test)]
 mod sim_coordinator_tests;
+#[cfg(test)]
+mod store_tests;

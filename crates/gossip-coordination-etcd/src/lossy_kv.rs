@@ -13,6 +13,8 @@ pub(crate) struct LossyKv<K> {
     loses_reply: Arc<AtomicBool>,
     /// Transactions that wrote, or tried to.
     commit_count: Arc<AtomicU64>,
+    /// Those of them that carried several.
+    nested_count: Arc<AtomicU64>,
     /// Requests of any kind but leases.
     request_count: Arc<AtomicU64>,
 }
@@ -23,6 +25,7 @@ impl<K> LossyKv<K> {
             inner,
             loses_reply: Arc::default(),
             commit_count: Arc::default(),
+            nested_count: Arc::default(),
             request_count: Arc::default(),
         }
     }
@@ -34,6 +37,10 @@ impl<K> LossyKv<K> {
 
     pub(crate) fn commit_count(&self) -> u64 {
         self.commit_count.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn nested_count(&self) -> u64 {
+        self.nested_count.load(Ordering::SeqCst)
     }
 
     pub(crate) fn request_count(&self) -> u64 {
@@ -56,6 +63,9 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
         self.request_count.fetch_add(1, Ordering::SeqCst);
         let is_write = writes(&request);
         self.commit_count.fetch_add(u64::from(is_write), Ordering::SeqCst);
+        let is_nested =
+            request.success.iter().any(|op| matches!(op.request, Some(Request::Txn(_))));
+        self.nested_count.fetch_add(u64::from(is_nested), Ordering::SeqCst);
         let answer = self.inner.txn(request).await;
         if is_write && self.loses_reply.swap(false, Ordering::SeqCst) {
             return Err(EtcdError::unknown("txn", EtcdCause::Timeout { millis: 1 }));
@@ -91,7 +101,8 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
         self.inner.alarms().await
     }
 
+    /// On the real clock, also around a model: its own stands still while tasks wait.
     async fn sleep(&self, millis: u64) {
-        self.inner.sleep(millis).await;
+        tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
     }
 }

@@ -25,7 +25,7 @@ impl Servers {
         }
     }
 
-    fn grpc_config(self) -> GrpcConfig {
+    pub(crate) fn grpc_config(self) -> GrpcConfig {
         match self {
             Self::Single => SINGLE.client_config(),
             Self::Three => THREE.client_config(),

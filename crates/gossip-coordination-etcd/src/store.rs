@@ -70,7 +70,8 @@ impl<K: EtcdKv> EtcdStore<K> {
         Ok(Self { post: Arc::new(post), coalescer: None })
     }
 
-    /// A store whose keep-alives and group commit run on the current runtime.
+    /// A store whose keep-alives and group commit run on the current runtime. The client's
+    /// [`EtcdKv::sleep`] must really wait.
     ///
     /// # Errors
     ///
