@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod diagnosis;
 mod error;
 mod grpc;
 mod grpc_config;
@@ -30,4 +31,12 @@ pub use self::grpc_config::{
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
 
 #[cfg(test)]
+mod auth_tests;
+#[cfg(test)]
+mod facts_tests;
+#[cfg(test)]
 mod grpc_tests;
+#[cfg(test)]
+mod space_tests;
+#[cfg(test)]
+mod tls_tests;

@@ -10,12 +10,13 @@ use prost::Message;
 use prost::bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
+use tonic::Request;
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Code, Request};
 
 use crate::codec::AnswerCodec;
+use crate::diagnosis::diagnose;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_config::{GrpcConfig, TlsOptions};
 use crate::proto::{StatusRequest, StatusResponse};
@@ -179,23 +180,28 @@ impl Node {
         }
     }
 
-    /// Connects and asks for the version.
+    /// Connects and asks for the version. A failure without a good reason is looked into.
     async fn connect(&self) -> Result<Channel, EtcdCause> {
+        match self.try_connect().await {
+            Err(cause @ EtcdCause::Unreachable { .. }) => {
+                let expects_tls = self.endpoint.uri().scheme_str() == Some("https");
+                Err(diagnose(&self.name, expects_tls).await.unwrap_or(cause))
+            }
+            other => other,
+        }
+    }
+
+    async fn try_connect(&self) -> Result<Channel, EtcdCause> {
         let connected = self.endpoint.connect().await;
         let channel = connected.map_err(|error| transport_failure(&self.name, &error).1)?;
         let question = Bytes::from(StatusRequest {}.encode_to_vec());
         let asked = self.send(&STATUS, channel.clone(), request(question, None)).await;
-        match asked {
+        match asked.map_err(|(error, _)| error.cause) {
             Ok(StatusResponse { version, .. }) => check_version(&version)?,
             // A server that answers in etcd's words is etcd, and its version is its own business.
-            Err((EtcdError { cause: EtcdCause::AuthRefused, .. }, _)) => {}
-            Err((EtcdError { cause: EtcdCause::PermissionDenied, .. }, _)) => {}
-            Err((EtcdError { cause: EtcdCause::Other { code, .. }, .. }, _))
-                if code != Code::Unknown as i32 =>
-            {
-                return Err(wrong_version("a server that is not etcd"));
-            }
-            Err((error, _)) => return Err(error.cause),
+            Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
+            Err(EtcdCause::Other { .. }) => return Err(wrong_version("a server that is not etcd")),
+            Err(cause) => return Err(cause),
         }
         Ok(channel)
     }

@@ -207,9 +207,9 @@ impl Model {
         Ok(())
     }
 
-    /// A full server refuses every transaction, even those that only read or delete.
+    /// A full server refuses every transaction that could put a key, whichever way it would go.
     fn txn(&mut self, request: &TxnRequest) -> Result<TxnResponse, EtcdCause> {
-        if self.is_full {
+        if self.is_full && effect(request) == Effect::Grows {
             return Err(EtcdCause::NoSpace);
         }
         gate::check_txn(request, &self.limits)?;

@@ -103,6 +103,11 @@ impl EtcdServer {
         self.plan.client_port
     }
 
+    /// The port where it speaks plain HTTP about its health.
+    pub fn metrics_port(&self) -> u16 {
+        self.plan.metrics_port
+    }
+
     /// Its process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(|it| it.server.id())
