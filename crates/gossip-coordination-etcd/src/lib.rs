@@ -7,10 +7,10 @@
 //! of a key, a value, a password or a token in an error or in `Debug`.
 #![forbid(unsafe_code)]
 
-mod codec;
 mod diagnosis;
 mod error;
 mod grpc;
+mod grpc_codec;
 mod grpc_config;
 mod kv;
 mod node;
@@ -38,5 +38,7 @@ mod facts_tests;
 mod grpc_tests;
 #[cfg(test)]
 mod space_tests;
+#[cfg(test)]
+mod status_tests;
 #[cfg(test)]
 mod tls_tests;

@@ -15,9 +15,9 @@ use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use crate::codec::AnswerCodec;
 use crate::diagnosis::diagnose;
 use crate::error::{EtcdCause, EtcdError, Fate};
+use crate::grpc_codec::AnswerCodec;
 use crate::grpc_config::{GrpcConfig, TlsOptions};
 use crate::proto::{StatusRequest, StatusResponse};
 use crate::status::{OLDEST_VERSION, classify, transport_failure, wrong_version};

@@ -302,5 +302,6 @@ fn lost(operation: &'static str) -> EtcdError {
 }
 
 #[cfg(test)]
-#[path = "sim_etcd_kv/differential_tests.rs"]
 mod differential_tests;
+#[cfg(test)]
+mod tests;

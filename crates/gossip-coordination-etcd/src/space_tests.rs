@@ -59,24 +59,37 @@ async fn a_full_database_is_said_and_repaired() {
     write(&client, "k").await.unwrap();
 }
 
+/// It takes a write between the gate and the log when the database is seen to be full: nine
+/// servers of ten show it.
+const MAX_SERVERS: usize = 20;
+
 #[tokio::test]
 async fn a_refusal_for_space_does_not_mean_that_nothing_happened() {
+    for _ in 0..MAX_SERVERS {
+        if refused_yet_there().await > 0 {
+            return;
+        }
+    }
+    panic!("of {MAX_SERVERS} servers none refused what it did");
+}
+
+/// How many of the writes that a server refused when it became full are there all the same.
+async fn refused_yet_there() -> usize {
     const CALLERS: usize = 64;
     let server = small_server();
     let client = GrpcClient::new(&server.client_config()).unwrap();
-    // Some pass the gate before the database is seen to be full, and are applied after.
     let tasks: Vec<_> = (0..CALLERS)
         .map(|caller| {
             let client = client.clone();
             tokio::spawn(async move { write_until_refused(&client, caller).await })
         })
         .collect();
-    let mut refused_yet_there = 0;
+    let mut found = 0;
     for task in tasks {
         let key = task.await.unwrap();
-        refused_yet_there += client.range(get(&key)).await.unwrap().kvs.len();
+        found += client.range(get(&key)).await.unwrap().kvs.len();
     }
-    assert!(refused_yet_there > 0);
+    found
 }
 
 /// Writes keys of its own until one is refused; that one.
