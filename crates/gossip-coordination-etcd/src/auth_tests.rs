@@ -38,7 +38,7 @@ struct Permission {
 struct Done {}
 
 async fn ask(client: &GrpcClient, path: &'static str, first: &str, second: &str) {
-    let method = Method { operation: "auth", path, is_read: false };
+    let method = Method::write("auth", path);
     let names = Names { first: first.to_owned(), second: second.to_owned() };
     let _: Done = client.call(&method, &names).await.unwrap();
 }
@@ -53,7 +53,7 @@ async fn enable_auth(client: &GrpcClient) {
     let permission = Permission { kind: 2, key: b"w/".to_vec(), range_end: b"w0".to_vec() };
     let grant = GrantRequest { role: "worker".to_owned(), permission: Some(permission) };
     let path = "/etcdserverpb.Auth/RoleGrantPermission";
-    let method = Method { operation: "auth", path, is_read: false };
+    let method = Method::write("auth", path);
     let _: Done = client.call(&method, &grant).await.unwrap();
     ask(client, "/etcdserverpb.Auth/AuthEnable", "", "").await;
 }

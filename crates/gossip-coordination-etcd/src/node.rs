@@ -29,6 +29,9 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long such a test waits; with the interval it bounds how long a dead connection is believed.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How much longer a repair may take than a request: minutes, for a database of gigabytes.
+const REPAIR_FACTOR: u32 = 60;
+
 /// One request of the interface.
 pub(crate) struct Method {
     /// For messages.
@@ -37,11 +40,29 @@ pub(crate) struct Method {
     pub(crate) path: &'static str,
     /// Whether it changes nothing, so that it may be repeated whatever came of it.
     pub(crate) is_read: bool,
+    /// Whether it is a repair that may take minutes.
+    pub(crate) is_slow: bool,
+}
+
+impl Method {
+    /// A request that changes nothing.
+    pub(crate) const fn read(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: true, is_slow: false }
+    }
+
+    /// A request that changes something.
+    pub(crate) const fn write(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: false, is_slow: false }
+    }
+
+    /// A repair.
+    pub(crate) const fn repair(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: false, is_slow: true }
+    }
 }
 
 /// What opens a connection.
-const STATUS: Method =
-    Method { operation: "connect", path: "/etcdserverpb.Maintenance/Status", is_read: true };
+const STATUS: Method = Method::read("connect", "/etcdserverpb.Maintenance/Status");
 
 /// A member.
 pub(crate) struct Node {
@@ -103,9 +124,10 @@ impl Node {
     ) -> Result<A, EtcdError> {
         let (channel, generation) = self.open(method.operation).await?;
         let call = self.send(method, channel, request(message, token));
-        let result = match timeout(self.request_timeout, call).await {
+        let patience = self.patience(method);
+        let result = match timeout(patience, call).await {
             Ok(result) => result,
-            Err(_) => Err((self.timed_out(method), false)),
+            Err(_) => Err((timed_out(method, patience), false)),
         };
         match result {
             Ok(answer) => Ok(answer),
@@ -214,9 +236,9 @@ impl Node {
         }
     }
 
-    fn timed_out(&self, method: &Method) -> EtcdError {
-        let millis = u64::try_from(self.request_timeout.as_millis()).unwrap_or(u64::MAX);
-        EtcdError::unknown(method.operation, EtcdCause::Timeout { millis })
+    fn patience(&self, method: &Method) -> Duration {
+        let factor = if method.is_slow { REPAIR_FACTOR } else { 1 };
+        self.request_timeout.saturating_mul(factor)
     }
 
     fn empty_answer(&self, method: &Method) -> EtcdError {
@@ -230,6 +252,11 @@ impl Node {
     fn unreachable(&self, detail: String) -> EtcdCause {
         EtcdCause::Unreachable { endpoint: self.name.clone(), detail }
     }
+}
+
+fn timed_out(method: &Method, patience: Duration) -> EtcdError {
+    let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+    EtcdError::unknown(method.operation, EtcdCause::Timeout { millis })
 }
 
 /// The time limits and tests of a connection.

@@ -52,7 +52,7 @@ async fn a_full_database_is_said_and_repaired() {
     }
     // What the operator types: etcdctl compact, etcdctl defrag, etcdctl alarm disarm.
     let revision = client.status().await.unwrap().revision;
-    client.compact(revision).await.unwrap();
+    client.compact_file(revision).await.unwrap();
     client.defragment().await.unwrap();
     client.disarm_no_space().await.unwrap();
     assert_eq!(client.alarms().await.unwrap(), []);
