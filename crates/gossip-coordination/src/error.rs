@@ -39,6 +39,34 @@ pub enum InfraError {
         /// What is wrong.
         message: String,
     },
+    /// Added: not worth trying again as it is. The store works, and says no.
+    #[error("{operation}: {message}")]
+    Refused {
+        /// The step that was refused.
+        operation: &'static str,
+        /// Why, for programs.
+        why: StoreRefusal,
+        /// Why, and what to do about it, for people.
+        message: String,
+    },
+}
+
+/// Why a store that works refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreRefusal {
+    /// More than the store takes in one transaction.
+    TooLarge,
+    /// There is no room left: a full disk, an exceeded quota.
+    NoSpace,
+    /// It may be read and not written.
+    ReadOnly,
+    /// It does not let this user in, or not there.
+    NotPermitted,
+    /// What is stored was written by a newer version of this program.
+    NewerFormat,
+    /// It is not a store of ours, or not one that this program can speak with.
+    Unusable,
 }
 
 impl InfraError {
@@ -47,7 +75,7 @@ impl InfraError {
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Transient { .. } => true,
-            Self::Corruption { .. } => false,
+            Self::Corruption { .. } | Self::Refused { .. } => false,
         }
     }
 }

@@ -92,7 +92,7 @@ fn shared_refusals_are_routed_as_the_seed_says() {
 fn coord_errors_are_the_twelve_of_the_seed() {
     let seed = format!("{LADDER} OpIdConflict {CURSOR} SplitInvalid CheckpointMissingKey");
     assert_variants(samples::coord_errors(), &seed, 12, "");
-    assert_variants(samples::infra_errors(), "Transient Corruption", 2, "");
+    assert_variants(samples::infra_errors(), "Transient Corruption", 2, "Refused");
 }
 
 #[test]
@@ -204,5 +204,5 @@ fn a_store_that_failed_is_the_source_of_the_error() {
 fn only_transient_failures_are_worth_a_retry() {
     let retryable: Vec<_> =
         samples::infra_errors().iter().map(|(_, error)| error.is_retryable()).collect();
-    assert_eq!(retryable, [true, false]);
+    assert_eq!(retryable, [true, false, false]);
 }

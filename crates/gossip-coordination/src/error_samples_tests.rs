@@ -17,7 +17,8 @@ use crate::{
     CreateRunError, CursorOutOfBoundsDetail, DeleteRunError, EventKind, GetRunError, HandoffId,
     InfraError, OfferError, ParkError, ParkReason, RedactedKey, RegisterShardsError, ReleaseError,
     RenewError, RequestActionError, RevokeLeaseError, RunConfigError, RunOpIdConflict, RunStatus,
-    RunTransitionError, ShardStatus, SplitError, UnparkError, WithdrawError, WorkerError,
+    RunTransitionError, ShardStatus, SplitError, StoreRefusal, UnparkError, WithdrawError,
+    WorkerError,
 };
 
 /// An owner that no output may show.
@@ -47,6 +48,11 @@ samples! {
     infra_errors: InfraError {
         Transient { operation: "renew.commit", message: "timed out".to_owned() },
         Corruption { operation: "renew.load", message: "bad length".to_owned() },
+        Refused {
+            operation: "renew.commit",
+            why: StoreRefusal::NoSpace,
+            message: "the disk is full".to_owned(),
+        },
     }
     coord_errors: CoordError {
         ShardNotFound { shard: key(3) },

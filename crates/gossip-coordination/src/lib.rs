@@ -51,7 +51,7 @@ pub use self::adapters::{Blocking, Ready, block_on};
 pub use self::async_session::AsyncWorkerSession;
 pub use self::error::{
     AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
-    ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError,
+    ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError, StoreRefusal,
 };
 pub use self::events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
 pub use self::facade::{

@@ -46,10 +46,8 @@ use crate::workers::{WorkerEntry, WorkerError, WorkerState};
 fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         let told = match flight.step() {
-            Step::Load(keys) => Told::Loaded(store.load(&keys)),
-            Step::Scan(range, limit) => Told::Scanned(store.scan(&range, limit)),
-            Step::Count(range) => Told::Counted(store.count(&range)),
-            Step::Commit(txn) => Told::Committed(store.commit(&txn)),
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Commit(txns) => Told::Committed(store.commit(txns)),
             Step::Wait(ticks) => {
                 store.wait(ticks);
                 Told::Waited
@@ -64,10 +62,8 @@ fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
 async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         let told = match flight.step() {
-            Step::Load(keys) => Told::Loaded(store.load(&keys).await),
-            Step::Scan(range, limit) => Told::Scanned(store.scan(&range, limit).await),
-            Step::Count(range) => Told::Counted(store.count(&range).await),
-            Step::Commit(txn) => Told::Committed(store.commit(&txn).await),
+            Step::Read(reads) => Told::Read(store.read(reads).await),
+            Step::Commit(txns) => Told::Committed(store.commit(txns).await),
             Step::Wait(ticks) => {
                 store.wait(ticks).await;
                 Told::Waited

@@ -2,8 +2,8 @@
 
 use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use crate::store::{
-    AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, Key, KeyRange, MapStore, Page, Store,
-    StoreConfig, StoreCoordinator, StoreLimits, Txn, Versioned,
+    Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
+    StoreConfig, StoreCoordinator, StoreLimits, Txn,
 };
 use crate::testscript::{ScriptBackend, WorldSettings, check_scripts};
 use crate::{Blocking, EventCollector, InfraError, StateTransitionEvent};
@@ -138,20 +138,12 @@ fn golden_scripts_over_a_map_are_answered_as_written() {
 struct AsyncMap(MapStore);
 
 impl AsyncStore for AsyncMap {
-    async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Versioned>>, InfraError> {
-        self.0.load(keys)
+    async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.0.read(reads)
     }
 
-    async fn scan(&mut self, range: &KeyRange, limit: usize) -> Result<Page, InfraError> {
-        self.0.scan(range, limit)
-    }
-
-    async fn count(&mut self, range: &KeyRange) -> Result<u64, InfraError> {
-        self.0.count(range)
-    }
-
-    async fn commit(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
-        self.0.commit(txn)
+    async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.0.commit(txns)
     }
 
     async fn wait(&mut self, ticks: u64) {

@@ -17,7 +17,7 @@ use super::index::put_claim;
 use super::key::Key;
 use super::retry::Tries;
 use super::txn::{Txn, Versioned};
-use crate::error::InfraError;
+use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::GrantToken;
 use crate::pool::RecordPool;
@@ -130,7 +130,8 @@ impl Core {
         }
         let (ops, bytes) = (txn.op_count(), txn.byte_count());
         let message = format!("{ops} operations and {bytes} bytes exceed what the store takes");
-        Err(InfraError::Transient { operation: "transaction.size", message })
+        let (operation, why) = ("transaction.size", StoreRefusal::TooLarge);
+        Err(InfraError::Refused { operation, why, message })
     }
 
     pub(super) fn throttled_until(

@@ -56,18 +56,17 @@ fn fly<A>(
     let mut lost = false;
     loop {
         let told = match flight.step() {
-            Step::Load(keys) => Told::Loaded(store.load(&keys)),
-            Step::Scan(range, limit) => Told::Scanned(store.scan(&range, limit)),
-            Step::Count(range) => Told::Counted(store.count(&range)),
+            Step::Read(reads) => Told::Read(store.read(reads)),
             Step::Wait(_) => Told::Waited,
-            Step::Commit(txn) if lost => Told::Committed(store.commit(&txn)),
-            Step::Commit(txn) => {
+            Step::Commit(txns) if lost => Told::Committed(store.commit(txns)),
+            Step::Commit(txns) => {
                 lost = true;
                 if happens {
-                    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Applied));
+                    let outcome = store.commit(txns).remove(0);
+                    assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
                 }
                 meanwhile(admin);
-                Told::Committed(Ok(CommitOutcome::Unknown))
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Done(answer) => return answer,
         };

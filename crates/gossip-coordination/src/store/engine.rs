@@ -1,12 +1,15 @@
-//! What a store does for the store layer: load, scan, count, commit, wait. Nothing else.
+//! What a store does for the store layer: read, commit, wait. Nothing else.
 //!
 //! An engine moves bytes. It knows no rule, decodes no value and makes no error of the protocol:
 //! what goes wrong is an [`InfraError`], and a commit that was not applied is no error at all.
 //!
 //! # What every engine must keep
-//! - A `load` and a page of a `scan` each see one instant.
-//! - A commit is atomic and, once it answered [`CommitOutcome::Applied`], durable.
-//! - Revisions of a key rise with every write, also across its deletion.
+//! - The answers of one `read` are of one instant, and no earlier than any commit that was
+//!   acknowledged before it.
+//! - A commit is atomic and, once it answered [`CommitOutcome::Applied`], durable. The transactions
+//!   of one call are independent: none pays for another's conflict.
+//! - All keys that a transaction writes get one revision. Revisions of a key rise with every write,
+//!   also across its deletion.
 //! - [`CommitOutcome::Conflict`] and every error mean that nothing happened and nothing will;
 //!   whatever is less certain is [`CommitOutcome::Unknown`].
 
@@ -19,6 +22,35 @@ use crate::error::InfraError;
 
 /// Keys and values in the order of their keys.
 pub type Page = Vec<(Key, Versioned)>;
+
+/// One question of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an engine must answer every kind")]
+pub enum Read {
+    /// The value of a key, as [`Answer::Value`].
+    Get(Key),
+    /// The first keys of a range with their values, as [`Answer::Page`].
+    Scan {
+        /// Where to look.
+        range: KeyRange,
+        /// How many at most; never more than [`StoreLimits::page`].
+        limit: usize,
+    },
+    /// How many keys a range has, as [`Answer::Count`].
+    Count(KeyRange),
+}
+
+/// What a question of a read is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "one for each question")]
+pub enum Answer {
+    /// The value, if there is one.
+    Value(Option<Versioned>),
+    /// Keys and values in their order.
+    Page(Page),
+    /// How many there are.
+    Count(u64),
+}
 
 /// How much an engine takes in one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,52 +77,50 @@ impl StoreLimits {
 /// A store, blocking.
 #[expect(clippy::missing_errors_doc, reason = "every error is a failure of the store")]
 pub trait Store {
-    /// The values of `keys`, in their order.
-    fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Versioned>>, InfraError>;
+    /// Answers `reads`, in their order. There are at most [`StoreLimits::txn_ops`].
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError>;
 
-    /// The first `limit` keys of `range` and their values.
-    fn scan(&mut self, range: &KeyRange, limit: usize) -> Result<Page, InfraError>;
-
-    /// How many keys lie in `range`.
-    fn count(&mut self, range: &KeyRange) -> Result<u64, InfraError>;
-
-    /// Does what `txn` says if everything is as it expects.
-    fn commit(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError>;
+    /// Does what each of `txns` says if everything is as it expects, and answers for each, in
+    /// their order.
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>>;
 
     /// Lets `ticks` of the caller's clock pass, or about as much.
     fn wait(&mut self, ticks: u64);
 
     /// How much fits in one transaction.
     fn limits(&self) -> StoreLimits;
+
+    /// A number that rises whenever keys that were bound earlier ([`Write::Bind`]) may have
+    /// vanished; `None` if the store binds nothing.
+    ///
+    /// [`Write::Bind`]: super::Write::Bind
+    fn binding(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A store, asynchronous. See [`Store`].
 pub trait AsyncStore: Send {
-    /// See [`Store::load`].
-    fn load(
+    /// See [`Store::read`].
+    fn read(
         &mut self,
-        keys: &[Key],
-    ) -> impl Future<Output = Result<Vec<Option<Versioned>>, InfraError>> + Send;
-
-    /// See [`Store::scan`].
-    fn scan(
-        &mut self,
-        range: &KeyRange,
-        limit: usize,
-    ) -> impl Future<Output = Result<Page, InfraError>> + Send;
-
-    /// See [`Store::count`].
-    fn count(&mut self, range: &KeyRange) -> impl Future<Output = Result<u64, InfraError>> + Send;
+        reads: Vec<Read>,
+    ) -> impl Future<Output = Result<Vec<Answer>, InfraError>> + Send;
 
     /// See [`Store::commit`].
     fn commit(
         &mut self,
-        txn: &Txn,
-    ) -> impl Future<Output = Result<CommitOutcome, InfraError>> + Send;
+        txns: Vec<Txn>,
+    ) -> impl Future<Output = Vec<Result<CommitOutcome, InfraError>>> + Send;
 
     /// See [`Store::wait`].
     fn wait(&mut self, ticks: u64) -> impl Future<Output = ()> + Send;
 
     /// See [`Store::limits`].
     fn limits(&self) -> StoreLimits;
+
+    /// See [`Store::binding`].
+    fn binding(&self) -> Option<u64> {
+        None
+    }
 }

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::engine::Page;
+use super::engine::{Answer, Page, Read};
 use super::key::Key;
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
@@ -27,14 +27,10 @@ use crate::error::InfraError;
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
 pub enum Step<A> {
-    /// The values of these keys, as [`Told::Loaded`].
-    Load(Vec<Key>),
-    /// The first keys of a range, as [`Told::Scanned`].
-    Scan(KeyRange, usize),
-    /// How many keys a range has, as [`Told::Counted`].
-    Count(KeyRange),
-    /// A transaction, as [`Told::Committed`].
-    Commit(Txn),
+    /// Answers to these questions, as [`Told::Read`].
+    Read(Vec<Read>),
+    /// These transactions, each for itself, as [`Told::Committed`].
+    Commit(Vec<Txn>),
     /// Time to pass, as [`Told::Waited`].
     Wait(u64),
     /// Nothing: this is the answer.
@@ -45,14 +41,10 @@ pub enum Step<A> {
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "one for each step that asks")]
 pub enum Told {
-    /// Values, in the order of the keys.
-    Loaded(Result<Vec<Option<Versioned>>, InfraError>),
-    /// Keys with their values.
-    Scanned(Result<Page, InfraError>),
-    /// How many there are.
-    Counted(Result<u64, InfraError>),
-    /// What became of the transaction.
-    Committed(Result<CommitOutcome, InfraError>),
+    /// Answers, in the order of the questions.
+    Read(Result<Vec<Answer>, InfraError>),
+    /// What became of the transactions, in their order.
+    Committed(Vec<Result<CommitOutcome, InfraError>>),
     /// The time has passed.
     Waited,
 }
@@ -118,20 +110,16 @@ enum Mail {
 }
 
 enum Ask {
-    Load(Vec<Key>),
-    Scan(KeyRange, usize),
-    Count(KeyRange),
-    Commit(Txn),
+    Read(Vec<Read>),
+    Commit(Vec<Txn>),
     Wait(u64),
 }
 
 impl Ask {
     fn step<A>(self) -> Step<A> {
         match self {
-            Self::Load(keys) => Step::Load(keys),
-            Self::Scan(range, limit) => Step::Scan(range, limit),
-            Self::Count(range) => Step::Count(range),
-            Self::Commit(txn) => Step::Commit(txn),
+            Self::Read(reads) => Step::Read(reads),
+            Self::Commit(txns) => Step::Commit(txns),
             Self::Wait(ticks) => Step::Wait(ticks),
         }
     }
@@ -141,18 +129,23 @@ impl Ask {
 const CROSSED: &str = "a driver answers the question that was asked";
 
 impl Io {
-    pub(super) async fn load(&self, keys: Vec<Key>) -> Result<Vec<Option<Versioned>>, InfraError> {
-        let Told::Loaded(values) = self.ask(Ask::Load(keys)).await else {
+    /// Answers to `reads`, in their order and of one instant.
+    pub(super) async fn read(&self, reads: Vec<Read>) -> Result<Answers, InfraError> {
+        let Told::Read(answers) = self.ask(Ask::Read(reads)).await else {
             unreachable!("{CROSSED}")
         };
-        values
+        answers.map(|answers| Answers(answers.into_iter()))
+    }
+
+    /// The values of `keys`, in their order and of one instant.
+    pub(super) async fn load(&self, keys: Vec<Key>) -> Result<Vec<Option<Versioned>>, InfraError> {
+        let count = keys.len();
+        let mut answers = self.read(keys.into_iter().map(Read::Get).collect()).await?;
+        Ok((0..count).map(|_| answers.value()).collect())
     }
 
     pub(super) async fn scan(&self, range: KeyRange, limit: usize) -> Result<Page, InfraError> {
-        let Told::Scanned(page) = self.ask(Ask::Scan(range, limit)).await else {
-            unreachable!("{CROSSED}")
-        };
-        page
+        Ok(self.read(vec![Read::Scan { range, limit }]).await?.page())
     }
 
     /// Every key of `range`, page by page.
@@ -167,17 +160,22 @@ impl Io {
     }
 
     pub(super) async fn count(&self, range: KeyRange) -> Result<u64, InfraError> {
-        let Told::Counted(count) = self.ask(Ask::Count(range)).await else {
+        Ok(self.read(vec![Read::Count(range)]).await?.count())
+    }
+
+    /// What became of each of `txns`, in their order.
+    pub(super) async fn commit_each(
+        &self,
+        txns: Vec<Txn>,
+    ) -> Vec<Result<CommitOutcome, InfraError>> {
+        let Told::Committed(outcomes) = self.ask(Ask::Commit(txns)).await else {
             unreachable!("{CROSSED}")
         };
-        count
+        outcomes
     }
 
     pub(super) async fn commit(&self, txn: Txn) -> Result<CommitOutcome, InfraError> {
-        let Told::Committed(outcome) = self.ask(Ask::Commit(txn)).await else {
-            unreachable!("{CROSSED}")
-        };
-        outcome
+        self.commit_each(vec![txn]).await.pop().expect(CROSSED)
     }
 
     /// Waits, unless there is nothing to wait for.
@@ -194,6 +192,26 @@ impl Io {
     fn mail(&self) -> MutexGuard<'_, Mail> {
         // The lock is held for one assignment; what a panic elsewhere leaves is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answers of a read, taken one by one in the order of the questions.
+pub(super) struct Answers(std::vec::IntoIter<Answer>);
+
+impl Answers {
+    pub(super) fn value(&mut self) -> Option<Versioned> {
+        let Some(Answer::Value(value)) = self.0.next() else { unreachable!("{CROSSED}") };
+        value
+    }
+
+    pub(super) fn page(&mut self) -> Page {
+        let Some(Answer::Page(page)) = self.0.next() else { unreachable!("{CROSSED}") };
+        page
+    }
+
+    pub(super) fn count(&mut self) -> u64 {
+        let Some(Answer::Count(count)) = self.0.next() else { unreachable!("{CROSSED}") };
+        count
     }
 }
 

@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::engine::{Page, Store, StoreLimits};
+use super::engine::{Answer, Read, Store, StoreLimits};
 use super::key::Key;
 use super::range::KeyRange;
-use super::txn::{CommitOutcome, Compare, Txn, Versioned, Write};
-use crate::error::InfraError;
+use super::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
+use crate::error::{InfraError, StoreRefusal};
 
 /// What goes wrong with a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct MapStore {
 struct Map {
     /// By the bytes of the key.
     values: BTreeMap<Vec<u8>, Versioned>,
-    /// Of the last write; every write takes the next.
+    /// Of the last commit; every commit takes the next.
     revision: u64,
 }
 
@@ -113,27 +113,77 @@ impl MapStore {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn commit_one(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
+        if !self.limits().admit(txn) {
+            let message = format!("a transaction of {} operations is too large", txn.op_count());
+            let (operation, why) = ("map store.commit", StoreRefusal::TooLarge);
+            return Err(InfraError::Refused { operation, why, message });
+        }
+        self.commit_count += 1;
+        match self.faults.pop_front().or(self.usual).unwrap_or(Fault::None) {
+            Fault::None => Ok(self.apply(txn)),
+            Fault::LoseReply => {
+                self.apply(txn);
+                Ok(CommitOutcome::Unknown)
+            }
+            Fault::LoseRequest => Ok(CommitOutcome::Unknown),
+            Fault::Conflict => {
+                Ok(self.pretended(txn).map_or_else(|| self.apply(txn), CommitOutcome::Conflict))
+            }
+            Fault::Fail => {
+                let message = "told to fail".to_owned();
+                Err(InfraError::Transient { operation: "map store.commit", message })
+            }
+        }
+    }
+
+    /// A conflict on the first key that `txn` compares.
+    fn pretended(&self, txn: &Txn) -> Option<Conflict> {
+        let key = first_compare(txn)?;
+        Conflict::new(vec![(key, self.lock().get(&key).cloned())])
+    }
+
     fn apply(&self, txn: &Txn) -> CommitOutcome {
         let mut map = self.lock();
-        if let Some(key) = txn.compares().iter().find_map(|compare| map.broken(compare)) {
-            return CommitOutcome::Conflict(key);
+        let broken = txn.compares().iter().filter_map(|compare| map.broken(compare));
+        if let Some(conflict) = Conflict::new(broken.collect()) {
+            return CommitOutcome::Conflict(conflict);
         }
+        map.revision += 1;
         txn.writes().iter().for_each(|write| map.write(write));
-        CommitOutcome::Applied
+        CommitOutcome::Applied { revision: map.revision }
     }
 }
 
 impl Map {
-    /// A key that breaks `compare`, if one does.
-    fn broken(&self, compare: &Compare) -> Option<Key> {
+    /// A key that breaks `compare`, if one does, and what is there.
+    fn broken(&self, compare: &Compare) -> Option<(Key, Option<Versioned>)> {
         match compare {
             Compare::At { key, revision } => {
-                let found = self.get(key).map(|value| value.revision);
-                (found != Some(*revision)).then_some(*key)
+                let found = self.get(key);
+                let same = found.is_some_and(|value| value.revision == *revision);
+                (!same).then(|| (*key, found.cloned()))
             }
-            Compare::Absent(key) => self.get(key).is_some().then_some(*key),
-            Compare::Empty(range) => self.range(range).find_map(|(key, _)| Key::parse(key).ok()),
+            Compare::Absent(key) => self.get(key).map(|value| (*key, Some(value.clone()))),
+            Compare::Empty(range) => {
+                let mut keys = self.range(range);
+                keys.find_map(|(key, value)| Some((Key::parse(key).ok()?, Some(value.clone()))))
+            }
         }
+    }
+
+    fn answer(&self, read: &Read, page: usize) -> Result<Answer, InfraError> {
+        Ok(match read {
+            Read::Get(key) => Answer::Value(self.get(key).cloned()),
+            Read::Scan { range, limit } => {
+                let rows = self.range(range).take((*limit).min(page));
+                let parse = |(key, value): (&Vec<u8>, &Versioned)| {
+                    Ok((Key::parse(key).map_err(foreign)?, value.clone()))
+                };
+                Answer::Page(rows.map(parse).collect::<Result<_, InfraError>>()?)
+            }
+            Read::Count(range) => Answer::Count(self.range(range).count() as u64),
+        })
     }
 
     fn get(&self, key: &Key) -> Option<&Versioned> {
@@ -149,10 +199,9 @@ impl Map {
     }
 
     fn write(&mut self, write: &Write) {
-        self.revision += 1;
         let key = write.key().to_bytes().as_bytes().to_vec();
         match write {
-            Write::Put(_, bytes) => {
+            Write::Put(_, bytes) | Write::Bind(_, bytes) => {
                 let value = Versioned { revision: self.revision, bytes: bytes.clone() };
                 self.values.insert(key, value);
             }
@@ -164,42 +213,13 @@ impl Map {
 }
 
 impl Store for MapStore {
-    fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Versioned>>, InfraError> {
-        let map = self.lock();
-        Ok(keys.iter().map(|key| map.get(key).cloned()).collect())
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        let (map, page) = (self.lock(), self.limits().page);
+        reads.iter().map(|read| map.answer(read, page)).collect()
     }
 
-    fn scan(&mut self, range: &KeyRange, limit: usize) -> Result<Page, InfraError> {
-        let map = self.lock();
-        let page = map.range(range).take(limit.min(self.limits().page));
-        page.map(|(key, value)| Ok((Key::parse(key).map_err(foreign)?, value.clone()))).collect()
-    }
-
-    fn count(&mut self, range: &KeyRange) -> Result<u64, InfraError> {
-        Ok(self.lock().range(range).count() as u64)
-    }
-
-    fn commit(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
-        if !self.limits().admit(txn) {
-            let message = format!("a transaction of {} operations is too large", txn.op_count());
-            return Err(InfraError::Transient { operation: "map store.commit", message });
-        }
-        self.commit_count += 1;
-        match self.faults.pop_front().or(self.usual).unwrap_or(Fault::None) {
-            Fault::None => Ok(self.apply(txn)),
-            Fault::LoseReply => {
-                self.apply(txn);
-                Ok(CommitOutcome::Unknown)
-            }
-            Fault::LoseRequest => Ok(CommitOutcome::Unknown),
-            Fault::Conflict => {
-                Ok(first_compare(txn).map_or_else(|| self.apply(txn), CommitOutcome::Conflict))
-            }
-            Fault::Fail => {
-                let message = "told to fail".to_owned();
-                Err(InfraError::Transient { operation: "map store.commit", message })
-            }
-        }
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        txns.iter().map(|txn| self.commit_one(txn)).collect()
     }
 
     fn wait(&mut self, ticks: u64) {

@@ -2,7 +2,10 @@
 
 use gossip_contracts::identity::{RunId, TenantId};
 
-use super::{CommitOutcome, Fault, Key, KeyRange, MapStore, Store, StoreLimits, Txn, Versioned};
+use super::{
+    Answer, CommitOutcome, Fault, Key, KeyRange, MapStore, Read, Store, StoreLimits, Txn, Versioned,
+};
+use crate::InfraError;
 
 const TENANT: TenantId = TenantId::from_bytes([3; 32]);
 
@@ -17,20 +20,43 @@ fn put(run: u64, value: &[u8]) -> Txn {
 }
 
 fn stored(store: &mut MapStore, run: u64) -> Option<Versioned> {
-    store.load(&[key(run)]).unwrap().pop().unwrap()
+    match read(store, Read::Get(key(run))) {
+        Answer::Value(value) => value,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read(store: &mut MapStore, read: Read) -> Answer {
+    store.read(vec![read]).unwrap().pop().unwrap()
+}
+
+/// Commits one transaction.
+fn commit(store: &mut MapStore, txn: Txn) -> Result<CommitOutcome, InfraError> {
+    store.commit(vec![txn]).pop().unwrap()
+}
+
+fn applied(outcome: Result<CommitOutcome, InfraError>) -> bool {
+    matches!(outcome, Ok(CommitOutcome::Applied { .. }))
+}
+
+/// The key and the value of a conflict.
+fn conflict(outcome: Result<CommitOutcome, InfraError>) -> (Key, Option<Vec<u8>>) {
+    let Ok(CommitOutcome::Conflict(conflict)) = outcome else { panic!("{outcome:?}") };
+    let value = conflict.found()[0].1.as_ref().map(|value| value.bytes.clone());
+    (conflict.key(), value)
 }
 
 #[test]
 fn a_commit_whose_compares_hold_does_everything() {
     let mut store = MapStore::new();
-    assert_eq!(store.commit(&put(1, b"one")), Ok(CommitOutcome::Applied));
+    assert!(applied(commit(&mut store, put(1, b"one"))));
     let before = stored(&mut store, 1);
     let mut txn = Txn::new();
     txn.expect(key(1), before.as_ref());
     txn.expect(key(2), None);
     txn.delete(key(1));
     txn.put(key(2), b"two".to_vec());
-    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Applied));
+    assert!(applied(commit(&mut store, txn)));
     assert_eq!(stored(&mut store, 1), None);
     assert_eq!(stored(&mut store, 2).unwrap().bytes, b"two");
 }
@@ -38,30 +64,30 @@ fn a_commit_whose_compares_hold_does_everything() {
 #[test]
 fn a_commit_whose_compare_fails_does_nothing_and_names_the_key() {
     let mut store = MapStore::new();
-    store.commit(&put(1, b"one")).unwrap();
+    commit(&mut store, put(1, b"one")).unwrap();
     let before = stored(&mut store, 1);
-    store.commit(&put(1, b"one")).unwrap();
+    commit(&mut store, put(1, b"one")).unwrap();
     let mut txn = put(3, b"three");
     txn.expect(key(1), before.as_ref());
-    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(1))));
+    assert_eq!(conflict(commit(&mut store, txn)), (key(1), Some(b"one".to_vec())));
     let mut txn = put(3, b"three");
     txn.expect(key(1), None);
-    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(1))));
+    assert_eq!(conflict(commit(&mut store, txn)), (key(1), Some(b"one".to_vec())));
     let mut txn = put(3, b"three");
     txn.expect_empty(KeyRange::runs_of(TENANT));
-    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(1))));
+    assert_eq!(conflict(commit(&mut store, txn)), (key(1), Some(b"one".to_vec())));
     assert_eq!(stored(&mut store, 3), None);
 }
 
 #[test]
 fn a_revision_never_comes_back() {
     let mut store = MapStore::new();
-    store.commit(&put(1, b"one")).unwrap();
+    commit(&mut store, put(1, b"one")).unwrap();
     let before = stored(&mut store, 1);
     let mut delete = Txn::new();
     delete.delete(key(1));
-    store.commit(&delete).unwrap();
-    store.commit(&put(1, b"one")).unwrap();
+    commit(&mut store, delete).unwrap();
+    commit(&mut store, put(1, b"one")).unwrap();
     assert_ne!(stored(&mut store, 1), before);
 }
 
@@ -72,17 +98,17 @@ fn faults_are_what_they_are_called() {
     for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::Fail] {
         store.inject(fault);
     }
-    assert_eq!(store.commit(&put(1, b"one")), Ok(CommitOutcome::Unknown));
+    assert_eq!(commit(&mut store, put(1, b"one")), Ok(CommitOutcome::Unknown));
     assert_eq!(stored(&mut other, 1), None);
-    assert_eq!(store.commit(&put(1, b"one")), Ok(CommitOutcome::Unknown));
+    assert_eq!(commit(&mut store, put(1, b"one")), Ok(CommitOutcome::Unknown));
     assert!(stored(&mut other, 1).is_some());
-    assert!(store.commit(&put(2, b"two")).is_err());
+    assert!(commit(&mut store, put(2, b"two")).is_err());
     assert_eq!(stored(&mut other, 2), None);
     store.inject(Fault::Conflict);
     let mut txn = put(2, b"two");
     txn.expect(key(2), None);
-    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Conflict(key(2))));
-    assert_eq!(store.commit(&txn), Ok(CommitOutcome::Applied));
+    assert_eq!(conflict(commit(&mut store, txn.clone())), (key(2), None));
+    assert!(applied(commit(&mut store, txn)));
     assert_eq!((store.commit_count(), other.commit_count()), (5, 0));
 }
 
@@ -90,14 +116,15 @@ fn faults_are_what_they_are_called() {
 fn scans_are_ordered_bounded_and_counted() {
     let mut store = MapStore::with_limits(StoreLimits { page: 2, ..StoreLimits::GENEROUS });
     for run in [3, 1, 2] {
-        store.commit(&put(run, b"x")).unwrap();
+        commit(&mut store, put(run, b"x")).unwrap();
     }
     let range = KeyRange::runs_of(TENANT);
-    let page = store.scan(&range, 9).unwrap();
+    let Answer::Page(page) = read(&mut store, Read::Scan { range, limit: 9 }) else { panic!() };
     assert_eq!(page.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [key(1), key(2)]);
-    let rest = store.scan(&range.after(&key(2)), 9).unwrap();
+    let rest = Read::Scan { range: range.after(&key(2)), limit: 9 };
+    let Answer::Page(rest) = read(&mut store, rest) else { panic!() };
     assert_eq!(rest[0].0, key(3));
-    assert_eq!(store.count(&range), Ok(3));
+    assert_eq!(read(&mut store, Read::Count(range)), Answer::Count(3));
 }
 
 #[test]
@@ -109,7 +136,7 @@ fn a_transaction_counts_what_engines_bound() {
     assert_eq!((txn.op_count(), txn.byte_count()), (2, key_len + 5));
     let small = StoreLimits { txn_ops: 1, ..StoreLimits::GENEROUS };
     assert!(!small.admit(&txn) && StoreLimits::GENEROUS.admit(&txn));
-    assert!(MapStore::with_limits(small).commit(&txn).is_err());
+    assert!(commit(&mut MapStore::with_limits(small), txn).is_err());
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | `range` | half-open ranges of keys, for scans |
 //! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
 //! | `txn` | one atomic write, and what can become of it |
-//! | `engine` | what a store does: load, scan, count, commit, wait |
+//! | `engine` | what a store does: read, commit, wait |
 //! | `map_store` | a model of a store, with faults on demand |
 //! | `flight` | one operation on its way, without I/O |
 //! | `index` | where a shard stands in the indexes of its run |
@@ -55,12 +55,12 @@ pub use self::codec::{
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator};
 pub use self::core::StoreConfig;
-pub use self::engine::{AsyncStore, Page, Store, StoreLimits};
+pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::{Flight, Step, Told};
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};
 pub use self::range::KeyRange;
-pub use self::txn::{CommitOutcome, Compare, Txn, Versioned, Write};
+pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 #[cfg(test)]
 mod codec_tests;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 
 use super::core::Core;
 use super::{
-    CommitOutcome, Fault, Flight, HotPart, Key, MapStore, Step, Store, StoreConfig,
+    Answer, CommitOutcome, Fault, Flight, HotPart, Key, MapStore, Read, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told, Txn, Versioned, Write, decode_hot, shard_flight,
 };
 use crate::protocol::{Acquire, Checkpoint, Renew};
@@ -82,25 +82,27 @@ fn check(worker: u64, before: &HotPart<'_>, after: &HotPart<'_>) {
 fn commit(
     store: &mut MapStore,
     worker: u64,
-    txn: &Txn,
-) -> Result<CommitOutcome, crate::InfraError> {
-    let hot = txn.writes().iter().find_map(|write| match write {
+    txns: Vec<Txn>,
+) -> Vec<Result<CommitOutcome, crate::InfraError>> {
+    let hot = txns[0].writes().iter().find_map(|write| match write {
         Write::Put(key @ Key::ShardHot { shard, .. }, _) => Some((*key, *shard)),
-        Write::Put(..) | Write::Delete(_) => None,
+        Write::Put(..) | Write::Bind(..) | Write::Delete(_) => None,
     });
     let (key, shard) = hot.expect("every commit of these workers writes a shard");
     let look = |store: &mut MapStore| -> Versioned {
-        store.load(&[key]).unwrap().pop().unwrap().expect("the shard is there")
+        let mut answers = store.read(vec![Read::Get(key)]).unwrap();
+        let Some(Answer::Value(Some(value))) = answers.pop() else { panic!("the shard is there") };
+        value
     };
     let before = look(store);
-    let outcome = store.commit(txn);
+    let outcomes = store.commit(txns);
     let after = look(store);
     if before.revision != after.revision {
         let [before, after] =
             [&before, &after].map(|value| decode_hot(TENANT, shard, &value.bytes).unwrap());
         check(worker, &before, &after);
     }
-    outcome
+    outcomes
 }
 
 fn draw(state: &mut u64) -> u64 {
@@ -144,16 +146,14 @@ fn play(seed: u64) -> (usize, u64) {
         let chosen = usize::try_from(draw(&mut state) % flying.len() as u64).unwrap();
         let (worker, store, flight) = &mut flying[chosen];
         let told = match std::mem::replace(&mut asked[chosen], Step::Done(())) {
-            Step::Load(keys) => Told::Loaded(store.load(&keys)),
-            Step::Scan(range, limit) => Told::Scanned(store.scan(&range, limit)),
-            Step::Count(range) => Told::Counted(store.count(&range)),
+            Step::Read(reads) => Told::Read(store.read(reads)),
             Step::Wait(_) => Told::Waited,
-            Step::Commit(txn) => {
+            Step::Commit(txns) => {
                 let faults = [Fault::None, Fault::None, Fault::LoseReply, Fault::LoseRequest];
                 store.inject(faults[usize::try_from(draw(&mut state) % 4).unwrap()]);
-                let outcome = commit(store, *worker, &txn);
-                conflicts += u64::from(matches!(outcome, Ok(CommitOutcome::Conflict(_))));
-                Told::Committed(outcome)
+                let outcomes = commit(store, *worker, txns);
+                conflicts += u64::from(matches!(outcomes[0], Ok(CommitOutcome::Conflict(_))));
+                Told::Committed(outcomes)
             }
             Step::Done(()) => {
                 drop(flying.swap_remove(chosen));

@@ -5,7 +5,9 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
-use super::{Fault, Key, KeyKind, MapStore, Store, StoreConfig, StoreCoordinator, StoreLimits};
+use super::{
+    Answer, Fault, Key, KeyKind, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits,
+};
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([2; 32]);
@@ -136,8 +138,9 @@ fn a_deleted_run_leaves_a_tombstone_and_counts_of_nothing() {
             let left = [KeyKind::TenantCounter, KeyKind::TotalCounter, KeyKind::Tombstone];
             assert_eq!(kinds_left(&coordinator), left, "{fault:?}");
             let counters = [Key::TenantCounter { tenant: TENANT }, Key::TotalCounter];
-            let values = coordinator.store_mut().load(&counters).unwrap();
-            for (value, tenant) in values.iter().flatten().zip([Some(TENANT), None]) {
+            let values = coordinator.store_mut().read(counters.map(Read::Get).to_vec()).unwrap();
+            for (value, tenant) in values.iter().zip([Some(TENANT), None]) {
+                let Answer::Value(Some(value)) = value else { panic!("{value:?}") };
                 assert_eq!(super::decode_count(tenant, &value.bytes), Ok(0));
             }
         }

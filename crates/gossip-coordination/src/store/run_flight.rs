@@ -72,14 +72,15 @@ where
         };
         core.check_fits(&txn)?;
         let ticks = match io.commit(txn).await? {
-            CommitOutcome::Applied => match prepared {
+            CommitOutcome::Applied { .. } => match prepared {
                 Some(prepared) => {
                     core.emit(tenant, run, now, prepared.event);
                     return prepared.answer.map(IdempotentOutcome::Executed);
                 }
                 None => 0,
             },
-            CommitOutcome::Conflict(lost) => {
+            CommitOutcome::Conflict(conflict) => {
+                let lost = conflict.key();
                 let side = matches!(lost, Key::TenantCounter { .. } | Key::TotalCounter);
                 tries.failed(Some(lost), side)?
             }

@@ -74,12 +74,13 @@ where
         };
         core.check_fits(&txn)?;
         let ticks = match io.commit(txn).await? {
-            CommitOutcome::Applied => {
+            CommitOutcome::Applied { .. } => {
                 core.emit(tenant, key.run(), now, prepared.event);
                 return prepared.answer.map(IdempotentOutcome::Executed);
             }
-            CommitOutcome::Conflict(lost) => {
+            CommitOutcome::Conflict(conflict) => {
                 kin.clear();
+                let lost = conflict.key();
                 tries.failed(Some(lost), !is_of_subject(&lost, key))?
             }
             CommitOutcome::Unknown => {

@@ -46,8 +46,8 @@ pub(super) async fn sweep(
             return Ok(());
         }
         let ticks = match io.commit(txn).await? {
-            CommitOutcome::Applied => 0,
-            CommitOutcome::Conflict(lost) => tries.failed(Some(lost), true)?,
+            CommitOutcome::Applied { .. } => 0,
+            CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), true)?,
             CommitOutcome::Unknown => tries.failed(None, false)?,
         };
         io.pause(ticks).await;

@@ -40,6 +40,9 @@ pub enum Write {
     Put(Key, Vec<u8>),
     /// Remove the key; nothing happens if it is not there.
     Delete(Key),
+    /// As `Put`, and the key vanishes when this process is gone. Only for stores that bind
+    /// ([`Store::binding`](super::Store::binding)).
+    Bind(Key, Vec<u8>),
 }
 
 impl Write {
@@ -47,7 +50,7 @@ impl Write {
     #[must_use]
     pub const fn key(&self) -> &Key {
         match self {
-            Self::Put(key, _) | Self::Delete(key) => key,
+            Self::Put(key, _) | Self::Delete(key) | Self::Bind(key, _) => key,
         }
     }
 }
@@ -58,6 +61,7 @@ impl fmt::Debug for Write {
         match self {
             Self::Put(key, bytes) => write!(f, "Put({:?}, {} bytes)", key.kind(), bytes.len()),
             Self::Delete(key) => write!(f, "Delete({:?})", key.kind()),
+            Self::Bind(key, bytes) => write!(f, "Bind({:?}, {} bytes)", key.kind(), bytes.len()),
         }
     }
 }
@@ -101,6 +105,16 @@ impl Txn {
     pub fn put(&mut self, key: Key, bytes: Vec<u8>) {
         self.byte_count += bytes.len();
         self.write(Write::Put(key, bytes));
+    }
+
+    /// Writes `bytes` under `key` for as long as this process lives.
+    ///
+    /// # Panics
+    ///
+    /// If the transaction writes the key already.
+    pub fn bind(&mut self, key: Key, bytes: Vec<u8>) {
+        self.byte_count += bytes.len();
+        self.write(Write::Bind(key, bytes));
     }
 
     /// Removes `key`.
@@ -148,15 +162,46 @@ impl Txn {
 }
 
 /// What became of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "DESIGN 4: exactly these three")]
 pub enum CommitOutcome {
     /// It happened.
-    Applied,
-    /// It did not, because this key was not as expected.
-    Conflict(Key),
+    Applied {
+        /// Of every key that it wrote.
+        revision: u64,
+    },
+    /// It did not, because something was not as expected.
+    Conflict(Conflict),
     /// The reply was lost: it happened, or did not, or will.
     Unknown,
+}
+
+/// What was not as a transaction expected, and what is there instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Never empty.
+    found: Vec<(Key, Option<Versioned>)>,
+}
+
+impl Conflict {
+    /// A conflict on the keys of `found`, or `None` without any. For a range that was not empty,
+    /// one of its keys stands.
+    #[must_use]
+    pub fn new(found: Vec<(Key, Option<Versioned>)>) -> Option<Self> {
+        (!found.is_empty()).then_some(Self { found })
+    }
+
+    /// A key that was not as expected.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.found[0].0
+    }
+
+    /// Every key that was not as expected, with its value now.
+    #[must_use]
+    pub fn found(&self) -> &[(Key, Option<Versioned>)] {
+        &self.found
+    }
 }
 
 /// A stored value and when it was last written.

@@ -112,8 +112,8 @@ async fn insist(core: &Core, io: &Io, txn: &Txn) -> Result<(), InfraError> {
     let mut tries = core.tries("worker.commit");
     loop {
         let ticks = match io.commit(txn.clone()).await? {
-            CommitOutcome::Applied => return Ok(()),
-            CommitOutcome::Conflict(lost) => tries.failed(Some(lost), false)?,
+            CommitOutcome::Applied { .. } => return Ok(()),
+            CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), false)?,
             CommitOutcome::Unknown => tries.failed(None, false)?,
         };
         io.pause(ticks).await;

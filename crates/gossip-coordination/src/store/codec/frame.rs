@@ -12,7 +12,7 @@
 use gossip_contracts::identity::{CanonicalHasher, Domain};
 
 use super::fields::{Fields, corrupt};
-use crate::error::InfraError;
+use crate::error::{InfraError, StoreRefusal};
 use crate::store::key::{Key, KeyKind};
 
 /// The version of the format that this code writes, and the only one it reads.
@@ -60,14 +60,15 @@ fn check_version(kind: KeyKind, version: u8) -> Result<(), InfraError> {
     if version == FORMAT_VERSION {
         return Ok(());
     }
-    Err(if version > FORMAT_VERSION {
-        let what = format_args!(
-            "written by a newer version (format {version}, this one reads {FORMAT_VERSION})"
-        );
-        corrupt(kind, what)
-    } else {
-        corrupt(kind, format_args!("format {version} was never written"))
-    })
+    if version < FORMAT_VERSION {
+        return Err(corrupt(kind, format_args!("format {version} was never written")));
+    }
+    let message = format!(
+        "written by a newer version (format {version}, this one reads {FORMAT_VERSION}); \
+         upgrade this program"
+    );
+    let (operation, why) = (kind.decoding(), StoreRefusal::NewerFormat);
+    Err(InfraError::Refused { operation, why, message })
 }
 
 fn check_kind(expected: KeyKind, number: u8) -> Result<(), InfraError> {
