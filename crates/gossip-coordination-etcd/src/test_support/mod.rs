@@ -10,6 +10,7 @@ mod cluster;
 mod directory;
 #[cfg(test)]
 mod fake_grpc;
+mod network;
 mod proxy;
 mod server;
 
