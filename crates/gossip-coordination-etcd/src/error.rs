@@ -27,8 +27,8 @@
 //! | connection lost, stream reset, our own timeout | `Unknown` | the server may have it |
 //! | anything we do not recognise | `Unknown` | |
 //!
-//! Because `database space exceeded` is unknown, a client that has met it asks for the alarms before
-//! it sends another write; while the alarm stands, the write is refused here, as `NotSent`.
+//! Because `database space exceeded` is unknown, a client that has met it asks for the alarms
+//! before it sends another write; while the alarm stands, the write is refused here, as `NotSent`.
 //!
 //! # What is shown
 //!

@@ -39,25 +39,24 @@ use crate::txn_effect::{Effect, effect};
 /// How often one call renews its token. A second refusal is not about the token's age.
 const MAX_TOKEN_RENEWALS: usize = 1;
 
-const AUTHENTICATE: Method = Method {
-    operation: "authentication",
-    path: "/etcdserverpb.Auth/Authenticate",
-    // It makes a token; another one does no harm.
-    is_read: true,
-};
-const RANGE: Method = read("range", "/etcdserverpb.KV/Range");
-const TXN: Method = write("txn", "/etcdserverpb.KV/Txn");
-const READ_TXN: Method = read("read", "/etcdserverpb.KV/Txn");
-const COMPACT: Method = write("compaction", "/etcdserverpb.KV/Compact");
-const LEASE_GRANT: Method = write("lease grant", "/etcdserverpb.Lease/LeaseGrant");
-const LEASE_REVOKE: Method = write("lease revoke", "/etcdserverpb.Lease/LeaseRevoke");
+// It makes a token; another one does no harm.
+const AUTHENTICATE: Method = Method::read("authentication", "/etcdserverpb.Auth/Authenticate");
+const RANGE: Method = Method::read("range", "/etcdserverpb.KV/Range");
+const TXN: Method = Method::write("txn", "/etcdserverpb.KV/Txn");
+const READ_TXN: Method = Method::read("read", "/etcdserverpb.KV/Txn");
+const COMPACT: Method = Method::write("compaction", "/etcdserverpb.KV/Compact");
+const COMPACT_FILE: Method = Method::repair("compaction", "/etcdserverpb.KV/Compact");
+const LEASE_GRANT: Method = Method::write("lease grant", "/etcdserverpb.Lease/LeaseGrant");
+const LEASE_REVOKE: Method = Method::write("lease revoke", "/etcdserverpb.Lease/LeaseRevoke");
 // To keep a lease alive twice is to keep it alive.
-const KEEP_ALIVE: Method = read("lease keep-alive", "/etcdserverpb.Lease/LeaseKeepAlive");
-const TIME_TO_LIVE: Method = read("lease time-to-live", "/etcdserverpb.Lease/LeaseTimeToLive");
-const STATUS: Method = read("status", "/etcdserverpb.Maintenance/Status");
-const ALARMS: Method = read("alarm list", "/etcdserverpb.Maintenance/Alarm");
-const DISARM: Method = write("alarm disarm", "/etcdserverpb.Maintenance/Alarm");
-const DEFRAGMENT: Method = write("defragmentation", "/etcdserverpb.Maintenance/Defragment");
+const KEEP_ALIVE: Method = Method::read("lease keep-alive", "/etcdserverpb.Lease/LeaseKeepAlive");
+const TIME_TO_LIVE: Method =
+    Method::read("lease time-to-live", "/etcdserverpb.Lease/LeaseTimeToLive");
+const STATUS: Method = Method::read("status", "/etcdserverpb.Maintenance/Status");
+const ALARMS: Method = Method::read("alarm list", "/etcdserverpb.Maintenance/Alarm");
+const DISARM: Method = Method::write("alarm disarm", "/etcdserverpb.Maintenance/Alarm");
+const DEFRAGMENT: Method =
+    Method::repair("defragmentation", "/etcdserverpb.Maintenance/Defragment");
 
 /// A client of a real cluster. Clones share connections and token.
 #[derive(Clone)]
@@ -105,6 +104,14 @@ impl GrpcClient {
             is_full: AtomicBool::new(false),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// As [`EtcdKv::compact`], and waits until the entries are out of the file, so that a
+    /// [`defragment`](Self::defragment) after it finds their space.
+    pub async fn compact_file(&self, revision: i64) -> Result<(), EtcdError> {
+        let request = CompactionRequest { revision, physical: true };
+        let _: CompactionResponse = self.call(&COMPACT_FILE, &request).await?;
+        Ok(())
     }
 
     /// Gives back the space that compaction freed, at every member in turn. A member does nothing
@@ -233,19 +240,28 @@ impl GrpcClient {
         request: &Q,
     ) -> Result<A, EtcdError> {
         if self.inner.is_full.load(Ordering::Relaxed) {
-            let alarms = self.alarms().await;
-            let alarms =
-                alarms.map_err(|error| EtcdError::not_sent(method.operation, error.cause))?;
-            if alarms.contains(&Alarm::NoSpace) {
-                return Err(EtcdError::not_sent(method.operation, EtcdCause::NoSpace));
-            }
-            self.inner.is_full.store(false, Ordering::Relaxed);
+            self.look_for_space(method).await?;
         }
         let result = self.call(method, request).await;
         if let Err(EtcdError { cause: EtcdCause::NoSpace, .. }) = &result {
             self.inner.is_full.store(true, Ordering::Relaxed);
         }
         result
+    }
+
+    /// Whether the alarm that we have met still stands.
+    async fn look_for_space(&self, method: &Method) -> Result<(), EtcdError> {
+        let not_sent = |cause| Err(EtcdError::not_sent(method.operation, cause));
+        match self.alarms().await {
+            Ok(alarms) if alarms.contains(&Alarm::NoSpace) => not_sent(EtcdCause::NoSpace),
+            Ok(_) => {
+                self.inner.is_full.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            // Who may not ask finds out by writing.
+            Err(EtcdError { cause: EtcdCause::PermissionDenied, .. }) => Ok(()),
+            Err(error) => not_sent(error.cause),
+        }
     }
 
     async fn standing_alarms(&self) -> Result<Vec<AlarmMember>, EtcdError> {
@@ -299,7 +315,7 @@ impl EtcdKv for GrpcClient {
     }
 
     async fn compact(&self, revision: i64) -> Result<(), EtcdError> {
-        let request = CompactionRequest { revision, physical: true };
+        let request = CompactionRequest { revision, physical: false };
         let _: CompactionResponse = self.call(&COMPACT, &request).await?;
         Ok(())
     }
@@ -325,14 +341,6 @@ impl EtcdKv for GrpcClient {
     async fn sleep(&self, millis: u64) {
         tokio::time::sleep(Duration::from_millis(millis)).await;
     }
-}
-
-const fn read(operation: &'static str, path: &'static str) -> Method {
-    Method { operation, path, is_read: true }
-}
-
-const fn write(operation: &'static str, path: &'static str) -> Method {
-    Method { operation, path, is_read: false }
 }
 
 fn encoded(message: &impl Message) -> Bytes {

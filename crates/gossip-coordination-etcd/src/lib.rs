@@ -11,10 +11,11 @@ mod backend;
 mod batch;
 mod budget;
 mod coalesce;
-mod codec;
 mod config;
+mod diagnosis;
 mod error;
 mod grpc;
+mod grpc_codec;
 mod grpc_config;
 mod keyspace;
 mod kv;
@@ -60,11 +61,15 @@ pub use self::store::EtcdStore;
 pub use self::url::{SCHEME, UrlError};
 
 #[cfg(test)]
+mod auth_tests;
+#[cfg(test)]
 mod batch_tests;
 #[cfg(test)]
 mod config_tests;
 #[cfg(test)]
 mod conformance_tests;
+#[cfg(test)]
+mod facts_tests;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
@@ -80,4 +85,10 @@ mod real_servers;
 #[cfg(test)]
 mod sim_coordinator_tests;
 #[cfg(test)]
+mod space_tests;
+#[cfg(test)]
+mod status_tests;
+#[cfg(test)]
 mod store_tests;
+#[cfg(test)]
+mod tls_tests;

@@ -10,13 +10,14 @@ use prost::Message;
 use prost::bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
+use tonic::Request;
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Code, Request};
 
-use crate::codec::AnswerCodec;
+use crate::diagnosis::diagnose;
 use crate::error::{EtcdCause, EtcdError, Fate};
+use crate::grpc_codec::AnswerCodec;
 use crate::grpc_config::{GrpcConfig, TlsOptions};
 use crate::proto::{StatusRequest, StatusResponse};
 use crate::status::{OLDEST_VERSION, classify, transport_failure, wrong_version};
@@ -28,6 +29,9 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long such a test waits; with the interval it bounds how long a dead connection is believed.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How much longer a repair may take than a request: minutes, for a database of gigabytes.
+const REPAIR_FACTOR: u32 = 60;
+
 /// One request of the interface.
 pub(crate) struct Method {
     /// For messages.
@@ -36,11 +40,29 @@ pub(crate) struct Method {
     pub(crate) path: &'static str,
     /// Whether it changes nothing, so that it may be repeated whatever came of it.
     pub(crate) is_read: bool,
+    /// Whether it is a repair that may take minutes.
+    pub(crate) is_slow: bool,
+}
+
+impl Method {
+    /// A request that changes nothing.
+    pub(crate) const fn read(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: true, is_slow: false }
+    }
+
+    /// A request that changes something.
+    pub(crate) const fn write(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: false, is_slow: false }
+    }
+
+    /// A repair.
+    pub(crate) const fn repair(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: false, is_slow: true }
+    }
 }
 
 /// What opens a connection.
-const STATUS: Method =
-    Method { operation: "connect", path: "/etcdserverpb.Maintenance/Status", is_read: true };
+const STATUS: Method = Method::read("connect", "/etcdserverpb.Maintenance/Status");
 
 /// A member.
 pub(crate) struct Node {
@@ -102,9 +124,10 @@ impl Node {
     ) -> Result<A, EtcdError> {
         let (channel, generation) = self.open(method.operation).await?;
         let call = self.send(method, channel, request(message, token));
-        let result = match timeout(self.request_timeout, call).await {
+        let patience = self.patience(method);
+        let result = match timeout(patience, call).await {
             Ok(result) => result,
-            Err(_) => Err((self.timed_out(method), false)),
+            Err(_) => Err((timed_out(method, patience), false)),
         };
         match result {
             Ok(answer) => Ok(answer),
@@ -179,23 +202,28 @@ impl Node {
         }
     }
 
-    /// Connects and asks for the version.
+    /// Connects and asks for the version. A failure without a good reason is looked into.
     async fn connect(&self) -> Result<Channel, EtcdCause> {
+        match self.try_connect().await {
+            Err(cause @ EtcdCause::Unreachable { .. }) => {
+                let expects_tls = self.endpoint.uri().scheme_str() == Some("https");
+                Err(diagnose(&self.name, expects_tls).await.unwrap_or(cause))
+            }
+            other => other,
+        }
+    }
+
+    async fn try_connect(&self) -> Result<Channel, EtcdCause> {
         let connected = self.endpoint.connect().await;
         let channel = connected.map_err(|error| transport_failure(&self.name, &error).1)?;
         let question = Bytes::from(StatusRequest {}.encode_to_vec());
         let asked = self.send(&STATUS, channel.clone(), request(question, None)).await;
-        match asked {
+        match asked.map_err(|(error, _)| error.cause) {
             Ok(StatusResponse { version, .. }) => check_version(&version)?,
             // A server that answers in etcd's words is etcd, and its version is its own business.
-            Err((EtcdError { cause: EtcdCause::AuthRefused, .. }, _)) => {}
-            Err((EtcdError { cause: EtcdCause::PermissionDenied, .. }, _)) => {}
-            Err((EtcdError { cause: EtcdCause::Other { code, .. }, .. }, _))
-                if code != Code::Unknown as i32 =>
-            {
-                return Err(wrong_version("a server that is not etcd"));
-            }
-            Err((error, _)) => return Err(error.cause),
+            Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
+            Err(EtcdCause::Other { .. }) => return Err(wrong_version("a server that is not etcd")),
+            Err(cause) => return Err(cause),
         }
         Ok(channel)
     }
@@ -208,9 +236,9 @@ impl Node {
         }
     }
 
-    fn timed_out(&self, method: &Method) -> EtcdError {
-        let millis = u64::try_from(self.request_timeout.as_millis()).unwrap_or(u64::MAX);
-        EtcdError::unknown(method.operation, EtcdCause::Timeout { millis })
+    fn patience(&self, method: &Method) -> Duration {
+        let factor = if method.is_slow { REPAIR_FACTOR } else { 1 };
+        self.request_timeout.saturating_mul(factor)
     }
 
     fn empty_answer(&self, method: &Method) -> EtcdError {
@@ -224,6 +252,11 @@ impl Node {
     fn unreachable(&self, detail: String) -> EtcdCause {
         EtcdCause::Unreachable { endpoint: self.name.clone(), detail }
     }
+}
+
+fn timed_out(method: &Method, patience: Duration) -> EtcdError {
+    let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+    EtcdError::unknown(method.operation, EtcdCause::Timeout { millis })
 }
 
 /// The time limits and tests of a connection.

@@ -207,9 +207,9 @@ impl Model {
         Ok(())
     }
 
-    /// A full server refuses every transaction, even those that only read or delete.
+    /// A full server refuses every transaction that could put a key, whichever way it would go.
     fn txn(&mut self, request: &TxnRequest) -> Result<TxnResponse, EtcdCause> {
-        if self.is_full {
+        if self.is_full && effect(request) == Effect::Grows {
             return Err(EtcdCause::NoSpace);
         }
         gate::check_txn(request, &self.limits)?;
@@ -302,5 +302,6 @@ fn lost(operation: &'static str) -> EtcdError {
 }
 
 #[cfg(test)]
-#[path = "sim_etcd_kv/differential_tests.rs"]
 mod differential_tests;
+#[cfg(test)]
+mod tests;

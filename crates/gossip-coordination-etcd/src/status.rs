@@ -85,6 +85,8 @@ impl Chain {
         self.is_connect |= link.is::<ConnectError>();
         self.is_tls |= link.is::<rustls::Error>();
         self.is_http2 |= self.detail.starts_with("http2 error");
+        // The HTTP/2 layer keeps only the text of an alert.
+        self.is_tls |= self.detail.starts_with("received fatal alert");
         // An operating system's error hides the error that it wraps from the chain.
         if let Some(error) = link.downcast_ref::<io::Error>() {
             self.is_io = true;

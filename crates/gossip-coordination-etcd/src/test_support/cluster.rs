@@ -1,7 +1,8 @@
-//! Three servers that form a cluster, each behind a gate through which its peers must pass.
+//! Three servers that form a cluster, and ways to cut one of them off from the others.
 
 use std::time::{Duration, Instant};
 
+use crate::test_support::network::Network;
 use crate::test_support::server::{Plan, free_ports};
 use crate::test_support::{EtcdServer, Proxy, ServerOptions};
 use crate::{EtcdKv, GrpcClient, GrpcConfig};
@@ -18,11 +19,23 @@ const ELECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often members are asked who leads.
 const ELECTION_POLL: Duration = Duration::from_millis(50);
 
-/// Three members on loopback.
+/// The ports of a member that has a network of its own: for clients, peers and health.
+const OWN_PORTS: [u16; 3] = [2379, 2380, 2381];
+
+/// Three members.
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<EtcdServer>,
-    gates: Vec<Proxy>,
+    between: Between,
+}
+
+/// What is between the members.
+#[derive(Debug)]
+enum Between {
+    /// Each is behind a proxy through which its peers must pass.
+    Gates(Vec<Proxy>),
+    /// Each is on a network of its own.
+    Cables(Network),
 }
 
 impl EtcdCluster {
@@ -34,20 +47,44 @@ impl EtcdCluster {
     /// As [`three`](Self::three), with options for every member.
     pub fn with_options(options: &ServerOptions) -> Self {
         (0..MAX_STARTS)
-            .find_map(|_| Self::start(options))
+            .find_map(|_| Self::on_loopback(options))
             .expect("one of several sets of free ports stays free")
     }
 
-    fn start(options: &ServerOptions) -> Option<Self> {
-        let plans: Vec<Plan> = (0..MEMBERS)
-            .map(|index| Plan::new(&format!("member-{index}"), free_ports::<3>(), options))
-            .collect();
-        let gates: Vec<Proxy> = plans.iter().map(|it| Proxy::new(it.peer_address())).collect();
-        let plans: Vec<Plan> =
-            plans.into_iter().zip(&gates).map(|(plan, gate)| plan.behind(gate.port())).collect();
+    /// Whether this machine lets us use [`three_machines`](Self::three_machines): Linux, root and
+    /// the program `ip`.
+    pub fn can_have_machines() -> bool {
+        Network::is_possible()
+    }
+
+    /// A healthy cluster whose members have network namespaces of their own, so that packets can be
+    /// dropped between them.
+    pub fn three_machines() -> Self {
+        let network = Network::new(MEMBERS);
+        let plan = |index| {
+            let plan = Plan::new(&member_name(index), OWN_PORTS, &ServerOptions::default());
+            plan.on(network.address(index), network.launcher(index))
+        };
+        let plans = (0..MEMBERS).map(plan).collect();
+        let started = Self::start(plans, Between::Cables(network));
+        started.expect("nobody else uses the ports of a network of our own")
+    }
+
+    fn on_loopback(options: &ServerOptions) -> Option<Self> {
+        let plan = |index| {
+            let plan = Plan::new(&member_name(index), free_ports::<3>(), options);
+            let gate = Proxy::new(plan.peer_address());
+            (plan.behind(gate.port()), gate)
+        };
+        let (plans, gates) = (0..MEMBERS).map(plan).unzip();
+        Self::start(plans, Between::Gates(gates))
+    }
+
+    /// `None` if somebody else took a port.
+    fn start(plans: Vec<Plan>, between: Between) -> Option<Self> {
         let list = plans.iter().map(Plan::member).collect::<Vec<_>>().join(",");
         let members = plans.into_iter().map(|plan| EtcdServer::start(plan, &list)).collect();
-        let mut cluster = Self { members, gates };
+        let mut cluster = Self { members, between };
         let healthy = cluster.members.iter_mut().all(|it| it.wait_until_healthy().is_ok());
         healthy.then_some(cluster)
     }
@@ -74,19 +111,22 @@ impl EtcdCluster {
 
     /// Cuts the connections of a member to and from its peers; clients still reach it.
     pub fn cut_off(&self, index: usize) {
-        let pid = self.members[index].pid().expect("a member that is cut off runs");
-        self.gates[index].cut();
-        for (other, gate) in self.gates.iter().enumerate() {
-            if other != index {
-                gate.cut_from(pid);
+        match &self.between {
+            Between::Cables(network) => network.cut_off(index),
+            Between::Gates(gates) => {
+                let pid = self.members[index].pid().expect("a member that is cut off runs");
+                for (other, gate) in gates.iter().enumerate() {
+                    if other == index { gate.cut() } else { gate.cut_from(pid) }
+                }
             }
         }
     }
 
     /// Takes back every cut.
     pub fn heal(&self) {
-        for gate in &self.gates {
-            gate.open();
+        match &self.between {
+            Between::Cables(network) => network.heal(),
+            Between::Gates(gates) => gates.iter().for_each(Proxy::open),
         }
     }
 
@@ -116,4 +156,8 @@ impl EtcdCluster {
         let found = seen.iter().find(|(_, id, _)| *id == leader);
         found.filter(|_| agree).map(|(index, _, _)| *index)
     }
+}
+
+fn member_name(index: usize) -> String {
+    format!("member-{index}")
 }

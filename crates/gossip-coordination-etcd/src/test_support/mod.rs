@@ -8,10 +8,15 @@
 
 mod cluster;
 mod directory;
+#[cfg(test)]
+mod fake_grpc;
+mod network;
 mod proxy;
 mod server;
 
 pub use self::cluster::EtcdCluster;
 pub use self::directory::TestDirectory;
+#[cfg(test)]
+pub(crate) use self::fake_grpc::FakeGrpc;
 pub use self::proxy::{Direction, Proxy};
 pub use self::server::{EtcdServer, ServerOptions, ServerTls};

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -95,12 +95,17 @@ impl EtcdServer {
     /// Its address for clients.
     pub fn endpoint(&self) -> String {
         let scheme = if self.plan.options.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.plan.client_port)
+        format!("{scheme}://{}:{}", self.plan.host, self.plan.client_port)
     }
 
     /// The port for clients.
     pub fn client_port(&self) -> u16 {
         self.plan.client_port
+    }
+
+    /// The port where it speaks plain HTTP about its health.
+    pub fn metrics_port(&self) -> u16 {
+        self.plan.metrics_port
     }
 
     /// Its process id, while it runs.
@@ -139,7 +144,7 @@ impl EtcdServer {
     /// somebody else has its ports.
     pub(super) fn wait_until_healthy(&mut self) -> Result<(), PortsTaken> {
         let deadline = Instant::now() + START_TIMEOUT;
-        while !is_healthy(self.plan.metrics_port) {
+        while !is_healthy(SocketAddr::from((self.plan.host, self.plan.metrics_port))) {
             let process = self.process.as_mut().expect("it was started before it is waited for");
             if process.has_ended() {
                 let log = self.log();
@@ -183,6 +188,9 @@ pub(super) struct PortsTaken;
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) name: String,
+    host: Ipv4Addr,
+    /// What starts it, if it does not run on this machine's network.
+    launcher: Vec<String>,
     client_port: u16,
     peer_port: u16,
     metrics_port: u16,
@@ -199,6 +207,8 @@ impl Plan {
         let [client_port, peer_port, metrics_port] = ports;
         Self {
             name: name.to_owned(),
+            host: Ipv4Addr::LOCALHOST,
+            launcher: Vec::new(),
             client_port,
             peer_port,
             metrics_port,
@@ -210,7 +220,13 @@ impl Plan {
 
     /// Where it really listens for its peers.
     pub(super) fn peer_address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.peer_port))
+        SocketAddr::from((self.host, self.peer_port))
+    }
+
+    /// Runs it somewhere else.
+    pub(super) fn on(mut self, host: Ipv4Addr, launcher: Vec<String>) -> Self {
+        (self.host, self.launcher) = (host, launcher);
+        self
     }
 
     /// Tells others to find it at a proxy.
@@ -221,22 +237,24 @@ impl Plan {
 
     /// Its entry in the list of members.
     pub(super) fn member(&self) -> String {
-        format!("{}=http://127.0.0.1:{}", self.name, self.advertised_peer_port)
+        format!("{}=http://{}:{}", self.name, self.host, self.advertised_peer_port)
     }
 
     fn prepare(&mut self, directory: &TestDirectory, members: &str) {
         let scheme = if self.options.tls.is_some() { "https" } else { "http" };
-        let client = format!("{scheme}://127.0.0.1:{}", self.client_port);
+        let host = self.host;
+        let client = format!("{scheme}://{host}:{}", self.client_port);
+        let advertised = format!("http://{host}:{}", self.advertised_peer_port);
         let data = directory.path().join("data");
         self.arguments = vec![
             format!("--name={}", self.name),
             format!("--data-dir={}", data.display()),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
-            format!("--listen-peer-urls=http://127.0.0.1:{}", self.peer_port),
-            format!("--initial-advertise-peer-urls=http://127.0.0.1:{}", self.advertised_peer_port),
+            format!("--listen-peer-urls=http://{host}:{}", self.peer_port),
+            format!("--initial-advertise-peer-urls={advertised}"),
             format!("--initial-cluster={members}"),
-            format!("--listen-metrics-urls=http://127.0.0.1:{}", self.metrics_port),
+            format!("--listen-metrics-urls=http://{host}:{}", self.metrics_port),
             "--logger=zap".to_owned(),
             "--log-level=warn".to_owned(),
         ];
@@ -267,7 +285,9 @@ impl Plan {
         let log = directory.path().join(LOG);
         let log = File::options().create(true).append(true).open(log);
         let log = log.expect("our own directory is writable");
-        let mut command = Command::new("etcd");
+        let mut words = self.launcher.iter().map(String::as_str).chain(["etcd"]);
+        let mut command = Command::new(words.next().unwrap_or("etcd"));
+        command.args(words);
         // Settings of somebody else's server in the environment must not become ours.
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         if cfg!(target_arch = "aarch64") {
@@ -337,12 +357,11 @@ pub(super) fn send_signal(name: &str, pid: u32) {
 }
 
 /// Whether a server says of itself that it is healthy.
-fn is_healthy(port: u16) -> bool {
-    health(port).is_some_and(|text| text.contains("\"health\":\"true\""))
+fn is_healthy(address: SocketAddr) -> bool {
+    health(address).is_some_and(|text| text.contains("\"health\":\"true\""))
 }
 
-fn health(port: u16) -> Option<String> {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+fn health(address: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").ok()?;
