@@ -48,6 +48,7 @@ impl ShardTransition for Acquire {
     type Error = AcquireError;
 
     const CONSULTS_RUN: bool = true;
+    const CONSULTS_OWNER: bool = true;
 
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.key)

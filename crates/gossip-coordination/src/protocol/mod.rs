@@ -106,6 +106,9 @@ pub trait ShardTransition {
     /// Whether it makes shards. If so, they are counted against the limits in the commit.
     const MAKES_SHARDS: bool = false;
 
+    /// Whether it looks at what the store knows of the owner beside the record.
+    const CONSULTS_OWNER: bool = false;
+
     /// Whose shard, and which.
     fn subject(&self) -> (TenantId, ShardKey);
 

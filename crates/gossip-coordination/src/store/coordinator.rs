@@ -45,6 +45,7 @@ use crate::workers::{WorkerEntry, WorkerError, WorkerState};
 /// Flies `flight` on a blocking store.
 fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
+        flight.tell_binding(store.binding());
         let told = match flight.step() {
             Step::Read(reads) => Told::Read(store.read(reads)),
             Step::Commit(txns) => Told::Committed(store.commit(txns)),
@@ -61,6 +62,7 @@ fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
 /// Flies `flight` on an asynchronous store.
 async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
+        flight.tell_binding(store.binding());
         let told = match flight.step() {
             Step::Read(reads) => Told::Read(store.read(reads).await),
             Step::Commit(txns) => Told::Committed(store.commit(txns).await),

@@ -13,6 +13,15 @@ type Coordinator = StoreCoordinator<MapStore>;
 /// The coordinator over a store in memory, whose commits meet a fault.
 struct OverMap {
     always: Option<Fault>,
+    binds: bool,
+}
+
+const PLAIN: OverMap = OverMap { always: None, binds: false };
+const BINDING: OverMap = OverMap { always: None, binds: true };
+
+/// A store that binds keys, or does not.
+fn map_store(binds: bool) -> MapStore {
+    if binds { MapStore::new().with_bindings() } else { MapStore::new() }
 }
 
 fn config(settings: Settings, nonce: u64) -> StoreConfig {
@@ -20,7 +29,7 @@ fn config(settings: Settings, nonce: u64) -> StoreConfig {
         max_shards_per_tenant: settings.max_shards_per_tenant,
         max_total_shards: settings.max_total_shards,
         claim_cooldown_interval: settings.claim_cooldown_interval,
-        nonce,
+        ..StoreConfig::new(nonce)
     }
 }
 
@@ -39,7 +48,7 @@ impl ConformanceTarget for OverMap {
     }
 
     fn fresh(&self, settings: Settings) -> Coordinator {
-        let mut store = MapStore::new();
+        let mut store = map_store(self.binds);
         store.inject_always(self.always);
         StoreCoordinator::new(store, config(settings, next_nonce()))
     }
@@ -77,20 +86,24 @@ impl ConformanceTarget for OverMap {
 
 #[test]
 fn the_coordinator_over_a_map_conforms() {
-    let ran = run_all(&OverMap { always: None }, &mut |_| ());
-    println!("{ran} cases");
+    for target in [PLAIN, BINDING] {
+        let ran = run_all(&target, &mut |_| ());
+        println!("{ran} cases");
+    }
 }
 
 #[test]
 fn random_sequences_over_a_map_are_answered_as_the_model_answers() {
-    check_sequences(&OverMap { always: None }, 0..60, 120);
+    check_sequences(&PLAIN, 0..30, 120);
+    check_sequences(&BINDING, 30..60, 120);
 }
 
 /// Every reply to every commit is lost, and the suite passes all the same.
 #[test]
 fn sequences_whose_every_reply_is_lost_are_answered_as_the_model_answers() {
     let always = Some(Fault::LoseReply);
-    check_sequences(&OverMap { always }, 100..160, 120);
+    check_sequences(&OverMap { always, ..PLAIN }, 100..130, 120);
+    check_sequences(&OverMap { always, ..BINDING }, 130..160, 120);
 }
 
 /// Scripts through the coordinator over a map.
@@ -153,6 +166,10 @@ impl AsyncStore for AsyncMap {
     fn limits(&self) -> StoreLimits {
         self.0.limits()
     }
+
+    fn binding(&self) -> Option<u64> {
+        self.0.binding()
+    }
 }
 
 /// The asynchronous coordinator over the model store.
@@ -167,7 +184,7 @@ impl ConformanceTarget for OverAsyncMap {
 
     fn fresh(&self, settings: Settings) -> Self::Backend {
         let config = config(settings, next_nonce());
-        Blocking::new(AsyncStoreCoordinator::new(AsyncMap(MapStore::new()), config))
+        Blocking::new(AsyncStoreCoordinator::new(AsyncMap(map_store(true)), config))
     }
 
     fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {

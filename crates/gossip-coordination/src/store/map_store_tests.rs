@@ -112,6 +112,30 @@ fn faults_are_what_they_are_called() {
     assert_eq!((store.commit_count(), other.commit_count()), (5, 0));
 }
 
+fn bind(run: u64) -> Txn {
+    let mut txn = Txn::new();
+    txn.bind(key(run), b"bound".to_vec());
+    txn
+}
+
+#[test]
+fn what_is_bound_vanishes_with_its_process() {
+    let mut store = MapStore::new().with_bindings();
+    let mut other = store.another_handle();
+    assert_eq!(MapStore::new().binding(), None);
+    let before = store.binding();
+    store.commit(vec![bind(1), bind(2), bind(3), put(4, b"put")]);
+    // Whoever writes a key last has it.
+    other.commit(vec![bind(2), put(3, b"put")]);
+    store.end_process();
+    let left = [1, 2, 3, 4].map(|run| stored(&mut other, run).is_some());
+    assert_eq!((left, store.binding()), ([false, true, true, true], before));
+    store.revoke_bindings();
+    assert!(store.binding() > before, "it noticed");
+    other.end_process();
+    assert_eq!(stored(&mut store, 2), None);
+}
+
 #[test]
 fn scans_are_ordered_bounded_and_counted() {
     let mut store = MapStore::with_limits(StoreLimits { page: 2, ..StoreLimits::GENEROUS });

@@ -11,7 +11,9 @@
 //! | `flight` | one operation on its way, without I/O |
 //! | `index` | where a shard stands in the indexes of its run |
 //! | `retry` | how often a flight tries again, and how long it waits |
-//! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
+//! | `memory` | what a handle remembers of the shards that it holds |
+//! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
+//! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
 //! | `shard_operations`, `run_operations` | what both backends offer, listed once |
@@ -32,9 +34,13 @@ mod engine;
 mod flight;
 mod index;
 mod key;
+mod loaded;
 mod map_store;
+mod memory;
+mod owner;
 mod queries;
 mod range;
+mod renewals;
 mod retry;
 mod routes;
 mod run_flight;
@@ -78,8 +84,16 @@ mod key_tests;
 #[cfg(test)]
 mod map_store_tests;
 #[cfg(test)]
+mod memory_tests;
+#[cfg(test)]
+mod owner_tests;
+#[cfg(test)]
 mod race_tests;
 #[cfg(test)]
 mod registration_tests;
 #[cfg(test)]
+mod renewals_tests;
+#[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod split_race_tests;

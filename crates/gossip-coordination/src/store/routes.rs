@@ -1,17 +1,19 @@
 //! Every operation of a backend as a flight.
 
+use std::collections::BTreeMap;
+
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 
 use super::core::Core;
 use super::flight::Flight;
-use super::{queries, run_flight, shard_flight, sweep, worker_flight};
+use super::{queries, renewals, run_flight, shard_flight, sweep, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
 use crate::protocol::{
-    ClaimCandidates, DeleteRun, Grant, Renew, RunTransition, RunTransitionKind, RunTransitionRules,
-    ShardTransition,
+    ClaimCandidates, DeleteRun, Grant, Renew, Renewed, RunTransition, RunTransitionKind,
+    RunTransitionRules, ShardTransition,
 };
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
@@ -68,13 +70,30 @@ impl Core {
         Flight::new(move |io| async move {
             let operation = Renew { tenant, lease };
             let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
-            Ok(RenewResult {
-                new_deadline: renewed.new_deadline,
-                capacity: queries::capacity(&io, now, tenant, lease.run()).await,
-                offer: renewed.offer,
-                request: renewed.request,
-                run_paused: renewed.run_paused,
-            })
+            Ok(told(renewed, queries::capacity(&io, now, tenant, lease.run()).await))
+        })
+    }
+
+    /// As [`Core::renew`] for each of `leases`, in their order; what waits is looked up once for
+    /// each run.
+    pub(super) fn renew_many<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        leases: &'f [Lease],
+    ) -> Flight<'f, Vec<Result<RenewResult, RenewError>>> {
+        Flight::new(move |io| async move {
+            let answers = renewals::renew_many(self, &io, now, tenant, leases).await;
+            let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
+            let mut results = Vec::with_capacity(leases.len());
+            for (lease, answer) in leases.iter().zip(answers) {
+                let (run, renewed) = (lease.run(), answer.is_ok());
+                if renewed && !hints.contains_key(&run) {
+                    hints.insert(run, queries::capacity(&io, now, tenant, run).await);
+                }
+                results.push(answer.map(|renewed| told(renewed, hints[&run])));
+            }
+            results
         })
     }
 
@@ -184,6 +203,11 @@ impl Core {
     ) -> Route<'f, (), WorkerError> {
         Flight::new(move |io| async move { worker_flight::list(self, &io, now, tenant, out).await })
     }
+}
+
+fn told(renewed: Renewed, capacity: CapacityHint) -> RenewResult {
+    let Renewed { new_deadline, offer, request, run_paused } = renewed;
+    RenewResult { new_deadline, capacity, offer, request, run_paused }
 }
 
 /// What of a granted shard is not in the scratch.

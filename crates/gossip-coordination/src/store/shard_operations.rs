@@ -33,6 +33,19 @@ macro_rules! shard_operations {
                 $fly(&mut self.store, self.core.renew(now, tenant, lease))$(.$await)?
             }
 
+            $($async)? fn renew_many(
+                &mut self,
+                now: LogicalTime,
+                tenant: TenantId,
+                leases: &[Lease],
+                results: &mut Vec<Result<RenewResult, RenewError>>,
+            ) {
+                let flight = self.core.renew_many(now, tenant, leases);
+                let renewed = $fly(&mut self.store, flight)$(.$await)?;
+                results.clear();
+                results.extend(renewed);
+            }
+
             $($async)? fn checkpoint(
                 &mut self,
                 now: LogicalTime,

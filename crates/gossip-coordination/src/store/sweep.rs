@@ -15,8 +15,8 @@ use super::txn::{CommitOutcome, Txn};
 use crate::error::InfraError;
 use crate::record::ShardStatus;
 
-/// Writes that take one shard away: two parts and an index entry.
-const SHARD_WRITES: usize = 3;
+/// Writes that take one shard away, at most: two parts, an index entry, and the owner key.
+const SHARD_WRITES: usize = 4;
 /// Writes of the counters.
 const COUNTER_WRITES: usize = 2;
 
@@ -40,7 +40,7 @@ pub(super) async fn sweep(
         } else {
             let keys = Counters::keys(tenant).to_vec();
             let counters = Counters::take(&mut io.load(keys).await?.into_iter());
-            take_away(tenant, &page, &counters)?
+            take_away(tenant, &page, &counters, io.binding().is_some())?
         };
         if txn.writes().is_empty() {
             return Ok(());
@@ -54,7 +54,13 @@ pub(super) async fn sweep(
     }
 }
 
-fn take_away(tenant: TenantId, page: &Page, counters: &Counters) -> Result<Txn, InfraError> {
+/// Takes the shards of `page` away, and their owner keys if the store `binds`.
+fn take_away(
+    tenant: TenantId,
+    page: &Page,
+    counters: &Counters,
+    binds: bool,
+) -> Result<Txn, InfraError> {
     let mut txn = Txn::new();
     for (key, value) in page {
         let Key::ShardHot { shard, .. } = *key else { continue };
@@ -64,6 +70,10 @@ fn take_away(tenant: TenantId, page: &Page, counters: &Counters) -> Result<Txn, 
         txn.delete(Key::ShardCold { tenant, shard });
         if let Some(at) = hot.indexed_at {
             txn.delete(Key::ClaimIndex { tenant, shard, at });
+        }
+        // A shard that nobody holds has none.
+        if binds && hot.lease.is_some() {
+            txn.delete(Key::Owner { tenant, shard });
         }
         if hot.status == ShardStatus::Parked {
             txn.delete(Key::ParkedIndex { tenant, shard });

@@ -202,6 +202,12 @@ impl Conflict {
     pub fn found(&self) -> &[(Key, Option<Versioned>)] {
         &self.found
     }
+
+    /// The same, for keeps.
+    #[must_use]
+    pub fn into_found(self) -> Vec<(Key, Option<Versioned>)> {
+        self.found
+    }
 }
 
 /// A stored value and when it was last written.
