@@ -23,6 +23,7 @@ mod node;
 mod owner_lease;
 mod post;
 pub mod proto;
+mod reader;
 #[cfg(any(test, feature = "sim"))]
 mod sim_coordinator;
 #[cfg(any(test, feature = "sim"))]
@@ -62,6 +63,8 @@ pub use self::url::{SCHEME, UrlError};
 
 #[cfg(test)]
 mod auth_tests;
+#[cfg(test)]
+mod backend_tests;
 #[cfg(test)]
 mod batch_tests;
 #[cfg(test)]

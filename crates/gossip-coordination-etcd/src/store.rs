@@ -20,12 +20,13 @@ use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
 use crate::coalesce::Coalescer;
 use crate::config::{ConfigError, EtcdConfig};
-use crate::error::{EtcdCause, EtcdError, SizeLimit};
+use crate::error::EtcdError;
+use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
 use crate::owner_lease::OwnerLease;
 use crate::post::{Outcome, Post, infra_error};
-use crate::proto::{RangeRequest, RangeResponse, Request, TxnRequest};
-use crate::wire;
+use crate::proto::{RangeRequest, RangeResponse};
+use crate::{reader, wire};
 
 /// A handle on a namespace of an etcd cluster. Clones share the connection, the group commit and
 /// the owner lease of the process.
@@ -93,6 +94,12 @@ impl<K: EtcdKv> EtcdStore<K> {
         &self.post.kv
     }
 
+    /// The part of the cluster that is ours.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.post.namespace
+    }
+
     /// Keeps the lease of this process, if there is one. A store that was started does so itself.
     pub async fn keep_alive(&self) {
         self.post.lease.keep_alive(&self.post.kv).await;
@@ -147,84 +154,6 @@ impl<K: EtcdKv> EtcdStore<K> {
         }
         outcomes
     }
-
-    /// Asks for `requests` in one instant, again as often as is allowed: a read does no harm.
-    async fn ranges(&self, requests: &[RangeRequest]) -> Result<Vec<RangeResponse>, EtcdError> {
-        let mut retry = 0;
-        loop {
-            match self.ranges_once(requests).await {
-                Err(error) if error.is_transient() && retry < self.post.retries => {
-                    self.post.back_off(retry).await;
-                    retry += 1;
-                }
-                answer => return answer,
-            }
-        }
-    }
-
-    async fn ranges_once(
-        &self,
-        requests: &[RangeRequest],
-    ) -> Result<Vec<RangeResponse>, EtcdError> {
-        match requests {
-            [] => Ok(Vec::new()),
-            [request] => Ok(vec![self.post.kv.range(request.clone()).await?]),
-            requests => {
-                let success =
-                    requests.iter().map(|request| Request::Range(request.clone()).into()).collect();
-                let request = TxnRequest { success, ..TxnRequest::default() };
-                let answers = self.post.kv.txn(request).await?.responses.into_iter();
-                // One of another kind ends the list, and what is missing is noticed by the reader.
-                Ok(answers.map_while(|answer| wire::range_answer(Some(answer))).collect())
-            }
-        }
-    }
-
-    /// Asks one by one for what is too large to be answered at once, as of one revision.
-    async fn ranges_apart(
-        &self,
-        requests: Vec<RangeRequest>,
-    ) -> Result<Vec<RangeResponse>, EtcdError> {
-        let mut revision = 0;
-        let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
-            let answer = self.range_in_parts(RangeRequest { revision, ..request }).await?;
-            // The first answer says which instant it was of; the others are asked for the same.
-            let header = answer.header.as_ref();
-            revision = if revision == 0 { header.map_or(0, |it| it.revision) } else { revision };
-            answers.push(answer);
-        }
-        Ok(answers)
-    }
-
-    /// A range, in smaller and smaller parts if its answer is too large.
-    async fn range_in_parts(&self, request: RangeRequest) -> Result<RangeResponse, EtcdError> {
-        let mut whole = RangeResponse::default();
-        let (mut rest, mut part) = (request.clone(), request.limit);
-        loop {
-            let left = request.limit - i64::try_from(whole.kvs.len()).unwrap_or(i64::MAX);
-            rest.limit = if request.limit == 0 { 0 } else { part.min(left) };
-            let answer = match self.ranges(std::slice::from_ref(&rest)).await {
-                Err(error) if is_answer_too_large(&error) && part > 1 => {
-                    part /= 2;
-                    continue;
-                }
-                answer => answer?.into_iter().next().unwrap_or_default(),
-            };
-            if let Some(last) = answer.kvs.last() {
-                rest.key = [last.key.as_slice(), &[0]].concat();
-                rest.revision = answer.header.as_ref().map_or(0, |header| header.revision);
-            }
-            let is_over = !answer.more;
-            whole.header = whole.header.or(answer.header);
-            whole.count = whole.count.max(answer.count);
-            whole.kvs.extend(answer.kvs);
-            let is_full = i64::try_from(whole.kvs.len()).is_ok_and(|len| len == request.limit);
-            if is_over || is_full {
-                return Ok(whole);
-            }
-        }
-    }
 }
 
 impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
@@ -232,10 +161,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
         let post = &self.post;
         let requests = wire::read_requests(&post.namespace, &reads, post.budget.limits.page);
         let asked: Vec<RangeRequest> = requests.iter().flatten().cloned().collect();
-        let answers = match self.ranges(&asked).await {
-            Err(error) if is_answer_too_large(&error) => self.ranges_apart(asked).await,
-            answers => answers,
-        };
+        let answers = reader::ranges(post, asked).await;
         let mut answers = answers.map_err(|error| infra_error(&error))?.into_iter();
         let answer = |(read, request): (&Read, Option<RangeRequest>)| match request {
             Some(_) => wire::answer(&post.namespace, read, answers.next()),
@@ -304,8 +230,4 @@ async fn keep_alive<K: EtcdKv>(post: Weak<Post<K>>) {
         drop(alive);
         kv.sleep(millis).await;
     }
-}
-
-fn is_answer_too_large(error: &EtcdError) -> bool {
-    error.cause == EtcdCause::TooLarge(SizeLimit::Answer)
 }

@@ -313,6 +313,11 @@ async fn an_answer_that_is_too_large_is_asked_for_in_parts_of_one_instant() {
     let numbers: Vec<u8> = page.iter().map(|(_, value)| value.bytes[0]).collect();
     assert_eq!(numbers, (0..17).collect::<Vec<u8>>());
     assert_eq!(answers[1], Answer::Count(20));
+    // More questions than a transaction takes, of one instant all the same.
+    let reads = (0..300).map(|number| Read::Get(key(number % 20))).collect();
+    let answers = store.read(reads).await.unwrap();
+    assert_eq!(answers.len(), 300);
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Value(Some(_)))));
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ mod blocking;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
 use thiserror::Error;
@@ -76,11 +77,12 @@ impl EtcdConfig {
     /// The limits of one more handle, with a number that no other handle has.
     #[must_use]
     pub fn store_config(&self) -> StoreConfig {
-        let cooldown = u64::try_from(self.claim_cooldown.as_millis()).unwrap_or(u64::MAX);
+        let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         StoreConfig {
             max_shards_per_tenant: self.max_shards_per_tenant,
             max_total_shards: self.max_total_shards,
-            claim_cooldown_interval: cooldown,
+            claim_cooldown_interval: millis(self.claim_cooldown),
+            max_clock_skew: millis(self.max_clock_skew),
             ..StoreConfig::new(fresh_nonce())
         }
     }
