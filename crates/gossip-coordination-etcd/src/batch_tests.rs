@@ -197,7 +197,10 @@ proptest! {
     #[test]
     fn transactions_of_a_batch_are_independent(
         txns in prop::collection::vec(
-            (prop::collection::btree_set(0_u64..6, 0..3), prop::collection::btree_set(0_u64..6, 1..3)),
+            (
+                prop::collection::btree_set(0_u64..6, 0..3),
+                prop::collection::btree_set(0_u64..6, 1..3),
+            ),
             2..6,
         ),
     ) {

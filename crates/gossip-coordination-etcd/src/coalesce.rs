@@ -1,8 +1,8 @@
 //! Group commit: transactions that wait at the same time travel together.
 //!
-//! Every handle of a process puts its transactions in one queue. Two carriers take turns: each takes
-//! what waits, as much as one request holds, sends it, and hands out the outcomes. So at most two
-//! requests are in flight, and while they are, the next batches gather. Nobody ever waits for a
+//! Every handle of a process puts its transactions in one queue. Two carriers take turns: each
+//! takes what waits, as much as one request holds, sends it, and hands out the outcomes. So at most
+//! two requests are in flight, and while they are, the next batches gather. Nobody ever waits for a
 //! batch to fill: a carrier that is free takes what there is, be it one. When nothing at all is in
 //! flight a handle sends its transaction itself, and a lone worker pays nothing for the rest.
 //!

@@ -74,6 +74,8 @@ mod conformance_tests;
 #[cfg(test)]
 mod facts_tests;
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod grpc_tests;

@@ -7,8 +7,8 @@
 //! the fence in the record, and a takeover always waits for the deadline of the lease in it.
 //!
 //! One lease for each process and not for each shard, because tens of thousands of leases hurt a
-//! cluster. It is granted when the first key is bound, and kept alive at a third of its time, so two
-//! keep-alives may be lost. When etcd says that it is gone, [`OwnerLease::binding`] rises and the
+//! cluster. It is granted when the first key is bound, and kept alive at a third of its time, so
+//! two keep-alives may be lost. When etcd says that it is gone, [`OwnerLease::binding`] rises and the
 //! next key that is bound gets a new one; owners whose keys vanished see the number and bind them
 //! again with their next commit.
 //!

@@ -2,8 +2,8 @@
 //!
 //! As many ranges as one transaction takes are one request. More, or an answer that is larger than
 //! the client takes, are asked for in several: the first answer says which revision it is of, and
-//! the others are asked for the same one. etcd keeps old revisions, so that is still one instant. If
-//! a compaction comes in between, the read is an error that can be tried again.
+//! the others are asked for the same one. etcd keeps old revisions, so that is still one instant.
+//! If a compaction comes in between, the read is an error that can be tried again.
 
 use crate::error::{EtcdCause, EtcdError, SizeLimit};
 use crate::kv::EtcdKv;

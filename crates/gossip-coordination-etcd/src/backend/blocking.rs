@@ -5,8 +5,8 @@
 //! becomes a task on that thread, and the caller sleeps until it is done; so a call inside of
 //! somebody else's runtime blocks that thread, as it says, and does not panic.
 //!
-//! Clones share the runtime. It ends with the last of them; the owner lease then runs out, unless it
-//! was given back before ([`BlockingStore::block_on`] with
+//! Clones share the runtime. It ends with the last of them; the owner lease then runs out, unless
+//! it was given back before ([`BlockingStore::block_on`] with
 //! [`EtcdStore::revoke_owner_lease`](crate::EtcdStore::revoke_owner_lease)).
 
 use std::fmt;

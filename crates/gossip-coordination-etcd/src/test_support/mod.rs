@@ -6,6 +6,7 @@
 //!
 //! Everything here panics when the machine does not play along: it is for tests.
 
+mod campaign;
 mod cluster;
 mod directory;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod network;
 mod proxy;
 mod server;
 
+pub use self::campaign::{Campaign, Loss, Resumed, Verdict};
 pub use self::cluster::EtcdCluster;
 pub use self::directory::TestDirectory;
 #[cfg(test)]
