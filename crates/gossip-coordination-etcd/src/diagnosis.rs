@@ -3,14 +3,19 @@
 //! Used when a connection broke before its first answer: to a person, "broken pipe" says nothing,
 //! and "it speaks TLS, write https" says everything. Nothing of ours is sent but one question.
 
-use std::error::Error;
+use std::io;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tonic::transport::{ClientTlsConfig, Endpoint};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use crate::error::EtcdCause;
-use crate::status::{transport_failure, wrong_version};
+use crate::grpc_config::TlsOptions;
+use crate::status::wrong_version;
 
 /// How much of an answer is looked at; what tells them apart stands at the beginning.
 const LOOKED_AT: u64 = 1024;
@@ -20,23 +25,26 @@ const QUESTION: &[u8] = b"GET /version HTTP/1.0\r\n\r\n";
 
 /// A better cause than a broken connection, if one can be found. `address` is host and port; the
 /// caller bounds the time.
-pub(crate) async fn diagnose(address: &str, expects_tls: bool) -> Option<EtcdCause> {
+pub(crate) async fn diagnose(address: &str, tls: Option<&TlsOptions>) -> Option<EtcdCause> {
     let answer = ask(address).await?;
-    let tls = |detail: &str| {
-        let endpoint = address.to_owned();
-        Some(EtcdCause::Tls { endpoint, detail: detail.to_owned() })
-    };
-    match judge(&answer) {
-        Judgement::Etcd if expects_tls => tls("the endpoint is https and the server speaks http"),
+    let of_tls = |detail: String| EtcdCause::Tls { endpoint: address.to_owned(), detail };
+    match (judge(&answer), tls) {
+        (Judgement::Etcd, Some(_)) => Some(of_tls("the server speaks http, not https".to_owned())),
         // An etcd that broke the connection is about to start or to end, and may be back soon.
-        Judgement::Etcd => None,
-        Judgement::OtherHttp => {
+        (Judgement::Etcd, None) => None,
+        (Judgement::OtherHttp, _) => {
             Some(wrong_version("a server that speaks HTTP/1 and is not etcd's client port"))
         }
-        Judgement::Other if !expects_tls && speaks_tls(address).await => {
-            tls("the endpoint is http and the server speaks https")
+        (Judgement::Other, Some(options)) => {
+            let refused = shake_hands(address, options).await.err()?;
+            is_of_tls(&refused).then(|| of_tls(refused.to_string()))
         }
-        Judgement::Other => None,
+        (Judgement::Other, None) => {
+            // Nobody is trusted without options, so a handshake ends in a refusal: ours.
+            let refused = shake_hands(address, &TlsOptions::default()).await.err()?;
+            let is_tls = is_of_tls(&refused);
+            is_tls.then(|| of_tls("the server speaks https, not http".to_owned()))
+        }
     }
 }
 
@@ -69,14 +77,43 @@ async fn ask(address: &str) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// Whether a server begins a TLS handshake. It ends there: nobody's certificate is trusted.
-async fn speaks_tls(address: &str) -> bool {
-    let endpoint = Endpoint::from_shared(format!("https://{address}"));
-    let endpoint = endpoint.and_then(|it| it.tls_config(ClientTlsConfig::new()));
-    let Ok(endpoint) = endpoint else { return false };
-    let refused = endpoint.connect().await.err();
-    let cause = refused.as_ref().map(|error| transport_failure(address, error as &dyn Error).1);
-    matches!(cause, Some(EtcdCause::Tls { .. }))
+/// Shakes hands and waits for the server's first byte. A server that does not like our certificate
+/// says so only then, and only to who listens before it writes.
+async fn shake_hands(address: &str, options: &TlsOptions) -> io::Result<()> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let name = options.server_name.as_deref().unwrap_or(host).to_owned();
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let config = client_config(options).map_err(io::Error::other)?;
+    let stream = TcpStream::connect(address).await?;
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    stream.read_u8().await.map(drop)
+}
+
+/// What the gRPC library makes of the options, for a connection without it.
+fn client_config(options: &TlsOptions) -> Result<ClientConfig, rustls::Error> {
+    let bad = |_| rustls::Error::General("the certificates are no valid PEM".to_owned());
+    let certificates = |pem: &[u8]| -> Result<Vec<CertificateDer<'static>>, rustls::Error> {
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(bad)
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(&options.ca_pem)?);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match &options.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let key = PrivateKeyDer::from_pem_slice(&identity.key_pem).map_err(bad)?;
+            builder.with_client_auth_cert(certificates(&identity.cert_pem)?, key)?
+        }
+    };
+    config.alpn_protocols.push(b"h2".to_vec());
+    Ok(config)
+}
+
+fn is_of_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 #[cfg(test)]

@@ -69,6 +69,8 @@ pub(crate) struct Node {
     /// Host and port, for messages. Never the whole address, which may hold a password.
     name: String,
     endpoint: Endpoint,
+    /// Is part of `endpoint` already; kept to find out why a connection broke.
+    tls: Option<TlsOptions>,
     connect_timeout: Duration,
     request_timeout: Duration,
     max_answer_bytes: usize,
@@ -108,6 +110,7 @@ impl Node {
         Ok(Self {
             name,
             endpoint: tuned(endpoint, config),
+            tls: config.tls.clone(),
             connect_timeout: config.connect_timeout,
             request_timeout: config.request_timeout,
             max_answer_bytes: config.max_answer_bytes,
@@ -206,8 +209,7 @@ impl Node {
     async fn connect(&self) -> Result<Channel, EtcdCause> {
         match self.try_connect().await {
             Err(cause @ EtcdCause::Unreachable { .. }) => {
-                let expects_tls = self.endpoint.uri().scheme_str() == Some("https");
-                Err(diagnose(&self.name, expects_tls).await.unwrap_or(cause))
+                Err(diagnose(&self.name, self.tls.as_ref()).await.unwrap_or(cause))
             }
             other => other,
         }

@@ -8,9 +8,9 @@
 //!
 //! One lease for each process and not for each shard, because tens of thousands of leases hurt a
 //! cluster. It is granted when the first key is bound, and kept alive at a third of its time, so
-//! two keep-alives may be lost. When etcd says that it is gone, [`OwnerLease::binding`] rises and the
-//! next key that is bound gets a new one; owners whose keys vanished see the number and bind them
-//! again with their next commit.
+//! two keep-alives may be lost. When etcd says that it is gone, [`OwnerLease::binding`] rises and
+//! the next key that is bound gets a new one; owners whose keys vanished see the number and bind
+//! them again with their next commit.
 //!
 //! # Never
 //! - holds a lock while it waits for the server, the one apart that keeps two from granting;

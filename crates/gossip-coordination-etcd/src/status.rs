@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::io;
 
+use tokio_rustls::rustls;
 use tonic::{Code, ConnectError, Status};
 
 use crate::error::{EtcdCause, EtcdError, Fate, SizeLimit};
