@@ -311,6 +311,8 @@ impl InMemoryCoordinator {
             tombstone: home.and_then(|home| home.tombstones.get(&run).copied()),
             active: found.map_or(0, |run| run.claims.active()),
             parked: found.map_or(0, |run| run.claims.settled(ShardStatus::Parked)),
+            // Registration is one step here.
+            registered_at: LogicalTime::ZERO,
             room: self.room(tenant),
         };
         let (change, answer) = match operation.decide(now, &seen)? {

@@ -32,6 +32,9 @@ mod acquire;
 mod acquire_tests;
 mod checkpoint;
 mod claim;
+mod collect_run;
+#[cfg(test)]
+mod collect_run_tests;
 mod complete;
 mod create_run;
 mod delete_run;
@@ -67,6 +70,7 @@ pub use self::checkpoint::Checkpoint;
 pub use self::claim::{
     CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimCooldown, ClaimStep, claim_offset,
 };
+pub use self::collect_run::{COLLECTION_CANCELS, COLLECTION_DELETES, CollectRun, NotCollected};
 pub use self::complete::Complete;
 pub use self::create_run::CreateRun;
 pub use self::delete_run::{DeleteRun, Tombstone};
@@ -208,6 +212,8 @@ pub struct RunSeen<'a> {
     pub active: u64,
     /// Shards of the run that are parked.
     pub parked: u64,
+    /// When a registration in several steps last went on; zero if it did not begin.
+    pub registered_at: LogicalTime,
     /// How many shards there are and may be.
     pub room: ShardRoom,
 }

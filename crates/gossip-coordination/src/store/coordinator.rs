@@ -13,10 +13,10 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, W
 use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Step, Told};
-use super::run_operations::run_operations;
+use super::run_operations::{run_operations, run_upkeep};
 use super::shard_operations::shard_operations;
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
+    AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
 };
 use crate::events::EventCollector;
 use crate::facade::{AsyncShardClaiming, ShardClaiming};
@@ -157,6 +157,9 @@ shard_operations!(AsyncStoreCoordinator over AsyncStore as AsyncCoordinationBack
 run_operations!(StoreCoordinator over Store as RunManagement; fly);
 run_operations!(AsyncStoreCoordinator over AsyncStore as AsyncRunManagement;
     fly_async.await; async);
+
+run_upkeep!(StoreCoordinator over Store; fly);
+run_upkeep!(AsyncStoreCoordinator over AsyncStore; fly_async.await; async);
 
 /// Claims of a handle, which remembers its own.
 macro_rules! claiming {

@@ -1,5 +1,7 @@
 //! The coordinator over the model store is held to everything that the one in memory is held to.
 
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+
 use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use crate::store::{
     Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
@@ -81,6 +83,33 @@ impl ConformanceTarget for OverMap {
     fn lose_next_reply(&self, backend: &mut Coordinator) -> bool {
         backend.store_mut().inject(Fault::LoseReply);
         true
+    }
+
+    fn list_active_runs(
+        &self,
+        backend: &mut Coordinator,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut Coordinator,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        backend
+            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
+            .unwrap();
+        Some(gone)
     }
 }
 

@@ -17,6 +17,7 @@ use super::index::put_claim;
 use super::key::Key;
 use super::memory::Memory;
 use super::retry::Tries;
+use super::sight::Sights;
 use super::txn::{Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
@@ -83,6 +84,8 @@ pub(super) struct Core {
     pub(super) pool: RecordPool,
     /// The shards that this handle holds, without those of operations on their way.
     pub(super) memory: Memory,
+    /// How full the claim indexes of its runs are.
+    pub(super) sights: Sights,
     /// Grants that this handle asked for.
     grant_count: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
@@ -98,6 +101,7 @@ impl Core {
             limits,
             pool: RecordPool::new(POOL_BYTES),
             memory: Memory::default(),
+            sights: Sights::default(),
             grant_count: 0,
             last_claims: BTreeMap::new(),
             events: None,

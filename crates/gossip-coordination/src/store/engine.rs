@@ -29,7 +29,8 @@ pub type Page = Vec<(Key, Versioned)>;
 pub enum Read {
     /// The value of a key, as [`Answer::Value`].
     Get(Key),
-    /// The first keys of a range with their values, as [`Answer::Page`].
+    /// The first keys of a range with their values, as [`Answer::Page`]. A page that is shorter
+    /// than its limit ends with the range.
     Scan {
         /// Where to look.
         range: KeyRange,

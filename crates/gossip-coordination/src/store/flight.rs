@@ -177,14 +177,13 @@ impl Io {
         let (mut found, mut rest) = (Page::new(), range);
         loop {
             let next = self.scan(rest, page).await?;
-            let Some((last, _)) = next.last() else { return Ok(found) };
-            rest = rest.after(last);
+            let more = next.last().filter(|_| next.len() >= page).map(|(key, _)| rest.after(key));
             found.extend(next);
+            match more {
+                Some(behind) => rest = behind,
+                None => return Ok(found),
+            }
         }
-    }
-
-    pub(super) async fn count(&self, range: KeyRange) -> Result<u64, InfraError> {
-        Ok(self.read(vec![Read::Count(range)]).await?.count())
     }
 
     /// What became of each of `txns`, in their order.

@@ -175,7 +175,7 @@ impl Loaded {
     }
 }
 
-fn half_a_shard() -> InfraError {
+pub(super) fn half_a_shard() -> InfraError {
     let message = "one of the two parts is missing".to_owned();
     InfraError::Corruption { operation: "shard.load", message }
 }

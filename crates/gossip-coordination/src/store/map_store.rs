@@ -288,6 +288,11 @@ impl Map {
 impl Store for MapStore {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         self.read_count += 1;
+        if reads.len() > self.limits().txn_ops {
+            let message = format!("a read of {} questions is too large", reads.len());
+            let (operation, why) = ("map store.read", StoreRefusal::TooLarge);
+            return Err(InfraError::Refused { operation, why, message });
+        }
         let (map, page) = (self.lock(), self.limits().page);
         reads.iter().map(|read| map.answer(read, page)).collect()
     }

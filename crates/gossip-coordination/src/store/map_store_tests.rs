@@ -5,7 +5,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 use super::{
     Answer, CommitOutcome, Fault, Key, KeyRange, MapStore, Read, Store, StoreLimits, Txn, Versioned,
 };
-use crate::InfraError;
+use crate::{InfraError, StoreRefusal};
 
 const TENANT: TenantId = TenantId::from_bytes([3; 32]);
 
@@ -161,6 +161,16 @@ fn a_transaction_counts_what_engines_bound() {
     let small = StoreLimits { txn_ops: 1, ..StoreLimits::GENEROUS };
     assert!(!small.admit(&txn) && StoreLimits::GENEROUS.admit(&txn));
     assert!(commit(&mut MapStore::with_limits(small), txn).is_err());
+}
+
+#[test]
+fn a_read_of_too_many_questions_is_refused() {
+    let mut store = MapStore::with_limits(StoreLimits { txn_ops: 2, ..StoreLimits::GENEROUS });
+    assert!(store.read(vec![Read::Get(key(1)); 2]).is_ok());
+    assert!(matches!(
+        store.read(vec![Read::Get(key(1)); 3]),
+        Err(InfraError::Refused { why: StoreRefusal::TooLarge, .. })
+    ));
 }
 
 #[test]

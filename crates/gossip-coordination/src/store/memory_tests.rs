@@ -248,6 +248,18 @@ fn what_is_in_doubt_is_forgotten() {
     }
 }
 
+#[test]
+fn an_administrator_remembers_no_shard_that_it_does_not_hold() {
+    let (mut admin, _, _) = set_up();
+    let action = ShardAction::Release;
+    for number in 0..2 {
+        let (now, until, before) = (at(10 + number), at(11 + number), admin.store().read_count());
+        let asked = admin.request_action(now, TENANT, shard(0), &action, until, op(30 + number));
+        assert!(asked.unwrap().is_executed());
+        assert_eq!(admin.store().read_count() - before, 1);
+    }
+}
+
 /// A shard of which `len` bytes are remembered, with a run of its own.
 fn put(memory: &mut Memory, number: u64, len: usize) {
     let value = |len| Versioned { revision: number, bytes: vec![0; len] };

@@ -159,7 +159,8 @@ impl Worker<'_> {
                 ledger.reached = ledger.reached.max(position);
                 ledger.executed += 1;
             }
-            Err(CheckpointError::BackendError(_)) => {
+            Err(CheckpointError::BackendError(error)) => {
+                assert!(error.is_retryable(), "{error}");
                 ledger.in_doubt = ledger.in_doubt.max(position);
             }
             Err(_) => {}
@@ -177,7 +178,7 @@ impl Worker<'_> {
         let (now, lease) = (self.world.now(), &self.held[&shard].lease);
         let renew = Renew { tenant: TENANT, lease };
         let told = shard_flight::fly(self.core, self.io, now, &renew, |_| ()).await;
-        if told.is_err_and(|error| !matches!(error, RenewError::BackendError(_))) {
+        if told.is_err_and(is_final) {
             self.held.remove(&shard);
         }
     }
@@ -187,7 +188,7 @@ impl Worker<'_> {
         let leases: Vec<_> = self.held.values().map(|held| held.lease.clone()).collect();
         let told = renewals::renew_many(self.core, self.io, now, TENANT, &leases).await;
         for (shard, told) in shards.into_iter().zip(told) {
-            if told.is_err_and(|error| !matches!(error, RenewError::BackendError(_))) {
+            if told.is_err_and(is_final) {
                 self.held.remove(&shard);
             }
         }
@@ -205,8 +206,13 @@ impl Worker<'_> {
         let split = SplitResidual { tenant: TENANT, lease, plan: &plan, op_id };
         match shard_flight::fly(self.core, self.io, now, &split, |_| ()).await {
             Ok(_) => held.end = cut,
-            // Whether it was split is not known then.
-            Err(_) => drop(self.held.remove(&shard)),
+            Err(error) => {
+                if let SplitError::BackendError(failed) = &error {
+                    assert!(failed.is_retryable(), "{failed}");
+                }
+                // If the store failed, it is not known whether the shard was split.
+                self.held.remove(&shard);
+            }
         }
     }
 
@@ -216,6 +222,13 @@ impl Worker<'_> {
         let release = Release { tenant: TENANT, lease: &lease, mode: ReleaseMode::Clean, op_id };
         let _ = shard_flight::fly(self.core, self.io, now, &release, |_| ()).await;
     }
+}
+
+/// Whether the lease is lost. A store that fails loses nothing, and has nothing damaged.
+fn is_final(error: RenewError) -> bool {
+    let RenewError::BackendError(failed) = &error else { return true };
+    assert!(failed.is_retryable(), "{failed}");
+    false
 }
 
 fn work(core: &mut Core, id: u64, seed: u64, world: Arc<World>) -> Flight<'_, ()> {

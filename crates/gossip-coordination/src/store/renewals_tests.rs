@@ -12,8 +12,11 @@ use crate::*;
 const TENANT: TenantId = TenantId::from_bytes([9; 32]);
 const RUN: RunId = RunId::from_raw(2);
 const WORKER: WorkerId = WorkerId::from_raw(1);
-/// Round trips that a hint of what waits in a run costs.
-const HINT_READS: u64 = 2;
+/// Reads for the hint of one run.
+const HINT_READS: u64 = 1;
+/// Reads for the hint if all the leases that end first were renewed, or by a handle that never
+/// looked at the run.
+const FAR_HINT_READS: u64 = 2;
 
 type Handle = StoreCoordinator<MapStore>;
 
@@ -71,7 +74,7 @@ fn a_thousand_remembered_leases_are_one_commit_and_no_read_of_a_shard() {
     let (mut handle, leases) = set_up(MapStore::new(), 1_000);
     let (deadlines, cost) = renew(&mut handle, &leases);
     assert_eq!(deadlines, vec![Some(150); 1_000]);
-    assert_eq!(cost, [HINT_READS, 1]);
+    assert_eq!(cost, [FAR_HINT_READS, 1]);
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn more_than_a_batch_are_several() {
     let (mut handle, leases) = set_up(MapStore::new(), count);
     let (deadlines, cost) = renew(&mut handle, &leases);
     assert_eq!(deadlines, vec![Some(150); leases.len()]);
-    assert_eq!(cost, [HINT_READS, 2]);
+    assert_eq!(cost, [FAR_HINT_READS, 2]);
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn leases_of_another_handle_are_loaded_as_many_as_the_store_answers() {
     let mut other = StoreCoordinator::new(store, StoreConfig::new(2 << 32));
     let (deadlines, cost) = renew(&mut other, &leases);
     assert_eq!(deadlines, vec![Some(150); leases.len()]);
-    assert_eq!(cost, [3 + HINT_READS, 1]);
+    assert_eq!(cost, [3 + FAR_HINT_READS, 1]);
     let (_, cost) = renew(&mut other, &leases);
     assert_eq!(cost, [HINT_READS, 1], "and remembered");
 }

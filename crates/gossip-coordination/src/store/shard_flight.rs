@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, TenantId};
 
+use super::capacity::Rider;
 use super::codec::{decode_cold, decode_hot, encode_cold, encode_hot};
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
@@ -59,7 +60,24 @@ pub(super) async fn fly<T>(
     io: &Io,
     now: LogicalTime,
     operation: &T,
+    show: impl FnMut(ShardView<'_>) + Send,
+) -> Told<T>
+where
+    T: ShardTransition + Sync,
+    T::Output: Send,
+    T::Error: From<InfraError> + Send,
+{
+    fly_with(core, io, now, operation, show, None).await
+}
+
+/// As [`fly`], with a hint that rides along.
+pub(super) async fn fly_with<T>(
+    core: &mut Core,
+    io: &Io,
+    now: LogicalTime,
+    operation: &T,
     mut show: impl FnMut(ShardView<'_>) + Send,
+    mut rider: Option<&mut Rider>,
 ) -> Told<T>
 where
     T: ShardTransition + Sync,
@@ -69,7 +87,16 @@ where
     let mut trip = Trip::new(core, now, operation);
     loop {
         match trip.next(core, io.binding(), &mut show)? {
-            Next::Load(reads) => trip.loaded(&mut io.read(reads).await?),
+            Next::Load(mut reads) => {
+                if let Some(rider) = &mut rider {
+                    rider.ask(core, &mut reads);
+                }
+                let mut answers = io.read(reads).await?;
+                trip.loaded(&mut answers);
+                if let Some(rider) = &mut rider {
+                    rider.take(&mut answers, trip.standing());
+                }
+            }
             Next::LoadKin(keys) => trip.loaded_kin(&keys, io.load(keys.clone()).await?)?,
             Next::Commit(txn) => match trip.committed(core, io.commit(txn).await?)? {
                 Landing::Done(told) => return told,
@@ -173,6 +200,13 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     /// Takes what was read.
     pub(super) fn loaded(&mut self, answers: &mut Answers) {
         self.loaded = Some(Loaded::take::<T>(answers, self.ties.binding.is_some()));
+    }
+
+    /// Where the shard that was loaded stands in the claim index.
+    fn standing(&self) -> Option<LogicalTime> {
+        let (tenant, key) = self.operation.subject();
+        let hot = self.loaded.as_ref()?.hot.as_ref()?;
+        decode_hot(tenant, key, &hot.bytes).ok()?.indexed_at
     }
 
     /// Takes the cold parts of shards of the same run.

@@ -19,7 +19,7 @@ macro_rules! shard_operations {
                 scratch: &'a mut AcquireScratch,
             ) -> Result<AcquireResultView<'a>, AcquireError> {
                 let acquire = Acquire { tenant, key, worker, token: self.core.fresh_grant() };
-                let flight = self.core.grant(now, acquire, scratch);
+                let flight = self.core.grant(now, worker, acquire, scratch);
                 let granted = $fly(&mut self.store, flight)$(.$await)??;
                 Ok(granted.show(scratch))
             }
@@ -143,7 +143,7 @@ macro_rules! shard_operations {
             ) -> Result<AcquireResultView<'a>, AcceptError> {
                 let token = self.core.fresh_grant();
                 let accept = Accept { tenant, key, worker, handoff, token };
-                let flight = self.core.grant(now, accept, scratch);
+                let flight = self.core.grant(now, worker, accept, scratch);
                 let granted = $fly(&mut self.store, flight)$(.$await)??;
                 Ok(granted.show(scratch))
             }

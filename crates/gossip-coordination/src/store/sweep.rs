@@ -7,7 +7,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 
 use super::codec::decode_hot;
 use super::core::{Core, Counters};
-use super::engine::Page;
+use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
@@ -20,7 +20,8 @@ const SHARD_WRITES: usize = 4;
 /// Writes of the counters.
 const COUNTER_WRITES: usize = 2;
 
-/// Takes away everything of a run whose head is gone.
+/// Takes away everything of a run whose head is gone, or whose shards nobody ever finds because it
+/// was cancelled before all were registered.
 pub(super) async fn sweep(
     core: &mut Core,
     io: &Io,
@@ -31,16 +32,20 @@ pub(super) async fn sweep(
     let per_commit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
     let per_commit = per_commit.clamp(1, core.limits.page);
     loop {
-        let page = io.scan(KeyRange::hot_shards_of(tenant, run), per_commit).await?;
-        let txn = if page.is_empty() {
-            let page = io.scan(KeyRange::roots_of(tenant, run), per_commit).await?;
+        let scan = |range| Read::Scan { range, limit: per_commit };
+        let mut reads =
+            vec![scan(KeyRange::hot_shards_of(tenant, run)), scan(KeyRange::roots_of(tenant, run))];
+        reads.extend(Counters::keys(tenant).map(Read::Get));
+        let mut answers = io.read(reads).await?;
+        let (shards, roots) = (answers.page(), answers.page());
+        let txn = if shards.is_empty() {
             let mut txn = Txn::new();
-            page.iter().for_each(|(key, _)| txn.delete(*key));
+            roots.iter().for_each(|(key, _)| txn.delete(*key));
             txn
         } else {
-            let keys = Counters::keys(tenant).to_vec();
-            let counters = Counters::take(&mut io.load(keys).await?.into_iter());
-            take_away(tenant, &page, &counters, io.binding().is_some())?
+            let values = [answers.value(), answers.value()];
+            let counters = Counters::take(&mut values.into_iter());
+            take_away(tenant, &shards, &counters, io.binding().is_some())?
         };
         if txn.writes().is_empty() {
             return Ok(());

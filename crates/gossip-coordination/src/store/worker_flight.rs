@@ -5,6 +5,7 @@ use gossip_contracts::identity::{LogicalTime, TenantId, WorkerId};
 
 use super::codec::{decode_worker, encode_worker};
 use super::core::{Core, encoded};
+use super::engine::Read;
 use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
@@ -20,20 +21,21 @@ pub(super) async fn register(
     tenant: TenantId,
     worker: WorkerId,
 ) -> Result<(), WorkerError> {
-    let known = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten().is_some();
-    let max = MAX_WORKERS_PER_TENANT;
-    if !known && is_full(io, tenant).await? {
+    if !has_room(io, tenant, worker).await? {
         forget_silent(core, io, now, tenant).await?;
-        if is_full(io, tenant).await? {
-            return Err(WorkerError::TooManyWorkers { max });
+        if !has_room(io, tenant, worker).await? {
+            return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
     put(core, io, tenant, WorkerEntry::heard_of(worker, WorkerState::Idle, now)).await
 }
 
-async fn is_full(io: &Io, tenant: TenantId) -> Result<bool, InfraError> {
-    let count = io.count(KeyRange::workers_of(tenant)).await?;
-    Ok(count >= MAX_WORKERS_PER_TENANT as u64)
+/// Whether `worker` is registered already, or there is room for another.
+async fn has_room(io: &Io, tenant: TenantId, worker: WorkerId) -> Result<bool, InfraError> {
+    let known = Read::Get(Key::Worker { tenant, worker });
+    let mut answers = io.read(vec![known, Read::Count(KeyRange::workers_of(tenant))]).await?;
+    let known = answers.value().is_some();
+    Ok(known || answers.count() < MAX_WORKERS_PER_TENANT as u64)
 }
 
 /// Notes what a registered worker does.
