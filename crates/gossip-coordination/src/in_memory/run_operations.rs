@@ -119,7 +119,7 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
-        self.close_gaps(tenant, run);
+        self.strike_taken(tenant, run, worker, limit);
         let run = self.run_named(tenant, run)?;
         Ok(self.candidates(now, run, worker, limit, out))
     }
@@ -305,17 +305,17 @@ impl InMemoryCoordinator {
 
     /// Every run of a tenant, in the order of their ids.
     fn runs_of(&self, tenant: TenantId) -> Vec<RunId> {
-        let home = self.tenants.get(&tenant);
+        let home = self.tenants.get(tenant);
         let mut runs: Vec<RunId> =
             home.into_iter().flat_map(|home| home.runs.keys().copied()).collect();
         runs.sort_unstable();
         runs
     }
 
-    /// Makes it possible to pick any of a run's free shards.
-    fn close_gaps(&mut self, tenant: TenantId, run: RunId) {
+    /// Makes those free that `worker` will find first in a run's list of the free.
+    fn strike_taken(&mut self, tenant: TenantId, run: RunId, worker: WorkerId, limit: usize) {
         if let Some(slot) = self.find_run(tenant, run) {
-            run_mut(&mut self.runs, slot).claims.close_gaps(&mut self.records);
+            run_mut(&mut self.runs, slot).claims.strike_taken(worker, limit, &mut self.records);
         }
     }
 

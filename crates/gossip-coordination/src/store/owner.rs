@@ -47,7 +47,7 @@ impl Holding {
             | ShardChange::Replace { .. }
             | ShardChange::Release { .. }
             | ShardChange::Revoke { .. } => Self::Ended,
-            ShardChange::Unpark { .. } | ShardChange::Request(_) => Self::Untouched,
+            ShardChange::Unpark { .. } | ShardChange::Request { .. } => Self::Untouched,
         }
     }
 
