@@ -109,11 +109,21 @@ impl<K: EtcdKv> Post<K> {
         Ok(batch.outcomes(&self.namespace, answer?))
     }
 
-    /// The lease; if it could not be granted, the transactions were not sent, whatever became of
-    /// the grant.
-    async fn granted_lease(&self) -> Result<i64, EtcdError> {
-        let granted = self.lease.get(&self.kv).await;
-        granted.map_err(|error| EtcdError::not_sent(error.operation, error.cause))
+    /// The lease, granted if there is none. If it cannot be granted the transactions were not sent,
+    /// whatever became of the grant; so it may be tried again, and a lease that nobody knows runs
+    /// out by itself.
+    pub(crate) async fn granted_lease(&self) -> Result<i64, EtcdError> {
+        let mut retry = 0;
+        loop {
+            match self.lease.get(&self.kv).await {
+                Ok(lease) => return Ok(lease),
+                Err(error) if error.is_transient() && retry < self.retries => {
+                    self.back_off(retry).await;
+                    retry += 1;
+                }
+                Err(error) => return Err(EtcdError::not_sent(error.operation, error.cause)),
+            }
+        }
     }
 }
 

@@ -185,7 +185,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
         }
         // Granted here, so that nobody else in the batch pays for a lease that is refused.
         if parcels.iter().any(Parcel::binds)
-            && let Err(error) = post.lease.get(&post.kv).await
+            && let Err(error) = post.granted_lease().await
         {
             let error = infra_error(&error);
             return outcomes
