@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::conformance::{
     ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
 };
@@ -19,20 +20,31 @@ fn config() -> EtcdConfig {
     EtcdConfig { max_clock_skew: Duration::ZERO, retries: RETRIES_MAX, ..config }
 }
 
-/// A nonce for each handle, the same in every run of a test.
-fn limits(settings: Settings) -> StoreConfig {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Limits of one more handle.
+fn limits(settings: Settings, nonce: u64) -> StoreConfig {
     StoreConfig {
         max_shards_per_tenant: settings.max_shards_per_tenant,
         max_total_shards: settings.max_total_shards,
         claim_cooldown_interval: settings.claim_cooldown_interval,
-        ..StoreConfig::new(NEXT.fetch_add(1, Ordering::Relaxed) << 32)
+        ..StoreConfig::new(nonce)
     }
 }
 
-/// The coordinator over a model with faults that happen by themselves.
-struct OnModel {
+/// The coordinator over a model with faults that happen by themselves, the same in every run.
+pub(crate) struct OnModel {
     faults: FaultRates,
+    handle_count: AtomicU64,
+}
+
+impl OnModel {
+    pub(crate) fn new(faults: FaultRates) -> Self {
+        Self { faults, handle_count: AtomicU64::new(0) }
+    }
+
+    /// A nonce for each handle.
+    fn nonce(&self) -> u64 {
+        (1 + self.handle_count.fetch_add(1, Ordering::Relaxed)) << 32
+    }
 }
 
 impl ConformanceTarget for OnModel {
@@ -43,7 +55,7 @@ impl ConformanceTarget for OnModel {
     }
 
     fn fresh(&self, settings: Settings) -> SimEtcdCoordinator {
-        let (kv, limits) = (SimEtcdKv::new(), limits(settings));
+        let (kv, limits) = (SimEtcdKv::new(), limits(settings, self.nonce()));
         kv.inject_randomly(limits.nonce, self.faults);
         SimStore::new(kv, &config()).expect("the usual settings work").coordinator(limits)
     }
@@ -59,7 +71,7 @@ impl ConformanceTarget for OnModel {
     }
 
     fn another_handle(&self, backend: &SimEtcdCoordinator) -> Option<SimEtcdCoordinator> {
-        let config = StoreConfig { nonce: limits(Settings::default()).nonce, ..backend.config() };
+        let config = StoreConfig { nonce: self.nonce(), ..backend.config() };
         Some(backend.store().coordinator(config))
     }
 
@@ -76,6 +88,33 @@ impl ConformanceTarget for OnModel {
         true
     }
 
+    fn list_active_runs(
+        &self,
+        backend: &mut Self::Backend,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        backend.list_active_runs_into(tenant, after, limit, &mut found).expect("the store works");
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut Self::Backend,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        backend
+            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
+            .expect("the store works");
+        Some(gone)
+    }
+
     fn split_children_max(&self) -> usize {
         self.fresh(Settings::default()).split_children_max()
     }
@@ -83,7 +122,7 @@ impl ConformanceTarget for OnModel {
 
 #[test]
 fn the_coordinator_over_the_model_conforms() {
-    let target = OnModel { faults: FaultRates::default() };
+    let target = OnModel::new(FaultRates::default());
     let ran = run_all(&target, &mut |_| ());
     println!("{ran} cases");
     check_sequences(&target, 0..40, 120);
@@ -93,7 +132,7 @@ fn the_coordinator_over_the_model_conforms() {
 #[test]
 fn sequences_over_a_faulty_model_are_answered_as_the_model_of_the_protocol_answers() {
     let faults = FaultRates { lose_request: 150, lose_reply: 150, refuse: 50, expire_leases: 20 };
-    check_sequences(&OnModel { faults }, 100..140, 120);
+    check_sequences(&OnModel::new(faults), 100..140, 120);
 }
 
 /// Scripts over the model.
@@ -104,9 +143,8 @@ impl ScriptBackend for Scripts {
 
     fn start(&mut self, settings: WorldSettings) -> Option<SimEtcdCoordinator> {
         let config = golden::configure(config(), settings)?;
-        let nonce = limits(Settings::default()).nonce;
         let store = SimStore::new(SimEtcdKv::new(), &config).expect("valid settings");
-        Some(store.coordinator(StoreConfig { nonce, ..config.store_config() }))
+        Some(store.coordinator(StoreConfig { nonce: 1 << 32, ..config.store_config() }))
     }
 
     fn observe<R>(
