@@ -16,7 +16,7 @@ use gossip_coordination::{
 use crate::lossy_kv::LossyKv;
 use crate::proto::RangeRequest;
 use crate::real_servers::{self, Servers};
-use crate::test_support::{EtcdServer, ServerOptions};
+use crate::test_support::{EtcdServer, ServerOptions, ServerTls, TestDirectory};
 use crate::{ConnectError, EtcdConfig, EtcdKv, EtcdStore, GrpcClient};
 
 const TENANT: TenantId = TenantId::from_bytes([3; 32]);
@@ -297,6 +297,25 @@ fn a_missing_file_of_tls_is_named() {
     let url = "etcd://127.0.0.1/nobody?ca=no-such-file.pem";
     let error = EtcdConfig::from_url(url).unwrap().connect_blocking().expect_err("no such file");
     assert!(error.to_string().contains("no-such-file.pem"), "{error}");
+}
+
+#[test]
+fn an_url_with_an_authority_connects_by_tls_and_one_without_does_not() {
+    let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let cert_pem = signed.cert.pem();
+    let directory = TestDirectory::new("etcd-url");
+    let ca_file = directory.path().join("ca.pem");
+    std::fs::write(&ca_file, &cert_pem).unwrap();
+    let key_pem = signed.signing_key.serialize_pem();
+    let tls = Some(ServerTls { cert_pem, key_pem, client_ca_pem: None });
+    let server = EtcdServer::with_options(&ServerOptions { flags: Vec::new(), tls });
+    let plain = format!("etcd://127.0.0.1:{}/tls", server.client_port());
+    let url = format!("{plain}?ca={}", ca_file.display());
+    let mut coordinator = EtcdConfig::from_url(&url).unwrap().connect_blocking().unwrap();
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, None).unwrap();
+    RunManagement::create_run(&mut coordinator, at(1), TENANT, RUN, config).unwrap();
+    let error = EtcdConfig::from_url(&plain).unwrap().connect_blocking().expect_err("plain text");
+    assert!(matches!(error, ConnectError::Server(_)), "{error}");
 }
 
 /// It blocks a thread of the caller's runtime, and that is all.

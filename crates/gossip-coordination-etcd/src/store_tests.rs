@@ -8,11 +8,14 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use tokio::task::JoinSet;
 
 use crate::lossy_kv::LossyKv;
+use crate::post::infra_error;
 use crate::proto::{CompareTarget, Request, TargetUnion, TxnRequest};
 use crate::real_servers::{self, Servers};
 use crate::sim_etcd_kv::{Fault, SimEtcdKv, SimLimits, Target};
 use crate::test_support::{EtcdServer, ServerOptions};
-use crate::{EtcdConfig, EtcdKv, EtcdStore, GrpcClient, KeySpan, proto};
+use crate::{
+    EtcdCause, EtcdConfig, EtcdError, EtcdKv, EtcdStore, GrpcClient, KeySpan, SizeLimit, proto,
+};
 
 fn key(number: u64) -> Key {
     let shard = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(number));
@@ -342,6 +345,42 @@ async fn a_full_real_server_is_refused_with_what_to_do() {
         }
     }
     panic!("the quota was never reached");
+}
+
+/// What a caller can do about it: come back, or call somebody.
+#[test]
+fn every_cause_is_told_as_what_it_is() {
+    let text = || "there".to_owned();
+    let wrong = EtcdCause::WrongVersion { found: text(), needed: "3" };
+    for (cause, expected) in [
+        (EtcdCause::Unreachable { endpoint: text(), detail: text() }, None),
+        (EtcdCause::Timeout { millis: 1 }, None),
+        (EtcdCause::ServerTimeout, None),
+        (EtcdCause::NoLeader, None),
+        (EtcdCause::Busy, None),
+        (EtcdCause::Compacted, None),
+        (EtcdCause::LeaseNotFound, None),
+        (EtcdCause::AuthRefused, Some(StoreRefusal::NotPermitted)),
+        (EtcdCause::PermissionDenied, Some(StoreRefusal::NotPermitted)),
+        (EtcdCause::NoSpace, Some(StoreRefusal::NoSpace)),
+        (EtcdCause::TooLarge(SizeLimit::Bytes), Some(StoreRefusal::TooLarge)),
+        (wrong, Some(StoreRefusal::Unusable)),
+        (EtcdCause::Tls { endpoint: text(), detail: text() }, Some(StoreRefusal::Unusable)),
+        (EtcdCause::BadRequest("it"), Some(StoreRefusal::Unusable)),
+    ] {
+        let told = infra_error(&EtcdError::refused("txn", cause));
+        let why = match &told {
+            InfraError::Refused { why, .. } => Some(*why),
+            other => {
+                assert!(other.is_retryable(), "{other}");
+                None
+            }
+        };
+        assert_eq!(why, expected, "{told}");
+        assert!(told.to_string().starts_with("etcd.commit: "), "{told}");
+    }
+    let corrupt = infra_error(&EtcdError::refused("txn", EtcdCause::Corrupt));
+    assert!(matches!(corrupt, InfraError::Corruption { .. }), "{corrupt}");
 }
 
 /// The store of a process whose runtime is gone says so, and nothing hangs.
