@@ -19,6 +19,7 @@ mod deny;
 mod failure;
 mod fuzz;
 mod items;
+mod kill_sqlite;
 mod miri;
 mod mutants;
 mod process;
@@ -49,7 +50,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "test",
         arguments: "",
@@ -79,6 +80,12 @@ const COMMANDS: [Command; 9] = [
         arguments: "TARGET SECONDS | --list",
         purpose: "run one fuzz target",
         run: fuzz::run,
+    },
+    Command {
+        name: "kill-sqlite",
+        arguments: "[--cycles N] [--seed N]",
+        purpose: "kill and race processes on one SQLite file, and look what became of it",
+        run: kill_sqlite::run,
     },
     Command {
         name: "miri",

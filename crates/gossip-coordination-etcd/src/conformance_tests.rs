@@ -43,7 +43,7 @@ fn race(jobs: Vec<RaceJob<'_>>, enter: impl Fn() + Sync) {
 }
 
 /// The blocking coordinator.
-struct OnBlocking(Servers);
+pub(crate) struct OnBlocking(pub(crate) Servers);
 
 impl ConformanceTarget for OnBlocking {
     type Backend = StoreCoordinator<BlockingStore<Store>>;

@@ -13,12 +13,12 @@ use crate::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 type Coordinator = StoreCoordinator<MapStore>;
 
 /// The coordinator over a store in memory, whose commits meet a fault.
-struct OverMap {
-    always: Option<Fault>,
+pub(super) struct OverMap {
+    pub(super) always: Option<Fault>,
     binds: bool,
 }
 
-const PLAIN: OverMap = OverMap { always: None, binds: false };
+pub(super) const PLAIN: OverMap = OverMap { always: None, binds: false };
 const BINDING: OverMap = OverMap { always: None, binds: true };
 
 /// A store that binds keys, or does not.

@@ -92,7 +92,7 @@ pub trait Store {
     fn limits(&self) -> StoreLimits;
 
     /// A number that rises whenever keys that were bound earlier ([`Write::Bind`]) may have
-    /// vanished; `None` if the store binds nothing.
+    /// vanished; `None` if the store binds nothing. A store binds for all its life or never.
     ///
     /// [`Write::Bind`]: super::Write::Bind
     fn binding(&self) -> Option<u64> {

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
+use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId};
 
 use super::codec::{
-    DecodeShardError, OwnerBinding, RunHeadPart, decode_cold, decode_hot, decode_owner,
-    decode_run_head, decode_shard,
+    DecodeShardError, OwnerBinding, decode_cold, decode_hot, decode_owner, decode_run_head,
+    decode_shard,
 };
 use super::core::{Core, Counters};
 use super::engine::Read;
@@ -20,16 +20,34 @@ use super::txn::{Conflict, Versioned};
 use crate::error::InfraError;
 use crate::protocol::ShardTransition;
 use crate::record::ShardRecord;
+use crate::run::RunHead;
 
 /// The values that an operation on a shard looks at.
 pub(super) struct Loaded {
     pub(super) hot: Option<Versioned>,
     pub(super) cold: Option<Versioned>,
-    pub(super) head: Option<Arc<Versioned>>,
+    pub(super) head: Option<Head>,
     /// Read only for those who ask what the store knows of the owner.
     pub(super) owner: Option<Versioned>,
     pub(super) counters: Counters,
     pub(super) origin: Origin,
+}
+
+/// The head of a run, as far as its shards look at it.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) revision: u64,
+    pub(super) run: RunHead,
+    /// Whether all shards of the run are registered.
+    pub(super) has_roots: bool,
+}
+
+impl Head {
+    fn decode(tenant: TenantId, run: RunId, value: &Versioned) -> Result<Self, InfraError> {
+        let part = decode_run_head(tenant, run, &value.bytes)?;
+        let (run, has_roots) = (part.head(), part.has_roots());
+        Ok(Self { revision: value.revision, run, has_roots })
+    }
 }
 
 /// Where values come from.
@@ -65,20 +83,25 @@ impl Loaded {
     }
 
     /// Takes what [`Loaded::reads`] brought.
-    pub(super) fn take<T: ShardTransition>(answers: &mut Answers, binds: bool) -> Self {
+    pub(super) fn take<T: ShardTransition>(
+        answers: &mut Answers,
+        (tenant, shard): (TenantId, ShardKey),
+        binds: bool,
+    ) -> Result<Self, InfraError> {
         let (hot, cold, head) = (answers.value(), answers.value(), answers.value());
         let owner = if binds && T::CONSULTS_OWNER { answers.value() } else { None };
         let counters = match T::MAKES_SHARDS {
             true => Counters::take(&mut [answers.value(), answers.value()].into_iter()),
             false => Counters::default(),
         };
-        Self { hot, cold, head: head.map(Arc::new), owner, counters, origin: Origin::Store }
+        let head = head.map(|head| Head::decode(tenant, shard.run(), &head)).transpose()?;
+        Ok(Self { hot, cold, head, owner, counters, origin: Origin::Store })
     }
 
     /// What is remembered, if it is enough for the operation.
     pub(super) fn recall<T: ShardTransition>(
         remembered: Remembered,
-        head: Option<Arc<Versioned>>,
+        head: Option<Head>,
     ) -> Option<Self> {
         // Counters change too often to be worth remembering, and an owner key may vanish.
         let enough = !T::MAKES_SHARDS && !T::CONSULTS_OWNER && head.is_some();
@@ -103,7 +126,9 @@ impl Loaded {
         for (key, value) in conflict.into_found() {
             match key {
                 Key::ShardHot { shard: other, .. } if other == shard => self.hot = Some(value?),
-                Key::RunHead { .. } => self.head = Some(Arc::new(value?)),
+                Key::RunHead { .. } => {
+                    self.head = Some(Head::decode(tenant, shard.run(), &value?).ok()?);
+                }
                 Key::TenantCounter { .. } => self.counters.tenant = value,
                 Key::TotalCounter => self.counters.total = value,
                 // Newborn shards, which are asked for again.
@@ -139,25 +164,15 @@ impl Loaded {
         owner.map(|owner| decode_owner(tenant, key, &owner.bytes)).transpose()
     }
 
-    pub(super) fn head(
-        &self,
-        tenant: TenantId,
-        key: ShardKey,
-    ) -> Result<Option<RunHeadPart>, InfraError> {
-        let head = self.head.as_ref();
-        head.map(|head| decode_run_head(tenant, key.run(), &head.bytes)).transpose()
-    }
-
     /// The record, and where it stands in the claim index. The shards of a run that is not fully
     /// registered, or is being deleted, are not found.
     pub(super) fn record(
         &self,
         tenant: &Arc<TenantId>,
         key: ShardKey,
-        head: Option<&RunHeadPart>,
         core: &mut Core,
     ) -> Result<Option<(ShardRecord, Option<LogicalTime>)>, InfraError> {
-        if !head.is_some_and(RunHeadPart::has_roots) {
+        if !self.head.is_some_and(|head| head.has_roots) {
             return Ok(None);
         }
         let (hot, cold) = match (&self.hot, &self.cold) {

@@ -12,19 +12,19 @@
 //!   depends on a clock or on chance, and at most twice the bounds below are held.
 
 use std::fmt;
-use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{RunId, ShardKey, TenantId};
 use hashbrown::HashMap;
 
+use super::loaded::Head;
 use super::txn::Versioned;
 
-/// Shards of one generation. A process that holds more leases than this renews some of them with a
-/// load, which is slower and as good.
+/// Shards of one generation, and runs. A process that holds more leases than this renews some of
+/// them with a load, which is slower and as good.
 pub(super) const GENERATION_SHARDS_MAX: usize = 8_192;
 
-/// Bytes of values of one generation: usual shards take below 1 KiB, so the number of shards is
+/// Bytes of shards of one generation: usual shards take below 1 KiB, so the number of shards is
 /// what bounds them, and shards with the longest keys are bounded by this.
 pub(super) const GENERATION_BYTES_MAX: usize = 16 << 20;
 
@@ -54,8 +54,8 @@ pub(super) struct Memory {
 struct Generation {
     shards: HashMap<(TenantId, ShardKey), Remembered, FixedState>,
     /// Shared by the shards of a run, so that one of them learns of a change for all.
-    heads: HashMap<(TenantId, RunId), Arc<Versioned>, FixedState>,
-    /// Of all values.
+    heads: HashMap<(TenantId, RunId), Head, FixedState>,
+    /// Of all shards.
     byte_count: usize,
 }
 
@@ -67,9 +67,9 @@ impl Memory {
     }
 
     /// The head of a run, if it is remembered.
-    pub(super) fn head(&self, tenant: TenantId, run: RunId) -> Option<Arc<Versioned>> {
+    pub(super) fn head(&self, tenant: TenantId, run: RunId) -> Option<Head> {
         let (young, old) = (&self.young.heads, &self.old.heads);
-        young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).cloned()
+        young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).copied()
     }
 
     /// Puts a shard in, with the head of its run.
@@ -78,7 +78,7 @@ impl Memory {
         tenant: TenantId,
         shard: ShardKey,
         remembered: Remembered,
-        head: Arc<Versioned>,
+        head: Head,
     ) {
         if self.young.is_full() {
             self.old = std::mem::take(&mut self.young);
@@ -99,7 +99,8 @@ impl fmt::Debug for Memory {
 
 impl Generation {
     fn is_full(&self) -> bool {
-        self.shards.len() >= GENERATION_SHARDS_MAX || self.byte_count >= GENERATION_BYTES_MAX
+        self.shards.len().max(self.heads.len()) >= GENERATION_SHARDS_MAX
+            || self.byte_count >= GENERATION_BYTES_MAX
     }
 
     fn take(&mut self, tenant: TenantId, shard: ShardKey) -> Option<Remembered> {
@@ -108,19 +109,11 @@ impl Generation {
         Some(found)
     }
 
-    fn put(
-        &mut self,
-        tenant: TenantId,
-        shard: ShardKey,
-        remembered: Remembered,
-        head: Arc<Versioned>,
-    ) {
-        self.byte_count += remembered.byte_count() + head.bytes.len();
+    fn put(&mut self, tenant: TenantId, shard: ShardKey, remembered: Remembered, head: Head) {
+        self.byte_count += remembered.byte_count();
         if let Some(before) = self.shards.insert((tenant, shard), remembered) {
             self.byte_count -= before.byte_count();
         }
-        if let Some(before) = self.heads.insert((tenant, shard.run()), head) {
-            self.byte_count -= before.bytes.len();
-        }
+        self.heads.insert((tenant, shard.run()), head);
     }
 }

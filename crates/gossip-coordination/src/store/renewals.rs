@@ -102,7 +102,11 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
         let (places, reads): (Vec<usize>, Vec<_>) = loads.drain(..count).unzip();
         match io.read(reads.into_iter().flatten().collect()).await {
             Ok(mut answers) => {
-                places.into_iter().for_each(|place| party[place].trip.loaded(&mut answers));
+                for place in places {
+                    if let Err(error) = party[place].trip.loaded(&mut answers) {
+                        party[place].failed(error);
+                    }
+                }
             }
             Err(error) => {
                 places.into_iter().for_each(|place| party[place].failed(error.clone()));

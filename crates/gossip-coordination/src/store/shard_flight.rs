@@ -92,7 +92,7 @@ where
                     rider.ask(core, &mut reads);
                 }
                 let mut answers = io.read(reads).await?;
-                trip.loaded(&mut answers);
+                trip.loaded(&mut answers)?;
                 if let Some(rider) = &mut rider {
                     rider.take(&mut answers, trip.standing());
                 }
@@ -198,8 +198,10 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     }
 
     /// Takes what was read.
-    pub(super) fn loaded(&mut self, answers: &mut Answers) {
-        self.loaded = Some(Loaded::take::<T>(answers, self.ties.binding.is_some()));
+    pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<(), InfraError> {
+        let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
+        self.loaded = Some(Loaded::take::<T>(answers, subject, binds)?);
+        Ok(())
     }
 
     /// Where the shard that was loaded stands in the claim index.
@@ -381,14 +383,13 @@ fn judge<T: ShardTransition>(
     let (tenant, key) = operation.subject();
     let LookedAt { loaded, kin, ties } = looked_at;
     let owner = Arc::new(tenant);
-    let head = loaded.head(tenant, key)?;
     let room = match T::MAKES_SHARDS {
         true => loaded.counters.room(tenant, &core.config, 0)?,
         false => ShardRoom::UNLIMITED,
     };
     let owner_key = loaded.owner(tenant, key)?;
     // From here on nothing may fail before the record is freed.
-    let subject = loaded.record(&owner, key, head.as_ref(), core)?;
+    let subject = loaded.record(&owner, key, core)?;
     let unknown = RefCell::new(Vec::new());
     let split_hash_of = |shard| {
         kin.get(&shard).copied().unwrap_or_else(|| {
@@ -398,7 +399,7 @@ fn judge<T: ShardTransition>(
     };
     let seen = ShardSeen {
         shard: subject.as_ref().map(|(record, _)| ShardView::new(record, &core.pool)),
-        run: head.filter(|_| T::CONSULTS_RUN).map(|head| head.head()),
+        run: loaded.head.filter(|_| T::CONSULTS_RUN).map(|head| head.run),
         room,
         owner: subject.as_ref().map_or(OwnerEvidence::Gone, |(record, _)| {
             evidence(owner_key, record, core.config.max_clock_skew)
@@ -450,10 +451,13 @@ fn prepare<T: ShardTransition>(
 
     let mut txn = Txn::new();
     txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
-    txn.expect(Key::RunHead { tenant, run: shard.run() }, loaded.head.as_deref());
+    let head = loaded.head.map(|head| head.revision);
+    txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
     let at = standing(record);
     let view = ShardView::new(record, &core.pool);
-    let hot = encoded(|out| encode_hot(view, at, out));
+    // Mostly about as long as before, with one more operation in the log.
+    let mut hot = Vec::with_capacity(loaded.hot.as_ref().map_or(0, |hot| hot.bytes.len() + 64));
+    encode_hot(view, at, &mut hot);
     txn.put(Key::ShardHot { tenant, shard }, hot.clone());
     move_claim(&mut txn, tenant, shard, indexed_at, at);
     move_parked(&mut txn, tenant, shard, before, record.status());
