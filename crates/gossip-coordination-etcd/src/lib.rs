@@ -72,6 +72,8 @@ mod config_tests;
 #[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
 mod facts_tests;
 #[cfg(test)]
 mod fault_tests;
