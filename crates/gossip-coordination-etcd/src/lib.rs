@@ -88,6 +88,8 @@ mod lossy_kv;
 #[cfg(test)]
 mod owner_lease_tests;
 #[cfg(test)]
+mod process_tests;
+#[cfg(test)]
 mod real_servers;
 #[cfg(test)]
 mod sim_coordinator_tests;
