@@ -7,7 +7,8 @@
 //!
 //! Each topic is a file, each case a function whose name is the sentence it states. [`run_all`]
 //! runs them all and panics with the names of those that failed. [`check_sequences`] adds random
-//! sequences of operations, whose answers must equal those of a naive model written apart.
+//! sequences of operations, whose answers must equal those of a naive model written apart, and
+//! [`differential`] compares a backend with the coordinator in memory.
 //!
 //! What the suite never does: read a clock, start a thread, sleep. Time is an argument; a target
 //! that can race its handles says how ([`ConformanceTarget::race`]).
@@ -16,6 +17,7 @@ pub mod attempts;
 pub mod claims;
 pub mod clocks;
 pub mod cursors;
+pub mod differential;
 pub mod events;
 pub mod fencing;
 pub mod handoff;

@@ -11,8 +11,8 @@ use crate::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 type Coordinator = StoreCoordinator<MapStore>;
 
 /// The coordinator over a store in memory, whose commits meet a fault.
-struct OverMap {
-    always: Option<Fault>,
+pub(super) struct OverMap {
+    pub(super) always: Option<Fault>,
 }
 
 fn config(settings: Settings, nonce: u64) -> StoreConfig {

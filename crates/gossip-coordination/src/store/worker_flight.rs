@@ -20,15 +20,17 @@ pub(super) async fn register(
     tenant: TenantId,
     worker: WorkerId,
 ) -> Result<(), WorkerError> {
-    let known = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten().is_some();
+    let stored = load(io, tenant, worker).await?;
     let max = MAX_WORKERS_PER_TENANT;
-    if !known && is_full(io, tenant).await? {
+    if stored.is_none() && is_full(io, tenant).await? {
         forget_silent(core, io, now, tenant).await?;
         if is_full(io, tenant).await? {
             return Err(WorkerError::TooManyWorkers { max });
         }
     }
-    put(core, io, tenant, WorkerEntry::heard_of(worker, WorkerState::Idle, now)).await
+    let known = stored.filter(|entry| entry.is_live_at(now));
+    let state = known.map_or(WorkerState::Idle, |entry| entry.state);
+    put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 
 async fn is_full(io: &Io, tenant: TenantId) -> Result<bool, InfraError> {
@@ -45,12 +47,21 @@ pub(super) async fn heartbeat(
     worker: WorkerId,
     state: WorkerState,
 ) -> Result<(), WorkerError> {
-    let value = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
-    let value = value.ok_or(WorkerError::NotRegistered)?;
-    if !decode_worker(tenant, worker, &value.bytes)?.is_live_at(now) {
+    let known = load(io, tenant, worker).await?.filter(|entry| entry.is_live_at(now));
+    if known.is_none() {
         return Err(WorkerError::NotRegistered);
     }
-    put(core, io, tenant, WorkerEntry::heard_of(worker, state, now)).await
+    put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
+}
+
+/// What is stored of a worker, silent or not.
+async fn load(
+    io: &Io,
+    tenant: TenantId,
+    worker: WorkerId,
+) -> Result<Option<WorkerEntry>, InfraError> {
+    let value = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
+    value.map(|value| decode_worker(tenant, worker, &value.bytes)).transpose()
 }
 
 /// The workers that are not silent, by their ids.
