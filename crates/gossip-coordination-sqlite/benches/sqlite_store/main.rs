@@ -5,7 +5,6 @@
 //! ratios. Every checkpoint is accepted and durable; a refused one stops the benchmark.
 //!
 //! `cargo bench -p gossip-coordination-sqlite --bench sqlite_store`
-#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock and starts threads")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(
     missing_docs,
