@@ -45,7 +45,7 @@ const PACKAGES: [DebianPackage; 3] = [
     DebianPackage {
         package: "etcd-server",
         binary: "etcd",
-        needed_by: &["test", "coverage"],
+        needed_by: &["test", "bench", "coverage"],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store start a real server",
     },
