@@ -8,7 +8,7 @@ use crate::sim_coordinator_tests::OnModel;
 use crate::sim_etcd_kv::{Fault, FaultRates, Target};
 
 /// Operations on the model: 500 sequences of 200, as the issue asks.
-const ON_MODEL: Plan = Plan { seeds: 0..500, steps: 200, list_every: 20 };
+const ON_MODEL: Plan = Plan { seeds: 0..500, steps: 200, list_every: 50 };
 
 /// Operations on a real server: 50 sequences of 200.
 const ON_REAL: Plan = Plan { seeds: 1_000..1_050, steps: 200, list_every: 50 };
