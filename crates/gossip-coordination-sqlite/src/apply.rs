@@ -2,6 +2,10 @@
 //!
 //! Every compare is checked before anything is written, so a conflict leaves no trace and needs no
 //! savepoint. What fails halfway is the caller's to roll back.
+//!
+//! Transactions of one group look at the same keys again and again: every operation on a shard
+//! compares the head of its run. [`Seen`] remembers what they found, which nobody else can change
+//! while the lock is held.
 
 use std::collections::BTreeMap;
 
@@ -27,20 +31,24 @@ pub(crate) const SCAN: &str = "SELECT key, revision, value FROM kv \
                                WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
 
 /// Does what `txn` says if everything is as it expects.
-pub(crate) fn apply(connection: &Connection, txn: &Txn) -> Result<CommitOutcome, InfraError> {
-    let mut seen = Seen::new();
+pub(crate) fn apply(
+    connection: &Connection,
+    seen: &mut Seen,
+    txn: &Txn,
+) -> Result<CommitOutcome, InfraError> {
     let mut broken = Vec::new();
     for compare in txn.compares() {
-        broken.extend(check(connection, compare, &mut seen)?);
+        broken.extend(check(connection, compare, seen)?);
     }
     if let Some(conflict) = Conflict::new(broken) {
         return Ok(CommitOutcome::Conflict(conflict));
     }
-    write_all(connection, txn, &mut seen).map(|revision| CommitOutcome::Applied { revision })
+    write_all(connection, txn, seen).map(|revision| CommitOutcome::Applied { revision })
 }
 
-/// Revisions of keys as they are before the transaction; `None` for a key that is not there.
-type Seen = BTreeMap<KeyBytes, Option<u64>>;
+/// Revisions of keys as the group has left them so far; `None` for a key that is not there. Good
+/// until the group ends.
+pub(crate) type Seen = BTreeMap<KeyBytes, Option<u64>>;
 
 /// What is there instead, if `compare` does not hold.
 fn check(
@@ -53,7 +61,7 @@ fn check(
         Compare::Absent(key) => (key, None),
         Compare::Empty(range) => return first_of(connection, range),
     };
-    if revision(connection, key, seen)? == expected {
+    if revision(connection, key.to_bytes(), seen)? == expected {
         return Ok(None);
     }
     Ok(Some((*key, get(connection, key, COMMIT)?)))
@@ -70,13 +78,16 @@ fn first_of(
 /// Writes everything at one revision, and answers it.
 fn write_all(connection: &Connection, txn: &Txn, seen: &mut Seen) -> Result<u64, InfraError> {
     let (mut highest, mut is_birth, mut is_death) = (0, txn.writes().is_empty(), false);
+    let mut rows = Vec::with_capacity(txn.writes().len());
     for write in txn.writes() {
-        let before = revision(connection, write.key(), seen)?;
+        let key = write.key().to_bytes();
+        let before = revision(connection, key, seen)?;
         highest = highest.max(before.unwrap_or(0));
         match write {
             Write::Put(..) | Write::Bind(..) => is_birth |= before.is_none(),
             Write::Delete(_) => is_death |= before.is_some(),
         }
+        rows.push((key, before.is_some(), write));
     }
     if is_birth || is_death {
         highest = highest.max(floor(connection)?);
@@ -85,9 +96,9 @@ fn write_all(connection: &Connection, txn: &Txn, seen: &mut Seen) -> Result<u64,
     // SQLite has no unsigned numbers. No store gets there by counting, only by damage.
     let stored = i64::try_from(next)
         .map_err(|_| corruption(COMMIT, "a revision is out of range".to_owned()))?;
-    for write in txn.writes() {
-        let before = revision(connection, write.key(), seen)?;
-        write_one(connection, write, before.is_some(), stored)?;
+    for (key, is_there, write) in rows {
+        let is_left = write_one(connection, &key, write, is_there, stored)?;
+        seen.insert(key, is_left.then_some(next));
     }
     if is_death {
         run(connection, RAISE_FLOOR, params![stored])?;
@@ -95,20 +106,26 @@ fn write_all(connection: &Connection, txn: &Txn, seen: &mut Seen) -> Result<u64,
     Ok(next)
 }
 
+/// Writes a row, and answers whether it is there then.
 fn write_one(
     connection: &Connection,
+    key: &KeyBytes,
     write: &Write,
     is_there: bool,
     revision: i64,
-) -> Result<(), InfraError> {
-    let key = write.key().to_bytes();
+) -> Result<bool, InfraError> {
     match write {
         Write::Put(_, value) => {
             let sql = if is_there { UPDATE } else { INSERT };
-            run(connection, sql, params![key.as_bytes(), revision, value])
+            run(connection, sql, params![key.as_bytes(), revision, value])?;
+            Ok(true)
         }
-        Write::Delete(_) if is_there => run(connection, DELETE, params![key.as_bytes()]),
-        Write::Delete(_) => Ok(()),
+        Write::Delete(_) => {
+            if is_there {
+                run(connection, DELETE, params![key.as_bytes()])?;
+            }
+            Ok(false)
+        }
         // Nothing here dies with a process, and the store says so (`binding` is none).
         Write::Bind(..) => Err(InfraError::Refused {
             operation: COMMIT,
@@ -118,24 +135,23 @@ fn write_one(
     }
 }
 
-/// The revision of `key` before this transaction.
+/// The revision of a key as the group has left it so far.
 fn revision(
     connection: &Connection,
-    key: &Key,
+    key: KeyBytes,
     seen: &mut Seen,
 ) -> Result<Option<u64>, InfraError> {
-    let bytes = key.to_bytes();
-    if let Some(known) = seen.get(&bytes) {
+    if let Some(known) = seen.get(&key) {
         return Ok(*known);
     }
     let found: Option<i64> = connection
         .prepare_cached(REVISION)
         .and_then(|mut statement| {
-            statement.query_row(params![bytes.as_bytes()], |row| row.get(0)).optional()
+            statement.query_row(params![key.as_bytes()], |row| row.get(0)).optional()
         })
         .map_err(|error| infra(COMMIT, &error))?;
     let found = found.map(|found| unsigned(found, COMMIT)).transpose()?;
-    seen.insert(bytes, found);
+    seen.insert(key, found);
     Ok(found)
 }
 

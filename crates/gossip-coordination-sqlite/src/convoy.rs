@@ -2,20 +2,26 @@
 //!
 //! A caller boards with a job. If nobody drives, it drives: it takes every job that is waiting,
 //! does them in one go, and hands out the answers. Whoever boards meanwhile waits for the next
-//! convoy, which is driven by the first of them. So a caller alone pays no thread switch, and
-//! nobody ever waits for a convoy to fill: what queued up during the last one is what the next one
-//! takes.
+//! convoy. So a caller alone pays no thread switch, and nobody ever waits for a convoy to fill: what
+//! queued up during the last one is what the next one takes.
 //!
-//! The lead is passed on before the answers are handed out, so the next convoy is on its way while
-//! the callers of the last one wake up.
+//! A driver drives a few more convoys while others wait, and then passes the lead to the first of
+//! them.
 //!
 //! # Invariants
 //! - While jobs wait, somebody drives or has been told to.
-//! - A driver is always the first of those who wait, so its own job is in the convoy it drives.
+//! - A driver begins as the first of those who wait, so its own job is in the first convoy that it
+//!   drives.
 //! - A driver that panics leaves nobody waiting: the others learn that their answer is lost.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+
+/// Convoys that one caller drives before it passes the lead on. To wake the next driver takes about
+/// as long as a commit when everybody is busy, so the lead is not passed after each; and a caller
+/// whose own job is done waits for no more than this many.
+pub(crate) const ROUNDS_MAX: usize = 8;
 
 /// Jobs `J` that are done together and answered one by one with `A`.
 #[derive(Debug)]
@@ -43,7 +49,9 @@ struct Passenger<J, A> {
 #[derive(Debug)]
 struct Seat<A> {
     word: Mutex<Word<A>>,
-    said: Condvar,
+    /// Who waits. Waking a thread that does not sleep costs no call of the system, and a driver
+    /// never sleeps for its own answer.
+    caller: Thread,
 }
 
 #[derive(Debug)]
@@ -72,9 +80,9 @@ impl<J, A> Convoy<J, A> {
         &self,
         job: J,
         load: usize,
-        drive: impl FnOnce(Vec<J>) -> Vec<A>,
+        mut drive: impl FnMut(Vec<J>) -> Vec<A>,
     ) -> Option<A> {
-        let seat = Arc::new(Seat { word: Mutex::new(Word::Wait), said: Condvar::new() });
+        let seat = Arc::new(Seat { word: Mutex::new(Word::Wait), caller: thread::current() });
         if !self.board(Passenger { job, load, seat: Arc::clone(&seat) }) {
             match seat.listen() {
                 Word::Answer(answer) => return Some(answer),
@@ -82,11 +90,15 @@ impl<J, A> Convoy<J, A> {
                 Word::Drive | Word::Wait => {}
             }
         }
-        let (jobs, seats) = self.take();
-        let mut trip = Trip { convoy: self, seats, is_led: true };
-        let answers = drive(jobs);
-        trip.arrive(answers);
-        drop(trip);
+        for round in 1.. {
+            let (jobs, seats) = self.take();
+            let mut trip = Trip { convoy: self, seats, is_led: true };
+            let answers = drive(jobs);
+            trip.hand_out(answers);
+            if round == ROUNDS_MAX || !trip.keep_lead() {
+                break;
+            }
+        }
         match seat.listen() {
             Word::Answer(answer) => Some(answer),
             Word::Lost | Word::Drive | Word::Wait => None,
@@ -128,6 +140,13 @@ impl<J, A> Convoy<J, A> {
         road.is_driven && road.waiting.is_empty()
     }
 
+    /// Puts a job on the road whose caller does not wait.
+    #[cfg(test)]
+    pub(crate) fn board_in_passing(&self, job: J) {
+        let seat = Arc::new(Seat { word: Mutex::new(Word::Wait), caller: thread::current() });
+        self.road().waiting.push_back(Passenger { job, load: 1, seat });
+    }
+
     #[cfg(test)]
     pub(crate) fn waiting_count(&self) -> usize {
         self.road().waiting.len()
@@ -142,18 +161,18 @@ impl<J, A> Convoy<J, A> {
 impl<A> Seat<A> {
     fn say(&self, word: Word<A>) {
         *self.word() = word;
-        self.said.notify_one();
+        self.caller.unpark();
     }
 
-    /// Waits for a word, and takes it.
+    /// Waits for a word, and takes it. Only its caller listens.
     fn listen(&self) -> Word<A> {
-        let mut word = self.word();
         loop {
-            match std::mem::replace(&mut *word, Word::Wait) {
-                Word::Wait => {
-                    word = self.said.wait(word).unwrap_or_else(PoisonError::into_inner);
-                }
-                said => return said,
+            // The lock is given back before the caller sleeps, or nobody could ever say a word.
+            let word = std::mem::replace(&mut *self.word(), Word::Wait);
+            match word {
+                // It may wake for no reason, and then looks again.
+                Word::Wait => thread::park(),
+                said @ (Word::Drive | Word::Answer(_) | Word::Lost) => return said,
             }
         }
     }
@@ -173,13 +192,18 @@ struct Trip<'c, J, A> {
 }
 
 impl<J, A> Trip<'_, J, A> {
-    fn arrive(&mut self, answers: Vec<A>) {
-        self.pass_lead();
+    fn hand_out(&mut self, answers: Vec<A>) {
         for answer in answers {
             if let Some(seat) = self.seats.pop_front() {
                 seat.say(Word::Answer(answer));
             }
         }
+    }
+
+    /// Drives on if somebody waits; answers whether somebody does.
+    fn keep_lead(&mut self) -> bool {
+        self.is_led = self.convoy.road().waiting.is_empty();
+        !self.is_led
     }
 
     fn pass_lead(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::scope;
 
-use crate::convoy::Convoy;
+use crate::convoy::{Convoy, ROUNDS_MAX};
 
 fn doubled(jobs: Vec<u64>) -> Vec<u64> {
     jobs.into_iter().map(|job| 2 * job).collect()
@@ -45,16 +45,21 @@ fn everybody_gets_the_answer_to_the_own_job() {
 }
 
 /// Boards jobs one after the other behind a driver that waits, and answers how large the convoys
-/// behind it are.
+/// behind its own are, whoever drives them.
 fn convoys_behind(loads: &[usize], load_max: usize) -> Vec<usize> {
     let convoy = Convoy::new(load_max);
     let (sizes, seen) = channel();
     scope(|scope| {
         let (go, wait) = channel::<()>();
         let convoy = &convoy;
+        let behind = sizes.clone();
         scope.spawn(move || {
+            let mut is_own = true;
             convoy.ride(0, 1, |jobs| {
-                wait.recv().unwrap();
+                match std::mem::replace(&mut is_own, false) {
+                    true => wait.recv().unwrap(),
+                    false => behind.send(jobs.len()).unwrap(),
+                }
                 jobs
             })
         });
@@ -85,6 +90,22 @@ fn what_queued_up_is_taken_together_up_to_the_load() {
     assert_eq!(convoys_behind(&[3, 3, 3, 3], 6), [2, 2]);
     assert_eq!(convoys_behind(&[9, 1, 1], 6), [1, 2]);
     assert_eq!(convoys_behind(&[1, 9, 1], 6), [1, 1, 1]);
+}
+
+#[test]
+fn the_lead_is_passed_on_after_a_few_convoys() {
+    // Each drives alone, being too heavy for a neighbour.
+    let driven = convoys_behind(&[9; 2 * ROUNDS_MAX], 6);
+    assert_eq!(driven, [1; 2 * ROUNDS_MAX]);
+    let convoy = Convoy::new(100);
+    let mut rounds = 0;
+    let answer = convoy.ride(0, 1, |jobs| {
+        rounds += 1;
+        // Somebody always waits behind.
+        convoy.board_in_passing(rounds);
+        jobs
+    });
+    assert_eq!((answer, rounds), (Some(0), ROUNDS_MAX));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use gossip_coordination::InfraError;
 use gossip_coordination::store::{CommitOutcome, Txn};
 use rusqlite::Connection;
 
-use crate::apply::{COMMIT, apply};
+use crate::apply::{COMMIT, Seen, apply};
 use crate::failure::{certainly_did_not_happen, infra, is_busy};
 use crate::log::{Log, LogTurn};
 use crate::options::SqliteOptions;
@@ -126,7 +126,8 @@ impl Writer {
     ) -> Result<Vec<CommitOutcome>, GroupFailure> {
         self.turn.before_group(connection);
         begin(connection, self.options.busy_timeout).map_err(|error| not_begun(&error))?;
-        let applied = txns.iter().map(|txn| apply(connection, txn));
+        let mut seen = Seen::new();
+        let applied = txns.iter().map(|txn| apply(connection, &mut seen, txn));
         let outcomes: Vec<_> = applied.collect::<Result<_, _>>().map_err(GroupFailure::Spoiled)?;
         let Err(error) = run(connection, "COMMIT") else {
             self.in_doubt = false;

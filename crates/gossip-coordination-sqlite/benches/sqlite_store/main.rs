@@ -32,6 +32,9 @@ use self::raw::RawFile;
 pub const VALUE_LEN: usize = 553;
 /// Callers of the grouped measurement.
 const CALLERS: usize = 64;
+/// Records in the file when those of the callers are scattered among them, as the shards that are
+/// leased at one time are scattered in a large run: each lies on a page of its own.
+pub const RECORDS: usize = 9_984;
 /// Rounds of each side.
 const ROUNDS: usize = 9;
 /// How long a round lasts: thousands of flushes.
@@ -47,17 +50,18 @@ fn main() {
     std::fs::create_dir_all(&directory).unwrap();
     let mut disk = RawFile::new(&directory);
     println!(
-        "| commits | callers | per second: disk | engine | ours | ours ÷ engine | ours ÷ disk | \
-         p50 µs: engine | ours | p99 µs: engine | ours |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+        "| commits | records | callers | per second: disk | engine | ours | ours ÷ engine | ours ÷ disk | \
+         p50 µs: engine | ours | p99 µs: engine | ours | \
+         computed µs: engine | ours |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     );
     for (name, synchronous) in [("full sync", "FULL"), ("relaxed", "NORMAL")] {
-        for callers in [1, CALLERS] {
-            let place = directory.join(format!("{synchronous}-{callers}"));
+        for (callers, records) in [(1, RECORDS), (CALLERS, RECORDS), (CALLERS, CALLERS)] {
+            let place = directory.join(format!("{synchronous}-{callers}-{records}"));
             std::fs::create_dir(&place).unwrap();
-            let bare = Bare::new(&place, callers, synchronous);
-            let ours = Ours::new(&place, callers, synchronous == "FULL");
-            compare(name, callers, &mut disk, &bare, &ours);
+            let bare = Bare::new(&place, callers, records, synchronous);
+            let ours = Ours::new(&place, callers, records, synchronous == "FULL");
+            compare(&format!("{name} | {records}"), callers, &mut disk, &bare, &ours);
         }
     }
     std::fs::remove_dir_all(&directory).unwrap();
@@ -67,7 +71,7 @@ fn compare(name: &str, callers: usize, disk: &mut RawFile, bare: &Bare, ours: &O
     let (mut of_disk, mut of_bare, mut of_ours) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         of_disk.push(alone(|| disk.write()));
-        of_bare.push(together(callers, |caller| move || bare.change(caller as u64)));
+        of_bare.push(together(callers, |caller| move || bare.change(caller)));
         of_ours.push(together(callers, |caller| ours.caller(caller)));
     }
     let ratio = |one: &[Round], other: &[Round]| {
@@ -75,10 +79,11 @@ fn compare(name: &str, callers: usize, disk: &mut RawFile, bare: &Bare, ours: &O
     };
     let rate = |rounds: &[Round]| median(rounds.iter().map(|round| round.rate).collect());
     let p50 = |rounds: &[Round]| median(rounds.iter().map(|round| round.p50).collect());
+    let cpu = |rounds: &[Round]| median(rounds.iter().map(|round| round.cpu).collect());
     let p99 = |rounds: &[Round]| median(rounds.iter().map(|round| round.p99).collect());
     println!(
         "| {name} | {callers} | {:.0} | {:.0} | {:.0} | **{:.2}** | {:.2} | {:.0} | {:.0} | {:.0} \
-         | {:.0} |",
+         | {:.0} | {:.0} | {:.0} |",
         rate(&of_disk),
         rate(&of_bare),
         rate(&of_ours),
@@ -88,6 +93,8 @@ fn compare(name: &str, callers: usize, disk: &mut RawFile, bare: &Bare, ours: &O
         p50(&of_ours),
         p99(&of_bare),
         p99(&of_ours),
+        cpu(&of_bare),
+        cpu(&of_ours),
     );
 }
 
@@ -98,16 +105,28 @@ struct Round {
     /// Microseconds.
     p50: f64,
     p99: f64,
+    /// Microseconds of all cores for one operation.
+    cpu: f64,
+}
+
+/// Seconds that all threads of this process have computed so far, the system's share included.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // Behind the name of the program, which may hold anything.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks = |index: usize| fields[index].parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) / 100.0
 }
 
 fn alone(mut operation: impl FnMut()) -> Round {
     let (begin, mut times) = (Instant::now(), Vec::new());
+    let cpu = cpu_seconds();
     while begin.elapsed() < ROUND {
         let start = Instant::now();
         operation();
         times.push(start.elapsed());
     }
-    round(begin.elapsed(), times)
+    round(begin.elapsed(), cpu_seconds() - cpu, times)
 }
 
 /// Lets `callers` threads repeat their operation for a round.
@@ -130,19 +149,25 @@ fn together<F: FnMut() + Send>(callers: usize, operation: impl Fn(usize) -> F) -
                 })
             })
             .collect();
+        let cpu = cpu_seconds();
         start.wait();
         let begin = Instant::now();
         std::thread::sleep(ROUND);
         over.store(true, Ordering::Relaxed);
         let times = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-        round(begin.elapsed(), times)
+        round(begin.elapsed(), cpu_seconds() - cpu, times)
     })
 }
 
-fn round(elapsed: Duration, mut times: Vec<Duration>) -> Round {
+fn round(elapsed: Duration, cpu: f64, mut times: Vec<Duration>) -> Round {
     times.sort_unstable();
     let micros = |part: f64| times[(times.len() as f64 * part) as usize].as_secs_f64() * 1e6;
-    Round { rate: times.len() as f64 / elapsed.as_secs_f64(), p50: micros(0.5), p99: micros(0.99) }
+    Round {
+        rate: times.len() as f64 / elapsed.as_secs_f64(),
+        p50: micros(0.5),
+        p99: micros(0.99),
+        cpu: cpu * 1e6 / times.len() as f64,
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

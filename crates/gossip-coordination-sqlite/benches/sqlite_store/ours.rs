@@ -31,15 +31,16 @@ struct Caller {
 }
 
 impl Ours {
-    pub fn new(directory: &Path, callers: usize, full: bool) -> Self {
+    pub fn new(directory: &Path, callers: usize, records: usize, full: bool) -> Self {
         let options = SqliteOptions::default();
         let options = if full { options } else { options.relaxed() };
         let database = SqliteDatabase::open(directory.join("ours"), options).unwrap();
         let handle =
             |nonce: u64| StoreCoordinator::new(database.store(), StoreConfig::new(nonce << 32));
-        register(&mut handle(1), callers);
-        let callers =
-            (0..callers).map(|caller| Mutex::new(Caller::new(handle(caller as u64 + 2), caller)));
+        register(&mut handle(1), records);
+        let stride = records / callers;
+        let callers = (0..callers)
+            .map(|caller| Mutex::new(Caller::new(handle(caller as u64 + 2), caller * stride)));
         Self { callers: callers.collect() }
     }
 
