@@ -21,7 +21,9 @@
 //! change of it rewrites the hot part in the same commit, so the hot revision stands for it.
 //!
 //! A refusal and a replay commit nothing, so nothing would show that they are out of date. They are
-//! reported only if they come of a load that began after the operation did.
+//! reported only if they come of a load that began after the operation did. What is there of other
+//! shards is read after the shard itself, and what was made in between may be the operation's own:
+//! a refusal because of it is reported only if the shard, loaded once more, says the same.
 //!
 //! # Invariants
 //! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
@@ -139,6 +141,8 @@ pub(super) struct Trip<'o, T: ShardTransition> {
     /// What the next decision looks at, unless it must be loaded.
     loaded: Option<Loaded>,
     kin: Kin,
+    /// Whether some of `kin` was read after `loaded`.
+    kin_is_newer: bool,
     ties: Ties,
     /// What the last transaction does. Present until its outcome is told.
     sent: Option<Prepared<T>>,
@@ -158,6 +162,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             tries: core.tries("shard.commit"),
             loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head())),
             kin: Kin::new(),
+            kin_is_newer: false,
             ties: Ties { binding: None, bound },
             sent: None,
             doubt: None,
@@ -186,6 +191,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 self.loaded = None;
                 load()
             }
+            Verdict::Refused(_) if self.kin_is_newer => {
+                self.tries.failed(Some(Key::ShardHot { tenant, shard: key }), true)?;
+                self.loaded = None;
+                load()
+            }
             Verdict::Refused(error) => Next::Done(Err(error)),
             Verdict::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
             Verdict::Commits(commit) => {
@@ -201,6 +211,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<(), InfraError> {
         let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
         self.loaded = Some(Loaded::take::<T>(answers, subject, binds)?);
+        self.kin_is_newer = false;
         Ok(())
     }
 
@@ -228,6 +239,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             };
             self.kin.insert(shard.shard(), made_by);
         }
+        self.kin_is_newer = true;
         Ok(())
     }
 
