@@ -7,8 +7,8 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 
 use super::core::Core;
 use super::{
-    CommitOutcome, Fault, Flight, MapStore, Step, Store, StoreConfig, StoreCoordinator,
-    StoreLimits, Told,
+    Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, Told,
 };
 use crate::protocol::{Acquire, Checkpoint, Grant};
 use crate::*;
@@ -164,4 +164,57 @@ fn a_commit_that_comes_late_is_shut_out_by_the_deletion_of_the_run() {
     assert!(matches!(told, Err(CheckpointError::ShardNotFound { .. })), "{told:?}");
     let outcome = store.commit(late.unwrap()).remove(0);
     assert!(matches!(outcome, Ok(CommitOutcome::Conflict(_))), "{outcome:?}");
+}
+
+/// Flies a checkpoint whose first commit is late, and whose later ones are answered by `then`.
+/// Answers what was told, and what became of the first.
+fn checkpoint_late(
+    mut then: impl FnMut(&mut StoreCoordinator<MapStore>) -> Result<CommitOutcome, InfraError>,
+) -> (InfraError, CommitOutcome) {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut scratch = AcquireScratch::new();
+    let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+    let lease = granted.unwrap().lease;
+    let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+    let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
+    let (mut store, mut late) = (admin.store().another_handle(), None);
+    let mut flight = core.on_shard(at(11), checkpoint);
+    let told = loop {
+        let told = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) if late.is_none() => {
+                late = Some(txns);
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Commit(_) => Told::Committed(vec![then(&mut admin)]),
+            Step::Done(told) => break told,
+        };
+        flight.tell(told);
+    };
+    let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+    (error, store.commit(late.unwrap()).remove(0).unwrap())
+}
+
+#[test]
+fn a_refusal_of_the_store_does_not_deny_a_commit_that_comes_late() {
+    let (error, late) = checkpoint_late(|_| {
+        let (operation, message) = ("commit", "full".to_owned());
+        Err(InfraError::Refused { operation, why: StoreRefusal::NoSpace, message })
+    });
+    assert!(matches!(late, CommitOutcome::Applied { .. }), "{late:?}");
+    assert!(error.is_retryable(), "trying again tells what happened: {error}");
+    assert!(error.to_string().contains("may have happened"), "{error}");
+}
+
+#[test]
+fn lost_races_do_not_deny_a_commit_that_comes_late() {
+    let (error, _) = checkpoint_late(|admin| {
+        let key = Key::RunHead { tenant: TENANT, run: RUN };
+        let mut answers = admin.store_mut().read(vec![Read::Get(key)]).unwrap();
+        let Some(Answer::Value(value)) = answers.pop() else { panic!("a value") };
+        Ok(CommitOutcome::Conflict(Conflict::new(vec![(key, value)]).unwrap()))
+    });
+    assert!(error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("may have happened"), "{error}");
 }

@@ -61,7 +61,8 @@ where
     let mut doubt: Option<Prepared<T>> = None;
     let mut registering = false;
     loop {
-        let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await?;
+        let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await;
+        let loaded = loaded.map_err(|error| tries.ended(error))?;
         if let Some(sure) = doubt.take_if(|doubt| doubt.landed(&loaded)) {
             core.emit(tenant, run, now, sure.event);
             return sure.answer.map(IdempotentOutcome::Executed);
@@ -76,7 +77,8 @@ where
             Verdict::Commits(commit) => *commit,
         };
         core.check_fits(&txn)?;
-        let ticks = match io.commit(txn).await? {
+        let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
+        let ticks = match outcome {
             CommitOutcome::Applied { .. } => match prepared {
                 Some(prepared) => {
                     core.emit(tenant, run, now, prepared.event);

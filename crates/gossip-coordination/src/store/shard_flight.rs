@@ -93,17 +93,23 @@ where
                 if let Some(rider) = &mut rider {
                     rider.ask(core, &mut reads);
                 }
-                let mut answers = io.read(reads).await?;
+                let mut answers = io.read(reads).await.map_err(|error| trip.ended(error))?;
                 trip.loaded(&mut answers)?;
                 if let Some(rider) = &mut rider {
                     rider.take(&mut answers, trip.standing());
                 }
             }
-            Next::LoadKin(keys) => trip.loaded_kin(&keys, io.load(keys.clone()).await?)?,
-            Next::Commit(txn) => match trip.committed(core, io.commit(txn).await?)? {
-                Landing::Done(told) => return told,
-                Landing::Again { ticks } => io.pause(ticks).await,
-            },
+            Next::LoadKin(keys) => {
+                let values = io.load(keys.clone()).await.map_err(|error| trip.ended(error))?;
+                trip.loaded_kin(&keys, values)?;
+            }
+            Next::Commit(txn) => {
+                let outcome = io.commit(txn).await.map_err(|error| trip.ended(error))?;
+                match trip.committed(core, outcome)? {
+                    Landing::Done(told) => return told,
+                    Landing::Again { ticks } => io.pause(ticks).await,
+                }
+            }
             Next::Done(told) => return told,
         }
     }
@@ -280,6 +286,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 self.tries.failed(Some(lost), !is_of_subject(&lost, key))
             }
         }
+    }
+
+    /// What to tell if `error` of the store ends the operation.
+    pub(super) fn ended(&self, error: InfraError) -> InfraError {
+        self.tries.ended(error)
     }
 
     fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> Told<T> {

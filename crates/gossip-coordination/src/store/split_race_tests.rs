@@ -180,13 +180,8 @@ fn a_split_whose_earlier_try_comes_late_is_a_replay() {
     let ((mut coordinator, lease), mut core) = (set_up(), core());
     let children = halves().map(|spec| SplitChild::new(spec, CursorUpdate::initial()));
     let plan = SplitReplacePlan::try_new(children).unwrap();
-    let split = SplitReplace {
-        tenant: TENANT,
-        lease: &lease,
-        plan: &plan,
-        children_max: 2,
-        op_id: op(5),
-    };
+    let split =
+        SplitReplace { tenant: TENANT, lease: &lease, plan: &plan, children_max: 2, op_id: op(5) };
     let mut store = coordinator.store().another_handle();
     let told = fly_after_load(&mut store, core.on_shard(at(3), split), || {
         coordinator.split_replace(at(3), TENANT, &lease, &plan, op(5)).unwrap();
