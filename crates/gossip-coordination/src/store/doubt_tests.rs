@@ -218,3 +218,15 @@ fn lost_races_do_not_deny_a_commit_that_comes_late() {
     assert!(error.is_retryable(), "{error}");
     assert!(error.to_string().contains("may have happened"), "{error}");
 }
+
+/// Handles need only differ in their nonce, not by much.
+#[test]
+fn no_two_grants_of_different_handles_have_one_token() {
+    let mut tokens = std::collections::BTreeSet::new();
+    for nonce in 0..64 {
+        let mut core = Core::new(StoreConfig::new(nonce), StoreLimits::GENEROUS);
+        for _ in 0..64 {
+            assert!(tokens.insert(core.fresh_grant().as_raw()), "nonce {nonce}");
+        }
+    }
+}
