@@ -368,7 +368,7 @@ fn register(
         total: small(roots.count()),
         registered: before.registered + small(ids.len()),
         chunks: chunk + 1,
-        last_chunk_at: now.max(record.created_at()),
+        last_chunk_at: now.max(record.created_at()).max(before.last_chunk_at),
     };
     if progress.is_complete() {
         evolve_run(&mut record, &RunChange::Activate { registration, roots });
