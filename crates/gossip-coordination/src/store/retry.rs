@@ -3,8 +3,9 @@
 use super::key::Key;
 use crate::error::InfraError;
 
-/// Conflicts and lost replies that one operation bears. Each lost race means that somebody else
-/// succeeded, so this many in a row mean that the caller had better come back later.
+/// Conflicts and lost replies that one operation bears, or one step of an operation that takes
+/// many. Each lost race means that somebody else succeeded, so this many in a row mean that the
+/// caller had better come back later.
 pub(super) const TRIES_MAX: u32 = 16;
 
 /// Conflicts on counters and on the keys of newborn shards that one operation bears: the first say

@@ -59,10 +59,14 @@ where
     let (tenant, run) = operation.subject();
     let mut tries = core.tries("run.commit");
     let mut doubt: Option<Prepared<T>> = None;
-    let mut registering = false;
+    let (mut registering, mut registered) = (false, 0);
     loop {
         let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await;
         let loaded = loaded.map_err(|error| tries.ended(error))?;
+        // Each chunk has a budget of its own, whoever got it stored.
+        if loaded.roots.registered > registered {
+            (registered, tries) = (loaded.roots.registered, core.tries("run.commit"));
+        }
         if let Some(sure) = doubt.take_if(|doubt| doubt.landed(&loaded)) {
             core.emit(tenant, run, now, sure.event);
             return sure.answer.map(IdempotentOutcome::Executed);
