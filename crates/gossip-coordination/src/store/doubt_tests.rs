@@ -10,7 +10,7 @@ use super::{
     Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told,
 };
-use crate::protocol::{Acquire, Checkpoint, Grant};
+use crate::protocol::{Acquire, Checkpoint, DeleteRun, Grant};
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([4; 32]);
@@ -228,5 +228,22 @@ fn no_two_grants_of_different_handles_have_one_token() {
         for _ in 0..64 {
             assert!(tokens.insert(core.fresh_grant().as_raw()), "nonce {nonce}");
         }
+    }
+}
+
+/// Two administrators delete one run, and the request of one is lost: it happened once.
+#[test]
+fn a_deletion_by_somebody_else_is_not_told_as_our_own() {
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        admin.cancel_run(at(9), TENANT, RUN, op(2)).unwrap();
+        core.events = Some(EventCollector::default());
+        let ours = DeleteRun { tenant: TENANT, run: RUN, op_id: op(8) };
+        let told = fly(&mut admin, core.delete(at(11), ours), happens, |admin| {
+            let theirs = admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap();
+            assert_eq!(theirs.is_executed(), !happens);
+        });
+        assert_eq!(told.unwrap().is_executed(), happens);
+        assert_eq!(core.events.unwrap().drain().len(), usize::from(happens));
     }
 }

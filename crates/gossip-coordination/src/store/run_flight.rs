@@ -74,7 +74,8 @@ where
         let (txn, prepared) = match judge(core, now, operation, &loaded)? {
             Verdict::Refused(error) => return Err(error),
             Verdict::Replayed(output) => {
-                let Some(doubt) = doubt else { return Ok(IdempotentOutcome::Replayed(output)) };
+                let ours = doubt.filter(|doubt| !doubt.is_excluded(&loaded));
+                let Some(doubt) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
                 core.emit(tenant, run, now, doubt.event);
                 return Ok(IdempotentOutcome::Executed(output));
             }
@@ -117,16 +118,30 @@ enum Verdict<T: RunTransitionRules> {
 
 /// What to say once a transaction is stored, and how to see that it is.
 struct Prepared<T: RunTransitionRules> {
-    /// The head that it writes; `None` if it deletes the head.
-    head: Option<Vec<u8>>,
+    mark: Mark,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
 }
 
+/// What a transaction leaves.
+enum Mark {
+    Head(Vec<u8>),
+    /// In the place of the head, for ever.
+    Tombstone(Vec<u8>),
+}
+
 impl<T: RunTransitionRules> Prepared<T> {
     fn landed(&self, loaded: &Loaded) -> bool {
-        let stored = loaded.head.as_ref().map(|head| &head.bytes);
-        stored.is_some() && stored == self.head.as_ref()
+        let (stored, written) = match &self.mark {
+            Mark::Head(written) => (&loaded.head, written),
+            Mark::Tombstone(written) => (&loaded.tombstone_value, written),
+        };
+        stored.as_ref().is_some_and(|stored| stored.bytes == *written)
+    }
+
+    /// Whether somebody else's tombstone shows that the transaction never was applied.
+    fn is_excluded(&self, loaded: &Loaded) -> bool {
+        matches!(self.mark, Mark::Tombstone(_)) && !self.landed(loaded)
     }
 }
 
@@ -255,21 +270,20 @@ fn judge<T: RunTransitionRules>(
         Ok(Decision::Replay(output)) => return Ok(Verdict::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => (change, answer),
     };
-    let Written { txn, head, last } = match write(core, now, operation.subject(), loaded, &change) {
+    let Written { txn, mark, last } = match write(core, now, operation.subject(), loaded, &change) {
         Ok(written) => written,
         Err(Full::Pool(full)) => return Ok(Verdict::Refused(T::exhausted(full))),
         Err(Full::Stored(error)) => return Err(error),
     };
     let event = core.events.as_ref().and_then(|_| change.event());
-    let prepared = last.then_some(Prepared { head, answer, event });
+    let prepared = last.then_some(Prepared { mark, answer, event });
     Ok(Verdict::Commits(Box::new((txn, prepared))))
 }
 
 /// A transaction on a run.
 struct Written {
     txn: Txn,
-    /// The head in it.
-    head: Option<Vec<u8>>,
+    mark: Mark,
     /// Whether the operation has happened with it.
     last: bool,
 }
@@ -291,8 +305,8 @@ fn write(
             (RunRecord::clone(record), RootProgress::NONE, true)
         }
         RunChange::Delete(tombstone) => {
-            delete(&mut txn, tenant, run, loaded, tombstone)?;
-            return Ok(Written { txn, head: None, last: true });
+            let mark = Mark::Tombstone(delete(&mut txn, tenant, run, loaded, tombstone)?);
+            return Ok(Written { txn, mark, last: true });
         }
         RunChange::Activate { registration, roots } => {
             let (part, progress) = register(core, &mut txn, now, loaded, *registration, *roots)?;
@@ -309,7 +323,7 @@ fn write(
     };
     let head = encoded(|out| encode_run_head(&record, roots, out));
     txn.put(head_key, head.clone());
-    Ok(Written { txn, head: Some(head), last })
+    Ok(Written { txn, mark: Mark::Head(head), last })
 }
 
 fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
@@ -318,24 +332,25 @@ fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
     record
 }
 
-/// The tombstone takes the place of the head. Shards that were reserved and never made are given
-/// back here, those that were made when they are taken away.
+/// The tombstone, which is answered, takes the place of the head. Shards that were reserved and
+/// never made are given back here, those that were made when they are taken away.
 fn delete(
     txn: &mut Txn,
     tenant: TenantId,
     run: RunId,
     loaded: &Loaded,
     tombstone: &Tombstone,
-) -> Result<(), InfraError> {
+) -> Result<Vec<u8>, InfraError> {
     let grave = Key::Tombstone { tenant, run };
     txn.expect(grave, loaded.tombstone_value.as_ref());
     txn.delete(Key::RunHead { tenant, run });
-    txn.put(grave, encoded(|out| encode_tombstone(tenant, run, tombstone, out)));
+    let bytes = encoded(|out| encode_tombstone(tenant, run, tombstone, out));
+    txn.put(grave, bytes.clone());
     let never_made = loaded.roots.total - loaded.roots.registered;
     if never_made > 0 {
         loaded.counters.change(txn, tenant, 0, u64::from(never_made))?;
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Adds the next chunk of a registration. Answers the run as it is then, and how far it has come.
