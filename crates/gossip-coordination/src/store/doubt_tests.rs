@@ -219,6 +219,29 @@ fn lost_races_do_not_deny_a_commit_that_comes_late() {
     assert!(error.to_string().contains("may have happened"), "{error}");
 }
 
+/// Nobody can tell whether it happened: the log, which would, has forgotten.
+#[test]
+fn a_checkpoint_that_the_log_may_have_forgotten_is_not_denied() {
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        let mut scratch = AcquireScratch::new();
+        let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+        let lease = granted.unwrap().lease;
+        let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+        let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
+        let told = fly(&mut admin, core.on_shard(at(11), checkpoint), happens, |admin| {
+            for number in 0..OP_LOG_CAP as u64 {
+                let key = [b'd', number as u8];
+                let cursor = CursorUpdate::try_from_parts(Some(&key), None).unwrap();
+                admin.checkpoint(at(11), TENANT, &lease, cursor, op(100 + number)).unwrap();
+            }
+        });
+        let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+        assert!(error.is_retryable(), "{error}");
+        assert!(error.to_string().contains("may have happened"), "{error}");
+    }
+}
+
 /// Handles need only differ in their nonce, not by much.
 #[test]
 fn no_two_grants_of_different_handles_have_one_token() {

@@ -8,7 +8,8 @@
 //!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
 //!   decision looks at is compared, that commit shuts ours out for ever. What decides the same is
-//!   committed again.
+//!   committed again. Only if so much has happened since that the log may have forgotten ours,
+//!   nobody can tell, and that is what the caller is told.
 //!
 //! # Why a decision from memory is as good as one from a load
 //!
@@ -51,6 +52,7 @@ use super::retry::Tries;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
+use crate::lease::OP_LOG_CAP;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
@@ -189,6 +191,9 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         if let Some(sure) = self.doubt.take_if(|doubt| doubt.landed(tenant, key, loaded)) {
             return Ok(Next::Done(self.executed(core, sure)));
         }
+        if self.doubt.as_ref().is_some_and(|doubt| doubt.may_be_forgotten(tenant, key, loaded)) {
+            return Err(self.tries.ended(forgotten()));
+        }
         let looked_at = LookedAt { loaded, kin: &self.kin, ties: self.ties };
         let verdict = judge(core, self.now, self.operation, looked_at, show)?;
         Ok(match verdict {
@@ -308,6 +313,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     }
 }
 
+fn forgotten() -> InfraError {
+    let message = "more has happened to the shard since than its log tells".to_owned();
+    InfraError::Transient { operation: "shard.commit", message }
+}
+
 /// Whether a conflict on `lost` is about the shard or its run, not about counters or newborns.
 fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
     match lost {
@@ -339,6 +349,8 @@ struct Prepared<T: ShardTransition> {
     holding: Holding,
     /// The binding of the owner key from then on, if the caller holds the shard.
     bound: Option<u64>,
+    /// Whether the log of the shard remembers it.
+    is_logged: bool,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
 }
@@ -358,6 +370,20 @@ impl<T: ShardTransition> Prepared<T> {
         }
         let holder = decode_hot(tenant, key, &stored.bytes).ok().and_then(|hot| hot.lease);
         holder.is_some_and(|holder| self.holding == Holding::Granted(holder.token()))
+    }
+
+    /// Whether the transaction may have been applied and forgotten: the log is full, and nothing is
+    /// in it that the transaction left there. A split is never forgotten: it ends the shard, or its
+    /// child stays in the list of those that the shard spawned.
+    fn may_be_forgotten(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
+        let log = |bytes: &[u8]| Some(decode_hot(tenant, key, bytes).ok()?.op_log);
+        let stored = loaded.hot.as_ref().and_then(|hot| log(&hot.bytes));
+        let stored = stored.filter(|log| log.len() >= OP_LOG_CAP);
+        let (true, Some(stored)) = (self.is_logged && !T::MAKES_SHARDS, stored) else {
+            return false;
+        };
+        log(&self.parts.hot)
+            .is_some_and(|left| left.iter().all(|entry| stored.find(entry.op_id()).is_none()))
     }
 
     /// Remembers what the transaction left at `revision`, if the caller holds the shard.
@@ -447,8 +473,8 @@ fn judge<T: ShardTransition>(
                     show(ShardView::new(&record, &core.pool));
                     let event = core.events.is_some().then(|| change.event(key.shard()));
                     let holding = Holding::after(&change);
-                    let bound = ties.binding;
-                    let prepared = Prepared { parts, holding, bound, answer, event };
+                    let (bound, is_logged) = (ties.binding, change.entry().is_some());
+                    let prepared = Prepared { parts, holding, bound, is_logged, answer, event };
                     Ok(Verdict::Commits(Box::new((txn, prepared))))
                 }
             }
