@@ -237,6 +237,18 @@ fn an_owner_writes_its_key_again_only_if_it_may_have_vanished() {
     }
 }
 
+/// A lease that two processes use: whoever used it last keeps its key alive.
+#[test]
+fn an_owner_that_another_process_stood_in_for_binds_its_key_anew() {
+    let mut one = first(MapStore::new().with_bindings());
+    let mut other = another(&one, 2);
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    other.checkpoint(at(11), TENANT, &lease, cursor(b"b"), op(2)).unwrap();
+    one.checkpoint(at(12), TENANT, &lease, cursor(b"c"), op(3)).unwrap();
+    other.store_mut().end_process();
+    assert_eq!(owner_key(&mut one), Some(binding_of(&lease)));
+}
+
 #[test]
 fn no_administrator_binds_a_key_to_its_own_process() {
     let mut one = first(MapStore::new().with_bindings());

@@ -281,6 +281,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
         self.kin.clear();
+        // Whoever changed the shard may have written its owner key, and tied it to itself.
+        let hot = Key::ShardHot { tenant, shard: key };
+        if conflict.found().iter().any(|(found, _)| *found == hot) {
+            self.ties.bound = None;
+        }
         // A conflict tells nothing of the owner key.
         let whole = !(T::CONSULTS_OWNER && self.ties.binding.is_some());
         self.loaded = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
