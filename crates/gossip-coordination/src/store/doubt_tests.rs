@@ -10,7 +10,7 @@ use super::{
     Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told,
 };
-use crate::protocol::{Acquire, Checkpoint, DeleteRun, Grant};
+use crate::protocol::{Acquire, Checkpoint, CreateRun, DeleteRun, Grant};
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([4; 32]);
@@ -268,5 +268,27 @@ fn a_deletion_by_somebody_else_is_not_told_as_our_own() {
         });
         assert_eq!(told.unwrap().is_executed(), happens);
         assert_eq!(core.events.unwrap().drain().len(), usize::from(happens));
+    }
+}
+
+/// A run has no operation id to be known by: it is ours if it is as we made it.
+#[test]
+fn a_run_that_somebody_went_on_with_is_still_our_own() {
+    let (run, config) =
+        (RunId::from_raw(6), administrator().get_run(TENANT, RUN).unwrap().config());
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        let create = CreateRun { tenant: TENANT, run, config };
+        let told = fly(&mut admin, core.on_run(at(11), create), happens, |admin| {
+            let made = admin.create_run(at(12), TENANT, run, config);
+            assert_eq!(made.is_ok(), !happens);
+            admin.cancel_run(at(12), TENANT, run, op(3)).unwrap();
+        });
+        match told {
+            Ok(_) => assert!(happens),
+            Err(error) => {
+                assert!(!happens && error == CreateRunError::RunAlreadyExists { run }, "{error}");
+            }
+        }
     }
 }

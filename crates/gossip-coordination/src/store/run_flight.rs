@@ -27,7 +27,7 @@ use crate::protocol::{
     Decision, Roots, RunChange, RunSeen, RunTransitionRules, Tombstone, evolve_run,
 };
 use crate::record::Birth;
-use crate::run::{Registration, RunRecord, RunStatus};
+use crate::run::{Registration, RunConfig, RunRecord, RunStatus};
 
 /// Writes of a chunk of a registration beside those of its shards: the head, the names of the
 /// roots, and two counters.
@@ -125,6 +125,8 @@ struct Prepared<T: RunTransitionRules> {
 
 /// What a transaction leaves.
 enum Mark {
+    /// A run of these settings, made then. Others may go on with it at once.
+    Birth(RunConfig, LogicalTime),
     Head(Vec<u8>),
     /// In the place of the head, for ever.
     Tombstone(Vec<u8>),
@@ -133,6 +135,10 @@ enum Mark {
 impl<T: RunTransitionRules> Prepared<T> {
     fn landed(&self, loaded: &Loaded) -> bool {
         let (stored, written) = match &self.mark {
+            Mark::Birth(config, at) => {
+                let made = |run: &RunRecord| (run.config(), run.created_at()) == (*config, *at);
+                return loaded.record.as_ref().is_some_and(made);
+            }
             Mark::Head(written) => (&loaded.head, written),
             Mark::Tombstone(written) => (&loaded.tombstone_value, written),
         };
@@ -323,7 +329,14 @@ fn write(
     };
     let head = encoded(|out| encode_run_head(&record, roots, out));
     txn.put(head_key, head.clone());
-    Ok(Written { txn, mark: Mark::Head(head), last })
+    let mark = match change {
+        RunChange::Create(record) => Mark::Birth(record.config(), record.created_at()),
+        RunChange::Activate { .. }
+        | RunChange::End { .. }
+        | RunChange::Pause { .. }
+        | RunChange::Delete(_) => Mark::Head(head),
+    };
+    Ok(Written { txn, mark, last })
 }
 
 fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
