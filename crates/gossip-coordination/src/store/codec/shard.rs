@@ -91,6 +91,9 @@ pub fn decode_hot(
     let mut fields = open(&Key::ShardHot { tenant, shard }, value)?;
     let hot = read_hot(&mut fields)?;
     fields.require(hot.facts(shard.shard()).check())?;
+    // The next grant raises it, and there is no end to come to but a forged record.
+    let can_rise = hot.fence.checked_increment().is_some();
+    fields.require(holds(can_rise, "INV-4: a fence that can rise"))?;
     fields.require(check_index(hot.status, hot.lease_deadline(), hot.indexed_at))?;
     fields.finish()?;
     Ok(hot)
