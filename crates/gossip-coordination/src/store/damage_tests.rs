@@ -220,6 +220,7 @@ fn a_hot_part_that_cannot_be_is_refused(
 #[case::split_without_children("split", "spawned_count", &[0, 0], "INV-6: ")]
 #[case::terminal_in_the_index("parked", "status", &[0], "INV-1: ")]
 #[case::done_by_a_flipped_status("bare", "status", &[1], "a claim index entry exactly")]
+#[case::free_but_indexed_later("bare", "indexed_at", &[1, 0, 0, 0, 0, 0, 0, 0], "a claim index")]
 #[case::token_without_key("bare", "token_len", &[1, 0], "token: ")]
 fn a_hot_part_of_another_state_is_refused(
     #[case] name: &str,

@@ -249,8 +249,9 @@ impl fmt::Debug for SpawnedIds<'_> {
     }
 }
 
-/// A shard stands in the claim index exactly while it is active. The entry may be too early, and
-/// then claimers repair it; too late, it would hide a free shard.
+/// A shard stands in the claim index exactly while it is active. The entry may be too early, which
+/// costs claimers a look; too late, it would hide a shard that can be claimed. One that nobody
+/// holds can be claimed at any time.
 fn check_index(
     status: ShardStatus,
     deadline: Option<LogicalTime>,
@@ -258,7 +259,7 @@ fn check_index(
 ) -> Result<(), &'static str> {
     let active = status == ShardStatus::Active;
     holds(indexed_at.is_some() == active, "a claim index entry exactly while active")?;
-    let late = indexed_at.zip(deadline).is_some_and(|(at, deadline)| at > deadline);
+    let late = indexed_at.is_some_and(|at| at > deadline.unwrap_or(LogicalTime::ZERO));
     holds(!late, "a claim index entry is never later than the lease ends")
 }
 
