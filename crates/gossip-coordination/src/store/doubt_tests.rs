@@ -10,7 +10,9 @@ use super::{
     Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told,
 };
-use crate::protocol::{Acquire, Checkpoint, CreateRun, DeleteRun, Grant};
+use crate::protocol::{
+    Acquire, Checkpoint, CreateRun, DeleteRun, Grant, ReleaseMode, RequestAction,
+};
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([4; 32]);
@@ -240,6 +242,39 @@ fn a_checkpoint_that_the_log_may_have_forgotten_is_not_denied() {
         assert!(error.is_retryable(), "{error}");
         assert!(error.to_string().contains("may have happened"), "{error}");
     }
+}
+
+/// The owner may have fulfilled the request before the administrator looked again.
+#[test]
+fn a_request_that_may_have_been_fulfilled_is_not_denied() {
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        let mut scratch = AcquireScratch::new();
+        let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+        let (lease, action, op_id) = (granted.unwrap().lease, ShardAction::Release, op(7));
+        let expires_at = at(50);
+        let asked = RequestAction { tenant: TENANT, key: KEY, action, expires_at, op_id };
+        let told = fly(&mut admin, core.on_shard(at(11), asked), happens, |admin| {
+            admin.release(at(11), TENANT, &lease, ReleaseMode::Clean, op(8)).unwrap();
+        });
+        let Err(RequestActionError::BackendError(error)) = told else { panic!("{told:?}") };
+        assert!(error.is_retryable() && error.to_string().contains("may have"), "{error}");
+    }
+}
+
+/// A checkpoint fulfils nothing.
+#[test]
+fn a_request_that_got_lost_is_made_again() {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut scratch = AcquireScratch::new();
+    let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+    let (lease, action, op_id) = (granted.unwrap().lease, ShardAction::Release, op(7));
+    let asked = RequestAction { tenant: TENANT, key: KEY, action, expires_at: at(50), op_id };
+    let told = fly(&mut admin, core.on_shard(at(11), asked), false, |admin| {
+        let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+        admin.checkpoint(at(11), TENANT, &lease, cursor, op(8)).unwrap();
+    });
+    assert!(told.unwrap().is_executed());
 }
 
 /// Handles need only differ in their nonce, not by much.

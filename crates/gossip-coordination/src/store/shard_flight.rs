@@ -8,7 +8,7 @@
 //!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
 //!   decision looks at is compared, that commit shuts ours out for ever. What decides the same is
-//!   committed again. Only if so much has happened since that the log may have forgotten ours,
+//!   committed again. Only if so much has happened since that the shard may have forgotten ours,
 //!   nobody can tell, and that is what the caller is told.
 //!
 //! # Why a decision from memory is as good as one from a load
@@ -36,10 +36,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, TenantId};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId, ShardKey, TenantId};
 
 use super::capacity::Rider;
-use super::codec::{decode_cold, decode_hot, encode_cold, encode_hot};
+use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot};
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
 use super::flight::{Answers, Io};
@@ -52,7 +52,7 @@ use super::retry::Tries;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
-use crate::lease::OP_LOG_CAP;
+use crate::lease::{OP_LOG_CAP, OpLogEntry};
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
@@ -318,8 +318,13 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     }
 }
 
+/// What changes with every operation that fulfils a request, or drops one before its time.
+fn fulfilling(part: &HotPart<'_>) -> (FenceEpoch, bool, bool, usize) {
+    (part.fence, part.lease.is_some(), part.offer.is_some(), part.spawned_count)
+}
+
 fn forgotten() -> InfraError {
-    let message = "more has happened to the shard since than its log tells".to_owned();
+    let message = "more has happened to the shard since than it remembers".to_owned();
     InfraError::Transient { operation: "shard.commit", message }
 }
 
@@ -354,10 +359,33 @@ struct Prepared<T: ShardTransition> {
     holding: Holding,
     /// The binding of the owner key from then on, if the caller holds the shard.
     bound: Option<u64>,
-    /// Whether the log of the shard remembers it.
-    is_logged: bool,
+    trace: Trace,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
+}
+
+/// What of a shard remembers a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// The log, until it has turned over.
+    Log,
+    /// The request, until it is fulfilled.
+    Request,
+    /// The list of spawned shards, the end of the shard, or nothing, where nothing is needed: a
+    /// grant that is gone is gone, and a renewal may be made again.
+    Else,
+}
+
+impl Trace {
+    const fn of<T: ShardTransition>(change: &ShardChange<'_>) -> Self {
+        if matches!(change, ShardChange::Request { .. }) {
+            Self::Request
+        } else if change.entry().is_some() && !T::MAKES_SHARDS {
+            Self::Log
+        } else {
+            Self::Else
+        }
+    }
 }
 
 /// The parts of the shard that a transaction writes.
@@ -377,18 +405,24 @@ impl<T: ShardTransition> Prepared<T> {
         holder.is_some_and(|holder| self.holding == Holding::Granted(holder.token()))
     }
 
-    /// Whether the transaction may have been applied and forgotten: the log is full, and nothing is
-    /// in it that the transaction left there. A split is never forgotten: it ends the shard, or its
-    /// child stays in the list of those that the shard spawned.
+    /// Whether the transaction may have been applied and forgotten.
     fn may_be_forgotten(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
-        let log = |bytes: &[u8]| Some(decode_hot(tenant, key, bytes).ok()?.op_log);
-        let stored = loaded.hot.as_ref().and_then(|hot| log(&hot.bytes));
-        let stored = stored.filter(|log| log.len() >= OP_LOG_CAP);
-        let (true, Some(stored)) = (self.is_logged && !T::MAKES_SHARDS, stored) else {
-            return false;
-        };
-        log(&self.parts.hot)
-            .is_some_and(|left| left.iter().all(|entry| stored.find(entry.op_id()).is_none()))
+        let part = |bytes| decode_hot(tenant, key, bytes).ok();
+        let stored = loaded.hot.as_ref().and_then(|hot| part(&hot.bytes));
+        let (Some(left), Some(stored)) = (part(&self.parts.hot), stored) else { return false };
+        match self.trace {
+            // It is full, and nothing is in it that the transaction left there.
+            Trace::Log => {
+                let forgot = |entry: &OpLogEntry| stored.op_log.find(entry.op_id()).is_none();
+                stored.op_log.len() >= OP_LOG_CAP && left.op_log.iter().all(forgot)
+            }
+            // It is not there, and what could fulfil one has happened.
+            Trace::Request => {
+                let asked = |part: &HotPart<'_>| part.request.as_ref().map(|asked| asked.op_id);
+                asked(&stored) != asked(&left) && fulfilling(&stored) != fulfilling(&left)
+            }
+            Trace::Else => false,
+        }
     }
 
     /// Remembers what the transaction left at `revision`, if the caller holds the shard.
@@ -478,8 +512,8 @@ fn judge<T: ShardTransition>(
                     show(ShardView::new(&record, &core.pool));
                     let event = core.events.is_some().then(|| change.event(key.shard()));
                     let holding = Holding::after(&change);
-                    let (bound, is_logged) = (ties.binding, change.entry().is_some());
-                    let prepared = Prepared { parts, holding, bound, is_logged, answer, event };
+                    let (bound, trace) = (ties.binding, Trace::of::<T>(&change));
+                    let prepared = Prepared { parts, holding, bound, trace, answer, event };
                     Ok(Verdict::Commits(Box::new((txn, prepared))))
                 }
             }
