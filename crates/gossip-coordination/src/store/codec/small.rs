@@ -2,8 +2,8 @@
 //!
 //! An index entry says everything in its key; its empty payload is framed all the same, so that a
 //! check of a whole store notices a damaged or foreign one. Looks at an index read keys only, and
-//! whoever tries what they found reads the shard itself. A handoff's payload belongs to `gossip-handoff` and is opaque
-//! here.
+//! whoever tries what they found reads the shard itself. A handoff's payload belongs to
+//! `gossip-handoff` and is opaque here.
 
 use std::fmt;
 
