@@ -77,6 +77,20 @@ fn fly<A>(
     }
 }
 
+/// Flies on, and nothing goes wrong.
+fn fly_plainly<A>(admin: &mut StoreCoordinator<MapStore>, mut flight: Flight<'_, A>) -> A {
+    let mut store = admin.store().another_handle();
+    loop {
+        let told = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => Told::Committed(store.commit(txns)),
+            Step::Done(answer) => return answer,
+        };
+        flight.tell(told);
+    }
+}
+
 fn row(admin: &mut StoreCoordinator<MapStore>) -> ShardSummary {
     let mut rows = Vec::new();
     admin.list_shards_into(at(20), TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
@@ -275,6 +289,16 @@ fn a_request_that_got_lost_is_made_again() {
         admin.checkpoint(at(11), TENANT, &lease, cursor, op(8)).unwrap();
     });
     assert!(told.unwrap().is_executed());
+}
+
+/// The renewal changes nothing that is stored, so it looks as if it had happened.
+#[test]
+fn a_renewal_that_got_lost_does_not_outlive_its_run() {
+    let (mut admin, mut core) = (administrator(), core());
+    let lease = fly_plainly(&mut admin, acquire(&mut core)).unwrap().into_inner().lease;
+    admin.cancel_run(at(10), TENANT, RUN, op(8)).unwrap();
+    let renewed = fly(&mut admin, core.renew(at(10), TENANT, &lease), false, |_| ());
+    assert!(matches!(renewed, Err(RenewError::RunTerminal { .. })), "{renewed:?}");
 }
 
 /// Handles need only differ in their nonce, not by much.

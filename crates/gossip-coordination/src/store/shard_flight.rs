@@ -355,6 +355,8 @@ enum Verdict<T: ShardTransition> {
 
 /// What to say once a transaction is stored, and how to see that it is.
 struct Prepared<T: ShardTransition> {
+    /// Revision of the hot part that it was decided about.
+    base: Option<u64>,
     parts: Parts,
     holding: Holding,
     /// The binding of the owner key from then on, if the caller holds the shard.
@@ -397,7 +399,9 @@ struct Parts {
 impl<T: ShardTransition> Prepared<T> {
     /// Whether the store shows that the transaction was applied.
     fn landed(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
-        let Some(stored) = &loaded.hot else { return false };
+        // Some write what was there before: the same bytes are a sign of them only if newer.
+        let moved = |stored: &&Versioned| Some(stored.revision) != self.base;
+        let Some(stored) = loaded.hot.as_ref().filter(moved) else { return false };
         if stored.bytes == self.parts.hot {
             return true;
         }
@@ -513,7 +517,8 @@ fn judge<T: ShardTransition>(
                     let event = core.events.is_some().then(|| change.event(key.shard()));
                     let holding = Holding::after(&change);
                     let (bound, trace) = (ties.binding, Trace::of::<T>(&change));
-                    let prepared = Prepared { parts, holding, bound, trace, answer, event };
+                    let base = loaded.hot.as_ref().map(|hot| hot.revision);
+                    let prepared = Prepared { base, parts, holding, bound, trace, answer, event };
                     Ok(Verdict::Commits(Box::new((txn, prepared))))
                 }
             }
