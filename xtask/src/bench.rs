@@ -3,10 +3,11 @@
 //! Time comes from criterion ([`criterion`]) and depends on the machine and its neighbours.
 //! Instructions come from valgrind ([`instructions`]); they are the same on a busy machine, so
 //! they show small changes that time cannot. Both end in one table ([`table`]), which `--save`
-//! writes into `docs/benchmarks.md`.
+//! writes into `docs/benchmarks.md`. `cargo xtask bench stores` is a run of its own ([`stores`]).
 
 mod criterion;
 mod instructions;
+mod stores;
 mod table;
 
 use std::process::ExitCode;
@@ -39,6 +40,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let workspace = Workspace::load()?;
     setup::packages_for("bench", &workspace)?;
     let filter = options.filter.as_deref();
+    if filter == Some("stores") {
+        stores::run()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut figures = criterion::measure(&workspace, filter)?;
     for figure in instructions::measure(&workspace, filter)? {
         merge(&mut figures, figure);

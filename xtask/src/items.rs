@@ -152,7 +152,12 @@ impl<'a> Finder<'a> {
         let words: Vec<&str> = self.tokens[start.min(end)..end].iter().map(|it| it.text).collect();
         if !is_inner {
             let is_cfg_test = words == ["cfg", "(", "test", ")"];
-            let name = if is_cfg_test { Some(&"cfg(test)") } else { words.first() };
+            let is_tokio_test = words.first() == Some(&"tokio") && words.contains(&"test");
+            let name = match (is_cfg_test, is_tokio_test) {
+                (true, _) => Some(&"cfg(test)"),
+                (_, true) => Some(&"test"),
+                _ => words.first(),
+            };
             self.attributes.extend(name);
         }
     }

@@ -70,6 +70,8 @@ fn exports_are_the_ends_of_paths() {
 #[test]
 fn tests_are_known_by_attribute_or_by_proptest() {
     assert!(find("#[test] #[should_panic(expected = \"x\")] fn a() {}", "a").is_test);
+    assert!(find("#[tokio::test] async fn a() {}", "a").is_test);
+    assert!(!find("#[tokio::main] async fn a() {}", "a").is_test);
     assert!(find("#[rstest] #[case(1)] #[case::two(2)] fn a(#[case] x: u8) {}", "a").is_test);
     assert!(find("proptest! { #![c] fn a(x in 0..9) {} }", "a").is_test);
     assert!(!find("fn a() {}", "a").is_test);

@@ -72,7 +72,8 @@ const COMMANDS: [Command; 10] = [
     Command {
         name: "bench",
         arguments: "[FILTER] [--save]",
-        purpose: "time and instructions of every benchmark; --save writes docs/benchmarks.md",
+        purpose: "time and instructions of every benchmark; --save writes docs/benchmarks.md; \
+                  `stores` compares stores with their engines",
         run: bench::run,
     },
     Command {

@@ -95,7 +95,7 @@ impl SqliteDatabase {
     }
 
     /// Reads and checks every page and every order in the file (`PRAGMA integrity_check`), beside
-    /// other callers. It takes some seconds per gigabyte.
+    /// other callers. It takes as long as reading the file.
     ///
     /// # Errors
     ///

@@ -112,6 +112,8 @@ mod conformance_tests;
 #[cfg(test)]
 mod convoy_tests;
 #[cfg(test)]
+mod failure_tests;
+#[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
 mod log_tests;

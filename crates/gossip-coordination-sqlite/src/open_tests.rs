@@ -211,3 +211,28 @@ fn names_that_mean_something_to_sqlite_are_names_of_files() {
     }
     assert!(open(Path::new("")).is_err());
 }
+
+#[test]
+fn the_tables_are_as_the_document_says() {
+    let document = include_str!("../../../docs/storage-format.md");
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let engine = Connection::open(database.path()).unwrap();
+    let mut statement =
+        engine.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").unwrap();
+    let tables = statement.query_map([], |row| row.get(0)).unwrap();
+    let tables: Vec<String> = tables.collect::<Result<_, _>>().unwrap();
+    assert_eq!(tables.len(), 2);
+    for table in tables {
+        // The document writes each on one line.
+        let line = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = line.replace("( ", "(").replace(" )", ")");
+        assert!(document.lines().any(|written| written == line), "{line}");
+    }
+    let marks = format!(
+        "`PRAGMA application_id` = `{APPLICATION_ID:#x}` (the letters `GosC`) and \
+         `PRAGMA user_version` = `{FORMAT}`"
+    );
+    assert!(document.contains(&marks), "{marks}");
+    assert_eq!(APPLICATION_ID.to_be_bytes(), *b"GosC");
+}

@@ -5,13 +5,13 @@
 //!  meta  name TEXT, value INTEGER                   one row, `floor`
 //! ```
 //!
-//! `kv` has no row ids: the rows themselves are the tree that is sorted by key. Measured with
-//! values of 600 bytes and keys of 100 against row ids and a unique index (one core, 50,000 to
-//! 200,000 shards, medians of seven interleaved rounds): rewriting a value in place is 5 to 8 %
-//! slower grouped and equal one by one; granting a lease, which also moves a row of the claim
-//! index, is 7 to 20 % faster; the file is a third smaller. So a checkpoint changes one row in one
-//! page, and everything else touches one tree instead of two. Pages of 8 KiB were slower in
-//! everything.
+//! `kv` has no row ids: the rows themselves are the tree that is sorted by key. Against row ids and
+//! a unique index, with values of 600 bytes and keys of 100 (interleaved rounds on a busy machine,
+//! so read it as a direction): rewriting values, 64 per commit, 5 to 12 % slower, one per commit
+//! equal; granting leases, which also moves a row of the claim index, 7 to 20 % faster without
+//! syncs, and with syncs no difference that stood out of the noise; the file 14 to 33 % smaller. So
+//! a checkpoint changes one row in one page, and everything else touches one tree instead of two.
+//! Rewriting values on pages of 8 KiB was slower than on 4 KiB.
 //!
 //! # Revisions
 //! A transaction gets the highest of the revisions of the keys it writes, plus one. A key that is

@@ -53,7 +53,8 @@ pub(crate) struct Writer {
 }
 
 /// Why a group is not there.
-enum GroupFailure {
+#[derive(Debug)]
+pub(crate) enum GroupFailure {
     /// It did not begin: somebody else holds the file.
     NotBegun(InfraError),
     /// A transaction failed, or the disk is full; nothing happened.
@@ -154,7 +155,7 @@ fn not_begun(error: &rusqlite::Error) -> GroupFailure {
 }
 
 /// What the callers of a group that is not there are told.
-fn failed(failure: GroupFailure, count: usize) -> Vec<Outcome> {
+pub(crate) fn failed(failure: GroupFailure, count: usize) -> Vec<Outcome> {
     match failure {
         GroupFailure::NotBegun(error) | GroupFailure::Spoiled(error) => {
             vec![Err(error); count]

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::{Figure, instructions};
+use super::{Figure, instructions, stores};
 use crate::failure::Failure;
 use crate::process;
 use crate::workspace::{Package, Workspace};
@@ -31,10 +31,11 @@ pub(super) fn measure(workspace: &Workspace, filter: Option<&str>) -> Result<Vec
     Ok(figures)
 }
 
-/// The benchmarks that criterion runs; instruction counts have a target of their own.
+/// The benchmarks that criterion runs; instruction counts and stores have targets of their own.
 fn benches(package: &Package) -> impl Iterator<Item = &str> {
     let benches = package.targets.iter().filter(|target| target.kind == "bench");
-    benches.map(|target| target.name.as_str()).filter(|name| *name != instructions::TARGET)
+    let names = benches.map(|target| target.name.as_str());
+    names.filter(|name| *name != instructions::TARGET && !stores::is_one(name))
 }
 
 /// The estimates written since `start`, in order of name.

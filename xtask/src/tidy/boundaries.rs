@@ -33,7 +33,7 @@ struct Edges {
 }
 
 /// One row per crate, from the bottom of the picture to its top.
-const EDGES: [Edges; 11] = [
+const EDGES: [Edges; 12] = [
     Edges {
         package: "gossip-stdx",
         internal: &["gossip-stdx"],
@@ -57,6 +57,17 @@ const EDGES: [Edges; 11] = [
     Edges { package: "gossip-coordination-sqlite", internal: STORE_EDGES, external: None },
     Edges { package: "gossip-coordination-etcd", internal: STORE_EDGES, external: None },
     Edges { package: "gossip-coordination-postgres", internal: STORE_EDGES, external: None },
+    Edges {
+        package: "gossip-stores",
+        internal: &[
+            "gossip-contracts",
+            "gossip-coordination",
+            "gossip-coordination-etcd",
+            "gossip-coordination-postgres",
+            "gossip-coordination-sqlite",
+        ],
+        external: Some(&["thiserror"]),
+    },
     Edges {
         package: "gossip-handoff",
         internal: &["gossip-contracts", "gossip-coordination", "gossip-stdx"],
@@ -85,6 +96,7 @@ const EDGES: [Edges; 11] = [
             "gossip-handoff",
             "gossip-scanner-runtime",
             "gossip-stdx",
+            "gossip-stores",
         ],
         external: None,
     },

@@ -28,8 +28,9 @@ const LEASE: u64 = 30;
 const SHARDS_MAX: usize = 12;
 /// Kinds of steps.
 const KINDS: u64 = 28;
-/// The kind that renews several leases at once.
-const RENEWS_MANY: u64 = 12;
+/// The kind that renews many leases. Its events come in the order of the commits, and a renewal
+/// that had to try again commits after its neighbours.
+const RENEW_MANY: u64 = 12;
 /// Leases that a renewal of many names.
 const RENEWED_TOGETHER: usize = 3;
 
@@ -148,12 +149,11 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         assert_eq!(answer.0, expected.0, "seed {seed}, step {step}: {drawn:?}");
         if let Some(emitted) = emitted {
             let shown = |events: Vec<StateTransitionEvent>| {
-                let mut lines: Vec<_> = events.iter().map(|event| format!("{event:?}")).collect();
-                // Renewals that travel together are independent: one that lost a race comes later.
-                if drawn.kind == RENEWS_MANY {
-                    lines.sort_unstable();
+                let mut shown: Vec<_> = events.iter().map(|event| format!("{event:?}")).collect();
+                if drawn.kind == RENEW_MANY {
+                    shown.sort_unstable();
                 }
-                lines
+                shown
             };
             assert_eq!(
                 shown(emitted),
@@ -256,7 +256,7 @@ fn perform<B: CoordinationFacade>(
     match draw.kind {
         0..7 => grant(backend, tenant, scratch, draw),
         7..12 => (administer(backend, tenant, draw), None),
-        RENEWS_MANY => {
+        RENEW_MANY => {
             let last = leases.len().saturating_sub(RENEWED_TOGETHER);
             let mut renewed = Vec::new();
             backend.renew_many(draw.now, tenant, &leases[last..], &mut renewed);

@@ -1,13 +1,18 @@
 //! `kill -9` at random microseconds while processes work on one file.
 //!
 //! Each cycle starts some processes, kills each at a time of its own, and looks at the store. Every
-//! few cycles the last connection is closed, so that the next one has to recover the log; in
-//! between the log grows until the processes copy it back. Every [`CYCLES_PER_FILE`] cycles a new
-//! file is begun, by processes that are killed while they create it.
+//! few cycles the last connection is closed, so that the next one has to recover the log. Before
+//! some of the others the log is filled, so that processes are killed while they copy it back.
+//! Every [`CYCLES_PER_FILE`] cycles a new file is begun, by processes that are killed while they
+//! create it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use gossip_contracts::identity::{RunId, TenantId};
+use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
+use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
 use crate::book::Book;
@@ -16,6 +21,8 @@ use crate::numbers::Numbers;
 use crate::work::{THREADS, journal_of};
 use crate::world::{found, open};
 
+/// Whose values fill the log.
+const STRANGER: TenantId = TenantId::from_bytes([1; 32]);
 /// Processes at a time.
 const PROCESSES: u64 = 3;
 /// The longest lives of processes, in microseconds: every other one dies about when it has opened
@@ -28,11 +35,19 @@ const CYCLES_PER_FILE: u64 = 50;
 /// Cycles between two recoveries at most.
 const CYCLES_OPEN: u64 = 4;
 
+/// Of the cycles with an open file, every how many begin with a full log.
+const CYCLES_FILLED: u64 = 2;
+/// Values that fill a log: a thousand frames.
+const FILLING: u64 = 200;
+/// Bytes of each, some pages.
+const FILLING_BYTES: usize = 20_000;
+
 /// Figures of a campaign.
 #[derive(Debug, Default)]
 struct Figures {
     killed: u64,
     recovered: u64,
+    filled: u64,
     files: u64,
     asked: u64,
     acknowledged: u64,
@@ -57,11 +72,11 @@ pub(crate) fn run(directory: &Path, cycles: u64, seed: u64) -> Result<String, Fa
         std::fs::remove_dir_all(&house)?;
         done += count;
     }
-    let Figures { killed, recovered, files, asked, acknowledged } = figures;
+    let Figures { killed, recovered, filled, files, asked, acknowledged } = figures;
     Ok(format!(
         "{cycles} cycles on {files} files: {killed} processes killed, {recovered} recoveries, \
-         {asked} calls asked for, {acknowledged} acknowledged, all present, nothing invented, \
-         every file intact"
+         {filled} begun with a full log, {asked} calls asked for, {acknowledged} acknowledged, \
+         all present, nothing invented, every file intact"
     ))
 }
 
@@ -79,6 +94,12 @@ fn one_file(
     database.as_ref().map_or(Ok(()), found)?;
     let mut book = Book::default();
     for cycle in 0..cycles {
+        if let Some(database) = &database
+            && numbers.below(CYCLES_FILLED) == 0
+        {
+            fill_log(database)?;
+            figures.filled += 1;
+        }
         let journals = work_and_die(house, &file, cycle, numbers, figures)?;
         for journal in &journals {
             book.enter(&read(journal)?)?;
@@ -98,6 +119,19 @@ fn one_file(
     Ok(())
 }
 
+/// Makes the log so long that whoever commits next has it copied back.
+fn fill_log(database: &SqliteDatabase) -> Result<(), Failure> {
+    let mut txn = Txn::new();
+    for nth in 0..FILLING {
+        let key = Key::RunHead { tenant: STRANGER, run: RunId::from_raw(nth) };
+        txn.put(key, vec![7; FILLING_BYTES]);
+    }
+    match database.store().commit(vec![txn]).pop() {
+        Some(Ok(CommitOutcome::Applied { .. })) => Ok(()),
+        other => Err(format!("the log was not filled: {other:?}").into()),
+    }
+}
+
 /// Lets processes work and kills them; answers where they wrote down what they did.
 fn work_and_die(
     house: &Path,
@@ -113,7 +147,7 @@ fn work_and_die(
         let (worker, seed) = (worker.to_string(), numbers.next().to_string());
         let mut command = program()?;
         command.arg("work").arg(file).arg(&journal).args([&*worker, "0", &*seed]);
-        children.push(quiet(&mut command).spawn()?);
+        children.push(quiet(&mut command).stdin(Stdio::piped()).spawn()?);
         journals.extend((0..THREADS).map(|thread| journal_of(&journal, thread)));
     }
     figures.killed += kill_each(children, LIFE_MAX, numbers)?;

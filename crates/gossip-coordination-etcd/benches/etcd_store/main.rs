@@ -1,0 +1,157 @@
+//! Checkpoints, claims and renewals on real etcd, beside what etcd itself can do.
+//!
+//! Machines are shared, so only ratios count, and both sides of a ratio are measured in one run: in
+//! turns, a round of one and a round of the other, and the median of the ratios. Client and servers
+//! share the machine. Every operation is accepted; a refused one stops the benchmark.
+//!
+//! `cargo bench -p gossip-coordination-etcd --features test-support --bench etcd_store [SECTION]`
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![allow(missing_docs, unreachable_pub, unnameable_types, reason = "a benchmark has no users")]
+
+mod bare;
+mod claims;
+mod counting;
+mod ours;
+mod rounds;
+
+use gossip_contracts::identity::RunId;
+use gossip_coordination_etcd::test_support::{EtcdCluster, EtcdServer};
+use gossip_coordination_etcd::{EtcdConfig, GrpcClient, GrpcConfig};
+
+use self::bare::{Swap, ThreeTrips};
+use self::counting::Counting;
+use self::ours::{Holder, Process, register};
+use self::rounds::{Caller, Round, median, ratio, together};
+
+/// Bytes of a hot record with keys of 64 bytes, a lease and a full log (docs/storage-format.md):
+/// what etcd alone is given, too.
+pub const VALUE_LEN: usize = 553;
+/// Operations in flight.
+const IN_FLIGHT: [usize; 4] = [1, 16, 64, 256];
+/// Rounds of each side.
+const ROUNDS: usize = 5;
+
+fn main() {
+    // `cargo test --benches` only wants to know that it builds.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.expect("the machine has threads");
+    runtime.block_on(async {
+        if wanted("checkpoints") {
+            checkpoints().await;
+        }
+        if wanted("claims") {
+            claims::claims().await;
+        }
+        if wanted("renewals") {
+            claims::renewals().await;
+        }
+    });
+}
+
+/// Whether `section` is asked for: all are, unless some are named.
+fn wanted(section: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|name| !name.starts_with('-')).peekable();
+    named.peek().is_none() || named.any(|name| name == section)
+}
+
+async fn checkpoints() {
+    println!(
+        "| servers | in flight | swaps/s | three trips/s | unbatched/s | coalesced/s | \
+         unbatched ÷ swap | coalesced ÷ swap | three trips ÷ swap | p50 ms: swap | coalesced | \
+         coalesced ÷ swap |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    );
+    for in_flight in IN_FLIGHT {
+        let server = EtcdServer::single();
+        compare("one", &server.client_config(), in_flight).await;
+    }
+    for in_flight in IN_FLIGHT {
+        let cluster = EtcdCluster::three();
+        compare("three", &cluster.client_config(), in_flight).await;
+    }
+}
+
+/// The four shapes of one durable change, in turns.
+async fn compare(servers: &str, grpc: &GrpcConfig, in_flight: usize) {
+    let client = GrpcClient::new(grpc).expect("our own servers have addresses");
+    let (mut swaps, mut trips) = (Vec::new(), Vec::new());
+    for number in 0..in_flight {
+        swaps.push(Swap::new(&client, number).await);
+        trips.push(ThreeTrips::new(&client, number).await);
+    }
+    let mut plain = holders(grpc, in_flight, false).await;
+    let mut coalesced = holders(grpc, in_flight, true).await;
+    let mut table = Table::default();
+    for _ in 0..ROUNDS {
+        table.swap.push(play(&mut swaps).await);
+        table.plain.push(play(&mut plain).await);
+        table.coalesced.push(play(&mut coalesced).await);
+        table.trips.push(play(&mut trips).await);
+    }
+    table.print(servers, in_flight);
+}
+
+async fn play<C: Caller>(callers: &mut Vec<C>) -> Round {
+    let (back, round) = together(std::mem::take(callers)).await;
+    *callers = back;
+    round
+}
+
+#[derive(Default)]
+struct Table {
+    swap: Vec<Round>,
+    trips: Vec<Round>,
+    plain: Vec<Round>,
+    coalesced: Vec<Round>,
+}
+
+impl Table {
+    fn print(&self, servers: &str, in_flight: usize) {
+        let rate = |round: &Round| round.rate;
+        let p50 = |round: &Round| round.p50;
+        let typical =
+            |rounds: &[Round], of: fn(&Round) -> f64| median(rounds.iter().map(of).collect());
+        println!(
+            "| {servers} | {in_flight} | {:.0} | {:.0} | {:.0} | {:.0} | **{:.2}** | **{:.2}** | \
+             {:.2} | {:.2} | {:.2} | **{:.2}** |",
+            typical(&self.swap, rate),
+            typical(&self.trips, rate),
+            typical(&self.plain, rate),
+            typical(&self.coalesced, rate),
+            ratio(&self.plain, &self.swap, rate),
+            ratio(&self.coalesced, &self.swap, rate),
+            ratio(&self.trips, &self.swap, rate),
+            typical(&self.swap, p50),
+            typical(&self.coalesced, p50),
+            ratio(&self.coalesced, &self.swap, p50),
+        );
+    }
+}
+
+/// Callers with a shard each, on a namespace of their own.
+async fn holders(grpc: &GrpcConfig, in_flight: usize, coalesce: bool) -> Vec<Holder> {
+    let mut process = process(grpc, coalesce);
+    let run = RunId::from_raw(1);
+    register(&mut process.handle(), run, in_flight).await;
+    let mut holders = Vec::new();
+    for shard in 0..in_flight as u64 {
+        holders.push(Holder::new(process.handle(), run, shard).await);
+    }
+    holders
+}
+
+/// A process with a connection of its own.
+pub fn process(grpc: &GrpcConfig, coalesce: bool) -> Process {
+    let client = GrpcClient::new(grpc).expect("our own servers have addresses");
+    Process::new(Counting::new(client), &config(grpc, coalesce))
+}
+
+pub fn config(grpc: &GrpcConfig, coalesce: bool) -> EtcdConfig {
+    let hosts = grpc.endpoints.iter().map(|endpoint| endpoint.trim_start_matches("http://"));
+    let namespace = if coalesce { "bench/coalesced" } else { "bench/plain" };
+    let config = EtcdConfig::new(hosts, namespace).expect("the usual settings work");
+    EtcdConfig { coalesce, ..config }
+}

@@ -1,0 +1,130 @@
+//! A blocking store around an asynchronous one, with a runtime of its own.
+//!
+//! The runtime has one worker thread. Keep-alives and group commits have to go on while no caller
+//! is inside a call, so a runtime that only runs while somebody blocks on it would not do. A call
+//! becomes a task on that thread, and the caller sleeps until it is done; so a call inside of
+//! somebody else's runtime blocks that thread, as it says, and does not panic.
+//!
+//! Clones share the runtime. It ends with the last of them; the owner lease then runs out, unless
+//! it was given back before ([`BlockingStore::block_on`] with
+//! [`EtcdStore::revoke_owner_lease`](crate::EtcdStore::revoke_owner_lease)).
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use gossip_coordination::InfraError;
+use gossip_coordination::block_on;
+use gossip_coordination::store::{
+    Answer, AsyncStore, CommitOutcome, Read, Store, StoreLimits, Txn,
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// A blocking face of `S`.
+pub struct BlockingStore<S> {
+    store: S,
+    driver: Arc<Driver>,
+}
+
+impl<S: AsyncStore + Clone + Sync + 'static> BlockingStore<S> {
+    /// Starts a runtime, and makes the store on it.
+    ///
+    /// # Errors
+    ///
+    /// The outer error if there is no thread to be had, the inner one if the store says so.
+    pub fn start<E: Send + 'static>(
+        store: impl Future<Output = Result<S, E>> + Send + 'static,
+    ) -> io::Result<Result<Self, E>> {
+        let driver = Arc::new(Driver::start()?);
+        let Some(made) = driver.run(store) else {
+            return Err(io::Error::other("the runtime ended while the store was made"));
+        };
+        Ok(made.map(|store| Self { store, driver }))
+    }
+
+    /// The asynchronous store.
+    #[must_use]
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Runs what is asked of the asynchronous store, and waits for it. `None` if it panicked.
+    pub fn block_on<R: Send + 'static, F>(&self, call: impl FnOnce(S) -> F) -> Option<R>
+    where
+        F: Future<Output = R> + Send + 'static,
+    {
+        self.driver.run(call(self.store.clone()))
+    }
+}
+
+impl<S: Clone> Clone for BlockingStore<S> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), driver: Arc::clone(&self.driver) }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for BlockingStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BlockingStore").field(&self.store).finish()
+    }
+}
+
+impl<S: AsyncStore + Clone + Sync + 'static> Store for BlockingStore<S> {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        let answers = self.block_on(|mut store| async move { store.read(reads).await });
+        answers.unwrap_or_else(|| {
+            let message = "the task that read has ended early".to_owned();
+            Err(InfraError::Transient { operation: "etcd.read", message })
+        })
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        let count = txns.len();
+        let outcomes = self.block_on(|mut store| async move { store.commit(txns).await });
+        // Nobody knows how far a task came that ended early.
+        outcomes.unwrap_or_else(|| (0..count).map(|_| Ok(CommitOutcome::Unknown)).collect())
+    }
+
+    fn wait(&mut self, ticks: u64) {
+        // A wait that ends early is a short wait.
+        let _ended = self.block_on(|mut store| async move { store.wait(ticks).await });
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.store.limits()
+    }
+
+    fn binding(&self) -> Option<u64> {
+        self.store.binding()
+    }
+}
+
+/// The runtime. `None` only while it is dropped.
+struct Driver(Option<Runtime>);
+
+impl Driver {
+    fn start() -> io::Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("gossip-etcd").enable_all().build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    /// Runs `future` on the worker thread; `None` if it ended without an answer.
+    fn run<R: Send + 'static>(
+        &self,
+        future: impl Future<Output = R> + Send + 'static,
+    ) -> Option<R> {
+        let runtime = self.0.as_ref()?;
+        block_on(runtime.spawn(future)).ok()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // To drop a runtime waits for its threads, which panics inside of another runtime.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

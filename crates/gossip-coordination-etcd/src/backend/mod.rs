@@ -1,0 +1,169 @@
+//! The coordinators on etcd: an asynchronous one, and a blocking one around the same store.
+//!
+//! Both are the coordinators of the store layer over [`EtcdStore`]; no operation is written here.
+//! So they offer every trait of the protocol, and `list_active_runs_into` and
+//! `gc_stale_initializing_runs_into` beside them.
+//!
+//! ```no_run
+//! use gossip_coordination_etcd::EtcdConfig;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = EtcdConfig::from_url("etcd://h1,h2,h3/team/prod")?;
+//! let coordinator = config.connect_blocking()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A process makes one connection and as many handles on it as it has workers
+//! ([`another_handle`], [`another_blocking_handle`]): they share the group commit and the owner
+//! lease.
+//!
+//! What it never does: hold a second copy of anything that the store layer knows.
+
+mod blocking;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
+use thiserror::Error;
+
+pub use self::blocking::BlockingStore;
+use crate::config::{ConfigError, EtcdConfig, EtcdTls};
+use crate::error::EtcdError;
+use crate::grpc::GrpcClient;
+use crate::grpc_config::{GrpcConfig, TlsIdentity, TlsOptions};
+use crate::kv::EtcdKv;
+use crate::store::EtcdStore;
+
+/// The coordinator on etcd for callers that have a tokio runtime.
+pub type AsyncEtcdCoordinator = AsyncStoreCoordinator<EtcdStore<GrpcClient>>;
+
+/// The coordinator on etcd for callers that have none: it brings its own. See [`BlockingStore`].
+pub type EtcdCoordinator = StoreCoordinator<BlockingStore<EtcdStore<GrpcClient>>>;
+
+/// The largest answer that we take: a page of shards with everything as long as it may be. Usual
+/// pages are far below four mebibytes; what is larger still is asked for in parts.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+impl EtcdConfig {
+    /// Connects, and asks a member how it is, so that what is wrong shows here.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: settings, files, or a cluster that does not answer as it should.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn connect(&self) -> Result<AsyncEtcdCoordinator, ConnectError> {
+        let store = self.connect_store().await?;
+        Ok(AsyncStoreCoordinator::new(store, self.store_config()))
+    }
+
+    /// As [`EtcdConfig::connect`], with a runtime of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`EtcdConfig::connect`], and [`ConnectError::Runtime`].
+    pub fn connect_blocking(&self) -> Result<EtcdCoordinator, ConnectError> {
+        let config = self.clone();
+        let connect = async move { config.connect_store().await };
+        let store = BlockingStore::start(connect).map_err(ConnectError::Runtime)??;
+        Ok(StoreCoordinator::new(store, self.store_config()))
+    }
+
+    /// The limits of one more handle, with a number that no other handle has.
+    #[must_use]
+    pub fn store_config(&self) -> StoreConfig {
+        let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
+        StoreConfig {
+            max_shards_per_tenant: self.max_shards_per_tenant,
+            max_total_shards: self.max_total_shards,
+            claim_cooldown_interval: millis(self.claim_cooldown),
+            max_clock_skew: millis(self.max_clock_skew),
+            ..StoreConfig::new(fresh_nonce())
+        }
+    }
+
+    async fn connect_store(&self) -> Result<EtcdStore<GrpcClient>, ConnectError> {
+        self.validate()?;
+        let client = GrpcClient::new(&self.grpc_config()?)?;
+        client.status().await?;
+        Ok(EtcdStore::start(client, self)?)
+    }
+
+    fn grpc_config(&self) -> Result<GrpcConfig, ConnectError> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Ok(GrpcConfig {
+            endpoints: self.endpoints.iter().map(|host| format!("{scheme}://{host}")).collect(),
+            credentials: self.credentials.clone(),
+            tls: self.tls.as_ref().map(tls_options).transpose()?,
+            connect_timeout: self.connect_timeout,
+            request_timeout: self.request_timeout,
+            max_answer_bytes: ANSWER_BYTES_MAX,
+        })
+    }
+}
+
+/// Another handle on the same connection, for another worker of this process.
+#[must_use]
+pub fn another_handle(coordinator: &AsyncEtcdCoordinator) -> AsyncEtcdCoordinator {
+    let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
+    AsyncStoreCoordinator::new(coordinator.store().clone(), config)
+}
+
+/// Another handle on the same connection and runtime, for another thread of this process.
+#[must_use]
+pub fn another_blocking_handle(coordinator: &EtcdCoordinator) -> EtcdCoordinator {
+    let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
+    StoreCoordinator::new(coordinator.store().clone(), config)
+}
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The settings cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file of TLS could not be read.
+    #[error("the file {path:?} could not be read: {error}")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The cluster does not answer as it should.
+    #[error(transparent)]
+    Server(#[from] EtcdError),
+    /// There is no thread for the runtime.
+    #[error("no runtime could be started: {0}")]
+    Runtime(io::Error),
+}
+
+fn tls_options(tls: &EtcdTls) -> Result<TlsOptions, ConnectError> {
+    let identity = match &tls.identity {
+        Some(files) => {
+            Some(TlsIdentity { cert_pem: read(&files.cert_file)?, key_pem: read(&files.key_file)? })
+        }
+        None => None,
+    };
+    let server_name = tls.server_name.clone();
+    Ok(TlsOptions { ca_pem: read(&tls.ca_file)?, identity, server_name })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConnectError> {
+    std::fs::read(path).map_err(|error| ConnectError::File { path: path.to_owned(), error })
+}
+
+/// A number that no other handle has: handles know their own grants by it.
+fn fresh_nonce() -> u64 {
+    use std::hash::BuildHasher;
+    #[expect(clippy::disallowed_types, reason = "the one place of this crate that must be random")]
+    let state = std::hash::RandomState::new();
+    // The keys of the state come from the system and differ with each state of a thread.
+    state.hash_one(std::process::id())
+}

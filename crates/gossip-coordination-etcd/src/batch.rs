@@ -1,0 +1,231 @@
+//! Independent transactions packed into one.
+//!
+//! etcd takes transactions as steps of a transaction. Each nested one has its own compares and its
+//! own outcome, so none pays for another's conflict, and all of them cost one entry of the log.
+//!
+//! # What may share a batch
+//!
+//! Compares of nested transactions all look at the state *before* the batch. Two of them are
+//! independent only if neither writes what the other compares or writes: otherwise both could
+//! succeed where, one after the other, the second would have failed. Two that compare the same key
+//! and leave it alone go together; the head of a run is compared by every renewal of its shards.
+//!
+//! # Limits
+//!
+//! The server takes N operations: the number of nested transactions and the longest list of the
+//! longest one, together, must not exceed it. Bytes are counted in encoded form. One transaction
+//! alone is sent as it is, without a wrapping, and may use the whole of both.
+//!
+//! What it never does: send, wait, or drop a transaction.
+
+use foldhash::fast::FixedState;
+use gossip_coordination::store::{CommitOutcome, Compare, Key, KeyRange, Txn, Write};
+use gossip_coordination::{InfraError, StoreRefusal};
+use hashbrown::HashSet;
+use prost::Message;
+
+use crate::budget::Budget;
+use crate::keyspace::Namespace;
+use crate::proto::{Request, TxnRequest, TxnResponse};
+use crate::wire;
+
+/// Tags and lengths around a nested transaction: two tags and two lengths of at most four bytes.
+const NESTED_FRAME_LEN: usize = 10;
+
+/// A transaction ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    txn: Txn,
+    /// With a placeholder for the lease.
+    request: TxnRequest,
+    /// Operations of its longest list.
+    ops: usize,
+    /// Bytes of `request`.
+    bytes: usize,
+    /// Whether it binds keys to the life of this process.
+    binds: bool,
+}
+
+impl Parcel {
+    /// Encodes and measures `txn`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreRefusal::TooLarge`] if the server would not take it even alone.
+    pub(crate) fn new(
+        namespace: &Namespace,
+        budget: &Budget,
+        txn: Txn,
+    ) -> Result<Self, InfraError> {
+        let request = wire::txn_request(namespace, &txn);
+        let binds = txn.writes().iter().any(|write| matches!(write, Write::Bind(..)));
+        let (ops, bytes) = (longest_list(&request), request.encoded_len());
+        if ops > budget.ops || bytes > budget.bytes {
+            return Err(too_large(ops, bytes, budget));
+        }
+        Ok(Self { txn, request, ops, bytes, binds })
+    }
+
+    /// Whether it binds keys to the life of this process.
+    pub(crate) const fn binds(&self) -> bool {
+        self.binds
+    }
+}
+
+/// Parcels that travel together, each with a note of the sender's own.
+#[derive(Debug)]
+pub(crate) struct Batch<N> {
+    parcels: Vec<(Parcel, N)>,
+    footprint: Footprint,
+    /// Operations of the largest parcel.
+    ops_max: usize,
+    /// Bytes of all parcels, nested.
+    bytes: usize,
+}
+
+impl<N> Batch<N> {
+    /// A batch of one.
+    pub(crate) fn of(parcel: Parcel, note: N) -> Self {
+        let mut batch =
+            Self { parcels: Vec::new(), footprint: Footprint::default(), ops_max: 0, bytes: 0 };
+        batch.push(parcel, note);
+        batch
+    }
+
+    /// Adds a parcel; gives it back if it has to travel with another batch.
+    pub(crate) fn add(&mut self, budget: &Budget, parcel: Parcel, note: N) -> Option<(Parcel, N)> {
+        let ops = self.parcels.len() + 1 + self.ops_max.max(parcel.ops);
+        let bytes = self.bytes + NESTED_FRAME_LEN + parcel.bytes;
+        let fits = ops <= budget.ops && bytes <= budget.bytes;
+        if !fits || self.footprint.meets(&parcel.txn) {
+            return Some((parcel, note));
+        }
+        self.push(parcel, note);
+        None
+    }
+
+    /// Whether the smallest parcel could still be added.
+    pub(crate) fn has_room(&self, budget: &Budget) -> bool {
+        self.parcels.len() + 1 + self.ops_max <= budget.ops && self.bytes < budget.bytes
+    }
+
+    /// How many parcels there are; at least one.
+    pub(crate) fn len(&self) -> usize {
+        self.parcels.len()
+    }
+
+    /// Whether one of them binds keys.
+    pub(crate) fn binds(&self) -> bool {
+        self.parcels.iter().any(|(parcel, _)| parcel.binds)
+    }
+
+    /// What is sent: the parcel itself if there is one, else a transaction of transactions.
+    pub(crate) fn request(&self, lease: i64) -> TxnRequest {
+        let mut request = match &*self.parcels {
+            [(parcel, _)] => parcel.request.clone(),
+            parcels => {
+                let nested = parcels.iter().map(|(parcel, _)| parcel.request.clone());
+                let success = nested.map(|txn| Request::Txn(txn).into()).collect();
+                TxnRequest { success, ..TxnRequest::default() }
+            }
+        };
+        if self.binds() {
+            wire::set_lease(&mut request, lease);
+        }
+        request
+    }
+
+    /// What became of each parcel, from the answer to [`Batch::request`].
+    pub(crate) fn outcomes(
+        &self,
+        namespace: &Namespace,
+        response: TxnResponse,
+    ) -> Vec<Result<CommitOutcome, InfraError>> {
+        // What the server did not say intelligibly may have happened.
+        let Some(revision) = wire::revision(response.header.as_ref()) else {
+            return self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
+        };
+        let of = |parcel: &Parcel, response: Option<TxnResponse>| match response {
+            Some(response) => wire::outcome(namespace, &parcel.txn, response, revision),
+            None => Ok(CommitOutcome::Unknown),
+        };
+        if let [(parcel, _)] = &*self.parcels {
+            return vec![of(parcel, Some(response))];
+        }
+        let mut answers = response.responses.into_iter();
+        let parcels = self.parcels.iter();
+        parcels.map(|(parcel, _)| of(parcel, wire::txn_answer(answers.next()))).collect()
+    }
+
+    /// Each parcel as a batch of its own.
+    pub(crate) fn apart(self) -> impl Iterator<Item = Self> {
+        self.parcels.into_iter().map(|(parcel, note)| Self::of(parcel, note))
+    }
+
+    /// The notes, in the order of the parcels.
+    pub(crate) fn into_notes(self) -> impl Iterator<Item = N> {
+        self.parcels.into_iter().map(|(_, note)| note)
+    }
+
+    fn push(&mut self, parcel: Parcel, note: N) {
+        self.ops_max = self.ops_max.max(parcel.ops);
+        self.bytes += NESTED_FRAME_LEN + parcel.bytes;
+        self.footprint.add(&parcel.txn);
+        self.parcels.push((parcel, note));
+    }
+}
+
+/// What the transactions of a batch compare and write.
+#[derive(Debug, Default)]
+struct Footprint {
+    compared: HashSet<Key, FixedState>,
+    compared_ranges: Vec<KeyRange>,
+    written: HashSet<Key, FixedState>,
+}
+
+impl Footprint {
+    fn add(&mut self, txn: &Txn) {
+        self.written.extend(txn.writes().iter().map(|write| *write.key()));
+        for compare in txn.compares() {
+            match compare {
+                Compare::At { key, .. } | Compare::Absent(key) => {
+                    self.compared.insert(*key);
+                }
+                Compare::Empty(range) => self.compared_ranges.push(*range),
+            }
+        }
+    }
+
+    /// Whether `txn` writes what the others look at, or looks at what they write.
+    fn meets(&self, txn: &Txn) -> bool {
+        let writes_into = |write: &Write| {
+            let key = write.key();
+            self.written.contains(key)
+                || self.compared.contains(key)
+                || self.compared_ranges.iter().any(|range| contains(range, key))
+        };
+        let looks_at = |compare: &Compare| match compare {
+            Compare::At { key, .. } | Compare::Absent(key) => self.written.contains(key),
+            Compare::Empty(range) => self.written.iter().any(|key| contains(range, key)),
+        };
+        txn.writes().iter().any(writes_into) || txn.compares().iter().any(looks_at)
+    }
+}
+
+fn contains(range: &KeyRange, key: &Key) -> bool {
+    range.contains(key.to_bytes().as_bytes())
+}
+
+fn longest_list(request: &TxnRequest) -> usize {
+    request.compare.len().max(request.success.len()).max(request.failure.len())
+}
+
+fn too_large(ops: usize, bytes: usize, budget: &Budget) -> InfraError {
+    let message = format!(
+        "a transaction of {ops} operations and {bytes} bytes exceeds the server's {} and {}; \
+         make it smaller, or start etcd with a larger --max-txn-ops or --max-request-bytes and \
+         say so in max_txn_ops or max_request_bytes",
+        budget.ops, budget.bytes
+    );
+    InfraError::Refused { operation: "etcd.commit", why: StoreRefusal::TooLarge, message }
+}

@@ -1,0 +1,170 @@
+//! Group commit: transactions that wait at the same time travel together.
+//!
+//! Every handle of a process puts its transactions in one queue. Two carriers take turns: each
+//! takes what waits, as much as one request holds, sends it, and hands out the outcomes. So at most
+//! two requests are in flight, and while they are, the next batches gather. Nobody ever waits for a
+//! batch to fill: a carrier that is free takes what there is, be it one. When nothing at all is in
+//! flight a handle sends its transaction itself, and a lone worker pays nothing for the rest.
+//!
+//! A transaction that meets another of the batch (see [`batch`](crate::batch)), or does not fit, is
+//! the first of the next one, so none waits for more than the batches before it.
+//!
+//! # Never
+//! - holds more than [`QUEUE_MAX`] transactions: then handles wait, which is the back-pressure;
+//! - loses one: if a carrier ends early its transactions are [`CommitOutcome::Unknown`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gossip_coordination::InfraError;
+use gossip_coordination::store::CommitOutcome;
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+
+use crate::batch::{Batch, Parcel};
+use crate::kv::EtcdKv;
+use crate::post::{Outcome, Post};
+
+/// Requests in flight. One would leave the server idle while outcomes are handed out; with three
+/// the batches are smaller and the server does more work for the same.
+const CARRIERS: usize = 2;
+
+/// Transactions that wait in the queue: eight full batches of a default server.
+const QUEUE_MAX: usize = 1024;
+
+/// Transactions of the queue that a carrier looks at beyond those that it takes. More that meet
+/// each other than this wait their turn in the queue.
+const SET_ASIDE_MAX: usize = 256;
+
+const _: () = assert!(SET_ASIDE_MAX < QUEUE_MAX);
+
+/// The way to the carriers. Clones share them; the carriers end with the last clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Coalescer {
+    queue: mpsc::Sender<Waiting>,
+    /// One permit for each request that may be in flight.
+    flights: Arc<Semaphore>,
+}
+
+/// A transaction and who waits for its outcome.
+type Waiting = (Parcel, oneshot::Sender<Outcome>);
+
+impl Coalescer {
+    /// Starts the carriers on the current runtime.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub(crate) fn start<K: EtcdKv>(post: &Arc<Post<K>>) -> Self {
+        let (queue, inbox) = mpsc::channel(QUEUE_MAX);
+        let flights = Arc::new(Semaphore::new(CARRIERS));
+        let inbox = Arc::new(Mutex::new(Inbox { queue: inbox, set_aside: VecDeque::new() }));
+        for _ in 0..CARRIERS {
+            let (post, inbox) = (Arc::clone(post), Arc::clone(&inbox));
+            tokio::spawn(carry(post, inbox, Arc::clone(&flights)));
+        }
+        Self { queue, flights }
+    }
+
+    /// Sends one transaction, with others if there are any.
+    pub(crate) async fn commit<K: EtcdKv>(&self, post: &Post<K>, parcel: Parcel) -> Outcome {
+        let is_idle = self.flights.available_permits() == CARRIERS
+            && self.queue.capacity() == self.queue.max_capacity();
+        if is_idle && let Ok(_flight) = self.flights.try_acquire() {
+            let delivered = post.deliver(Batch::of(parcel, ())).await;
+            return delivered.into_iter().next().map_or(Ok(CommitOutcome::Unknown), |(_, it)| it);
+        }
+        let (tell, told) = oneshot::channel();
+        if self.queue.send((parcel, tell)).await.is_err() {
+            return Err(closed());
+        }
+        told.await.unwrap_or(Ok(CommitOutcome::Unknown))
+    }
+
+    /// Sends several transactions, together as far as they fit, and answers in their order.
+    pub(crate) async fn commit_all(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
+        let mut waiting = Vec::with_capacity(parcels.len());
+        let mut parcels = parcels.into_iter();
+        loop {
+            // Places are taken together, so that a carrier finds all of them at once.
+            let places = parcels.len().min(QUEUE_MAX);
+            let Ok(permits) = self.queue.reserve_many(places).await else {
+                waiting.extend(parcels.map(|_| None));
+                break;
+            };
+            for (permit, parcel) in permits.zip(&mut parcels) {
+                let (tell, told) = oneshot::channel();
+                permit.send((parcel, tell));
+                waiting.push(Some(told));
+            }
+            if parcels.len() == 0 {
+                break;
+            }
+        }
+        let mut outcomes = Vec::with_capacity(waiting.len());
+        for told in waiting {
+            outcomes.push(match told {
+                Some(told) => told.await.unwrap_or(Ok(CommitOutcome::Unknown)),
+                None => Err(closed()),
+            });
+        }
+        outcomes
+    }
+}
+
+/// Carries batches until nobody can send any more.
+async fn carry<K: EtcdKv>(post: Arc<Post<K>>, inbox: Arc<Mutex<Inbox>>, flights: Arc<Semaphore>) {
+    loop {
+        let (batch, flight) = {
+            let mut inbox = inbox.lock().await;
+            let Some(first) = inbox.first().await else { return };
+            // While a handle sends for itself, more gather here.
+            let Ok(flight) = flights.acquire().await else { return };
+            (inbox.gather(&post, first), flight)
+        };
+        for (tell, outcome) in post.deliver(batch).await {
+            // Whoever gave up waiting does not want to know.
+            let _gone = tell.send(outcome);
+        }
+        drop(flight);
+    }
+}
+
+/// What the carriers take from.
+struct Inbox {
+    queue: mpsc::Receiver<Waiting>,
+    /// Did not fit into a batch before; at most [`SET_ASIDE_MAX`].
+    set_aside: VecDeque<Waiting>,
+}
+
+impl Inbox {
+    /// The transaction that has waited longest; `None` when there will be no more.
+    async fn first(&mut self) -> Option<Waiting> {
+        match self.set_aside.pop_front() {
+            Some(first) => Some(first),
+            None => self.queue.recv().await,
+        }
+    }
+
+    /// Everything that waits and may travel with `first`.
+    fn gather<K>(
+        &mut self,
+        post: &Post<K>,
+        (parcel, tell): Waiting,
+    ) -> Batch<oneshot::Sender<Outcome>> {
+        let mut batch = Batch::of(parcel, tell);
+        let set_aside = std::mem::take(&mut self.set_aside);
+        for (parcel, tell) in set_aside {
+            self.set_aside.extend(batch.add(&post.budget, parcel, tell));
+        }
+        while self.set_aside.len() < SET_ASIDE_MAX && batch.has_room(&post.budget) {
+            let Ok((parcel, tell)) = self.queue.try_recv() else { break };
+            self.set_aside.extend(batch.add(&post.budget, parcel, tell));
+        }
+        batch
+    }
+}
+
+fn closed() -> InfraError {
+    let message = "the runtime of the store has ended".to_owned();
+    InfraError::Transient { operation: "etcd.commit", message }
+}

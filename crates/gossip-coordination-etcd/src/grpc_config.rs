@@ -1,0 +1,109 @@
+//! What a [`GrpcClient`](crate::GrpcClient) is made of: addresses, time limits, credentials, TLS.
+//!
+//! `Debug` shows neither names nor secrets.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How long a connection may take to be made. Twice the largest round trip of a wide-area network,
+/// with a retransmitted packet; a machine that is down should cost no more.
+pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a request may take. A server gives up after seven seconds by default; we want its own
+/// words if it has any.
+pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The largest answer that we take: pages are much smaller, and a server without limits of its own
+/// must not exhaust our memory.
+pub const DEFAULT_MAX_ANSWER_BYTES: usize = 16 << 20;
+
+const _: () = assert!(DEFAULT_CONNECT_TIMEOUT.as_millis() < DEFAULT_REQUEST_TIMEOUT.as_millis());
+
+/// Where etcd is and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct GrpcConfig {
+    /// Members of one cluster, as `http://host:port` or `https://host:port`; at least one. The
+    /// first is asked until it fails.
+    pub endpoints: Vec<String>,
+    /// Who we are; `None` if the cluster does not ask.
+    pub credentials: Option<Credentials>,
+    /// Whom we trust; needed for `https`, and only there.
+    pub tls: Option<TlsOptions>,
+    /// Bounds the making of a connection, TLS and the first question included.
+    pub connect_timeout: Duration,
+    /// Bounds one attempt of one request.
+    pub request_timeout: Duration,
+    /// Bounds the bytes of one answer.
+    pub max_answer_bytes: usize,
+}
+
+impl GrpcConfig {
+    /// The defaults for these members.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            credentials: None,
+            tls: None,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            request_timeout: DEFAULT_REQUEST_TIMEOUT,
+            max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
+        }
+    }
+}
+
+/// A user and its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// As the cluster knows it.
+    pub user: String,
+    /// Sent to the cluster to get a token.
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user_len", &self.user.len())
+            .field("password_len", &self.password.len())
+            .finish()
+    }
+}
+
+/// Whom we trust and, if the cluster asks, our own certificate.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// The authorities that may sign the servers' certificates, in PEM.
+    pub ca_pem: Vec<u8>,
+    /// Our certificate and its private key, in PEM.
+    pub identity: Option<TlsIdentity>,
+    /// The name that the servers' certificates carry, if it is not the host of the endpoint.
+    pub server_name: Option<String>,
+}
+
+impl fmt::Debug for TlsOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsOptions")
+            .field("ca_pem_len", &self.ca_pem.len())
+            .field("identity", &self.identity)
+            .field("server_name", &self.server_name)
+            .finish()
+    }
+}
+
+/// A certificate with its private key, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The certificate, and those between it and the authority.
+    pub cert_pem: Vec<u8>,
+    /// Its private key.
+    pub key_pem: Vec<u8>,
+}
+
+impl fmt::Debug for TlsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsIdentity")
+            .field("cert_pem_len", &self.cert_pem.len())
+            .field("key_pem_len", &self.key_pem.len())
+            .finish()
+    }
+}

@@ -1,0 +1,103 @@
+//! etcd as a store: a client of our own, a model of the server, and the coordinators over them.
+//!
+//! [`EtcdKv`] is the part of etcd that we use; [`GrpcClient`] speaks it to a real server. Every
+//! failure is an [`EtcdError`] that says first of all whether the request may have happened.
+//!
+//! What this crate never does: run `protoc`, retry a write that may have happened, or show a byte
+//! of a key, a value, a password or a token in an error or in `Debug`.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod batch;
+mod budget;
+mod coalesce;
+mod config;
+mod diagnosis;
+mod error;
+mod grpc;
+mod grpc_codec;
+mod grpc_config;
+mod keyspace;
+mod kv;
+mod node;
+mod owner_lease;
+mod post;
+pub mod proto;
+mod reader;
+#[cfg(any(test, feature = "sim"))]
+mod sim_coordinator;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim_etcd_kv;
+mod status;
+mod store;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
+mod txn_effect;
+mod url;
+mod wire;
+
+pub use self::backend::{
+    AsyncEtcdCoordinator, BlockingStore, ConnectError, EtcdCoordinator, another_blocking_handle,
+    another_handle,
+};
+pub use self::budget::RequestTooSmall;
+pub use self::config::{
+    ADVISED_OWNER_LEASE_TTL, ConfigError, DEFAULT_MAX_CLOCK_SKEW, DEFAULT_MAX_REQUEST_BYTES,
+    DEFAULT_MAX_TXN_OPS, DEFAULT_OWNER_LEASE_TTL, DEFAULT_RETRIES, ENDPOINTS_MAX, EtcdConfig,
+    EtcdTls, MAX_CLOCK_SKEW_MAX, MAX_REQUEST_BYTES_MAX, MAX_TXN_OPS_MAX, MAX_TXN_OPS_MIN,
+    OWNER_LEASE_TTL_MAX, OWNER_LEASE_TTL_MIN, RETRIES_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
+    TlsIdentityFiles,
+};
+pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
+pub use self::grpc::GrpcClient;
+pub use self::grpc_config::{
+    Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_MAX_ANSWER_BYTES, DEFAULT_REQUEST_TIMEOUT,
+    GrpcConfig, TlsIdentity, TlsOptions,
+};
+pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
+pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+#[cfg(any(test, feature = "sim"))]
+pub use self::sim_coordinator::{SimEtcdCoordinator, SimStore};
+pub use self::store::EtcdStore;
+pub use self::url::{SCHEME, UrlError};
+
+#[cfg(test)]
+mod auth_tests;
+#[cfg(test)]
+mod backend_tests;
+#[cfg(test)]
+mod batch_tests;
+#[cfg(test)]
+mod config_tests;
+#[cfg(test)]
+mod conformance_tests;
+#[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
+mod facts_tests;
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod grpc_tests;
+#[cfg(test)]
+mod keyspace_tests;
+#[cfg(test)]
+mod lossy_kv;
+#[cfg(test)]
+mod owner_lease_tests;
+#[cfg(test)]
+mod process_tests;
+#[cfg(test)]
+mod real_servers;
+#[cfg(test)]
+mod sim_coordinator_tests;
+#[cfg(test)]
+mod space_tests;
+#[cfg(test)]
+mod status_tests;
+#[cfg(test)]
+mod store_tests;
+#[cfg(test)]
+mod tls_tests;

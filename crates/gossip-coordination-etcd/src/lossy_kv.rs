@@ -1,0 +1,108 @@
+//! A client whose next reply to a write can be lost, for tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::proto::{RangeRequest, RangeResponse, Request, TxnRequest, TxnResponse};
+use crate::{Alarm, EtcdCause, EtcdError, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+
+/// A client around another. Clones share everything.
+#[derive(Clone, Debug)]
+pub(crate) struct LossyKv<K> {
+    pub(crate) inner: K,
+    loses_reply: Arc<AtomicBool>,
+    /// Transactions that wrote, or tried to.
+    commit_count: Arc<AtomicU64>,
+    /// Those of them that carried several.
+    nested_count: Arc<AtomicU64>,
+    /// Requests of any kind but leases.
+    request_count: Arc<AtomicU64>,
+}
+
+impl<K> LossyKv<K> {
+    pub(crate) fn new(inner: K) -> Self {
+        Self {
+            inner,
+            loses_reply: Arc::default(),
+            commit_count: Arc::default(),
+            nested_count: Arc::default(),
+            request_count: Arc::default(),
+        }
+    }
+
+    /// Loses the reply to the next transaction that writes.
+    pub(crate) fn lose_next_reply(&self) {
+        self.loses_reply.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn commit_count(&self) -> u64 {
+        self.commit_count.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn nested_count(&self) -> u64 {
+        self.nested_count.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn request_count(&self) -> u64 {
+        self.request_count.load(Ordering::SeqCst)
+    }
+}
+
+fn writes(request: &TxnRequest) -> bool {
+    let is_write = |op: &crate::proto::RequestOp| !matches!(op.request, Some(Request::Range(_)));
+    request.success.iter().any(is_write)
+}
+
+impl<K: EtcdKv> EtcdKv for LossyKv<K> {
+    async fn range(&self, request: RangeRequest) -> Result<RangeResponse, EtcdError> {
+        self.request_count.fetch_add(1, Ordering::SeqCst);
+        self.inner.range(request).await
+    }
+
+    async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, EtcdError> {
+        self.request_count.fetch_add(1, Ordering::SeqCst);
+        let is_write = writes(&request);
+        self.commit_count.fetch_add(u64::from(is_write), Ordering::SeqCst);
+        let is_nested =
+            request.success.iter().any(|op| matches!(op.request, Some(Request::Txn(_))));
+        self.nested_count.fetch_add(u64::from(is_nested), Ordering::SeqCst);
+        let answer = self.inner.txn(request).await;
+        if is_write && self.loses_reply.swap(false, Ordering::SeqCst) {
+            return Err(EtcdError::unknown("txn", EtcdCause::Timeout { millis: 1 }));
+        }
+        answer
+    }
+
+    async fn lease_grant(&self, ttl_seconds: i64) -> Result<LeaseGrant, EtcdError> {
+        self.inner.lease_grant(ttl_seconds).await
+    }
+
+    async fn lease_keep_alive(&self, lease: i64) -> Result<Option<i64>, EtcdError> {
+        self.inner.lease_keep_alive(lease).await
+    }
+
+    async fn lease_revoke(&self, lease: i64) -> Result<(), EtcdError> {
+        self.inner.lease_revoke(lease).await
+    }
+
+    async fn lease_time_to_live(&self, lease: i64) -> Result<Option<LeaseTtl>, EtcdError> {
+        self.inner.lease_time_to_live(lease).await
+    }
+
+    async fn compact(&self, revision: i64) -> Result<(), EtcdError> {
+        self.inner.compact(revision).await
+    }
+
+    async fn status(&self) -> Result<MemberStatus, EtcdError> {
+        self.inner.status().await
+    }
+
+    async fn alarms(&self) -> Result<Vec<Alarm>, EtcdError> {
+        self.inner.alarms().await
+    }
+
+    /// On the real clock, also around a model: its own stands still while tasks wait.
+    async fn sleep(&self, millis: u64) {
+        tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+    }
+}

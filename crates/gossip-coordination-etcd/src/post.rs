@@ -1,0 +1,165 @@
+//! Sends batches: what is tried again, what is an error, and what nobody knows.
+//!
+//! | what came of a request | what becomes of its transactions |
+//! |---|---|
+//! | an answer | to each its own outcome |
+//! | nobody knows whether it happened | each is [`CommitOutcome::Unknown`] |
+//! | certainly not, and it may pass (no connection, no leader, a busy server) | tried again, then each is an error |
+//! | certainly not, because the lease of this process is gone | tried again with a new one |
+//! | certainly not, for a reason that stays | each is sent alone, so that none pays for another |
+//!
+//! What it never does: send again what may have happened.
+
+use gossip_coordination::store::CommitOutcome;
+use gossip_coordination::{InfraError, StoreRefusal};
+
+use crate::batch::Batch;
+use crate::budget::Budget;
+use crate::error::{EtcdCause, EtcdError};
+use crate::keyspace::Namespace;
+use crate::kv::EtcdKv;
+use crate::owner_lease::OwnerLease;
+
+/// The wait before the first retry, in milliseconds; it doubles with each.
+const BACKOFF_MILLIS: u64 = 20;
+/// The longest wait before a retry: about the time of an election.
+const BACKOFF_MILLIS_MAX: u64 = 1_000;
+
+/// New leases that one batch may need: a cluster that revokes each at once is not well.
+const LEASES_MAX: u32 = 3;
+
+/// What happened to one transaction.
+pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
+
+/// What every handle of a process shares.
+#[derive(Debug)]
+pub(crate) struct Post<K> {
+    pub(crate) kv: K,
+    pub(crate) namespace: Namespace,
+    pub(crate) budget: Budget,
+    /// How often what certainly did not happen is tried again.
+    pub(crate) retries: u32,
+    pub(crate) lease: OwnerLease,
+}
+
+impl<K: EtcdKv> Post<K> {
+    /// Sends `batch` and answers for each of its parcels, in their order, with its note.
+    pub(crate) async fn deliver<N: Send + Sync>(&self, batch: Batch<N>) -> Vec<(N, Outcome)> {
+        let outcomes = match self.send(&batch).await {
+            Ok(outcomes) => outcomes,
+            Err(error) if !error.is_certain() => {
+                (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
+            }
+            Err(error) if batch.len() > 1 && !error.is_transient() => {
+                return self.deliver_apart(batch).await;
+            }
+            Err(error) => {
+                let error = infra_error(&error);
+                (0..batch.len()).map(|_| Err(error.clone())).collect()
+            }
+        };
+        batch.into_notes().zip(outcomes).collect()
+    }
+
+    /// Waits before the retry with this number, counted from zero.
+    pub(crate) async fn back_off(&self, retry: u32) {
+        let doubled = BACKOFF_MILLIS.checked_shl(retry).unwrap_or(BACKOFF_MILLIS_MAX);
+        self.kv.sleep(doubled.min(BACKOFF_MILLIS_MAX)).await;
+    }
+
+    async fn deliver_apart<N: Send + Sync>(&self, batch: Batch<N>) -> Vec<(N, Outcome)> {
+        let mut delivered = Vec::with_capacity(batch.len());
+        for single in batch.apart() {
+            // A batch of one is never taken apart, so this ends.
+            let outcome = match self.send(&single).await {
+                Ok(outcomes) => outcomes.into_iter().next().unwrap_or(Ok(CommitOutcome::Unknown)),
+                Err(error) if error.is_certain() => Err(infra_error(&error)),
+                Err(_) => Ok(CommitOutcome::Unknown),
+            };
+            delivered.extend(single.into_notes().map(|note| (note, outcome.clone())));
+        }
+        delivered
+    }
+
+    async fn send<N: Send + Sync>(&self, batch: &Batch<N>) -> Result<Vec<Outcome>, EtcdError> {
+        let (mut retry, mut leases) = (0, 0);
+        loop {
+            let error = match self.send_once(batch).await {
+                Ok(outcomes) => return Ok(outcomes),
+                Err(error) => error,
+            };
+            let lost_lease = error.cause == EtcdCause::LeaseNotFound;
+            if lost_lease && batch.binds() && leases < LEASES_MAX {
+                leases += 1;
+            } else if error.is_certain() && error.is_transient() && retry < self.retries {
+                self.back_off(retry).await;
+                retry += 1;
+            } else {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn send_once<N: Send + Sync>(&self, batch: &Batch<N>) -> Result<Vec<Outcome>, EtcdError> {
+        let lease = if batch.binds() { self.granted_lease().await? } else { 0 };
+        let answer = self.kv.txn(batch.request(lease)).await;
+        if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
+            self.lease.lost(lease);
+        }
+        Ok(batch.outcomes(&self.namespace, answer?))
+    }
+
+    /// The lease, granted if there is none. If it cannot be granted the transactions were not sent,
+    /// whatever became of the grant; so it may be tried again, and a lease that nobody knows runs
+    /// out by itself.
+    pub(crate) async fn granted_lease(&self) -> Result<i64, EtcdError> {
+        let mut retry = 0;
+        loop {
+            match self.lease.get(&self.kv).await {
+                Ok(lease) => return Ok(lease),
+                Err(error) if error.is_transient() && retry < self.retries => {
+                    self.back_off(retry).await;
+                    retry += 1;
+                }
+                Err(error) => return Err(EtcdError::not_sent(error.operation, error.cause)),
+            }
+        }
+    }
+}
+
+/// A certain failure in the words of the store layer.
+pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
+    let (operation, message) = (operation(error.operation), error.to_string());
+    let refused = |why, message| InfraError::Refused { operation, why, message };
+    match &error.cause {
+        EtcdCause::Unreachable { .. }
+        | EtcdCause::Timeout { .. }
+        | EtcdCause::ServerTimeout
+        | EtcdCause::NoLeader
+        | EtcdCause::Busy
+        | EtcdCause::Compacted
+        | EtcdCause::FutureRevision
+        | EtcdCause::LeaseNotFound
+        | EtcdCause::Other { .. } => InfraError::Transient { operation, message },
+        EtcdCause::AuthRefused | EtcdCause::PermissionDenied => {
+            refused(StoreRefusal::NotPermitted, message)
+        }
+        EtcdCause::NoSpace => refused(StoreRefusal::NoSpace, message),
+        EtcdCause::TooLarge(_) => refused(StoreRefusal::TooLarge, message),
+        EtcdCause::WrongVersion { .. }
+        | EtcdCause::Tls { .. }
+        | EtcdCause::BadRequest(_)
+        | EtcdCause::BadConfig(_) => refused(StoreRefusal::Unusable, message),
+        EtcdCause::Corrupt => InfraError::Corruption { operation, message },
+    }
+}
+
+/// The step as errors of the store layer name it.
+fn operation(request: &'static str) -> &'static str {
+    match request {
+        "txn" => "etcd.commit",
+        "range" | "read" => "etcd.read",
+        "lease grant" => "etcd.lease",
+        other => other,
+    }
+}

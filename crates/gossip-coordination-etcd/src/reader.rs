@@ -1,0 +1,127 @@
+//! Ranges of one instant, however many and however large.
+//!
+//! As many ranges as one transaction takes are one request. More, or an answer that is larger than
+//! the client takes, are asked for in several: the first answer says which revision it is of, and
+//! the others are asked for the same one. etcd keeps old revisions, so that is still one instant.
+//! If a compaction comes in between, the read is an error that can be tried again.
+
+use crate::error::{EtcdCause, EtcdError, SizeLimit};
+use crate::kv::EtcdKv;
+use crate::post::Post;
+use crate::proto::{RangeRequest, RangeResponse, Request, ResponseHeader, TxnRequest};
+use crate::wire;
+
+/// The answers to `requests`, in their order. One that is missing at the end was not understood.
+pub(crate) async fn ranges<K: EtcdKv>(
+    post: &Post<K>,
+    requests: Vec<RangeRequest>,
+) -> Result<Vec<RangeResponse>, EtcdError> {
+    let mut answers = Vec::with_capacity(requests.len());
+    let mut revision = 0;
+    for chunk in requests.chunks(post.budget.ops) {
+        let chunk: Vec<_> =
+            chunk.iter().cloned().map(|it| RangeRequest { revision, ..it }).collect();
+        let told = match ask(post, &chunk).await {
+            Err(error) if is_answer_too_large(&error) => one_by_one(post, chunk).await,
+            told => told,
+        };
+        answers.extend(told?);
+        revision = pinned(revision, answers.first());
+    }
+    Ok(answers)
+}
+
+/// The revision of the first answer, unless one is known already.
+fn pinned(revision: i64, first: Option<&RangeResponse>) -> i64 {
+    let header = first.and_then(|answer| answer.header.as_ref());
+    if revision == 0 { header.map_or(0, |header| header.revision) } else { revision }
+}
+
+/// Asks again as often as is allowed: a read does no harm.
+async fn ask<K: EtcdKv>(
+    post: &Post<K>,
+    requests: &[RangeRequest],
+) -> Result<Vec<RangeResponse>, EtcdError> {
+    let mut retry = 0;
+    loop {
+        match ask_once(post, requests).await {
+            Err(error) if error.is_transient() && retry < post.retries => {
+                post.back_off(retry).await;
+                retry += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn ask_once<K: EtcdKv>(
+    post: &Post<K>,
+    requests: &[RangeRequest],
+) -> Result<Vec<RangeResponse>, EtcdError> {
+    let ops = match requests {
+        [] => return Ok(Vec::new()),
+        [request] => return Ok(vec![post.kv.range(request.clone()).await?]),
+        requests => requests.iter().map(|request| Request::Range(request.clone()).into()),
+    };
+    let request = TxnRequest { success: ops.collect(), ..TxnRequest::default() };
+    let answer = post.kv.txn(request).await?;
+    let of_instant = |range| with_header(range, answer.header.as_ref());
+    // One of another kind ends the list, and what is missing is noticed by whoever asked.
+    let ranges = answer.responses.into_iter().map_while(|it| wire::range_answer(Some(it)));
+    Ok(ranges.map(of_instant).collect())
+}
+
+/// What is nested has the revision of the whole, also where it does not say so.
+fn with_header(range: RangeResponse, header: Option<&ResponseHeader>) -> RangeResponse {
+    RangeResponse { header: header.cloned(), ..range }
+}
+
+/// Asks one by one for what is too large to be answered at once.
+async fn one_by_one<K: EtcdKv>(
+    post: &Post<K>,
+    requests: Vec<RangeRequest>,
+) -> Result<Vec<RangeResponse>, EtcdError> {
+    let mut answers: Vec<RangeResponse> = Vec::with_capacity(requests.len());
+    for request in requests {
+        let revision = pinned(request.revision, answers.first());
+        answers.push(in_parts(post, RangeRequest { revision, ..request }).await?);
+    }
+    Ok(answers)
+}
+
+/// A range, in smaller and smaller parts if its answer is too large.
+async fn in_parts<K: EtcdKv>(
+    post: &Post<K>,
+    request: RangeRequest,
+) -> Result<RangeResponse, EtcdError> {
+    let mut whole = RangeResponse::default();
+    let (mut rest, mut part) = (vec![request.clone()], request.limit);
+    loop {
+        let len = i64::try_from(whole.kvs.len()).unwrap_or(i64::MAX);
+        // Without a limit there is one key, which has no parts.
+        rest[0].limit = part.min(request.limit - len);
+        let answer = match ask(post, &rest).await {
+            Err(error) if is_answer_too_large(&error) && part > 1 => {
+                part /= 2;
+                continue;
+            }
+            answer => answer?.into_iter().next().unwrap_or_default(),
+        };
+        rest[0].revision = pinned(rest[0].revision, Some(&answer));
+        if let Some(last) = answer.kvs.last() {
+            // Nothing lies between a key and the same key with a zero byte behind it.
+            rest[0].key = [last.key.as_slice(), &[0]].concat();
+        }
+        let is_over = !answer.more;
+        whole.header = whole.header.or(answer.header);
+        whole.count = whole.count.max(answer.count);
+        whole.kvs.extend(answer.kvs);
+        if is_over || i64::try_from(whole.kvs.len()).is_ok_and(|len| len == request.limit) {
+            return Ok(whole);
+        }
+    }
+}
+
+fn is_answer_too_large(error: &EtcdError) -> bool {
+    error.cause == EtcdCause::TooLarge(SizeLimit::Answer)
+}

@@ -1,0 +1,163 @@
+//! The coordinator over the model of etcd is held to everything that the one in memory is held to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+use gossip_coordination::conformance::{
+    ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
+};
+use gossip_coordination::store::StoreConfig;
+use gossip_coordination::testscript::{ScriptBackend, WorldSettings};
+use gossip_coordination::{EventCollector, StateTransitionEvent};
+
+use crate::sim_etcd_kv::{Fault, FaultRates, SimEtcdKv, Target};
+use crate::{EtcdConfig, RETRIES_MAX, SimEtcdCoordinator, SimStore, golden};
+
+fn config() -> EtcdConfig {
+    let config = EtcdConfig::new(["model:2379"], "sim").expect("the usual settings work");
+    // Where a third of all requests is lost, a few in a row are nothing.
+    EtcdConfig { max_clock_skew: Duration::ZERO, retries: RETRIES_MAX, ..config }
+}
+
+/// Limits of one more handle.
+fn limits(settings: Settings, nonce: u64) -> StoreConfig {
+    StoreConfig {
+        max_shards_per_tenant: settings.max_shards_per_tenant,
+        max_total_shards: settings.max_total_shards,
+        claim_cooldown_interval: settings.claim_cooldown_interval,
+        ..StoreConfig::new(nonce)
+    }
+}
+
+/// The coordinator over a model with faults that happen by themselves, the same in every run.
+pub(crate) struct OnModel {
+    faults: FaultRates,
+    handle_count: AtomicU64,
+}
+
+impl OnModel {
+    pub(crate) fn new(faults: FaultRates) -> Self {
+        Self { faults, handle_count: AtomicU64::new(0) }
+    }
+
+    /// A nonce for each handle.
+    fn nonce(&self) -> u64 {
+        (1 + self.handle_count.fetch_add(1, Ordering::Relaxed)) << 32
+    }
+}
+
+impl ConformanceTarget for OnModel {
+    type Backend = SimEtcdCoordinator;
+
+    fn name(&self) -> &str {
+        "the model of etcd"
+    }
+
+    fn fresh(&self, settings: Settings) -> SimEtcdCoordinator {
+        let (kv, limits) = (SimEtcdKv::new(), limits(settings, self.nonce()));
+        kv.inject_randomly(limits.nonce, self.faults);
+        SimStore::new(kv, &config()).expect("the usual settings work").coordinator(limits)
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut SimEtcdCoordinator,
+        call: impl FnOnce(&mut SimEtcdCoordinator) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+
+    fn another_handle(&self, backend: &SimEtcdCoordinator) -> Option<SimEtcdCoordinator> {
+        let config = StoreConfig { nonce: self.nonce(), ..backend.config() };
+        Some(backend.store().coordinator(config))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        std::thread::scope(|scope| {
+            for job in jobs {
+                scope.spawn(job);
+            }
+        });
+    }
+
+    fn lose_next_reply(&self, backend: &mut SimEtcdCoordinator) -> bool {
+        backend.store().store().kv().inject(0, Target::Write, Fault::LoseReply);
+        true
+    }
+
+    fn list_active_runs(
+        &self,
+        backend: &mut Self::Backend,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        backend.list_active_runs_into(tenant, after, limit, &mut found).expect("the store works");
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut Self::Backend,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        backend
+            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
+            .expect("the store works");
+        Some(gone)
+    }
+
+    fn split_children_max(&self) -> usize {
+        self.fresh(Settings::default()).split_children_max()
+    }
+}
+
+#[test]
+fn the_coordinator_over_the_model_conforms() {
+    let target = OnModel::new(FaultRates::default());
+    let ran = run_all(&target, &mut |_| ());
+    println!("{ran} cases");
+    check_sequences(&target, 0..40, 120);
+}
+
+/// One write in three loses its way or its reply, and leases vanish: the answers are the same.
+#[test]
+fn sequences_over_a_faulty_model_are_answered_as_the_model_of_the_protocol_answers() {
+    let faults = FaultRates { lose_request: 150, lose_reply: 150, refuse: 50, expire_leases: 20 };
+    check_sequences(&OnModel::new(faults), 100..140, 120);
+}
+
+/// Scripts over the model.
+struct Scripts;
+
+impl ScriptBackend for Scripts {
+    type Coordinator = SimEtcdCoordinator;
+
+    fn start(&mut self, settings: WorldSettings) -> Option<SimEtcdCoordinator> {
+        let config = golden::configure(config(), settings)?;
+        let store = SimStore::new(SimEtcdKv::new(), &config).expect("valid settings");
+        Some(store.coordinator(StoreConfig { nonce: 1 << 32, ..config.store_config() }))
+    }
+
+    fn observe<R>(
+        coordinator: &mut SimEtcdCoordinator,
+        call: impl FnOnce(&mut SimEtcdCoordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let mut events = EventCollector::new();
+        let result = coordinator.with_events(&mut events, call);
+        (result, events.drain())
+    }
+}
+
+#[test]
+fn golden_scripts_over_the_model_are_answered_as_written() {
+    golden::check(|| Scripts, golden::Which::All);
+}

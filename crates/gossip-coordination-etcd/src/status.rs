@@ -1,0 +1,183 @@
+//! Reads a failed call: what it means, and whether the request may have happened.
+//!
+//! The table is in the documentation of [`crate::error`]'s module. A status that carries a source
+//! was made on this side by the transport; one without came from the server, and its text is one
+//! of etcd's public ones or is not recognised.
+
+use std::error::Error;
+use std::io;
+
+use tokio_rustls::rustls;
+use tonic::{Code, ConnectError, Status};
+
+use crate::error::{EtcdCause, EtcdError, Fate, SizeLimit};
+
+/// The oldest server that has nested transactions and compares of ranges.
+pub(crate) const OLDEST_VERSION: &str = "3.3";
+
+/// How far a chain of causes is followed; the deepest we know has seven links.
+const MAX_CHAIN: usize = 16;
+
+/// What a failed call means.
+pub(crate) fn classify(operation: &'static str, endpoint: &str, status: &Status) -> EtcdError {
+    let (fate, cause) = match status.source() {
+        Some(source) => transport_failure(endpoint, source),
+        None => server_answer(endpoint, status.code(), status.message()),
+    };
+    EtcdError { operation, fate, cause }
+}
+
+/// What a failure of the transport means; it is certain only if no connection could be made.
+pub(crate) fn transport_failure(
+    endpoint: &str,
+    source: &(dyn Error + 'static),
+) -> (Fate, EtcdCause) {
+    let chain = Chain::of(source);
+    let fate = if chain.is_connect { Fate::NotSent } else { Fate::Unknown };
+    let endpoint = endpoint.to_owned();
+    let cause = if chain.is_tls {
+        EtcdCause::Tls { endpoint, detail: chain.detail }
+    } else if chain.is_foreign_protocol() {
+        wrong_version("a server that does not speak HTTP/2")
+    } else {
+        EtcdCause::Unreachable { endpoint, detail: chain.detail }
+    };
+    (fate, cause)
+}
+
+/// The answer of something that is not an etcd of ours.
+pub(crate) fn wrong_version(found: &str) -> EtcdCause {
+    EtcdCause::WrongVersion { found: found.to_owned(), needed: OLDEST_VERSION }
+}
+
+/// What the chain of causes of a transport failure tells.
+struct Chain {
+    /// No connection was made.
+    is_connect: bool,
+    is_tls: bool,
+    /// An operating system's error is in it.
+    is_io: bool,
+    /// The HTTP/2 layer gave up.
+    is_http2: bool,
+    /// The last link, which says most.
+    detail: String,
+}
+
+impl Chain {
+    fn of(source: &(dyn Error + 'static)) -> Self {
+        let mut chain = Self {
+            is_connect: false,
+            is_tls: false,
+            is_io: false,
+            is_http2: false,
+            detail: String::new(),
+        };
+        let mut next = Some(source);
+        for _ in 0..MAX_CHAIN {
+            let Some(link) = next else { break };
+            chain.add(link);
+            next = link.source();
+        }
+        chain
+    }
+
+    fn add(&mut self, link: &(dyn Error + 'static)) {
+        self.detail = link.to_string();
+        self.is_connect |= link.is::<ConnectError>();
+        self.is_tls |= link.is::<rustls::Error>();
+        self.is_http2 |= self.detail.starts_with("http2 error");
+        // The HTTP/2 layer keeps only the text of an alert.
+        self.is_tls |= self.detail.starts_with("received fatal alert");
+        // An operating system's error hides the error that it wraps from the chain.
+        if let Some(error) = link.downcast_ref::<io::Error>() {
+            self.is_io = true;
+            self.is_tls |= error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+        }
+    }
+
+    /// The connection works and what comes back over it is not HTTP/2.
+    fn is_foreign_protocol(&self) -> bool {
+        self.is_http2 && !self.is_io && !self.is_connect
+    }
+}
+
+/// What a status of the server means.
+fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
+    if let Some(text) = text.strip_prefix("etcdserver: ")
+        && let Some(meaning) = etcd_text(text)
+    {
+        return meaning;
+    }
+    let other = EtcdCause::Other { code: code as i32, text_len: text.len() };
+    match code {
+        // The limit of the server's transport; the request never reached its gate.
+        Code::ResourceExhausted if text.starts_with("grpc: received message larger than max") => {
+            (Fate::Refused, EtcdCause::TooLarge(SizeLimit::Bytes))
+        }
+        // Our own limit: the server has done what was asked.
+        Code::OutOfRange if text.starts_with("Error, decoded message length too large") => {
+            (Fate::Unknown, EtcdCause::TooLarge(SizeLimit::Answer))
+        }
+        Code::Unimplemented => (Fate::Refused, wrong_version("a server without this request")),
+        Code::DeadlineExceeded => (Fate::Unknown, EtcdCause::ServerTimeout),
+        Code::Unavailable | Code::Cancelled => {
+            let detail = format!("gRPC code {}", code as i32);
+            (Fate::Unknown, EtcdCause::Unreachable { endpoint: endpoint.to_owned(), detail })
+        }
+        _ => (Fate::Unknown, other),
+    }
+}
+
+/// The texts of etcd's public interface that we may meet, without their common beginning.
+fn etcd_text(text: &str) -> Option<(Fate, EtcdCause)> {
+    certain_text(text)
+        .map(|cause| (Fate::Refused, cause))
+        .or_else(|| uncertain_text(text).map(|cause| (Fate::Unknown, cause)))
+}
+
+/// Texts of requests that certainly did nothing.
+fn certain_text(text: &str) -> Option<EtcdCause> {
+    Some(match text {
+        "no leader" => EtcdCause::NoLeader,
+        "too many requests" => EtcdCause::Busy,
+        "too many operations in txn request" => EtcdCause::TooLarge(SizeLimit::Ops),
+        "request is too large" => EtcdCause::TooLarge(SizeLimit::Bytes),
+        "user name is empty"
+        | "invalid auth token"
+        | "revision of auth store is old"
+        | "authentication failed, invalid user ID or password" => EtcdCause::AuthRefused,
+        "permission denied" => EtcdCause::PermissionDenied,
+        "requested lease not found" => EtcdCause::LeaseNotFound,
+        "mvcc: required revision has been compacted" => EtcdCause::Compacted,
+        "mvcc: required revision is a future revision" => EtcdCause::FutureRevision,
+        "not capable" => wrong_version("a cluster with members of an older version"),
+        "duplicate key given in txn request" => EtcdCause::BadRequest("a key is written twice"),
+        "key is not provided" => EtcdCause::BadRequest("a key is empty"),
+        "key not found" => EtcdCause::BadRequest("a step is empty"),
+        "lease already exists" => EtcdCause::BadRequest("the lease exists already"),
+        "too large lease TTL" => EtcdCause::BadRequest("the lease would live too long"),
+        "authentication is not enabled" => EtcdCause::BadRequest(AUTH_NOT_ENABLED),
+        _ => return None,
+    })
+}
+
+/// How the answer of a cluster that asks nobody for a password is told from the others.
+pub(crate) const AUTH_NOT_ENABLED: &str = "authentication is not enabled";
+
+/// Texts of requests that may have happened.
+fn uncertain_text(text: &str) -> Option<EtcdCause> {
+    Some(match text {
+        "mvcc: database space exceeded" => EtcdCause::NoSpace,
+        "request timed out"
+        | "request timed out, possibly due to connection lost"
+        | "request timed out, possibly due to previous leader failure"
+        | "request timed out, waiting for the applied index took too long" => {
+            EtcdCause::ServerTimeout
+        }
+        "leader changed" | "not leader" | "server stopped" | "unhealthy cluster" => {
+            EtcdCause::NoLeader
+        }
+        "corrupt cluster" => EtcdCause::Corrupt,
+        _ => return None,
+    })
+}

@@ -1,0 +1,233 @@
+//! etcd as a store: reads and commits of the store layer, carried to the server.
+//!
+//! Reads of one call are one transaction without writes, so they are of one instant and, as etcd's
+//! reads are linearizable, no older than any acknowledged commit. Commits go through the group
+//! commit of the process ([`coalesce`](crate::coalesce)) or, where there is none, straight to the
+//! server.
+//!
+//! # Never
+//! - knows a rule of the protocol, or decodes a value;
+//! - calls certain what may have happened: a lost reply is [`CommitOutcome::Unknown`];
+//! - sends what the server's limits refuse: that is told beforehand, with both sizes.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use gossip_coordination::InfraError;
+use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
+
+use crate::batch::{Batch, Parcel};
+use crate::budget::Budget;
+use crate::coalesce::Coalescer;
+use crate::config::{ConfigError, EtcdConfig};
+use crate::error::EtcdError;
+use crate::keyspace::Namespace;
+use crate::kv::EtcdKv;
+use crate::owner_lease::OwnerLease;
+use crate::post::{Outcome, Post, infra_error};
+use crate::proto::{RangeRequest, RangeResponse};
+use crate::{reader, wire};
+
+/// A handle on a namespace of an etcd cluster. Clones share the connection, the group commit and
+/// the owner lease of the process.
+pub struct EtcdStore<K> {
+    post: Arc<Post<K>>,
+    /// `None` sends every call by itself.
+    coalescer: Option<Coalescer>,
+}
+
+impl<K> Clone for EtcdStore<K> {
+    fn clone(&self) -> Self {
+        Self { post: Arc::clone(&self.post), coalescer: self.coalescer.clone() }
+    }
+}
+
+impl<K> fmt::Debug for EtcdStore<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdStore")
+            .field("namespace", &self.post.namespace)
+            .field("limits", &self.post.budget.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: EtcdKv> EtcdStore<K> {
+    /// A store without tasks of its own: every call is sent by itself, and somebody calls
+    /// [`EtcdStore::keep_alive`] in time. For simulations.
+    ///
+    /// # Errors
+    ///
+    /// What [`EtcdConfig::validate`] finds.
+    pub fn without_tasks(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
+        let post = Post {
+            kv,
+            namespace: config.namespace.clone(),
+            budget: Budget::new(config)?,
+            retries: config.retries,
+            lease: OwnerLease::new(ttl_seconds),
+        };
+        Ok(Self { post: Arc::new(post), coalescer: None })
+    }
+
+    /// A store whose keep-alives and group commit run on the current runtime. The client's
+    /// [`EtcdKv::sleep`] must really wait.
+    ///
+    /// # Errors
+    ///
+    /// What [`EtcdConfig::validate`] finds.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
+        let mut store = Self::without_tasks(kv, config)?;
+        tokio::spawn(keep_alive(Arc::downgrade(&store.post)));
+        store.coalescer = config.coalesce.then(|| Coalescer::start(&store.post));
+        Ok(store)
+    }
+
+    /// The client that is used, for what is not coordination.
+    #[must_use]
+    pub fn kv(&self) -> &K {
+        &self.post.kv
+    }
+
+    /// The part of the cluster that is ours.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.post.namespace
+    }
+
+    /// Keeps the lease of this process, if there is one. A store that was started does so itself.
+    pub async fn keep_alive(&self) {
+        self.post.lease.keep_alive(&self.post.kv).await;
+    }
+
+    /// The lease of this process, if it has one now. A hint of life for others, never safety.
+    #[must_use]
+    pub fn owner_lease(&self) -> Option<i64> {
+        self.post.lease.current()
+    }
+
+    /// Gives the owner lease of this process back, so that others see at once that it is gone.
+    /// Whatever is bound afterwards gets a new one.
+    ///
+    /// # Errors
+    ///
+    /// If the server could not be told; the lease then runs out by itself.
+    pub async fn revoke_owner_lease(&self) -> Result<(), EtcdError> {
+        self.post.lease.revoke(&self.post.kv).await
+    }
+
+    async fn commit_all(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
+        match &self.coalescer {
+            Some(coalescer) => coalescer.commit_all(parcels).await,
+            None => self.commit_in_batches(parcels).await,
+        }
+    }
+
+    async fn commit_one(&self, parcel: Parcel) -> Outcome {
+        if let Some(coalescer) = &self.coalescer {
+            return coalescer.commit(&self.post, parcel).await;
+        }
+        let delivered = self.post.deliver(Batch::of(parcel, ())).await;
+        delivered.into_iter().next().map_or(Ok(CommitOutcome::Unknown), |(_, outcome)| outcome)
+    }
+
+    /// Without a group commit, the transactions of one call still travel together.
+    async fn commit_in_batches(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> =
+            parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
+        let mut rest: Vec<(Parcel, usize)> =
+            parcels.into_iter().enumerate().map(|(index, parcel)| (parcel, index)).collect();
+        while !rest.is_empty() {
+            let mut waiting = rest.into_iter();
+            let Some((parcel, index)) = waiting.next() else { break };
+            let mut batch = Batch::of(parcel, index);
+            let left = |(parcel, index)| batch.add(&self.post.budget, parcel, index);
+            rest = waiting.filter_map(left).collect();
+            for (index, outcome) in self.post.deliver(batch).await {
+                outcomes[index] = outcome;
+            }
+        }
+        outcomes
+    }
+}
+
+impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
+    async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        let post = &self.post;
+        let requests = wire::read_requests(&post.namespace, &reads, post.budget.limits.page);
+        let asked: Vec<RangeRequest> = requests.iter().flatten().cloned().collect();
+        let answers = reader::ranges(post, asked).await;
+        let mut answers = answers.map_err(|error| infra_error(&error))?.into_iter();
+        let answer = |(read, request): (&Read, Option<RangeRequest>)| match request {
+            Some(_) => wire::answer(&post.namespace, read, answers.next()),
+            None => wire::answer(&post.namespace, read, Some(RangeResponse::default())),
+        };
+        reads.iter().zip(requests).map(answer).collect()
+    }
+
+    async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Outcome> {
+        let post = &self.post;
+        let mut outcomes = Vec::with_capacity(txns.len());
+        let mut parcels = Vec::with_capacity(txns.len());
+        for txn in txns {
+            match Parcel::new(&post.namespace, &post.budget, txn) {
+                Ok(parcel) => {
+                    parcels.push(parcel);
+                    outcomes.push(None);
+                }
+                Err(error) => outcomes.push(Some(Err(error))),
+            }
+        }
+        // Granted here, so that nobody else in the batch pays for a lease that is refused.
+        if parcels.iter().any(Parcel::binds)
+            && let Err(error) = post.granted_lease().await
+        {
+            let error = infra_error(&error);
+            return outcomes
+                .into_iter()
+                .map(|done| done.unwrap_or_else(|| Err(error.clone())))
+                .collect();
+        }
+        let mut sent = match parcels.pop() {
+            Some(only) if parcels.is_empty() => vec![self.commit_one(only).await],
+            Some(last) => {
+                parcels.push(last);
+                self.commit_all(parcels).await
+            }
+            None => Vec::new(),
+        }
+        .into_iter();
+        let outcome = |done: Option<Outcome>| {
+            done.or_else(|| sent.next()).unwrap_or(Ok(CommitOutcome::Unknown))
+        };
+        outcomes.into_iter().map(outcome).collect()
+    }
+
+    async fn wait(&mut self, ticks: u64) {
+        self.post.kv.sleep(ticks).await;
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.post.budget.limits
+    }
+
+    fn binding(&self) -> Option<u64> {
+        Some(self.post.lease.binding())
+    }
+}
+
+/// Keeps the lease of a process until nobody uses the store any more.
+async fn keep_alive<K: EtcdKv>(post: Weak<Post<K>>) {
+    while let Some(alive) = post.upgrade() {
+        alive.lease.keep_alive(&alive.kv).await;
+        let (kv, millis) = (alive.kv.clone(), alive.lease.keep_alive_millis());
+        // The store must be able to end while this waits.
+        drop(alive);
+        kv.sleep(millis).await;
+    }
+}

@@ -1,0 +1,24 @@
+//! Real etcd servers for tests and benchmarks, and a proxy that cuts them off.
+//!
+//! A server runs on free loopback ports with its data in a temporary directory. It ends with its
+//! value, or with this process, whichever is first, and is only ever signalled by its process id.
+//! A missing program is a failure with the command that installs it, never a silent skip.
+//!
+//! Everything here panics when the machine does not play along: it is for tests.
+
+mod campaign;
+mod cluster;
+mod directory;
+#[cfg(test)]
+mod fake_grpc;
+mod network;
+mod proxy;
+mod server;
+
+pub use self::campaign::{Campaign, Loss, Resumed, Verdict};
+pub use self::cluster::EtcdCluster;
+pub use self::directory::TestDirectory;
+#[cfg(test)]
+pub(crate) use self::fake_grpc::FakeGrpc;
+pub use self::proxy::{Direction, Proxy};
+pub use self::server::{EtcdServer, ServerOptions, ServerTls};

@@ -1,0 +1,132 @@
+//! A network of namespaces: each member has a machine of its own, as far as the network goes.
+//!
+//! Needs Linux, root and the program `ip`. Packets are dropped where a cable would be cut, so
+//! connections hang as they do in real life, where the proxy closes them. For campaigns; the tests
+//! that everybody runs use the proxy.
+
+use std::net::Ipv4Addr;
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Networks that a process can have in its life: each takes sixteen addresses of the last byte.
+const MAX_NETWORKS: u8 = 16;
+
+/// Addresses of one network.
+const ADDRESSES: u8 = 16;
+
+/// Namespaces on one bridge. They go away with this value, or with this process.
+#[derive(Debug)]
+pub(super) struct Network {
+    /// The beginning of every name; short, since names of devices are.
+    name: String,
+    /// The address of the bridge, from which clients speak.
+    base: Ipv4Addr,
+    members: usize,
+    /// Cleans up if this process cannot.
+    watchdog: Child,
+}
+
+impl Network {
+    /// Whether this machine lets us.
+    pub(super) fn is_possible() -> bool {
+        let id = Command::new("id").arg("-u").output();
+        let is_root = id.is_ok_and(|it| it.stdout.trim_ascii() == b"0");
+        is_root && Command::new("ip").arg("-V").output().is_ok_and(|it| it.status.success())
+    }
+
+    /// A network with so many members, all connected.
+    pub(super) fn new(members: usize) -> Self {
+        static COUNTER: AtomicU8 = AtomicU8::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        assert!(number < MAX_NETWORKS, "a process has at most {MAX_NETWORKS} networks");
+        let [_, _, high, low] = process::id().to_be_bytes();
+        // Two processes at a time differ in their ids, and so in their addresses.
+        let base = Ipv4Addr::new(10, 128 + high % 64, low, number * ADDRESSES + 1);
+        let name = format!("gsp{}x{number}", process::id());
+        let script = format!("read _; {}", clean_up(&name, members));
+        let mut watchdog = Command::new("sh");
+        watchdog.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::null());
+        let watchdog = watchdog.spawn().expect("there is a shell");
+        let network = Self { name, base, members, watchdog };
+        network.connect();
+        network
+    }
+
+    fn connect(&self) {
+        let bridge = &self.name;
+        ip(&format!("link add {bridge} type bridge"));
+        ip(&format!("addr add {}/28 dev {bridge}", self.base));
+        ip(&format!("link set {bridge} up"));
+        for index in 0..self.members {
+            let (name, cable) = (self.namespace(index), self.cable(index));
+            ip(&format!("netns add {name}"));
+            ip(&format!("link add {cable} type veth peer name eth0 netns {name}"));
+            ip(&format!("link set {cable} master {bridge} up"));
+            ip(&format!("-n {name} addr add {}/28 dev eth0", self.address(index)));
+            ip(&format!("-n {name} link set eth0 up"));
+            ip(&format!("-n {name} link set lo up"));
+        }
+    }
+
+    /// Where a member is.
+    pub(super) fn address(&self, index: usize) -> Ipv4Addr {
+        let offset = u32::try_from(index).expect("members are few") + 1;
+        Ipv4Addr::from(u32::from(self.base) + offset)
+    }
+
+    /// What starts a program on the machine of a member.
+    pub(super) fn launcher(&self, index: usize) -> Vec<String> {
+        ["ip", "netns", "exec", &self.namespace(index)].map(str::to_owned).to_vec()
+    }
+
+    /// Drops what a member sends to others and they to it; clients still reach it.
+    pub(super) fn cut_off(&self, index: usize) {
+        for other in (0..self.members).filter(|it| *it != index) {
+            for (from, to) in [(index, other), (other, index)] {
+                let (from, to) = (self.namespace(from), self.address(to));
+                ip(&format!("-n {from} route add blackhole {to}/32"));
+            }
+        }
+    }
+
+    /// Takes back every cut.
+    pub(super) fn heal(&self) {
+        for index in 0..self.members {
+            ip(&format!("-n {} route flush type blackhole", self.namespace(index)));
+        }
+    }
+
+    fn namespace(&self, index: usize) -> String {
+        format!("{}n{index}", self.name)
+    }
+
+    fn cable(&self, index: usize) -> String {
+        format!("{}v{index}", self.name)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // Both are our own; what is gone already does no harm.
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
+        let script = clean_up(&self.name, self.members);
+        let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
+    }
+}
+
+/// Cables go with their namespace.
+fn clean_up(name: &str, members: usize) -> String {
+    let mut commands: Vec<String> =
+        (0..members).map(|index| format!("ip netns del {name}n{index}")).collect();
+    commands.push(format!("ip link del {name}"));
+    commands.join("; ")
+}
+
+/// Runs `ip` with words that hold no spaces.
+fn ip(words: &str) {
+    let output = Command::new("ip").args(words.split(' ')).output();
+    let output = output.expect("the program `ip` was found before");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {words}: {said}");
+}

@@ -1,0 +1,275 @@
+//! `etcd://[user:password@]host[:port],host[:port]/path?setting=value&…`
+//!
+//! One line that says where a deployment lives. Hosts without a port get etcd's 2379. A user or
+//! password with special characters is percent-encoded. The settings are those of [`EtcdConfig`]:
+//!
+//! | setting | value |
+//! |---|---|
+//! | `connect_timeout`, `request_timeout` | `500ms`, `5s` |
+//! | `owner_lease_ttl`, `max_clock_skew`, `claim_cooldown` | `15s`, `2s`, `250ms` |
+//! | `retries`, `split_children_max`, `max_txn_ops`, `max_request_bytes` | a number |
+//! | `max_shards_per_tenant`, `max_total_shards` | a number |
+//! | `coalesce` | `on` or `off` |
+//! | `ca` | the file of the authorities, in PEM; turns TLS on |
+//! | `cert`, `key`, `server_name` | our certificate and its key, in PEM; the servers' name |
+//!
+//! What it never does: show any part of the URL in an error, because the whole may hold a password.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::config::{ConfigError, EtcdConfig, EtcdTls, TlsIdentityFiles};
+use crate::grpc_config::Credentials;
+use crate::keyspace::Namespace;
+
+/// What an URL of ours begins with.
+pub const SCHEME: &str = "etcd://";
+
+/// Where etcd listens for clients unless told otherwise.
+const PORT: u16 = 2379;
+
+/// The longest URL: far more than all settings need.
+const URL_LEN_MAX: usize = 8 << 10;
+
+/// Why an URL is none of ours. Tells where, and never what.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// Another scheme, or none.
+    #[error("the URL does not begin with {SCHEME}")]
+    Scheme,
+    /// The URL is too long.
+    #[error("an URL of {len} bytes exceeds {max}")]
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The longest allowed.
+        max: usize,
+    },
+    /// User and password are not `user:password`, percent-encoded.
+    #[error("user and password before @ are not user:password, percent-encoded")]
+    Credentials,
+    /// A part behind `?` is no `setting=value`.
+    #[error("part {index} behind ? is no setting=value")]
+    Pair {
+        /// Which one, from zero.
+        index: usize,
+    },
+    /// There is no such setting.
+    #[error("part {index} behind ? is no setting that we know")]
+    UnknownSetting {
+        /// Which one, from zero.
+        index: usize,
+    },
+    /// A setting is given twice.
+    #[error("{name} is set twice")]
+    SetTwice {
+        /// Which one.
+        name: &'static str,
+    },
+    /// A value is not what the setting takes.
+    #[error("{name} must be {expected}")]
+    Value {
+        /// Which setting.
+        name: &'static str,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// A certificate without its key, or a key without its certificate.
+    #[error("cert and key belong together")]
+    HalfIdentity,
+    /// A setting of TLS without the authorities, which turn it on.
+    #[error("cert, key and server_name need ca, the file of the authorities")]
+    NoAuthorities,
+    /// The settings are understood and cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+impl EtcdConfig {
+    /// Reads an `etcd://` URL; what it does not say is as usual.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`], which shows nothing of the URL.
+    pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        if url.len() > URL_LEN_MAX {
+            return Err(UrlError::TooLong { len: url.len(), max: URL_LEN_MAX });
+        }
+        let rest = url.strip_prefix(SCHEME).ok_or(UrlError::Scheme)?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+        // The last @ ends the password, as everywhere; a host has none.
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(credentials(user)?), hosts),
+            None => (None, authority),
+        };
+        let namespace = Namespace::new(path).map_err(ConfigError::from)?;
+        let mut config = Self::new(endpoints(hosts), namespace.path())?;
+        config.credentials = user;
+        apply_query(&mut config, query)?;
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+fn endpoints(hosts: &str) -> Vec<String> {
+    let with_port = |host: &str| {
+        // An address of IPv6 has colons of its own, within brackets.
+        let name_end = host.rfind(']').map_or(0, |at| at + 1);
+        match host[name_end..].contains(':') {
+            true => host.to_owned(),
+            false => format!("{host}:{PORT}"),
+        }
+    };
+    hosts.split(',').map(with_port).collect()
+}
+
+fn credentials(text: &str) -> Result<Credentials, UrlError> {
+    let (user, password) = text.split_once(':').ok_or(UrlError::Credentials)?;
+    let decode = |part| percent_decode(part).ok_or(UrlError::Credentials);
+    Ok(Credentials { user: decode(user)?, password: decode(password)? })
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        if *byte != b'%' {
+            bytes.push(*byte);
+            continue;
+        }
+        let (digits, tail) = rest.split_at_checked(2)?;
+        // A sign would be read as part of a number.
+        let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = std::str::from_utf8(digits).ok().filter(|_| is_hex)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = tail;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The settings that an URL may have.
+const SETTINGS: [&str; 16] = [
+    "connect_timeout",
+    "request_timeout",
+    "owner_lease_ttl",
+    "max_clock_skew",
+    "claim_cooldown",
+    "retries",
+    "split_children_max",
+    "max_txn_ops",
+    "max_request_bytes",
+    "max_shards_per_tenant",
+    "max_total_shards",
+    "coalesce",
+    "ca",
+    "cert",
+    "key",
+    "server_name",
+];
+
+fn apply_query(config: &mut EtcdConfig, query: &str) -> Result<(), UrlError> {
+    let mut values: [Option<&str>; SETTINGS.len()] = [None; SETTINGS.len()];
+    for (index, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+        let (name, value) = pair.split_once('=').ok_or(UrlError::Pair { index })?;
+        let known = SETTINGS.iter().position(|setting| *setting == name);
+        let at = known.ok_or(UrlError::UnknownSetting { index })?;
+        if values[at].replace(value).is_some() {
+            return Err(UrlError::SetTwice { name: SETTINGS[at] });
+        }
+    }
+    let mut tls = TlsSettings::default();
+    for (name, value) in SETTINGS.into_iter().zip(values) {
+        if let Some(value) = value {
+            apply(config, &mut tls, name, value)?;
+        }
+    }
+    config.tls = tls.finish()?;
+    Ok(())
+}
+
+fn apply(
+    config: &mut EtcdConfig,
+    tls: &mut TlsSettings,
+    name: &'static str,
+    value: &str,
+) -> Result<(), UrlError> {
+    match name {
+        "connect_timeout" => config.connect_timeout = duration(name, value)?,
+        "request_timeout" => config.request_timeout = duration(name, value)?,
+        "owner_lease_ttl" => config.owner_lease_ttl = duration(name, value)?,
+        "max_clock_skew" => config.max_clock_skew = duration(name, value)?,
+        "claim_cooldown" => config.claim_cooldown = duration(name, value)?,
+        "retries" => config.retries = number(name, value)?,
+        "split_children_max" => config.split_children_max = number(name, value)?,
+        "max_txn_ops" => config.max_txn_ops = number(name, value)?,
+        "max_request_bytes" => config.max_request_bytes = number(name, value)?,
+        "max_shards_per_tenant" => config.max_shards_per_tenant = number(name, value)?,
+        "max_total_shards" => config.max_total_shards = number(name, value)?,
+        "coalesce" => config.coalesce = switch(name, value)?,
+        "ca" => tls.ca = Some(text(name, value)?),
+        "cert" => tls.cert = Some(text(name, value)?),
+        "key" => tls.key = Some(text(name, value)?),
+        "server_name" => tls.server_name = Some(text(name, value)?),
+        _ => unreachable!("every setting that is listed is applied"),
+    }
+    Ok(())
+}
+
+/// What an URL says about TLS.
+#[derive(Default)]
+struct TlsSettings {
+    ca: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+    server_name: Option<String>,
+}
+
+impl TlsSettings {
+    fn finish(self) -> Result<Option<EtcdTls>, UrlError> {
+        let identity = match (self.cert, self.key) {
+            (Some(cert), Some(key)) => {
+                Some(TlsIdentityFiles { cert_file: cert.into(), key_file: key.into() })
+            }
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => return Err(UrlError::HalfIdentity),
+        };
+        let Some(ca) = self.ca else {
+            let says_nothing = identity.is_none() && self.server_name.is_none();
+            return says_nothing.then_some(None).ok_or(UrlError::NoAuthorities);
+        };
+        Ok(Some(EtcdTls { ca_file: ca.into(), identity, server_name: self.server_name }))
+    }
+}
+
+fn number<N: std::str::FromStr>(name: &'static str, value: &str) -> Result<N, UrlError> {
+    value.parse().map_err(|_| UrlError::Value { name, expected: "a number" })
+}
+
+fn switch(name: &'static str, value: &str) -> Result<bool, UrlError> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(UrlError::Value { name, expected: "on or off" }),
+    }
+}
+
+fn text(name: &'static str, value: &str) -> Result<String, UrlError> {
+    let decoded = percent_decode(value).filter(|text| !text.is_empty());
+    decoded.ok_or(UrlError::Value { name, expected: "percent-encoded text" })
+}
+
+fn duration(name: &'static str, value: &str) -> Result<Duration, UrlError> {
+    let error = || UrlError::Value { name, expected: "a number followed by ms, s or m" };
+    let digits = value.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let count: u64 = digits.parse().map_err(|_| error())?;
+    match &value[digits.len()..] {
+        "ms" => Ok(Duration::from_millis(count)),
+        "s" => Ok(Duration::from_secs(count)),
+        "m" => count.checked_mul(60).map(Duration::from_secs).ok_or_else(error),
+        _ => Err(error()),
+    }
+}

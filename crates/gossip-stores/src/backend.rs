@@ -1,0 +1,120 @@
+//! An open store, from which every thread or task takes a coordinator of its own.
+
+use gossip_coordination::store::{AsyncStoreCoordinator, MapStore, StoreConfig, StoreCoordinator};
+use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
+use gossip_coordination_sqlite::{self as sqlite, AsyncSqliteStore, SqliteDatabase, fresh_nonce};
+use thiserror::Error;
+
+use crate::any_store::{AnyAsyncStore, AnyStore};
+use crate::url::StoreUrl;
+
+/// A coordinator on whatever store was chosen, blocking.
+pub type Coordinator = StoreCoordinator<AnyStore>;
+
+/// A coordinator on whatever store was chosen, asynchronous.
+pub type AsyncCoordinator = AsyncStoreCoordinator<AnyAsyncStore>;
+
+/// An open store for threads.
+#[derive(Debug)]
+pub struct Backend(Open);
+
+#[derive(Debug)]
+enum Open {
+    Memory(MapStore),
+    Sqlite(SqliteDatabase),
+    Etcd(BlockingStore<EtcdStore<GrpcClient>>, Box<EtcdConfig>),
+}
+
+impl Backend {
+    /// Opens what `url` names. A file that is not there is made; a cluster must answer.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] says what is in the way and what to do about it.
+    pub fn open(url: &StoreUrl) -> Result<Self, OpenError> {
+        Ok(Self(match url {
+            StoreUrl::Memory => Open::Memory(MapStore::new()),
+            StoreUrl::Sqlite { path, options } => {
+                Open::Sqlite(SqliteDatabase::open(path, *options)?)
+            }
+            StoreUrl::Etcd(config) => {
+                let coordinator = config.connect_blocking()?;
+                Open::Etcd(coordinator.store().clone(), config.clone())
+            }
+        }))
+    }
+
+    /// A handle for one thread. Handles of one backend share its connection and are committed in
+    /// groups.
+    #[must_use]
+    pub fn coordinator(&self) -> Coordinator {
+        let usual = || StoreConfig::new(fresh_nonce());
+        let (store, config) = match &self.0 {
+            Open::Memory(store) => (AnyStore::Memory(store.another_handle()), usual()),
+            Open::Sqlite(database) => (AnyStore::Sqlite(database.store()), usual()),
+            Open::Etcd(store, config) => (AnyStore::Etcd(store.clone()), config.store_config()),
+        };
+        StoreCoordinator::new(store, config)
+    }
+}
+
+/// An open store for tasks.
+#[derive(Debug)]
+pub struct AsyncBackend(AsyncOpen);
+
+#[derive(Debug)]
+enum AsyncOpen {
+    Memory(MapStore),
+    Sqlite(AsyncSqliteStore),
+    Etcd(EtcdStore<GrpcClient>, Box<EtcdConfig>),
+}
+
+impl AsyncBackend {
+    /// As [`Backend::open`]. Opening a file blocks for as long as its check takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::open`].
+    ///
+    /// # Panics
+    ///
+    /// For `etcd://` outside of a tokio runtime.
+    pub async fn open(url: &StoreUrl) -> Result<Self, OpenError> {
+        Ok(Self(match url {
+            StoreUrl::Memory => AsyncOpen::Memory(MapStore::new()),
+            StoreUrl::Sqlite { path, options } => {
+                AsyncOpen::Sqlite(SqliteDatabase::open(path, *options)?.async_store()?)
+            }
+            StoreUrl::Etcd(config) => {
+                let coordinator = config.connect().await?;
+                AsyncOpen::Etcd(coordinator.store().clone(), config.clone())
+            }
+        }))
+    }
+
+    /// A handle for one task.
+    #[must_use]
+    pub fn coordinator(&self) -> AsyncCoordinator {
+        let usual = || StoreConfig::new(fresh_nonce());
+        let (store, config) = match &self.0 {
+            AsyncOpen::Memory(store) => (AnyAsyncStore::Memory(store.another_handle()), usual()),
+            AsyncOpen::Sqlite(store) => (AnyAsyncStore::Sqlite(store.clone()), usual()),
+            AsyncOpen::Etcd(store, config) => {
+                (AnyAsyncStore::Etcd(store.clone()), config.store_config())
+            }
+        };
+        AsyncStoreCoordinator::new(store, config)
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file.
+    #[error(transparent)]
+    Sqlite(#[from] sqlite::OpenError),
+    /// The cluster.
+    #[error(transparent)]
+    Etcd(#[from] ConnectError),
+}

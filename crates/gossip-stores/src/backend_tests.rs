@@ -1,0 +1,99 @@
+//! Whatever is chosen by URL works, and two handles of it see each other.
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
+use gossip_coordination::{
+    AcquireScratch, AsyncRunManagement, AsyncShardClaiming, RunConfig, RunManagement, ShardClaiming,
+};
+use gossip_coordination_etcd::test_support::{EtcdServer, TestDirectory};
+
+use super::*;
+
+const TENANT: TenantId = TenantId::from_bytes([5; 32]);
+const RUN: RunId = RunId::from_raw(1);
+
+const fn at(ticks: u64) -> LogicalTime {
+    LogicalTime::from_raw(ticks)
+}
+
+fn config() -> RunConfig {
+    RunConfig::try_new(CursorSemantics::Completed, 1_000, None).unwrap()
+}
+
+fn root() -> InitialShardInput<'static> {
+    InitialShardInput {
+        shard_id: ShardId::from_raw(0),
+        spec: ShardSpecRef::new(b"a", b"z", b""),
+        cursor: CursorUpdate::initial(),
+    }
+}
+
+/// One handle makes a run, and another claims its shard.
+fn check(url: &str) {
+    let backend = Backend::open(&url.parse().unwrap()).unwrap();
+    let (mut one, mut other) = (backend.coordinator(), backend.coordinator());
+    let (roots, op) = ([root()], OpId::from_raw(1));
+    one.create_run_with_shards(at(1), TENANT, RUN, config(), &roots, op).unwrap();
+    let (worker, mut scratch) = (WorkerId::from_raw(1), AcquireScratch::new());
+    let claimed = other.claim_next_available(at(2), TENANT, RUN, worker, &mut scratch).unwrap();
+    assert_eq!(claimed.lease.shard(), ShardId::from_raw(0));
+    assert_ne!(one.config().nonce, other.config().nonce, "handles differ");
+}
+
+async fn check_async(url: &str) {
+    let backend = AsyncBackend::open(&url.parse().unwrap()).await.unwrap();
+    let (mut one, mut other) = (backend.coordinator(), backend.coordinator());
+    let (roots, op) = ([root()], OpId::from_raw(1));
+    one.create_run_with_shards(at(1), TENANT, RUN, config(), &roots, op).await.unwrap();
+    let (worker, mut scratch) = (WorkerId::from_raw(1), AcquireScratch::new());
+    let claimed = other.claim_next_available(at(2), TENANT, RUN, worker, &mut scratch).await;
+    assert_eq!(claimed.unwrap().lease.shard(), ShardId::from_raw(0));
+}
+
+#[test]
+fn a_store_in_memory_works() {
+    check("memory:");
+}
+
+#[test]
+fn a_file_works_and_is_found_again() {
+    let directory = TestDirectory::new("stores-file");
+    let url = format!("sqlite:{}", directory.path().join("state").display());
+    check(&url);
+    let mut again = Backend::open(&url.parse().unwrap()).unwrap().coordinator();
+    assert_eq!(again.get_run(TENANT, RUN).unwrap().run(), RUN);
+}
+
+#[test]
+fn a_cluster_works() {
+    let server = EtcdServer::single();
+    let host = server.endpoint();
+    let host = host.trim_start_matches("http://");
+    check(&format!("etcd://{host}/blocking"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(check_async(&format!("etcd://{host}/tasks")));
+}
+
+#[test]
+fn tasks_work_alike() {
+    let directory = TestDirectory::new("stores-tasks");
+    let url = format!("sqlite:{}?sync=relaxed", directory.path().join("state").display());
+    gossip_coordination::block_on(async {
+        check_async("memory:").await;
+        check_async(&url).await;
+    });
+}
+
+#[test]
+fn what_cannot_be_opened_says_so() {
+    let directory = TestDirectory::new("stores-missing");
+    let url = format!("sqlite:{}", directory.path().join("no/such/place").display());
+    let error = Backend::open(&url.parse().unwrap()).unwrap_err();
+    assert!(matches!(error, OpenError::Sqlite(_)), "{error}");
+    // Nobody listens on the discard port of this machine.
+    let url = "etcd://127.0.0.1:9/x?connect_timeout=500ms&request_timeout=1s";
+    let error = Backend::open(&url.parse().unwrap()).unwrap_err();
+    assert!(matches!(error, OpenError::Etcd(_)), "{error}");
+}

@@ -1,0 +1,29 @@
+//! `cargo xtask bench stores`: our stores beside what their engines can do.
+//!
+//! These benchmarks print tables of ratios, measured side by side in one run. They start servers
+//! and write to the disk, so they are no part of the other benchmarks.
+
+use crate::failure::Failure;
+use crate::process;
+
+/// Crate, benchmark, and the features that it needs.
+const STORES: [(&str, &str, &str); 2] = [
+    ("gossip-coordination-sqlite", "sqlite_store", ""),
+    ("gossip-coordination-etcd", "etcd_store", "test-support"),
+];
+
+/// Whether a benchmark belongs here.
+pub(super) fn is_one(bench: &str) -> bool {
+    STORES.iter().any(|(_, name, _)| *name == bench)
+}
+
+/// Runs them all.
+pub(super) fn run() -> Result<(), Failure> {
+    for (package, bench, features) in STORES {
+        println!("\n## {package}\n");
+        let mut command = process::cargo();
+        command.args(["bench", "--package", package, "--features", features, "--bench", bench]);
+        process::run(&mut command, "mend the benchmark named above")?;
+    }
+    Ok(())
+}
