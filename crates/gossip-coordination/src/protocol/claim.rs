@@ -23,10 +23,14 @@ pub type ClaimCandidates = InlineVec<ShardId, CLAIM_CANDIDATES_MAX>;
 #[derive(Debug)]
 pub struct Claim {
     candidates: ClaimCandidates,
-    /// How many of `candidates` were tried.
-    tried: usize,
-    /// How many may still be tried in all.
-    left: usize,
+    /// How many of `candidates` were looked at.
+    passed: usize,
+    /// What was tried, in all looks; each shard once.
+    tried: ClaimCandidates,
+    /// Whether one of `candidates` was.
+    found_new: bool,
+    /// Until when the first of the owners is honoured whose lease ran out and whose process lives.
+    honoured_until: Option<LogicalTime>,
     per_look: usize,
     /// When the claim was made.
     now: LogicalTime,
@@ -55,26 +59,31 @@ impl Claim {
     /// A claim that looks for `per_look` candidates at a time.
     #[must_use]
     pub fn new(per_look: usize, now: LogicalTime) -> Self {
-        let candidates = ClaimCandidates::new();
-        let left = CLAIM_CANDIDATES_MAX;
-        Self { candidates, tried: 0, left, per_look, now, outlook: None }
+        Self {
+            candidates: ClaimCandidates::new(),
+            passed: 0,
+            tried: ClaimCandidates::new(),
+            found_new: false,
+            honoured_until: None,
+            per_look,
+            now,
+            outlook: None,
+        }
     }
 
     /// What to do next.
     pub fn step(&mut self) -> ClaimStep<'_> {
-        if let Some(shard) = self.candidates.get(self.tried).copied() {
-            self.tried += 1;
-            self.left = self.left.saturating_sub(1);
+        if let Some(shard) = self.next_candidate() {
             return self.verdict().map_or(ClaimStep::Try(shard), ClaimStep::GiveUp);
         }
-        if self.outlook.is_some() && (self.candidates.is_empty() || self.left == 0) {
+        let left = CLAIM_CANDIDATES_MAX - self.tried.len();
+        if self.outlook.is_some() && (!self.found_new || left == 0) {
             let nothing = ClaimError::NoneAvailable { earliest_deadline: self.come_back_at() };
             return ClaimStep::GiveUp(self.verdict().unwrap_or(nothing));
         }
-        self.tried = 0;
+        (self.passed, self.found_new) = (0, false);
         self.candidates.clear();
-        let limit = self.per_look.min(self.left);
-        ClaimStep::Look { limit, found: &mut self.candidates }
+        ClaimStep::Look { limit: self.per_look.min(left), found: &mut self.candidates }
     }
 
     /// What a refused acquire means for the claim: another candidate, or the end.
@@ -84,9 +93,11 @@ impl Claim {
     /// [`ClaimError`] if no other candidate can help.
     pub fn refused(&mut self, refusal: AcquireError) -> Result<(), ClaimError> {
         match refusal {
-            AcquireError::AlreadyLeased { .. }
-            | AcquireError::ShardTerminal { .. }
-            | AcquireError::ShardNotFound { .. } => Ok(()),
+            AcquireError::AlreadyLeased { lease_deadline, .. } => {
+                self.note_lease(lease_deadline);
+                Ok(())
+            }
+            AcquireError::ShardTerminal { .. } | AcquireError::ShardNotFound { .. } => Ok(()),
             AcquireError::TenantMismatch { expected } => {
                 Err(ClaimError::TenantMismatch { expected })
             }
@@ -96,13 +107,39 @@ impl Claim {
         }
     }
 
-    /// When looking again makes sense: at once if candidates were left untried, so that a worker
-    /// that lost many races, or met many shards that had used up their attempts, does not stop.
-    fn come_back_at(&self) -> Option<LogicalTime> {
-        if !self.candidates.is_empty() {
-            return Some(self.now);
+    /// The next candidate that was not tried yet.
+    fn next_candidate(&mut self) -> Option<ShardId> {
+        let full = self.tried.len() == CLAIM_CANDIDATES_MAX;
+        while let Some(shard) = self.candidates.get(self.passed).copied().filter(|_| !full) {
+            self.passed += 1;
+            if !self.tried.contains(&shard) {
+                self.tried.push(shard);
+                self.found_new = true;
+                return Some(shard);
+            }
         }
-        self.outlook?.earliest_deadline
+        None
+    }
+
+    /// Whoever won a race has a whole lease ahead. A candidate whose lease ends sooner had run out,
+    /// and is honoured for a while.
+    fn note_lease(&mut self, until: LogicalTime) {
+        let duration = self.outlook.map_or(0, |outlook| outlook.run.config.lease_duration());
+        if until < self.now.saturating_add(duration) {
+            self.honoured_until = Some(self.honoured_until.map_or(until, |first| first.min(until)));
+        }
+    }
+
+    /// When looking again makes sense: at once if candidates were left untried or came free again,
+    /// so that a worker that lost many races, or met many shards that had used up their attempts,
+    /// does not stop.
+    fn come_back_at(&self) -> Option<LogicalTime> {
+        let earliest = self.outlook?.earliest_deadline;
+        if self.candidates.is_empty() {
+            return earliest;
+        }
+        let until = self.honoured_until.filter(|_| !self.found_new).unwrap_or(self.now);
+        Some(earliest.map_or(until, |earliest| earliest.min(until)))
     }
 
     /// Why nothing of the run may be claimed: it is over, or paused.

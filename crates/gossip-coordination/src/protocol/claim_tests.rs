@@ -65,7 +65,7 @@ fn a_claim_gives_up_after_so_many_lost_races() {
         match claim.step() {
             ClaimStep::Look { limit, found } => {
                 assert!((1..=5).contains(&limit));
-                found.extend((0..limit as u64).map(ShardId::from_raw));
+                found.extend((0..limit as u64).map(|id| ShardId::from_raw(tried as u64 + id)));
                 claim.outlook = outlook(RunStatus::Active, false);
             }
             ClaimStep::Try(_) => {
@@ -82,6 +82,25 @@ fn a_claim_gives_up_after_so_many_lost_races() {
         }
     }
     assert_eq!(tried, CLAIM_CANDIDATES_MAX);
+}
+
+/// One that was lost to somebody else and came free again is worth coming back for at once; one
+/// whose owner is honoured after its lease ran out is not.
+#[test]
+fn what_was_tried_once_is_not_tried_again() {
+    let lease = run_config().lease_duration();
+    for (until, back) in [(at(5 + lease), at(5)), (at(7), at(7))] {
+        let mut claim = Claim::new(2, at(5));
+        look(&mut claim, &[4], outlook(RunStatus::Active, false));
+        assert_eq!(next(&mut claim), Ok(4));
+        let current_owner = Redacted::new(worker(2));
+        claim
+            .refused(AcquireError::AlreadyLeased { current_owner, lease_deadline: until })
+            .unwrap();
+        look(&mut claim, &[4], outlook(RunStatus::Active, false));
+        let none = ClaimError::NoneAvailable { earliest_deadline: Some(back) };
+        assert_eq!(next(&mut claim), Err(none));
+    }
 }
 
 #[test]

@@ -425,6 +425,24 @@ impl<'c> ShardChange<'c> {
         children.into_iter().flatten().chain(residual)
     }
 
+    /// What the shard's log remembers of the change; nothing of those without an operation id.
+    #[must_use]
+    pub const fn entry(&self) -> Option<&OpLogEntry> {
+        match self {
+            Self::Advance { entry, .. }
+            | Self::Complete { entry, .. }
+            | Self::Replace { entry, .. }
+            | Self::Shrink { entry, .. }
+            | Self::Unpark { entry, .. }
+            | Self::Release { entry, .. }
+            | Self::Offer { entry, .. }
+            | Self::Withdraw { entry, .. }
+            | Self::Revoke { entry, .. } => Some(entry),
+            Self::Park { entry, .. } => entry.as_ref(),
+            Self::Grant { .. } | Self::Renew { .. } | Self::Request { .. } => None,
+        }
+    }
+
     /// What to tell observers of `shard`: the mapping table of the seeds.
     #[must_use]
     pub fn event(&self, shard: ShardId) -> EventKind {

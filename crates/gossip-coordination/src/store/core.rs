@@ -16,6 +16,7 @@ use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
 use super::memory::Memory;
+use super::place::mixed;
 use super::retry::Tries;
 use super::sight::Sights;
 use super::txn::{Txn, Versioned};
@@ -108,10 +109,11 @@ impl Core {
         }
     }
 
-    /// A number that no other grant of the store has.
+    /// A number that no other grant of the store has. Nonces may be neighbours, so adding a count
+    /// would give two handles one number: a lost grant would be taken for somebody else's.
     pub(super) const fn fresh_grant(&mut self) -> GrantToken {
         self.grant_count += 1;
-        GrantToken::from_raw(self.config.nonce.wrapping_add(self.grant_count))
+        GrantToken::from_raw(mixed(mixed(self.config.nonce) ^ self.grant_count))
     }
 
     pub(super) const fn tries(&self, operation: &'static str) -> Tries {

@@ -181,6 +181,7 @@ fn a_payload_cut_inside_a_field_is_refused_by_the_name_of_that_field() {
 #[case::reason_of_an_active_shard("park_reason", &[0], "INV-1: ")]
 #[case::a_done_shard_with_a_lease("status", &[1], "INV-3: ")]
 #[case::no_fence("fence", &[0; 8], "INV-4: ")]
+#[case::last_fence("fence", &[0xFF; 8], "INV-4: ")]
 #[case::too_many_spawned("spawned_count", &[1, 4], "spawned_count: 1025 is above")]
 #[case::other_cold_part("spawned_count", &[2, 0], "spawned_count: 2, but the cold part lists 1")]
 #[case::too_many_operations("op_log_count", &[17], "op_log_count: 17 is above")]
@@ -219,6 +220,7 @@ fn a_hot_part_that_cannot_be_is_refused(
 #[case::split_without_children("split", "spawned_count", &[0, 0], "INV-6: ")]
 #[case::terminal_in_the_index("parked", "status", &[0], "INV-1: ")]
 #[case::done_by_a_flipped_status("bare", "status", &[1], "a claim index entry exactly")]
+#[case::free_but_indexed_later("bare", "indexed_at", &[1, 0, 0, 0, 0, 0, 0, 0], "a claim index")]
 #[case::token_without_key("bare", "token_len", &[1, 0], "token: ")]
 fn a_hot_part_of_another_state_is_refused(
     #[case] name: &str,

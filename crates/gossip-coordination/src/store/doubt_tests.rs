@@ -7,10 +7,12 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 
 use super::core::Core;
 use super::{
-    CommitOutcome, Fault, Flight, MapStore, Step, Store, StoreConfig, StoreCoordinator,
-    StoreLimits, Told,
+    Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, Told,
 };
-use crate::protocol::{Acquire, Checkpoint, Grant};
+use crate::protocol::{
+    Acquire, Checkpoint, CreateRun, DeleteRun, Grant, ReleaseMode, RequestAction,
+};
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([4; 32]);
@@ -69,6 +71,20 @@ fn fly<A>(
                 meanwhile(admin);
                 Told::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
+            Step::Done(answer) => return answer,
+        };
+        flight.tell(told);
+    }
+}
+
+/// Flies on, and nothing goes wrong.
+fn fly_plainly<A>(admin: &mut StoreCoordinator<MapStore>, mut flight: Flight<'_, A>) -> A {
+    let mut store = admin.store().another_handle();
+    loop {
+        let told = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => Told::Committed(store.commit(txns)),
             Step::Done(answer) => return answer,
         };
         flight.tell(told);
@@ -164,4 +180,174 @@ fn a_commit_that_comes_late_is_shut_out_by_the_deletion_of_the_run() {
     assert!(matches!(told, Err(CheckpointError::ShardNotFound { .. })), "{told:?}");
     let outcome = store.commit(late.unwrap()).remove(0);
     assert!(matches!(outcome, Ok(CommitOutcome::Conflict(_))), "{outcome:?}");
+}
+
+/// Flies a checkpoint whose first commit is late, and whose later ones are answered by `then`.
+/// Answers what was told, and what became of the first.
+fn checkpoint_late(
+    mut then: impl FnMut(&mut StoreCoordinator<MapStore>) -> Result<CommitOutcome, InfraError>,
+) -> (InfraError, CommitOutcome) {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut scratch = AcquireScratch::new();
+    let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+    let lease = granted.unwrap().lease;
+    let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+    let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
+    let (mut store, mut late) = (admin.store().another_handle(), None);
+    let mut flight = core.on_shard(at(11), checkpoint);
+    let told = loop {
+        let told = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) if late.is_none() => {
+                late = Some(txns);
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Commit(_) => Told::Committed(vec![then(&mut admin)]),
+            Step::Done(told) => break told,
+        };
+        flight.tell(told);
+    };
+    let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+    (error, store.commit(late.unwrap()).remove(0).unwrap())
+}
+
+#[test]
+fn a_refusal_of_the_store_does_not_deny_a_commit_that_comes_late() {
+    let (error, late) = checkpoint_late(|_| {
+        let (operation, message) = ("commit", "full".to_owned());
+        Err(InfraError::Refused { operation, why: StoreRefusal::NoSpace, message })
+    });
+    assert!(matches!(late, CommitOutcome::Applied { .. }), "{late:?}");
+    assert!(error.is_retryable(), "trying again tells what happened: {error}");
+    assert!(error.to_string().contains("may have happened"), "{error}");
+}
+
+#[test]
+fn lost_races_do_not_deny_a_commit_that_comes_late() {
+    let (error, _) = checkpoint_late(|admin| {
+        let key = Key::RunHead { tenant: TENANT, run: RUN };
+        let mut answers = admin.store_mut().read(vec![Read::Get(key)]).unwrap();
+        let Some(Answer::Value(value)) = answers.pop() else { panic!("a value") };
+        Ok(CommitOutcome::Conflict(Conflict::new(vec![(key, value)]).unwrap()))
+    });
+    assert!(error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("may have happened"), "{error}");
+}
+
+/// Nobody can tell whether it happened: the log, which would, has forgotten.
+#[test]
+fn a_checkpoint_that_the_log_may_have_forgotten_is_not_denied() {
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        let mut scratch = AcquireScratch::new();
+        let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+        let lease = granted.unwrap().lease;
+        let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+        let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
+        let told = fly(&mut admin, core.on_shard(at(11), checkpoint), happens, |admin| {
+            for number in 0..OP_LOG_CAP as u64 {
+                let key = [b'd', number as u8];
+                let cursor = CursorUpdate::try_from_parts(Some(&key), None).unwrap();
+                admin.checkpoint(at(11), TENANT, &lease, cursor, op(100 + number)).unwrap();
+            }
+        });
+        let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+        assert!(error.is_retryable(), "{error}");
+        assert!(error.to_string().contains("may have happened"), "{error}");
+    }
+}
+
+/// The owner may have fulfilled the request before the administrator looked again.
+#[test]
+fn a_request_that_may_have_been_fulfilled_is_not_denied() {
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        let mut scratch = AcquireScratch::new();
+        let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+        let (lease, action, op_id) = (granted.unwrap().lease, ShardAction::Release, op(7));
+        let expires_at = at(50);
+        let asked = RequestAction { tenant: TENANT, key: KEY, action, expires_at, op_id };
+        let told = fly(&mut admin, core.on_shard(at(11), asked), happens, |admin| {
+            admin.release(at(11), TENANT, &lease, ReleaseMode::Clean, op(8)).unwrap();
+        });
+        let Err(RequestActionError::BackendError(error)) = told else { panic!("{told:?}") };
+        assert!(error.is_retryable() && error.to_string().contains("may have"), "{error}");
+    }
+}
+
+/// A checkpoint fulfils nothing.
+#[test]
+fn a_request_that_got_lost_is_made_again() {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut scratch = AcquireScratch::new();
+    let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+    let (lease, action, op_id) = (granted.unwrap().lease, ShardAction::Release, op(7));
+    let asked = RequestAction { tenant: TENANT, key: KEY, action, expires_at: at(50), op_id };
+    let told = fly(&mut admin, core.on_shard(at(11), asked), false, |admin| {
+        let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+        admin.checkpoint(at(11), TENANT, &lease, cursor, op(8)).unwrap();
+    });
+    assert!(told.unwrap().is_executed());
+}
+
+/// The renewal changes nothing that is stored, so it looks as if it had happened.
+#[test]
+fn a_renewal_that_got_lost_does_not_outlive_its_run() {
+    let (mut admin, mut core) = (administrator(), core());
+    let lease = fly_plainly(&mut admin, acquire(&mut core)).unwrap().into_inner().lease;
+    admin.cancel_run(at(10), TENANT, RUN, op(8)).unwrap();
+    let renewed = fly(&mut admin, core.renew(at(10), TENANT, &lease), false, |_| ());
+    assert!(matches!(renewed, Err(RenewError::RunTerminal { .. })), "{renewed:?}");
+}
+
+/// Handles need only differ in their nonce, not by much.
+#[test]
+fn no_two_grants_of_different_handles_have_one_token() {
+    let mut tokens = std::collections::BTreeSet::new();
+    for nonce in 0..64 {
+        let mut core = Core::new(StoreConfig::new(nonce), StoreLimits::GENEROUS);
+        for _ in 0..64 {
+            assert!(tokens.insert(core.fresh_grant().as_raw()), "nonce {nonce}");
+        }
+    }
+}
+
+/// Two administrators delete one run, and the request of one is lost: it happened once.
+#[test]
+fn a_deletion_by_somebody_else_is_not_told_as_our_own() {
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        admin.cancel_run(at(9), TENANT, RUN, op(2)).unwrap();
+        core.events = Some(EventCollector::default());
+        let ours = DeleteRun { tenant: TENANT, run: RUN, op_id: op(8) };
+        let told = fly(&mut admin, core.delete(at(11), ours), happens, |admin| {
+            let theirs = admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap();
+            assert_eq!(theirs.is_executed(), !happens);
+        });
+        assert_eq!(told.unwrap().is_executed(), happens);
+        assert_eq!(core.events.unwrap().drain().len(), usize::from(happens));
+    }
+}
+
+/// A run has no operation id to be known by: it is ours if it is as we made it.
+#[test]
+fn a_run_that_somebody_went_on_with_is_still_our_own() {
+    let (run, config) =
+        (RunId::from_raw(6), administrator().get_run(TENANT, RUN).unwrap().config());
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        let create = CreateRun { tenant: TENANT, run, config };
+        let told = fly(&mut admin, core.on_run(at(11), create), happens, |admin| {
+            let made = admin.create_run(at(12), TENANT, run, config);
+            assert_eq!(made.is_ok(), !happens);
+            admin.cancel_run(at(12), TENANT, run, op(3)).unwrap();
+        });
+        match told {
+            Ok(_) => assert!(happens),
+            Err(error) => {
+                assert!(!happens && error == CreateRunError::RunAlreadyExists { run }, "{error}");
+            }
+        }
+    }
 }

@@ -126,6 +126,8 @@ mod registration_tests;
 #[cfg(test)]
 mod renewals_tests;
 #[cfg(test)]
+mod run_race_tests;
+#[cfg(test)]
 mod samples;
 #[cfg(test)]
 mod sight_tests;

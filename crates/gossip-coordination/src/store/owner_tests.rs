@@ -237,6 +237,33 @@ fn an_owner_writes_its_key_again_only_if_it_may_have_vanished() {
     }
 }
 
+/// A lease that two processes use: whoever used it last keeps its key alive.
+#[test]
+fn an_owner_that_another_process_stood_in_for_binds_its_key_anew() {
+    let mut one = first(MapStore::new().with_bindings());
+    let mut other = another(&one, 2);
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    other.checkpoint(at(11), TENANT, &lease, cursor(b"b"), op(2)).unwrap();
+    one.checkpoint(at(12), TENANT, &lease, cursor(b"c"), op(3)).unwrap();
+    other.store_mut().end_process();
+    assert_eq!(owner_key(&mut one), Some(binding_of(&lease)));
+}
+
+/// Its lease ran out, but its process lives: it is honoured, and claimers are told how long.
+#[test]
+fn a_claim_tries_an_honoured_owner_once_and_says_when_to_come_back() {
+    let mut one = first(MapStore::new().with_bindings());
+    let mut other = another(&one, 2);
+    let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
+    let mut scratch = AcquireScratch::new();
+    let told = other.claim_next_available(deadline, TENANT, RUN, OTHER, &mut scratch);
+    let until = deadline.saturating_add(SKEW);
+    let none = ClaimError::NoneAvailable { earliest_deadline: Some(until) };
+    assert_eq!(told.map(|_| ()), Err(none));
+    assert!(other.store().read_count() <= 10, "{} reads", other.store().read_count());
+    other.claim_next_available(until, TENANT, RUN, OTHER, &mut scratch).unwrap();
+}
+
 #[test]
 fn no_administrator_binds_a_key_to_its_own_process() {
     let mut one = first(MapStore::new().with_bindings());

@@ -1,5 +1,6 @@
 //! Workers and an administrator on handles of their own, interleaved at every step they take to
-//! the store, which loses replies and requests, fails, and forgets whose process lives.
+//! the store, which loses replies and requests, delays requests until long after it said that it
+//! knows nothing of them, fails, and forgets whose process lives.
 //!
 //! Each handle remembers what it holds, so most decisions are made about what may be out of date.
 //! The oracle looks at every change of a shard as it happens: who made it, under which fence.
@@ -378,6 +379,22 @@ struct Tally {
     unread: u64,
     /// Times that owner keys vanished.
     vanished: u64,
+    /// Requests that came late, and happened.
+    late: u64,
+}
+
+/// A request on its way, whose sender was told that nobody knows.
+struct Late {
+    actor: u64,
+    store: MapStore,
+    txn: Txn,
+}
+
+impl Late {
+    fn arrive(mut self, world: &World, tally: &mut Tally) {
+        let outcome = commit(&mut self.store, self.actor, world.now().as_raw(), self.txn);
+        tally.late += u64::from(matches!(outcome, Ok(CommitOutcome::Applied { .. })));
+    }
 }
 
 /// An actor on its way.
@@ -387,11 +404,14 @@ struct Actor<'f> {
     flight: Flight<'f, ()>,
     asked: Step<()>,
     has_read: bool,
+    /// What is on its way.
+    late: Vec<Late>,
 }
 
 impl<'f> Actor<'f> {
     fn new(id: u64, store: MapStore, flight: Flight<'f, ()>) -> Self {
-        let mut actor = Self { id, store, flight, asked: Step::Wait(0), has_read: false };
+        let (asked, late) = (Step::Wait(0), Vec::new());
+        let mut actor = Self { id, store, flight, asked, has_read: false, late };
         actor.step();
         actor
     }
@@ -415,6 +435,11 @@ impl<'f> Actor<'f> {
                 let outcomes: Vec<_> = txns
                     .into_iter()
                     .map(|txn| {
+                        if draw(state).is_multiple_of(8) {
+                            let (actor, store) = (self.id, self.store.clone());
+                            self.late.push(Late { actor, store, txn });
+                            return Ok(CommitOutcome::Unknown);
+                        }
                         self.store.inject(fault(state));
                         commit(&mut self.store, self.id, clock, txn)
                     })
@@ -460,6 +485,7 @@ fn play(seed: u64, tally: &mut Tally) {
         let working = work(core, id, draw(&mut state), Arc::clone(&world));
         actors.push(Actor::new(id, store.another_handle(), working));
     }
+    let mut late = Vec::new();
     while !actors.is_empty() {
         world.clock.fetch_add(draw(&mut state) % 2, Ordering::Relaxed);
         let chosen = usize::try_from(draw(&mut state) % actors.len() as u64).unwrap();
@@ -471,10 +497,17 @@ fn play(seed: u64, tally: &mut Tally) {
             _ => {}
         }
         tally.vanished += u64::from(vanishes < 2);
-        if !actor.go_on(&world, &mut state, tally) {
+        let goes_on = actor.go_on(&world, &mut state, tally);
+        late.append(&mut actor.late);
+        if !goes_on {
             actors.swap_remove(chosen);
         }
+        if !late.is_empty() && draw(&mut state).is_multiple_of(8) {
+            let first = usize::try_from(draw(&mut state) % late.len() as u64).unwrap();
+            late.swap_remove(first).arrive(&world, tally);
+        }
     }
+    late.into_iter().for_each(|late| late.arrive(&world, tally));
     settle(seed, &mut reader, &world, tally);
 }
 
@@ -505,7 +538,7 @@ fn racing_handles_never_write_under_a_stale_fence() {
     let mut tally = Tally::default();
     (1..=SEEDS).for_each(|seed| play(seed, &mut tally));
     println!("{tally:?}");
-    let Tally { grants, executed, conflicts, unread, vanished } = tally;
+    let Tally { grants, executed, conflicts, unread, vanished, late } = tally;
     assert!(grants > 5_000 && executed > 8_000 && conflicts > 2_000, "{tally:?}");
-    assert!(unread > 10_000 && vanished > 1_000, "{tally:?}");
+    assert!(unread > 10_000 && vanished > 1_000 && late > 500, "{tally:?}");
 }

@@ -175,6 +175,24 @@ fn a_registration_meets_every_fault_at_every_commit() {
     }
 }
 
+/// The budget is for one commit: a long operation that comes on does not use it up.
+#[test]
+fn lost_replies_of_many_commits_do_not_add_up() {
+    let limits = StoreLimits { txn_ops: 20, ..SMALL };
+    let mut coordinator =
+        StoreCoordinator::new(MapStore::with_limits(limits), StoreConfig::new(7 << 32));
+    let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
+    coordinator.create_run(at(1), TENANT, RUN, config).unwrap();
+    coordinator.store_mut().inject_always(Some(Fault::LoseReply));
+    let bounds = bounds(100);
+    let done = coordinator.register_shards(at(2), TENANT, RUN, &roots(&bounds), op(1));
+    assert!(done.unwrap().is_executed());
+    assert_eq!(total(&mut coordinator), 100);
+    coordinator.cancel_run(at(3), TENANT, RUN, op(2)).unwrap();
+    let deleted = coordinator.delete_run(at(4), TENANT, RUN, op(3));
+    assert_eq!(deleted, Ok(IdempotentOutcome::Executed(())));
+}
+
 #[test]
 fn a_deleted_run_leaves_a_tombstone_and_counts_of_nothing() {
     for fault in [Fault::None, Fault::LoseReply, Fault::LoseRequest] {

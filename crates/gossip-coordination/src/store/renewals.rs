@@ -111,7 +111,10 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
                 }
             }
             Err(error) => {
-                places.into_iter().for_each(|place| party[place].failed(error.clone()));
+                for place in places {
+                    let error = party[place].trip.ended(error.clone());
+                    party[place].failed(error);
+                }
             }
         }
     }
@@ -123,6 +126,7 @@ async fn commit(core: &mut Core, io: &Io, party: &mut [Member<'_>], ready: Askin
     let mut wait = 0;
     for (place, outcome) in places.into_iter().zip(io.commit_each(txns).await) {
         let member = &mut party[place];
+        let outcome = outcome.map_err(|error| member.trip.ended(error));
         match outcome.and_then(|outcome| member.trip.committed(core, outcome)) {
             Ok(Landing::Done(told)) => member.told = Some(told),
             Ok(Landing::Again { ticks }) => wait = ticks.max(wait),

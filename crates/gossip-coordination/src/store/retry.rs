@@ -3,8 +3,9 @@
 use super::key::Key;
 use crate::error::InfraError;
 
-/// Conflicts and lost replies that one operation bears. Each lost race means that somebody else
-/// succeeded, so this many in a row mean that the caller had better come back later.
+/// Conflicts and lost replies that one operation bears, or one step of an operation that takes
+/// many. Each lost race means that somebody else succeeded, so this many in a row mean that the
+/// caller had better come back later.
 pub(super) const TRIES_MAX: u32 = 16;
 
 /// Conflicts on counters and on the keys of newborn shards that one operation bears: the first say
@@ -21,13 +22,15 @@ pub(super) struct Tries {
     operation: &'static str,
     made: u32,
     aside: u32,
+    /// Whether a reply was lost: that try may have happened, or will.
+    in_doubt: bool,
     /// Spreads the waits of handles that collide.
     spread: u64,
 }
 
 impl Tries {
     pub(super) const fn new(operation: &'static str, spread: u64) -> Self {
-        Self { operation, made: 0, aside: 0, spread }
+        Self { operation, made: 0, aside: 0, in_doubt: false, spread }
     }
 
     /// Counts a try that failed because of `key`, or whose reply was lost if there is none, and
@@ -38,6 +41,7 @@ impl Tries {
     ///
     /// [`InfraError::Transient`] if there were too many.
     pub(super) fn failed(&mut self, key: Option<Key>, side: bool) -> Result<u64, InfraError> {
+        self.in_doubt |= key.is_none();
         if side {
             self.aside += 1;
         } else {
@@ -48,9 +52,25 @@ impl Tries {
         }
         let message = match key {
             Some(key) => format!("lost {} races, the last for {}", self.lost(), key.kind().name()),
-            None => format!("no reply after {} tries; it may have happened", self.lost()),
+            None => format!("no reply after {} tries", self.lost()),
         };
-        Err(InfraError::Transient { operation: self.operation, message })
+        Err(self.ended(InfraError::Transient { operation: self.operation, message }))
+    }
+
+    /// What to tell of an operation that `error` of the store ended. It may speak for the last try
+    /// only: if the reply to another was lost, trying again tells what happened.
+    pub(super) fn ended(&self, error: InfraError) -> InfraError {
+        let doubtful = |message| format!("{message}; it may have happened");
+        match error {
+            error if !self.in_doubt => error,
+            InfraError::Transient { operation, message }
+            | InfraError::Refused { operation, message, .. } => {
+                InfraError::Transient { operation, message: doubtful(message) }
+            }
+            InfraError::Corruption { operation, message } => {
+                InfraError::Corruption { operation, message: doubtful(message) }
+            }
+        }
     }
 
     const fn lost(&self) -> u32 {

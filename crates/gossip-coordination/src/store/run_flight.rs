@@ -27,7 +27,7 @@ use crate::protocol::{
     Decision, Roots, RunChange, RunSeen, RunTransitionRules, Tombstone, evolve_run,
 };
 use crate::record::Birth;
-use crate::run::{Registration, RunRecord, RunStatus};
+use crate::run::{Registration, RunConfig, RunRecord, RunStatus};
 
 /// Writes of a chunk of a registration beside those of its shards: the head, the names of the
 /// roots, and two counters.
@@ -59,9 +59,14 @@ where
     let (tenant, run) = operation.subject();
     let mut tries = core.tries("run.commit");
     let mut doubt: Option<Prepared<T>> = None;
-    let mut registering = false;
+    let (mut registering, mut registered) = (false, 0);
     loop {
-        let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await?;
+        let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await;
+        let loaded = loaded.map_err(|error| tries.ended(error))?;
+        // Each chunk has a budget of its own, whoever got it stored.
+        if loaded.roots.registered > registered {
+            (registered, tries) = (loaded.roots.registered, core.tries("run.commit"));
+        }
         if let Some(sure) = doubt.take_if(|doubt| doubt.landed(&loaded)) {
             core.emit(tenant, run, now, sure.event);
             return sure.answer.map(IdempotentOutcome::Executed);
@@ -69,14 +74,16 @@ where
         let (txn, prepared) = match judge(core, now, operation, &loaded)? {
             Verdict::Refused(error) => return Err(error),
             Verdict::Replayed(output) => {
-                let Some(doubt) = doubt else { return Ok(IdempotentOutcome::Replayed(output)) };
+                let ours = doubt.filter(|doubt| !doubt.is_excluded(&loaded));
+                let Some(doubt) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
                 core.emit(tenant, run, now, doubt.event);
                 return Ok(IdempotentOutcome::Executed(output));
             }
             Verdict::Commits(commit) => *commit,
         };
         core.check_fits(&txn)?;
-        let ticks = match io.commit(txn).await? {
+        let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
+        let ticks = match outcome {
             CommitOutcome::Applied { .. } => match prepared {
                 Some(prepared) => {
                     core.emit(tenant, run, now, prepared.event);
@@ -111,16 +118,36 @@ enum Verdict<T: RunTransitionRules> {
 
 /// What to say once a transaction is stored, and how to see that it is.
 struct Prepared<T: RunTransitionRules> {
-    /// The head that it writes; `None` if it deletes the head.
-    head: Option<Vec<u8>>,
+    mark: Mark,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
 }
 
+/// What a transaction leaves.
+enum Mark {
+    /// A run of these settings, made then. Others may go on with it at once.
+    Birth(RunConfig, LogicalTime),
+    Head(Vec<u8>),
+    /// In the place of the head, for ever.
+    Tombstone(Vec<u8>),
+}
+
 impl<T: RunTransitionRules> Prepared<T> {
     fn landed(&self, loaded: &Loaded) -> bool {
-        let stored = loaded.head.as_ref().map(|head| &head.bytes);
-        stored.is_some() && stored == self.head.as_ref()
+        let (stored, written) = match &self.mark {
+            Mark::Birth(config, at) => {
+                let made = |run: &RunRecord| (run.config(), run.created_at()) == (*config, *at);
+                return loaded.record.as_ref().is_some_and(made);
+            }
+            Mark::Head(written) => (&loaded.head, written),
+            Mark::Tombstone(written) => (&loaded.tombstone_value, written),
+        };
+        stored.as_ref().is_some_and(|stored| stored.bytes == *written)
+    }
+
+    /// Whether somebody else's tombstone shows that the transaction never was applied.
+    fn is_excluded(&self, loaded: &Loaded) -> bool {
+        matches!(self.mark, Mark::Tombstone(_)) && !self.landed(loaded)
     }
 }
 
@@ -249,21 +276,20 @@ fn judge<T: RunTransitionRules>(
         Ok(Decision::Replay(output)) => return Ok(Verdict::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => (change, answer),
     };
-    let Written { txn, head, last } = match write(core, now, operation.subject(), loaded, &change) {
+    let Written { txn, mark, last } = match write(core, now, operation.subject(), loaded, &change) {
         Ok(written) => written,
         Err(Full::Pool(full)) => return Ok(Verdict::Refused(T::exhausted(full))),
         Err(Full::Stored(error)) => return Err(error),
     };
     let event = core.events.as_ref().and_then(|_| change.event());
-    let prepared = last.then_some(Prepared { head, answer, event });
+    let prepared = last.then_some(Prepared { mark, answer, event });
     Ok(Verdict::Commits(Box::new((txn, prepared))))
 }
 
 /// A transaction on a run.
 struct Written {
     txn: Txn,
-    /// The head in it.
-    head: Option<Vec<u8>>,
+    mark: Mark,
     /// Whether the operation has happened with it.
     last: bool,
 }
@@ -285,8 +311,8 @@ fn write(
             (RunRecord::clone(record), RootProgress::NONE, true)
         }
         RunChange::Delete(tombstone) => {
-            delete(&mut txn, tenant, run, loaded, tombstone)?;
-            return Ok(Written { txn, head: None, last: true });
+            let mark = Mark::Tombstone(delete(&mut txn, tenant, run, loaded, tombstone)?);
+            return Ok(Written { txn, mark, last: true });
         }
         RunChange::Activate { registration, roots } => {
             let (part, progress) = register(core, &mut txn, now, loaded, *registration, *roots)?;
@@ -303,7 +329,14 @@ fn write(
     };
     let head = encoded(|out| encode_run_head(&record, roots, out));
     txn.put(head_key, head.clone());
-    Ok(Written { txn, head: Some(head), last })
+    let mark = match change {
+        RunChange::Create(record) => Mark::Birth(record.config(), record.created_at()),
+        RunChange::Activate { .. }
+        | RunChange::End { .. }
+        | RunChange::Pause { .. }
+        | RunChange::Delete(_) => Mark::Head(head),
+    };
+    Ok(Written { txn, mark, last })
 }
 
 fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
@@ -312,24 +345,25 @@ fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
     record
 }
 
-/// The tombstone takes the place of the head. Shards that were reserved and never made are given
-/// back here, those that were made when they are taken away.
+/// The tombstone, which is answered, takes the place of the head. Shards that were reserved and
+/// never made are given back here, those that were made when they are taken away.
 fn delete(
     txn: &mut Txn,
     tenant: TenantId,
     run: RunId,
     loaded: &Loaded,
     tombstone: &Tombstone,
-) -> Result<(), InfraError> {
+) -> Result<Vec<u8>, InfraError> {
     let grave = Key::Tombstone { tenant, run };
     txn.expect(grave, loaded.tombstone_value.as_ref());
     txn.delete(Key::RunHead { tenant, run });
-    txn.put(grave, encoded(|out| encode_tombstone(tenant, run, tombstone, out)));
+    let bytes = encoded(|out| encode_tombstone(tenant, run, tombstone, out));
+    txn.put(grave, bytes.clone());
     let never_made = loaded.roots.total - loaded.roots.registered;
     if never_made > 0 {
         loaded.counters.change(txn, tenant, 0, u64::from(never_made))?;
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Adds the next chunk of a registration. Answers the run as it is then, and how far it has come.
@@ -366,7 +400,7 @@ fn register(
         total: small(roots.count()),
         registered: before.registered + small(ids.len()),
         chunks: chunk + 1,
-        last_chunk_at: now.max(record.created_at()),
+        last_chunk_at: now.max(record.created_at()).max(before.last_chunk_at),
     };
     if progress.is_complete() {
         evolve_run(&mut record, &RunChange::Activate { registration, roots });

@@ -8,7 +8,8 @@
 //!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
 //!   decision looks at is compared, that commit shuts ours out for ever. What decides the same is
-//!   committed again.
+//!   committed again. Only if so much has happened since that the shard may have forgotten ours,
+//!   nobody can tell, and that is what the caller is told.
 //!
 //! # Why a decision from memory is as good as one from a load
 //!
@@ -21,7 +22,9 @@
 //! change of it rewrites the hot part in the same commit, so the hot revision stands for it.
 //!
 //! A refusal and a replay commit nothing, so nothing would show that they are out of date. They are
-//! reported only if they come of a load that began after the operation did.
+//! reported only if they come of a load that began after the operation did. What is there of other
+//! shards is read after the shard itself, and what was made in between may be the operation's own:
+//! a refusal because of it is reported only if the shard, loaded once more, says the same.
 //!
 //! # Invariants
 //! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
@@ -33,10 +36,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, TenantId};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId, ShardKey, TenantId};
 
 use super::capacity::Rider;
-use super::codec::{decode_cold, decode_hot, encode_cold, encode_hot};
+use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot};
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
 use super::flight::{Answers, Io};
@@ -49,6 +52,7 @@ use super::retry::Tries;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
+use crate::lease::{OP_LOG_CAP, OpLogEntry};
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
@@ -91,17 +95,23 @@ where
                 if let Some(rider) = &mut rider {
                     rider.ask(core, &mut reads);
                 }
-                let mut answers = io.read(reads).await?;
+                let mut answers = io.read(reads).await.map_err(|error| trip.ended(error))?;
                 trip.loaded(&mut answers)?;
                 if let Some(rider) = &mut rider {
                     rider.take(&mut answers, trip.standing());
                 }
             }
-            Next::LoadKin(keys) => trip.loaded_kin(&keys, io.load(keys.clone()).await?)?,
-            Next::Commit(txn) => match trip.committed(core, io.commit(txn).await?)? {
-                Landing::Done(told) => return told,
-                Landing::Again { ticks } => io.pause(ticks).await,
-            },
+            Next::LoadKin(keys) => {
+                let values = io.load(keys.clone()).await.map_err(|error| trip.ended(error))?;
+                trip.loaded_kin(&keys, values)?;
+            }
+            Next::Commit(txn) => {
+                let outcome = io.commit(txn).await.map_err(|error| trip.ended(error))?;
+                match trip.committed(core, outcome)? {
+                    Landing::Done(told) => return told,
+                    Landing::Again { ticks } => io.pause(ticks).await,
+                }
+            }
             Next::Done(told) => return told,
         }
     }
@@ -139,6 +149,8 @@ pub(super) struct Trip<'o, T: ShardTransition> {
     /// What the next decision looks at, unless it must be loaded.
     loaded: Option<Loaded>,
     kin: Kin,
+    /// Whether some of `kin` was read after `loaded`.
+    kin_is_newer: bool,
     ties: Ties,
     /// What the last transaction does. Present until its outcome is told.
     sent: Option<Prepared<T>>,
@@ -158,6 +170,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             tries: core.tries("shard.commit"),
             loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head())),
             kin: Kin::new(),
+            kin_is_newer: false,
             ties: Ties { binding: None, bound },
             sent: None,
             doubt: None,
@@ -178,11 +191,19 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         if let Some(sure) = self.doubt.take_if(|doubt| doubt.landed(tenant, key, loaded)) {
             return Ok(Next::Done(self.executed(core, sure)));
         }
+        if self.doubt.as_ref().is_some_and(|doubt| doubt.may_be_forgotten(tenant, key, loaded)) {
+            return Err(self.tries.ended(forgotten()));
+        }
         let looked_at = LookedAt { loaded, kin: &self.kin, ties: self.ties };
         let verdict = judge(core, self.now, self.operation, looked_at, show)?;
         Ok(match verdict {
             Verdict::Asks(ids) => Next::LoadKin(cold_keys(tenant, key, &ids)),
             Verdict::Refused(_) | Verdict::Replayed(_) if loaded.origin != Origin::Store => {
+                self.loaded = None;
+                load()
+            }
+            Verdict::Refused(_) if self.kin_is_newer => {
+                self.tries.failed(Some(Key::ShardHot { tenant, shard: key }), true)?;
                 self.loaded = None;
                 load()
             }
@@ -201,6 +222,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<(), InfraError> {
         let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
         self.loaded = Some(Loaded::take::<T>(answers, subject, binds)?);
+        self.kin_is_newer = false;
         Ok(())
     }
 
@@ -228,6 +250,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             };
             self.kin.insert(shard.shard(), made_by);
         }
+        self.kin_is_newer = true;
         Ok(())
     }
 
@@ -258,6 +281,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
         self.kin.clear();
+        // Whoever changed the shard may have written its owner key, and tied it to itself.
+        let hot = Key::ShardHot { tenant, shard: key };
+        if conflict.found().iter().any(|(found, _)| *found == hot) {
+            self.ties.bound = None;
+        }
         // A conflict tells nothing of the owner key.
         let whole = !(T::CONSULTS_OWNER && self.ties.binding.is_some());
         self.loaded = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
@@ -268,6 +296,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 self.tries.failed(Some(lost), !is_of_subject(&lost, key))
             }
         }
+    }
+
+    /// What to tell if `error` of the store ends the operation.
+    pub(super) fn ended(&self, error: InfraError) -> InfraError {
+        self.tries.ended(error)
     }
 
     fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> Told<T> {
@@ -283,6 +316,16 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         core.emit(tenant, key.run(), self.now, doubt.event);
         IdempotentOutcome::Executed(output)
     }
+}
+
+/// What changes with every operation that fulfils a request, or drops one before its time.
+fn fulfilling(part: &HotPart<'_>) -> (FenceEpoch, bool, bool, usize) {
+    (part.fence, part.lease.is_some(), part.offer.is_some(), part.spawned_count)
+}
+
+fn forgotten() -> InfraError {
+    let message = "more has happened to the shard since than it remembers".to_owned();
+    InfraError::Transient { operation: "shard.commit", message }
 }
 
 /// Whether a conflict on `lost` is about the shard or its run, not about counters or newborns.
@@ -312,12 +355,39 @@ enum Verdict<T: ShardTransition> {
 
 /// What to say once a transaction is stored, and how to see that it is.
 struct Prepared<T: ShardTransition> {
+    /// Revision of the hot part that it was decided about.
+    base: Option<u64>,
     parts: Parts,
     holding: Holding,
     /// The binding of the owner key from then on, if the caller holds the shard.
     bound: Option<u64>,
+    trace: Trace,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
+}
+
+/// What of a shard remembers a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// The log, until it has turned over.
+    Log,
+    /// The request, until it is fulfilled.
+    Request,
+    /// The list of spawned shards, the end of the shard, or nothing, where nothing is needed: a
+    /// grant that is gone is gone, and a renewal may be made again.
+    Else,
+}
+
+impl Trace {
+    const fn of<T: ShardTransition>(change: &ShardChange<'_>) -> Self {
+        if matches!(change, ShardChange::Request { .. }) {
+            Self::Request
+        } else if change.entry().is_some() && !T::MAKES_SHARDS {
+            Self::Log
+        } else {
+            Self::Else
+        }
+    }
 }
 
 /// The parts of the shard that a transaction writes.
@@ -329,12 +399,34 @@ struct Parts {
 impl<T: ShardTransition> Prepared<T> {
     /// Whether the store shows that the transaction was applied.
     fn landed(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
-        let Some(stored) = &loaded.hot else { return false };
+        // Some write what was there before: the same bytes are a sign of them only if newer.
+        let moved = |stored: &&Versioned| Some(stored.revision) != self.base;
+        let Some(stored) = loaded.hot.as_ref().filter(moved) else { return false };
         if stored.bytes == self.parts.hot {
             return true;
         }
         let holder = decode_hot(tenant, key, &stored.bytes).ok().and_then(|hot| hot.lease);
         holder.is_some_and(|holder| self.holding == Holding::Granted(holder.token()))
+    }
+
+    /// Whether the transaction may have been applied and forgotten.
+    fn may_be_forgotten(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
+        let part = |bytes| decode_hot(tenant, key, bytes).ok();
+        let stored = loaded.hot.as_ref().and_then(|hot| part(&hot.bytes));
+        let (Some(left), Some(stored)) = (part(&self.parts.hot), stored) else { return false };
+        match self.trace {
+            // It is full, and nothing is in it that the transaction left there.
+            Trace::Log => {
+                let forgot = |entry: &OpLogEntry| stored.op_log.find(entry.op_id()).is_none();
+                stored.op_log.len() >= OP_LOG_CAP && left.op_log.iter().all(forgot)
+            }
+            // It is not there, and what could fulfil one has happened.
+            Trace::Request => {
+                let asked = |part: &HotPart<'_>| part.request.as_ref().map(|asked| asked.op_id);
+                asked(&stored) != asked(&left) && fulfilling(&stored) != fulfilling(&left)
+            }
+            Trace::Else => false,
+        }
     }
 
     /// Remembers what the transaction left at `revision`, if the caller holds the shard.
@@ -424,8 +516,9 @@ fn judge<T: ShardTransition>(
                     show(ShardView::new(&record, &core.pool));
                     let event = core.events.is_some().then(|| change.event(key.shard()));
                     let holding = Holding::after(&change);
-                    let bound = ties.binding;
-                    let prepared = Prepared { parts, holding, bound, answer, event };
+                    let (bound, trace) = (ties.binding, Trace::of::<T>(&change));
+                    let base = loaded.hot.as_ref().map(|hot| hot.revision);
+                    let prepared = Prepared { base, parts, holding, bound, trace, answer, event };
                     Ok(Verdict::Commits(Box::new((txn, prepared))))
                 }
             }

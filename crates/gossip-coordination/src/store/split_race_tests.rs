@@ -138,6 +138,57 @@ fn a_child_whose_id_was_taken_meanwhile_is_a_collision() {
     assert_collision(&mut coordinator, told);
 }
 
+/// Flies to the end. Once the shard was read, and before anything else is, `meanwhile` happens.
+fn fly_after_load<A>(
+    store: &mut MapStore,
+    mut flight: Flight<'_, A>,
+    meanwhile: impl FnOnce(),
+) -> A {
+    let mut meanwhile = Some(meanwhile);
+    loop {
+        let told = match flight.step() {
+            Step::Read(reads) => {
+                let told = Told::Read(store.read(reads));
+                meanwhile.take().into_iter().for_each(|meanwhile| meanwhile());
+                told
+            }
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => Told::Committed(store.commit(txns)),
+            Step::Done(answer) => return answer,
+        };
+        flight.tell(told);
+    }
+}
+
+/// The commit of an earlier try, which was given up, comes between the look at the shard and the
+/// look for taken ids. What was taken is its own.
+#[test]
+fn a_residual_split_whose_earlier_try_comes_late_is_a_replay() {
+    let ((mut coordinator, lease), mut core) = (set_up(), core());
+    let [left, right] = halves();
+    let plan = SplitResidualPlan::try_new(left, right).unwrap();
+    let split = SplitResidual { tenant: TENANT, lease: &lease, plan: &plan, op_id: op(5) };
+    let mut store = coordinator.store().another_handle();
+    let told = fly_after_load(&mut store, core.on_shard(at(3), split), || {
+        coordinator.split_residual(at(3), TENANT, &lease, &plan, op(5)).unwrap();
+    });
+    assert!(told.as_ref().is_ok_and(IdempotentOutcome::is_replay), "{told:?}");
+}
+
+#[test]
+fn a_split_whose_earlier_try_comes_late_is_a_replay() {
+    let ((mut coordinator, lease), mut core) = (set_up(), core());
+    let children = halves().map(|spec| SplitChild::new(spec, CursorUpdate::initial()));
+    let plan = SplitReplacePlan::try_new(children).unwrap();
+    let split =
+        SplitReplace { tenant: TENANT, lease: &lease, plan: &plan, children_max: 2, op_id: op(5) };
+    let mut store = coordinator.store().another_handle();
+    let told = fly_after_load(&mut store, core.on_shard(at(3), split), || {
+        coordinator.split_replace(at(3), TENANT, &lease, &plan, op(5)).unwrap();
+    });
+    assert!(told.as_ref().is_ok_and(IdempotentOutcome::is_replay), "{told:?}");
+}
+
 #[test]
 fn a_counter_that_moved_meanwhile_costs_one_more_commit() {
     let ((coordinator, lease), mut core) = (set_up(), core());

@@ -28,7 +28,7 @@ pub(super) async fn sweep(
     tenant: TenantId,
     run: RunId,
 ) -> Result<(), InfraError> {
-    let mut tries = core.tries("sweep.commit");
+    let (mut tries, mut first) = (core.tries("sweep.commit"), None);
     let per_commit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
     let per_commit = per_commit.clamp(1, core.limits.page);
     loop {
@@ -38,6 +38,11 @@ pub(super) async fn sweep(
         reads.extend(Counters::keys(tenant).map(Read::Get));
         let mut answers = io.read(reads).await?;
         let (shards, roots) = (answers.page(), answers.page());
+        // Each batch has a budget of its own, whoever took it away.
+        let next = shards.iter().chain(&roots).map(|(key, _)| *key).next();
+        if first != next {
+            (first, tries) = (next, core.tries("sweep.commit"));
+        }
         let txn = if shards.is_empty() {
             let mut txn = Txn::new();
             roots.iter().for_each(|(key, _)| txn.delete(*key));

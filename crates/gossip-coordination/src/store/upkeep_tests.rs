@@ -93,6 +93,15 @@ fn staleness_counts_from_the_last_chunk() {
     assert!(is_gone(&mut coordinator));
 }
 
+/// Q7: stored times never go back, whoever's clock is behind.
+#[test]
+fn a_registrar_whose_clock_is_behind_makes_nothing_stale() {
+    let mut coordinator = broken_off();
+    assert!(!register(&mut coordinator, 20, run(1), 1));
+    assert_eq!(collect(&mut coordinator, 149), (Ok(()), Vec::new()), "a chunk at 50");
+    assert_eq!(collect(&mut coordinator, 150), (Ok(()), vec![run(1)]));
+}
+
 #[test]
 fn a_registration_that_went_on_meanwhile_wins() {
     let mut coordinator = broken_off();

@@ -91,6 +91,9 @@ pub fn decode_hot(
     let mut fields = open(&Key::ShardHot { tenant, shard }, value)?;
     let hot = read_hot(&mut fields)?;
     fields.require(hot.facts(shard.shard()).check())?;
+    // The next grant raises it, and there is no end to come to but a forged record.
+    let can_rise = hot.fence.checked_increment().is_some();
+    fields.require(holds(can_rise, "INV-4: a fence that can rise"))?;
     fields.require(check_index(hot.status, hot.lease_deadline(), hot.indexed_at))?;
     fields.finish()?;
     Ok(hot)
@@ -246,8 +249,9 @@ impl fmt::Debug for SpawnedIds<'_> {
     }
 }
 
-/// A shard stands in the claim index exactly while it is active. The entry may be too early, and
-/// then claimers repair it; too late, it would hide a free shard.
+/// A shard stands in the claim index exactly while it is active. The entry may be too early, which
+/// costs claimers a look; too late, it would hide a shard that can be claimed. One that nobody
+/// holds can be claimed at any time.
 fn check_index(
     status: ShardStatus,
     deadline: Option<LogicalTime>,
@@ -255,7 +259,7 @@ fn check_index(
 ) -> Result<(), &'static str> {
     let active = status == ShardStatus::Active;
     holds(indexed_at.is_some() == active, "a claim index entry exactly while active")?;
-    let late = indexed_at.zip(deadline).is_some_and(|(at, deadline)| at > deadline);
+    let late = indexed_at.is_some_and(|at| at > deadline.unwrap_or(LogicalTime::ZERO));
     holds(!late, "a claim index entry is never later than the lease ends")
 }
 

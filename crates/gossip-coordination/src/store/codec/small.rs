@@ -1,8 +1,9 @@
 //! The small values: owners, index entries, counters, workers, handoffs.
 //!
 //! An index entry says everything in its key; its empty payload is framed all the same, so that a
-//! damaged or foreign one is noticed. A handoff's payload belongs to `gossip-handoff` and is opaque
-//! here.
+//! check of a whole store notices a damaged or foreign one. Looks at an index read keys only, and
+//! whoever tries what they found reads the shard itself. A handoff's payload belongs to
+//! `gossip-handoff` and is opaque here.
 
 use std::fmt;
 
