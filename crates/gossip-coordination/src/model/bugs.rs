@@ -113,6 +113,41 @@ impl Bug {
         Self::RunIdReused,
         Self::WrongTenant,
     ];
+
+    /// The configuration whose short form finds it.
+    #[must_use]
+    pub const fn home(self) -> &'static str {
+        match self {
+            Self::FenceIgnored
+            | Self::ExpiryInclusive
+            | Self::RenewRevives
+            | Self::RenewalLost
+            | Self::EarlyTakeover
+            | Self::ReplayAfterLease
+            | Self::ReplayForgotten
+            | Self::TerminalEntryEvicted
+            | Self::CursorReset
+            | Self::CursorFalls
+            | Self::CheckpointLost => "lease",
+            Self::ChildLost
+            | Self::ResidualLost
+            | Self::ChildFenceRestarts
+            | Self::ChildForgetsProgress
+            | Self::LimitIgnored => "splits",
+            Self::FenceReusedAfterUnpark | Self::FenceReusedAfterRevoke => "attempts",
+            Self::AcceptedByAnybody
+            | Self::AcceptedLate
+            | Self::RollbackAfterAccept
+            | Self::SourceNotFrozen
+            | Self::WithdrawalForgotten
+            | Self::LateOfferStands => "handoff",
+            Self::DeadRunGrows
+            | Self::PauseIgnored
+            | Self::RunEndsUnsettled
+            | Self::RunIdReused => "runs",
+            Self::WrongTenant => "tenants",
+        }
+    }
 }
 
 /// What a planted bug does to one step.
@@ -159,7 +194,9 @@ impl Sabotage {
 
     fn turn_the_clock(&mut self, record: &ShardRecord) {
         let now = u64::from(self.now);
-        let deadline = record.lease_deadline().map_or(now + 1, |deadline| deadline.as_raw());
+        let Some(deadline) = record.lease_deadline().map(|deadline| deadline.as_raw()) else {
+            return;
+        };
         let held = matches!(self.command, Command::Held { .. });
         if self.bug == Some(Bug::ExpiryInclusive) && held && deadline == now {
             self.now -= 1;

@@ -194,7 +194,7 @@ fn lease(short: bool) -> Config {
             ]
         },
         sends: 2,
-        fence_max: if short { 4 } else { 4 },
+        fence_max: 4,
         sending_is_a_move: true,
         ..PLAIN
     }
@@ -204,7 +204,7 @@ fn skew(short: bool) -> Config {
     Config {
         name: "skew",
         purpose: "clocks that differ by a tick, and owners that seem alive",
-        ticks: if short { 4 } else { 6 },
+        ticks: if short { 3 } else { 5 },
         menu: const {
             &[
                 (0, Act::Renew),
@@ -213,8 +213,8 @@ fn skew(short: bool) -> Config {
                 (3, Act::Release { clean: true }),
             ]
         },
-        sends: if short { 2 } else { 3 },
-        fence_max: if short { 4 } else { 5 },
+        sends: if short { 1 } else { 2 },
+        fence_max: if short { 3 } else { 4 },
         skew: true,
         evidence: true,
         ..PLAIN
@@ -242,8 +242,12 @@ fn replay(short: bool) -> Config {
                 (5, replace(0, 2, 3, Cursor::Absent)),
             ]
         },
-        sends: if short { 2 } else { 3 },
+        sends: 2,
         ops_by_lease: false,
+        ticks: if short { 2 } else { 3 },
+        lease: 1,
+        fence_max: 3,
+        workers: if short { 1 } else { 2 },
         ..PLAIN
     }
 }
@@ -287,8 +291,8 @@ fn eviction(short: bool) -> Config {
                 (2, AGAIN),
             ]
         },
-        ticks: if short { 4 } else { 4 },
-        sends: if short { 3 } else { 4 },
+        ticks: 4,
+        sends: 2,
         fence_max: if short { 3 } else { 4 },
         ..PLAIN
     }
@@ -315,8 +319,8 @@ fn splits(short: bool) -> Config {
                 (8, Act::Replace { start: 0, cut: 2, end: 4, carried: Cursor::Absent, hole: true }),
             ]
         },
-        sends: if short { 2 } else { 3 },
-        fence_max: if short { 3 } else { 3 },
+        sends: 2,
+        fence_max: 3,
         ..PLAIN
     }
 }
@@ -326,7 +330,7 @@ fn attempts(short: bool) -> Config {
         name: "attempts",
         purpose: "attempts, parking by owner and by claim, unparking, revocation",
         lease: 1,
-        ticks: if short { 4 } else { 5 },
+        ticks: if short { 3 } else { 4 },
         retries: Some(1),
         menu: const {
             &[
@@ -343,8 +347,8 @@ fn attempts(short: bool) -> Config {
             (AdminAct::Unpark, 2),
             (AdminAct::Revoke, 1),
         ],
-        sends: if short { 1 } else { 2 },
-        fence_max: if short { 5 } else { 6 },
+        sends: 1,
+        fence_max: if short { 4 } else { 5 },
         ..PLAIN
     }
 }
@@ -353,8 +357,8 @@ fn handoff(short: bool) -> Config {
     Config {
         name: "handoff",
         purpose: "one planned move: late offers, withdrawals, crashes, wrong destinations",
-        workers: 3,
-        ticks: if short { 4 } else { 5 },
+        workers: if short { 2 } else { 3 },
+        ticks: if short { 3 } else { 4 },
         menu: const {
             &[
                 (0, offer(1, 1, 3, FIRST)),
@@ -366,8 +370,9 @@ fn handoff(short: bool) -> Config {
         },
         handoffs: &[1],
         sends: if short { 3 } else { 4 },
-        fence_max: if short { 3 } else { 4 },
+        fence_max: 3,
         sending_is_a_move: true,
+        lease: if short { 1 } else { 2 },
         ..PLAIN
     }
 }
@@ -376,7 +381,7 @@ fn moves(short: bool) -> Config {
     Config {
         name: "moves",
         purpose: "two planned moves, there and back, with everything a frozen source may try",
-        ticks: if short { 4 } else { 5 },
+        ticks: if short { 2 } else { 4 },
         menu: const {
             &[
                 (0, offer(1, 1, 3, Cursor::Absent)),
@@ -396,8 +401,11 @@ fn moves(short: bool) -> Config {
         },
         handoffs: &[1, 2],
         sends: 2,
-        fence_max: if short { 3 } else { 4 },
-        sending_is_a_move: true,
+        fence_max: 3,
+        // The short form merges the two, and lets a frozen source send what it should not.
+        sending_is_a_move: !short,
+        honest: !short,
+        lease: if short { 1 } else { 2 },
         ..PLAIN
     }
 }
@@ -406,9 +414,9 @@ fn runs(short: bool) -> Config {
     Config {
         name: "runs",
         purpose: "runs from their making to their deletion, with work going on",
-        ticks: if short { 2 } else { 3 },
+        ticks: if short { 1 } else { 2 },
         lease: 1,
-        workers: if short { 1 } else { 2 },
+        workers: 1,
         shards_max: 3,
         manifests: &[&[(0, 2), (2, 3)], &[(0, 2), (1, 3)], &[(0, 1), (1, 2), (2, 3), (3, 4)]],
         run_exists: false,
@@ -453,7 +461,7 @@ fn runs(short: bool) -> Config {
         ],
         handoffs: &[1],
         sends: 1,
-        fence_max: 3,
+        fence_max: if short { 2 } else { 3 },
         probes: true,
         keys: 4,
         ..PLAIN
@@ -516,8 +524,8 @@ fn tenants(short: bool) -> Config {
         },
         handoffs: &[1],
         run_acts: &[(RunAct::Cancel, 500)],
-        sends: if short { 1 } else { 2 },
-        fence_max: if short { 3 } else { 3 },
+        sends: 1,
+        fence_max: 3,
         ..PLAIN
     }
 }
@@ -526,7 +534,7 @@ fn requests(short: bool) -> Config {
     Config {
         name: "requests",
         purpose: "what administrators ask of owners: expiry, fulfilment, revocation",
-        ticks: if short { 4 } else { 5 },
+        ticks: if short { 3 } else { 4 },
         menu: const {
             &[
                 (0, Act::Renew),
@@ -545,7 +553,7 @@ fn requests(short: bool) -> Config {
             (AdminAct::Revoke, 3),
         ],
         handoffs: &[1],
-        sends: 2,
+        sends: 1,
         fence_max: if short { 3 } else { 4 },
         ..PLAIN
     }
@@ -555,7 +563,7 @@ fn inputs(short: bool) -> Config {
     Config {
         name: "inputs",
         purpose: "cursors that are missing, oversized, outside or behind",
-        ticks: if short { 3 } else { 4 },
+        ticks: if short { 2 } else { 3 },
         manifests: &[&[(0, 2), (2, 3)]],
         menu: const {
             &[
@@ -574,11 +582,14 @@ fn inputs(short: bool) -> Config {
                 (12, offer(1, 1, 3, Cursor::LongToken(1))),
                 (13, offer(1, 1, 3, FIRST)),
                 (14, offer(1, 1, 3, THIRD)),
-                (15, residual(0, 1, 2)),
+                (13, offer(1, 1, 3, SECOND)),
+                (15, offer(2, 1, 3, FIRST)),
             ]
         },
-        sends: if short { 2 } else { 3 },
-        fence_max: 3,
+        sends: 2,
+        fence_max: 2,
+        lease: 1,
+        honest: false,
         ..PLAIN
     }
 }
@@ -586,8 +597,8 @@ fn inputs(short: bool) -> Config {
 fn everything(short: bool) -> Config {
     Config {
         name: "everything",
-        purpose: "every operation in one world, two messages from each worker",
-        ticks: 3,
+        purpose: "every operation in one world, one message from each worker",
+        ticks: if short { 2 } else { 3 },
         lease: 1,
         retries: Some(1),
         shards_max: 3,
@@ -617,8 +628,8 @@ fn everything(short: bool) -> Config {
             (RunAct::Delete, 504),
         ],
         handoffs: &[1],
-        sends: if short { 1 } else { 2 },
-        fence_max: if short { 3 } else { 4 },
+        sends: 1,
+        fence_max: if short { 2 } else { 3 },
         ..PLAIN
     }
 }

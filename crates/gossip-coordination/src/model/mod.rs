@@ -35,3 +35,8 @@ pub use self::coverage::{Coverage, coverage};
 pub use self::oracle::{Rule, Violation};
 pub use self::search::{Finding, Report, search};
 pub use self::vocabulary::Op;
+
+#[cfg(test)]
+mod oracle_tests;
+#[cfg(test)]
+mod search_tests;
