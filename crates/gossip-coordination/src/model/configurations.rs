@@ -68,6 +68,8 @@ pub struct Config {
     pub(super) prefill_run: &'static [RunAct],
     /// Whether shards are asked for that are not there.
     pub(super) probes: bool,
+    /// Lines of the menu that the first lease's holder sent before the search begins, as bits.
+    pub(super) on_the_way: u32,
     /// Whether workers keep to what they were told; others send anything at any time.
     pub(super) honest: bool,
 }
@@ -98,6 +100,7 @@ const PLAIN: Config = Config {
     prefill: &[],
     prefill_run: &[],
     probes: false,
+    on_the_way: 0,
     honest: true,
 };
 
@@ -160,6 +163,7 @@ pub fn configurations(scale: Scale) -> Vec<Config> {
         skew(short),
         replay(short),
         eviction(short),
+        forgotten(short),
         splits(short),
         attempts(short),
         handoff(short),
@@ -294,6 +298,55 @@ fn eviction(short: bool) -> Config {
         ticks: 4,
         sends: 2,
         fence_max: if short { 3 } else { 4 },
+        ..PLAIN
+    }
+}
+
+/// The log holds a withdrawal and fifteen checkpoints. The next operation evicts the withdrawal.
+/// Then the withdrawn offer, which is still on its way, stands again, and a planned move may redo
+/// keys that the source has done since. Everything else must hold.
+fn forgotten(short: bool) -> Config {
+    const AGAIN: Act = Act::Checkpoint(FIRST);
+    const OFFER: Act = offer(1, 1, 3, Cursor::Absent);
+    Config {
+        name: "forgotten",
+        purpose: "a withdrawn offer that arrives when the log has forgotten the withdrawal",
+        prefill: const {
+            &[
+                OFFER,
+                Act::Withdraw { handoff: 1 },
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+                AGAIN,
+            ]
+        },
+        menu: const {
+            &[
+                (PREFILLED, OFFER),
+                (PREFILLED + 1, Act::Withdraw { handoff: 1 }),
+                (0, Act::Checkpoint(SECOND)),
+                (1, Act::Complete(THIRD)),
+                (2, Act::Renew),
+            ]
+        },
+        handoffs: &[1],
+        on_the_way: 0b11,
+        sends: if short { 4 } else { 5 },
+        fence_max: if short { 4 } else { 5 },
+        ticks: if short { 4 } else { 5 },
+        honest: false,
         ..PLAIN
     }
 }

@@ -41,7 +41,7 @@ impl World {
         let may_send = state.sent_by(held.lease.worker) < u32::from(self.config.sends);
         for ((slot, act), line) in self.config.menu.iter().zip(0_u8..) {
             let sent = held.has_sent(line);
-            if !sent && !(may_send && self.would_send(held, *act)) {
+            if !(sent || may_send && self.would_send(held, *act)) {
                 continue;
             }
             if !sent && self.config.sending_is_a_move {

@@ -91,6 +91,16 @@ fn a_bug_breaks_the_rule_it_is_about(#[case] bug: Bug, #[case] rule: Rule) {
     assert_eq!(finding.violation.rule, rule, "{}", finding.trace.join("\n"));
 }
 
+/// The limit of a rule, stated so that a longer memory is noticed here: once sixteen operations
+/// have pushed a withdrawal out of the log, a late offer stands again.
+#[test]
+fn a_planned_move_may_redo_keys_once_the_withdrawal_is_forgotten() {
+    let config = Config { honest: true, ..short("forgotten") };
+    let report = search(config, None, Strictness::Records, usize::MAX);
+    let finding = report.finding.expect("the log forgets");
+    assert_eq!(finding.violation.rule, Rule::MoveRedoesNothing);
+}
+
 #[test]
 fn a_finding_tells_the_shortest_way_to_it() {
     let bug = Some(Bug::FenceIgnored);

@@ -68,6 +68,9 @@ impl World {
             let deliver = Move::Deliver { command, at: 1, from: None };
             state = self.apply(&state, deliver)?.expect("every step of a setup does something");
         }
+        if let Some(held) = state.held.first_mut() {
+            held.sent = self.config.on_the_way;
+        }
         Ok(state)
     }
 
