@@ -20,6 +20,7 @@ mod deny;
 mod failure;
 mod fuzz;
 mod items;
+mod kill_sqlite;
 mod miri;
 mod mutants;
 mod process;
@@ -50,7 +51,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         name: "test",
         arguments: "",
@@ -86,6 +87,12 @@ const COMMANDS: [Command; 10] = [
         arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
         purpose: "search small worlds of the kernel to their end, or for planted bugs",
         run: check_model::run,
+    },
+    Command {
+        name: "kill-sqlite",
+        arguments: "[--cycles N] [--seed N]",
+        purpose: "kill and race processes on one SQLite file, and look what became of it",
+        run: kill_sqlite::run,
     },
     Command {
         name: "miri",

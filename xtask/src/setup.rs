@@ -31,7 +31,7 @@ const PACKAGES: [DebianPackage; 3] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
-        needed_by: &["test", "bench", "fuzz", "coverage", "mutants"],
+        needed_by: &["test", "bench", "fuzz", "kill-sqlite", "coverage", "mutants"],
         with_crate: None,
         reason: "BLAKE3 and SQLite are compiled from C",
     },

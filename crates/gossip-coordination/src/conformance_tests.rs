@@ -1,5 +1,6 @@
 //! The coordinator in memory is held to the suite, and the suite to its own rules.
 
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use proptest::prelude::*;
 
 use crate::conformance::{
@@ -40,6 +41,33 @@ impl ConformanceTarget for InMemory {
         let mut events = EventCollector::new();
         let result = backend.with_events(&mut events, call);
         (result, Some(events.drain()))
+    }
+
+    fn list_active_runs(
+        &self,
+        backend: &mut InMemoryCoordinator,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut InMemoryCoordinator,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        backend
+            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
+            .unwrap();
+        Some(gone)
     }
 }
 
@@ -159,6 +187,7 @@ fn every_case_is_in_the_registry_of_its_topic() {
         ("splits", include_str!("conformance/splits.rs")),
         ("tenants", include_str!("conformance/tenants.rs")),
         ("unknown", include_str!("conformance/unknown.rs")),
+        ("upkeep", include_str!("conformance/upkeep.rs")),
         ("workers", include_str!("conformance/workers.rs")),
     ];
     let mut written: Vec<(&str, &str)> = Vec::new();

@@ -92,7 +92,7 @@ impl Lease {
     /// If `fence` is below [`FenceEpoch::INITIAL`] or `deadline` is zero: both would be a broken
     /// coordinator, never bad input.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn new(
         tenant: TenantId,
         key: ShardKey,

@@ -18,7 +18,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
-use gossip_stdx::SlabFull;
+use gossip_stdx::{SlabFull, SlotSpacing};
 
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{LeaseHolder, OP_LOG_CAP, OpLog};
@@ -250,15 +250,21 @@ impl ShardRecord {
     /// cursor and operation log.
     #[inline]
     pub(crate) fn prefetch(&self, pool: &RecordPool) {
-        self.prefetch_bytes(pool);
+        self.spec.prefetch(&pool.bytes);
+        self.cursor.prefetch(&pool.bytes);
         pool.logs.prefetch(self.op_log);
     }
 
-    /// Asks the processor for range, metadata and cursor.
+    /// Asks the processor for where range and cursor start.
     #[inline]
-    pub(crate) fn prefetch_bytes(&self, pool: &RecordPool) {
-        self.spec.prefetch(&pool.bytes);
-        self.cursor.prefetch(&pool.bytes);
+    pub(crate) fn prefetch_starts(&self, pool: &RecordPool) {
+        self.spec.prefetch_start(&pool.bytes);
+        self.cursor.prefetch_start(&pool.bytes);
+    }
+
+    /// How far behind the bytes of this record those of `next` lie, which was made after it.
+    pub(crate) const fn spacing_to(&self, next: &Self) -> SlotSpacing {
+        self.spec.spacing_to(&next.spec)
     }
 
     /// The tenant the shard belongs to.

@@ -372,6 +372,7 @@ fn commands_about_runs_show_no_secret() {
         tombstone: Some(tombstone),
         active: 1,
         parked: 2,
+        registered_at: at(1),
         room: ShardRoom::UNLIMITED,
     });
 }

@@ -16,10 +16,11 @@
 //!
 //! All of this is decided in [`protocol`](crate::protocol); a backend keeps it by running that.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use gossip_contracts::coordination::{CursorUpdate, SplitReplacePlan, SplitResidualPlan};
-use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
@@ -27,7 +28,7 @@ use crate::error::{
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
 use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
-use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
+use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch};
@@ -150,7 +151,8 @@ pub trait CoordinationBackend {
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, WithdrawError>;
 
-    /// Added: renews many leases; `results` gets one answer for each, in their order.
+    /// Added: renews many leases; `results` gets one answer for each, in their order. What waits
+    /// in a run is told to all of its leases as it is after the last of them.
     fn renew_many(
         &mut self,
         now: LogicalTime,
@@ -160,6 +162,7 @@ pub trait CoordinationBackend {
     ) {
         results.clear();
         results.extend(leases.iter().map(|lease| self.renew(now, tenant, lease)));
+        share_hints(leases, results);
     }
 }
 
@@ -288,6 +291,17 @@ pub trait AsyncCoordinationBackend: Send {
             for lease in leases {
                 results.push(self.renew(now, tenant, lease).await);
             }
+            share_hints(leases, results);
+        }
+    }
+}
+
+/// Gives all leases of a run the hint of the last one that was renewed.
+fn share_hints(leases: &[Lease], results: &mut [Result<RenewResult, RenewError>]) {
+    let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
+    for (lease, result) in leases.iter().zip(results).rev() {
+        if let Ok(renewed) = result {
+            renewed.capacity = *hints.entry(lease.run()).or_insert(renewed.capacity);
         }
     }
 }

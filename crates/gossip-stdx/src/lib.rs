@@ -36,4 +36,4 @@ pub use counting_alloc::{
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
 pub use prefetch::{CACHE_LINE, prefetch, prefetch_whole};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
-pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};
+pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge, SlotSpacing};

@@ -15,9 +15,9 @@ pub fn prefetch<T>(value: &T) {
 
 /// Asks for every line that `value` itself occupies; what it points to is not followed.
 #[inline(always)]
-pub fn prefetch_whole<T>(value: &T) {
+pub fn prefetch_whole<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();
-    for offset in (0..size_of::<T>()).step_by(CACHE_LINE) {
+    for offset in (0..size_of_val(value)).step_by(CACHE_LINE) {
         prefetch_at(start.wrapping_add(offset));
     }
 }

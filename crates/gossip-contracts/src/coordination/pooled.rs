@@ -17,7 +17,7 @@
 
 use std::fmt;
 
-use gossip_stdx::{ByteSlab, ByteSlot, SlabFull};
+use gossip_stdx::{ByteSlab, ByteSlot, SlabFull, SlotSpacing};
 use thiserror::Error;
 
 use super::byte_len::ByteLen;
@@ -86,6 +86,18 @@ impl PooledShardSpec {
     #[inline]
     pub fn prefetch(&self, slab: &ByteSlab) {
         slab.prefetch(self.bytes);
+    }
+
+    /// Asks the processor for the first of the bytes only.
+    #[inline]
+    pub fn prefetch_start(&self, slab: &ByteSlab) {
+        slab.prefetch_start(self.bytes);
+    }
+
+    /// How far behind the bytes of this spec those of `next` lie, which was stored after it.
+    #[must_use]
+    pub const fn spacing_to(&self, next: &Self) -> SlotSpacing {
+        SlotSpacing::between(self.bytes, next.bytes)
     }
 
     /// Gives the bytes back.
@@ -188,6 +200,12 @@ impl PooledCursor {
     #[inline]
     pub fn prefetch(&self, slab: &ByteSlab) {
         slab.prefetch(self.bytes);
+    }
+
+    /// Asks the processor for the first of the bytes only.
+    #[inline]
+    pub fn prefetch_start(&self, slab: &ByteSlab) {
+        slab.prefetch_start(self.bytes);
     }
 
     /// Gives the bytes back.

@@ -37,6 +37,7 @@ impl FenceEpoch {
     /// At `u64::MAX`. A saturated fence would let two owners share one epoch, and wrapping would
     /// let the oldest owner win, so there is no safe answer; 2⁶⁴ handovers are out of reach anyway.
     #[must_use]
+    #[inline]
     pub const fn increment(self) -> Self {
         match self.checked_increment() {
             Some(next) => next,
@@ -46,6 +47,7 @@ impl FenceEpoch {
 
     /// The next epoch, or nothing at `u64::MAX`: for epochs read from bytes nobody vouches for.
     #[must_use]
+    #[inline]
     pub const fn checked_increment(self) -> Option<Self> {
         match self.0.checked_add(1) {
             Some(raw) => Some(Self(raw)),

@@ -7,7 +7,8 @@
 //!
 //! Each topic is a file, each case a function whose name is the sentence it states. [`run_all`]
 //! runs them all and panics with the names of those that failed. [`check_sequences`] adds random
-//! sequences of operations, whose answers must equal those of a naive model written apart.
+//! sequences of operations, whose answers must equal those of a naive model written apart, and
+//! [`differential`] compares a backend with the coordinator in memory.
 //!
 //! What the suite never does: read a clock, start a thread, sleep. Time is an argument; a target
 //! that can race its handles says how ([`ConformanceTarget::race`]).
@@ -16,6 +17,7 @@ pub mod attempts;
 pub mod claims;
 pub mod clocks;
 pub mod cursors;
+pub mod differential;
 pub mod events;
 pub mod fencing;
 pub mod handoff;
@@ -28,6 +30,7 @@ pub mod runs;
 pub mod splits;
 pub mod tenants;
 pub mod unknown;
+pub mod upkeep;
 pub mod workers;
 
 mod model;
@@ -38,6 +41,7 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
 pub use self::sequences::{Tally, check_sequence, check_sequences};
 use crate::events::StateTransitionEvent;
@@ -103,6 +107,29 @@ pub trait ConformanceTarget {
     /// Makes the next commit of `backend` happen and its reply get lost. Answers whether it can.
     fn lose_next_reply(&self, _backend: &mut Self::Backend) -> bool {
         false
+    }
+
+    /// What the backend's `list_active_runs_into` gives, if it has one.
+    fn list_active_runs(
+        &self,
+        _backend: &mut Self::Backend,
+        _tenant: TenantId,
+        _after: Option<RunId>,
+        _limit: usize,
+    ) -> Option<Vec<RunId>> {
+        None
+    }
+
+    /// What the backend's `gc_stale_initializing_runs_into` gives, if it has one.
+    fn gc_stale_initializing_runs(
+        &self,
+        _backend: &mut Self::Backend,
+        _now: LogicalTime,
+        _tenant: TenantId,
+        _stale_after: u64,
+        _limit: usize,
+    ) -> Option<Vec<RunId>> {
+        None
     }
 
     /// The most children that the backend can publish in one split.
@@ -172,6 +199,7 @@ pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
         handoff::cases(),
         requests::cases(),
         runs::cases(),
+        upkeep::cases(),
         claims::cases(),
         listing::cases(),
         limits::cases(),

@@ -5,16 +5,17 @@
 //! one run last equally long: constant time, and no allocation. When a clock stepped back and the
 //! place lies further up, a bounded search finds it, or the shard is set apart in an ordered set.
 //!
-//! A shard that leaves the free list leaves a gap, so that an acquire touches no other record. The
-//! next shard that becomes free fills it; whoever wants to pick from the list closes what is left
-//! ([`ClaimIndex::close_gaps`]), which costs as much as was saved when the gaps were made.
+//! A shard that is taken stays listed among the free: its record says better, and taking touches
+//! neither the list nor another record. Given back, it is where it should be. Whoever wants to pick
+//! from the list strikes out those that it meets and that are not free
+//! ([`ClaimIndex::strike_taken`]): each costs a look once, as much as striking it out at once.
 
 use std::collections::BTreeSet;
 
-use gossip_contracts::identity::LogicalTime;
-use gossip_stdx::prefetch;
+use gossip_contracts::identity::{LogicalTime, WorkerId};
 
 use super::table::{Records, SLOT_MAX, Slot};
+use crate::protocol::claim_offset;
 use crate::record::{ShardRecord, ShardStatus};
 
 /// How far up the chain a place is looked for. Clocks of one process hardly step back; what needs
@@ -42,117 +43,114 @@ impl Standing {
     }
 }
 
-/// Where a record stands in the index of its run. Follows its [`Standing`].
+/// Where a record stands in the chain of its run. Follows its [`Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// In no list.
+    /// Nobody holds it.
     None,
-    /// At this position among the free.
-    Free(u32),
     /// In the chain, between these.
     Chain { before: Slot, behind: Slot },
     /// In the ordered set.
     Apart,
 }
 
-/// A [`Link`] in eight bytes, so that an entry fills two cache lines and no third.
+/// A [`Link`], and whether the record is listed among the free, in eight bytes: an entry fills two
+/// cache lines and no third.
 ///
-/// The first word is the shard before in the chain, or else one of the marks below.
+/// The first word is the shard before in the chain, or else one of the marks below, and [`LISTED`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedLink(u32, u32);
 
+/// Set in the first word if the record is in the list of the free.
+const LISTED: u32 = 1 << 31;
+
 /// Marks an end of the chain.
-const END: Slot = Slot(u32::MAX);
-/// Instead of a shard before: the second word is a position among the free.
-const FREE: u32 = u32::MAX - 1;
+const END: Slot = Slot(LISTED - 1);
 /// Instead of a shard before: in the ordered set.
-const APART: u32 = u32::MAX - 2;
-/// Instead of a shard before: in no list.
-const UNLISTED: u32 = u32::MAX - 3;
+const APART: u32 = LISTED - 2;
+/// Instead of a shard before: nobody holds it.
+const UNCHAINED: u32 = LISTED - 3;
 
 // No place is ever mistaken for a mark.
-const _: () = assert!(SLOT_MAX < UNLISTED);
+const _: () = assert!(SLOT_MAX < UNCHAINED);
 
 impl PackedLink {
-    /// In no list.
-    pub(super) const NONE: Self = Link::None.pack();
+    /// Neither held nor listed.
+    pub(super) const NONE: Self = Self(UNCHAINED, 0);
 
     #[inline]
-    pub(super) const fn unpack(self) -> Link {
+    pub(super) const fn link(self) -> Link {
         match self {
-            Self(FREE, position) => Link::Free(position),
-            Self(APART, _) => Link::Apart,
-            Self(UNLISTED, _) => Link::None,
-            Self(before, behind) => Link::Chain { before: Slot(before), behind: Slot(behind) },
+            Self(word, behind) => match word & !LISTED {
+                APART => Link::Apart,
+                UNCHAINED => Link::None,
+                before => Link::Chain { before: Slot(before), behind: Slot(behind) },
+            },
         }
+    }
+
+    #[inline]
+    pub(super) const fn set_link(&mut self, link: Link) {
+        match link {
+            Link::None => self.set_first(UNCHAINED),
+            Link::Apart => self.set_first(APART),
+            Link::Chain { before, behind } => {
+                self.set_before(before);
+                self.set_behind(behind);
+            }
+        }
+    }
+
+    /// Says what precedes a record that is in the chain.
+    #[inline]
+    pub(super) const fn set_before(&mut self, before: Slot) {
+        self.set_first(before.0);
+    }
+
+    /// Says what follows a record that is in the chain.
+    #[inline]
+    pub(super) const fn set_behind(&mut self, behind: Slot) {
+        self.1 = behind.0;
+    }
+
+    #[inline]
+    pub(super) const fn is_listed(self) -> bool {
+        self.0 & LISTED != 0
+    }
+
+    #[inline]
+    pub(super) const fn set_listed(&mut self, listed: bool) {
+        self.0 = (self.0 & !LISTED) | if listed { LISTED } else { 0 };
+    }
+
+    #[inline]
+    const fn set_first(&mut self, word: u32) {
+        self.0 = (self.0 & LISTED) | word;
     }
 }
 
 impl Link {
-    #[inline]
-    pub(super) const fn pack(self) -> PackedLink {
-        match self {
-            Self::None => PackedLink(UNLISTED, 0),
-            Self::Free(position) => PackedLink(FREE, position),
-            Self::Chain { before, behind } => PackedLink(before.0, behind.0),
-            Self::Apart => PackedLink(APART, 0),
-        }
-    }
-
     /// The neighbours in the chain of a record that is in it.
     fn neighbours(self) -> (Slot, Slot) {
         match self {
             Self::Chain { before, behind } => (before, behind),
-            Self::None | Self::Free(_) | Self::Apart => unreachable!("it is in the chain"),
+            Self::None | Self::Apart => unreachable!("it is in the chain"),
         }
-    }
-}
-
-/// A place in the list of the free: a shard, or a gap that names the gap made before it.
-///
-/// A gap has the high bit set, which no place of a record has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FreeEntry(u32);
-
-/// Tells a gap from a shard.
-const GAP: u32 = 1 << 31;
-/// Instead of the position of a gap: there is none.
-const NO_GAP: u32 = GAP - 1;
-
-// No place is ever mistaken for a gap, and no position for the end of the gaps: a list is no longer
-// than there are places.
-const _: () = assert!(SLOT_MAX < NO_GAP);
-
-impl FreeEntry {
-    const fn shard(slot: Slot) -> Self {
-        Self(slot.0)
-    }
-
-    const fn gap(earlier: u32) -> Self {
-        Self(GAP | earlier)
-    }
-
-    const fn is_gap(self) -> bool {
-        self.0 & GAP != 0
-    }
-
-    /// The gap made before this one.
-    const fn earlier(self) -> u32 {
-        self.0 & !GAP
     }
 }
 
 /// Shards of one run by how they stand.
 #[derive(Debug)]
 pub(super) struct ClaimIndex {
-    /// Free shards, each at the position its link says, and gaps.
-    free: Vec<FreeEntry>,
-    /// The gap made last, from which all others are reached; [`NO_GAP`] if there is none.
-    last_gap: u32,
-    /// How many of `free` are shards.
+    /// Every free shard, and some that were free and have been taken; none twice. Exactly those
+    /// whose link says that they are listed.
+    free: Vec<Slot>,
+    /// How many shards are free.
     free_count: usize,
     first: Slot,
     last: Slot,
+    /// The deadline of the first in the chain, at hand for the capacity hint.
+    first_deadline: Option<LogicalTime>,
     /// Deadlines out of the chain's order; empty unless a clock stepped back.
     apart: BTreeSet<(LogicalTime, Slot)>,
     leased: u64,
@@ -163,10 +161,10 @@ impl Default for ClaimIndex {
     fn default() -> Self {
         Self {
             free: Vec::new(),
-            last_gap: NO_GAP,
             free_count: 0,
             first: END,
             last: END,
+            first_deadline: None,
             apart: BTreeSet::new(),
             leased: 0,
             settled: [0; ShardStatus::ALL.len()],
@@ -175,7 +173,7 @@ impl Default for ClaimIndex {
 }
 
 impl ClaimIndex {
-    /// Makes room for all `shards` of the run being free at once, so that no later move allocates.
+    /// Makes room for listing all `shards` of the run at once, so that no later move allocates.
     pub(super) fn reserve(&mut self, shards: usize) {
         let additional = shards.saturating_sub(self.free.len());
         match self.free.capacity() {
@@ -188,18 +186,14 @@ impl ClaimIndex {
     /// Asks the processor for what moving the record at `slot` touches beside it.
     #[inline]
     pub(super) fn prefetch(&self, slot: Slot, records: &Records) {
-        match records.get(slot).link() {
+        match records.get(slot).link.link() {
             Link::Chain { before, behind } => {
                 records.prefetch(before);
                 records.prefetch(behind);
             }
-            Link::Free(position) => {
-                self.free.get(position as usize).into_iter().for_each(prefetch);
-                records.prefetch(self.last);
-            }
-            Link::None | Link::Apart => {}
+            Link::None => records.prefetch(self.last),
+            Link::Apart => {}
         }
-        records.prefetch(self.first);
     }
 
     /// Puts a new record where it belongs.
@@ -238,37 +232,20 @@ impl ClaimIndex {
         self.free_count
     }
 
-    /// Shards that nobody holds, in no particular order, from the `offset`-th on and then those
-    /// ahead of it. Without gaps, which are closed beforehand, `offset` is exact.
-    pub(super) fn free_from(&self, offset: usize) -> impl Iterator<Item = Slot> + '_ {
-        let (first, rest) = self.free.split_at(offset);
-        let shards = rest.iter().chain(first).filter(|entry| !entry.is_gap());
-        shards.map(|entry| Slot(entry.0))
-    }
-
-    /// Gaps in the list of the free.
-    pub(super) const fn gaps(&self) -> usize {
-        self.free.len() - self.free_count
-    }
-
-    /// Moves shards from the end of the free list into its gaps, until there are none.
-    pub(super) fn close_gaps(&mut self, records: &mut Records) {
-        let mut end = self.free.len();
-        while self.last_gap != NO_GAP {
-            let gap = self.last_gap as usize;
-            self.last_gap = self.free[gap].earlier();
-            while end > 0 && self.free[end - 1].is_gap() {
-                end -= 1;
-            }
-            if gap < end {
-                end -= 1;
-                let moved = self.free[end];
-                self.free[gap] = moved;
-                records.get_mut(Slot(moved.0)).set_link(Link::Free(gap as u32));
-            }
+    /// Strikes out of the list what is not free among the `limit` that `worker` would pick.
+    ///
+    /// Every turn but the last one strikes one out, which an earlier acquire left there.
+    pub(super) fn strike_taken(&mut self, worker: WorkerId, limit: usize, records: &mut Records) {
+        while let Some(position) = self.first_taken(worker, limit, records) {
+            let slot = self.free.swap_remove(position);
+            records.get_mut(slot).link.set_listed(false);
         }
-        self.free.truncate(end);
-        assert!(self.gaps() == 0, "a closed list holds shards only");
+    }
+
+    /// Listed shards, from the offset of `worker` on and then those ahead of it.
+    pub(super) fn listed_for(&self, worker: WorkerId) -> impl Iterator<Item = Slot> + '_ {
+        let (first, rest) = self.free.split_at(self.offset_of(worker));
+        rest.iter().chain(first).copied()
     }
 
     /// Shards that somebody holds, or held until the lease ran out.
@@ -278,12 +255,12 @@ impl ClaimIndex {
 
     /// The soonest deadline of all.
     #[inline]
-    pub(super) fn soonest_deadline(&self, records: &Records) -> Option<LogicalTime> {
-        let chained = (self.first != END).then(|| deadline_of(self.first, records));
-        let apart = self.apart.first().map(|(deadline, _)| *deadline);
-        match (chained, apart) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
+    pub(super) fn soonest_deadline(&self) -> Option<LogicalTime> {
+        match self.apart.is_empty() {
+            true => self.first_deadline,
+            false => {
+                self.first_deadline.into_iter().chain(self.apart.first().map(|one| one.0)).min()
+            }
         }
     }
 
@@ -307,81 +284,80 @@ impl ClaimIndex {
     ) -> impl Iterator<Item = (LogicalTime, Slot)> + use<'a> {
         let first = (self.first != END).then_some(self.first);
         std::iter::successors(first, |slot| {
-            let (_, behind) = records.get(*slot).link().neighbours();
+            let (_, behind) = records.get(*slot).link.link().neighbours();
             (behind != END).then_some(behind)
         })
         .map(|slot| (deadline_of(slot, records), slot))
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         match standing {
             Standing::Free => {
-                let position = self.enter_free(slot);
-                records.get_mut(slot).set_link(Link::Free(position));
+                self.free_count += 1;
+                self.enter_free(slot, records);
             }
             Standing::Leased(deadline) => {
                 self.leased += 1;
                 self.enter_chain(slot, deadline, records);
             }
             Standing::Settled(status) => {
-                records.get_mut(slot).set_link(Link::None);
+                records.get_mut(slot).link.set_link(Link::None);
                 self.settled[status as usize] += 1;
             }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
-        let link = records.get(slot).link();
         match standing {
-            Standing::Free => self.leave_free(link),
+            // It stays listed: see the top.
+            Standing::Free => self.free_count -= 1,
             Standing::Leased(deadline) => {
                 self.leased -= 1;
-                match link {
+                match records.get(slot).link.link() {
                     Link::Chain { before, behind } => self.unlink(before, behind, records),
                     Link::Apart => assert!(self.apart.remove(&(deadline, slot)), "it was apart"),
-                    Link::None | Link::Free(_) => unreachable!("a held shard is in the chain"),
+                    Link::None => unreachable!("a held shard is in the chain"),
                 }
             }
             Standing::Settled(status) => self.settled[status as usize] -= 1,
         }
     }
 
-    /// Fills the gap made last, which is likely in a cache, or else makes the list longer.
+    /// Lists a shard, unless it still is since it was free the last time.
     #[inline]
-    fn enter_free(&mut self, slot: Slot) -> u32 {
-        self.free_count += 1;
-        let position = self.last_gap;
-        if position == NO_GAP {
-            self.free.push(FreeEntry::shard(slot));
-            return u32::try_from(self.free.len() - 1).expect("places fit in u32");
+    fn enter_free(&mut self, slot: Slot, records: &mut Records) {
+        let link = &mut records.get_mut(slot).link;
+        link.set_link(Link::None);
+        if !link.is_listed() {
+            link.set_listed(true);
+            self.free.push(slot);
         }
-        let entry = &mut self.free[position as usize];
-        self.last_gap = entry.earlier();
-        *entry = FreeEntry::shard(slot);
-        position
     }
 
-    /// Leaves a gap: closing it here would touch another record.
-    #[inline]
-    fn leave_free(&mut self, link: Link) {
-        let Link::Free(position) = link else { unreachable!("a free shard is among the free") };
-        self.free[position as usize] = FreeEntry::gap(self.last_gap);
-        self.last_gap = position;
-        self.free_count -= 1;
-    }
-
-    #[inline]
+    /// Mostly behind the last, because leases of one run last equally long.
+    #[inline(always)]
     fn enter_chain(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
+        let before = self.last;
+        if before == END || deadline < deadline_of(before, records) {
+            return self.enter_chain_further_up(slot, deadline, records);
+        }
+        records.get_mut(slot).link.set_link(Link::Chain { before, behind: END });
+        records.get_mut(before).link.set_behind(slot);
+        self.last = slot;
+    }
+
+    #[inline(never)]
+    fn enter_chain_further_up(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
         let mut before = self.last;
         for _ in 0..CHAIN_SEARCH_MAX {
             if before == END || deadline_of(before, records) <= deadline {
                 return self.link_behind(before, slot, records);
             }
-            (before, _) = records.get(before).link().neighbours();
+            (before, _) = records.get(before).link.link().neighbours();
         }
-        records.get_mut(slot).set_link(Link::Apart);
+        records.get_mut(slot).link.set_link(Link::Apart);
         self.apart.insert((deadline, slot));
     }
 
@@ -390,9 +366,9 @@ impl ClaimIndex {
     fn link_behind(&mut self, before: Slot, slot: Slot, records: &mut Records) {
         let behind = match before {
             END => self.first,
-            _ => records.get(before).link().neighbours().1,
+            _ => records.get(before).link.link().neighbours().1,
         };
-        records.get_mut(slot).set_link(Link::Chain { before, behind });
+        records.get_mut(slot).link.set_link(Link::Chain { before, behind });
         self.set_behind(before, slot, records);
         self.set_before(behind, slot, records);
     }
@@ -409,10 +385,9 @@ impl ClaimIndex {
     fn set_behind(&mut self, slot: Slot, behind: Slot, records: &mut Records) {
         if slot == END {
             self.first = behind;
+            self.first_deadline = (behind != END).then(|| deadline_of(behind, records));
         } else {
-            let entry = records.get_mut(slot);
-            let (before, _) = entry.link().neighbours();
-            entry.set_link(Link::Chain { before, behind });
+            records.get_mut(slot).link.set_behind(behind);
         }
     }
 
@@ -422,10 +397,20 @@ impl ClaimIndex {
         if slot == END {
             self.last = before;
         } else {
-            let entry = records.get_mut(slot);
-            let (_, behind) = entry.link().neighbours();
-            entry.set_link(Link::Chain { before, behind });
+            records.get_mut(slot).link.set_before(before);
         }
+    }
+
+    /// The position of the first that is not free among the `limit` that `worker` would pick.
+    fn first_taken(&self, worker: WorkerId, limit: usize, records: &Records) -> Option<usize> {
+        let taken = |slot| Standing::of(&records.get(slot).record) != Standing::Free;
+        let steps = self.listed_for(worker).take(limit).position(taken)?;
+        Some((self.offset_of(worker) + steps) % self.free.len())
+    }
+
+    /// Where `worker` starts to look in the list.
+    fn offset_of(&self, worker: WorkerId) -> usize {
+        claim_offset(worker, self.free.len())
     }
 }
 

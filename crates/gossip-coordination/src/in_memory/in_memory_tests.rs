@@ -1,14 +1,17 @@
 //! Places remembered by leases, and the claim index beside a plain scan.
 
+use std::collections::BTreeSet;
+
 use gossip_contracts::coordination::{CursorUpdate, InitialShardInput, ShardSpecRef};
-use gossip_contracts::identity::{LogicalTime, ShardId};
+use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
+use gossip_stdx::SlotSpacing;
 use proptest::prelude::*;
 
 use super::InMemoryCoordinator;
-use super::claims::{Link, Standing};
-use super::table::Slot;
+use super::claims::{Link, PackedLink, Standing};
+use super::table::{SLOT_MAX, Slot};
 use crate::lease::PlaceHint;
-use crate::protocol::ReleaseMode;
+use crate::protocol::{ClaimCandidates, ReleaseMode};
 use crate::record::ShardStatus;
 use crate::test_fixtures::{
     LEASE, RUN, TENANT, acquire, at, key, op, run_config, two_shards, worker,
@@ -74,18 +77,33 @@ fn hints_are_no_part_of_what_a_lease_is() {
 
 #[test]
 fn links_survive_packing() {
-    let (before, behind) = (Slot(0), Slot(u32::MAX));
+    let (before, behind) = (Slot(0), Slot(SLOT_MAX));
     let links = [
         Link::None,
         Link::Apart,
-        Link::Free(0),
-        Link::Free(u32::MAX),
         Link::Chain { before, behind },
         Link::Chain { before: behind, behind: before },
     ];
-    for link in links {
-        assert_eq!(link.pack().unpack(), link);
+    for (link, listed) in links.into_iter().flat_map(|link| [(link, false), (link, true)]) {
+        let mut packed = PackedLink::NONE;
+        packed.set_listed(listed);
+        packed.set_link(link);
+        assert_eq!((packed.link(), packed.is_listed()), (link, listed));
+        packed.set_listed(!listed);
+        assert_eq!((packed.link(), packed.is_listed()), (link, !listed));
     }
+}
+
+#[test]
+fn the_spacing_of_bytes_is_that_of_the_first_two_records() {
+    let coordinator = some_shards();
+    let spacing_of = |slot: u32| {
+        let [one, next] = [slot, slot + 1].map(|slot| &coordinator.records.get(Slot(slot)).record);
+        one.spacing_to(next)
+    };
+    assert_ne!(spacing_of(0), SlotSpacing::default());
+    assert_ne!(spacing_of(0), spacing_of(1));
+    assert_eq!(coordinator.records.spacings().collect::<Vec<_>>(), [spacing_of(0)]);
 }
 
 const SHARDS: u64 = 12;
@@ -116,18 +134,17 @@ fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
         let slots = run.shards.iter().copied();
         slots.map(|slot| (slot, Standing::of(&coordinator.records.get(slot).record)))
     };
-    let mut free: Vec<_> = run.claims.free_from(0).collect();
-    free.sort();
+    let mut listed: Vec<_> = run.claims.listed_for(worker(0)).collect();
+    listed.sort();
+    let marked = |slot: &&Slot| coordinator.records.get(**slot).link.is_listed();
+    let marked: Vec<_> = run.shards.iter().filter(marked).copied().collect();
+    assert_eq!(listed, marked, "each is listed once, and knows it");
     let scanned: Vec<_> = standings()
         .filter(|(_, standing)| *standing == Standing::Free)
         .map(|pair| pair.0)
         .collect();
-    assert_eq!((&free, run.claims.free_count()), (&scanned, scanned.len()));
-    assert!(free.len() + run.claims.gaps() <= SHARDS as usize, "the list never needs more room");
-    for slot in free {
-        let Link::Free(position) = coordinator.records.get(slot).link() else { unreachable!() };
-        assert_eq!(run.claims.free_from(position as usize).next(), Some(slot));
-    }
+    assert_eq!(run.claims.free_count(), scanned.len());
+    assert!(scanned.iter().all(|slot| listed.contains(slot)), "every free shard is listed");
 
     let mut held: Vec<(LogicalTime, Slot)> = standings()
         .filter_map(|(slot, standing)| match standing {
@@ -138,7 +155,7 @@ fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
     held.sort();
     let by_deadline: Vec<_> = run.claims.by_deadline(&coordinator.records).collect();
     assert!(by_deadline.is_sorted_by_key(|(deadline, _)| *deadline));
-    assert_eq!(run.claims.soonest_deadline(&coordinator.records), held.first().map(|one| one.0));
+    assert_eq!(run.claims.soonest_deadline(), held.first().map(|one| one.0));
     let mut indexed = by_deadline;
     indexed.sort();
     assert_eq!((indexed, run.claims.leased()), (held.clone(), held.len()));
@@ -146,11 +163,27 @@ fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
     assert_eq!(run.claims.settled(ShardStatus::Done), done as u64);
 }
 
-fn close_gaps(coordinator: &mut InMemoryCoordinator) {
-    let InMemoryCoordinator { runs, records, .. } = coordinator;
-    let claims = &mut runs[0].as_mut().unwrap().claims;
-    claims.close_gaps(records);
-    assert_eq!(claims.gaps(), 0);
+/// Candidates are free, each another, and as many as there are and were asked for; shards whose
+/// lease ran out make up for what is missing.
+fn assert_candidates_are_free(coordinator: &mut InMemoryCoordinator, name: u64, limit: usize) {
+    let mut found = ClaimCandidates::new();
+    let looked = coordinator.collect_claim_candidates_into(
+        at(1),
+        TENANT,
+        RUN,
+        worker(name),
+        limit,
+        &mut found,
+    );
+    looked.unwrap();
+    let free_count = coordinator.runs[0].as_ref().unwrap().claims.free_count();
+    assert_eq!(found.len(), limit.min(free_count), "no lease has run out at the first instant");
+    let standing = |shard: &ShardId| {
+        let key = ShardKey::new(RUN, *shard);
+        Standing::of(coordinator.shard(TENANT, key).unwrap().record())
+    };
+    assert!(found.iter().all(|shard| standing(shard) == Standing::Free));
+    assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len());
 }
 
 proptest! {
@@ -186,7 +219,10 @@ proptest! {
                 (5, Some(lease)) => {
                     let _ = coordinator.park_shard(now, TENANT, lease, ParkReason::Other, op_id);
                 }
-                (6, _) => close_gaps(&mut coordinator),
+                (6, _) => {
+                    let limit = shard as usize;
+                    assert_candidates_are_free(&mut coordinator, now.as_raw(), limit);
+                }
                 (_, _) => {
                     let _ = coordinator.unpark_shard(now, TENANT, key(shard), op_id);
                 }

@@ -23,13 +23,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use gossip_stdx::{SlabFull, SlabTooLarge};
-use hashbrown::HashMap;
 
 use self::claims::{ClaimIndex, Standing};
-use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant};
+use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant, Tenants};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
@@ -95,7 +93,7 @@ pub struct InMemoryCoordinator {
     runs: Vec<Option<Run>>,
     /// Places of deleted runs, used again before there are more.
     free_runs: Vec<RunSlot>,
-    tenants: HashMap<TenantId, Tenant, FixedState>,
+    tenants: Tenants,
     total_shards: usize,
     /// The next grant token.
     next_grant: u64,
@@ -131,7 +129,7 @@ impl InMemoryCoordinator {
             records: Records::default(),
             runs: Vec::new(),
             free_runs: Vec::new(),
-            tenants: HashMap::default(),
+            tenants: Tenants::default(),
             total_shards: 0,
             next_grant: 0,
             last_claims: BTreeMap::new(),
@@ -149,8 +147,8 @@ impl InMemoryCoordinator {
     /// A look at one shard, for tests and simulations.
     #[must_use]
     pub fn shard(&self, tenant: TenantId, key: ShardKey) -> Option<ShardView<'_>> {
-        let place = self.find(tenant, key)?;
-        Some(self.view(place.slot))
+        let slot = self.tenants.get(tenant)?.find(key, &self.records, &self.pool)?;
+        Some(self.view(slot))
     }
 
     /// Shards there are, of all tenants.
@@ -187,7 +185,7 @@ impl InMemoryCoordinator {
         operation: &T,
     ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
         let (tenant, key) = operation.subject();
-        let found = self.find(tenant, key);
+        let found = self.find_far(tenant, key);
         self.run_at(now, operation, found)
     }
 
@@ -209,46 +207,91 @@ impl InMemoryCoordinator {
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
         };
-        let decision = operation.decide(now, &seen);
-        // Change and answer stay where they were made until they are needed: they are large, and
-        // moving them out right behind the writes that made them would cost as much as applying.
-        if let Ok(Decision::Commit { change, .. }) = &decision {
-            let place = found.expect("an operation on a missing shard is refused");
-            self.commit::<T>(place, tenant, change).map_err(T::exhausted)?;
-            self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
-        }
-        match decision? {
-            Decision::Replay(output) => Ok(IdempotentOutcome::Replayed(output)),
-            Decision::Commit { answer, .. } => answer.map(IdempotentOutcome::Executed),
+        let (change, answer) = match operation.decide(now, &seen)? {
+            Decision::Replay(output) => return Ok(IdempotentOutcome::Replayed(output)),
+            Decision::Commit { change, answer } => (change, answer),
+        };
+        let place = found.expect("an operation on a missing shard is refused");
+        match answer {
+            Ok(output) => {
+                self.commit::<T>(now, place, tenant, change).map_err(T::exhausted)?;
+                Ok(IdempotentOutcome::Executed(output))
+            }
+            Err(refusal) => {
+                self.commit_refusal::<T>(now, place, tenant, change).map_err(T::exhausted)?;
+                Err(refusal)
+            }
         }
     }
 
+    /// As [`Self::commit`], out of line: few operations change anything when they refuse.
+    #[cold]
+    fn commit_refusal<T: ShardTransition>(
+        &mut self,
+        now: LogicalTime,
+        place: Place,
+        tenant: TenantId,
+        change: ShardChange<'_>,
+    ) -> Result<(), SlabFull> {
+        self.commit::<T>(now, place, tenant, change)
+    }
+
     /// Applies a change and makes the shards it brings; on failure nothing has happened.
-    #[inline]
+    // With its caller it knows the kind of change, which then never exists as a whole.
+    #[inline(always)]
     fn commit<T: ShardTransition>(
+        &mut self,
+        now: LogicalTime,
+        place: Place,
+        tenant: TenantId,
+        change: ShardChange<'_>,
+    ) -> Result<(), SlabFull> {
+        match T::MAKES_SHARDS {
+            true => self.apply_with_births(place, tenant, &change)?,
+            false => self.apply(place, &change)?,
+        }
+        if self.events.is_some() {
+            self.tell(now, tenant, place.slot, change);
+        }
+        Ok(())
+    }
+
+    /// Changes a record, and moves it in the claim index if it stands otherwise now.
+    #[inline(always)]
+    fn apply(&mut self, place: Place, change: &ShardChange<'_>) -> Result<(), SlabFull> {
+        let record = &mut self.records.get_mut(place.slot).record;
+        let before = Standing::of(record);
+        evolve(record, &mut self.pool, change)?;
+        let after = Standing::of(record);
+        if before != after {
+            let claims = &mut run_mut(&mut self.runs, place.run).claims;
+            claims.moved(place.slot, before, after, &mut self.records);
+        }
+        Ok(())
+    }
+
+    fn apply_with_births(
         &mut self,
         place: Place,
         tenant: TenantId,
         change: &ShardChange<'_>,
     ) -> Result<(), SlabFull> {
-        let Place { slot, run } = place;
-        let before = Standing::of(&self.records.get(slot).record);
-        let newborn = match T::MAKES_SHARDS {
-            true => self.make_records(tenant, run, change.births())?,
-            false => Vec::new(),
-        };
-        let entry = self.records.get_mut(slot);
-        if let Err(full) = evolve(&mut entry.record, &mut self.pool, change) {
+        let newborn = self.make_records(tenant, place.run, change.births())?;
+        if let Err(full) = self.apply(place, change) {
             newborn.into_iter().for_each(|record| record.free(&mut self.pool));
             return Err(full);
         }
-        let after = Standing::of(&entry.record);
-        if before != after {
-            let claims = &mut run_mut(&mut self.runs, run).claims;
-            claims.moved(slot, before, after, &mut self.records);
-        }
-        self.publish(tenant, run, newborn);
+        self.publish(tenant, place.run, newborn);
         Ok(())
+    }
+
+    /// Emits what observers are told of a change.
+    // By value and out of line, for the same reason.
+    #[cold]
+    #[inline(never)]
+    fn tell(&mut self, now: LogicalTime, tenant: TenantId, slot: Slot, change: ShardChange<'_>) {
+        let key = self.records.get(slot).record.key();
+        self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
     }
 
     /// Makes records without publishing them: all, or none.
@@ -260,7 +303,8 @@ impl InMemoryCoordinator {
     ) -> Result<Vec<ShardRecord>, SlabFull> {
         let mut made: Vec<ShardRecord> = Vec::new();
         for birth in births {
-            let owner = Arc::clone(&self.tenants[&tenant].id);
+            let home = self.tenants.get(tenant).expect("a tenant with a run is known");
+            let owner = Arc::clone(&home.id);
             let run_id = run_ref(&self.runs, run).record.run();
             match ShardRecord::new(owner, run_id, &birth, &mut self.pool) {
                 Ok(record) => made.push(record),
@@ -277,7 +321,7 @@ impl InMemoryCoordinator {
         if newborn.is_empty() {
             return;
         }
-        let home = self.tenants.get_mut(&tenant).expect("a tenant with a run is known");
+        let home = self.tenants.get_mut(tenant).expect("a tenant with a run is known");
         let Run { shards, claims, .. } = run_mut(&mut self.runs, run);
         home.reserve(newborn.len(), &self.records);
         match shards.capacity() {
@@ -305,12 +349,14 @@ impl InMemoryCoordinator {
         self.assert_collector_serves(tenant);
         let slot = self.find_run(tenant, run);
         let found = slot.map(|slot| run_ref(&self.runs, slot));
-        let home = self.tenants.get(&tenant);
+        let home = self.tenants.get(tenant);
         let seen = RunSeen {
             run: found.map(|run| &run.record),
             tombstone: home.and_then(|home| home.tombstones.get(&run).copied()),
             active: found.map_or(0, |run| run.claims.active()),
             parked: found.map_or(0, |run| run.claims.settled(ShardStatus::Parked)),
+            // Registration is one step here.
+            registered_at: LogicalTime::ZERO,
             room: self.room(tenant),
         };
         let (change, answer) = match operation.decide(now, &seen)? {
@@ -352,7 +398,7 @@ impl InMemoryCoordinator {
             self.runs.push(None);
             RunSlot(u32::try_from(self.runs.len() - 1).expect("fewer runs than u32::MAX"))
         });
-        let home = self.tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
+        let home = self.tenants.get_or_insert(tenant);
         home.runs.insert(record.run(), slot);
         let claims = ClaimIndex::default();
         self.runs[slot.0 as usize] = Some(Run { record, shards: Vec::new(), claims });
@@ -362,7 +408,7 @@ impl InMemoryCoordinator {
     fn delete(&mut self, tenant: TenantId, slot: RunSlot, tombstone: Tombstone) {
         let run = self.runs[slot.0 as usize].take().expect("a run that is named is there");
         self.free_runs.push(slot);
-        let home = self.tenants.get_mut(&tenant).expect("a tenant with a run is known");
+        let home = self.tenants.get_mut(tenant).expect("a tenant with a run is known");
         home.tombstones.insert(run.record.run(), tombstone);
         home.runs.remove(&run.record.run());
         self.total_shards -= run.shards.len();
@@ -372,18 +418,24 @@ impl InMemoryCoordinator {
         }
     }
 
-    #[inline]
-    fn find(&self, tenant: TenantId, key: ShardKey) -> Option<Place> {
-        let home = self.tenants.get(&tenant)?;
-        let slot = home.find(key, &self.records)?;
+    #[inline(always)]
+    fn find(&mut self, tenant: TenantId, key: ShardKey) -> Option<Place> {
+        let home = self.tenants.turn_to(tenant)?;
+        let slot = home.find(key, &self.records, &self.pool)?;
         let run = home.runs.get(&key.run()).copied();
         Some(Place { slot, run: run.expect("a shard that is found has a run") })
     }
 
     /// The shard of `lease`, where the lease remembers it or else by the long way.
     #[inline]
-    fn find_leased(&self, tenant: TenantId, lease: &Lease) -> Option<Place> {
-        self.recall(tenant, lease).or_else(|| self.find(tenant, lease.key()))
+    fn find_leased(&mut self, tenant: TenantId, lease: &Lease) -> Option<Place> {
+        self.recall(tenant, lease).or_else(|| self.find_far(tenant, lease.key()))
+    }
+
+    /// As [`Self::find`], out of line: few come here, and from many places.
+    #[inline(never)]
+    fn find_far(&mut self, tenant: TenantId, key: ShardKey) -> Option<Place> {
+        self.find(tenant, key)
     }
 
     /// The place that `lease` remembers, if it still is, and ever was, that of its shard.
@@ -407,11 +459,12 @@ impl InMemoryCoordinator {
         }
     }
 
-    /// Asks the processor for what a snapshot copies.
+    /// Asks the processor for what a snapshot copies, where it was not foreseen while the record
+    /// was looked for.
     #[inline]
     fn prefetch_snapshot(&self, found: Option<Place>) {
         if let Some(place) = found {
-            self.records.get(place.slot).record.prefetch_bytes(&self.pool);
+            self.records.get(place.slot).record.prefetch_starts(&self.pool);
         }
     }
 
@@ -424,7 +477,7 @@ impl InMemoryCoordinator {
     }
 
     fn find_run(&self, tenant: TenantId, run: RunId) -> Option<RunSlot> {
-        self.tenants.get(&tenant)?.runs.get(&run).copied()
+        self.tenants.get(tenant)?.runs.get(&run).copied()
     }
 
     #[inline]
@@ -444,7 +497,7 @@ impl InMemoryCoordinator {
 
     fn room(&self, tenant: TenantId) -> ShardRoom {
         ShardRoom {
-            tenant_count: self.tenants.get(&tenant).map_or(0, Tenant::shard_count),
+            tenant_count: self.tenants.get(tenant).map_or(0, Tenant::shard_count),
             total_count: self.total_shards,
             max_per_tenant: self.config.max_shards_per_tenant,
             max_total: self.config.max_total_shards,
@@ -460,7 +513,7 @@ impl InMemoryCoordinator {
     #[inline]
     fn capacity(&self, now: LogicalTime, place: Place) -> CapacityHint {
         let claims = &self.run(place).claims;
-        let soonest = claims.soonest_deadline(&self.records);
+        let soonest = claims.soonest_deadline();
         let (expired, earliest_deadline) = match soonest {
             Some(deadline) if deadline <= now => self.expired(now, claims),
             Some(_) | None => (0, soonest),

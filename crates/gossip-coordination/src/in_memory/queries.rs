@@ -5,7 +5,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
 use super::table::{Run, Slot};
 use super::{InMemoryCoordinator, run_ref};
 use crate::outcome::CAPACITY_COUNT_MAX;
-use crate::protocol::{ClaimCandidates, claim_offset};
+use crate::protocol::ClaimCandidates;
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, ShardFilter, ShardSummary, Watermark};
 use crate::run_errors::GetRunError;
@@ -61,7 +61,8 @@ impl InMemoryCoordinator {
         out.extend(shown.into_iter().map(|slot| summary(now, self.view(slot))));
     }
 
-    /// Free shards from the worker's own offset on, then shards whose lease ran out.
+    /// Free shards from the worker's own offset on, then shards whose lease ran out. Those `limit`
+    /// that are listed first are free.
     pub(super) fn candidates(
         &self,
         now: LogicalTime,
@@ -70,8 +71,7 @@ impl InMemoryCoordinator {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> ClaimOutlook {
-        let offset = claim_offset(worker, run.claims.free_count());
-        let free = run.claims.free_from(offset);
+        let free = run.claims.listed_for(worker).take(limit);
         let mut held = run.claims.by_deadline(&self.records).peekable();
         let expired = std::iter::from_fn(|| held.next_if(|(deadline, _)| *deadline <= now));
         let candidates = free.chain(expired.map(|(_, slot)| slot));

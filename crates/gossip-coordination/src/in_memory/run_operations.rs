@@ -6,11 +6,12 @@ use gossip_contracts::coordination::InitialShardInput;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
 use super::{InMemoryCoordinator, run_mut};
+use crate::error::InfraError;
 use crate::facade::ShardClaiming;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{
-    ClaimCandidates, CreateRun, DeleteRun, RegisterShards, RequestAction, RevokeLease,
-    RunTransition, RunTransitionKind, Unpark,
+    COLLECTION_DELETES, ClaimCandidates, CollectRun, CreateRun, DeleteRun, RegisterShards,
+    RequestAction, RevokeLease, RunTransition, RunTransitionKind, Unpark,
 };
 use crate::request::ShardAction;
 use crate::run::{RunConfig, RunOpResult, RunProgress, RunRecord, ShardFilter, ShardSummary};
@@ -118,7 +119,7 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
-        self.close_gaps(tenant, run);
+        self.strike_taken(tenant, run, worker, limit);
         let run = self.run_named(tenant, run)?;
         Ok(self.candidates(now, run, worker, limit, out))
     }
@@ -251,10 +252,70 @@ impl ShardClaiming for InMemoryCoordinator {
 }
 
 impl InMemoryCoordinator {
-    /// Makes it possible to pick any of a run's free shards.
-    fn close_gaps(&mut self, tenant: TenantId, run: RunId) {
+    /// Appends those of the tenant's runs that are not over to `out`, in the order of their ids:
+    /// the first `limit` of them behind `after`. Fewer are the last ones.
+    ///
+    /// # Errors
+    ///
+    /// None: stores may fail.
+    pub fn list_active_runs_into(
+        &mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError> {
+        let behind = |run: &RunId| after.is_none_or(|after| after < *run);
+        let active = |run: &RunId| {
+            self.run_named(tenant, *run).is_ok_and(|run| !run.record.status().is_terminal())
+        };
+        let runs = self.runs_of(tenant).into_iter().filter(behind).filter(active);
+        out.extend(runs.take(limit));
+        Ok(())
+    }
+
+    /// Takes away up to `limit` of the tenant's runs that were made and never registered, and of
+    /// which nothing was heard for `stale_after` ticks. Each is cancelled first and then deleted,
+    /// and its id is never used again. Those that are gone are appended to `out`.
+    ///
+    /// # Errors
+    ///
+    /// None: stores may fail.
+    pub fn gc_stale_initializing_runs_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError> {
+        let wanted = out.len().saturating_add(limit);
+        for run in self.runs_of(tenant) {
+            if out.len() >= wanted {
+                break;
+            }
+            let collected = self.run_on_run(now, &CollectRun { tenant, run, stale_after });
+            let op_id = COLLECTION_DELETES;
+            if collected.is_ok() && self.delete_run(now, tenant, run, op_id).is_ok() {
+                out.push(run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every run of a tenant, in the order of their ids.
+    fn runs_of(&self, tenant: TenantId) -> Vec<RunId> {
+        let home = self.tenants.get(tenant);
+        let mut runs: Vec<RunId> =
+            home.into_iter().flat_map(|home| home.runs.keys().copied()).collect();
+        runs.sort_unstable();
+        runs
+    }
+
+    /// Makes those free that `worker` will find first in a run's list of the free.
+    fn strike_taken(&mut self, tenant: TenantId, run: RunId, worker: WorkerId, limit: usize) {
         if let Some(slot) = self.find_run(tenant, run) {
-            run_mut(&mut self.runs, slot).claims.close_gaps(&mut self.records);
+            run_mut(&mut self.runs, slot).claims.strike_taken(worker, limit, &mut self.records);
         }
     }
 

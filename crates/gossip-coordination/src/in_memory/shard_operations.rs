@@ -6,7 +6,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
 
 use super::InMemoryCoordinator;
-use super::table::Place;
+use super::table::{Place, Slot};
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
     SplitResidualError,
@@ -16,11 +16,13 @@ use crate::lease::{Lease, PlaceHint};
 use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{
-    Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OfferTerms, Park, Release,
-    ReleaseMode, Renew, ShardTransition, SplitReplace, SplitResidual, Withdraw,
+    Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OfferTerms, OwnerEvidence, Park,
+    Release, ReleaseMode, Renew, ShardSeen, ShardTransition, SplitReplace, SplitResidual, Verdict,
+    Withdraw,
 };
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch};
+use crate::shard_limits::ShardRoom;
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
@@ -37,8 +39,27 @@ impl CoordinationBackend for InMemoryCoordinator {
         let found = self.find(tenant, key);
         self.prefetch_snapshot(found);
         self.prefetch_standing(found);
-        let grant = self.run_at(now, &acquire, found)?.into_inner();
-        Ok(self.restore(now, grant, found, scratch))
+        let Some(place) = found else {
+            return self.acquire_at_length(now, &acquire, None, scratch);
+        };
+        // What `run_at` does, by the parts of the decision: as a whole it is large, and building it
+        // would cost as much as deciding.
+        self.assert_collector_serves(tenant);
+        let (shard, run) = (self.view(place.slot), self.run(place).record.head());
+        let seen = ShardSeen {
+            shard: Some(shard),
+            run: Some(run),
+            room: ShardRoom::UNLIMITED,
+            owner: OwnerEvidence::Gone,
+            split_hash_of: &|_| None,
+        };
+        if acquire.check(now, &seen)? == Verdict::GiveUp {
+            return self.acquire_at_length(now, &acquire, found, scratch);
+        }
+        let grant = acquire.grant(now, shard.record(), &run);
+        let committed = self.commit::<Acquire>(now, place, tenant, grant.change(None));
+        committed.map_err(Acquire::exhausted)?;
+        Ok(self.restore(now, grant, place, scratch))
     }
 
     fn renew(
@@ -149,9 +170,9 @@ impl CoordinationBackend for InMemoryCoordinator {
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, AcceptError> {
         let accept = Accept { tenant, key, worker, handoff, token: self.fresh_grant() };
-        let found = self.find(tenant, key);
+        let found = self.find_far(tenant, key);
         let grant = self.run_at(now, &accept, found)?.into_inner();
-        Ok(self.restore(now, grant, found, scratch))
+        Ok(self.restore(now, grant, found.expect(GRANTED), scratch))
     }
 
     fn withdraw(
@@ -178,20 +199,34 @@ impl InMemoryCoordinator {
         operation: &T,
     ) -> Result<IdempotentOutcome<T::Output>, T::Error> {
         let (tenant, _) = operation.subject();
+        self.records.prefetch_bytes(Slot(lease.place.shard), &self.pool);
         let found = self.find_leased(tenant, lease);
         self.prefetch_progress(found);
         self.run_at(now, operation, found)
     }
 
+    /// An acquire that finds no shard, or parks it.
+    #[cold]
+    fn acquire_at_length<'a>(
+        &mut self,
+        now: LogicalTime,
+        acquire: &Acquire,
+        found: Option<Place>,
+        scratch: &'a mut AcquireScratch,
+    ) -> Result<AcquireResultView<'a>, AcquireError> {
+        let grant = self.run_at(now, acquire, found)?.into_inner();
+        Ok(self.restore(now, grant, found.expect(GRANTED), scratch))
+    }
+
     /// Copies the granted shard into `scratch` and shows it with its lease.
+    #[inline(always)]
     fn restore<'a>(
         &self,
         now: LogicalTime,
         grant: Grant,
-        found: Option<Place>,
+        place: Place,
         scratch: &'a mut AcquireScratch,
     ) -> AcquireResultView<'a> {
-        let place = found.expect(GRANTED);
         let mut lease = grant.lease;
         lease.place = PlaceHint { shard: place.slot.0, run: place.run.0 };
         AcquireResultView {

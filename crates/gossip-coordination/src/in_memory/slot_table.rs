@@ -99,6 +99,14 @@ impl SlotTable {
         self.len
     }
 
+    /// The place that has `hash`, most likely, if any has: only [`Self::find`] is sure.
+    #[inline]
+    pub(super) fn guess(&self, hash: u64) -> Option<Slot> {
+        let bucket = self.buckets.get(self.path(hash).next()?)?;
+        let tagged = bucket.tagged(tag(hash));
+        (tagged != 0).then(|| bucket.slots[first_position(tagged)])
+    }
+
     /// The place with `hash` that is the `same`.
     #[inline]
     pub(super) fn find(&self, hash: u64, same: impl FnMut(Slot) -> bool) -> Option<Slot> {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{RunId, ShardKey, TenantId};
-use gossip_stdx::{prefetch, prefetch_whole};
+use gossip_stdx::{SlotSpacing, prefetch, prefetch_whole};
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
 
-use super::claims::{ClaimIndex, Link, PackedLink};
+use super::claims::{ClaimIndex, PackedLink};
 use super::slot_table::SlotTable;
+use crate::pool::RecordPool;
 use crate::protocol::Tombstone;
 use crate::record::ShardRecord;
 use crate::run::RunRecord;
@@ -25,9 +26,9 @@ const RECORDS_PER_CHUNK: usize = 1 << 11;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(pub(super) u32);
 
-/// The highest place there may be: what lies above marks ends, absences and gaps. Two billion
+/// The highest place there may be: what lies above marks ends, absences and lists. Two billion
 /// records are 256 GiB without their bytes.
-pub(super) const SLOT_MAX: u32 = (1 << 31) - 2;
+pub(super) const SLOT_MAX: u32 = (1 << 31) - 4;
 
 /// The place of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub(super) struct Place {
 #[repr(C, align(64))]
 pub(super) struct Entry {
     /// Where it stands in its run's claim index.
-    link: PackedLink,
+    pub(super) link: PackedLink,
     pub(super) record: ShardRecord,
 }
 
@@ -56,24 +57,26 @@ impl Entry {
     pub(super) const fn new(record: ShardRecord) -> Self {
         Self { record, link: PackedLink::NONE }
     }
+}
 
-    #[inline]
-    pub(super) const fn link(&self) -> Link {
-        self.link.unpack()
-    }
-
-    #[inline]
-    pub(super) const fn set_link(&mut self, link: Link) {
-        self.link = link.pack();
-    }
+/// Places that were made together.
+#[derive(Debug)]
+struct Chunk {
+    /// Of a length that is known, so that looking into it is not checked against it.
+    places: Box<[Option<Entry>; RECORDS_PER_CHUNK]>,
+    /// How far apart the bytes of the first two records lay when they came, as most others do that
+    /// were made in a row. Only a hint: bytes move, and places are used again.
+    spacing: SlotSpacing,
 }
 
 /// Records by place.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    /// Every chunk but the last is full or was.
-    chunks: Vec<Vec<Option<Entry>>>,
+    chunks: Vec<Chunk>,
+    /// Places in the chunks that were given back.
     free: Vec<Slot>,
+    /// Places handed out so far; those behind were never in use.
+    used: usize,
 }
 
 impl Records {
@@ -82,15 +85,18 @@ impl Records {
             *self.place_mut(slot) = Some(entry);
             return slot;
         }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == RECORDS_PER_CHUNK) {
-            self.chunks.push(Vec::with_capacity(RECORDS_PER_CHUNK));
+        let slot = self.used;
+        if slot == self.chunks.len() * RECORDS_PER_CHUNK {
+            self.chunks.push(Chunk::new());
         }
-        let chunk_index = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[chunk_index];
-        let slot = chunk_index * RECORDS_PER_CHUNK + chunk.len();
-        chunk.push(Some(entry));
+        self.used += 1;
+        if slot % RECORDS_PER_CHUNK == 1 {
+            self.chunks[slot / RECORDS_PER_CHUNK].note_second(&entry.record);
+        }
         let slot = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MAX);
-        Slot(slot.expect("limits on memory keep places far below two billion"))
+        let slot = Slot(slot.expect("limits on memory keep places far below two billion"));
+        *self.place_mut(slot) = Some(entry);
+        slot
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Entry {
@@ -123,10 +129,25 @@ impl Records {
         self.place(slot).into_iter().for_each(prefetch_whole);
     }
 
+    /// Asks the processor for the bytes of an entry that may not be here yet itself: records that
+    /// came in a row have their bytes in a row.
+    #[inline]
+    pub(super) fn prefetch_bytes(&self, slot: Slot, pool: &RecordPool) {
+        let slot = slot.0 as usize;
+        if let Some(chunk) = self.chunks.get(slot / RECORDS_PER_CHUNK) {
+            pool.bytes().prefetch_spaced(chunk.spacing, (slot % RECORDS_PER_CHUNK) as u32);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn spacings(&self) -> impl Iterator<Item = SlotSpacing> {
+        self.chunks.iter().map(|chunk| chunk.spacing)
+    }
+
     #[inline]
     fn place(&self, slot: Slot) -> Option<&Option<Entry>> {
         let slot = slot.0 as usize;
-        self.chunks.get(slot / RECORDS_PER_CHUNK)?.get(slot % RECORDS_PER_CHUNK)
+        Some(&self.chunks.get(slot / RECORDS_PER_CHUNK)?.places[slot % RECORDS_PER_CHUNK])
     }
 
     #[inline]
@@ -134,9 +155,26 @@ impl Records {
         self.place_mut(slot).as_mut().expect("a place that is named is in use")
     }
 
+    #[inline]
     fn place_mut(&mut self, slot: Slot) -> &mut Option<Entry> {
         let slot = slot.0 as usize;
-        &mut self.chunks[slot / RECORDS_PER_CHUNK][slot % RECORDS_PER_CHUNK]
+        &mut self.chunks[slot / RECORDS_PER_CHUNK].places[slot % RECORDS_PER_CHUNK]
+    }
+}
+
+impl Chunk {
+    fn new() -> Self {
+        // Collected on the heap: it would be large for a stack.
+        let places: Box<[Option<Entry>]> = (0..RECORDS_PER_CHUNK).map(|_| None).collect();
+        let places = places.try_into().expect("as many places as a chunk has");
+        Self { places, spacing: SlotSpacing::default() }
+    }
+
+    /// Remembers how far the bytes of the second record are from those of the first.
+    fn note_second(&mut self, second: &ShardRecord) {
+        if let Some(first) = &self.places[0] {
+            self.spacing = first.record.spacing_to(second);
+        }
     }
 }
 
@@ -159,7 +197,7 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    pub(super) fn new(id: TenantId) -> Self {
+    fn new(id: TenantId) -> Self {
         Self {
             id: Arc::new(id),
             shards: SlotTable::default(),
@@ -172,13 +210,24 @@ impl Tenant {
         self.shards.len()
     }
 
-    #[inline]
-    pub(super) fn find(&self, key: ShardKey, records: &Records) -> Option<Slot> {
-        self.shards.find(hash(key), |slot| {
-            // It is almost always the one, and all of it will be read.
-            records.prefetch_whole(slot);
-            records.get(slot).record.key() == key
-        })
+    #[inline(always)]
+    pub(super) fn find(&self, key: ShardKey, records: &Records, pool: &RecordPool) -> Option<Slot> {
+        let Some(slot) = self.shards.guess(hash(key)) else {
+            return self.find_further(key, records);
+        };
+        // It is almost always the one, and all of it will be read.
+        records.prefetch_whole(slot);
+        records.prefetch_bytes(slot, pool);
+        if records.get(slot).record.key() == key {
+            return Some(slot);
+        }
+        self.find_further(key, records)
+    }
+
+    /// As [`Self::find`], for those that are not the first that have their tag.
+    #[inline(never)]
+    fn find_further(&self, key: ShardKey, records: &Records) -> Option<Slot> {
+        self.shards.find(hash(key), |slot| records.get(slot).record.key() == key)
     }
 
     pub(super) fn reserve(&mut self, additional: usize, records: &Records) {
@@ -187,12 +236,54 @@ impl Tenant {
 
     pub(super) fn insert(&mut self, slot: Slot, records: &Records) {
         let key = records.get(slot).record.key();
-        assert!(self.find(key, records).is_none(), "a shard is never overwritten");
+        assert!(self.find_further(key, records).is_none(), "a shard is never overwritten");
         self.shards.insert(hash(key), slot, |slot| hash(records.get(slot).record.key()));
     }
 
     pub(super) fn remove(&mut self, key: ShardKey, records: &Records) {
         self.shards.remove(hash(key), |slot| records.get(slot).record.key() == key);
+    }
+}
+
+/// Tenants by id. The one that was looked for last is found without hashing its long name.
+#[derive(Debug, Default)]
+pub(super) struct Tenants {
+    /// Positions in `homes`.
+    places: HashMap<TenantId, usize, FixedState>,
+    /// A tenant stays for ever.
+    homes: Vec<Tenant>,
+    /// Whose turn it was; any position will do.
+    last: usize,
+}
+
+impl Tenants {
+    pub(super) fn len(&self) -> usize {
+        self.homes.len()
+    }
+
+    pub(super) fn get(&self, tenant: TenantId) -> Option<&Tenant> {
+        Some(&self.homes[*self.places.get(&tenant)?])
+    }
+
+    pub(super) fn get_mut(&mut self, tenant: TenantId) -> Option<&mut Tenant> {
+        Some(&mut self.homes[*self.places.get(&tenant)?])
+    }
+
+    /// As [`Self::get`], for who is likely to ask for the same again.
+    #[inline]
+    pub(super) fn turn_to(&mut self, tenant: TenantId) -> Option<&Tenant> {
+        if self.homes.get(self.last).is_none_or(|home| *home.id != tenant) {
+            self.last = *self.places.get(&tenant)?;
+        }
+        self.homes.get(self.last)
+    }
+
+    pub(super) fn get_or_insert(&mut self, tenant: TenantId) -> &mut Tenant {
+        let place = *self.places.entry(tenant).or_insert(self.homes.len());
+        if place == self.homes.len() {
+            self.homes.push(Tenant::new(tenant));
+        }
+        &mut self.homes[place]
     }
 }
 

@@ -434,7 +434,7 @@ fn moves(short: bool) -> Config {
     Config {
         name: "moves",
         purpose: "two planned moves, there and back, with everything a frozen source may try",
-        ticks: if short { 2 } else { 4 },
+        ticks: if short { 1 } else { 4 },
         menu: const {
             &[
                 (0, offer(1, 1, 3, Cursor::Absent)),
@@ -486,6 +486,8 @@ fn runs(short: bool) -> Config {
             (RunAct::Pause, 508),
             (RunAct::Resume, 509),
             (RunAct::Delete, 510),
+            (RunAct::Collect(0), 0),
+            (RunAct::Collect(1), 0),
             (RunAct::Complete, 508),
             (RunAct::Fail, 508),
             (RunAct::Cancel, 508),

@@ -95,6 +95,7 @@ const fn outcomes(op: Op) -> &'static str {
             "Executed Replayed RunNotFound RunTerminal WrongStatus OpIdConflict"
         }
         Op::CancelRun => "Executed Replayed RunNotFound RunTerminal OpIdConflict",
+        Op::CollectRun => "Executed Replayed NotStale",
         Op::DeleteRun => "Executed Replayed RunNotFound NotTerminal OpIdConflict",
     }
 }
@@ -106,8 +107,9 @@ const NOT_OF_KERNEL: &str = "made by the coordinator around the kernel";
 
 /// Outcomes that the errors have and the kernel does not give here.
 fn unreachable_pairs() -> Vec<(Op, &'static str, &'static str)> {
+    let failure = |op| if op == Op::CollectRun { "Stored" } else { "BackendError" };
     let mut pairs: Vec<(Op, &str, &str)> =
-        Op::ALL.into_iter().map(|op| (op, "BackendError", NO_STORE)).collect();
+        Op::ALL.into_iter().map(|op| (op, failure(op), NO_STORE)).collect();
     let storing = [
         Op::Checkpoint,
         Op::Complete,

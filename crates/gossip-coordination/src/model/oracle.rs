@@ -185,6 +185,7 @@ pub(super) struct OracleRun {
     pub(super) status: Option<RunStatus>,
     pub(super) deleted: bool,
     pub(super) paused: bool,
+    pub(super) made_at: Tick,
     pub(super) roots: Vec<(KeyNo, KeyNo)>,
     /// For each key, who last wrote it. A key without one was handed to nobody.
     pub(super) writers: Vec<Option<Writer>>,
@@ -201,6 +202,7 @@ impl OracleRun {
             status: None,
             deleted: false,
             paused: false,
+            made_at: 0,
             roots: Vec::new(),
             writers: vec![None; key_count.into()],
             remembered: Vec::new(),

@@ -2,11 +2,14 @@
 
 use super::kernel::Verdict;
 use super::oracle::{Heard, OracleRun, OracleShard, Remembered, Rule, Violation, require};
-use super::vocabulary::{Command, KeyNo, RunAct};
+use super::vocabulary::{Command, KeyNo, RunAct, Tick};
 use crate::run::{RUN_OP_LOG_CAP, RunStatus};
 
 /// The fence that a root starts with.
 const FIRST_FENCE: u8 = 1;
+
+/// Stands for the operation by which a collection cancels.
+const COLLECTION: u16 = u16::MAX;
 
 /// What the oracle makes of an answer about a run.
 #[derive(Clone, Debug)]
@@ -37,7 +40,7 @@ pub(super) fn hear_run(
     judge_replay(run, heard, act, op_id)?;
     let mut learned = LearnedRun { run: run.clone(), born: Vec::new(), drops_shards: false };
     if heard.step.verdict == Verdict::Executed {
-        execute(&mut learned, unsettled, manifests, act)?;
+        execute(&mut learned, unsettled, manifests, heard.now, act)?;
         remember(&mut learned.run, heard, act, op_id);
     }
     Ok(learned)
@@ -47,6 +50,7 @@ fn execute(
     learned: &mut LearnedRun,
     unsettled: usize,
     manifests: &[&[(KeyNo, KeyNo)]],
+    now: Tick,
     act: RunAct,
 ) -> Result<(), Violation> {
     let run = &mut learned.run;
@@ -60,6 +64,7 @@ fn execute(
             let fresh = status.is_none() && !run.deleted;
             require(fresh, Rule::RunReborn, "a run was made that had been there before")?;
             run.status = Some(RunStatus::Initializing);
+            run.made_at = now;
         }
         RunAct::Register(number) => {
             from(&[RunStatus::Initializing])?;
@@ -92,6 +97,12 @@ fn execute(
             *run = OracleRun { deleted: true, ..OracleRun::unmade(0) };
             learned.drops_shards = true;
         }
+        RunAct::Collect(stale_after) => {
+            from(&[RunStatus::Initializing])?;
+            let stale = run.made_at + stale_after <= now;
+            require(stale, Rule::RunOver, "a run was collected that may still go on")?;
+            run.status = Some(RunStatus::Cancelled);
+        }
     }
     Ok(())
 }
@@ -102,6 +113,7 @@ fn remember(run: &mut OracleRun, heard: Heard<'_>, act: RunAct, op_id: u16) {
     match act {
         RunAct::Create | RunAct::Delete => {}
         RunAct::Register(_) => run.registered = Some(entry),
+        RunAct::Collect(_) => run.remembered.push(Remembered { op_id: COLLECTION, ..entry }),
         RunAct::Complete | RunAct::Fail | RunAct::Cancel | RunAct::Pause | RunAct::Resume => {
             if run.remembered.len() == RUN_OP_LOG_CAP {
                 run.remembered.remove(0);
@@ -122,6 +134,10 @@ fn judge_replay(
     match (act, known) {
         (RunAct::Create, _) => {
             require(!replayed, Rule::Replay, "the making of a run has no memory")
+        }
+        (RunAct::Collect(_), _) => {
+            let collected = run.remembered.iter().any(|it| it.op_id == COLLECTION);
+            require(replayed == collected, Rule::Replay, "a collection is made once")
         }
         (RunAct::Delete, _) if run.deleted => {
             require(replayed, Rule::Replay, "a deletion was not answered from memory")

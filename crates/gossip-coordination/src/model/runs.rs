@@ -14,7 +14,7 @@ use super::kernel::{
 };
 use super::vocabulary::{RunAct, Tick};
 use crate::protocol::{
-    CreateRun, Decision, DeleteRun, RegisterShards, RunChange, RunSeen, RunTransition,
+    CollectRun, CreateRun, Decision, DeleteRun, RegisterShards, RunChange, RunSeen, RunTransition,
     RunTransitionKind, RunTransitionRules, Tombstone, evolve_run,
 };
 use crate::run::{RunHead, RunOpResult, RunRecord, RunStatus};
@@ -65,6 +65,10 @@ impl Kernel {
             RunAct::Pause => self.ask_run(q, by, act, &transition(RunTransitionKind::Pause)),
             RunAct::Resume => self.ask_run(q, by, act, &transition(RunTransitionKind::Resume)),
             RunAct::Delete => self.ask_run(q, by, act, &DeleteRun { tenant, run, op_id }),
+            RunAct::Collect(stale_after) => {
+                let stale_after = stale_after.into();
+                self.ask_run(q, by, act, &CollectRun { tenant, run, stale_after })
+            }
         }
     }
 
@@ -83,6 +87,7 @@ impl Kernel {
             tombstone: tombstone.filter(|_| bug != Some(Bug::RunIdReused)),
             active: counts.0.into(),
             parked: counts.1.into(),
+            registered_at: roots.last_chunk_at,
             room: self.room(q.shard_count),
         };
         match operation.decide(time(q.now), &seen) {

@@ -47,11 +47,12 @@ pub enum Op {
     PauseRun,
     ResumeRun,
     DeleteRun,
+    CollectRun,
 }
 
 impl Op {
     /// Every operation.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Acquire,
         Self::Renew,
         Self::Checkpoint,
@@ -74,6 +75,7 @@ impl Op {
         Self::PauseRun,
         Self::ResumeRun,
         Self::DeleteRun,
+        Self::CollectRun,
     ];
 }
 
@@ -183,6 +185,8 @@ pub(super) enum RunAct {
     Resume,
     /// Take it away.
     Delete,
+    /// Give it up if nothing has happened for so many ticks.
+    Collect(u8),
 }
 
 impl RunAct {
@@ -197,6 +201,7 @@ impl RunAct {
             Self::Pause => Op::PauseRun,
             Self::Resume => Op::ResumeRun,
             Self::Delete => Op::DeleteRun,
+            Self::Collect(_) => Op::CollectRun,
         }
     }
 }

@@ -77,7 +77,8 @@ impl ShardTransition for Accept {
             return Err(AcceptError::OfferExpired { deadline: offer.deadline, now });
         }
         // A planned move is no new attempt at the work.
-        let grant = grant(now, self.tenant, record, &run, self.worker, self.token);
-        Ok(grant.decision(record.attempts(), Some(self.handoff)))
+        let lease = grant(now, self.tenant, record, &run, self.worker, self.token);
+        let grant = Grant { lease, attempts: record.attempts() };
+        Ok(Decision::commit(grant.change(Some(self.handoff)), grant))
     }
 }

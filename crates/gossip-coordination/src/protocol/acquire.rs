@@ -11,6 +11,7 @@ use super::{
     check_run_not_paused,
 };
 use crate::error::AcquireError;
+use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
@@ -43,23 +44,55 @@ pub struct Grant {
     pub attempts: u32,
 }
 
+/// What becomes of a shard that an acquire is not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The worker gets it.
+    Grant,
+    /// It has used up its attempts and is parked.
+    GiveUp,
+}
+
 impl ShardTransition for Acquire {
     type Output = Grant;
     type Error = AcquireError;
 
     const CONSULTS_RUN: bool = true;
+    const CONSULTS_OWNER: bool = true;
 
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.key)
     }
 
-    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
-    #[inline(always)]
     fn decide(
         &self,
         now: LogicalTime,
         seen: &ShardSeen<'_>,
     ) -> Result<Decision<ShardChange<'_>, Grant, AcquireError>, AcquireError> {
+        if self.check(now, seen)? == Verdict::GiveUp {
+            return Ok(self.give_up());
+        }
+        let (shard, run) = seen.shard_and_run(self.key)?;
+        let grant = self.grant(now, shard.record(), &run);
+        Ok(Decision::commit(grant.change(None), grant))
+    }
+}
+
+impl Acquire {
+    /// The rules.
+    ///
+    /// Apart from [`decide`](ShardTransition::decide), which puts change, answer and refusal into
+    /// one large value: the coordinator in memory is done with the rest before that is built.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that does not hold.
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        now: LogicalTime,
+        seen: &ShardSeen<'_>,
+    ) -> Result<Verdict, AcquireError> {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
@@ -73,15 +106,18 @@ impl ShardTransition for Acquire {
         }
         self.check_nobody_holds(now, record, seen)?;
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
-            return Ok(self.give_up());
+            return Ok(Verdict::GiveUp);
         }
-        let grant = grant(now, self.tenant, record, &run, self.worker, self.token);
-        let attempts = record.attempts().saturating_add(1);
-        Ok(grant.decision(attempts, None))
+        Ok(Verdict::Grant)
     }
-}
 
-impl Acquire {
+    /// What the worker is given of a shard that passed [`Self::check`].
+    #[inline]
+    pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
+        let lease = grant(now, self.tenant, record, run, self.worker, self.token);
+        Grant { lease, attempts: record.attempts().saturating_add(1) }
+    }
+
     /// Also for the same worker: two processes may share a name by mistake.
     fn check_nobody_holds(
         &self,
@@ -128,16 +164,12 @@ pub(super) fn grant(
     Lease::new(tenant, record.key(), worker, fence, deadline, token)
 }
 
-impl Lease {
-    /// The commit by which this lease comes into force.
+impl Grant {
+    /// The change by which the lease comes into force.
     #[inline]
-    pub(super) fn decision<'c, E>(
-        self,
-        attempts: u32,
-        handoff: Option<crate::handoff::HandoffId>,
-    ) -> Decision<ShardChange<'c>, Grant, E> {
-        let holder = LeaseHolder::new(self.owner(), self.deadline(), self.token());
-        let change = ShardChange::Grant { holder, fence: self.fence(), attempts, handoff };
-        Decision::commit(change, Grant { lease: self, attempts })
+    pub(crate) fn change<'c>(&self, handoff: Option<HandoffId>) -> ShardChange<'c> {
+        let Self { lease, attempts } = self;
+        let holder = LeaseHolder::new(lease.owner(), lease.deadline(), lease.token());
+        ShardChange::Grant { holder, fence: lease.fence(), attempts: *attempts, handoff }
     }
 }

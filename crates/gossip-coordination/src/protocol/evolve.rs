@@ -15,6 +15,7 @@ use crate::handoff::HandoffId;
 use crate::lease::{LeaseHolder, OpLogEntry};
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
+use crate::request::{PendingRequest, ShardAction};
 use crate::run::{RunOpLogEntry, RunRecord, RunStatus};
 
 /// Applies `change` to `record`, whose bytes live in `pool`. Newborn shards are made apart.
@@ -100,7 +101,11 @@ fn apply(
             rare(record).offer = None;
             remember(record, pool, *entry);
         }
-        ShardChange::Request(request) => rare(record).request = Some(request.clone()),
+        ShardChange::Request { op_id, payload_hash, action, expires_at } => {
+            let action = ShardAction::clone(action);
+            let request = PendingRequest::new(*op_id, *payload_hash, action, *expires_at);
+            rare(record).request = Some(request);
+        }
         ShardChange::Revoke { fence, entry } => {
             revoke(record, *fence);
             remember(record, pool, *entry);

@@ -32,6 +32,9 @@ mod acquire;
 mod acquire_tests;
 mod checkpoint;
 mod claim;
+mod collect_run;
+#[cfg(test)]
+mod collect_run_tests;
 mod complete;
 mod create_run;
 mod delete_run;
@@ -57,16 +60,18 @@ use std::fmt;
 
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_contracts::identity::{
-    FenceEpoch, LogicalTime, Redacted, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    FenceEpoch, LogicalTime, OpId, Redacted, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 use gossip_stdx::SlabFull;
 
 pub use self::accept::Accept;
+pub(crate) use self::acquire::Verdict;
 pub use self::acquire::{Acquire, Grant};
 pub use self::checkpoint::Checkpoint;
 pub use self::claim::{
     CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimCooldown, ClaimStep, claim_offset,
 };
+pub use self::collect_run::{COLLECTION_CANCELS, COLLECTION_DELETES, CollectRun, NotCollected};
 pub use self::complete::Complete;
 pub use self::create_run::CreateRun;
 pub use self::delete_run::{DeleteRun, Tombstone};
@@ -89,7 +94,7 @@ use crate::handoff::{HandoffId, Offer};
 use crate::lease::{LeaseHolder, OpLogEntry};
 use crate::record::{Birth, ParkReason, ShardRecord, ShardView};
 use crate::refusal::{OfferStands, RunOnPause, RunOver, ShardMissing};
-use crate::request::PendingRequest;
+use crate::request::{PendingRequest, ShardAction};
 use crate::run::{Registration, RunHead, RunOpLogEntry, RunRecord, RunStatus};
 use crate::shard_limits::ShardRoom;
 
@@ -105,6 +110,9 @@ pub trait ShardTransition {
 
     /// Whether it makes shards. If so, they are counted against the limits in the commit.
     const MAKES_SHARDS: bool = false;
+
+    /// Whether it looks at what the store knows of the owner beside the record.
+    const CONSULTS_OWNER: bool = false;
 
     /// Whose shard, and which.
     fn subject(&self) -> (TenantId, ShardKey);
@@ -205,6 +213,8 @@ pub struct RunSeen<'a> {
     pub active: u64,
     /// Shards of the run that are parked.
     pub parked: u64,
+    /// When a registration in several steps last went on; zero if it did not begin.
+    pub registered_at: LogicalTime,
     /// How many shards there are and may be.
     pub room: ShardRoom,
 }
@@ -274,7 +284,7 @@ impl<C, T, E> Decision<C, T, E> {
 /// One change of one shard, and of nothing else but the shards it makes.
 ///
 /// It carries results, not rules: fences, attempts and times were decided before.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ShardChange<'c> {
     /// A worker gets the shard.
@@ -375,7 +385,16 @@ pub enum ShardChange<'c> {
         entry: OpLogEntry,
     },
     /// An administrator asks something of the owner.
-    Request(PendingRequest),
+    Request {
+        /// Its idempotency key.
+        op_id: OpId,
+        /// Fingerprint of what is asked.
+        payload_hash: u64,
+        /// What is asked.
+        action: &'c ShardAction,
+        /// The first instant at which it no longer counts.
+        expires_at: LogicalTime,
+    },
     /// An administrator takes the lease away.
     Revoke {
         /// The new fence.
@@ -400,7 +419,7 @@ impl<'c> ShardChange<'c> {
             | Self::Release { .. }
             | Self::Offer { .. }
             | Self::Withdraw { .. }
-            | Self::Request(_)
+            | Self::Request { .. }
             | Self::Revoke { .. } => (None, None),
         };
         children.into_iter().flatten().chain(residual)
@@ -439,8 +458,8 @@ impl<'c> ShardChange<'c> {
             Self::Withdraw { handoff, .. } => {
                 EventKind::ShardOfferWithdrawn { shard, handoff: *handoff }
             }
-            Self::Request(request) => {
-                EventKind::ShardActionRequested { shard, action: request.action().label() }
+            Self::Request { action, .. } => {
+                EventKind::ShardActionRequested { shard, action: action.label() }
             }
             Self::Revoke { fence, .. } => {
                 EventKind::ShardLeaseRevoked { shard, new_fence_epoch: *fence }

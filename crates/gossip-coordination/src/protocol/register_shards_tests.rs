@@ -5,7 +5,7 @@ use gossip_contracts::coordination::{
     CursorUpdate, InitialShardInput, MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE,
     MAX_TOKEN_SIZE, ShardSpecRef,
 };
-use gossip_contracts::identity::ShardId;
+use gossip_contracts::identity::{LogicalTime, ShardId};
 use rstest::rstest;
 
 use super::{Decision, RegisterShards, RunChange, RunSeen, RunTransitionRules};
@@ -61,7 +61,8 @@ fn a_registration_that_has_begun_goes_on_with_its_own_shards(
 ) {
     let (run, shards) = (begun(status), shard(end));
     let (room, run) = (ShardRoom::UNLIMITED, Some(&run));
-    let seen = RunSeen { run, tombstone: None, active: 0, parked: 0, room };
+    let (registered_at, tombstone) = (LogicalTime::ZERO, None);
+    let seen = RunSeen { run, tombstone, active: 0, parked: 0, registered_at, room };
     let register =
         RegisterShards { tenant: TENANT, run: RUN, shards: &shards, op_id: op(operation) };
     let answer = match register.decide(at(5), &seen) {
@@ -96,7 +97,8 @@ fn a_manifest_at_every_limit_is_taken() {
 
     let run = RunRecord::new(TENANT, RUN, run_config(), at(1));
     let (room, run) = (ShardRoom::UNLIMITED, Some(&run));
-    let seen = RunSeen { run, tombstone: None, active: 0, parked: 0, room };
+    let (registered_at, tombstone) = (LogicalTime::ZERO, None);
+    let seen = RunSeen { run, tombstone, active: 0, parked: 0, registered_at, room };
     let register = RegisterShards { tenant: TENANT, run: RUN, shards: &shards, op_id: op(1) };
     let Ok(Decision::Commit { change: RunChange::Activate { roots, .. }, .. }) =
         register.decide(at(5), &seen)

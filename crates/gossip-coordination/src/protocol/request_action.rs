@@ -8,7 +8,7 @@ use super::{
 };
 use crate::record::ShardRecord;
 use crate::refusal::OpIdReused;
-use crate::request::{PendingRequest, ShardAction};
+use crate::request::ShardAction;
 use crate::run_errors::RequestActionError;
 use crate::split_execution::hash_request_action;
 
@@ -64,9 +64,9 @@ impl ShardTransition for RequestAction {
             return Err(RequestActionError::RequestPending);
         }
 
-        let action = self.action.clone();
-        let request = PendingRequest::new(self.op_id, payload_hash, action, self.expires_at);
-        Ok(Decision::commit(ShardChange::Request(request), ()))
+        let (op_id, action, expires_at) = (self.op_id, &self.action, self.expires_at);
+        let change = ShardChange::Request { op_id, payload_hash, action, expires_at };
+        Ok(Decision::commit(change, ()))
     }
 }
 

@@ -13,10 +13,10 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, W
 use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Step, Told};
-use super::run_operations::run_operations;
+use super::run_operations::{run_operations, run_upkeep};
 use super::shard_operations::shard_operations;
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
+    AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
 };
 use crate::events::EventCollector;
 use crate::facade::{AsyncShardClaiming, ShardClaiming};
@@ -45,6 +45,7 @@ use crate::workers::{WorkerEntry, WorkerError, WorkerState};
 /// Flies `flight` on a blocking store.
 fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
+        flight.tell_binding(store.binding());
         let told = match flight.step() {
             Step::Read(reads) => Told::Read(store.read(reads)),
             Step::Commit(txns) => Told::Committed(store.commit(txns)),
@@ -61,6 +62,7 @@ fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
 /// Flies `flight` on an asynchronous store.
 async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
+        flight.tell_binding(store.binding());
         let told = match flight.step() {
             Step::Read(reads) => Told::Read(store.read(reads).await),
             Step::Commit(txns) => Told::Committed(store.commit(txns).await),
@@ -155,6 +157,9 @@ shard_operations!(AsyncStoreCoordinator over AsyncStore as AsyncCoordinationBack
 run_operations!(StoreCoordinator over Store as RunManagement; fly);
 run_operations!(AsyncStoreCoordinator over AsyncStore as AsyncRunManagement;
     fly_async.await; async);
+
+run_upkeep!(StoreCoordinator over Store; fly);
+run_upkeep!(AsyncStoreCoordinator over AsyncStore; fly_async.await; async);
 
 /// Claims of a handle, which remembers its own.
 macro_rules! claiming {

@@ -1,5 +1,7 @@
 //! The coordinator over the model store is held to everything that the one in memory is held to.
 
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+
 use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use crate::store::{
     Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
@@ -11,8 +13,17 @@ use crate::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 type Coordinator = StoreCoordinator<MapStore>;
 
 /// The coordinator over a store in memory, whose commits meet a fault.
-struct OverMap {
-    always: Option<Fault>,
+pub(super) struct OverMap {
+    pub(super) always: Option<Fault>,
+    binds: bool,
+}
+
+pub(super) const PLAIN: OverMap = OverMap { always: None, binds: false };
+const BINDING: OverMap = OverMap { always: None, binds: true };
+
+/// A store that binds keys, or does not.
+fn map_store(binds: bool) -> MapStore {
+    if binds { MapStore::new().with_bindings() } else { MapStore::new() }
 }
 
 fn config(settings: Settings, nonce: u64) -> StoreConfig {
@@ -20,7 +31,7 @@ fn config(settings: Settings, nonce: u64) -> StoreConfig {
         max_shards_per_tenant: settings.max_shards_per_tenant,
         max_total_shards: settings.max_total_shards,
         claim_cooldown_interval: settings.claim_cooldown_interval,
-        nonce,
+        ..StoreConfig::new(nonce)
     }
 }
 
@@ -39,7 +50,7 @@ impl ConformanceTarget for OverMap {
     }
 
     fn fresh(&self, settings: Settings) -> Coordinator {
-        let mut store = MapStore::new();
+        let mut store = map_store(self.binds);
         store.inject_always(self.always);
         StoreCoordinator::new(store, config(settings, next_nonce()))
     }
@@ -73,24 +84,55 @@ impl ConformanceTarget for OverMap {
         backend.store_mut().inject(Fault::LoseReply);
         true
     }
+
+    fn list_active_runs(
+        &self,
+        backend: &mut Coordinator,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut Coordinator,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        backend
+            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
+            .unwrap();
+        Some(gone)
+    }
 }
 
 #[test]
 fn the_coordinator_over_a_map_conforms() {
-    let ran = run_all(&OverMap { always: None }, &mut |_| ());
-    println!("{ran} cases");
+    for target in [PLAIN, BINDING] {
+        let ran = run_all(&target, &mut |_| ());
+        println!("{ran} cases");
+    }
 }
 
 #[test]
 fn random_sequences_over_a_map_are_answered_as_the_model_answers() {
-    check_sequences(&OverMap { always: None }, 0..60, 120);
+    check_sequences(&PLAIN, 0..30, 120);
+    check_sequences(&BINDING, 30..60, 120);
 }
 
 /// Every reply to every commit is lost, and the suite passes all the same.
 #[test]
 fn sequences_whose_every_reply_is_lost_are_answered_as_the_model_answers() {
     let always = Some(Fault::LoseReply);
-    check_sequences(&OverMap { always }, 100..160, 120);
+    check_sequences(&OverMap { always, ..PLAIN }, 100..130, 120);
+    check_sequences(&OverMap { always, ..BINDING }, 130..160, 120);
 }
 
 /// Scripts through the coordinator over a map.
@@ -153,6 +195,10 @@ impl AsyncStore for AsyncMap {
     fn limits(&self) -> StoreLimits {
         self.0.limits()
     }
+
+    fn binding(&self) -> Option<u64> {
+        self.0.binding()
+    }
 }
 
 /// The asynchronous coordinator over the model store.
@@ -167,7 +213,7 @@ impl ConformanceTarget for OverAsyncMap {
 
     fn fresh(&self, settings: Settings) -> Self::Backend {
         let config = config(settings, next_nonce());
-        Blocking::new(AsyncStoreCoordinator::new(AsyncMap(MapStore::new()), config))
+        Blocking::new(AsyncStoreCoordinator::new(AsyncMap(map_store(true)), config))
     }
 
     fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {

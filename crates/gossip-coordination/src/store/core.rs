@@ -15,7 +15,9 @@ use super::codec::{
 use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
+use super::memory::Memory;
 use super::retry::Tries;
+use super::sight::Sights;
 use super::txn::{Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
@@ -35,9 +37,9 @@ const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
 /// one newborn, and as much again for what blocks are rounded up to.
 const POOL_BYTES: usize = 8 * RECORD_BYTES_MAX;
 
-/// Writes of a split beside those of its children: the parent's two parts, its index entry, and
-/// two counters.
-const SPLIT_WRITES: usize = 5;
+/// Writes of a split beside those of its children, at most: the parent's two parts, its index
+/// entry, its owner key, and two counters.
+const SPLIT_WRITES: usize = 6;
 
 /// Writes that make one shard: two parts and an index entry.
 pub(super) const BIRTH_WRITES: usize = 3;
@@ -51,6 +53,9 @@ pub struct StoreConfig {
     pub max_total_shards: usize,
     /// Ticks that a worker waits between claims; zero for none. Each handle counts for itself.
     pub claim_cooldown_interval: u64,
+    /// How many ticks after its deadline a lease is still honoured while the store believes that
+    /// its owner lives. It counts only on stores that bind keys to a process.
+    pub max_clock_skew: u64,
     /// A number that no other handle of the store has, and by which this one knows its grants
     /// again. A simulation gives it from its seed, a process draws it at random.
     pub nonce: u64,
@@ -64,6 +69,7 @@ impl StoreConfig {
             max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
             max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
             claim_cooldown_interval: 0,
+            max_clock_skew: 0,
             nonce,
         }
     }
@@ -76,6 +82,10 @@ pub(super) struct Core {
     pub(super) limits: StoreLimits,
     /// Empty between two decisions.
     pub(super) pool: RecordPool,
+    /// The shards that this handle holds, without those of operations on their way.
+    pub(super) memory: Memory,
+    /// How full the claim indexes of its runs are.
+    pub(super) sights: Sights,
     /// Grants that this handle asked for.
     grant_count: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
@@ -90,6 +100,8 @@ impl Core {
             config,
             limits,
             pool: RecordPool::new(POOL_BYTES),
+            memory: Memory::default(),
+            sights: Sights::default(),
             grant_count: 0,
             last_claims: BTreeMap::new(),
             events: None,
@@ -214,8 +226,8 @@ impl From<InfraError> for Full {
 /// The two counters as they were loaded.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    tenant: Option<Versioned>,
-    total: Option<Versioned>,
+    pub(super) tenant: Option<Versioned>,
+    pub(super) total: Option<Versioned>,
 }
 
 impl Counters {

@@ -7,7 +7,8 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 
 use super::core::Core;
 use super::{
-    CommitOutcome, Flight, MapStore, Step, Store, StoreConfig, StoreCoordinator, StoreLimits, Told,
+    CommitOutcome, Fault, Flight, MapStore, Step, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Told,
 };
 use crate::protocol::{Acquire, Checkpoint, Grant};
 use crate::*;
@@ -131,4 +132,36 @@ fn a_commit_that_got_lost_is_made_again() {
     let granted = fly(&mut admin, acquire(&mut core), false, |_| ());
     assert!(granted.unwrap().is_executed());
     assert_eq!(row(&mut admin).acquire_count, 1);
+}
+
+/// The request is not lost but late, and meanwhile the run was deleted, although not all of it.
+#[test]
+fn a_commit_that_comes_late_is_shut_out_by_the_deletion_of_the_run() {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut scratch = AcquireScratch::new();
+    let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+    let lease = granted.unwrap().lease;
+    let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+    let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
+    let (mut store, mut late) = (admin.store().another_handle(), None);
+    let mut flight = core.on_shard(at(11), checkpoint);
+    let told = loop {
+        let told = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => {
+                assert!(late.replace(txns).is_none(), "one try");
+                admin.cancel_run(at(11), TENANT, RUN, op(8)).unwrap();
+                admin.store_mut().inject(Fault::None);
+                admin.store_mut().inject(Fault::Fail);
+                admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap_err();
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Done(told) => break told,
+        };
+        flight.tell(told);
+    };
+    assert!(matches!(told, Err(CheckpointError::ShardNotFound { .. })), "{told:?}");
+    let outcome = store.commit(late.unwrap()).remove(0);
+    assert!(matches!(outcome, Ok(CommitOutcome::Conflict(_))), "{outcome:?}");
 }

@@ -29,7 +29,8 @@ pub type Page = Vec<(Key, Versioned)>;
 pub enum Read {
     /// The value of a key, as [`Answer::Value`].
     Get(Key),
-    /// The first keys of a range with their values, as [`Answer::Page`].
+    /// The first keys of a range with their values, as [`Answer::Page`]. A page that is shorter
+    /// than its limit ends with the range.
     Scan {
         /// Where to look.
         range: KeyRange,
@@ -91,7 +92,7 @@ pub trait Store {
     fn limits(&self) -> StoreLimits;
 
     /// A number that rises whenever keys that were bound earlier ([`Write::Bind`]) may have
-    /// vanished; `None` if the store binds nothing.
+    /// vanished; `None` if the store binds nothing. A store binds for all its life or never.
     ///
     /// [`Write::Bind`]: super::Write::Bind
     fn binding(&self) -> Option<u64> {

@@ -83,6 +83,12 @@ impl<'f, A> Flight<'f, A> {
         }
     }
 
+    /// Tells the flight the store's [`binding`](super::Store::binding), before each step. Without
+    /// being told, it takes the store for one that binds nothing.
+    pub fn tell_binding(&mut self, binding: Option<u64>) {
+        *self.io.0.binding() = binding;
+    }
+
     /// Tells the flight what came of its last step.
     pub fn tell(&mut self, told: Told) {
         *self.io.mail() = Mail::Told(told);
@@ -97,7 +103,20 @@ impl<A> fmt::Debug for Flight<'_, A> {
 
 /// How a flight asks. Its clones are one mailbox with room for one letter.
 #[derive(Clone, Default)]
-pub(super) struct Io(Arc<Mutex<Mail>>);
+pub(super) struct Io(Arc<Mailbox>);
+
+#[derive(Default)]
+struct Mailbox {
+    mail: Mutex<Mail>,
+    /// As the driver told it last.
+    binding: Mutex<Option<u64>>,
+}
+
+impl Mailbox {
+    fn binding(&self) -> MutexGuard<'_, Option<u64>> {
+        self.binding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Default)]
 enum Mail {
@@ -129,6 +148,11 @@ impl Ask {
 const CROSSED: &str = "a driver answers the question that was asked";
 
 impl Io {
+    /// The store's number for what is bound now; `None` if it binds nothing.
+    pub(super) fn binding(&self) -> Option<u64> {
+        *self.0.binding()
+    }
+
     /// Answers to `reads`, in their order and of one instant.
     pub(super) async fn read(&self, reads: Vec<Read>) -> Result<Answers, InfraError> {
         let Told::Read(answers) = self.ask(Ask::Read(reads)).await else {
@@ -153,14 +177,13 @@ impl Io {
         let (mut found, mut rest) = (Page::new(), range);
         loop {
             let next = self.scan(rest, page).await?;
-            let Some((last, _)) = next.last() else { return Ok(found) };
-            rest = rest.after(last);
+            let more = next.last().filter(|_| next.len() >= page).map(|(key, _)| rest.after(key));
             found.extend(next);
+            match more {
+                Some(behind) => rest = behind,
+                None => return Ok(found),
+            }
         }
-    }
-
-    pub(super) async fn count(&self, range: KeyRange) -> Result<u64, InfraError> {
-        Ok(self.read(vec![Read::Count(range)]).await?.count())
     }
 
     /// What became of each of `txns`, in their order.
@@ -191,7 +214,7 @@ impl Io {
 
     fn mail(&self) -> MutexGuard<'_, Mail> {
         // The lock is held for one assignment; what a panic elsewhere leaves is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,9 +7,11 @@ use std::fmt::Debug;
 use gossip_contracts::coordination::{
     MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE,
 };
+use gossip_contracts::identity::ShardId;
 
 use super::codec::{self, CHECKSUM_LEN, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HEAD_LEN};
 use super::key::{KEY_LEN_MAX, Key, KeyKind};
+use super::place::{place_of, shard_at};
 use super::samples::{Sample, decode, sample_of, samples};
 use crate::lease::{OP_LOG_CAP, OpKind, OpResult};
 use crate::record::{ParkReason, ShardStatus};
@@ -117,12 +119,25 @@ fn matches_pattern(pattern: &str, key: &str) -> bool {
         let digits = part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         match *pattern {
             "<tenant>" => digits && part.len() == 64,
-            "<run>" | "<shard>" | "<time>" | "<worker>" | "<handoff>" => digits && part.len() == 16,
+            "<run>" | "<shard>" | "<time>" | "<place>" | "<worker>" | "<handoff>" => {
+                digits && part.len() == 16
+            }
             "<chunk>" => digits && part.len() == 4,
             name => name == *part,
         }
     };
     pattern.split('/').count() == key.split('/').count() && parts.iter().all(fits)
+}
+
+#[test]
+fn places_are_as_listed() {
+    let rows = table("## Places");
+    assert!(rows.len() >= 5);
+    for row in rows {
+        let number = |cell: &str| u64::from_str_radix(cell.trim_matches('`'), 16).unwrap();
+        let (id, place) = (ShardId::from_raw(number(row[0])), number(row[1]));
+        assert_eq!((place_of(id), shard_at(place)), (place, id), "{}", row[0]);
+    }
 }
 
 #[test]
@@ -248,6 +263,11 @@ fn golden_records_decode_and_encode_to_the_same_bytes() {
         };
         let decoded = decode(&key, &value, partner.as_deref());
         assert_eq!(decoded, Ok(()), "{kind:?}; today's encoder writes{}", block_of(kind));
+        // The kernel that made a shard or a run may change; the key of an index entry may not.
+        if kind == KeyKind::ClaimIndex {
+            let sample = sample_of(kind, "full");
+            assert_eq!((key, &value), (sample.key, &sample.value), "write{}", block_of(kind));
+        }
     }
 }
 

@@ -12,13 +12,16 @@
 //! | shard, hot | `hot/<tenant>/<run>/<shard>` | status, lease, fence, cursor, log | from birth of the shard until deletion of its run |
 //! | shard, cold | `cold/<tenant>/<run>/<shard>` | range, metadata, lineage, spawned ids | as the hot part; rewritten by splits only |
 //! | owner | `owner/<tenant>/<run>/<shard>` | worker, fence, grant | while a lease is held; the engine may drop it with its worker |
-//! | claim index | `claim/<tenant>/<run>/<time>/<shard>` | nothing | while the shard is active; the time may be too early, never too late |
+//! | claim index | `claim/<tenant>/<run>/<time>/<place>` | nothing | while the shard is active; the time may be too early, never too late |
 //! | parked index | `parked/<tenant>/<run>/<shard>` | nothing | while the shard is parked |
 //! | tenant's count | `tenant-count/<tenant>` | shards of the tenant | from its first run, for ever |
 //! | total count | `total-count` | shards of all tenants | from the first run, for ever |
 //! | worker | `worker/<tenant>/<worker>` | state, expiry | from registration until it expires |
 //! | handoff | `handoff/<tenant>/<handoff>` | record of `gossip-handoff` | from Lock until the move is over |
 //! | tombstone | `tombstone/<tenant>/<run>` | the deletion | from deletion of the run, for ever |
+//!
+//! In the claim index stands not the shard's id but its place (`place`), from which the id is read
+//! back.
 //!
 //! # Invariants
 //! - Keys of one kind have one length, and no key is a prefix of another.
@@ -30,6 +33,7 @@ use gossip_contracts::coordination::MAX_INITIAL_SHARDS;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use thiserror::Error;
 
+use super::place::{place_of, shard_at};
 use crate::handoff::HandoffId;
 
 /// Length of the longest key, that of the claim index.
@@ -238,7 +242,7 @@ impl Key {
                 .tenant(*tenant)
                 .number(shard.run().as_raw())
                 .number(at.as_raw())
-                .number(shard.shard().as_raw()),
+                .number(place_of(shard.shard())),
             Self::TenantCounter { tenant } => path.tenant(*tenant),
             Self::TotalCounter => path,
             Self::Worker { tenant, worker } => path.tenant(*tenant).number(worker.as_raw()),
@@ -372,7 +376,7 @@ impl Parts<'_> {
             KeyKind::Owner => Key::Owner { tenant, shard: self.shard()? },
             KeyKind::ClaimIndex => {
                 let (run, at) = (self.run()?, LogicalTime::from_raw(self.number()?));
-                let shard = ShardKey::new(run, ShardId::from_raw(self.number()?));
+                let shard = ShardKey::new(run, shard_at(self.number()?));
                 Key::ClaimIndex { tenant, shard, at }
             }
             KeyKind::ParkedIndex => Key::ParkedIndex { tenant, shard: self.shard()? },

@@ -1,7 +1,7 @@
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use proptest::prelude::*;
 
-use super::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, KeyRange};
+use super::{ClaimSpot, KEY_LEN_MAX, Key, KeyBytes, KeyKind, KeyRange, place_of};
 use crate::handoff::HandoffId;
 
 /// Numbers that collide often and reach both ends.
@@ -64,7 +64,7 @@ fn sort_key(key: &Key) -> ([u8; 32], [u64; 3]) {
         | Key::Owner { tenant, shard }
         | Key::ParkedIndex { tenant, shard } => (*tenant.as_bytes(), shard_numbers(shard)),
         Key::ClaimIndex { tenant, shard, at } => {
-            let numbers = [shard.run().as_raw(), at.as_raw(), shard.shard().as_raw()];
+            let numbers = [shard.run().as_raw(), at.as_raw(), place_of(shard.shard())];
             (*tenant.as_bytes(), numbers)
         }
         Key::TenantCounter { tenant } => (*tenant.as_bytes(), [0; 3]),
@@ -159,10 +159,10 @@ proptest! {
     }
 
     #[test]
-    fn claim_ranges_hold_exactly_their_times_and_shards(
+    fn claim_ranges_hold_exactly_their_times_and_places(
         (owner, other) in (tenant(), tenant()),
         (run, shard, at) in (0_u64..3, number(), number()),
-        (from, until) in (number(), number()),
+        (from, until, places) in (number(), number(), [number(), number()]),
     ) {
         let index = ShardKey::new(RunId::from_raw(run), ShardId::from_raw(shard));
         let key = Key::ClaimIndex { tenant: other, shard: index, at: LogicalTime::from_raw(at) };
@@ -173,12 +173,14 @@ proptest! {
         prop_assert_eq!(contains(&between, &key), mine && (from..until).contains(&at));
         let due = KeyRange::claims_due(owner, run, late);
         prop_assert_eq!(contains(&due, &key), mine && at <= until);
-        let ids = ShardId::from_raw(from)..=ShardId::from_raw(until);
-        let narrow = KeyRange::claims_at(owner, run, early, ids);
-        prop_assert_eq!(
-            contains(&narrow, &key),
-            mine && at == from && (from..=until).contains(&shard)
-        );
+        let [first, last] = places.map(|place| ClaimSpot::new(early, place));
+        let narrow = KeyRange::claims_within(owner, run, first..=last);
+        let inside = (places[0]..=places[1]).contains(&place_of(index.shard()));
+        prop_assert_eq!(contains(&narrow, &key), mine && at == from && inside);
+        let [first, last] = [ClaimSpot::new(early, places[0]), ClaimSpot::new(late, places[1])];
+        let wide = KeyRange::claims_within(owner, run, first..=last);
+        let spot = ClaimSpot::new(LogicalTime::from_raw(at), place_of(index.shard()));
+        prop_assert_eq!(contains(&wide, &key), mine && (first..=last).contains(&spot));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Handles share one map behind a lock, so several coordinators can work on one store. Values are
 //! bytes as on a disk: everything that is stored here went through the codec. Faults are put in a
-//! queue of the handle, and each commit takes the next one.
+//! queue of the handle, and each commit takes the next one. On request the store binds keys: each
+//! handle is a process then, and its keys vanish when it is told to be gone.
 //!
 //! What it never does: sleep, or fail without being told to.
 
@@ -40,10 +41,25 @@ pub struct MapStore {
     /// What becomes of all commits behind those.
     usual: Option<Fault>,
     limits: Option<StoreLimits>,
-    /// Commits of this handle.
+    /// Present if the store binds keys.
+    process: Option<Process>,
+    /// Reads of this handle, each of any number of questions.
+    read_count: u64,
+    /// Transactions of this handle.
     commit_count: u64,
+    /// Calls that brought them.
+    batch_count: u64,
     /// Ticks that this handle was told to wait.
     waited: u64,
+}
+
+/// What a handle binds keys to.
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    /// Of this handle and its clones.
+    id: u64,
+    /// How often its keys vanished, as far as it noticed.
+    binding: u64,
 }
 
 /// What handles share.
@@ -51,6 +67,9 @@ pub struct MapStore {
 struct Map {
     /// By the bytes of the key.
     values: BTreeMap<Vec<u8>, Versioned>,
+    /// The processes of the keys that are bound.
+    bound: BTreeMap<Vec<u8>, u64>,
+    process_count: u64,
     /// Of the last commit; every commit takes the next.
     revision: u64,
 }
@@ -68,10 +87,35 @@ impl MapStore {
         Self { limits: Some(limits), ..Self::default() }
     }
 
-    /// Another handle of the same store, without faults.
+    /// The same handle of a store that binds keys to the process of each handle.
+    #[must_use]
+    pub fn with_bindings(mut self) -> Self {
+        let process = self.lock().next_process();
+        self.process = Some(process);
+        self
+    }
+
+    /// Another handle of the same store, of a process of its own, without faults.
     #[must_use]
     pub fn another_handle(&self) -> Self {
-        Self { map: Arc::clone(&self.map), limits: self.limits, ..Self::default() }
+        let process = self.process.map(|_| self.lock().next_process());
+        Self { map: Arc::clone(&self.map), limits: self.limits, process, ..Self::default() }
+    }
+
+    /// What is bound to the process of this handle vanishes: the process is gone, or will not
+    /// notice for a while.
+    pub fn end_process(&mut self) {
+        if let Some(process) = self.process {
+            self.lock().vanish(process.id);
+        }
+    }
+
+    /// What is bound to the process of this handle vanishes although it lives, and it notices.
+    pub fn revoke_bindings(&mut self) {
+        self.end_process();
+        if let Some(process) = &mut self.process {
+            process.binding += 1;
+        }
     }
 
     /// Lets the next commit that has no fault yet meet `fault`.
@@ -89,10 +133,22 @@ impl MapStore {
         self.usual = fault;
     }
 
-    /// How many commits this handle made.
+    /// How many transactions this handle was given.
     #[must_use]
     pub const fn commit_count(&self) -> u64 {
         self.commit_count
+    }
+
+    /// How many calls brought them: round trips, if there was a wire.
+    #[must_use]
+    pub const fn batch_count(&self) -> u64 {
+        self.batch_count
+    }
+
+    /// How many reads this handle made, whatever they asked.
+    #[must_use]
+    pub const fn read_count(&self) -> u64 {
+        self.read_count
     }
 
     /// How many ticks this handle was told to wait.
@@ -150,7 +206,7 @@ impl MapStore {
             return CommitOutcome::Conflict(conflict);
         }
         map.revision += 1;
-        txn.writes().iter().for_each(|write| map.write(write));
+        txn.writes().iter().for_each(|write| map.write(write, self.process));
         CommitOutcome::Applied { revision: map.revision }
     }
 }
@@ -198,8 +254,25 @@ impl Map {
             .range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Excluded(end)))
     }
 
-    fn write(&mut self, write: &Write) {
+    const fn next_process(&mut self) -> Process {
+        self.process_count += 1;
+        Process { id: self.process_count, binding: 1 }
+    }
+
+    fn vanish(&mut self, process: u64) {
+        self.revision += 1;
+        for (key, _) in self.bound.extract_if(.., |_, of| *of == process) {
+            self.values.remove(&key);
+        }
+    }
+
+    fn write(&mut self, write: &Write, process: Option<Process>) {
         let key = write.key().to_bytes().as_bytes().to_vec();
+        self.bound.remove(&key);
+        if let Write::Bind(..) = write {
+            let process = process.expect("only stores that bind are asked to");
+            self.bound.insert(key.clone(), process.id);
+        }
         match write {
             Write::Put(_, bytes) | Write::Bind(_, bytes) => {
                 let value = Versioned { revision: self.revision, bytes: bytes.clone() };
@@ -214,11 +287,18 @@ impl Map {
 
 impl Store for MapStore {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.read_count += 1;
+        if reads.len() > self.limits().txn_ops {
+            let message = format!("a read of {} questions is too large", reads.len());
+            let (operation, why) = ("map store.read", StoreRefusal::TooLarge);
+            return Err(InfraError::Refused { operation, why, message });
+        }
         let (map, page) = (self.lock(), self.limits().page);
         reads.iter().map(|read| map.answer(read, page)).collect()
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.batch_count += 1;
         txns.iter().map(|txn| self.commit_one(txn)).collect()
     }
 
@@ -228,6 +308,10 @@ impl Store for MapStore {
 
     fn limits(&self) -> StoreLimits {
         self.limits.unwrap_or(StoreLimits::GENEROUS)
+    }
+
+    fn binding(&self) -> Option<u64> {
+        self.process.map(|process| process.binding)
     }
 }
 

@@ -5,7 +5,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 use super::{
     Answer, CommitOutcome, Fault, Key, KeyRange, MapStore, Read, Store, StoreLimits, Txn, Versioned,
 };
-use crate::InfraError;
+use crate::{InfraError, StoreRefusal};
 
 const TENANT: TenantId = TenantId::from_bytes([3; 32]);
 
@@ -112,6 +112,30 @@ fn faults_are_what_they_are_called() {
     assert_eq!((store.commit_count(), other.commit_count()), (5, 0));
 }
 
+fn bind(run: u64) -> Txn {
+    let mut txn = Txn::new();
+    txn.bind(key(run), b"bound".to_vec());
+    txn
+}
+
+#[test]
+fn what_is_bound_vanishes_with_its_process() {
+    let mut store = MapStore::new().with_bindings();
+    let mut other = store.another_handle();
+    assert_eq!(MapStore::new().binding(), None);
+    let before = store.binding();
+    store.commit(vec![bind(1), bind(2), bind(3), put(4, b"put")]);
+    // Whoever writes a key last has it.
+    other.commit(vec![bind(2), put(3, b"put")]);
+    store.end_process();
+    let left = [1, 2, 3, 4].map(|run| stored(&mut other, run).is_some());
+    assert_eq!((left, store.binding()), ([false, true, true, true], before));
+    store.revoke_bindings();
+    assert!(store.binding() > before, "it noticed");
+    other.end_process();
+    assert_eq!(stored(&mut store, 2), None);
+}
+
 #[test]
 fn scans_are_ordered_bounded_and_counted() {
     let mut store = MapStore::with_limits(StoreLimits { page: 2, ..StoreLimits::GENEROUS });
@@ -137,6 +161,16 @@ fn a_transaction_counts_what_engines_bound() {
     let small = StoreLimits { txn_ops: 1, ..StoreLimits::GENEROUS };
     assert!(!small.admit(&txn) && StoreLimits::GENEROUS.admit(&txn));
     assert!(commit(&mut MapStore::with_limits(small), txn).is_err());
+}
+
+#[test]
+fn a_read_of_too_many_questions_is_refused() {
+    let mut store = MapStore::with_limits(StoreLimits { txn_ops: 2, ..StoreLimits::GENEROUS });
+    assert!(store.read(vec![Read::Get(key(1)); 2]).is_ok());
+    assert!(matches!(
+        store.read(vec![Read::Get(key(1)); 3]),
+        Err(InfraError::Refused { why: StoreRefusal::TooLarge, .. })
+    ));
 }
 
 #[test]

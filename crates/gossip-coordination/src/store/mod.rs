@@ -4,17 +4,44 @@
 //! |---|---|
 //! | `key` | the typed keys of the one logical keyspace, and their bytes |
 //! | `range` | half-open ranges of keys, for scans |
+//! | `place` | the scattered order of the claim index |
 //! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
 //! | `txn` | one atomic write, and what can become of it |
 //! | `engine` | what a store does: read, commit, wait |
 //! | `map_store` | a model of a store, with faults on demand |
 //! | `flight` | one operation on its way, without I/O |
 //! | `index` | where a shard stands in the indexes of its run |
+//! | `sight`, `capacity` | how much of the claim index a look reads, and how much work waits |
 //! | `retry` | how often a flight tries again, and how long it waits |
-//! | `shard_flight`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
+//! | `memory` | what a handle remembers of the shards that it holds |
+//! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
+//! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
 //! | `shard_operations`, `run_operations` | what both backends offer, listed once |
+//!
+//! # Round trips
+//!
+//! Questions that are asked together travel together, and so do transactions. Without contention,
+//! on a handle that has looked at the run before and remembers the shards it holds:
+//!
+//! | operation | trips | which |
+//! |---|---|---|
+//! | claim | 3 | look, load, commit |
+//! | acquire, accept | 2 | load, commit; the hint comes with the load |
+//! | renew, renew_many | 2 | commit; the hint, once for each run |
+//! | checkpoint, complete, park, release, offer, withdraw | 1 | commit |
+//! | split_replace, split_residual | 3 | load, look for taken ids, commit |
+//! | unpark, request_action, revoke_lease | 2 | load, commit |
+//! | create_run, complete_run, cancel_run, pause_run | 2 | load, commit |
+//! | register_shards | 2 | load, commit; as often as there are chunks |
+//! | delete_run | 7 | load, commit; then load and commit by the batch, until nothing is left |
+//! | get_run, get_run_progress, list_shards, candidates | 1 | read, as often as there are pages |
+//! | register_worker, heartbeat | 2 | read, commit |
+//! | list_workers, list_active_runs | 1 | read, as often as there are pages |
+//!
+//! A handle that has forgotten a shard loads it first: one more. One that looks at a run for the
+//! first time, or after much has changed in it, takes up to three looks more (`sight`).
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!
@@ -25,6 +52,7 @@
 //! - shows a byte of a key, token, owner or tenant in an error: lengths, numbers and names of
 //!   fields only.
 
+mod capacity;
 mod codec;
 mod coordinator;
 mod core;
@@ -32,17 +60,24 @@ mod engine;
 mod flight;
 mod index;
 mod key;
+mod loaded;
 mod map_store;
+mod memory;
+mod owner;
+mod place;
 mod queries;
 mod range;
+mod renewals;
 mod retry;
 mod routes;
 mod run_flight;
 mod run_operations;
 mod shard_flight;
 mod shard_operations;
+mod sight;
 mod sweep;
 mod txn;
+mod upkeep;
 mod worker_flight;
 
 pub use self::codec::{
@@ -59,6 +94,7 @@ pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::{Flight, Step, Told};
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};
+pub use self::place::{ClaimSpot, place_of, shard_at};
 pub use self::range::KeyRange;
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 #[cfg(test)]
@@ -78,8 +114,24 @@ mod key_tests;
 #[cfg(test)]
 mod map_store_tests;
 #[cfg(test)]
+mod memory_tests;
+#[cfg(test)]
+mod owner_tests;
+#[cfg(test)]
+mod place_tests;
+#[cfg(test)]
 mod race_tests;
 #[cfg(test)]
 mod registration_tests;
 #[cfg(test)]
+mod renewals_tests;
+#[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod sight_tests;
+#[cfg(test)]
+mod split_race_tests;
+#[cfg(test)]
+mod trip_tests;
+#[cfg(test)]
+mod upkeep_tests;

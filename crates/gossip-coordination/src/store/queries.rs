@@ -1,47 +1,43 @@
-//! Reading a run: its record, progress, listings, candidates, capacity.
+//! Reading a run: its record, progress, listings, candidates.
 //!
-//! Nothing is written here. A listing reads two ranges, page by page, and reads them again if a
-//! split came in between: every change of a cold part is counted in its hot part, so a torn pair
-//! shows.
-
-use std::collections::BTreeMap;
+//! Nothing is written here. The answers of one batch are of one instant, so a listing and a sum of
+//! no more shards than a page are too; longer ones are of one instant per page, and shards that are
+//! split meanwhile may be missing or there beside their children.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
-use super::codec::{ColdPart, HotPart, RunHeadPart, decode_cold, decode_hot, decode_run_head};
+use super::codec::{ColdPart, HotPart, decode_cold, decode_hot, decode_run_head};
 use super::core::Core;
-use super::engine::Page;
+use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::Key;
+use super::loaded::half_a_shard;
 use super::range::KeyRange;
-use super::run_flight::load_record;
+use super::run_flight::load_run;
+use super::sight::{LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
-use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint};
 use crate::protocol::{ClaimCandidates, claim_offset};
 use crate::record::ShardStatus;
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
 use crate::run_errors::GetRunError;
 use crate::run_management::ClaimOutlook;
 
-/// Free shards among which the workers of a run spread out. More would cost every claim more, and
-/// fewer would make many workers collide.
-const FREE_WINDOW: usize = 256;
-
-/// How often a listing that met a split is read again.
-const LISTING_TRIES_MAX: usize = 8;
-
 /// The run itself.
-pub(super) async fn run(io: &Io, tenant: TenantId, run: RunId) -> Result<RunRecord, GetRunError> {
-    let head = io.load(vec![Key::RunHead { tenant, run }]).await?.pop().flatten();
-    let head = head.ok_or(GetRunError::RunNotFound)?;
-    Ok(load_record(io, tenant, run, &head).await?.0)
+pub(super) async fn run(
+    core: &Core,
+    io: &Io,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<RunRecord, GetRunError> {
+    let (loaded, _) = load_run(core, io, (tenant, run), false, Vec::new()).await?;
+    Ok(loaded.ok_or(GetRunError::RunNotFound)?.record)
 }
 
-async fn head(io: &Io, tenant: TenantId, run: RunId) -> Result<RunHeadPart, GetRunError> {
-    let head = io.load(vec![Key::RunHead { tenant, run }]).await?.pop().flatten();
+/// Whether the shards of the run whose head was read can be found.
+fn has_shards(tenant: TenantId, run: RunId, head: Option<Versioned>) -> Result<bool, GetRunError> {
     let head = head.ok_or(GetRunError::RunNotFound)?;
-    Ok(decode_run_head(tenant, run, &head.bytes)?)
+    Ok(decode_run_head(tenant, run, &head.bytes)?.has_roots())
 }
 
 /// How far a run has come.
@@ -53,20 +49,27 @@ pub(super) async fn progress(
     run: RunId,
 ) -> Result<RunProgress, GetRunError> {
     let mut progress = RunProgress::default();
-    if !head(io, tenant, run).await?.has_roots() {
-        return Ok(progress);
-    }
-    let hot = io.scan_all(KeyRange::hot_shards_of(tenant, run), core.limits.page).await?;
+    let (mut rest, limit) = (KeyRange::hot_shards_of(tenant, run), core.limits.page);
     let mut lowest: Option<Vec<u8>> = None;
-    for (shard, value) in shards(&hot) {
-        let part = decode_hot(tenant, shard, &value.bytes)?;
-        count(&mut progress, now, &part);
-        let reached = part.cursor.last_key().filter(|_| part.status == ShardStatus::Active);
-        if let Some(key) = reached
-            && lowest.as_deref().is_none_or(|lowest| key < lowest)
-        {
-            lowest = Some(key.to_vec());
+    loop {
+        let head = Read::Get(Key::RunHead { tenant, run });
+        let mut answers = io.read(vec![head, Read::Scan { range: rest, limit }]).await?;
+        if !has_shards(tenant, run, answers.value())? {
+            return Ok(RunProgress::default());
         }
+        let hot = answers.page();
+        for (shard, value) in shards(&hot) {
+            let part = decode_hot(tenant, shard, &value.bytes)?;
+            count(&mut progress, now, &part);
+            let reached = part.cursor.last_key().filter(|_| part.status == ShardStatus::Active);
+            if let Some(key) = reached
+                && lowest.as_deref().is_none_or(|lowest| key < lowest)
+            {
+                lowest = Some(key.to_vec());
+            }
+        }
+        let Some((last, _)) = hot.last().filter(|_| hot.len() >= limit) else { break };
+        rest = rest.after(last);
     }
     progress.watermark = lowest.as_deref().map(Watermark::new);
     Ok(progress)
@@ -96,50 +99,50 @@ pub(super) async fn list(
     filter: ShardFilter,
     out: &mut Vec<ShardSummary>,
 ) -> Result<(), GetRunError> {
-    if !head(io, tenant, run).await?.has_roots() {
-        return Ok(());
-    }
-    for _ in 0..LISTING_TRIES_MAX {
-        let hot = io.scan_all(KeyRange::hot_shards_of(tenant, run), core.limits.page).await?;
-        let cold = io.scan_all(KeyRange::cold_shards_of(tenant, run), core.limits.page).await?;
-        if let Some(mut rows) = rows(now, tenant, &hot, &cold, filter)? {
-            rows.sort_unstable_by(|one, other| {
-                (&one.start, one.shard).cmp(&(&other.start, other.shard))
-            });
-            out.extend(rows);
+    let limit = core.limits.page;
+    let mut hot_rest = KeyRange::hot_shards_of(tenant, run);
+    let mut cold_rest = KeyRange::cold_shards_of(tenant, run);
+    let mut rows = Vec::new();
+    loop {
+        let reads = vec![
+            Read::Get(Key::RunHead { tenant, run }),
+            Read::Scan { range: hot_rest, limit },
+            Read::Scan { range: cold_rest, limit },
+        ];
+        let mut answers = io.read(reads).await?;
+        if !has_shards(tenant, run, answers.value())? {
             return Ok(());
         }
+        let (hot, cold) = (answers.page(), answers.page());
+        if hot.len() != cold.len() {
+            return Err(half_a_shard().into());
+        }
+        for ((hot_key, hot), (cold_key, cold)) in hot.iter().zip(&cold) {
+            let shard = pair(hot_key, cold_key)?;
+            let hot = decode_hot(tenant, shard, &hot.bytes)?;
+            let cold = decode_cold(tenant, shard, &cold.bytes)?;
+            if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
+                rows.push(summary(now, shard.shard(), &hot, &cold));
+            }
+            (hot_rest, cold_rest) = (hot_rest.after(hot_key), cold_rest.after(cold_key));
+        }
+        if hot.len() < limit {
+            break;
+        }
     }
-    let message = "splits went on while the run was listed".to_owned();
-    Err(InfraError::Transient { operation: "run.list", message }.into())
+    rows.sort_unstable_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
+    out.extend(rows);
+    Ok(())
 }
 
-/// The rows that `filter` admits; `None` if the two readings are of different moments.
-fn rows(
-    now: LogicalTime,
-    tenant: TenantId,
-    hot: &Page,
-    cold: &Page,
-    filter: ShardFilter,
-) -> Result<Option<Vec<ShardSummary>>, InfraError> {
-    if hot.len() != cold.len() {
-        return Ok(None);
+/// The shard whose parts stand under these keys. They are written together and of one instant.
+fn pair(hot: &Key, cold: &Key) -> Result<ShardKey, InfraError> {
+    if let (Key::ShardHot { shard, .. }, Key::ShardCold { shard: other, .. }) = (hot, cold)
+        && shard == other
+    {
+        return Ok(*shard);
     }
-    let cold: BTreeMap<ShardId, &[u8]> =
-        shards(cold).map(|(shard, value)| (shard.shard(), value.bytes.as_slice())).collect();
-    let mut rows = Vec::new();
-    for (shard, value) in shards(hot) {
-        let Some(cold) = cold.get(&shard.shard()) else { return Ok(None) };
-        let hot = decode_hot(tenant, shard, &value.bytes)?;
-        let cold = decode_cold(tenant, shard, cold)?;
-        if hot.spawned_count != cold.spawned.len() {
-            return Ok(None);
-        }
-        if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
-            rows.push(summary(now, shard.shard(), &hot, &cold));
-        }
-    }
-    Ok(Some(rows))
+    Err(half_a_shard())
 }
 
 fn summary(
@@ -174,76 +177,47 @@ fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
     })
 }
 
-/// Free shards from the worker's own offset on, then shards whose lease ran out.
+/// Some free shards, and if those are few, shards whose lease ran out.
 pub(super) async fn candidates(
+    core: &mut Core,
     io: &Io,
     now: LogicalTime,
     (tenant, run): (TenantId, RunId),
-    worker: WorkerId,
-    limit: usize,
+    (worker, limit): (WorkerId, usize),
     out: &mut ClaimCandidates,
 ) -> Result<ClaimOutlook, GetRunError> {
     out.clear();
-    let head = head(io, tenant, run).await?;
-    let mut outlook = ClaimOutlook { run: head.head(), earliest_deadline: None };
-    if !head.has_roots() {
-        return Ok(outlook);
+    let point = core.sights.point(core.config.nonce, worker);
+    let mut sight = core.sights.of(tenant, run);
+    for looks in 1..=LOOKS_MAX {
+        let look = Look::new((tenant, run), now, &sight, point, true, core.limits.page);
+        let mut reads = vec![Read::Get(Key::RunHead { tenant, run })];
+        reads.extend(look.reads());
+        let mut answers = io.read(reads).await?;
+        let head = answers.value().ok_or(GetRunError::RunNotFound)?;
+        let head = decode_run_head(tenant, run, &head.bytes)?;
+        let outlook = |earliest_deadline| ClaimOutlook { run: head.head(), earliest_deadline };
+        if !head.has_roots() {
+            return Ok(outlook(None));
+        }
+        let seen = look.take(&mut answers);
+        if sight.learn(&look, &seen, (limit, None), looks) {
+            core.sights.remember(tenant, run, sight);
+            let earliest_deadline = seen.first_deadline(None);
+            choose(seen, point, limit, out);
+            return Ok(outlook(earliest_deadline));
+        }
     }
-    let everybody = ShardId::from_raw(0)..=LAST_SHARD;
-    let range = KeyRange::claims_at(tenant, run, LogicalTime::ZERO, everybody);
-    let mut free = claimable(&io.scan(range, FREE_WINDOW).await?);
-    let offset = claim_offset(worker, free.len());
-    free.rotate_left(offset);
-    if free.len() < limit {
-        let last_free = claim_key(tenant, run, LogicalTime::ZERO);
-        let ran_out = KeyRange::claims_due(tenant, run, now).after(&last_free);
-        free.extend(claimable(&io.scan(ran_out, limit).await?));
-    }
-    out.extend(free.into_iter().take(limit));
-    outlook.earliest_deadline = next_deadline(io, now, tenant, run).await?;
-    Ok(outlook)
+    unreachable!("the last look sees everything")
 }
 
-/// How much work waits at `now`. A hint never fails an operation that has happened.
-pub(super) async fn capacity(
-    io: &Io,
-    now: LogicalTime,
-    tenant: TenantId,
-    run: RunId,
-) -> CapacityHint {
-    let due = io.count(KeyRange::claims_due(tenant, run, now)).await.unwrap_or(0);
-    let available = due.min(CAPACITY_COUNT_MAX as u64);
-    CapacityHint {
-        available_count: u32::try_from(available).expect("the cap fits in u32"),
-        earliest_deadline: next_deadline(io, now, tenant, run).await.unwrap_or(None),
-    }
-}
-
-/// When the next lease that is live at `now` runs out.
-async fn next_deadline(
-    io: &Io,
-    now: LogicalTime,
-    tenant: TenantId,
-    run: RunId,
-) -> Result<Option<LogicalTime>, InfraError> {
-    let live = KeyRange::claims_of(tenant, run).after(&claim_key(tenant, run, now));
-    let page = io.scan(live, 1).await?;
-    let Some((Key::ClaimIndex { at, .. }, _)) = page.first() else { return Ok(None) };
-    Ok(Some(*at))
-}
-
-/// Behind every id.
-const LAST_SHARD: ShardId = ShardId::from_raw(u64::MAX);
-
-/// The last key of a run's claim index at one time.
-const fn claim_key(tenant: TenantId, run: RunId, at: LogicalTime) -> Key {
-    Key::ClaimIndex { tenant, shard: ShardKey::new(run, LAST_SHARD), at }
-}
-
-fn claimable(page: &Page) -> Vec<ShardId> {
-    let shard = |key: &Key| {
-        let Key::ClaimIndex { shard, .. } = key else { return None };
-        Some(shard.shard())
+/// Free shards in an order of the look's own, then those whose lease ran out.
+fn choose(seen: Seen, point: u64, limit: usize, out: &mut ClaimCandidates) {
+    let turned = |mut shards: Vec<ShardId>| {
+        let offset = claim_offset(WorkerId::from_raw(point), shards.len());
+        shards.rotate_left(offset);
+        shards
     };
-    page.iter().filter_map(|(key, _)| shard(key)).collect()
+    let due = turned(seen.free).into_iter().chain(turned(seen.expired));
+    out.extend(due.take(limit));
 }

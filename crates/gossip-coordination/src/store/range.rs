@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
 
 use super::key::{BEHIND_SEPARATOR, Key, KeyBytes, KeyKind, SEPARATOR};
+use super::place::ClaimSpot;
 
 /// Keys from `start` up to but not including `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,16 +141,14 @@ impl KeyRange {
         Self { start: path.push(&[SEPARATOR]), end }
     }
 
-    /// The entries of a run's claim index at one time, for shards whose ids lie in `shards`: a
-    /// narrow range, because a wide one with a limit costs as much as it is wide on some engines.
+    /// The entries of a run's claim index within `spots`: as narrow as one likes, because a wide
+    /// range with a limit costs as much as it holds on some engines. Empty if they end before they
+    /// begin.
     #[must_use]
-    pub fn claims_at(
-        tenant: TenantId,
-        run: RunId,
-        at: LogicalTime,
-        shards: RangeInclusive<ShardId>,
-    ) -> Self {
-        Self::numbers(of_run(KeyKind::ClaimIndex, tenant, run).number(at.as_raw()), shards)
+    pub fn claims_within(tenant: TenantId, run: RunId, spots: RangeInclusive<ClaimSpot>) -> Self {
+        let path = of_run(KeyKind::ClaimIndex, tenant, run);
+        let at = |spot: &ClaimSpot| path.number(spot.at().as_raw()).number(spot.place());
+        Self { start: at(spots.start()), end: at(spots.end()).push(&[0]) }
     }
 
     /// What is left of the range behind `key`: the next page of a scan that read so far.

@@ -6,7 +6,8 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
 use super::{
-    Answer, Fault, Key, KeyKind, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits,
+    Answer, CommitOutcome, Fault, Key, KeyKind, MapStore, Read, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, Txn,
 };
 use crate::*;
 
@@ -73,6 +74,63 @@ fn the_largest_registration_fits_small_transactions() {
     assert!(again.is_replay());
     let commits = coordinator.store().commit_count();
     assert!((244..260).contains(&commits), "{commits} commits");
+    let run = coordinator.get_run(TENANT, RUN).unwrap();
+    assert!(run.root_shards().iter().copied().eq((0..10_000).map(ShardId::from_raw)));
+}
+
+/// Between the pages of its roots the run is paused, then deleted.
+struct Meddled {
+    map: MapStore,
+    /// Reads until somebody else does something.
+    reads_left: u64,
+    deleted: bool,
+}
+
+impl Store for Meddled {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        if self.reads_left == 0 {
+            let map = self.map.another_handle();
+            let mut other = StoreCoordinator::new(map, StoreConfig::new(8 << 32));
+            if self.deleted {
+                other.cancel_run(at(5), TENANT, RUN, op(11)).unwrap();
+                other.delete_run(at(5), TENANT, RUN, op(12)).unwrap();
+            } else {
+                other.pause_run(at(4), TENANT, RUN, op(10)).unwrap();
+            }
+        }
+        self.reads_left = self.reads_left.wrapping_sub(1);
+        self.map.read(reads)
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.map.commit(txns)
+    }
+
+    fn wait(&mut self, ticks: u64) {
+        self.map.wait(ticks);
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.map.limits()
+    }
+}
+
+#[test]
+fn a_run_of_many_pages_of_roots_is_read_as_of_one_instant() {
+    let limits = StoreLimits { page: 3, txn_ops: 20, ..SMALL };
+    for (deleted, reads_left) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
+        let mut admin = StoreCoordinator::new(MapStore::with_limits(limits), StoreConfig::new(7));
+        let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
+        let bounds = bounds(40);
+        admin.create_run_with_shards(at(1), TENANT, RUN, config, &roots(&bounds), op(1)).unwrap();
+        let map = admin.store().another_handle();
+        let meddled = Meddled { map, reads_left, deleted };
+        let mut reader = StoreCoordinator::new(meddled, StoreConfig::new(9 << 32));
+        match reader.get_run(TENANT, RUN) {
+            Ok(run) => assert!(!deleted && run.is_paused() && run.root_shards().len() == 40),
+            Err(error) => assert!(deleted && error == GetRunError::RunNotFound, "{error:?}"),
+        }
+    }
 }
 
 #[test]

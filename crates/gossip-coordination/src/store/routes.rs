@@ -1,17 +1,20 @@
 //! Every operation of a backend as a flight.
 
+use std::collections::BTreeMap;
+
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 
+use super::capacity::Rider;
 use super::core::Core;
 use super::flight::Flight;
-use super::{queries, run_flight, shard_flight, sweep, worker_flight};
+use super::{capacity, queries, renewals, run_flight, shard_flight, sweep, upkeep, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
 use crate::protocol::{
-    ClaimCandidates, DeleteRun, Grant, Renew, RunTransition, RunTransitionKind, RunTransitionRules,
-    ShardTransition,
+    ClaimCandidates, DeleteRun, Grant, Renew, Renewed, RunTransition, RunTransitionKind,
+    RunTransitionRules, ShardTransition,
 };
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
@@ -38,10 +41,11 @@ impl Core {
         Flight::new(|io| async move { shard_flight::fly(self, &io, now, &operation, |_| ()).await })
     }
 
-    /// An operation that grants a shard, whose snapshot goes into `scratch`.
+    /// An operation that grants a shard to `worker`, whose snapshot goes into `scratch`.
     pub(super) fn grant<'f, T>(
         &'f mut self,
         now: LogicalTime,
+        worker: WorkerId,
         operation: T,
         scratch: &'f mut AcquireScratch,
     ) -> Route<'f, Granted, T::Error>
@@ -52,10 +56,13 @@ impl Core {
         Flight::new(|io| async move {
             let mut shown = Shown::default();
             let show = |shard: ShardView<'_>| shown = Shown::write(shard, scratch);
-            let granted = shard_flight::fly(self, &io, now, &operation, show).await?;
             let (tenant, key) = operation.subject();
-            let capacity = queries::capacity(&io, now, tenant, key.run()).await;
-            Ok(Granted { grant: granted.into_inner(), capacity, shown })
+            let mut rider = Rider::new(now, tenant, key, worker);
+            let along = Some(&mut rider);
+            let granted = shard_flight::fly_with(self, &io, now, &operation, show, along).await?;
+            let grant = granted.into_inner();
+            let capacity = rider.hint(self, &io, grant.lease.deadline()).await;
+            Ok(Granted { grant, capacity, shown })
         })
     }
 
@@ -68,13 +75,32 @@ impl Core {
         Flight::new(move |io| async move {
             let operation = Renew { tenant, lease };
             let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
-            Ok(RenewResult {
-                new_deadline: renewed.new_deadline,
-                capacity: queries::capacity(&io, now, tenant, lease.run()).await,
-                offer: renewed.offer,
-                request: renewed.request,
-                run_paused: renewed.run_paused,
-            })
+            let of = (tenant, lease.run());
+            Ok(told(renewed, capacity::capacity(self, &io, now, of, lease.owner()).await))
+        })
+    }
+
+    /// As [`Core::renew`] for each of `leases`, in their order; what waits is looked up once for
+    /// each run.
+    pub(super) fn renew_many<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        leases: &'f [Lease],
+    ) -> Flight<'f, Vec<Result<RenewResult, RenewError>>> {
+        Flight::new(move |io| async move {
+            let answers = renewals::renew_many(self, &io, now, tenant, leases).await;
+            let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
+            let mut results = Vec::with_capacity(leases.len());
+            for (lease, answer) in leases.iter().zip(answers) {
+                let (run, renewed) = (lease.run(), answer.is_ok());
+                if renewed && !hints.contains_key(&run) {
+                    let (of, by) = ((tenant, run), lease.owner());
+                    hints.insert(run, capacity::capacity(self, &io, now, of, by).await);
+                }
+                results.push(answer.map(|renewed| told(renewed, hints[&run])));
+            }
+            results
         })
     }
 
@@ -118,8 +144,12 @@ impl Core {
         })
     }
 
-    pub(super) fn run(tenant: TenantId, run: RunId) -> Route<'static, RunRecord, GetRunError> {
-        Flight::new(move |io| async move { queries::run(&io, tenant, run).await })
+    pub(super) fn run(
+        &mut self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Route<'_, RunRecord, GetRunError> {
+        Flight::new(move |io| async move { queries::run(self, &io, tenant, run).await })
     }
 
     pub(super) fn progress(
@@ -141,15 +171,39 @@ impl Core {
         Flight::new(move |io| async move { queries::list(self, &io, now, of, filter, out).await })
     }
 
-    pub(super) fn candidates(
+    pub(super) fn candidates<'f>(
+        &'f mut self,
         now: LogicalTime,
         of: (TenantId, RunId),
-        worker: WorkerId,
-        limit: usize,
-        out: &mut ClaimCandidates,
-    ) -> Route<'_, ClaimOutlook, GetRunError> {
+        wanted: (WorkerId, usize),
+        out: &'f mut ClaimCandidates,
+    ) -> Route<'f, ClaimOutlook, GetRunError> {
         Flight::new(
-            move |io| async move { queries::candidates(&io, now, of, worker, limit, out).await },
+            move |io| async move { queries::candidates(self, &io, now, of, wanted, out).await },
+        )
+    }
+
+    pub(super) fn active_runs<'f>(
+        &'f mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &'f mut Vec<RunId>,
+    ) -> Route<'f, (), InfraError> {
+        Flight::new(move |io| async move {
+            upkeep::active_runs(self, &io, tenant, after, limit, out).await
+        })
+    }
+
+    pub(super) fn collect<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        stale: (TenantId, u64),
+        limit: usize,
+        out: &'f mut Vec<RunId>,
+    ) -> Route<'f, (), InfraError> {
+        Flight::new(
+            move |io| async move { upkeep::collect(self, &io, now, stale, limit, out).await },
         )
     }
 
@@ -184,6 +238,11 @@ impl Core {
     ) -> Route<'f, (), WorkerError> {
         Flight::new(move |io| async move { worker_flight::list(self, &io, now, tenant, out).await })
     }
+}
+
+fn told(renewed: Renewed, capacity: CapacityHint) -> RenewResult {
+    let Renewed { new_deadline, offer, request, run_paused } = renewed;
+    RenewResult { new_deadline, capacity, offer, request, run_paused }
 }
 
 /// What of a granted shard is not in the scratch.

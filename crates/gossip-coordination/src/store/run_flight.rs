@@ -11,11 +11,12 @@ use std::sync::Arc;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
 
 use super::codec::{
-    RootProgress, decode_roots, decode_run_head, decode_tombstone, encode_roots, encode_run_head,
-    encode_tombstone,
+    RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
+    encode_run_head, encode_tombstone,
 };
 use super::core::{BIRTH_WRITES, Core, Counters, Full, encoded};
-use super::flight::Io;
+use super::engine::{Page, Read};
+use super::flight::{Answers, Io};
 use super::key::{KEY_LEN_MAX, Key};
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
@@ -31,6 +32,9 @@ use crate::run::{Registration, RunRecord, RunStatus};
 /// Writes of a chunk of a registration beside those of its shards: the head, the names of the
 /// roots, and two counters.
 const CHUNK_WRITES: usize = 4;
+
+/// How often a run of more roots than fit in a page is read again, because it changed meanwhile.
+const LOAD_TRIES_MAX: usize = 8;
 
 /// What the values of one newborn shard take beside the bytes of its range and cursor, at most:
 /// three keys, three frames and the fields of fixed size.
@@ -55,8 +59,9 @@ where
     let (tenant, run) = operation.subject();
     let mut tries = core.tries("run.commit");
     let mut doubt: Option<Prepared<T>> = None;
+    let mut registering = false;
     loop {
-        let loaded = Loaded::load(io, tenant, run, counts).await?;
+        let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await?;
         if let Some(sure) = doubt.take_if(|doubt| doubt.landed(&loaded)) {
             core.emit(tenant, run, now, sure.event);
             return sure.answer.map(IdempotentOutcome::Executed);
@@ -77,7 +82,10 @@ where
                     core.emit(tenant, run, now, prepared.event);
                     return prepared.answer.map(IdempotentOutcome::Executed);
                 }
-                None => 0,
+                None => {
+                    registering = true;
+                    0
+                }
             },
             CommitOutcome::Conflict(conflict) => {
                 let lost = conflict.key();
@@ -129,52 +137,94 @@ struct Loaded {
 }
 
 impl Loaded {
-    async fn load(io: &Io, tenant: TenantId, run: RunId, counts: bool) -> Result<Self, InfraError> {
+    async fn load(
+        core: &Core,
+        io: &Io,
+        (tenant, run): (TenantId, RunId),
+        (registering, counts): (bool, bool),
+    ) -> Result<Self, InfraError> {
         let [of_tenant, of_all] = Counters::keys(tenant);
-        let (head, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
-        let mut values = io.load(vec![head, grave, of_tenant, of_all]).await?.into_iter();
-        let (head, tombstone_value) = (values.next().flatten(), values.next().flatten());
-        let counters = Counters::take(&mut values);
+        let grave = Key::Tombstone { tenant, run };
+        let mut also = [grave, of_tenant, of_all].map(Read::Get).to_vec();
+        if counts {
+            let ranges = [KeyRange::claims_of(tenant, run), KeyRange::parked_of(tenant, run)];
+            also.extend(ranges.map(Read::Count));
+        }
+        let (loaded, mut answers) = load_run(core, io, (tenant, run), registering, also).await?;
+        let tombstone_value = answers.value();
         let tombstone = match &tombstone_value {
             Some(value) => Some(decode_tombstone(tenant, run, &value.bytes)?),
             None => None,
         };
-        let (record, roots) = match &head {
-            Some(head) => {
-                let (record, roots) = load_record(io, tenant, run, head).await?;
-                (Some(record), roots)
-            }
-            None => (None, RootProgress::NONE),
+        let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
+        let (head, record, roots) = match loaded {
+            Some(LoadedRun { head, record, roots }) => (Some(head), Some(record), roots),
+            None => (None, None, RootProgress::NONE),
         };
-        let (mut active, mut parked) = (0, 0);
-        if counts && roots.is_complete() {
-            active = io.count(KeyRange::claims_of(tenant, run)).await?;
-            parked = io.count(KeyRange::parked_of(tenant, run)).await?;
-        }
+        // Shards that are not fully registered are nobody's yet.
+        let (active, parked) = match counts && roots.is_complete() {
+            true => (answers.count(), answers.count()),
+            false => (0, 0),
+        };
         Ok(Self { head, record, roots, tombstone_value, tombstone, counters, active, parked })
     }
 }
 
-/// The record of a run whose head is `head`, and how far its registration has come.
-pub(super) async fn load_record(
+/// A run with the names of its roots, all of one instant.
+pub(super) struct LoadedRun {
+    head: Versioned,
+    pub(super) record: RunRecord,
+    roots: RootProgress,
+}
+
+/// Loads a run, and answers to `also` of the same instant. Its roots are read at once unless it is
+/// known to be `registering`; they have no names then.
+///
+/// The roots of nearly every run fit in one page. More are read page by page, and read again if
+/// the head changed meanwhile: they are written and deleted with it.
+pub(super) async fn load_run(
+    core: &Core,
     io: &Io,
-    tenant: TenantId,
-    run: RunId,
-    head: &Versioned,
-) -> Result<(RunRecord, RootProgress), InfraError> {
-    let part = decode_run_head(tenant, run, &head.bytes)?;
-    let (roots, mut ids) = (part.roots(), Vec::new());
-    if part.has_roots() {
-        let chunks = 0..roots.chunks;
-        let keys = chunks.clone().map(|chunk| Key::RunRoots { tenant, run, chunk }).collect();
-        for (chunk, value) in chunks.zip(io.load(keys).await?) {
-            // A missing chunk leaves too few roots, which is told below.
-            if let Some(value) = value {
-                decode_roots(tenant, run, chunk, &value.bytes, &mut ids)?;
+    (tenant, run): (TenantId, RunId),
+    mut registering: bool,
+    also: Vec<Read>,
+) -> Result<(Option<LoadedRun>, Answers), InfraError> {
+    let (limit, all) = (core.limits.page, KeyRange::roots_of(tenant, run));
+    for _ in 0..LOAD_TRIES_MAX {
+        let (mut first, mut chunks, mut rest) = (None, Page::new(), Some(all));
+        while let Some(range) = rest {
+            let scan = (!registering).then_some(Read::Scan { range, limit });
+            let reads = [Read::Get(Key::RunHead { tenant, run })].into_iter().chain(scan);
+            let mut answers = io.read(reads.chain(also.iter().copied()).collect()).await?;
+            let head = answers.value();
+            let page = if registering { Page::new() } else { answers.page() };
+            let Some(head) = head else { return Ok((None, answers)) };
+            if *first.get_or_insert(head.revision) != head.revision {
+                break;
+            }
+            rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
+            chunks.extend(page);
+            let part = decode_run_head(tenant, run, &head.bytes)?;
+            if registering && part.has_roots() {
+                registering = false;
+            } else if rest.is_none() {
+                return Ok((Some(assemble(head, part, &chunks)?), answers));
             }
         }
     }
-    Ok((part.into_record(ids)?, roots))
+    let message = "the run changed whenever it was read".to_owned();
+    Err(InfraError::Transient { operation: "run.load", message })
+}
+
+/// The run whose head is `head`, with the roots that `chunks` name if they are complete.
+fn assemble(head: Versioned, part: RunHeadPart, chunks: &Page) -> Result<LoadedRun, InfraError> {
+    let (roots, mut ids) = (part.roots(), Vec::new());
+    for (key, value) in chunks.iter().filter(|_| part.has_roots()) {
+        let Key::RunRoots { tenant, run, chunk } = *key else { continue };
+        // A missing chunk leaves too few roots, which is told below.
+        decode_roots(tenant, run, chunk, &value.bytes, &mut ids)?;
+    }
+    Ok(LoadedRun { head, record: part.into_record(ids)?, roots })
 }
 
 /// Lets the protocol decide about what was loaded.
@@ -191,6 +241,7 @@ fn judge<T: RunTransitionRules>(
         tombstone: loaded.tombstone,
         active: loaded.active,
         parked: loaded.parked,
+        registered_at: loaded.roots.last_chunk_at,
         room: loaded.counters.room(tenant, &core.config, reserved)?,
     };
     let (change, answer) = match operation.decide(now, &seen) {

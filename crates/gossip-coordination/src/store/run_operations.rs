@@ -39,7 +39,7 @@ macro_rules! run_operations {
                 tenant: TenantId,
                 run: RunId,
             ) -> Result<RunRecord, GetRunError> {
-                $fly(&mut self.store, Core::run(tenant, run))$(.$await)?
+                $fly(&mut self.store, self.core.run(tenant, run))$(.$await)?
             }
 
             $($async)? fn get_run_progress(
@@ -119,7 +119,7 @@ macro_rules! run_operations {
                 limit: usize,
                 out: &mut ClaimCandidates,
             ) -> Result<ClaimOutlook, GetRunError> {
-                let flight = Core::candidates(now, (tenant, run), worker, limit, out);
+                let flight = self.core.candidates(now, (tenant, run), (worker, limit), out);
                 $fly(&mut self.store, flight)$(.$await)?
             }
 
@@ -215,3 +215,48 @@ macro_rules! run_operations {
     };
 }
 pub(super) use run_operations;
+
+/// What a coordinator over `$engine` offers beside the traits, for whoever looks after many runs.
+macro_rules! run_upkeep {
+    ($name:ident over $engine:ident; $fly:ident $(.$await:tt)? $(; $async:tt)?) => {
+        impl<S: $engine> $name<S> {
+            /// Appends those of the tenant's runs that are not over to `out`, in the order of their
+            /// ids: the first `limit` of them behind `after`. Fewer are the last ones.
+            ///
+            /// # Errors
+            ///
+            /// [`InfraError`].
+            pub $($async)? fn list_active_runs_into(
+                &mut self,
+                tenant: TenantId,
+                after: Option<RunId>,
+                limit: usize,
+                out: &mut Vec<RunId>,
+            ) -> Result<(), InfraError> {
+                let flight = self.core.active_runs(tenant, after, limit, out);
+                $fly(&mut self.store, flight)$(.$await)?
+            }
+
+            /// Takes away up to `limit` of the tenant's runs that were made and not registered to
+            /// the end, and of which nothing was heard for `stale_after` ticks. Each is cancelled
+            /// first and then deleted, and its id is never used again. Those that are gone are
+            /// appended to `out`, also if the call fails later on.
+            ///
+            /// # Errors
+            ///
+            /// [`InfraError`].
+            pub $($async)? fn gc_stale_initializing_runs_into(
+                &mut self,
+                now: LogicalTime,
+                tenant: TenantId,
+                stale_after: u64,
+                limit: usize,
+                out: &mut Vec<RunId>,
+            ) -> Result<(), InfraError> {
+                let flight = self.core.collect(now, (tenant, stale_after), limit, out);
+                $fly(&mut self.store, flight)$(.$await)?
+            }
+        }
+    };
+}
+pub(super) use run_upkeep;

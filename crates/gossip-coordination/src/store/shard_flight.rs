@@ -1,15 +1,32 @@
 //! An operation on one shard: load, decide, evolve, commit, and what to do when that goes wrong.
 //!
-//! - **Conflict**: everything is loaded and decided again, within a budget.
+//! - **Memory**: what the handle last wrote is decided about without a load. A refusal or a replay
+//!   that comes of it is decided again on a fresh load before anybody hears of it.
+//! - **Conflict**: it is decided again, within a budget, about what the conflict says is there now.
+//!   If that does not make a whole shard, everything is loaded.
 //! - **Unknown**: the commit is remembered as a doubt. The next load settles it. The record is what
 //!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
 //!   decision looks at is compared, that commit shuts ours out for ever. What decides the same is
 //!   committed again.
 //!
+//! # Why a decision from memory is as good as one from a load
+//!
+//! A decision is a function of the command, its time, and the values it looks at. Each of those is
+//! compared in the commit at the revision it was remembered with, and a revision never comes back:
+//! a commit that is applied was decided about what was stored at that very instant, however old the
+//! memory was, and takes effect then. That goes for the run's head too, also where no rule asks for
+//! the run: a run that is being deleted has no head, and from that instant its shards are not found
+//! and cannot be changed, although they may still be there. The cold part is not compared: every
+//! change of it rewrites the hot part in the same commit, so the hot revision stands for it.
+//!
+//! A refusal and a replay commit nothing, so nothing would show that they are out of date. They are
+//! reported only if they come of a load that began after the operation did.
+//!
 //! # Invariants
 //! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
 //!   for the cold one too, the run's head, the counters, the absence of newborn ids.
+//! - A shard is remembered only while its lease is held by whoever committed last by this handle.
 //! - The claim index entry of a shard is exact: zero while it is free, its deadline while leased.
 
 use std::cell::RefCell;
@@ -18,18 +35,20 @@ use std::sync::Arc;
 
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, TenantId};
 
-use super::codec::{
-    DecodeShardError, RunHeadPart, decode_cold, decode_hot, decode_run_head, decode_shard,
-    encode_cold, encode_hot,
-};
-use super::core::{Core, Counters, Full, encoded};
-use super::flight::Io;
+use super::capacity::Rider;
+use super::codec::{decode_cold, decode_hot, encode_cold, encode_hot};
+use super::core::{Core, Full, encoded};
+use super::engine::Read;
+use super::flight::{Answers, Io};
 use super::index::{move_claim, move_parked, standing};
 use super::key::Key;
-use super::txn::{CommitOutcome, Txn, Versioned};
+use super::loaded::{Loaded, Origin};
+use super::memory::Remembered;
+use super::owner::{Holding, Ties, evidence};
+use super::retry::Tries;
+use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
-use crate::lease::GrantToken;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
@@ -41,69 +60,229 @@ pub(super) async fn fly<T>(
     io: &Io,
     now: LogicalTime,
     operation: &T,
-    mut show: impl FnMut(ShardView<'_>) + Send,
-) -> Result<IdempotentOutcome<T::Output>, T::Error>
+    show: impl FnMut(ShardView<'_>) + Send,
+) -> Told<T>
 where
     T: ShardTransition + Sync,
     T::Output: Send,
     T::Error: From<InfraError> + Send,
 {
-    let (tenant, key) = operation.subject();
-    let mut tries = core.tries("shard.commit");
-    let mut kin = Kin::new();
-    let mut doubt: Option<Prepared<T>> = None;
+    fly_with(core, io, now, operation, show, None).await
+}
+
+/// As [`fly`], with a hint that rides along.
+pub(super) async fn fly_with<T>(
+    core: &mut Core,
+    io: &Io,
+    now: LogicalTime,
+    operation: &T,
+    mut show: impl FnMut(ShardView<'_>) + Send,
+    mut rider: Option<&mut Rider>,
+) -> Told<T>
+where
+    T: ShardTransition + Sync,
+    T::Output: Send,
+    T::Error: From<InfraError> + Send,
+{
+    let mut trip = Trip::new(core, now, operation);
     loop {
-        let loaded = Loaded::take(io.load(Loaded::keys::<T>(tenant, key)).await?);
-        if let Some(sure) = doubt.take_if(|doubt| doubt.landed(tenant, key, &loaded)) {
-            core.emit(tenant, key.run(), now, sure.event);
-            return sure.answer.map(IdempotentOutcome::Executed);
-        }
-        let verdict = loop {
-            match judge(core, now, operation, &loaded, &kin, &mut show)? {
-                Verdict::Asks(ids) => load_kin(io, tenant, key, &ids, &mut kin).await?,
-                verdict @ (Verdict::Refused(_) | Verdict::Replayed(_) | Verdict::Commits(_)) => {
-                    break verdict;
+        match trip.next(core, io.binding(), &mut show)? {
+            Next::Load(mut reads) => {
+                if let Some(rider) = &mut rider {
+                    rider.ask(core, &mut reads);
+                }
+                let mut answers = io.read(reads).await?;
+                trip.loaded(&mut answers)?;
+                if let Some(rider) = &mut rider {
+                    rider.take(&mut answers, trip.standing());
                 }
             }
-        };
-        let (txn, prepared) = match verdict {
-            Verdict::Refused(error) => return Err(error),
-            Verdict::Replayed(output) => return Ok(replayed(core, now, operation, output, doubt)),
-            Verdict::Commits(commit) => *commit,
-            Verdict::Asks(_) => unreachable!("what was asked for was loaded"),
-        };
-        core.check_fits(&txn)?;
-        let ticks = match io.commit(txn).await? {
-            CommitOutcome::Applied { .. } => {
-                core.emit(tenant, key.run(), now, prepared.event);
-                return prepared.answer.map(IdempotentOutcome::Executed);
-            }
-            CommitOutcome::Conflict(conflict) => {
-                kin.clear();
-                let lost = conflict.key();
-                tries.failed(Some(lost), !is_of_subject(&lost, key))?
-            }
-            CommitOutcome::Unknown => {
-                doubt = Some(prepared);
-                tries.failed(None, false)?
-            }
-        };
-        io.pause(ticks).await;
+            Next::LoadKin(keys) => trip.loaded_kin(&keys, io.load(keys.clone()).await?)?,
+            Next::Commit(txn) => match trip.committed(core, io.commit(txn).await?)? {
+                Landing::Done(told) => return told,
+                Landing::Again { ticks } => io.pause(ticks).await,
+            },
+            Next::Done(told) => return told,
+        }
     }
 }
 
-/// A replay is our own doing if the reply to our own commit was lost.
-fn replayed<T: ShardTransition>(
-    core: &mut Core,
+/// What the caller of an operation is told.
+pub(super) type Told<T> =
+    Result<IdempotentOutcome<<T as ShardTransition>::Output>, <T as ShardTransition>::Error>;
+
+/// What an operation needs next.
+pub(super) enum Next<T: ShardTransition> {
+    /// Answers for [`Trip::loaded`].
+    Load(Vec<Read>),
+    /// Values for [`Trip::loaded_kin`].
+    LoadKin(Vec<Key>),
+    /// An outcome for [`Trip::committed`].
+    Commit(Txn),
+    Done(Told<T>),
+}
+
+/// What became of an operation by a commit.
+pub(super) enum Landing<T: ShardTransition> {
+    Done(Told<T>),
+    /// It goes on after a while.
+    Again {
+        ticks: u64,
+    },
+}
+
+/// An operation between two questions to the store.
+pub(super) struct Trip<'o, T: ShardTransition> {
+    operation: &'o T,
     now: LogicalTime,
-    operation: &T,
-    output: T::Output,
+    tries: Tries,
+    /// What the next decision looks at, unless it must be loaded.
+    loaded: Option<Loaded>,
+    kin: Kin,
+    ties: Ties,
+    /// What the last transaction does. Present until its outcome is told.
+    sent: Option<Prepared<T>>,
+    /// A transaction whose reply was lost.
     doubt: Option<Prepared<T>>,
-) -> IdempotentOutcome<T::Output> {
-    let Some(doubt) = doubt else { return IdempotentOutcome::Replayed(output) };
-    let (tenant, key) = operation.subject();
-    core.emit(tenant, key.run(), now, doubt.event);
-    IdempotentOutcome::Executed(output)
+}
+
+impl<'o, T: ShardTransition> Trip<'o, T> {
+    pub(super) fn new(core: &mut Core, now: LogicalTime, operation: &'o T) -> Self {
+        let (tenant, key) = operation.subject();
+        let remembered = core.memory.take(tenant, key);
+        let bound = remembered.as_ref().and_then(|shard| shard.bound);
+        let head = || core.memory.head(tenant, key.run());
+        Self {
+            operation,
+            now,
+            tries: core.tries("shard.commit"),
+            loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head())),
+            kin: Kin::new(),
+            ties: Ties { binding: None, bound },
+            sent: None,
+            doubt: None,
+        }
+    }
+
+    /// What the operation needs next, on a store of this binding.
+    pub(super) fn next(
+        &mut self,
+        core: &mut Core,
+        binding: Option<u64>,
+        show: &mut impl FnMut(ShardView<'_>),
+    ) -> Result<Next<T>, InfraError> {
+        let (tenant, key) = self.operation.subject();
+        self.ties.binding = binding;
+        let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
+        let Some(loaded) = &self.loaded else { return Ok(load()) };
+        if let Some(sure) = self.doubt.take_if(|doubt| doubt.landed(tenant, key, loaded)) {
+            return Ok(Next::Done(self.executed(core, sure)));
+        }
+        let looked_at = LookedAt { loaded, kin: &self.kin, ties: self.ties };
+        let verdict = judge(core, self.now, self.operation, looked_at, show)?;
+        Ok(match verdict {
+            Verdict::Asks(ids) => Next::LoadKin(cold_keys(tenant, key, &ids)),
+            Verdict::Refused(_) | Verdict::Replayed(_) if loaded.origin != Origin::Store => {
+                self.loaded = None;
+                load()
+            }
+            Verdict::Refused(error) => Next::Done(Err(error)),
+            Verdict::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
+            Verdict::Commits(commit) => {
+                let (txn, prepared) = *commit;
+                core.check_fits(&txn)?;
+                self.sent = Some(prepared);
+                Next::Commit(txn)
+            }
+        })
+    }
+
+    /// Takes what was read.
+    pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<(), InfraError> {
+        let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
+        self.loaded = Some(Loaded::take::<T>(answers, subject, binds)?);
+        Ok(())
+    }
+
+    /// Where the shard that was loaded stands in the claim index.
+    fn standing(&self) -> Option<LogicalTime> {
+        let (tenant, key) = self.operation.subject();
+        let hot = self.loaded.as_ref()?.hot.as_ref()?;
+        decode_hot(tenant, key, &hot.bytes).ok()?.indexed_at
+    }
+
+    /// Takes the cold parts of shards of the same run.
+    fn loaded_kin(
+        &mut self,
+        keys: &[Key],
+        values: Vec<Option<Versioned>>,
+    ) -> Result<(), InfraError> {
+        for (key, value) in keys.iter().zip(values) {
+            let Key::ShardCold { tenant, shard } = *key else { continue };
+            let made_by = match value {
+                Some(value) => {
+                    let cold = decode_cold(tenant, shard, &value.bytes)?;
+                    Some(cold.lineage.map_or(0, |lineage| lineage.split_hash))
+                }
+                None => None,
+            };
+            self.kin.insert(shard.shard(), made_by);
+        }
+        Ok(())
+    }
+
+    /// Takes what became of the transaction.
+    pub(super) fn committed(
+        &mut self,
+        core: &mut Core,
+        outcome: CommitOutcome,
+    ) -> Result<Landing<T>, InfraError> {
+        let mut sent = self.sent.take().expect("an outcome is told of what was sent");
+        let loaded = self.loaded.take().expect("what was sent was decided about what was loaded");
+        let ticks = match outcome {
+            CommitOutcome::Applied { revision } => {
+                sent.remember(core, self.operation.subject(), loaded, revision);
+                return Ok(Landing::Done(self.executed(core, sent)));
+            }
+            CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
+            CommitOutcome::Unknown => {
+                self.doubt = Some(sent);
+                self.tries.failed(None, false)?
+            }
+        };
+        Ok(Landing::Again { ticks })
+    }
+
+    /// Looks at what is there now, and answers how long to wait before.
+    fn lost(&mut self, loaded: Loaded, conflict: Conflict) -> Result<u64, InfraError> {
+        let (tenant, key) = self.operation.subject();
+        let (lost, origin) = (conflict.key(), loaded.origin);
+        self.kin.clear();
+        // A conflict tells nothing of the owner key.
+        let whole = !(T::CONSULTS_OWNER && self.ties.binding.is_some());
+        self.loaded = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
+        match origin {
+            // Memory that is out of date is no race, and an operation begins with it once.
+            Origin::Memory => Ok(0),
+            Origin::Store | Origin::Conflict => {
+                self.tries.failed(Some(lost), !is_of_subject(&lost, key))
+            }
+        }
+    }
+
+    fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> Told<T> {
+        let (tenant, key) = self.operation.subject();
+        core.emit(tenant, key.run(), self.now, prepared.event);
+        prepared.answer.map(IdempotentOutcome::Executed)
+    }
+
+    /// A replay is our own doing if the reply to our own commit was lost.
+    fn replayed(&mut self, core: &mut Core, output: T::Output) -> IdempotentOutcome<T::Output> {
+        let Some(doubt) = self.doubt.take() else { return IdempotentOutcome::Replayed(output) };
+        let (tenant, key) = self.operation.subject();
+        core.emit(tenant, key.run(), self.now, doubt.event);
+        IdempotentOutcome::Executed(output)
+    }
 }
 
 /// Whether a conflict on `lost` is about the shard or its run, not about counters or newborns.
@@ -133,23 +312,46 @@ enum Verdict<T: ShardTransition> {
 
 /// What to say once a transaction is stored, and how to see that it is.
 struct Prepared<T: ShardTransition> {
-    /// The hot part that it writes.
-    hot: Vec<u8>,
-    /// The grant that it makes, if it makes one.
-    grant: Option<GrantToken>,
+    parts: Parts,
+    holding: Holding,
+    /// The binding of the owner key from then on, if the caller holds the shard.
+    bound: Option<u64>,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
+}
+
+/// The parts of the shard that a transaction writes.
+struct Parts {
+    hot: Vec<u8>,
+    cold: Option<Vec<u8>>,
 }
 
 impl<T: ShardTransition> Prepared<T> {
     /// Whether the store shows that the transaction was applied.
     fn landed(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
         let Some(stored) = &loaded.hot else { return false };
-        if stored.bytes == self.hot {
+        if stored.bytes == self.parts.hot {
             return true;
         }
         let holder = decode_hot(tenant, key, &stored.bytes).ok().and_then(|hot| hot.lease);
-        self.grant.is_some() && holder.map(|holder| holder.token()) == self.grant
+        holder.is_some_and(|holder| self.holding == Holding::Granted(holder.token()))
+    }
+
+    /// Remembers what the transaction left at `revision`, if the caller holds the shard.
+    fn remember(
+        &mut self,
+        core: &mut Core,
+        (tenant, key): (TenantId, ShardKey),
+        loaded: Loaded,
+        revision: u64,
+    ) {
+        let written = |bytes: Vec<u8>| Versioned { revision, bytes };
+        let cold = self.parts.cold.take().map(written).or(loaded.cold);
+        if let (true, Some(cold), Some(head)) = (self.holding.is_held(), cold, loaded.head) {
+            let (hot, bound) = (written(std::mem::take(&mut self.parts.hot)), self.bound);
+            let remembered = Remembered { hot, cold, bound };
+            core.memory.put(tenant, key, remembered, head);
+        }
     }
 }
 
@@ -157,95 +359,17 @@ impl<T: ShardTransition> Prepared<T> {
 /// shards that do not exist.
 type Kin = BTreeMap<ShardId, Option<u64>>;
 
-async fn load_kin(
-    io: &Io,
-    tenant: TenantId,
-    key: ShardKey,
-    ids: &[ShardId],
-    kin: &mut Kin,
-) -> Result<(), InfraError> {
+fn cold_keys(tenant: TenantId, key: ShardKey, ids: &[ShardId]) -> Vec<Key> {
     let shards = ids.iter().map(|id| ShardKey::new(key.run(), *id));
-    let keys = shards.clone().map(|shard| Key::ShardCold { tenant, shard }).collect();
-    let values = io.load(keys).await?;
-    for (shard, value) in shards.zip(values) {
-        let made_by = match value {
-            Some(value) => {
-                let cold = decode_cold(tenant, shard, &value.bytes)?;
-                Some(cold.lineage.map_or(0, |lineage| lineage.split_hash))
-            }
-            None => None,
-        };
-        kin.insert(shard.shard(), made_by);
-    }
-    Ok(())
+    shards.map(|shard| Key::ShardCold { tenant, shard }).collect()
 }
 
-/// What an operation on a shard looks at.
-struct Loaded {
-    hot: Option<Versioned>,
-    cold: Option<Versioned>,
-    head: Option<Versioned>,
-    counters: Counters,
-}
-
-impl Loaded {
-    fn keys<T: ShardTransition>(tenant: TenantId, shard: ShardKey) -> Vec<Key> {
-        let mut keys = vec![
-            Key::ShardHot { tenant, shard },
-            Key::ShardCold { tenant, shard },
-            Key::RunHead { tenant, run: shard.run() },
-        ];
-        if T::MAKES_SHARDS {
-            keys.extend(Counters::keys(tenant));
-        }
-        keys
-    }
-
-    fn take(values: Vec<Option<Versioned>>) -> Self {
-        let mut values = values.into_iter();
-        Self {
-            hot: values.next().flatten(),
-            cold: values.next().flatten(),
-            head: values.next().flatten(),
-            counters: Counters::take(&mut values),
-        }
-    }
-
-    fn head(&self, tenant: TenantId, key: ShardKey) -> Result<Option<RunHeadPart>, InfraError> {
-        let head = self.head.as_ref();
-        head.map(|head| decode_run_head(tenant, key.run(), &head.bytes)).transpose()
-    }
-
-    /// The record, and where it stands in the claim index. The shards of a run that is not fully
-    /// registered, or is being deleted, are not found.
-    fn record(
-        &self,
-        tenant: &Arc<TenantId>,
-        key: ShardKey,
-        head: Option<&RunHeadPart>,
-        core: &mut Core,
-    ) -> Result<Option<(ShardRecord, Option<LogicalTime>)>, InfraError> {
-        if !head.is_some_and(RunHeadPart::has_roots) {
-            return Ok(None);
-        }
-        let (hot, cold) = match (&self.hot, &self.cold) {
-            (None, None) => return Ok(None),
-            (Some(hot), Some(cold)) => (hot, cold),
-            (Some(_), None) | (None, Some(_)) => return Err(half_a_shard()),
-        };
-        match decode_shard(tenant, key, &hot.bytes, &cold.bytes, &mut core.pool) {
-            Ok(found) => Ok(Some(found)),
-            Err(DecodeShardError::Stored(error)) => Err(error),
-            Err(DecodeShardError::PoolFull(full)) => {
-                unreachable!("the pool is made for the largest shard: {full}")
-            }
-        }
-    }
-}
-
-fn half_a_shard() -> InfraError {
-    let message = "one of the two parts is missing".to_owned();
-    InfraError::Corruption { operation: "shard.load", message }
+/// What a decision and its transaction are made of.
+#[derive(Clone, Copy)]
+struct LookedAt<'l> {
+    loaded: &'l Loaded,
+    kin: &'l Kin,
+    ties: Ties,
 }
 
 /// Lets the protocol decide about what was loaded.
@@ -253,18 +377,19 @@ fn judge<T: ShardTransition>(
     core: &mut Core,
     now: LogicalTime,
     operation: &T,
-    loaded: &Loaded,
-    kin: &Kin,
+    looked_at: LookedAt<'_>,
     show: &mut impl FnMut(ShardView<'_>),
 ) -> Result<Verdict<T>, InfraError> {
     let (tenant, key) = operation.subject();
+    let LookedAt { loaded, kin, ties } = looked_at;
     let owner = Arc::new(tenant);
-    let head = loaded.head(tenant, key)?;
     let room = match T::MAKES_SHARDS {
         true => loaded.counters.room(tenant, &core.config, 0)?,
         false => ShardRoom::UNLIMITED,
     };
-    let subject = loaded.record(&owner, key, head.as_ref(), core)?;
+    let owner_key = loaded.owner(tenant, key)?;
+    // From here on nothing may fail before the record is freed.
+    let subject = loaded.record(&owner, key, core)?;
     let unknown = RefCell::new(Vec::new());
     let split_hash_of = |shard| {
         kin.get(&shard).copied().unwrap_or_else(|| {
@@ -274,9 +399,11 @@ fn judge<T: ShardTransition>(
     };
     let seen = ShardSeen {
         shard: subject.as_ref().map(|(record, _)| ShardView::new(record, &core.pool)),
-        run: head.filter(|_| T::CONSULTS_RUN).map(|head| head.head()),
+        run: loaded.head.filter(|_| T::CONSULTS_RUN).map(|head| head.run),
         room,
-        owner: OwnerEvidence::Gone,
+        owner: subject.as_ref().map_or(OwnerEvidence::Gone, |(record, _)| {
+            evidence(owner_key, record, core.config.max_clock_skew)
+        }),
         split_hash_of: &split_hash_of,
     };
     let decision = operation.decide(now, &seen);
@@ -290,13 +417,15 @@ fn judge<T: ShardTransition>(
         Err(error) => Ok(Verdict::Refused(error)),
         Ok(Decision::Replay(output)) => Ok(Verdict::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => {
-            match prepare::<T>(core, &owner, loaded, &mut record, indexed_at, &change) {
+            match prepare::<T>(core, &owner, looked_at, &mut record, indexed_at, &change) {
                 Err(Full::Pool(full)) => Ok(Verdict::Refused(T::exhausted(full))),
                 Err(Full::Stored(error)) => Err(error),
-                Ok((txn, hot)) => {
+                Ok((txn, parts)) => {
                     show(ShardView::new(&record, &core.pool));
                     let event = core.events.is_some().then(|| change.event(key.shard()));
-                    let prepared = Prepared { hot, grant: grant_of(&change), answer, event };
+                    let holding = Holding::after(&change);
+                    let bound = ties.binding;
+                    let prepared = Prepared { parts, holding, bound, answer, event };
                     Ok(Verdict::Commits(Box::new((txn, prepared))))
                 }
             }
@@ -306,52 +435,37 @@ fn judge<T: ShardTransition>(
     verdict
 }
 
-const fn grant_of(change: &ShardChange<'_>) -> Option<GrantToken> {
-    match change {
-        ShardChange::Grant { holder, .. } => Some(holder.token()),
-        ShardChange::Renew { .. }
-        | ShardChange::Advance { .. }
-        | ShardChange::Complete { .. }
-        | ShardChange::Park { .. }
-        | ShardChange::Replace { .. }
-        | ShardChange::Shrink { .. }
-        | ShardChange::Unpark { .. }
-        | ShardChange::Release { .. }
-        | ShardChange::Offer { .. }
-        | ShardChange::Withdraw { .. }
-        | ShardChange::Request(_)
-        | ShardChange::Revoke { .. } => None,
-    }
-}
-
 /// Applies `change` to `record` and makes the transaction that stores the result. Answers it with
-/// the hot part in it.
+/// the parts of the shard in it.
 fn prepare<T: ShardTransition>(
     core: &mut Core,
     owner: &Arc<TenantId>,
-    loaded: &Loaded,
+    LookedAt { loaded, ties, .. }: LookedAt<'_>,
     record: &mut ShardRecord,
     indexed_at: Option<LogicalTime>,
     change: &ShardChange<'_>,
-) -> Result<(Txn, Vec<u8>), Full> {
+) -> Result<(Txn, Parts), Full> {
     let (tenant, shard) = (**owner, record.key());
     let before = record.status();
     evolve(record, &mut core.pool, change)?;
 
     let mut txn = Txn::new();
     txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
-    if T::CONSULTS_RUN {
-        txn.expect(Key::RunHead { tenant, run: shard.run() }, loaded.head.as_ref());
-    }
+    let head = loaded.head.map(|head| head.revision);
+    txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
     let at = standing(record);
     let view = ShardView::new(record, &core.pool);
-    let hot = encoded(|out| encode_hot(view, at, out));
+    // Mostly about as long as before, with one more operation in the log.
+    let mut hot = Vec::with_capacity(loaded.hot.as_ref().map_or(0, |hot| hot.bytes.len() + 64));
+    encode_hot(view, at, &mut hot);
     txn.put(Key::ShardHot { tenant, shard }, hot.clone());
     move_claim(&mut txn, tenant, shard, indexed_at, at);
     move_parked(&mut txn, tenant, shard, before, record.status());
+    ties.write(&mut txn, record, Holding::after(change));
+    let mut cold = None;
     if T::MAKES_SHARDS {
-        let cold = encoded(|out| encode_cold(view, out));
-        txn.put(Key::ShardCold { tenant, shard }, cold);
+        let bytes = cold.insert(encoded(|out| encode_cold(view, out)));
+        txn.put(Key::ShardCold { tenant, shard }, bytes.clone());
         let mut born = 0;
         for birth in change.births() {
             core.add_birth(&mut txn, owner, shard.run(), &birth)?;
@@ -359,5 +473,5 @@ fn prepare<T: ShardTransition>(
         }
         loaded.counters.change(&mut txn, tenant, born, 0)?;
     }
-    Ok((txn, hot))
+    Ok((txn, Parts { hot, cold }))
 }

@@ -19,7 +19,7 @@ macro_rules! shard_operations {
                 scratch: &'a mut AcquireScratch,
             ) -> Result<AcquireResultView<'a>, AcquireError> {
                 let acquire = Acquire { tenant, key, worker, token: self.core.fresh_grant() };
-                let flight = self.core.grant(now, acquire, scratch);
+                let flight = self.core.grant(now, worker, acquire, scratch);
                 let granted = $fly(&mut self.store, flight)$(.$await)??;
                 Ok(granted.show(scratch))
             }
@@ -31,6 +31,19 @@ macro_rules! shard_operations {
                 lease: &Lease,
             ) -> Result<RenewResult, RenewError> {
                 $fly(&mut self.store, self.core.renew(now, tenant, lease))$(.$await)?
+            }
+
+            $($async)? fn renew_many(
+                &mut self,
+                now: LogicalTime,
+                tenant: TenantId,
+                leases: &[Lease],
+                results: &mut Vec<Result<RenewResult, RenewError>>,
+            ) {
+                let flight = self.core.renew_many(now, tenant, leases);
+                let renewed = $fly(&mut self.store, flight)$(.$await)?;
+                results.clear();
+                results.extend(renewed);
             }
 
             $($async)? fn checkpoint(
@@ -130,7 +143,7 @@ macro_rules! shard_operations {
             ) -> Result<AcquireResultView<'a>, AcceptError> {
                 let token = self.core.fresh_grant();
                 let accept = Accept { tenant, key, worker, handoff, token };
-                let flight = self.core.grant(now, accept, scratch);
+                let flight = self.core.grant(now, worker, accept, scratch);
                 let granted = $fly(&mut self.store, flight)$(.$await)??;
                 Ok(granted.show(scratch))
             }

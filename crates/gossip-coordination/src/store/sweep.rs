@@ -7,7 +7,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 
 use super::codec::decode_hot;
 use super::core::{Core, Counters};
-use super::engine::Page;
+use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
@@ -15,12 +15,13 @@ use super::txn::{CommitOutcome, Txn};
 use crate::error::InfraError;
 use crate::record::ShardStatus;
 
-/// Writes that take one shard away: two parts and an index entry.
-const SHARD_WRITES: usize = 3;
+/// Writes that take one shard away, at most: two parts, an index entry, and the owner key.
+const SHARD_WRITES: usize = 4;
 /// Writes of the counters.
 const COUNTER_WRITES: usize = 2;
 
-/// Takes away everything of a run whose head is gone.
+/// Takes away everything of a run whose head is gone, or whose shards nobody ever finds because it
+/// was cancelled before all were registered.
 pub(super) async fn sweep(
     core: &mut Core,
     io: &Io,
@@ -31,16 +32,20 @@ pub(super) async fn sweep(
     let per_commit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
     let per_commit = per_commit.clamp(1, core.limits.page);
     loop {
-        let page = io.scan(KeyRange::hot_shards_of(tenant, run), per_commit).await?;
-        let txn = if page.is_empty() {
-            let page = io.scan(KeyRange::roots_of(tenant, run), per_commit).await?;
+        let scan = |range| Read::Scan { range, limit: per_commit };
+        let mut reads =
+            vec![scan(KeyRange::hot_shards_of(tenant, run)), scan(KeyRange::roots_of(tenant, run))];
+        reads.extend(Counters::keys(tenant).map(Read::Get));
+        let mut answers = io.read(reads).await?;
+        let (shards, roots) = (answers.page(), answers.page());
+        let txn = if shards.is_empty() {
             let mut txn = Txn::new();
-            page.iter().for_each(|(key, _)| txn.delete(*key));
+            roots.iter().for_each(|(key, _)| txn.delete(*key));
             txn
         } else {
-            let keys = Counters::keys(tenant).to_vec();
-            let counters = Counters::take(&mut io.load(keys).await?.into_iter());
-            take_away(tenant, &page, &counters)?
+            let values = [answers.value(), answers.value()];
+            let counters = Counters::take(&mut values.into_iter());
+            take_away(tenant, &shards, &counters, io.binding().is_some())?
         };
         if txn.writes().is_empty() {
             return Ok(());
@@ -54,7 +59,13 @@ pub(super) async fn sweep(
     }
 }
 
-fn take_away(tenant: TenantId, page: &Page, counters: &Counters) -> Result<Txn, InfraError> {
+/// Takes the shards of `page` away, and their owner keys if the store `binds`.
+fn take_away(
+    tenant: TenantId,
+    page: &Page,
+    counters: &Counters,
+    binds: bool,
+) -> Result<Txn, InfraError> {
     let mut txn = Txn::new();
     for (key, value) in page {
         let Key::ShardHot { shard, .. } = *key else { continue };
@@ -64,6 +75,10 @@ fn take_away(tenant: TenantId, page: &Page, counters: &Counters) -> Result<Txn, 
         txn.delete(Key::ShardCold { tenant, shard });
         if let Some(at) = hot.indexed_at {
             txn.delete(Key::ClaimIndex { tenant, shard, at });
+        }
+        // A shard that nobody holds has none.
+        if binds && hot.lease.is_some() {
+            txn.delete(Key::Owner { tenant, shard });
         }
         if hot.status == ShardStatus::Parked {
             txn.delete(Key::ParkedIndex { tenant, shard });

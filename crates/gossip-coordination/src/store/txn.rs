@@ -86,8 +86,13 @@ impl Txn {
 
     /// Requires that `key` is as it was when it was loaded: at a revision, or absent.
     pub fn expect(&mut self, key: Key, loaded: Option<&Versioned>) {
-        self.compares.push(match loaded {
-            Some(versioned) => Compare::At { key, revision: versioned.revision },
+        self.expect_revision(key, loaded.map(|versioned| versioned.revision));
+    }
+
+    /// Requires that `key` is at `revision`, or absent if there is none.
+    pub fn expect_revision(&mut self, key: Key, revision: Option<u64>) {
+        self.compares.push(match revision {
+            Some(revision) => Compare::At { key, revision },
             None => Compare::Absent(key),
         });
     }
@@ -201,6 +206,12 @@ impl Conflict {
     #[must_use]
     pub fn found(&self) -> &[(Key, Option<Versioned>)] {
         &self.found
+    }
+
+    /// The same, for keeps.
+    #[must_use]
+    pub fn into_found(self) -> Vec<(Key, Option<Versioned>)> {
+        self.found
     }
 }
 

@@ -5,6 +5,7 @@ use gossip_contracts::identity::{LogicalTime, TenantId, WorkerId};
 
 use super::codec::{decode_worker, encode_worker};
 use super::core::{Core, encoded};
+use super::engine::Read;
 use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
@@ -20,20 +21,29 @@ pub(super) async fn register(
     tenant: TenantId,
     worker: WorkerId,
 ) -> Result<(), WorkerError> {
-    let known = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten().is_some();
-    let max = MAX_WORKERS_PER_TENANT;
-    if !known && is_full(io, tenant).await? {
+    let (stored, has_room) = look(io, tenant, worker).await?;
+    if !has_room {
         forget_silent(core, io, now, tenant).await?;
-        if is_full(io, tenant).await? {
-            return Err(WorkerError::TooManyWorkers { max });
+        if !look(io, tenant, worker).await?.1 {
+            return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
-    put(core, io, tenant, WorkerEntry::heard_of(worker, WorkerState::Idle, now)).await
+    let known = stored.filter(|entry| entry.is_live_at(now));
+    let state = known.map_or(WorkerState::Idle, |entry| entry.state);
+    put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 
-async fn is_full(io: &Io, tenant: TenantId) -> Result<bool, InfraError> {
-    let count = io.count(KeyRange::workers_of(tenant)).await?;
-    Ok(count >= MAX_WORKERS_PER_TENANT as u64)
+/// What is stored of `worker`, and whether it is registered already or there is room for another.
+async fn look(
+    io: &Io,
+    tenant: TenantId,
+    worker: WorkerId,
+) -> Result<(Option<WorkerEntry>, bool), InfraError> {
+    let known = Read::Get(Key::Worker { tenant, worker });
+    let mut answers = io.read(vec![known, Read::Count(KeyRange::workers_of(tenant))]).await?;
+    let stored = decoded(tenant, worker, answers.value())?;
+    let has_room = stored.is_some() || answers.count() < MAX_WORKERS_PER_TENANT as u64;
+    Ok((stored, has_room))
 }
 
 /// Notes what a registered worker does.
@@ -45,12 +55,29 @@ pub(super) async fn heartbeat(
     worker: WorkerId,
     state: WorkerState,
 ) -> Result<(), WorkerError> {
-    let value = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
-    let value = value.ok_or(WorkerError::NotRegistered)?;
-    if !decode_worker(tenant, worker, &value.bytes)?.is_live_at(now) {
+    let known = load(io, tenant, worker).await?.filter(|entry| entry.is_live_at(now));
+    if known.is_none() {
         return Err(WorkerError::NotRegistered);
     }
-    put(core, io, tenant, WorkerEntry::heard_of(worker, state, now)).await
+    put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
+}
+
+/// What is stored of a worker, silent or not.
+async fn load(
+    io: &Io,
+    tenant: TenantId,
+    worker: WorkerId,
+) -> Result<Option<WorkerEntry>, InfraError> {
+    let value = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
+    decoded(tenant, worker, value)
+}
+
+fn decoded(
+    tenant: TenantId,
+    worker: WorkerId,
+    value: Option<Versioned>,
+) -> Result<Option<WorkerEntry>, InfraError> {
+    value.map(|value| decode_worker(tenant, worker, &value.bytes)).transpose()
 }
 
 /// The workers that are not silent, by their ids.

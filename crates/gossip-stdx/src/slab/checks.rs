@@ -21,6 +21,7 @@ const WALK_INTERVAL: u32 = 4096;
 
 impl ByteSlab {
     /// Whether this slab handed out `slot`, or any would have.
+    #[inline]
     pub(super) const fn owns(&self, slot: ByteSlot) -> bool {
         slot.owner_id == self.owner_id || slot.owner_id == OWNER_NONE
     }
@@ -30,6 +31,7 @@ impl ByteSlab {
         slot.is_empty() || (slot.offset < self.bump && !self.free.is_free(slot.offset))
     }
 
+    #[inline]
     pub(super) fn assert_owned(&self, slot: ByteSlot) {
         assert!(self.owns(slot), "slot belongs to another slab, or is older than the last clear");
     }

@@ -43,8 +43,8 @@ use std::fmt;
 
 use self::free_index::{FreeIndex, unused_bytes};
 use self::slot::{Block, next_owner_id};
-pub use self::slot::{ByteSlot, SlabFull, SlabTooLarge};
-use crate::prefetch::{CACHE_LINE, prefetch};
+pub use self::slot::{ByteSlot, SlabFull, SlabTooLarge, SlotSpacing};
+use crate::prefetch::{CACHE_LINE, prefetch, prefetch_whole};
 
 /// The smallest block: a free one has to hold its own entry in the index of free blocks.
 const MIN_BLOCK: u32 = 16;
@@ -287,12 +287,21 @@ impl ByteSlab {
     /// a hint: it changes nothing, and any slot will do.
     #[inline]
     pub fn prefetch(&self, slot: ByteSlot) {
-        let end = slot.offset as usize + slot.len().min(PREFETCH_MAX);
-        for at in (slot.offset as usize..end).step_by(CACHE_LINE) {
-            if let Some(byte) = self.bytes.get(at) {
-                prefetch(byte);
-            }
-        }
+        self.prefetch_from(slot.offset, slot.len);
+    }
+
+    /// Asks the processor for the first of the bytes `slot` holds.
+    #[inline]
+    pub fn prefetch_start(&self, slot: ByteSlot) {
+        self.bytes.get(slot.offset as usize).into_iter().for_each(prefetch);
+    }
+
+    /// Asks the processor for the bytes of the slot that is `number` steps behind the first of
+    /// `spacing`, if all slots lie as the first two. A hint again, for whoever would otherwise wait
+    /// for the slot itself first: a guess that is wrong costs as little as one that is right.
+    #[inline]
+    pub fn prefetch_spaced(&self, spacing: SlotSpacing, number: u32) {
+        self.prefetch_from(spacing.offset(number), spacing.step);
     }
 
     /// The size of the buffer.
@@ -387,6 +396,13 @@ impl ByteSlab {
             alloc_size: block.size,
             owner_id: self.owner_id,
         }
+    }
+
+    #[inline]
+    fn prefetch_from(&self, offset: u32, len: u32) {
+        let start = offset as usize;
+        let bytes = self.bytes.get(start..start + (len as usize).min(PREFETCH_MAX));
+        bytes.into_iter().for_each(prefetch_whole);
     }
 
     #[inline]

@@ -363,6 +363,23 @@ fn parts_are_stored_as_their_concatenation() {
 }
 
 #[test]
+fn slots_made_in_a_row_lie_where_their_spacing_says() {
+    let mut slab = ByteSlab::new(256);
+    let slots: Vec<_> = (0..6).map(|byte| slab.allocate(&[byte; 20]).unwrap()).collect();
+    let spacing = SlotSpacing::between(slots[0], slots[1]);
+    for (number, slot) in slots.iter().enumerate() {
+        assert_eq!(spacing.offset(number as u32), slot.offset);
+    }
+    let backwards = SlotSpacing::between(slots[4], slots[3]);
+    assert_eq!(backwards.offset(2), slots[2].offset);
+    // Guesses that lead nowhere are harmless.
+    for (spacing, number) in [(spacing, 5), (spacing, u32::MAX), (backwards, 9), (backwards, 0)] {
+        slab.prefetch_spaced(spacing, number);
+    }
+    slab.clear();
+}
+
+#[test]
 fn parts_that_do_not_fit_together_are_refused_together() {
     let mut slab = ByteSlab::new(32);
     let slot = slab.allocate(b"kept").unwrap();

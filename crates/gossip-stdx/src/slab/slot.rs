@@ -44,6 +44,31 @@ impl ByteSlot {
     }
 }
 
+/// How far apart slots lie that were made one after another, to guess where others are.
+///
+/// Whoever stores strings of about the same lengths in a row gets blocks at equal distances, as
+/// long as no block between others is free. Nothing depends on the guess.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotSpacing {
+    pub(super) first: u32,
+    /// From the start of the first to that of the second; wraps if that lies before.
+    pub(super) step: u32,
+}
+
+impl SlotSpacing {
+    /// The distance from `first` to `second`, which was made next.
+    #[must_use]
+    pub const fn between(first: ByteSlot, second: ByteSlot) -> Self {
+        Self { first: first.offset, step: second.offset.wrapping_sub(first.offset) }
+    }
+
+    /// Where the slot begins that is `number` steps behind the first.
+    #[inline]
+    pub(super) const fn offset(self, number: u32) -> u32 {
+        self.first.wrapping_add(self.step.wrapping_mul(number))
+    }
+}
+
 /// The slab has no block large enough; nothing was changed.
 ///
 /// Free blocks that are too small are not counted as available: only space that was never handed

@@ -207,6 +207,11 @@ impl RunHeadPart {
         self.record.head()
     }
 
+    /// The record without the names of its roots.
+    pub(in crate::store) const fn rootless(&self) -> &RunRecord {
+        &self.record
+    }
+
     /// How far registration has come.
     #[must_use]
     pub const fn roots(&self) -> RootProgress {

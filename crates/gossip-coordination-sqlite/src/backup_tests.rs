@@ -1,0 +1,83 @@
+//! A copy is whole, of one instant, and goes on as a database of its own.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gossip_coordination::store::Txn;
+
+use crate::test_support::{Scratch, applied, key, put, stored};
+use crate::{BackupError, SqliteDatabase, SqliteOptions};
+
+fn open(scratch: &Scratch, name: &str) -> SqliteDatabase {
+    SqliteDatabase::open(scratch.file(name), SqliteOptions::default().relaxed()).unwrap()
+}
+
+/// Two keys that always say the same.
+fn pair(value: u64) -> Txn {
+    let mut txn = Txn::new();
+    txn.put(key(1), value.to_be_bytes().to_vec());
+    txn.put(key(2), value.to_be_bytes().to_vec());
+    txn
+}
+
+#[test]
+fn a_copy_made_while_others_write_is_of_one_instant_and_goes_on() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    // Some megabytes, so that a copy takes several steps.
+    for number in 100..2_100 {
+        applied(&mut store, put(number, &[7; 3_000]));
+    }
+    applied(&mut store, pair(0));
+    let is_over = AtomicBool::new(false);
+    let copies: u64 = std::thread::scope(|scope| {
+        // One writer of this process, and one with connections of its own, as another process.
+        for mut store in [database.store(), open(&scratch, "store.db").store()] {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut value = 1;
+                while !is_over.load(Ordering::Relaxed) {
+                    applied(&mut store, pair(value));
+                    value += 1;
+                }
+            });
+        }
+        let copies = (0..5).map(|nth| {
+            let path = scratch.file(&format!("copy-{nth}.db"));
+            database.back_up_to(path).unwrap()
+        });
+        let bytes = copies.sum();
+        is_over.store(true, Ordering::Relaxed);
+        bytes
+    });
+    assert!(copies > 5 * 6_000_000, "{copies} bytes");
+    for nth in 0..5 {
+        let name = format!("copy-{nth}.db");
+        let copy = open(&scratch, &name);
+        copy.check_integrity().unwrap();
+        let mut store = copy.store();
+        let (one, two) = (stored(&mut store, 1).unwrap(), stored(&mut store, 2).unwrap());
+        assert_eq!(one, two);
+        // Revisions go on where they were.
+        assert!(applied(&mut store, pair(1)) > one.revision);
+        assert!(stored(&mut store, 2_099).is_some());
+    }
+}
+
+#[test]
+fn a_copy_overwrites_nothing_and_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    fs::write(scratch.file("taken"), "mine").unwrap();
+    let error = database.back_up_to(scratch.file("taken")).unwrap_err();
+    assert!(matches!(error, BackupError::Exists { .. }), "{error}");
+    assert_eq!(fs::read_to_string(scratch.file("taken")).unwrap(), "mine");
+    assert!(database.back_up_to(scratch.file("no/such/place")).is_err());
+    // What a killed process left is replaced.
+    fs::write(scratch.file("copy.db.unfinished"), "half").unwrap();
+    database.back_up_to(scratch.file("copy.db")).unwrap();
+    assert!(!scratch.file("copy.db.unfinished").exists());
+    open(&scratch, "copy.db").check_integrity().unwrap();
+    assert_eq!(applied(&mut database.store(), put(1, b"on")), 1, "the original goes on");
+}

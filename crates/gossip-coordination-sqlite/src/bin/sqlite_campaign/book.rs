@@ -1,0 +1,203 @@
+//! What was asked and what was acknowledged by all processes, and whether the store agrees.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardId, ShardKey, WorkerId};
+use gossip_coordination::protocol::ReleaseMode;
+use gossip_coordination::{
+    CoordinationBackend, GrantToken, IdempotentOutcome, Lease, RunManagement, ShardFilter,
+    ShardSummary,
+};
+use gossip_coordination_sqlite::SqliteDatabase;
+
+use crate::Failure;
+use crate::journal::{Call, Line};
+use crate::numbers::{key_of, number_of};
+use crate::world::{ROOTS, RUN, SHARDS_MAX, TENANT, coordinator, now};
+
+/// Everything that was written down about one file.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    shards: BTreeMap<u64, Account>,
+    /// New shards that were acknowledged, with their parents.
+    children: BTreeMap<u64, u64>,
+    pub(crate) asked_count: u64,
+    pub(crate) acknowledged_count: u64,
+}
+
+/// What was written down about one shard.
+#[derive(Debug, Default)]
+struct Account {
+    grants_asked: u64,
+    /// Every fence that was given.
+    fences: BTreeSet<u64>,
+    keys_asked: BTreeSet<u128>,
+    key_acknowledged: Option<u128>,
+    splits_asked: u64,
+    /// The last acknowledged operation with an id.
+    last: Option<(u64, Call)>,
+    /// Whether `last` is new since the store was looked at.
+    is_fresh: bool,
+}
+
+impl Book {
+    /// Takes over what one thread wrote down.
+    pub(crate) fn enter(&mut self, lines: &[Line]) -> Result<(), Failure> {
+        for line in lines {
+            self.asked_count += u64::from(!line.is_acknowledged);
+            self.acknowledged_count += u64::from(line.is_acknowledged);
+            let account = self.shards.entry(line.shard).or_default();
+            if line.is_acknowledged {
+                account.acknowledge(line.shard, line.call)?;
+            } else {
+                account.ask(line.call);
+            }
+            if let (true, Call::Split { child, .. }) = (line.is_acknowledged, line.call)
+                && self.children.insert(child, line.shard).is_some()
+            {
+                return Err(format!("shard {child} was made twice").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the store: everything acknowledged is there, nothing is there that nobody asked
+    /// for, and the file is intact. Answers how many shards there are.
+    pub(crate) fn check(&mut self, database: &SqliteDatabase) -> Result<usize, Failure> {
+        database.check_integrity()?;
+        let mut backend = coordinator(database);
+        let mut rows = Vec::new();
+        backend.list_shards_into(now(), TENANT, RUN, ShardFilter::all(), &mut rows)?;
+        let progress = backend.get_run_progress(now(), TENANT, RUN)?;
+        if progress.total != rows.len() as u64 || rows.len() > SHARDS_MAX {
+            let total = progress.total;
+            return Err(format!("{} shards, counted {total}, max {SHARDS_MAX}", rows.len()).into());
+        }
+        let rows: BTreeMap<u64, ShardSummary> =
+            rows.into_iter().map(|row| (row.shard.as_raw(), row)).collect();
+        self.check_births(&rows)?;
+        for (shard, account) in &mut self.shards {
+            let row = rows.get(shard).ok_or_else(|| format!("shard {shard} is gone"))?;
+            account.check(row)?;
+            if std::mem::take(&mut account.is_fresh) {
+                account.replay(&mut backend, row.shard)?;
+            }
+        }
+        Ok(rows.len())
+    }
+
+    /// Acknowledged shards are there, and the others were asked for.
+    fn check_births(&self, rows: &BTreeMap<u64, ShardSummary>) -> Result<(), Failure> {
+        if let Some(lost) = self.children.keys().find(|child| !rows.contains_key(child)) {
+            return Err(format!("shard {lost} was acknowledged and is not there").into());
+        }
+        for (id, row) in rows {
+            let known = match row.parent {
+                None => *id < ROOTS,
+                Some(parent) => {
+                    let acknowledged = self.children.get(id);
+                    let asked = self.shards.get(&parent.as_raw());
+                    let asked = asked.is_some_and(|it| it.splits_asked >= row_count(rows, parent));
+                    acknowledged.is_none_or(|by| *by == parent.as_raw()) && asked
+                }
+            };
+            if !known {
+                return Err(format!("shard {id} is there and nobody asked for it").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn row_count(rows: &BTreeMap<u64, ShardSummary>, parent: ShardId) -> u64 {
+    rows.values().filter(|row| row.parent == Some(parent)).count() as u64
+}
+
+impl Account {
+    fn ask(&mut self, call: Call) {
+        match call {
+            Call::Grant { .. } => self.grants_asked += 1,
+            Call::Checkpoint { key, .. } => {
+                self.keys_asked.insert(key);
+            }
+            Call::Split { .. } => self.splits_asked += 1,
+            Call::Release { .. } => {}
+        }
+    }
+
+    fn acknowledge(&mut self, shard: u64, call: Call) -> Result<(), Failure> {
+        let fence = match call {
+            Call::Grant { fence } => {
+                if !self.fences.insert(fence) {
+                    return Err(format!("fence {fence} of shard {shard} was given twice").into());
+                }
+                return Ok(());
+            }
+            Call::Checkpoint { fence, key, .. } => {
+                self.key_acknowledged = self.key_acknowledged.max(Some(key));
+                fence
+            }
+            Call::Split { .. } => return Ok(()),
+            Call::Release { fence, .. } => fence,
+        };
+        // Journals are entered one after the other; a later fence is later, and lines of one
+        // fence are from one journal, in order.
+        if self.last.is_none_or(|(newest, _)| fence >= newest) {
+            self.last = Some((fence, call));
+            self.is_fresh = true;
+        }
+        Ok(())
+    }
+
+    fn check(&self, row: &ShardSummary) -> Result<(), Failure> {
+        let shard = row.shard.as_raw();
+        let fence = row.fence_epoch.as_raw();
+        if self.fences.last().is_some_and(|given| *given > fence) {
+            return Err(format!("shard {shard} is at fence {fence}, a later one was given").into());
+        }
+        let grants = u64::from(row.acquire_count);
+        if grants < self.fences.len() as u64 || grants > self.grants_asked {
+            let (given, asked) = (self.fences.len(), self.grants_asked);
+            let what = format!("shard {shard}: {grants} grants, {given} given, {asked} asked for");
+            return Err(what.into());
+        }
+        let reached = row.last_key.as_deref().map(number_of);
+        if reached < self.key_acknowledged {
+            return Err(format!("shard {shard} lost an acknowledged checkpoint").into());
+        }
+        if reached.is_some_and(|key| !self.keys_asked.contains(&key)) {
+            return Err(format!("shard {shard} is at a key that nobody asked for").into());
+        }
+        Ok(())
+    }
+
+    /// The last acknowledged operation is in the shard's log: asked again, it is replayed.
+    fn replay(
+        &self,
+        backend: &mut impl CoordinationBackend,
+        shard: ShardId,
+    ) -> Result<(), Failure> {
+        let Some((fence, call)) = self.last else { return Ok(()) };
+        let key = ShardKey::new(RUN, shard);
+        let (owner, token) = (WorkerId::from_raw(1), GrantToken::from_raw(1));
+        let deadline = LogicalTime::from_raw(1);
+        let fence = FenceEpoch::from_raw(fence);
+        let lease = Lease::new(TENANT, key, owner, fence, deadline, token);
+        let replayed = match call {
+            Call::Checkpoint { op, key, .. } => {
+                let bytes = key_of(key);
+                let cursor = CursorUpdate::try_from_parts(Some(&bytes), None)?;
+                let again = backend.checkpoint(now(), TENANT, &lease, cursor, OpId::from_raw(op));
+                matches!(again, Ok(IdempotentOutcome::Replayed(_)))
+            }
+            Call::Release { op, .. } => {
+                let (mode, op) = (ReleaseMode::Clean, OpId::from_raw(op));
+                let again = backend.release(now(), TENANT, &lease, mode, op);
+                matches!(again, Ok(IdempotentOutcome::Replayed(())))
+            }
+            Call::Grant { .. } | Call::Split { .. } => true,
+        };
+        if replayed { Ok(()) } else { Err(format!("shard {shard:?} forgot {call:?}").into()) }
+    }
+}

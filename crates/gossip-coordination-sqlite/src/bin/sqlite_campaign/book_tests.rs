@@ -1,0 +1,110 @@
+//! A campaign must be able to fail: each lie in a journal is found.
+
+use std::path::PathBuf;
+
+use gossip_coordination_sqlite::SqliteDatabase;
+
+use crate::book::Book;
+use crate::journal::{Call, Journal, Line, read};
+use crate::work;
+use crate::world::{found, open};
+
+/// A store that one process worked on, and what it wrote down.
+struct Truth {
+    house: PathBuf,
+    database: SqliteDatabase,
+    lines: Vec<Line>,
+}
+
+impl Truth {
+    fn new(name: &str) -> Self {
+        let house = std::env::temp_dir().join(format!("gossip-book-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&house).unwrap();
+        let file = house.join("store.db");
+        let database = open(&file).unwrap();
+        found(&database).unwrap();
+        let journal = house.join("journal");
+        work::run(&file, &journal, 1, 60, 5).unwrap();
+        let lines = (0..work::THREADS)
+            .flat_map(|thread| read(&work::journal_of(&journal, thread)).unwrap())
+            .collect();
+        Self { house, database, lines }
+    }
+
+    /// What a book says that has these lines behind the true ones.
+    fn with(&self, more: &[Line]) -> Result<usize, String> {
+        let mut book = Book::default();
+        let lines: Vec<Line> = self.lines.iter().chain(more).copied().collect();
+        book.enter(&lines).map_err(|failure| failure.to_string())?;
+        book.check(&self.database).map_err(|failure| failure.to_string())
+    }
+
+    /// The last acknowledged line that `wanted` accepts.
+    fn last(&self, wanted: impl Fn(Call) -> bool) -> Line {
+        let mut lines = self.lines.iter().rev().copied();
+        lines.find(|line| line.is_acknowledged && wanted(line.call)).unwrap()
+    }
+}
+
+impl Drop for Truth {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.house);
+    }
+}
+
+#[test]
+fn the_truth_is_accepted_and_every_lie_is_found() {
+    let truth = Truth::new("lies");
+    assert!(truth.with(&[]).unwrap() >= 8);
+
+    let grant = truth.last(|call| matches!(call, Call::Grant { .. }));
+    let found = truth.with(&[grant]).unwrap_err();
+    assert!(found.contains("was given twice"), "{found}");
+    let Call::Grant { fence } = grant.call else { panic!("a grant") };
+    let later = Line { call: Call::Grant { fence: fence + 1_000 }, ..grant };
+    assert!(truth.with(&[later]).unwrap_err().contains("a later one was given"));
+
+    let checkpoint = truth.last(|call| matches!(call, Call::Checkpoint { .. }));
+    let Call::Checkpoint { fence, op, key } = checkpoint.call else { panic!("a checkpoint") };
+    let further = Call::Checkpoint { fence, op, key: key + 1 };
+    let found = truth.with(&[Line { call: further, ..checkpoint }]).unwrap_err();
+    assert!(found.contains("lost an acknowledged checkpoint"), "{found}");
+    let call = Call::Checkpoint { fence: fence + 1_000, op: op + 1_000, key };
+    let found = truth.with(&[Line { call, ..checkpoint }]).unwrap_err();
+    assert!(found.contains("forgot"), "{found}");
+
+    let call = Call::Split { fence, op, child: (1 << 63) | 7 };
+    let found = truth.with(&[Line { call, ..checkpoint }]).unwrap_err();
+    assert!(found.contains("was acknowledged and is not there"), "{found}");
+}
+
+#[test]
+fn what_nobody_asked_for_is_found() {
+    let mut truth = Truth::new("invented");
+    let lines = std::mem::take(&mut truth.lines);
+    let mut without = |dropped: fn(&Line) -> bool| {
+        truth.lines = lines.iter().filter(|line| !dropped(line)).copied().collect();
+        truth.with(&[]).unwrap_err()
+    };
+    let found = without(|line| matches!(line.call, Call::Checkpoint { .. }));
+    assert!(found.contains("at a key that nobody asked for"), "{found}");
+    let found = without(|line| matches!(line.call, Call::Grant { .. }) && !line.is_acknowledged);
+    assert!(found.contains("0 asked for"), "{found}");
+    let found = without(|line| matches!(line.call, Call::Split { .. }));
+    assert!(found.contains("nobody asked for it"), "{found}");
+}
+
+#[test]
+fn a_torn_line_counts_as_not_written() {
+    let path = std::env::temp_dir().join(format!("gossip-journal-{}", std::process::id()));
+    let call = Call::Checkpoint { fence: 2, op: 3, key: 1 << 90 };
+    let mut journal = Journal::create(&path).unwrap();
+    journal.ask(1, call).unwrap();
+    journal.got(1, call).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(read(&path).unwrap().len(), 2);
+    std::fs::write(&path, &text[..text.len() - 4]).unwrap();
+    assert_eq!(read(&path).unwrap(), [Line { is_acknowledged: false, shard: 1, call }]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(read(&path).unwrap(), []);
+}

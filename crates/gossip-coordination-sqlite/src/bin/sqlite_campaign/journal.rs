@@ -1,0 +1,104 @@
+//! What a process asked for and what was acknowledged, line by line, in a file of its own.
+//!
+//! A line is one `write`, which a killed process cannot take back. `ask` is written before the call
+//! and `got` after its answer. So whatever has a `got` must be in the store, and whatever is in the
+//! store must have an `ask`.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use crate::Failure;
+
+/// One call on one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// A lease; when acknowledged, under this fence.
+    Grant { fence: u64 },
+    /// A cursor moved to the key with this number.
+    Checkpoint { fence: u64, op: u64, key: u128 },
+    /// A lease given back.
+    Release { fence: u64, op: u64 },
+    /// A shard cut in two; when acknowledged, this is the new one.
+    Split { fence: u64, op: u64, child: u64 },
+}
+
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) is_acknowledged: bool,
+    pub(crate) shard: u64,
+    pub(crate) call: Call,
+}
+
+/// A file that lines are added to.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+}
+
+impl Journal {
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        Ok(Self { file: OpenOptions::new().create(true).append(true).open(path)? })
+    }
+
+    pub(crate) fn ask(&mut self, shard: u64, call: Call) -> Result<(), Failure> {
+        self.add(Line { is_acknowledged: false, shard, call })
+    }
+
+    pub(crate) fn got(&mut self, shard: u64, call: Call) -> Result<(), Failure> {
+        self.add(Line { is_acknowledged: true, shard, call })
+    }
+
+    fn add(&mut self, line: Line) -> Result<(), Failure> {
+        Ok(self.file.write_all(line.to_text().as_bytes())?)
+    }
+}
+
+/// Every whole line of a journal. The last may be torn, and then the call behind it was not made.
+pub(crate) fn read(path: &Path) -> Result<Vec<Line>, Failure> {
+    // A process may die before it made one.
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
+    };
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    whole
+        .map(|line| Line::parse(line.trim_end()).ok_or_else(|| format!("journal: {line}").into()))
+        .collect()
+}
+
+impl Line {
+    fn to_text(self) -> String {
+        let word = if self.is_acknowledged { "got" } else { "ask" };
+        let shard = self.shard;
+        match self.call {
+            Call::Grant { fence } => format!("{word} grant {shard} {fence} 0 0\n"),
+            Call::Checkpoint { fence, op, key } => {
+                format!("{word} checkpoint {shard} {fence} {op} {key}\n")
+            }
+            Call::Release { fence, op } => format!("{word} release {shard} {fence} {op} 0\n"),
+            Call::Split { fence, op, child } => {
+                format!("{word} split {shard} {fence} {op} {child}\n")
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let is_acknowledged = words.next()? == "got";
+        let kind = words.next()?;
+        let shard = words.next()?.parse().ok()?;
+        let fence = words.next()?.parse().ok()?;
+        let op = words.next()?.parse().ok()?;
+        let last: u128 = words.next()?.parse().ok()?;
+        let call = match kind {
+            "grant" => Call::Grant { fence },
+            "checkpoint" => Call::Checkpoint { fence, op, key: last },
+            "release" => Call::Release { fence, op },
+            "split" => Call::Split { fence, op, child: u64::try_from(last).ok()? },
+            _ => return None,
+        };
+        Some(Self { is_acknowledged, shard, call })
+    }
+}

@@ -1,0 +1,164 @@
+//! `kill -9` at random microseconds while processes work on one file.
+//!
+//! Each cycle starts some processes, kills each at a time of its own, and looks at the store. Every
+//! few cycles the last connection is closed, so that the next one has to recover the log; in
+//! between the log grows until the processes copy it back. Every [`CYCLES_PER_FILE`] cycles a new
+//! file is begun, by processes that are killed while they create it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::book::Book;
+use crate::journal::read;
+use crate::numbers::Numbers;
+use crate::work::{THREADS, journal_of};
+use crate::world::{found, open};
+
+/// Processes at a time.
+const PROCESSES: u64 = 3;
+/// The longest lives of processes, in microseconds: every other one dies about when it has opened
+/// the file, and the others have made some dozens of commits.
+const LIFE_MAX: [u64; 2] = [20_000, 120_000];
+/// The longest life of a process that creates a file, in microseconds.
+const BIRTH_MAX: u64 = 6_000;
+/// Cycles on one file: the store and what has to be compared stay small.
+const CYCLES_PER_FILE: u64 = 50;
+/// Cycles between two recoveries at most.
+const CYCLES_OPEN: u64 = 4;
+
+/// Figures of a campaign.
+#[derive(Debug, Default)]
+struct Figures {
+    killed: u64,
+    recovered: u64,
+    files: u64,
+    asked: u64,
+    acknowledged: u64,
+}
+
+/// Runs `cycles` cycles in `directory`.
+pub(crate) fn run(directory: &Path, cycles: u64, seed: u64) -> Result<String, Failure> {
+    std::fs::create_dir_all(directory)?;
+    let (mut numbers, mut figures) = (Numbers::new(seed), Figures::default());
+    let mut done = 0;
+    while done < cycles {
+        let count = CYCLES_PER_FILE.min(cycles - done);
+        let house = directory.join(format!("file-{}", figures.files));
+        std::fs::create_dir_all(&house)?;
+        one_file(&house, count, &mut numbers, &mut figures).map_err(|failure| {
+            format!(
+                "seed {seed}, cycles {done} to {}, {}: {failure}",
+                done + count,
+                house.display()
+            )
+        })?;
+        std::fs::remove_dir_all(&house)?;
+        done += count;
+    }
+    let Figures { killed, recovered, files, asked, acknowledged } = figures;
+    Ok(format!(
+        "{cycles} cycles on {files} files: {killed} processes killed, {recovered} recoveries, \
+         {asked} calls asked for, {acknowledged} acknowledged, all present, nothing invented, \
+         every file intact"
+    ))
+}
+
+fn one_file(
+    house: &Path,
+    cycles: u64,
+    numbers: &mut Numbers,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
+    let file = house.join("store.db");
+    let births = (0..PROCESSES).map(|_| start(&["open"], &[&file])).collect::<Result<_, _>>()?;
+    figures.killed += kill_each(births, [BIRTH_MAX; 2], numbers)?;
+    figures.files += 1;
+    let mut database = Some(open(&file)?);
+    database.as_ref().map_or(Ok(()), found)?;
+    let mut book = Book::default();
+    for cycle in 0..cycles {
+        let journals = work_and_die(house, &file, cycle, numbers, figures)?;
+        for journal in &journals {
+            book.enter(&read(journal)?)?;
+        }
+        let open = match database.take() {
+            Some(database) => database,
+            None => {
+                figures.recovered += 1;
+                open(&file)?
+            }
+        };
+        book.check(&open).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
+        database = (numbers.below(CYCLES_OPEN) > 0).then_some(open);
+    }
+    figures.asked += book.asked_count;
+    figures.acknowledged += book.acknowledged_count;
+    Ok(())
+}
+
+/// Lets processes work and kills them; answers where they wrote down what they did.
+fn work_and_die(
+    house: &Path,
+    file: &Path,
+    cycle: u64,
+    numbers: &mut Numbers,
+    figures: &mut Figures,
+) -> Result<Vec<PathBuf>, Failure> {
+    let (mut children, mut journals) = (Vec::new(), Vec::new());
+    for process in 0..PROCESSES {
+        let worker = cycle * PROCESSES + process;
+        let journal = house.join(format!("journal-{worker}"));
+        let (worker, seed) = (worker.to_string(), numbers.next().to_string());
+        let mut command = program()?;
+        command.arg("work").arg(file).arg(&journal).args([&*worker, "0", &*seed]);
+        children.push(quiet(&mut command).spawn()?);
+        journals.extend((0..THREADS).map(|thread| journal_of(&journal, thread)));
+    }
+    figures.killed += kill_each(children, LIFE_MAX, numbers)?;
+    Ok(journals)
+}
+
+/// Kills each child at a time of its own; answers how many. One that ended by itself is a failure.
+fn kill_each(
+    children: Vec<Child>,
+    life_max: [u64; 2],
+    numbers: &mut Numbers,
+) -> Result<u64, Failure> {
+    let born = Instant::now();
+    let mut lives: Vec<(Duration, Child)> = children
+        .into_iter()
+        .map(|child| {
+            let life_max = life_max[usize::from(numbers.below(2) > 0)];
+            (Duration::from_micros(numbers.below(life_max)), child)
+        })
+        .collect();
+    lives.sort_by_key(|(life, _)| *life);
+    let mut killed = 0;
+    for (life, child) in &mut lives {
+        std::thread::sleep(life.saturating_sub(born.elapsed()));
+        child.kill()?;
+        let status = child.wait()?;
+        // `open` may have ended well before; `work` never ends by itself.
+        if status.code().is_some_and(|code| code != 0) {
+            return Err(format!("a process failed before it was killed: {status}").into());
+        }
+        killed += 1;
+    }
+    Ok(killed)
+}
+
+fn start(words: &[&str], paths: &[&Path]) -> Result<Child, Failure> {
+    Ok(quiet(program()?.args(words).args(paths)).spawn()?)
+}
+
+/// This program.
+pub(crate) fn program() -> Result<Command, Failure> {
+    Ok(Command::new(std::env::current_exe()?))
+}
+
+/// Figures of children are nobody's business; their failures are.
+pub(crate) fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null())
+}

@@ -1,0 +1,69 @@
+//! Campaigns against the SQLite store: real processes on one file, killed, raced and starved.
+//!
+//! `cargo xtask kill-sqlite` and the tests of the crate run the same commands, longer or shorter.
+//! Every command ends with a line of figures, or with what went wrong and exit code 1.
+//!
+//! ```text
+//! sqlite-campaign kill DIRECTORY CYCLES SEED      kill -9 at random microseconds, then look
+//! sqlite-campaign race DIRECTORY PROCESSES OPERATIONS SEED
+//! sqlite-campaign work FILE JOURNAL WORKER OPERATIONS SEED     one process of those two
+//! sqlite-campaign open FILE                       how opening ends, by the name of the error
+//! sqlite-campaign fill FILE                       write until refused, then look
+//! ```
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: figures and failures")]
+
+mod book;
+mod journal;
+mod kill;
+mod numbers;
+mod probe;
+mod race;
+mod work;
+mod world;
+
+use std::process::ExitCode;
+
+/// What went wrong, for people.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(figures) => {
+            println!("{figures}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<String, Failure> {
+    match *words {
+        ["kill", directory, cycles, seed] => {
+            kill::run(directory.as_ref(), cycles.parse()?, seed.parse()?)
+        }
+        ["race", directory, processes, operations, seed] => {
+            race::run(directory.as_ref(), processes.parse()?, operations.parse()?, seed.parse()?)
+        }
+        ["work", file, journal, worker, operations, seed] => work::run(
+            file.as_ref(),
+            journal.as_ref(),
+            worker.parse()?,
+            operations.parse()?,
+            seed.parse()?,
+        ),
+        ["open", file] => Ok(probe::open(file.as_ref())),
+        ["fill", file] => probe::fill(file.as_ref()),
+        _ => Err("usage: kill DIRECTORY CYCLES SEED | race DIRECTORY PROCESSES OPERATIONS SEED | \
+                  open FILE | fill FILE"
+            .into()),
+    }
+}
+
+#[cfg(test)]
+mod book_tests;

@@ -1,0 +1,61 @@
+//! The run that every process of a campaign works on.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_coordination::store::{StoreConfig, StoreCoordinator};
+use gossip_coordination::{RunConfig, RunManagement};
+use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce};
+
+use crate::Failure;
+use crate::numbers::key_of;
+
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
+pub(crate) const RUN: RunId = RunId::from_raw(1);
+
+/// Shards at the start.
+pub(crate) const ROOTS: u64 = 8;
+/// Shards that there may be. Processes cut shards until they meet it.
+pub(crate) const SHARDS_MAX: usize = 24;
+/// Milliseconds that a lease lasts: the dead do not hold a shard for long.
+const LEASE: u64 = 20;
+
+/// Opens the file as the product does by default: every commit is synced.
+pub(crate) fn open(file: &Path) -> Result<SqliteDatabase, Failure> {
+    Ok(SqliteDatabase::open(file, SqliteOptions::default())?)
+}
+
+/// A handle with the limits of the campaign.
+pub(crate) fn coordinator(database: &SqliteDatabase) -> SqliteCoordinator {
+    let config =
+        StoreConfig { max_shards_per_tenant: SHARDS_MAX, ..StoreConfig::new(fresh_nonce()) };
+    StoreCoordinator::new(database.store(), config)
+}
+
+/// Makes the run.
+pub(crate) fn found(database: &SqliteDatabase) -> Result<(), Failure> {
+    let bounds: Vec<_> = (0..=ROOTS).map(|nth| key_of(u128::from(nth) << 88)).collect();
+    let roots: Vec<_> = (0..ROOTS)
+        .zip(bounds.windows(2))
+        .map(|(nth, bounds)| InitialShardInput {
+            shard_id: ShardId::from_raw(nth),
+            spec: ShardSpecRef::new(&bounds[0], &bounds[1], b"campaign"),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect();
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, None)?;
+    let op = OpId::from_raw(u64::MAX);
+    coordinator(database).create_run_with_shards(now(), TENANT, RUN, config, &roots, op)?;
+    Ok(())
+}
+
+/// Milliseconds, the same for all processes.
+#[expect(clippy::disallowed_methods, reason = "processes share no other clock")]
+pub(crate) fn now() -> LogicalTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    LogicalTime::from_raw(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

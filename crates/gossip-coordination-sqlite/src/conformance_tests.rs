@@ -1,0 +1,313 @@
+//! SQLite is held to everything that the coordinator in memory is held to: the suite, the scripts,
+//! random sequences, and the comparison with memory. All in files in memory and without waiting for
+//! a disk; what a disk and other processes add is in `tests/processes.rs`.
+
+use std::sync::Mutex;
+
+use gossip_coordination::conformance::differential::{Plan, Played, check_plan};
+use gossip_coordination::conformance::{
+    ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
+};
+use gossip_coordination::store::{
+    Answer, AsyncStoreCoordinator, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Txn,
+};
+use gossip_coordination::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
+
+use crate::test_support::Scratch;
+use crate::{
+    AsyncSqliteCoordinator, OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions,
+    SqliteStore, fresh_nonce,
+};
+
+fn config(settings: Settings) -> StoreConfig {
+    StoreConfig {
+        max_shards_per_tenant: settings.max_shards_per_tenant,
+        max_total_shards: settings.max_total_shards,
+        claim_cooldown_interval: settings.claim_cooldown_interval,
+        ..StoreConfig::new(fresh_nonce())
+    }
+}
+
+fn race(jobs: Vec<RaceJob<'_>>) {
+    std::thread::scope(|scope| {
+        for job in jobs {
+            scope.spawn(job);
+        }
+    });
+}
+
+/// Directories of the stores that a target made; they go with it.
+#[derive(Default)]
+struct Houses {
+    scratches: Mutex<Vec<Scratch>>,
+}
+
+impl Houses {
+    /// An empty database of its own. Its pages need no check: there are none yet.
+    fn fresh(&self) -> SqliteDatabase {
+        let scratch = Scratch::new();
+        let options = SqliteOptions { check: OpenCheck::Header, ..SqliteOptions::default() };
+        let database = scratch.database_with(options.relaxed());
+        self.scratches.lock().unwrap().push(scratch);
+        database
+    }
+}
+
+/// Handles of one database, or each with a database of its own on one file.
+struct OverSqlite {
+    houses: Houses,
+    opens_again: bool,
+}
+
+impl OverSqlite {
+    fn sharing() -> Self {
+        Self { houses: Houses::default(), opens_again: false }
+    }
+}
+
+impl ConformanceTarget for OverSqlite {
+    type Backend = SqliteCoordinator;
+
+    fn name(&self) -> &str {
+        "SQLite"
+    }
+
+    fn fresh(&self, settings: Settings) -> SqliteCoordinator {
+        StoreCoordinator::new(self.houses.fresh().store(), config(settings))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut SqliteCoordinator,
+        call: impl FnOnce(&mut SqliteCoordinator) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+
+    fn another_handle(&self, backend: &SqliteCoordinator) -> Option<SqliteCoordinator> {
+        let database = backend.store().database();
+        let database = if self.opens_again {
+            SqliteDatabase::open(database.path(), *database.options()).unwrap()
+        } else {
+            database.clone()
+        };
+        let config = StoreConfig { nonce: fresh_nonce(), ..backend.config() };
+        Some(StoreCoordinator::new(database.store(), config))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        race(jobs);
+    }
+}
+
+#[test]
+fn handles_of_one_database_conform() {
+    let ran = run_all(&OverSqlite::sharing(), &mut |_| ());
+    println!("{ran} cases");
+}
+
+#[test]
+fn databases_on_one_file_conform() {
+    let target = OverSqlite { opens_again: true, ..OverSqlite::sharing() };
+    let ran = run_all(&target, &mut |_| ());
+    println!("{ran} cases");
+}
+
+#[test]
+fn random_sequences_are_answered_as_the_model_answers() {
+    check_sequences(&OverSqlite::sharing(), 0..20, 120);
+}
+
+/// The asynchronous coordinator, polled by a thread that waits.
+#[derive(Default)]
+struct OverAsyncSqlite {
+    houses: Houses,
+}
+
+impl ConformanceTarget for OverAsyncSqlite {
+    type Backend = Blocking<AsyncSqliteCoordinator>;
+
+    fn name(&self) -> &str {
+        "SQLite, asynchronous"
+    }
+
+    fn fresh(&self, settings: Settings) -> Self::Backend {
+        let store = self.houses.fresh().async_store().unwrap();
+        Blocking::new(AsyncStoreCoordinator::new(store, config(settings)))
+    }
+
+    fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let coordinator = backend.get_ref();
+        let store = coordinator.store().database().async_store().unwrap();
+        let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        race(jobs);
+    }
+}
+
+#[test]
+fn tasks_on_one_database_conform() {
+    run_all(&OverAsyncSqlite::default(), &mut |_| ());
+    check_sequences(&OverAsyncSqlite::default(), 500..505, 120);
+}
+
+/// A store whose replies get lost when told to: what it did is done, and nobody says so.
+struct Forgetful {
+    store: SqliteStore,
+    loses_next: bool,
+    loses_all: bool,
+}
+
+impl Store for Forgetful {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.store.read(reads)
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        let loses = std::mem::take(&mut self.loses_next) || self.loses_all;
+        let mut outcomes = self.store.commit(txns);
+        if loses {
+            outcomes.iter_mut().for_each(|outcome| *outcome = Ok(CommitOutcome::Unknown));
+        }
+        outcomes
+    }
+
+    /// Nobody else is there to wait for.
+    fn wait(&mut self, _ticks: u64) {}
+
+    fn limits(&self) -> StoreLimits {
+        self.store.limits()
+    }
+}
+
+/// Handles of one database whose replies can get lost.
+#[derive(Default)]
+struct OverForgetful {
+    houses: Houses,
+    loses_all: bool,
+}
+
+impl ConformanceTarget for OverForgetful {
+    type Backend = StoreCoordinator<Forgetful>;
+
+    fn name(&self) -> &str {
+        "SQLite that loses replies"
+    }
+
+    fn fresh(&self, settings: Settings) -> Self::Backend {
+        let (store, loses_all) = (self.houses.fresh().store(), self.loses_all);
+        StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config(settings))
+    }
+
+    fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let (store, loses_all) = (backend.store().store.clone(), self.loses_all);
+        let config = StoreConfig { nonce: fresh_nonce(), ..backend.config() };
+        Some(StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config))
+    }
+
+    fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
+        backend.store_mut().loses_next = true;
+        true
+    }
+}
+
+#[test]
+fn a_store_that_loses_replies_conforms() {
+    run_all(&OverForgetful::default(), &mut |_| ());
+    let target = OverForgetful { loses_all: true, ..OverForgetful::default() };
+    check_sequences(&target, 700..705, 120);
+}
+
+/// Scripts, each on a file of its own.
+#[derive(Default)]
+struct Scripts {
+    houses: Houses,
+}
+
+impl ScriptBackend for Scripts {
+    type Coordinator = SqliteCoordinator;
+
+    /// There is no slab to fill, so scripts that fill one are not played.
+    fn start(&mut self, settings: WorldSettings) -> Option<SqliteCoordinator> {
+        if settings.slab_bytes.is_some() {
+            return None;
+        }
+        let usual = Settings::default();
+        let settings = Settings {
+            max_shards_per_tenant: settings
+                .max_shards_per_tenant
+                .unwrap_or(usual.max_shards_per_tenant),
+            max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
+            claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
+        };
+        Some(StoreCoordinator::new(self.houses.fresh().store(), config(settings)))
+    }
+
+    fn observe<R>(
+        coordinator: &mut SqliteCoordinator,
+        call: impl FnOnce(&mut SqliteCoordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let mut events = EventCollector::new();
+        let result = coordinator.with_events(&mut events, call);
+        (result, events.drain())
+    }
+}
+
+#[test]
+fn golden_scripts_are_answered_as_written() {
+    let report = check_scripts(&mut Scripts::default(), false).expect("the scripts can be read");
+    let failures = report.failures.join("\n");
+    println!("{} played, {} skipped", report.files.len(), report.skipped.len());
+    assert!(failures.is_empty(), "{failures}");
+    assert!(report.skipped.iter().all(|name| name.contains("slab")), "{:?}", report.skipped);
+    assert!(report.files.len() > 150);
+}
+
+/// Sequences of the comparison with memory; four parts of it run beside each other.
+const SEQUENCES: u64 = 168;
+/// Operations of each. Together more than a hundred thousand.
+const OPERATIONS: usize = 150;
+
+const _: () = assert!(4 * SEQUENCES * OPERATIONS as u64 >= 100_000);
+
+/// One quarter of the comparison, which starts at `first`.
+fn compare_with_memory(first: u64) {
+    let seeds = first..first + SEQUENCES;
+    let plan = Plan { seeds, steps: OPERATIONS, list_every: 10 };
+    let played: Played = check_plan(&OverSqlite::sharing(), &plan, |_, _| ());
+    println!("{played:?}");
+    assert!(played.granted > 1_000, "{played:?}");
+}
+
+#[test]
+fn the_first_quarter_is_answered_as_memory_answers() {
+    compare_with_memory(0);
+}
+
+#[test]
+fn the_second_quarter_is_answered_as_memory_answers() {
+    compare_with_memory(1_000);
+}
+
+#[test]
+fn the_third_quarter_is_answered_as_memory_answers() {
+    compare_with_memory(2_000);
+}
+
+#[test]
+fn the_last_quarter_is_answered_as_memory_answers() {
+    compare_with_memory(3_000);
+}
+
+#[test]
+fn tasks_are_answered_as_memory_answers() {
+    let plan = Plan { seeds: 9_000..9_010, steps: OPERATIONS, list_every: 10 };
+    check_plan(&OverAsyncSqlite::default(), &plan, |_, _| ());
+}

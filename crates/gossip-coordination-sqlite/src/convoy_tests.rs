@@ -1,0 +1,134 @@
+//! Nobody waits for ever, nobody is answered for another, and groups form by themselves.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::scope;
+
+use crate::convoy::Convoy;
+
+fn doubled(jobs: Vec<u64>) -> Vec<u64> {
+    jobs.into_iter().map(|job| 2 * job).collect()
+}
+
+#[test]
+fn a_caller_alone_drives_its_own_job() {
+    let convoy = Convoy::new(10);
+    let thread = std::thread::current().id();
+    let answer = convoy.ride(21, 1, |jobs| {
+        assert_eq!(std::thread::current().id(), thread);
+        doubled(jobs)
+    });
+    assert_eq!(answer, Some(42));
+}
+
+#[test]
+fn everybody_gets_the_answer_to_the_own_job() {
+    let (convoy, driven) = (Convoy::new(8), AtomicUsize::new(0));
+    scope(|scope| {
+        for caller in 0..16_u64 {
+            let (convoy, driven) = (&convoy, &driven);
+            scope.spawn(move || {
+                for nth in 0..500 {
+                    let job = caller * 1_000 + nth;
+                    let answer = convoy.ride(job, 1, |jobs| {
+                        assert!(jobs.len() <= 8, "{} jobs in a convoy of 8", jobs.len());
+                        driven.fetch_add(jobs.len(), Ordering::Relaxed);
+                        doubled(jobs)
+                    });
+                    assert_eq!(answer, Some(2 * job));
+                }
+            });
+        }
+    });
+    assert_eq!(driven.into_inner(), 16 * 500);
+}
+
+/// Boards jobs one after the other behind a driver that waits, and answers how large the convoys
+/// behind it are.
+fn convoys_behind(loads: &[usize], load_max: usize) -> Vec<usize> {
+    let convoy = Convoy::new(load_max);
+    let (sizes, seen) = channel();
+    scope(|scope| {
+        let (go, wait) = channel::<()>();
+        let convoy = &convoy;
+        scope.spawn(move || {
+            convoy.ride(0, 1, |jobs| {
+                wait.recv().unwrap();
+                jobs
+            })
+        });
+        while !convoy.is_driven() {
+            std::thread::yield_now();
+        }
+        for (nth, load) in loads.iter().enumerate() {
+            let sizes = sizes.clone();
+            scope.spawn(move || {
+                convoy.ride(1, *load, |jobs| {
+                    sizes.send(jobs.len()).unwrap();
+                    jobs
+                })
+            });
+            while convoy.waiting_count() < nth + 1 {
+                std::thread::yield_now();
+            }
+        }
+        go.send(()).unwrap();
+    });
+    drop(sizes);
+    seen.iter().collect()
+}
+
+#[test]
+fn what_queued_up_is_taken_together_up_to_the_load() {
+    assert_eq!(convoys_behind(&[1, 1, 1, 1], 100), [4]);
+    assert_eq!(convoys_behind(&[3, 3, 3, 3], 6), [2, 2]);
+    assert_eq!(convoys_behind(&[9, 1, 1], 6), [1, 2]);
+    assert_eq!(convoys_behind(&[1, 9, 1], 6), [1, 1, 1]);
+}
+
+#[test]
+fn a_driver_that_panics_leaves_nobody_waiting() {
+    let convoy = Convoy::new(100);
+    let (go, wait) = channel::<()>();
+    scope(|scope| {
+        let convoy = &convoy;
+        let driver = scope.spawn(move || {
+            catch_unwind(AssertUnwindSafe(|| {
+                convoy.ride(0, 1, |_: Vec<u64>| -> Vec<u64> {
+                    wait.recv().unwrap();
+                    panic!("told to")
+                })
+            }))
+        });
+        while !convoy.is_driven() {
+            std::thread::yield_now();
+        }
+        // The first of these drives next, panics as well, and takes the others with it.
+        let riders: Vec<_> = (1..4)
+            .map(|job| {
+                scope.spawn(move || {
+                    catch_unwind(AssertUnwindSafe(|| {
+                        convoy.ride(job, 1, |_| panic!("told to, too"))
+                    }))
+                })
+            })
+            .collect();
+        while convoy.waiting_count() < 3 {
+            std::thread::yield_now();
+        }
+        go.send(()).unwrap();
+        assert!(driver.join().unwrap().is_err());
+        let ends: Vec<_> = riders.into_iter().map(|rider| rider.join().unwrap()).collect();
+        assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
+        assert_eq!(ends.iter().filter(|end| matches!(end, Ok(None))).count(), 2);
+    });
+    assert_eq!(convoy.ride(4, 1, doubled), Some(8), "the road is open again");
+}
+
+#[test]
+fn too_few_answers_are_lost_answers() {
+    let convoy: Convoy<u64, u64> = Convoy::new(100);
+    assert_eq!(convoy.ride(1, 1, |_| Vec::new()), None);
+    assert_eq!(convoy.ride(1, 1, doubled), Some(2));
+}

@@ -1,0 +1,150 @@
+//! What every handle and thread of a database shares: the writer, the readers, and the way to them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gossip_coordination::store::{Answer, CommitOutcome, Read, StoreLimits, Txn};
+use gossip_coordination::{InfraError, StoreRefusal};
+use rusqlite::Connection;
+
+use crate::apply::COMMIT;
+use crate::convoy::Convoy;
+use crate::log::Log;
+use crate::options::SqliteOptions;
+use crate::readers::Readers;
+use crate::schema::{Role, connect};
+use crate::writer::{Outcome, Writer};
+
+/// What fits in one transaction. SQLite would take more; but whoever holds the file's write lock
+/// makes every process wait, so a large registration goes in steps of some milliseconds.
+pub(crate) const LIMITS: StoreLimits =
+    StoreLimits { txn_ops: 1_024, txn_bytes: 16 << 20, page: 1_000 };
+
+/// The most load of one group, in operations or KiB to write: what one transaction may have four
+/// times, some ten milliseconds of work for one sync.
+const GROUP_LOAD_MAX: usize = 4_096;
+
+const _: () = assert!(LIMITS.txn_ops <= GROUP_LOAD_MAX);
+
+/// The shared part of a database.
+#[derive(Debug)]
+pub(crate) struct Core {
+    path: PathBuf,
+    options: SqliteOptions,
+    convoy: Convoy<Vec<Txn>, Vec<Outcome>>,
+    /// Locked by whoever drives a convoy, and by nobody else.
+    writer: Mutex<Writer>,
+    readers: Readers,
+}
+
+impl Core {
+    pub(crate) fn new(
+        path: PathBuf,
+        options: SqliteOptions,
+        connection: Connection,
+        log: Arc<Log>,
+    ) -> rusqlite::Result<Self> {
+        Ok(Self {
+            convoy: Convoy::new(GROUP_LOAD_MAX),
+            writer: Mutex::new(Writer::new(path.clone(), options, connection, log)?),
+            readers: Readers::new(path.clone(), options),
+            path,
+            options,
+        })
+    }
+
+    /// Commits `txns` together with what others commit meanwhile.
+    pub(crate) fn commit(&self, txns: Vec<Txn>) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(txns.len());
+        let (mut group, mut group_load) = (Vec::new(), 0);
+        for txn in txns {
+            let is_admitted = LIMITS.admit(&txn);
+            if !is_admitted || group_load + load(&txn) > GROUP_LOAD_MAX {
+                outcomes.extend(self.commit_group(std::mem::take(&mut group), group_load));
+                group_load = 0;
+            }
+            if is_admitted {
+                group_load += load(&txn);
+                group.push(txn);
+            } else {
+                outcomes.push(Err(too_large(&txn)));
+            }
+        }
+        outcomes.extend(self.commit_group(group, group_load));
+        outcomes
+    }
+
+    fn commit_group(&self, txns: Vec<Txn>, load: usize) -> Vec<Outcome> {
+        if txns.is_empty() {
+            return Vec::new();
+        }
+        let count = txns.len();
+        let outcomes = self.convoy.ride(txns, load, |jobs| self.drive(jobs));
+        // Whoever drove panicked, perhaps before, perhaps after the commit.
+        outcomes.unwrap_or_else(|| vec![Ok(CommitOutcome::Unknown); count])
+    }
+
+    fn drive(&self, jobs: Vec<Vec<Txn>>) -> Vec<Vec<Outcome>> {
+        let counts: Vec<usize> = jobs.iter().map(Vec::len).collect();
+        let group: Vec<Txn> = jobs.into_iter().flatten().collect();
+        // The writer puts itself in order before each group, also after a panic.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcomes = writer.commit(&group).into_iter();
+        counts.into_iter().map(|count| outcomes.by_ref().take(count).collect()).collect()
+    }
+
+    /// Answers each of `batches`, all of one instant.
+    pub(crate) fn read(
+        &self,
+        batches: &[Vec<Read>],
+    ) -> Result<Vec<Result<Vec<Answer>, InfraError>>, InfraError> {
+        self.readers.read(batches, LIMITS.page)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn log_frames(&self) -> i32 {
+        self.writer.lock().unwrap().log().frames()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn forbid_writing(&self) {
+        let mut writer = self.writer.lock().unwrap();
+        let connection = writer.connection().as_ref().unwrap();
+        connection.pragma_update(None, "query_only", true).unwrap();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lose_connection(&self) {
+        *self.writer.lock().unwrap().connection() = None;
+    }
+
+    /// A connection of its own for whoever reads long, so that nobody waits for it.
+    pub(crate) fn visit(&self) -> rusqlite::Result<Connection> {
+        connect(&self.path, &self.options, Role::Read)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) const fn options(&self) -> &SqliteOptions {
+        &self.options
+    }
+}
+
+/// How much work a transaction is.
+fn load(txn: &Txn) -> usize {
+    txn.op_count().max(txn.byte_count() >> 10).clamp(1, GROUP_LOAD_MAX)
+}
+
+fn too_large(txn: &Txn) -> InfraError {
+    let (ops, bytes) = (txn.op_count(), txn.byte_count());
+    InfraError::Refused {
+        operation: COMMIT,
+        why: StoreRefusal::TooLarge,
+        message: format!(
+            "{ops} operations and {bytes} bytes in one transaction; at most {} and {}",
+            LIMITS.txn_ops, LIMITS.txn_bytes
+        ),
+    }
+}

@@ -1,0 +1,161 @@
+//! An open database: handles, backup, checks, and the threads that end with it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use gossip_coordination::InfraError;
+use rusqlite::Connection;
+
+use crate::async_store::{AsyncSqliteStore, Couriers};
+use crate::backup::{self, BackupError};
+use crate::core::Core;
+use crate::failure::{corruption, infra};
+use crate::log::Log;
+use crate::open_error::OpenError;
+use crate::options::SqliteOptions;
+use crate::schema::{Role, connect, first_damage, open_file};
+use crate::store::SqliteStore;
+use crate::thread::Thread;
+
+/// The step that errors of a check name.
+const CHECK: &str = "sqlite.check";
+
+/// An open database file. Clones share it; the last one closes it.
+///
+/// Open a file once in a process and share it: callers of one database are committed in groups,
+/// while two databases on one file wait for each other as two processes do.
+#[derive(Clone)]
+pub struct SqliteDatabase {
+    inner: Arc<Inner>,
+}
+
+/// Threads know the core and not this, so the last handle ends them.
+struct Inner {
+    core: Arc<Core>,
+    log: Arc<Log>,
+    couriers: OnceLock<Couriers>,
+    /// Ends by [`Log::stop`].
+    _keeper: Thread,
+}
+
+impl SqliteDatabase {
+    /// Opens the file at `path`, or creates it.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] says what is in the way and what to do about it.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
+        let (path, options) = (&whole(path.as_ref())?, options.bounded());
+        let fail = |error: rusqlite::Error| OpenError::of(path, &error);
+        let connection = open_file(path, &options)?;
+        let log = Arc::new(Log::new());
+        let keeper = connect(path, &options, Role::Keep).map_err(fail)?;
+        let keeper = start_keeper(keeper, Arc::clone(&log), path)?;
+        let core = Core::new(path.to_path_buf(), options, connection, Arc::clone(&log));
+        let core = Arc::new(core.map_err(fail)?);
+        let inner = Inner { core, log, couriers: OnceLock::new(), _keeper: keeper };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A handle for callers that may wait.
+    #[must_use]
+    pub fn store(&self) -> SqliteStore {
+        SqliteStore::new(self.clone())
+    }
+
+    /// A handle for tasks, which must not wait. The first one starts three threads.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Engine`] if the system gives no threads.
+    pub fn async_store(&self) -> Result<AsyncSqliteStore, OpenError> {
+        if self.inner.couriers.get().is_none() {
+            let couriers = Couriers::start(&self.inner.core).map_err(|error| {
+                let path = self.path().to_path_buf();
+                OpenError::Engine { path, message: format!("no thread was started: {error}") }
+            })?;
+            // Of two who come at once one is kept; the other's threads end at once.
+            let _ = self.inner.couriers.set(couriers);
+        }
+        Ok(AsyncSqliteStore::new(self.clone()))
+    }
+
+    /// Copies the database to a new file at `path` while others go on reading and writing; the copy
+    /// is of one instant. Answers how many bytes it has.
+    ///
+    /// A copy is a database like any other: open it to restore it. While it is being made the log
+    /// beside the original cannot start over, so it grows by what is written meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`BackupError`]. There is no file at `path` then, unless it was there before.
+    pub fn back_up_to(&self, path: impl AsRef<Path>) -> Result<u64, BackupError> {
+        backup::make(&self.inner.core, path.as_ref())
+    }
+
+    /// Reads and checks every page and every order in the file (`PRAGMA integrity_check`), beside
+    /// other callers. It takes some seconds per gigabyte.
+    ///
+    /// # Errors
+    ///
+    /// [`InfraError::Corruption`] with what was found first.
+    pub fn check_integrity(&self) -> Result<(), InfraError> {
+        let visitor = self.inner.core.visit();
+        let found = visitor.and_then(|connection| first_damage(&connection, "integrity_check"));
+        match found.map_err(|error| infra(CHECK, &error))? {
+            None => Ok(()),
+            Some(what) => Err(corruption(CHECK, format!("{what}; restore a backup"))),
+        }
+    }
+
+    /// Where the file is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.inner.core.path()
+    }
+
+    /// How it was opened.
+    #[must_use]
+    pub fn options(&self) -> &SqliteOptions {
+        self.inner.core.options()
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.inner.core
+    }
+
+    pub(crate) fn couriers(&self) -> &Couriers {
+        self.inner.couriers.get().expect("an asynchronous handle is made after they were started")
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.log.stop();
+    }
+}
+
+impl fmt::Debug for SqliteDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteDatabase")
+            .field("path", &self.path())
+            .field("options", self.options())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The path from the root. It stays the same if the process moves to another directory, and names a
+/// file even where SQLite would see more in a name, such as `:memory:`.
+fn whole(path: &Path) -> Result<PathBuf, OpenError> {
+    std::path::absolute(path)
+        .map_err(|error| OpenError::Engine { path: path.to_path_buf(), message: error.to_string() })
+}
+
+fn start_keeper(connection: Connection, log: Arc<Log>, path: &Path) -> Result<Thread, OpenError> {
+    let keep = move || log.keep(&connection);
+    Thread::start("gossip-sqlite-log", keep).map_err(|error| OpenError::Engine {
+        path: path.to_path_buf(),
+        message: format!("no thread was started: {error}"),
+    })
+}

@@ -1,0 +1,252 @@
+//! What goes wrong while a database is open has a typed error, loses nothing and breaks nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId};
+use gossip_coordination::store::{CommitOutcome, Store, Txn};
+use gossip_coordination::{
+    AcquireScratch, CoordinationBackend, InfraError, RunConfig, RunManagement, ShardFilter,
+    ShardSummary, StoreRefusal,
+};
+
+use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored, stranger};
+use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
+
+const RUN: RunId = RunId::from_raw(4);
+const NOW: LogicalTime = LogicalTime::from_raw(10);
+const SHARDS: u64 = 12;
+
+#[test]
+fn a_full_file_refuses_what_needs_room_and_keeps_the_rest() {
+    let scratch = Scratch::new();
+    let options =
+        SqliteOptions { file_bytes_max: Some(200_000), ..SqliteOptions::default().relaxed() };
+    let database = scratch.database_with(options);
+    let mut store = database.store();
+    applied(&mut store, put(0, b"small"));
+    let mut count = 1;
+    let error = loop {
+        assert!(count < 1_000, "it never filled");
+        match commit(&mut store, put(count, &[7; 9_000])) {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, InfraError::Refused { why: StoreRefusal::NoSpace, .. }), "{error}");
+    assert!(error.to_string().contains("make room"), "{error}");
+    assert_eq!(stored(&mut store, count), None);
+    assert!((0..count).all(|number| stored(&mut store, number).is_some()));
+
+    // Nobody in a group pays for a neighbour that does not fit.
+    let group = vec![put(0, b"again"), put(count, &[7; 9_000]), put(0, b"still")];
+    let outcomes = store.commit(group);
+    assert!(matches!(outcomes[0], Ok(CommitOutcome::Applied { .. })), "{outcomes:?}");
+    assert!(matches!(&outcomes[1], Err(InfraError::Refused { why: StoreRefusal::NoSpace, .. })));
+    assert!(matches!(outcomes[2], Ok(CommitOutcome::Applied { .. })), "{outcomes:?}");
+    assert_eq!(stored(&mut store, 0).unwrap().bytes, b"still");
+    database.check_integrity().unwrap();
+
+    // Whoever raises the limit goes on.
+    drop((store, database));
+    applied(&mut scratch.database().store(), put(count, &[7; 9_000]));
+}
+
+#[test]
+fn a_writer_that_is_held_up_gives_up_in_time_and_readers_are_not() {
+    let scratch = Scratch::new();
+    let busy_timeout = Duration::from_millis(30);
+    let database =
+        scratch.database_with(SqliteOptions { busy_timeout, ..SqliteOptions::default().relaxed() });
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    let holder = stranger(&database);
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let outcomes = store.commit(vec![put(1, b"two"), put(2, b"two")]);
+    for outcome in &outcomes {
+        let error = outcome.as_ref().unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains("another process"), "{error}");
+    }
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
+    holder.execute_batch("ROLLBACK").unwrap();
+    applied(&mut store, put(1, b"two"));
+}
+
+#[test]
+fn a_file_that_turns_read_only_says_so() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    // Root writes to anything, so the engine itself is told to refuse; permissions are tried by
+    // another user in `tests/processes.rs`.
+    database.core().forbid_writing();
+    let error = commit(&mut store, put(1, b"two")).unwrap_err();
+    assert!(matches!(error, InfraError::Refused { why: StoreRefusal::ReadOnly, .. }), "{error}");
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
+}
+
+#[test]
+fn a_writer_that_lost_its_connection_opens_another() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    database.core().lose_connection();
+    applied(&mut store, put(2, b"two"));
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
+    assert!(database.core().log_frames() > 0, "the new one tells the length of the log, too");
+}
+
+#[test]
+fn numbers_and_keys_that_nobody_wrote_are_corruption() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    let damage = |sql: &str| stranger(&database).execute_batch(sql).unwrap();
+    let is_corruption = |error: InfraError| {
+        assert!(matches!(error, InfraError::Corruption { .. }), "{error}");
+    };
+    damage("UPDATE kv SET revision = -1");
+    is_corruption(commit(&mut store, put(1, b"two")).unwrap_err());
+    damage("UPDATE kv SET revision = 9223372036854775807");
+    is_corruption(commit(&mut store, put(1, b"two")).unwrap_err());
+    damage("UPDATE kv SET revision = 1");
+    damage("UPDATE meta SET value = 9223372036854775807");
+    is_corruption(commit(&mut store, put(2, b"two")).unwrap_err());
+    damage("DELETE FROM meta");
+    is_corruption(commit(&mut store, put(2, b"two")).unwrap_err());
+    let mut delete = Txn::new();
+    delete.delete(key(1));
+    is_corruption(commit(&mut store, delete).unwrap_err());
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
+}
+
+#[test]
+fn a_table_that_vanished_is_no_panic() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    stranger(&database).execute_batch("DROP TABLE kv").unwrap();
+    let error = commit(&mut store, put(1, b"one")).unwrap_err();
+    assert!(!error.is_retryable(), "{error}");
+}
+
+/// A run with some shards, one of them at work.
+fn found(coordinator: &mut SqliteCoordinator) -> Vec<ShardSummary> {
+    let bounds: Vec<[u8; 1]> =
+        (0..=SHARDS).map(|nth| [b'a' + u8::try_from(nth).unwrap()]).collect();
+    let roots: Vec<_> = (0..SHARDS)
+        .zip(bounds.windows(2))
+        .map(|(nth, bounds)| InitialShardInput {
+            shard_id: ShardId::from_raw(nth),
+            spec: ShardSpecRef::new(&bounds[0], &bounds[1], &[7; 500]),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect();
+    let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
+    let op = OpId::from_raw(1);
+    coordinator.create_run_with_shards(NOW, TENANT, RUN, config, &roots, op).unwrap();
+    acquire(coordinator, 0).unwrap();
+    list(coordinator).unwrap()
+}
+
+fn acquire(coordinator: &mut SqliteCoordinator, shard: u64) -> Result<(), String> {
+    let mut scratch = Box::<AcquireScratch>::default();
+    let (key, worker) = (ShardKey::new(RUN, ShardId::from_raw(shard)), WorkerId::from_raw(1));
+    let view = coordinator.acquire_and_restore_into(NOW, TENANT, key, worker, &mut scratch);
+    view.map(|_| ()).map_err(|error| format!("{error:?}"))
+}
+
+fn list(coordinator: &mut SqliteCoordinator) -> Result<Vec<ShardSummary>, String> {
+    let mut rows = Vec::new();
+    let listed = coordinator.list_shards_into(NOW, TENANT, RUN, ShardFilter::all(), &mut rows);
+    listed.map(|()| rows).map_err(|error| format!("{error:?}"))
+}
+
+#[test]
+fn a_flipped_bit_in_a_stored_record_is_corruption() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut coordinator = database.coordinator();
+    found(&mut coordinator);
+    let engine = stranger(&database);
+    let rows: Vec<(Vec<u8>, Vec<u8>)> = {
+        let mut statement = engine.prepare("SELECT key, value FROM kv").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    };
+    let hot = rows.iter().filter(|(key, _)| key.starts_with(b"hot/"));
+    for (nth, (key, value)) in hot.enumerate() {
+        for at in (nth..value.len()).step_by(9) {
+            let mut bad = value.clone();
+            bad[at] ^= 1 << (at % 8);
+            let set = "UPDATE kv SET value = ?2 WHERE key = ?1";
+            engine.execute(set, rusqlite::params![key, bad]).unwrap();
+            let error = list(&mut database.coordinator()).unwrap_err();
+            assert!(error.contains("Corruption") || error.contains("NewerFormat"), "{error}");
+            engine.execute(set, rusqlite::params![key, value]).unwrap();
+        }
+    }
+    list(&mut coordinator).unwrap();
+}
+
+/// Numbers from a seed.
+fn draw(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*state >> 33).unwrap()
+}
+
+/// SQLite has no checksums of pages. So damage of the file may hide a row (its key is
+/// another one now, or the tree is cut off), which looks as if the row was never there. It never
+/// changes what a row says: that is covered by the checksum of the record, bound to its key.
+#[test]
+fn damage_of_the_file_never_changes_what_a_record_says() {
+    let scratch = Scratch::new();
+    let path = scratch.file("store.db");
+    let original: BTreeMap<ShardId, ShardSummary> = {
+        let mut coordinator = scratch.database().coordinator();
+        found(&mut coordinator).into_iter().map(|row| (row.shard, row)).collect()
+    };
+    let whole = fs::read(&path).unwrap();
+    let (mut state, mut told) = (1, 0);
+    for trial in 0..400 {
+        let mut bytes = whole.clone();
+        if trial % 8 == 7 {
+            // Or the last page is cut off somewhere.
+            bytes.truncate(whole.len() - 1 - draw(&mut state) % 4_096);
+        } else {
+            let bit = draw(&mut state) % (8 * bytes.len());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        fs::write(&path, &bytes).unwrap();
+        let check = if trial % 2 == 0 { OpenCheck::Header } else { OpenCheck::default() };
+        told += usize::from(look(&path, check, &original).is_err());
+        for beside in ["store.db-wal", "store.db-shm"] {
+            let _ = fs::remove_file(scratch.file(beside));
+        }
+    }
+    assert!(told > 50, "only {told} of 400 were told");
+}
+
+/// Opens the file, reads and writes; an error is fine, another answer is not.
+fn look(
+    path: &Path,
+    check: OpenCheck,
+    original: &BTreeMap<ShardId, ShardSummary>,
+) -> Result<(), String> {
+    let options = SqliteOptions { check, ..SqliteOptions::default().relaxed() };
+    let database = SqliteDatabase::open(path, options).map_err(|error| error.to_string())?;
+    let mut coordinator = database.coordinator();
+    for row in list(&mut coordinator)? {
+        assert_eq!(Some(&row), original.get(&row.shard), "a record says something else");
+    }
+    (1..SHARDS).try_for_each(|shard| acquire(&mut coordinator, shard))?;
+    database.check_integrity().map_err(|error| error.to_string())
+}

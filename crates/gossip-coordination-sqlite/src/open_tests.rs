@@ -1,0 +1,213 @@
+//! Every way in which a file is not opened has its own error, which says what to do.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use gossip_coordination::{InfraError, StoreRefusal};
+use rusqlite::Connection;
+
+use crate::schema::{APPLICATION_ID, FORMAT};
+use crate::test_support::{Scratch, applied, put, stored};
+use crate::{OpenCheck, OpenError, SqliteDatabase, SqliteOptions, SqliteStore};
+
+/// Bytes of a page.
+const PAGE: usize = 4_096;
+
+fn open(path: &Path) -> Result<SqliteDatabase, OpenError> {
+    SqliteDatabase::open(path, SqliteOptions::default().relaxed())
+}
+
+fn fill(store: &mut SqliteStore) {
+    for number in 0..200 {
+        applied(store, put(number, &[7; 600]));
+    }
+}
+
+fn refused(path: &Path) -> OpenError {
+    open(path).expect_err("this is not to be opened")
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let scratch = Scratch::new();
+    let error = refused(&scratch.file("no/such/store.db"));
+    assert!(matches!(error, OpenError::MissingDirectory { .. }), "{error}");
+    assert!(error.to_string().contains("create it first"));
+}
+
+#[test]
+fn a_directory_is_no_file() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.file("store.db")).unwrap();
+    let error = refused(&scratch.file("store.db"));
+    assert!(matches!(error, OpenError::NotAFile { .. }), "{error}");
+}
+
+#[test]
+fn a_file_of_another_kind_is_left_alone() {
+    let scratch = Scratch::new();
+    let (path, text) = (scratch.file("notes.txt"), "not a database, whatever its name ".repeat(99));
+    fs::write(&path, &text).unwrap();
+    let error = refused(&path);
+    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone() {
+    let scratch = Scratch::new();
+    let path = scratch.file("other.db");
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE kv(key, revision, value)").unwrap();
+    let before = fs::read(&path).unwrap();
+    let expected = APPLICATION_ID;
+    assert_eq!(
+        refused(&path),
+        OpenError::ForeignDatabase { path: path.clone(), found: 0, expected }
+    );
+    other.pragma_update(None, "application_id", 77).unwrap();
+    assert_eq!(
+        refused(&path),
+        OpenError::ForeignDatabase { path: path.clone(), found: 77, expected }
+    );
+    drop(other);
+    assert_eq!(before.len(), fs::read(&path).unwrap().len());
+}
+
+#[test]
+fn a_newer_format_is_left_to_a_newer_program() {
+    let scratch = Scratch::new();
+    drop(scratch.database());
+    let path = scratch.file("store.db");
+    let newer = Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", FORMAT + 1).unwrap();
+    drop(newer);
+    let error = refused(&path);
+    let (found, supported) = (FORMAT + 1, FORMAT);
+    assert_eq!(error, OpenError::NewerFormat { path, found, supported });
+    let infra = InfraError::from(error);
+    assert!(matches!(infra, InfraError::Refused { why: StoreRefusal::NewerFormat, .. }));
+}
+
+#[test]
+fn an_older_format_that_never_was_is_damage() {
+    let scratch = Scratch::new();
+    drop(scratch.database());
+    let path = scratch.file("store.db");
+    let older = Connection::open(&path).unwrap();
+    older.pragma_update(None, "user_version", FORMAT - 1).unwrap();
+    drop(older);
+    assert!(matches!(refused(&path), OpenError::Corrupt { .. }));
+}
+
+#[test]
+fn a_file_that_somebody_holds_is_waited_for_and_then_given_up() {
+    let scratch = Scratch::new();
+    drop(scratch.database());
+    let path = scratch.file("store.db");
+    let holder = Connection::open(&path).unwrap();
+    holder
+        .execute_batch("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; PRAGMA user_version=1")
+        .unwrap();
+    let options =
+        SqliteOptions { busy_timeout: Duration::from_millis(20), ..SqliteOptions::default() };
+    let error = SqliteDatabase::open(&path, options).expect_err("it is held");
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    assert!(InfraError::from(error).is_retryable());
+    drop(holder);
+    open(&path).unwrap();
+}
+
+#[test]
+fn a_truncated_file_is_damaged_or_empty() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    fill(&mut store);
+    drop((store, database));
+    let path = scratch.file("store.db");
+    let whole = fs::read(&path).unwrap();
+    // A file that misses a page is told. A page that misses some bytes is read as if they were
+    // zeros, and then the checksum of a record tells (`fault_tests.rs`).
+    let last_page = whole.len() - PAGE;
+    for len in (2..last_page).step_by(whole.len() / 40).chain([100, PAGE, last_page]) {
+        fs::write(&path, &whole[..len]).unwrap();
+        let error = open(&path).expect_err(&format!("{len} of {} bytes", whole.len()));
+        let is_told = matches!(error, OpenError::Corrupt { .. } | OpenError::NotADatabase { .. });
+        assert!(is_told, "{len} of {} bytes: {error}", whole.len());
+        for beside in ["store.db-wal", "store.db-shm"] {
+            let _ = fs::remove_file(scratch.file(beside));
+        }
+    }
+    // Nothing at all is a new file: nobody can tell it from one. Nor can SQLite with one byte,
+    // which some systems need to lock.
+    for len in [0, 1] {
+        fs::write(&path, &whole[..len]).unwrap();
+        assert_eq!(stored(&mut open(&path).unwrap().store(), 1), None);
+    }
+}
+
+#[test]
+fn large_files_are_opened_without_reading_every_page() {
+    let scratch = Scratch::new();
+    let mut store = scratch.database().store();
+    fill(&mut store);
+    drop(store);
+    let path = scratch.file("store.db");
+    let mut bytes = fs::read(&path).unwrap();
+    // The header of a page in the middle; the tree above it is whole.
+    let middle = bytes.len() / 2 / PAGE * PAGE;
+    bytes[middle..middle + 8].fill(0xFF);
+    fs::write(&path, &bytes).unwrap();
+    assert!(matches!(refused(&path), OpenError::Corrupt { .. }));
+    let check = OpenCheck::UpTo(4_096);
+    let options = SqliteOptions { check, ..SqliteOptions::default().relaxed() };
+    let database = SqliteDatabase::open(&path, options).unwrap();
+    let damage = database.check_integrity().unwrap_err();
+    assert!(matches!(damage, InfraError::Corruption { .. }), "{damage}");
+}
+
+#[test]
+fn many_who_create_one_file_at_once_share_it() {
+    let scratch = Scratch::new();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let path = scratch.file("store.db");
+            scope.spawn(move || applied(&mut open(&path).unwrap().store(), put(number, b"here")));
+        }
+    });
+    let mut store = scratch.database().store();
+    assert!((0..8).all(|number| stored(&mut store, number).is_some()));
+}
+
+#[test]
+fn patience_without_end_is_bounded() {
+    let scratch = Scratch::new();
+    let options = SqliteOptions { busy_timeout: Duration::MAX, ..SqliteOptions::default() };
+    let database = scratch.database_with(options);
+    applied(&mut database.store(), put(1, b"one"));
+    assert!(database.options().busy_timeout < Duration::MAX);
+}
+
+#[test]
+fn errors_and_handles_show_no_bytes_of_values() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"secret"));
+    let shown = format!("{database:?} {store:?} {:?}", database.async_store().unwrap());
+    assert!(shown.contains("store.db") && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn names_that_mean_something_to_sqlite_are_names_of_files() {
+    let scratch = Scratch::new();
+    for name in [":memory:", "file:other?mode=memory"] {
+        let path = scratch.file(name);
+        applied(&mut open(&path).unwrap().store(), put(1, b"kept"));
+        assert!(path.is_file(), "{name}");
+        assert!(stored(&mut open(&path).unwrap().store(), 1).is_some(), "{name}");
+    }
+    assert!(open(Path::new("")).is_err());
+}

@@ -1,0 +1,47 @@
+//! The blocking handle.
+
+use std::time::Duration;
+
+use gossip_coordination::InfraError;
+use gossip_coordination::store::{Answer, CommitOutcome, Read, Store, StoreLimits, Txn};
+
+use crate::core::LIMITS;
+use crate::database::SqliteDatabase;
+
+/// A handle of a database for callers that may wait. Clones are cheap, and each caller has one.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    database: SqliteDatabase,
+}
+
+impl SqliteStore {
+    pub(crate) const fn new(database: SqliteDatabase) -> Self {
+        Self { database }
+    }
+
+    /// The database behind it.
+    #[must_use]
+    pub const fn database(&self) -> &SqliteDatabase {
+        &self.database
+    }
+}
+
+impl Store for SqliteStore {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        let mut answers = self.database.core().read(&[reads])?;
+        answers.pop().unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.database.core().commit(txns)
+    }
+
+    /// A tick is a millisecond.
+    fn wait(&mut self, ticks: u64) {
+        std::thread::sleep(Duration::from_millis(ticks));
+    }
+
+    fn limits(&self) -> StoreLimits {
+        LIMITS
+    }
+}

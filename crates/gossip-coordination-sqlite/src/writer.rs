@@ -1,0 +1,198 @@
+//! The one connection of a process that writes, and groups of transactions on it.
+//!
+//! A group is one `BEGIN IMMEDIATE … COMMIT`: one sync for everybody in it. Its transactions are
+//! applied in their order, each sees what those before it wrote, and each has its own outcome. A
+//! conflict writes nothing. If something else fails (a full disk, a damaged page, a value that is
+//! too large), the group is rolled back and each transaction is tried alone, so that nobody pays
+//! for a neighbour and no savepoints are needed.
+//!
+//! # Invariants
+//! - Outcomes are told only after the group's `COMMIT`: a conflict was decided on what the group
+//!   itself wrote, so it is no conflict if the group is not there.
+//! - Between two groups the connection is in no transaction.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gossip_coordination::InfraError;
+use gossip_coordination::store::{CommitOutcome, Txn};
+use rusqlite::Connection;
+
+use crate::apply::{COMMIT, apply};
+use crate::failure::{certainly_did_not_happen, infra, is_busy};
+use crate::log::{Log, LogTurn};
+use crate::options::SqliteOptions;
+use crate::schema::{Role, connect};
+
+/// What became of one transaction.
+pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
+
+/// The first pause before `BEGIN IMMEDIATE` is tried again: half a synced commit.
+const BUSY_PAUSE_MIN: Duration = Duration::from_micros(50);
+
+/// The longest: a waiting process looks often enough to get its turn between the commits of a busy
+/// one, and wakes a thousand times a second at most.
+const BUSY_PAUSE_MAX: Duration = Duration::from_millis(1);
+
+const _: () = assert!(BUSY_PAUSE_MIN.as_nanos() < BUSY_PAUSE_MAX.as_nanos());
+
+/// The writing connection and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    path: PathBuf,
+    options: SqliteOptions,
+    /// `None` during a group, and after one that left it in a transaction or panicked; then the
+    /// next group opens another.
+    connection: Option<Connection>,
+    log: Arc<Log>,
+    turn: LogTurn,
+    /// Whether a `COMMIT` failed in doubt and none succeeded since. The log then holds frames that
+    /// a later failure could leave whole, so that one is in doubt as well.
+    in_doubt: bool,
+}
+
+/// Why a group is not there.
+enum GroupFailure {
+    /// It did not begin: somebody else holds the file.
+    NotBegun(InfraError),
+    /// A transaction failed, or the disk is full; nothing happened.
+    Spoiled(InfraError),
+    /// The `COMMIT` failed, and may have happened. These would be the outcomes.
+    Doubt(InfraError, Vec<CommitOutcome>),
+}
+
+impl Writer {
+    pub(crate) fn new(
+        path: PathBuf,
+        options: SqliteOptions,
+        mut connection: Connection,
+        log: Arc<Log>,
+    ) -> rusqlite::Result<Self> {
+        log.watch(&mut connection)?;
+        let turn = LogTurn::new(Arc::clone(&log));
+        Ok(Self { path, options, connection: Some(connection), log, turn, in_doubt: false })
+    }
+
+    /// Commits `txns` as one group, and answers for each.
+    pub(crate) fn commit(&mut self, txns: &[Txn]) -> Vec<Outcome> {
+        let outcomes = match self.try_group(txns) {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(GroupFailure::Spoiled(_)) if txns.len() > 1 => {
+                txns.iter().flat_map(|txn| self.commit_alone(txn)).collect()
+            }
+            Err(failure) => failed(failure, txns.len()),
+        };
+        self.turn.after_group();
+        outcomes
+    }
+
+    #[cfg(test)]
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn connection(&mut self) -> &mut Option<Connection> {
+        &mut self.connection
+    }
+
+    fn commit_alone(&mut self, txn: &Txn) -> Vec<Outcome> {
+        match self.try_group(std::slice::from_ref(txn)) {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(failure) => failed(failure, 1),
+        }
+    }
+
+    fn try_group(&mut self, txns: &[Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.reconnect().map_err(|error| not_begun(&error))?,
+        };
+        let outcomes = self.group_on(&connection, txns);
+        // One that cannot even roll back is closed, which does it too. So does a panic.
+        if connection.is_autocommit() || run(&connection, "ROLLBACK").is_ok() {
+            self.connection = Some(connection);
+        }
+        outcomes
+    }
+
+    /// May leave a transaction open when it fails.
+    fn group_on(
+        &mut self,
+        connection: &Connection,
+        txns: &[Txn],
+    ) -> Result<Vec<CommitOutcome>, GroupFailure> {
+        self.turn.before_group(connection);
+        begin(connection, self.options.busy_timeout).map_err(|error| not_begun(&error))?;
+        let applied = txns.iter().map(|txn| apply(connection, txn));
+        let outcomes: Vec<_> = applied.collect::<Result<_, _>>().map_err(GroupFailure::Spoiled)?;
+        let Err(error) = run(connection, "COMMIT") else {
+            self.in_doubt = false;
+            return Ok(outcomes);
+        };
+        let is_certain = certainly_did_not_happen(&error) && !self.in_doubt;
+        self.in_doubt = !is_certain;
+        let error = infra(COMMIT, &error);
+        Err(if is_certain {
+            GroupFailure::Spoiled(error)
+        } else {
+            GroupFailure::Doubt(error, outcomes)
+        })
+    }
+
+    fn reconnect(&self) -> rusqlite::Result<Connection> {
+        let mut connection = connect(&self.path, &self.options, Role::Keep)?;
+        connection.busy_timeout(Duration::ZERO)?;
+        self.log.watch(&mut connection)?;
+        Ok(connection)
+    }
+}
+
+fn not_begun(error: &rusqlite::Error) -> GroupFailure {
+    GroupFailure::NotBegun(infra(COMMIT, error))
+}
+
+/// What the callers of a group that is not there are told.
+fn failed(failure: GroupFailure, count: usize) -> Vec<Outcome> {
+    match failure {
+        GroupFailure::NotBegun(error) | GroupFailure::Spoiled(error) => {
+            vec![Err(error); count]
+        }
+        GroupFailure::Doubt(error, outcomes) => outcomes
+            .into_iter()
+            .map(|outcome| match outcome {
+                CommitOutcome::Applied { .. } | CommitOutcome::Unknown => {
+                    Ok(CommitOutcome::Unknown)
+                }
+                // It wrote nothing, so it did not happen; what it met may not be there either.
+                CommitOutcome::Conflict(_) => Err(error.clone()),
+            })
+            .collect(),
+    }
+}
+
+/// Takes the file's write lock. SQLite's own waiting sleeps up to a tenth of a second at a time; a
+/// commit of another process takes a thousandth of that.
+fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    let mut pause = BUSY_PAUSE_MIN;
+    let mut deadline = None;
+    loop {
+        match run(connection, "BEGIN IMMEDIATE") {
+            Err(error) if is_busy(&error) => {
+                // The clock is not looked at unless there is something to wait for.
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
+                if Instant::now() >= deadline {
+                    return Err(error);
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(BUSY_PAUSE_MAX);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}

@@ -1,0 +1,196 @@
+//! What an operation on one shard looks at, and where it comes from.
+//!
+//! It comes from the store, from what the handle remembers, or from a conflict that told what is
+//! there now. Only the first may be the ground of a refusal or a replay.
+
+use std::sync::Arc;
+
+use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId};
+
+use super::codec::{
+    DecodeShardError, OwnerBinding, decode_cold, decode_hot, decode_owner, decode_run_head,
+    decode_shard,
+};
+use super::core::{Core, Counters};
+use super::engine::Read;
+use super::flight::Answers;
+use super::key::Key;
+use super::memory::Remembered;
+use super::txn::{Conflict, Versioned};
+use crate::error::InfraError;
+use crate::protocol::ShardTransition;
+use crate::record::ShardRecord;
+use crate::run::RunHead;
+
+/// The values that an operation on a shard looks at.
+pub(super) struct Loaded {
+    pub(super) hot: Option<Versioned>,
+    pub(super) cold: Option<Versioned>,
+    pub(super) head: Option<Head>,
+    /// Read only for those who ask what the store knows of the owner.
+    pub(super) owner: Option<Versioned>,
+    pub(super) counters: Counters,
+    pub(super) origin: Origin,
+}
+
+/// The head of a run, as far as its shards look at it.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) revision: u64,
+    pub(super) run: RunHead,
+    /// Whether all shards of the run are registered.
+    pub(super) has_roots: bool,
+}
+
+impl Head {
+    fn decode(tenant: TenantId, run: RunId, value: &Versioned) -> Result<Self, InfraError> {
+        let part = decode_run_head(tenant, run, &value.bytes)?;
+        let (run, has_roots) = (part.head(), part.has_roots());
+        Ok(Self { revision: value.revision, run, has_roots })
+    }
+}
+
+/// Where values come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// They were read for this operation.
+    Store,
+    /// The handle remembered them.
+    Memory,
+    /// A conflict told what is there instead of some of them.
+    Conflict,
+}
+
+impl Loaded {
+    /// What to read. The owner key is read if the store `binds` and the operation looks at it.
+    pub(super) fn reads<T: ShardTransition>(
+        tenant: TenantId,
+        shard: ShardKey,
+        binds: bool,
+    ) -> Vec<Read> {
+        let mut reads = vec![
+            Read::Get(Key::ShardHot { tenant, shard }),
+            Read::Get(Key::ShardCold { tenant, shard }),
+            Read::Get(Key::RunHead { tenant, run: shard.run() }),
+        ];
+        if binds && T::CONSULTS_OWNER {
+            reads.push(Read::Get(Key::Owner { tenant, shard }));
+        }
+        if T::MAKES_SHARDS {
+            reads.extend(Counters::keys(tenant).map(Read::Get));
+        }
+        reads
+    }
+
+    /// Takes what [`Loaded::reads`] brought.
+    pub(super) fn take<T: ShardTransition>(
+        answers: &mut Answers,
+        (tenant, shard): (TenantId, ShardKey),
+        binds: bool,
+    ) -> Result<Self, InfraError> {
+        let (hot, cold, head) = (answers.value(), answers.value(), answers.value());
+        let owner = if binds && T::CONSULTS_OWNER { answers.value() } else { None };
+        let counters = match T::MAKES_SHARDS {
+            true => Counters::take(&mut [answers.value(), answers.value()].into_iter()),
+            false => Counters::default(),
+        };
+        let head = head.map(|head| Head::decode(tenant, shard.run(), &head)).transpose()?;
+        Ok(Self { hot, cold, head, owner, counters, origin: Origin::Store })
+    }
+
+    /// What is remembered, if it is enough for the operation.
+    pub(super) fn recall<T: ShardTransition>(
+        remembered: Remembered,
+        head: Option<Head>,
+    ) -> Option<Self> {
+        // Counters change too often to be worth remembering, and an owner key may vanish.
+        let enough = !T::MAKES_SHARDS && !T::CONSULTS_OWNER && head.is_some();
+        enough.then(|| Self {
+            hot: Some(remembered.hot),
+            cold: Some(remembered.cold),
+            head,
+            owner: None,
+            counters: Counters::default(),
+            origin: Origin::Memory,
+        })
+    }
+
+    /// Puts what a conflict found in the place of what was expected. `None` if that does not make
+    /// a whole shard: everything must be loaded then.
+    pub(super) fn heal(
+        mut self,
+        tenant: TenantId,
+        shard: ShardKey,
+        conflict: Conflict,
+    ) -> Option<Self> {
+        for (key, value) in conflict.into_found() {
+            match key {
+                Key::ShardHot { shard: other, .. } if other == shard => self.hot = Some(value?),
+                Key::RunHead { .. } => {
+                    self.head = Some(Head::decode(tenant, shard.run(), &value?).ok()?);
+                }
+                Key::TenantCounter { .. } => self.counters.tenant = value,
+                Key::TotalCounter => self.counters.total = value,
+                // Newborn shards, which are asked for again.
+                Key::ShardHot { .. } | Key::ShardCold { .. } => {}
+                Key::RunRoots { .. }
+                | Key::Owner { .. }
+                | Key::ClaimIndex { .. }
+                | Key::ParkedIndex { .. }
+                | Key::Worker { .. }
+                | Key::Handoff { .. }
+                | Key::Tombstone { .. } => return None,
+            }
+        }
+        self.origin = Origin::Conflict;
+        self.is_pair(tenant, shard).then_some(self)
+    }
+
+    /// Whether the two parts are of one instant: every change of the cold part adds to the ids that
+    /// it lists, and the hot part counts them.
+    fn is_pair(&self, tenant: TenantId, shard: ShardKey) -> bool {
+        let (Some(hot), Some(cold)) = (&self.hot, &self.cold) else { return false };
+        let counted = decode_hot(tenant, shard, &hot.bytes).map(|hot| hot.spawned_count);
+        let listed = decode_cold(tenant, shard, &cold.bytes).map(|cold| cold.spawned.len());
+        counted.is_ok() && counted == listed
+    }
+
+    pub(super) fn owner(
+        &self,
+        tenant: TenantId,
+        key: ShardKey,
+    ) -> Result<Option<OwnerBinding>, InfraError> {
+        let owner = self.owner.as_ref();
+        owner.map(|owner| decode_owner(tenant, key, &owner.bytes)).transpose()
+    }
+
+    /// The record, and where it stands in the claim index. The shards of a run that is not fully
+    /// registered, or is being deleted, are not found.
+    pub(super) fn record(
+        &self,
+        tenant: &Arc<TenantId>,
+        key: ShardKey,
+        core: &mut Core,
+    ) -> Result<Option<(ShardRecord, Option<LogicalTime>)>, InfraError> {
+        if !self.head.is_some_and(|head| head.has_roots) {
+            return Ok(None);
+        }
+        let (hot, cold) = match (&self.hot, &self.cold) {
+            (None, None) => return Ok(None),
+            (Some(hot), Some(cold)) => (hot, cold),
+            (Some(_), None) | (None, Some(_)) => return Err(half_a_shard()),
+        };
+        match decode_shard(tenant, key, &hot.bytes, &cold.bytes, &mut core.pool) {
+            Ok(found) => Ok(Some(found)),
+            Err(DecodeShardError::Stored(error)) => Err(error),
+            Err(DecodeShardError::PoolFull(full)) => {
+                unreachable!("the pool is made for the largest shard: {full}")
+            }
+        }
+    }
+}
+
+pub(super) fn half_a_shard() -> InfraError {
+    let message = "one of the two parts is missing".to_owned();
+    InfraError::Corruption { operation: "shard.load", message }
+}

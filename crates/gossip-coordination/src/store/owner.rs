@@ -1,0 +1,105 @@
+//! Who holds a shard after a change, and the key that tells whether that process lives.
+//!
+//! Only stores that can tie a key to the life of a process have owner keys
+//! ([`Store::binding`](super::Store::binding)); on others none is written or read.
+//!
+//! # Invariants
+//! - Every grant writes the owner key and every end of a lease deletes it, in the same commit.
+//! - Whoever keeps a lease writes its owner key again if it may have vanished since. No
+//!   administrator ever does: the key would live and die with the wrong process.
+//! - An owner key is written only together with the hot part. So an acquire that compares the hot
+//!   part need not compare the owner key: all that can happen to it alone is that it vanishes,
+//!   which forbids nothing that was allowed.
+//! - Evidence delays a takeover and never brings one forward; the kernel sees to that.
+
+use super::codec::{OwnerBinding, encode_owner};
+use super::core::encoded;
+use super::key::Key;
+use super::txn::Txn;
+use crate::lease::GrantToken;
+use crate::protocol::{OwnerEvidence, ShardChange};
+use crate::record::ShardRecord;
+
+/// Who holds a shard after a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// The caller, by this grant.
+    Granted(GrantToken),
+    /// The caller, as before.
+    Kept,
+    /// Nobody any more.
+    Ended,
+    /// Whoever held it before, if anybody: the caller is an administrator.
+    Untouched,
+}
+
+impl Holding {
+    pub(super) const fn after(change: &ShardChange<'_>) -> Self {
+        match change {
+            ShardChange::Grant { holder, .. } => Self::Granted(holder.token()),
+            ShardChange::Renew { .. }
+            | ShardChange::Advance { .. }
+            | ShardChange::Shrink { .. }
+            | ShardChange::Offer { .. }
+            | ShardChange::Withdraw { .. } => Self::Kept,
+            ShardChange::Complete { .. }
+            | ShardChange::Park { .. }
+            | ShardChange::Replace { .. }
+            | ShardChange::Release { .. }
+            | ShardChange::Revoke { .. } => Self::Ended,
+            ShardChange::Unpark { .. } | ShardChange::Request { .. } => Self::Untouched,
+        }
+    }
+
+    /// Whether the caller holds the shard.
+    pub(super) const fn is_held(self) -> bool {
+        matches!(self, Self::Granted(_) | Self::Kept)
+    }
+}
+
+/// What the owner key of a shard is tied to.
+#[derive(Clone, Copy)]
+pub(super) struct Ties {
+    /// The store's present binding; `None` if it binds nothing.
+    pub(super) binding: Option<u64>,
+    /// The binding when this handle last wrote the key; `None` if it is not known to have.
+    pub(super) bound: Option<u64>,
+}
+
+impl Ties {
+    /// Adds to `txn` what becomes of the owner key of `record`, which was changed already.
+    pub(super) fn write(self, txn: &mut Txn, record: &ShardRecord, holding: Holding) {
+        if self.binding.is_none() {
+            return;
+        }
+        let (tenant, shard) = (record.tenant(), record.key());
+        let key = Key::Owner { tenant, shard };
+        match holding {
+            Holding::Kept if self.bound == self.binding => {}
+            Holding::Granted(_) | Holding::Kept => {
+                let holder = record.lease().expect("a shard that is held has a holder");
+                let (owner, token) = (holder.owner(), holder.token());
+                let binding = OwnerBinding { owner, fence: record.fence_epoch(), token };
+                txn.bind(key, encoded(|out| encode_owner(tenant, shard, &binding, out)));
+            }
+            Holding::Ended => txn.delete(key),
+            Holding::Untouched => {}
+        }
+    }
+}
+
+/// What an owner key says about the holder of `record`. The key of another grant says nothing.
+pub(super) fn evidence(
+    key: Option<OwnerBinding>,
+    record: &ShardRecord,
+    max_clock_skew: u64,
+) -> OwnerEvidence {
+    let of_holder = |key: &OwnerBinding| {
+        let token = record.lease().map(|holder| holder.token());
+        key.fence == record.fence_epoch() && token == Some(key.token)
+    };
+    match key.filter(of_holder) {
+        Some(OwnerBinding { owner, .. }) => OwnerEvidence::Alive { owner, max_clock_skew },
+        None => OwnerEvidence::Gone,
+    }
+}

@@ -1,0 +1,278 @@
+//! Owner keys: when they are written, what they delay, and that they outlive no lease.
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
+    SplitResidualPlan,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+
+use super::{
+    Answer, Key, KeyKind, MapStore, OwnerBinding, Read, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Txn, Versioned, decode_owner, encode_owner,
+};
+use crate::protocol::{OfferTerms, ReleaseMode};
+use crate::*;
+
+const TENANT: TenantId = TenantId::from_bytes([5; 32]);
+const RUN: RunId = RunId::from_raw(6);
+const SHARD: ShardKey = ShardKey::new(RUN, ShardId::from_raw(0));
+const OWNER_KEY: Key = Key::Owner { tenant: TENANT, shard: SHARD };
+const ONE: WorkerId = WorkerId::from_raw(1);
+const OTHER: WorkerId = WorkerId::from_raw(2);
+const LEASE: u64 = 100;
+const SKEW: u64 = 7;
+
+type Handle = StoreCoordinator<MapStore>;
+
+const fn at(ticks: u64) -> LogicalTime {
+    LogicalTime::from_raw(ticks)
+}
+
+const fn op(number: u64) -> OpId {
+    OpId::from_raw(number)
+}
+
+fn cursor(key: &[u8]) -> CursorUpdate<'_> {
+    CursorUpdate::try_from_parts(Some(key), None).unwrap()
+}
+
+/// A handle on `store`, which has a run of one shard that may be tried twice.
+fn first(store: MapStore) -> Handle {
+    let mut handle = handle(store, 1);
+    let spec = ShardSpecRef::new(b"a", b"z", b"");
+    let root = InitialShardInput { shard_id: SHARD.shard(), spec, cursor: CursorUpdate::initial() };
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, Some(1)).unwrap();
+    handle.create_run_with_shards(at(1), TENANT, RUN, config, &[root], op(1)).unwrap();
+    handle
+}
+
+fn handle(store: MapStore, number: u64) -> Handle {
+    let config = StoreConfig { max_clock_skew: SKEW, ..StoreConfig::new(number << 32) };
+    StoreCoordinator::new(store, config)
+}
+
+/// A process of its own on the same store.
+fn another(one: &Handle, number: u64) -> Handle {
+    handle(one.store().another_handle(), number)
+}
+
+fn acquire(handle: &mut Handle, now: u64, worker: WorkerId) -> Result<Lease, AcquireError> {
+    let mut scratch = AcquireScratch::new();
+    let granted = handle.acquire_and_restore_into(at(now), TENANT, SHARD, worker, &mut scratch);
+    granted.map(|granted| granted.lease)
+}
+
+fn stored(handle: &mut Handle, key: Key) -> Option<Versioned> {
+    let mut answers = handle.store_mut().read(vec![Read::Get(key)]).unwrap();
+    let Some(Answer::Value(value)) = answers.pop() else { panic!("a value") };
+    value
+}
+
+fn owner_key(handle: &mut Handle) -> Option<OwnerBinding> {
+    stored(handle, OWNER_KEY).map(|value| decode_owner(TENANT, SHARD, &value.bytes).unwrap())
+}
+
+fn binding_of(lease: &Lease) -> OwnerBinding {
+    OwnerBinding { owner: lease.owner(), fence: lease.fence(), token: lease.token() }
+}
+
+fn halves() -> [ShardSpecRef<'static>; 2] {
+    [ShardSpecRef::new(b"a", b"m", b""), ShardSpecRef::new(b"m", b"z", b"")]
+}
+
+#[test]
+fn a_store_that_binds_nothing_has_no_owner_keys() {
+    let mut one = first(MapStore::new());
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    one.checkpoint(at(11), TENANT, &lease, cursor(b"b"), op(2)).unwrap();
+    assert_eq!(owner_key(&mut one), None);
+}
+
+type Ending = fn(&mut Handle, &Lease);
+
+/// What ends a lease.
+const ENDINGS: [Ending; 6] = [
+    |one, lease| {
+        one.release(at(11), TENANT, lease, ReleaseMode::Clean, op(2)).unwrap();
+    },
+    |one, lease| {
+        one.complete(at(11), TENANT, lease, cursor(b"b"), op(2)).unwrap();
+    },
+    |one, lease| {
+        one.park_shard(at(11), TENANT, lease, ParkReason::Other, op(2)).unwrap();
+    },
+    |one, lease| {
+        let plan = SplitReplacePlan::try_new(
+            halves().map(|spec| SplitChild::new(spec, CursorUpdate::initial())),
+        );
+        one.split_replace(at(11), TENANT, lease, &plan.unwrap(), op(2)).unwrap();
+    },
+    |one, _| {
+        another(one, 8).revoke_lease(at(11), TENANT, SHARD, op(2)).unwrap();
+    },
+    |one, lease| {
+        // Two attempts are used up, so the third acquire parks the shard.
+        one.release(at(11), TENANT, lease, ReleaseMode::Failed, op(2)).unwrap();
+        acquire(one, 12, ONE).unwrap();
+        let told = acquire(&mut another(one, 8), 12 + LEASE + SKEW, OTHER);
+        assert!(matches!(told, Err(AcquireError::ShardTerminal { .. })), "{told:?}");
+    },
+];
+
+#[test]
+fn every_grant_writes_the_owner_key_and_every_end_deletes_it() {
+    for (number, end) in ENDINGS.iter().enumerate() {
+        let mut one = first(MapStore::new().with_bindings());
+        assert_eq!(owner_key(&mut one), None);
+        let lease = acquire(&mut one, 10, ONE).unwrap();
+        assert_eq!(owner_key(&mut one), Some(binding_of(&lease)));
+        end(&mut one, &lease);
+        assert_eq!(owner_key(&mut one), None, "ending {number}");
+    }
+}
+
+#[test]
+fn an_accept_ignores_the_owner_key_and_rewrites_it() {
+    let mut one = first(MapStore::new().with_bindings());
+    let mut other = another(&one, 2);
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    let handoff = HandoffId::from_raw(4);
+    let terms = OfferTerms { handoff, destination: OTHER, deadline: at(40) };
+    one.offer(at(11), TENANT, &lease, terms, CursorUpdate::initial(), op(2)).unwrap();
+    assert_eq!(owner_key(&mut one), Some(binding_of(&lease)));
+    let mut scratch = AcquireScratch::new();
+    let accepted = other.accept(at(12), TENANT, SHARD, OTHER, handoff, &mut scratch).unwrap().lease;
+    assert_eq!(owner_key(&mut one), Some(binding_of(&accepted)));
+    // It is tied to the process of its new owner.
+    one.store_mut().end_process();
+    assert!(owner_key(&mut one).is_some());
+    other.store_mut().end_process();
+    assert!(owner_key(&mut one).is_none());
+}
+
+#[test]
+fn an_owner_that_lives_is_honoured_a_while_longer() {
+    let mut one = first(MapStore::new().with_bindings());
+    let mut other = another(&one, 2);
+    let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
+    for now in [deadline.as_raw(), deadline.as_raw() + SKEW - 1] {
+        let told = acquire(&mut other, now, OTHER);
+        let Err(AcquireError::AlreadyLeased { lease_deadline, .. }) = told else {
+            panic!("{told:?}")
+        };
+        assert_eq!(lease_deadline, deadline.saturating_add(SKEW), "the effective deadline");
+    }
+    acquire(&mut other, deadline.as_raw() + SKEW, OTHER).unwrap();
+}
+
+#[test]
+fn a_worker_need_not_wait_for_itself() {
+    let mut one = first(MapStore::new().with_bindings());
+    let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
+    acquire(&mut one, deadline.as_raw(), ONE).unwrap();
+}
+
+#[test]
+fn an_owner_that_is_gone_is_honoured_until_its_deadline() {
+    let mut one = first(MapStore::new().with_bindings());
+    let mut other = another(&one, 2);
+    let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
+    one.store_mut().end_process();
+    let told = acquire(&mut other, deadline.as_raw() - 1, OTHER);
+    let Err(AcquireError::AlreadyLeased { lease_deadline, .. }) = told else { panic!("{told:?}") };
+    assert_eq!(lease_deadline, deadline, "an early revoke steals nothing");
+    acquire(&mut other, deadline.as_raw(), OTHER).unwrap();
+}
+
+#[test]
+fn the_key_of_another_grant_is_no_evidence() {
+    let mut one = first(MapStore::new().with_bindings());
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    let stale = OwnerBinding { token: GrantToken::from_raw(77), ..binding_of(&lease) };
+    let mut bytes = Vec::new();
+    encode_owner(TENANT, SHARD, &stale, &mut bytes);
+    let mut txn = Txn::new();
+    txn.put(OWNER_KEY, bytes);
+    one.store_mut().commit(vec![txn]);
+    acquire(&mut another(&one, 2), lease.deadline().as_raw(), OTHER).unwrap();
+}
+
+type Keeping = fn(&mut Handle, &Lease);
+
+/// What an owner does and stays the owner.
+const KEEPINGS: [Keeping; 4] = [
+    |one, lease| {
+        one.checkpoint(at(12), TENANT, lease, cursor(b"c"), op(5)).unwrap();
+    },
+    |one, lease| {
+        one.renew(at(12), TENANT, lease).unwrap();
+    },
+    |one, lease| {
+        let [left, right] = halves();
+        let plan = SplitResidualPlan::try_new(left, right).unwrap();
+        one.split_residual(at(12), TENANT, lease, &plan, op(5)).unwrap();
+    },
+    |one, lease| {
+        one.withdraw(at(12), TENANT, lease, HandoffId::from_raw(1), op(5)).unwrap();
+    },
+];
+
+#[test]
+fn an_owner_writes_its_key_again_only_if_it_may_have_vanished() {
+    for (number, keep) in KEEPINGS.iter().enumerate() {
+        for vanished in [false, true] {
+            let mut one = first(MapStore::new().with_bindings());
+            let lease = acquire(&mut one, 10, ONE).unwrap();
+            one.checkpoint(at(11), TENANT, &lease, cursor(b"b"), op(2)).unwrap();
+            let before = stored(&mut one, OWNER_KEY).unwrap();
+            if vanished {
+                one.store_mut().revoke_bindings();
+                assert_eq!(owner_key(&mut one), None);
+            }
+            keep(&mut one, &lease);
+            let after = stored(&mut one, OWNER_KEY).expect("it is there");
+            assert_eq!(after.bytes, before.bytes);
+            assert_eq!(after.revision > before.revision, vanished, "keeping {number}");
+        }
+    }
+}
+
+#[test]
+fn no_administrator_binds_a_key_to_its_own_process() {
+    let mut one = first(MapStore::new().with_bindings());
+    acquire(&mut one, 10, ONE).unwrap();
+    one.store_mut().end_process();
+    let mut admin = another(&one, 2);
+    let action = ShardAction::Release;
+    admin.request_action(at(11), TENANT, SHARD, &action, at(50), op(2)).unwrap();
+    assert_eq!(owner_key(&mut one), None);
+}
+
+#[test]
+fn a_deleted_run_leaves_no_owner_key() {
+    // As much as takes two shards away, with all that they have.
+    let limits = StoreLimits { txn_ops: 10, ..StoreLimits::GENEROUS };
+    let mut one = first(MapStore::with_limits(limits).with_bindings());
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    let [left, right] = halves();
+    let plan = SplitResidualPlan::try_new(left, right).unwrap();
+    let split = one.split_residual(at(12), TENANT, &lease, &plan, op(5)).unwrap().into_inner();
+    let residual = ShardKey::new(RUN, split.residual);
+    let mut scratch = AcquireScratch::new();
+    one.acquire_and_restore_into(at(12), TENANT, residual, ONE, &mut scratch).unwrap();
+    one.cancel_run(at(13), TENANT, RUN, op(6)).unwrap();
+    one.delete_run(at(14), TENANT, RUN, op(7)).unwrap();
+    let kind = |(key, _): &(Vec<u8>, Vec<u8>)| Key::parse(key).unwrap().kind();
+    let kinds: Vec<_> = one.store().dump().iter().map(kind).collect();
+    assert_eq!(kinds, [KeyKind::TenantCounter, KeyKind::Tombstone, KeyKind::TotalCounter]);
+}
+
+#[test]
+fn the_largest_split_fits_with_its_owner_key() {
+    // Six writes of the parent, and three for each of two children.
+    let limits = StoreLimits { txn_ops: 12, ..StoreLimits::GENEROUS };
+    let mut one = first(MapStore::with_limits(limits).with_bindings());
+    assert_eq!(one.split_children_max(), 2);
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    ENDINGS[3](&mut one, &lease);
+}

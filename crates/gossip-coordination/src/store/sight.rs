@@ -1,0 +1,416 @@
+//! What a handle remembers of how a run's claim index is filled, so that it reads little of it.
+//!
+//! On some engines a range costs as much as it holds, whatever the limit. So a look reads narrow
+//! ranges: an interval of the free shards, the front of the expired leases, the front of the live
+//! ones. How narrow they may be depends on how many there are, and that is remembered from look to
+//! look. A wide range over few entries costs little, so nothing need be known of those.
+//!
+//! # Invariants
+//! - A memory never changes an answer, only its cost. What a narrow read finds is used only if it
+//!   settles the question: enough shards were found, or a deadline was. Otherwise the next read is
+//!   wider, and the last one reads everything.
+//! - Nothing here is sent or stored: every handle has its own.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
+
+use super::engine::{Page, Read};
+use super::flight::Answers;
+use super::key::Key;
+use super::place::{ClaimSpot, mixed, place_of};
+use super::range::KeyRange;
+use crate::outcome::CAPACITY_COUNT_MAX;
+use crate::protocol::CLAIM_CANDIDATES_MAX;
+
+/// Batches of reads that one question takes at most. The last but one reads whole ranges where
+/// narrow ones did not settle it, the last reads nothing but whole ranges.
+pub(super) const LOOKS_MAX: usize = 4;
+
+/// Runs that a handle remembers. Whoever works on more pays a wide look for some.
+const SIGHTS_MAX: usize = 256;
+
+/// Due shards that settle a capacity hint: the shard that is being granted may be one of them.
+pub(super) const DUE_ENOUGH: usize = CAPACITY_COUNT_MAX + 1;
+
+/// Free shards that an interval should hold. It holds up to twice as many, since its width is a
+/// power of two, and by chance a few less: far more than what settles any look.
+const FREE_TARGET: u128 = 192;
+
+/// Free shards that are read by their names, so that an interval is read whole.
+const FREE_PAGE: usize = 512;
+
+/// Of how many intervals a handle reads one when it knows nothing of a run.
+const FIRST_BITS: u32 = 8;
+
+/// Intervals never get narrower than for far more shards than any run has.
+const BITS_MAX: u32 = 40;
+
+/// Expired leases that are read.
+const EXPIRED_PAGE: usize = DUE_ENOUGH;
+/// Expired leases that a narrow range should hold.
+const EXPIRED_TARGET: u128 = 2 * EXPIRED_PAGE as u128;
+
+/// Live leases that are read, to learn how densely they stand; only the first is asked for.
+const LIVE_PAGE: usize = 16;
+/// Live leases that a narrow range should hold, so that one is left when some were renewed.
+const LIVE_TARGET: u128 = 64;
+
+/// How much wider a range gets in which too little was found.
+const WIDENING: u128 = 16;
+
+const _: () = assert!(FREE_TARGET as usize > DUE_ENOUGH && DUE_ENOUGH > CLAIM_CANDIDATES_MAX);
+const _: () = assert!(FREE_PAGE as u128 > 2 * FREE_TARGET);
+const _: () = assert!(LIVE_PAGE > 1 && EXPIRED_PAGE > 1);
+
+/// What is remembered of each run.
+#[derive(Debug, Default)]
+pub(super) struct Sights {
+    runs: BTreeMap<(TenantId, RunId), Sight>,
+    /// Looks so far.
+    count: u64,
+}
+
+impl Sights {
+    pub(super) fn of(&self, tenant: TenantId, run: RunId) -> Sight {
+        self.runs.get(&(tenant, run)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn remember(&mut self, tenant: TenantId, run: RunId, sight: Sight) {
+        if self.runs.len() >= SIGHTS_MAX && !self.runs.contains_key(&(tenant, run)) {
+            self.runs.clear();
+        }
+        self.runs.insert((tenant, run), sight);
+    }
+
+    /// Where the next look begins among the free shards: elsewhere for every look, handle and
+    /// worker, so that machines do not meet and the free stay spread evenly.
+    pub(super) const fn point(&mut self, nonce: u64, worker: WorkerId) -> u64 {
+        self.count = self.count.wrapping_add(1);
+        mixed(mixed(mixed(worker.as_raw()) ^ nonce) ^ self.count)
+    }
+}
+
+/// How the claim index of one run was filled when it was last looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    /// Free shards are read in one of two to the power of this many intervals.
+    free_bits: u32,
+    /// Present while many leases have expired.
+    expired: Option<Crowd>,
+    /// Present while many leases are live.
+    live: Option<LiveCrowd>,
+}
+
+impl Default for Sight {
+    fn default() -> Self {
+        Self { free_bits: FIRST_BITS, expired: None, live: None }
+    }
+}
+
+/// Entries that stand close together.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    /// The first one.
+    front: ClaimSpot,
+    /// From one to the next, on average; not zero.
+    gap: u128,
+}
+
+impl Crowd {
+    fn of(spots: &[ClaimSpot]) -> Option<Self> {
+        let (front, last) = (*spots.first()?, *spots.last()?);
+        let gap = last.behind(front) / (spots.len() as u128 - 1).max(1);
+        Some(Self { front, gap: gap.max(1) })
+    }
+
+    const fn reach(&self, count: u128) -> u128 {
+        self.gap.saturating_mul(count)
+    }
+}
+
+/// The front of the live leases. While their owners renew them, it moves with the clock.
+#[derive(Clone, Copy, Debug)]
+struct LiveCrowd {
+    crowd: Crowd,
+    seen_at: LogicalTime,
+    moves: bool,
+}
+
+impl LiveCrowd {
+    /// Where the front and some more should be found at `now`.
+    fn end(&self, now: LogicalTime) -> ClaimSpot {
+        let passed = ClaimSpot::first_at(now).behind(ClaimSpot::first_at(self.seen_at));
+        let front = self.crowd.front.plus(if self.moves { passed } else { 0 });
+        front.max(ClaimSpot::first_at(now)).plus(self.crowd.reach(LIVE_TARGET))
+    }
+}
+
+/// One batch of reads of a claim index: which ranges, and how they are read.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    now: LogicalTime,
+    tenant: TenantId,
+    run: RunId,
+    free: RangeInclusive<ClaimSpot>,
+    /// `None` while there are free shards enough.
+    expired: Option<RangeInclusive<ClaimSpot>>,
+    /// `None` at the end of time, which no lease outlives.
+    live: Option<RangeInclusive<ClaimSpot>>,
+    /// Whether free shards are read by name, not counted.
+    by_name: bool,
+    /// Keys in a page of the store.
+    page: usize,
+}
+
+/// What a look found.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Free shards in the interval, if they were read by name, in the order of their places.
+    pub(super) free: Vec<ShardId>,
+    /// How many those are.
+    free_count: usize,
+    /// Leases that ran out, soonest first.
+    pub(super) expired: Vec<ShardId>,
+    expired_spots: Vec<ClaimSpot>,
+    /// How many those are, or more if the store's pages are small.
+    expired_count: usize,
+    /// Live leases, those that end first.
+    live: Vec<(ClaimSpot, ShardId)>,
+}
+
+impl Seen {
+    /// Shards that can be claimed, as far as they were read.
+    pub(super) const fn due_count(&self) -> usize {
+        self.free_count + self.expired_count
+    }
+
+    /// When the first live lease ends, that of `own` apart.
+    pub(super) fn first_deadline(&self, own: Option<ShardId>) -> Option<LogicalTime> {
+        self.live.iter().find(|(_, shard)| Some(*shard) != own).map(|(spot, _)| spot.at())
+    }
+}
+
+impl Look {
+    /// A look at the index of `run` around `point`, as wide as `sight` asks for.
+    pub(super) fn new(
+        (tenant, run): (TenantId, RunId),
+        now: LogicalTime,
+        sight: &Sight,
+        point: u64,
+        by_name: bool,
+        page: usize,
+    ) -> Self {
+        let free = sight.interval(point);
+        let expired = (sight.free_bits == 0).then(|| sight.expired_range(now));
+        let live = sight.live_range(now);
+        Self { now, tenant, run, free, expired, live, by_name, page }
+    }
+
+    /// Whose index it looks at.
+    pub(super) const fn subject(&self) -> (TenantId, RunId) {
+        (self.tenant, self.run)
+    }
+
+    /// The questions, at most three.
+    pub(super) fn reads(&self) -> Vec<Read> {
+        let within = |spots: &RangeInclusive<ClaimSpot>| {
+            KeyRange::claims_within(self.tenant, self.run, spots.clone())
+        };
+        let scan = |range, limit: usize| Read::Scan { range, limit: limit.min(self.page) };
+        let mut reads = vec![match self.by_name {
+            true => scan(within(&self.free), FREE_PAGE),
+            false => Read::Count(within(&self.free)),
+        }];
+        reads.extend(self.expired.as_ref().map(|spots| match self.counts_expired() {
+            true => Read::Count(within(spots)),
+            false => scan(within(spots), EXPIRED_PAGE),
+        }));
+        reads.extend(self.live.as_ref().map(|spots| scan(within(spots), LIVE_PAGE)));
+        reads
+    }
+
+    /// Takes the answers to [`Look::reads`].
+    pub(super) fn take(&self, answers: &mut Answers) -> Seen {
+        let mut seen = Seen::default();
+        if self.by_name {
+            seen.free = entries(&answers.page()).map(|(_, shard)| shard).collect();
+            seen.free_count = seen.free.len();
+        } else {
+            seen.free_count = size(answers.count());
+        }
+        if self.expired.is_some() && self.counts_expired() {
+            seen.expired_count = size(answers.count());
+        } else if self.expired.is_some() {
+            (seen.expired_spots, seen.expired) = entries(&answers.page()).unzip();
+            seen.expired_count = seen.expired.len();
+        }
+        if self.live.is_some() {
+            seen.live = entries(&answers.page()).collect();
+        }
+        seen
+    }
+
+    /// Where pages are too small to hold what settles a hint, expired leases are counted.
+    const fn counts_expired(&self) -> bool {
+        !self.by_name && self.page < EXPIRED_PAGE
+    }
+
+    /// Whether every free shard was read.
+    fn saw_all_free(&self) -> bool {
+        self.free == whole_free()
+    }
+
+    /// Whether every expired lease was read.
+    fn saw_all_expired(&self) -> bool {
+        self.expired.as_ref() == Some(&whole_expired(self.now))
+    }
+
+    /// Whether every live lease was in the range.
+    fn saw_all_live(&self) -> bool {
+        self.live.as_ref().is_none_or(|live| *live.end() == ClaimSpot::LAST)
+    }
+
+    /// Whether `seen` settles which shards are due, if `need` of them are enough.
+    fn settles_due(&self, seen: &Seen, need: usize) -> bool {
+        let need = if self.by_name { need.min(self.page) } else { need };
+        seen.free_count >= need
+            || self.saw_all_free() && (seen.due_count() >= need || self.saw_all_expired())
+    }
+
+    /// Whether `seen` settles which live lease ends first beside that of `own`, which ends when it
+    /// says.
+    fn settles_live(&self, seen: &Seen, own: Option<(ShardId, LogicalTime)>) -> bool {
+        let others = seen.first_deadline(own.map(|(shard, _)| shard)).is_some();
+        let in_range = |(_, ends): (ShardId, LogicalTime)| {
+            self.live.as_ref().is_some_and(|live| ClaimSpot::first_at(ends) <= *live.end())
+        };
+        others || self.saw_all_live() || own.is_some_and(in_range)
+    }
+}
+
+impl Sight {
+    /// Learns from what `look` found, and answers whether it settles what was asked for: `need` due
+    /// shards, and the next deadline beside the lease that `own` says. If not, the next look is
+    /// wider; `looks` were taken.
+    pub(super) fn learn(
+        &mut self,
+        look: &Look,
+        seen: &Seen,
+        (need, own): (usize, Option<(ShardId, LogicalTime)>),
+        looks: usize,
+    ) -> bool {
+        let due = look.settles_due(seen, need);
+        let live = look.settles_live(seen, own);
+        self.learn_free(look, seen, due);
+        if look.expired.is_some() && !look.counts_expired() {
+            self.learn_expired(look, seen, due);
+        }
+        self.learn_live(look, seen, live);
+        let settled = due && live;
+        // What was settled may be unsettled by others until the next look, so the last one takes
+        // no chances.
+        let (wide, widest) = (looks + 2 >= LOOKS_MAX, looks + 1 >= LOOKS_MAX);
+        if !settled && (widest || wide && !due) {
+            (self.free_bits, self.expired) = (0, None);
+        }
+        if !settled && (widest || wide && !live) {
+            self.live = None;
+        }
+        settled
+    }
+
+    fn interval(&self, point: u64) -> RangeInclusive<ClaimSpot> {
+        let rest = u64::MAX.checked_shr(self.free_bits).unwrap_or(0);
+        let spot = |place| ClaimSpot::new(LogicalTime::ZERO, place);
+        spot(point & !rest)..=spot(point | rest)
+    }
+
+    fn expired_range(&self, now: LogicalTime) -> RangeInclusive<ClaimSpot> {
+        let whole = whole_expired(now);
+        let Some(crowd) = self.expired.filter(|crowd| whole.contains(&crowd.front)) else {
+            return whole;
+        };
+        let end = crowd.front.plus(crowd.reach(EXPIRED_TARGET));
+        crowd.front..=end.min(*whole.end())
+    }
+
+    fn live_range(&self, now: LogicalTime) -> Option<RangeInclusive<ClaimSpot>> {
+        let start = ClaimSpot::first_at(LogicalTime::from_raw(now.as_raw().checked_add(1)?));
+        let end = self.live.map_or(ClaimSpot::LAST, |live| live.end(now));
+        Some(start..=end.max(start))
+    }
+
+    fn learn_free(&mut self, look: &Look, seen: &Seen, settled: bool) {
+        let (start, end) = (look.free.start().place(), look.free.end().place());
+        // A full page stops within the interval.
+        let last = seen.free.last().filter(|_| seen.free_count >= FREE_PAGE.min(look.page));
+        let last = last.map_or(end, |shard| place_of(*shard));
+        let span = u128::from(last.saturating_sub(start)) + 1;
+        let count = seen.free_count.max(1) as u128;
+        let bits = bits_for(count.saturating_mul((1 << u64::BITS) / span));
+        self.free_bits = if settled { bits } else { bits.min(self.free_bits.saturating_sub(1)) };
+    }
+
+    fn learn_expired(&mut self, look: &Look, seen: &Seen, settled: bool) {
+        let spots = &seen.expired_spots;
+        if spots.len() >= EXPIRED_PAGE {
+            self.expired = Crowd::of(spots);
+        } else if look.saw_all_expired() {
+            self.expired = None;
+        } else if let Some(crowd) = &mut self.expired {
+            crowd.front = spots.first().copied().unwrap_or(crowd.front);
+            crowd.gap = crowd.gap.saturating_mul(if settled { 1 } else { WIDENING });
+        }
+    }
+
+    fn learn_live(&mut self, look: &Look, seen: &Seen, settled: bool) {
+        let before = self.live;
+        if seen.live.len() >= LIVE_PAGE {
+            let spots: Vec<ClaimSpot> = seen.live.iter().map(|(spot, _)| *spot).collect();
+            let moves = before.is_some_and(|live| live.moves && live.crowd.front != spots[0]);
+            let crowd = Crowd::of(&spots);
+            self.live = crowd.map(|crowd| LiveCrowd { crowd, seen_at: look.now, moves });
+        } else if look.saw_all_live() {
+            self.live = None;
+        } else if let Some(live) = &mut self.live {
+            match seen.live.first() {
+                Some((front, _)) => {
+                    live.moves &= live.crowd.front != *front;
+                    (live.crowd.front, live.seen_at) = (*front, look.now);
+                }
+                None if live.moves => live.crowd.gap = live.crowd.gap.saturating_mul(WIDENING),
+                None => live.moves = true,
+            }
+            if !settled && !seen.live.is_empty() {
+                live.crowd.gap = live.crowd.gap.saturating_mul(WIDENING);
+            }
+        }
+    }
+}
+
+/// In two to the power of how many intervals `count` free shards are read.
+fn bits_for(count: u128) -> u32 {
+    (count / FREE_TARGET).max(1).ilog2().min(BITS_MAX)
+}
+
+const fn whole_free() -> RangeInclusive<ClaimSpot> {
+    ClaimSpot::first_at(LogicalTime::ZERO)..=ClaimSpot::last_at(LogicalTime::ZERO)
+}
+
+const fn whole_expired(now: LogicalTime) -> RangeInclusive<ClaimSpot> {
+    ClaimSpot::first_at(LogicalTime::from_raw(1))..=ClaimSpot::last_at(now)
+}
+
+/// The entries of a page of the claim index.
+fn entries(page: &Page) -> impl Iterator<Item = (ClaimSpot, ShardId)> + '_ {
+    page.iter().filter_map(|(key, _)| {
+        let Key::ClaimIndex { shard, at, .. } = key else { return None };
+        Some((ClaimSpot::new(*at, place_of(shard.shard())), shard.shard()))
+    })
+}
+
+fn size(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}

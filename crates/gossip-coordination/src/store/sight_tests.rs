@@ -1,0 +1,334 @@
+//! What claims cost: keys in the ranges they read, and round trips, whatever the size of the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
+
+use super::core::{Core, encoded};
+use super::index::{move_claim, put_claim};
+use super::{
+    Answer, CommitOutcome, Flight, Key, MapStore, Read, Step, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Told, Txn, encode_cold, encode_hot, place_of,
+};
+use crate::lease::{GrantToken, LeaseHolder};
+use crate::outcome::CAPACITY_COUNT_MAX;
+use crate::protocol::{ClaimCandidates, ShardChange, evolve};
+use crate::record::{Birth, ShardRecord, ShardView};
+use crate::*;
+
+const TENANT: TenantId = TenantId::from_bytes([9; 32]);
+const RUN: RunId = RunId::from_raw(2);
+const LEASE: u64 = 10_000;
+/// When the claims are made.
+const NOW: u64 = 50_000;
+
+/// Keys in the ranges that one claim reads: fewer than 400 free shards by name and as many counted,
+/// or about 200 expired leases twice, and some 64 live ones twice.
+const KEYS_PER_CLAIM_MAX: u64 = 1_000;
+
+/// The look, the load of the shard with the hint, the commit.
+const TRIPS_PER_CLAIM_MAX: u64 = 3;
+
+/// The first claim of a handle may have to look again, once for each of its two questions.
+const TRIPS_OF_FIRST_CLAIM_MAX: u64 = TRIPS_PER_CLAIM_MAX + 2;
+
+/// Claims that are measured in one state of a run.
+const CLAIMS: u64 = 40;
+
+/// A store that counts round trips and the keys that an engine without clever limits looks at.
+struct Measured {
+    map: MapStore,
+    keys: u64,
+    trips: u64,
+}
+
+impl Store for Measured {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.trips += 1;
+        for read in &reads {
+            self.keys += match read {
+                Read::Get(_) => 1,
+                Read::Scan { range, .. } | Read::Count(range) => {
+                    let count = self.map.read(vec![Read::Count(*range)])?.pop();
+                    let Some(Answer::Count(count)) = count else { panic!("a count is asked for") };
+                    count
+                }
+            };
+        }
+        self.map.read(reads)
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.trips += 1;
+        self.map.commit(txns)
+    }
+
+    fn wait(&mut self, ticks: u64) {
+        self.map.wait(ticks);
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.map.limits()
+    }
+}
+
+/// Until when a shard is leased, if it is.
+type Deadline<'d> = &'d dyn Fn(u64) -> Option<u64>;
+
+/// Makes a run with one root and index entries of `count` shards more.
+fn run_of(count: u64, deadline: Deadline<'_>) -> MapStore {
+    let mut store = MapStore::new();
+    let mut admin = StoreCoordinator::new(store.another_handle(), StoreConfig::new(1 << 40));
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, None).unwrap();
+    let root = InitialShardInput {
+        shard_id: ShardId::from_raw(count),
+        spec: ShardSpecRef::new(b"a", b"b", b""),
+        cursor: CursorUpdate::initial(),
+    };
+    let (now, op) = (LogicalTime::from_raw(1), OpId::from_raw(1));
+    admin.create_run_with_shards(now, TENANT, RUN, config, &[root], op).unwrap();
+    let ids: Vec<u64> = (0..count).collect();
+    for chunk in ids.chunks(1_000) {
+        let mut txn = Txn::new();
+        for id in chunk {
+            let at = LogicalTime::from_raw(deadline(*id).unwrap_or(0));
+            put_claim(&mut txn, TENANT, ShardKey::new(RUN, ShardId::from_raw(*id)), at);
+        }
+        assert!(matches!(store.commit(vec![txn])[0], Ok(CommitOutcome::Applied { .. })));
+    }
+    store
+}
+
+/// Writes the records of a shard that so far stands in the index only: a run of many shards is
+/// made quickly, and looks see no difference.
+fn put_shard(store: &mut MapStore, shard: ShardId, deadline: Option<u64>) {
+    let mut core = Core::new(StoreConfig::new(0), StoreLimits::GENEROUS);
+    let birth = Birth {
+        shard,
+        spec: ShardSpecRef::new(b"a", b"b", b""),
+        cursor: CursorUpdate::initial(),
+        fence: FenceEpoch::INITIAL,
+        attempts: 0,
+        cursor_semantics: CursorSemantics::Completed,
+        lineage: None,
+    };
+    let mut record = ShardRecord::new(Arc::new(TENANT), RUN, &birth, &mut core.pool).unwrap();
+    let deadline = deadline.map(LogicalTime::from_raw);
+    if let Some(deadline) = deadline {
+        let token = GrantToken::from_raw(shard.as_raw());
+        let holder = LeaseHolder::new(WorkerId::from_raw(77), deadline, token);
+        let fence = FenceEpoch::INITIAL.increment();
+        let grant = ShardChange::Grant { holder, fence, attempts: 1, handoff: None };
+        evolve(&mut record, &mut core.pool, &grant).unwrap();
+    }
+    let (tenant, shard) = (TENANT, ShardKey::new(RUN, shard));
+    let view = ShardView::new(&record, &core.pool);
+    let at = deadline.unwrap_or(LogicalTime::ZERO);
+    let mut txn = Txn::new();
+    txn.expect(Key::ShardHot { tenant, shard }, None);
+    txn.put(Key::ShardHot { tenant, shard }, encoded(|out| encode_hot(view, Some(at), out)));
+    txn.put(Key::ShardCold { tenant, shard }, encoded(|out| encode_cold(view, out)));
+    // The root and what was claimed before have their records already.
+    store.commit(vec![txn]).pop().unwrap().unwrap();
+    record.free(&mut core.pool);
+}
+
+/// What the dearest of some claims cost, the first one apart.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    keys: u64,
+    trips: u64,
+    granted: u64,
+    first_keys: u64,
+    first_trips: u64,
+}
+
+/// Claims of one handle, a tick apart.
+fn claims(store: &mut MapStore, deadline: Deadline<'_>) -> Cost {
+    let measured = Measured { map: store.another_handle(), keys: 0, trips: 0 };
+    let mut handle = StoreCoordinator::new(measured, StoreConfig::new(5 << 40));
+    let mut scratch = Box::new(AcquireScratch::new());
+    let mut cost = Cost::default();
+    for step in 0..=CLAIMS {
+        let (now, worker) = (LogicalTime::from_raw(NOW + step), WorkerId::from_raw(1));
+        let before = (handle.store().keys, handle.store().trips);
+        // What `claim_next_available` does, with a stop at which the records are made.
+        let mut found = ClaimCandidates::new();
+        let look = handle.collect_claim_candidates_into(now, TENANT, RUN, worker, 32, &mut found);
+        look.unwrap();
+        let Some(first) = found.first() else { continue };
+        put_shard(store, *first, deadline(first.as_raw()));
+        let key = ShardKey::new(RUN, *first);
+        handle.acquire_and_restore_into(now, TENANT, key, worker, &mut scratch).unwrap();
+        cost.granted += 1;
+        let keys = handle.store().keys - before.0;
+        let trips = handle.store().trips - before.1;
+        if step == 0 {
+            (cost.first_keys, cost.first_trips) = (keys, trips);
+        } else {
+            (cost.keys, cost.trips) = (cost.keys.max(keys), cost.trips.max(trips));
+        }
+    }
+    cost
+}
+
+/// Claims in runs of several sizes; `deadline` says until when a shard of how many is leased.
+fn check(state: &str, deadline: impl Fn(u64, u64) -> Option<u64>) {
+    for count in [100, 5_000, 50_000] {
+        let deadline = |id| deadline(id, count);
+        let cost = claims(&mut run_of(count, &deadline), &deadline);
+        println!("{state}, {count} shards: {cost:?}");
+        assert!(cost.keys <= KEYS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
+        assert!(cost.trips <= TRIPS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
+        assert!(cost.first_trips <= TRIPS_OF_FIRST_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
+        assert_eq!(cost.granted, CLAIMS + 1, "{state}, {count} shards: {cost:?}");
+    }
+}
+
+#[test]
+fn a_claim_reads_as_little_of_a_large_run_as_of_a_small_one_while_all_are_free() {
+    check("all free", |_, _| None);
+}
+
+#[test]
+fn a_claim_reads_as_little_of_a_large_run_as_of_a_small_one_while_nearly_all_are_leased() {
+    // Owners that renew: deadlines are spread over a third of a lease.
+    let spread = |id: u64, count: u64| NOW + 6_000 + id * 3_000 / count;
+    check("leased one by one", |id, count| (id >= 60).then(|| spread(id, count)));
+    check("leased together", |id, _| (id >= 60).then_some(NOW + LEASE));
+}
+
+#[test]
+fn a_claim_reads_as_little_of_a_large_run_as_of_a_small_one_when_all_have_expired() {
+    check("expired one by one", |id, count| Some(NOW - 6_000 + id * 3_000 / count));
+    check("expired together", |_, _| Some(NOW - 100));
+}
+
+/// While a worker claims now and then, the owners of all other shards go on renewing: the leases
+/// that end first end last the next moment.
+#[test]
+fn a_claim_reads_little_of_a_large_run_while_others_renew() {
+    const SHARDS: u64 = 30_000;
+    /// Leases are renewed when a third has passed; this many ticks lie between two claims.
+    const PAUSE: u64 = 100;
+    let free = |id| id < 200;
+    let first = NOW + LEASE * 2 / 3;
+    let deadline = |id| (!free(id)).then(|| first + id * (LEASE / 3) / SHARDS);
+    let mut store = run_of(SHARDS, &deadline);
+    let mut all: Standings = (0..SHARDS).map(|id| (id, deadline(id).unwrap_or(0))).collect();
+    let measured = Measured { map: store.another_handle(), keys: 0, trips: 0 };
+    let mut handle = StoreCoordinator::new(measured, StoreConfig::new(5 << 40));
+    let (mut costs, mut renewed) = (Vec::new(), 200);
+    for step in 0..CLAIMS {
+        let now = NOW + step * PAUSE;
+        let before = (handle.store().keys, handle.store().trips);
+        let mut found = ClaimCandidates::new();
+        let (worker, at) = (WorkerId::from_raw(1), LogicalTime::from_raw(now));
+        let look = handle.collect_claim_candidates_into(at, TENANT, RUN, worker, 32, &mut found);
+        let next = look.unwrap().earliest_deadline.map(|at| at.as_raw());
+        assert_eq!((found.len(), next), (32, truth(&all, now).1), "step {step}");
+        costs.push((handle.store().keys - before.0, handle.store().trips - before.1));
+        let due = SHARDS * PAUSE / (LEASE / 3);
+        shift(&mut store, &mut all, renewed, due, |id| now + PAUSE + LEASE - 1 - (id % PAUSE));
+        renewed += due;
+        if renewed + due > SHARDS {
+            renewed = 200;
+        }
+    }
+    println!("{costs:?}");
+    // The first look knows nothing, the next ones learn that the front moves.
+    let usual = &costs[3..];
+    assert!(usual.iter().all(|(keys, _)| *keys <= KEYS_PER_CLAIM_MAX), "{usual:?}");
+    let again = usual.iter().filter(|(_, trips)| *trips > 1).count();
+    assert!(again <= usual.len() / 4, "{usual:?}");
+}
+
+/// Where every shard stands in the index.
+type Standings = BTreeMap<u64, u64>;
+
+/// Moves up to `count` shards from `id` on to the time that `time` gives.
+fn shift(
+    store: &mut MapStore,
+    all: &mut Standings,
+    id: u64,
+    count: u64,
+    time: impl Fn(u64) -> u64,
+) {
+    let mut txn = Txn::new();
+    for (id, at) in all.range_mut(id..id + count) {
+        let (shard, next) = (ShardKey::new(RUN, ShardId::from_raw(*id)), time(*id));
+        let [from, to] = [*at, next].map(LogicalTime::from_raw);
+        move_claim(&mut txn, TENANT, shard, Some(from), Some(to));
+        *at = next;
+    }
+    assert!(matches!(store.commit(vec![txn])[0], Ok(CommitOutcome::Applied { .. })));
+}
+
+/// What a look that reads everything says: due shards and the first live deadline.
+fn truth(all: &Standings, now: u64) -> (BTreeSet<u64>, Option<u64>) {
+    let due = all.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
+    (due, all.values().copied().filter(|at| *at > now).min())
+}
+
+/// Looks of one handle with a memory while the run changes under it, by little and by much.
+fn check_looks(seed: u64) {
+    const SHARDS: u64 = 3_000;
+    let mut all: Standings = (0..=SHARDS).map(|id| (id, 0)).collect();
+    let mut store = run_of(SHARDS, &|_| None);
+    let mut handle = StoreCoordinator::new(store.another_handle(), StoreConfig::new(seed << 40));
+    let mut core = Core::new(StoreConfig::new(seed), StoreLimits::GENEROUS);
+    let (mut state, mut now) = (seed, NOW);
+    let mut draw = |below: u64| {
+        state = place_of(ShardId::from_raw(state ^ 0xA5)) ^ (state >> 7);
+        (state >> 16) % below
+    };
+    for step in 0..60 {
+        now += [0, 1, 50, 5_000][draw(4) as usize];
+        let (id, count) = (draw(SHARDS), [1, 30, 400, SHARDS][draw(4) as usize]);
+        let (spread, base) =
+            ([1, 40, 4_000][draw(3) as usize], now + [0, 1, 9_000][draw(3) as usize]);
+        match draw(3) {
+            0 => shift(&mut store, &mut all, id, count, |_| 0),
+            1 => shift(&mut store, &mut all, id, count, |id| base + id % spread),
+            _ => shift(&mut store, &mut all, id, count, |id| base - 6_000 + id % spread),
+        }
+        let (due, first) = truth(&all, now);
+        let (limit, at, worker) =
+            (draw(33) as usize, LogicalTime::from_raw(now), WorkerId::from_raw(draw(9)));
+        let mut found = ClaimCandidates::new();
+        let look = handle.collect_claim_candidates_into(at, TENANT, RUN, worker, limit, &mut found);
+        let next = look.unwrap().earliest_deadline.map(|at| at.as_raw());
+        assert_eq!((found.len(), next), (limit.min(due.len()), first), "seed {seed}, step {step}");
+        let distinct: BTreeSet<u64> = found.iter().map(|shard| shard.as_raw()).collect();
+        assert!(distinct.len() == found.len() && distinct.is_subset(&due), "seed {seed}, {step}");
+        let hint = capacity(&mut core, &mut store, at, worker);
+        let expected = (due.len().min(CAPACITY_COUNT_MAX), first);
+        let told = (hint.available_count as usize, hint.earliest_deadline.map(|at| at.as_raw()));
+        assert_eq!(told, expected, "seed {seed}, step {step}");
+    }
+}
+
+/// The hint that is told with a renewal.
+fn capacity(core: &mut Core, store: &mut MapStore, now: LogicalTime, by: WorkerId) -> CapacityHint {
+    let mut flight = Flight::new(move |io| async move {
+        super::capacity::capacity(core, &io, now, (TENANT, RUN), by).await
+    });
+    loop {
+        match flight.step() {
+            Step::Read(reads) => flight.tell(Told::Read(store.read(reads))),
+            Step::Done(hint) => return hint,
+            step @ (Step::Commit(_) | Step::Wait(_)) => panic!("a hint only reads: {step:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_narrow_look_answers_what_a_wide_one_would() {
+    (1..=4).for_each(check_looks);
+}

@@ -1,0 +1,161 @@
+//! Between the look of a split at the store and its commit, somebody else was there.
+
+use std::sync::Arc;
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
+    SplitResidualPlan, SplitValidationError,
+};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
+
+use super::core::Core;
+use super::{
+    CommitOutcome, Flight, Key, MapStore, Step, Store, StoreConfig, StoreCoordinator, StoreLimits,
+    Told, Txn,
+};
+use crate::protocol::{SplitReplace, SplitResidual};
+use crate::record::{Birth, Lineage};
+use crate::*;
+
+const TENANT: TenantId = TenantId::from_bytes([11; 32]);
+const RUN: RunId = RunId::from_raw(5);
+const KEY: ShardKey = ShardKey::new(RUN, ShardId::from_raw(0));
+
+const fn at(ticks: u64) -> LogicalTime {
+    LogicalTime::from_raw(ticks)
+}
+
+const fn op(number: u64) -> OpId {
+    OpId::from_raw(number)
+}
+
+fn halves() -> [ShardSpecRef<'static>; 2] {
+    [ShardSpecRef::new(b"a", b"m", b""), ShardSpecRef::new(b"m", b"z", b"")]
+}
+
+/// A coordinator with a run of one shard, and its lease.
+fn set_up() -> (StoreCoordinator<MapStore>, Lease) {
+    let mut coordinator = StoreCoordinator::new(MapStore::new(), StoreConfig::new(1 << 32));
+    let spec = ShardSpecRef::new(b"a", b"z", b"");
+    let root = InitialShardInput { shard_id: KEY.shard(), spec, cursor: CursorUpdate::initial() };
+    let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
+    coordinator.create_run_with_shards(at(1), TENANT, RUN, config, &[root], op(1)).unwrap();
+    let (worker, mut scratch) = (WorkerId::from_raw(1), AcquireScratch::new());
+    let granted = coordinator.acquire_and_restore_into(at(2), TENANT, KEY, worker, &mut scratch);
+    let lease = granted.unwrap().lease;
+    (coordinator, lease)
+}
+
+/// The writes of another split that made a shard with the id that `txn` wants for its first
+/// newborn: what two inputs of one hash would do.
+fn takes_newborn(txn: &Txn) -> Txn {
+    let newborn = txn.writes().iter().find_map(|write| match write.key() {
+        Key::ShardHot { shard, .. } if *shard != KEY => Some(shard.shard()),
+        _ => None,
+    });
+    let shard = newborn.expect("a split makes shards");
+    let lineage = Lineage { parent: ShardId::from_raw(1), split_hash: 77 };
+    let birth = Birth {
+        shard,
+        spec: halves()[1],
+        cursor: CursorUpdate::initial(),
+        fence: FenceEpoch::INITIAL,
+        attempts: 0,
+        cursor_semantics: CursorSemantics::Completed,
+        lineage: Some(lineage),
+    };
+    let (mut taken, mut core) = (Txn::new(), core());
+    core.add_birth(&mut taken, &Arc::new(TENANT), RUN, &birth).unwrap();
+    taken
+}
+
+fn core() -> Core {
+    Core::new(StoreConfig::new(2 << 32), StoreLimits::GENEROUS)
+}
+
+/// Flies to the end. Before the first commit, that which `meanwhile` makes of it is committed.
+fn fly<A>(
+    store: &mut MapStore,
+    mut flight: Flight<'_, A>,
+    meanwhile: impl FnOnce(&Txn) -> Txn,
+) -> A {
+    let mut meanwhile = Some(meanwhile);
+    loop {
+        let told = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => {
+                if let Some(meanwhile) = meanwhile.take() {
+                    let outcome = store.commit(vec![meanwhile(&txns[0])]).remove(0);
+                    assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
+                }
+                Told::Committed(store.commit(txns))
+            }
+            Step::Done(answer) => return answer,
+        };
+        flight.tell(told);
+    }
+}
+
+fn assert_collision<T: std::fmt::Debug>(
+    coordinator: &mut StoreCoordinator<MapStore>,
+    told: Result<T, SplitError>,
+) {
+    let collided = |error: &SplitError| {
+        matches!(error, SplitError::SplitInvalid(SplitValidationError::DerivedIdCollision { .. }))
+    };
+    assert!(told.as_ref().is_err_and(collided), "{told:?}");
+    let mut rows = Vec::new();
+    coordinator.list_shards_into(at(9), TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
+    let parent = rows.iter().find(|row| row.shard == KEY.shard()).unwrap();
+    assert_eq!((parent.status, &*parent.end), (ShardStatus::Active, &b"z"[..]), "as it was");
+    assert_eq!(rows.len(), 2, "nothing but the one that took the id was made");
+}
+
+#[test]
+fn a_residual_whose_id_was_taken_meanwhile_is_a_collision() {
+    let ((mut coordinator, lease), mut core) = (set_up(), core());
+    let [left, right] = halves();
+    let plan = SplitResidualPlan::try_new(left, right).unwrap();
+    let split = SplitResidual { tenant: TENANT, lease: &lease, plan: &plan, op_id: op(5) };
+    let mut store = coordinator.store().another_handle();
+    let told = fly(&mut store, core.on_shard(at(3), split), takes_newborn);
+    assert_collision(&mut coordinator, told);
+    assert_eq!(store.waited(), 0, "it is no race for the shard");
+}
+
+#[test]
+fn a_child_whose_id_was_taken_meanwhile_is_a_collision() {
+    let ((mut coordinator, lease), mut core) = (set_up(), core());
+    let children = halves().map(|spec| SplitChild::new(spec, CursorUpdate::initial()));
+    let plan = SplitReplacePlan::try_new(children).unwrap();
+    let (lease, plan) = (&lease, &plan);
+    let split = SplitReplace { tenant: TENANT, lease, plan, children_max: 2, op_id: op(5) };
+    let mut store = coordinator.store().another_handle();
+    let told = fly(&mut store, core.on_shard(at(3), split), takes_newborn);
+    assert_collision(&mut coordinator, told);
+}
+
+#[test]
+fn a_counter_that_moved_meanwhile_costs_one_more_commit() {
+    let ((coordinator, lease), mut core) = (set_up(), core());
+    let [left, right] = halves();
+    let plan = SplitResidualPlan::try_new(left, right).unwrap();
+    let split = SplitResidual { tenant: TENANT, lease: &lease, plan: &plan, op_id: op(5) };
+    let mut store = coordinator.store().another_handle();
+    let told = fly(&mut store, core.on_shard(at(3), split), |_| {
+        let mut bytes = Vec::new();
+        super::encode_total_count(7, &mut bytes);
+        let mut txn = Txn::new();
+        txn.put(Key::TotalCounter, bytes);
+        txn
+    });
+    assert!(told.unwrap().is_executed());
+    // The shard, and what is there of the newborn; after the conflict only the latter again.
+    assert_eq!((store.read_count(), store.commit_count()), (3, 3));
+    let mut answers = store.read(vec![super::Read::Get(Key::TotalCounter)]).unwrap();
+    let Some(super::Answer::Value(Some(value))) = answers.pop() else { panic!("a counter") };
+    assert_eq!(super::decode_count(None, &value.bytes), Ok(8), "counted on top");
+}
