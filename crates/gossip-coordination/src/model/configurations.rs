@@ -174,6 +174,7 @@ pub fn configurations(scale: Scale) -> Vec<Config> {
         requests(short),
         inputs(short),
         everything(short),
+        pairs(short),
     ]
 }
 
@@ -686,5 +687,16 @@ fn everything(short: bool) -> Config {
         sends: 1,
         fence_max: if short { 2 } else { 3 },
         ..PLAIN
+    }
+}
+
+fn pairs(short: bool) -> Config {
+    Config {
+        name: "pairs",
+        purpose: "every operation in one world, two messages from each worker, less time",
+        ticks: if short { 1 } else { 2 },
+        sends: if short { 1 } else { 2 },
+        fence_max: 3,
+        ..everything(short)
     }
 }
