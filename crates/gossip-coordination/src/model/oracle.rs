@@ -498,6 +498,11 @@ fn renew(shard: &mut OracleShard, heard: Heard<'_>) -> Result<(), Violation> {
     let holder = shard.holder.as_mut().expect("an effect came from a holder");
     let shortens = until < holder.deadline;
     require(!shortens, Rule::Acknowledged, "a renewal shortened a lease")?;
+    // A frozen shard is not held for ever: one lease beyond its offer is the end.
+    let frozen_until = shard.offer.map_or(u64::MAX, |offer| u64::from(offer.until) + heard.lease);
+    let wanted = (u64::from(heard.now) + heard.lease).min(frozen_until);
+    let lasts = u64::from(until) == wanted.max(holder.deadline.into());
+    require(lasts, Rule::Acknowledged, "a renewal does not last as long as the run says")?;
     holder.deadline = until;
     Ok(())
 }

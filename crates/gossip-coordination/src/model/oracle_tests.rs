@@ -303,11 +303,20 @@ fn a_run_that_is_over_is_not_renewed_and_not_unparked() {
     assert_eq!(rule(heard), Some(Rule::RunOver));
 }
 
-#[test]
-fn a_renewal_never_shortens() {
-    let renewed = Step { renewed_until: Some(2), ..step(Op::Renew, Verdict::Executed) };
-    let heard = told(&shard(), &run(), held(Act::Renew), 1, "Executed", &renewed);
-    assert_eq!(rule(heard), Some(Rule::Acknowledged));
+#[rstest]
+#[case::honest(shard(), 4, None)]
+#[case::shorter(shard(), 2, Some(Rule::Acknowledged))]
+#[case::longer(shard(), 5, Some(Rule::Acknowledged))]
+#[case::frozen(offered(2), 4, None)]
+#[case::frozen_for_longer(offered(1), 4, Some(Rule::Acknowledged))]
+fn a_renewal_lasts_one_lease(
+    #[case] shard: OracleShard,
+    #[case] until: u8,
+    #[case] broken: Option<Rule>,
+) {
+    let renewed = Step { renewed_until: Some(until), ..step(Op::Renew, Verdict::Executed) };
+    let heard = told(&shard, &run(), held(Act::Renew), 2, "Executed", &renewed);
+    assert_eq!(rule(heard), broken);
 }
 
 #[test]
