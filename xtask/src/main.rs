@@ -14,6 +14,7 @@
 )]
 
 mod bench;
+mod check_model;
 mod coverage;
 mod deny;
 mod failure;
@@ -50,7 +51,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         name: "test",
         arguments: "",
@@ -81,6 +82,12 @@ const COMMANDS: [Command; 10] = [
         arguments: "TARGET SECONDS | --list",
         purpose: "run one fuzz target",
         run: fuzz::run,
+    },
+    Command {
+        name: "check-model",
+        arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
+        purpose: "search small worlds of the kernel to their end, or for planted bugs",
+        run: check_model::run,
     },
     Command {
         name: "kill-sqlite",

@@ -21,6 +21,8 @@ mod facade;
 mod handoff;
 mod in_memory;
 mod lease;
+#[cfg(any(test, feature = "model"))]
+pub mod model;
 mod move_errors;
 mod outcome;
 mod pool;

@@ -1,0 +1,160 @@
+//! Searches every configuration of the model to its end and prints what that came to, as Markdown.
+//!
+//! `cargo xtask check-model` builds and runs it. The exit code is 1 if a rule was broken, a queue
+//! was not emptied, an outcome was not met, or a planted bug was not found.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: its output is its use")]
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gossip_coordination::model::{
+    Bug, Config, Finding, Op, Report, Scale, Strictness, configuration, configurations, coverage,
+    search,
+};
+
+const USAGE: &str = "usage: check_model [--config NAME] [--max-states N] [--short] [--bugs]";
+
+/// What was asked for.
+struct Wanted {
+    config: Option<String>,
+    states_max: usize,
+    scale: Scale,
+    bugs: bool,
+}
+
+fn main() -> ExitCode {
+    #[expect(clippy::disallowed_methods, reason = "a program reads its own arguments")]
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(wanted) = parse(&arguments) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let good = if wanted.bugs { hunt() } else { check(&wanted) };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(arguments: &[String]) -> Option<Wanted> {
+    let scale = Scale::Campaign;
+    let mut wanted = Wanted { config: None, states_max: usize::MAX, scale, bugs: false };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--config" => wanted.config = Some(rest.next()?.clone()),
+            "--max-states" => wanted.states_max = rest.next()?.parse().ok()?,
+            "--short" => wanted.scale = Scale::Short,
+            "--bugs" => wanted.bugs = true,
+            _ => return None,
+        }
+    }
+    let known = configurations(wanted.scale);
+    let named = |name: &String| known.iter().any(|config| config.name == *name);
+    wanted.config.as_ref().is_none_or(named).then_some(wanted)
+}
+
+/// Searches what was asked for; whether everything holds.
+fn check(wanted: &Wanted) -> bool {
+    println!("| configuration | what | distinct states | moves | depth | time | queue empty |");
+    println!("|---|---|---|---|---|---|---|");
+    let mut good = true;
+    let (mut states, mut moves) = (0, 0);
+    let mut reached: BTreeSet<(Op, String)> = BTreeSet::new();
+    for config in configurations(wanted.scale) {
+        if wanted.config.as_ref().is_some_and(|name| config.name != *name) {
+            continue;
+        }
+        let run = || search(config, None, Strictness::Records, wanted.states_max);
+        let (report, time) = timed(run);
+        print_row(&config, &report, time);
+        good &= report.exhausted;
+        states += report.states;
+        moves += report.moves;
+        if let Some(finding) = &report.finding {
+            print_finding(finding);
+        }
+        reached.extend(report.reached);
+    }
+    println!("| all | | {states} | {moves} | | | {} |", yes(good));
+    if wanted.config.is_none() { print_coverage(&reached) && good } else { good }
+}
+
+fn print_row(config: &Config, report: &Report, time: Duration) {
+    let Report { states, moves, depth, exhausted, .. } = report;
+    let (name, purpose, empty) = (config.name, config.purpose, yes(*exhausted));
+    let seconds = time.as_secs_f64();
+    println!("| {name} | {purpose} | {states} | {moves} | {depth} | {seconds:.1} s | {empty} |");
+}
+
+fn print_finding(finding: &Finding) {
+    println!();
+    println!("{:?}: {}", finding.violation.rule, finding.violation.why);
+    for line in &finding.trace {
+        println!("  {line}");
+    }
+}
+
+/// Prints the table of operations and outcomes; whether every one was met.
+fn print_coverage(reached: &BTreeSet<(Op, String)>) -> bool {
+    let table = coverage(reached);
+    println!();
+    println!("| operation | outcomes met |");
+    println!("|---|---|");
+    for op in Op::ALL {
+        let of_op = table.expected.iter().filter(|(other, _)| *other == op);
+        let met: Vec<&str> =
+            of_op.filter(|pair| !table.missing.contains(pair)).map(|(_, name)| *name).collect();
+        println!("| {op:?} | {} |", met.join(", "));
+    }
+    println!();
+    let (met, all) = (table.expected.len() - table.missing.len(), table.expected.len());
+    println!("{met} of {all} pairs met; missing: {:?}.", table.missing);
+    println!("Met and not in the table: {:?}.", table.surprising);
+    println!();
+    println!("| outcomes that the errors have and no search can meet | why |");
+    println!("|---|---|");
+    for (op, name, why) in &table.unreachable {
+        println!("| {op:?}: {name} | {why} |");
+    }
+    table.missing.is_empty() && table.surprising.is_empty()
+}
+
+/// Looks for every planted bug; whether all were found.
+fn hunt() -> bool {
+    println!("| planted bug | found in | by the rule | states | steps | time | by effects alone |");
+    println!("|---|---|---|---|---|---|---|");
+    let mut good = true;
+    for bug in Bug::ALL {
+        let found = first_finding(bug, Strictness::Records);
+        let effects = first_finding(bug, Strictness::Effects);
+        good &= found.is_some() && effects.is_some();
+        let Some((report, finding, time)) = found else {
+            println!("| {bug:?} | **not found** | | | | | |");
+            continue;
+        };
+        let (name, states, rule) = (report.name, report.states, finding.violation.rule);
+        let (steps, ms) = (finding.trace.len(), time.as_secs_f64() * 1e3);
+        let alone = effects.map(|(_, finding, _)| format!("{:?}", finding.violation.rule));
+        let alone = alone.unwrap_or_else(|| "**not found**".to_owned());
+        println!("| {bug:?} | {name} | {rule:?} | {states} | {steps} | {ms:.1} ms | {alone} |");
+    }
+    good
+}
+
+fn first_finding(bug: Bug, strictness: Strictness) -> Option<(Report, Finding, Duration)> {
+    let config = configuration(bug.home(), Scale::Short)?;
+    let (report, time) = timed(|| search(config, Some(bug), strictness, usize::MAX));
+    let finding = report.finding.clone()?;
+    Some((report, finding, time))
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    #[expect(clippy::disallowed_methods, reason = "the search takes no time, its reader does")]
+    let start = std::time::Instant::now();
+    let result = work();
+    (result, start.elapsed())
+}
+
+const fn yes(condition: bool) -> &'static str {
+    if condition { "yes" } else { "**no**" }
+}

@@ -1,0 +1,143 @@
+//! Which outcomes each operation can have, and which of them a search met.
+
+use std::collections::BTreeSet;
+
+use super::vocabulary::Op;
+
+/// What was met of what can be met.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    /// Every pair that can be met.
+    pub expected: Vec<(Op, &'static str)>,
+    /// Pairs that can be met and were not.
+    pub missing: Vec<(Op, &'static str)>,
+    /// Pairs that were met although they are not in the table.
+    pub surprising: Vec<(Op, String)>,
+    /// Pairs that the errors have and no search can meet, with the reason.
+    pub unreachable: Vec<(Op, &'static str, &'static str)>,
+}
+
+/// Holds what was met against the table.
+#[must_use]
+pub fn coverage(reached: &BTreeSet<(Op, String)>) -> Coverage {
+    let expected: Vec<(Op, &'static str)> = Op::ALL
+        .into_iter()
+        .flat_map(|op| outcomes(op).split_whitespace().map(move |name| (op, name)))
+        .collect();
+    let met = |(op, name): &(Op, &str)| {
+        reached.iter().any(|(other, text)| other == op && label(text) == *name)
+    };
+    let missing = expected.iter().copied().filter(|pair| !met(pair)).collect();
+    let known = |(op, text): &&(Op, String)| {
+        expected.iter().any(|(other, name)| other == op && label(text) == *name)
+    };
+    let surprising = reached.iter().filter(|pair| !known(pair)).cloned().collect();
+    Coverage { expected, missing, surprising, unreachable: unreachable_pairs() }
+}
+
+/// The first word of an outcome's name.
+fn label(text: &str) -> &str {
+    text.split([' ', ',']).next().unwrap_or(text)
+}
+
+/// What an operation can come to, besides what [`unreachable_pairs`] lists.
+const fn outcomes(op: Op) -> &'static str {
+    match op {
+        Op::Acquire => {
+            "Executed Parks ShardNotFound ShardTerminal AlreadyLeased RunTerminal RunPaused"
+        }
+        Op::Renew => {
+            "Executed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
+             RunTerminal"
+        }
+        Op::Checkpoint | Op::Complete => {
+            "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
+             OpIdConflict CursorRegression CursorOutOfBounds CursorKeyTooLarge \
+             CursorTokenTooLarge CheckpointMissingKey Offered"
+        }
+        Op::Park | Op::Release => {
+            "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
+             OpIdConflict Offered"
+        }
+        Op::SplitReplace | Op::SplitResidual => {
+            "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
+             OpIdConflict SplitInvalid RunTerminal Offered"
+        }
+        Op::Offer => {
+            "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
+             OpIdConflict CursorRegression CursorOutOfBounds CursorKeyTooLarge \
+             CursorTokenTooLarge RunTerminal Offered Withdrawn InvalidDestination \
+             InvalidOfferDeadline"
+        }
+        Op::Accept => {
+            "Executed ShardNotFound ShardTerminal RunTerminal RunPaused NoOffer NotDestination \
+             OfferExpired"
+        }
+        Op::Withdraw => {
+            "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
+             OpIdConflict NoOffer"
+        }
+        Op::Unpark => "Executed Replayed ShardNotFound RunTerminal NotParked OpIdConflict",
+        Op::RequestAction => {
+            "Executed Replayed ShardNotFound RunTerminal ShardTerminal NotLeased RequestPending \
+             OpIdConflict"
+        }
+        Op::RevokeLease => "Executed Replayed ShardNotFound ShardTerminal NotLeased OpIdConflict",
+        Op::CreateRun => "Executed RunAlreadyExists",
+        Op::RegisterShards => {
+            "Executed Replayed RunNotFound WrongStatus ManifestInvalid OpIdConflict \
+             ShardLimitExceeded"
+        }
+        Op::CompleteRun => {
+            "Executed Replayed RunNotFound RunTerminal WrongStatus OpIdConflict NotSettled"
+        }
+        Op::FailRun | Op::PauseRun | Op::ResumeRun => {
+            "Executed Replayed RunNotFound RunTerminal WrongStatus OpIdConflict"
+        }
+        Op::CancelRun => "Executed Replayed RunNotFound RunTerminal OpIdConflict",
+        Op::CollectRun => "Executed Replayed NotStale",
+        Op::DeleteRun => "Executed Replayed RunNotFound NotTerminal OpIdConflict",
+    }
+}
+
+const NO_STORE: &str = "the kernel has no store that could fail";
+const ENOUGH_ROOM: &str = "the pool has room for every record of the model";
+const BY_TENANT: &str = "records are looked up by tenant, and there is no lease to compare";
+const NOT_OF_KERNEL: &str = "made by the coordinator around the kernel";
+
+/// Outcomes that the errors have and the kernel does not give here.
+fn unreachable_pairs() -> Vec<(Op, &'static str, &'static str)> {
+    let failure = |op| if op == Op::CollectRun { "Stored" } else { "BackendError" };
+    let mut pairs: Vec<(Op, &str, &str)> =
+        Op::ALL.into_iter().map(|op| (op, failure(op), NO_STORE)).collect();
+    let storing = [
+        Op::Checkpoint,
+        Op::Complete,
+        Op::SplitReplace,
+        Op::SplitResidual,
+        Op::Offer,
+        Op::RegisterShards,
+    ];
+    pairs.extend(storing.map(|op| (op, "ResourceExhausted", ENOUGH_ROOM)));
+    let leaseless = [
+        Op::Acquire,
+        Op::Accept,
+        Op::Unpark,
+        Op::RequestAction,
+        Op::RevokeLease,
+        Op::RegisterShards,
+        Op::CompleteRun,
+        Op::FailRun,
+        Op::CancelRun,
+        Op::PauseRun,
+        Op::ResumeRun,
+        Op::DeleteRun,
+    ];
+    pairs.extend(leaseless.map(|op| (op, "TenantMismatch", BY_TENANT)));
+    let combined = ["InvalidConfig", "RegisterShardsFailed", "GetRunFailed", "ConfigMismatch"];
+    pairs.extend(combined.map(|name| (Op::CreateRun, name, NOT_OF_KERNEL)));
+    pairs.push((Op::CancelRun, "WrongStatus", "a run that is not over can be cancelled"));
+    let ends = [Op::FailRun, Op::CancelRun, Op::PauseRun, Op::ResumeRun];
+    pairs.extend(ends.map(|op| (op, "NotSettled", "only completing looks at the shards")));
+    pairs
+}

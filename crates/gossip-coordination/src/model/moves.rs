@@ -1,0 +1,176 @@
+//! What may happen in a state.
+//!
+//! What a worker sent under a lease stays on the way for ever: each delivery may be the first or a
+//! repetition, in any order, after anything; one that is never delivered was dropped. A lease is
+//! never taken from a worker's belief, so every former holder goes on as a zombie. A reply only
+//! adds to what its receiver may do; a lost or late reply is therefore the behaviour of a worker
+//! that does not use it, and has no state of its own. Administrators' messages are always on the
+//! way.
+//!
+//! Honest workers do what the documentation asks of them: they claim only the work they did, and a
+//! source that sent an offer sends nothing but renewals and the withdrawal until the withdrawal was
+//! acknowledged. Everything else is up to the network, the clock and chance.
+
+use super::kernel::NOTHING;
+use super::state::{Held, Move, ShardEntry, State};
+use super::vocabulary::{Act, AdminAct, Command, Mark, Way};
+use super::world::World;
+
+impl World {
+    /// Everything that may happen in `state`.
+    pub(super) fn moves(&mut self, state: &State) -> Vec<Move> {
+        let mut moves = Vec::new();
+        if state.now < self.config.ticks {
+            moves.push(Move::Tick);
+        }
+        for held in 0..state.held.len() {
+            self.moves_of_holder(state, held, &mut moves);
+        }
+        for entry in &state.shards {
+            self.moves_about_shard(state, *entry, &mut moves);
+        }
+        for tenant in 0..self.config.tenants {
+            self.moves_about_run(state, tenant, &mut moves);
+        }
+        moves
+    }
+
+    fn moves_of_holder(&mut self, state: &State, index: usize, moves: &mut Vec<Move>) {
+        let held = state.held[index];
+        let index = u8::try_from(index).expect("a configuration has few leases");
+        let may_send = state.sent_by(held.lease.worker) < u32::from(self.config.sends);
+        for ((slot, act), line) in self.config.menu.iter().zip(0_u8..) {
+            let sent = held.has_sent(line);
+            if !(sent || may_send && self.would_send(held, *act)) {
+                continue;
+            }
+            if !sent && self.config.sending_is_a_move {
+                moves.push(Move::Send { held: index, line });
+                continue;
+            }
+            let op_id = self.config.op_id(held.lease, *slot);
+            // With two tenants, each message is also presented to the wrong one.
+            for tenant in 0..self.config.tenants {
+                let command = Command::Held { tenant, lease: held.lease, act: *act, op_id };
+                self.deliveries(state, command, Some((index, line)), moves);
+            }
+        }
+    }
+
+    /// Whether a worker sends this now.
+    fn would_send(&self, held: Held, act: Act) -> bool {
+        if !self.config.honest {
+            return true;
+        }
+        if held.frozen != 0 {
+            return act == Act::Renew || act == Act::Withdraw { handoff: held.frozen };
+        }
+        match act {
+            // An offer carries the final position.
+            Act::Offer { cursor, .. } => held.worked <= cursor.mark().max(held.lease.from),
+            Act::Renew
+            | Act::Checkpoint(_)
+            | Act::Complete(_)
+            | Act::Park(_)
+            | Act::Replace { .. }
+            | Act::Residual { .. }
+            | Act::Release { .. }
+            | Act::Withdraw { .. } => true,
+        }
+    }
+
+    fn moves_about_shard(&mut self, state: &State, entry: ShardEntry, moves: &mut Vec<Move>) {
+        let ShardEntry { tenant, shard, record, .. } = entry;
+        let known = record != NOTHING;
+        let may_rise = !known || self.kernel.facts(record).fence < self.config.fence_max;
+        for (act, op_id) in self.config.admin {
+            if may_rise || matches!(act, AdminAct::Request { .. }) {
+                let command = Command::Admin { tenant, shard, act: *act, op_id: *op_id };
+                self.deliveries(state, command, None, moves);
+            }
+        }
+        if !may_rise {
+            return;
+        }
+        let (workers, tenants) = (self.config.workers, self.config.tenants);
+        for worker in (tenant..workers).step_by(tenants.into()) {
+            for way in self.ways() {
+                let command = Command::Claim { tenant, shard, worker, way };
+                self.deliveries(state, command, None, moves);
+            }
+        }
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        let mut ways = vec![Way::Acquire { alive: false }];
+        if self.config.evidence {
+            ways.push(Way::Acquire { alive: true });
+        }
+        ways.extend(self.config.handoffs.iter().map(|handoff| Way::Accept(*handoff)));
+        ways
+    }
+
+    fn moves_about_run(&mut self, state: &State, tenant: u8, moves: &mut Vec<Move>) {
+        if self.config.probes && state.shards_of(tenant).next().is_none() {
+            let absent = ShardEntry { tenant, shard: 0, record: NOTHING, oracle: NOTHING };
+            self.moves_about_shard(state, absent, moves);
+        }
+        for (act, op_id) in self.config.run_acts {
+            let command = Command::Run { tenant, act: *act, op_id: *op_id };
+            self.deliveries(state, command, None, moves);
+        }
+    }
+
+    fn deliveries(
+        &mut self,
+        state: &State,
+        command: Command,
+        from: Option<(u8, u8)>,
+        moves: &mut Vec<Move>,
+    ) {
+        let command = self.kernel.commands.intern(command).0;
+        moves.push(Move::Deliver { command, at: state.now, from });
+        if self.config.skew && state.now > 1 {
+            moves.push(Move::Deliver { command, at: state.now - 1, from });
+        }
+    }
+
+    /// Notes that a line was sent; a line that was sent before changes nothing.
+    pub(super) fn send(&self, state: &mut State, held: u8, line: u8) {
+        let held = &mut state.held[usize::from(held)];
+        if held.has_sent(line) {
+            return;
+        }
+        let (_, act) = self.config.menu[usize::from(line)];
+        if let Act::Offer { handoff, .. } = act {
+            held.frozen = handoff;
+        }
+        held.sent |= 1 << line;
+        held.worked = held.worked.max(work_of(act));
+    }
+
+    /// Forgets leases under which nothing was sent and nothing can be sent any more.
+    pub(super) fn tidy(&self, state: &mut State) {
+        let sends = u32::from(self.config.sends);
+        for worker in 0..self.config.workers {
+            if state.sent_by(worker) >= sends {
+                state.held.retain(|held| held.sent != 0 || held.lease.worker != worker);
+            }
+        }
+    }
+}
+
+/// How far a message says that its sender has worked.
+const fn work_of(act: Act) -> Mark {
+    match act {
+        Act::Checkpoint(cursor) | Act::Complete(cursor) | Act::Offer { cursor, .. } => {
+            cursor.mark()
+        }
+        Act::Renew
+        | Act::Park(_)
+        | Act::Replace { .. }
+        | Act::Residual { .. }
+        | Act::Release { .. }
+        | Act::Withdraw { .. } => 0,
+    }
+}

@@ -1,0 +1,108 @@
+//! One instant of the world: time, records, what workers believe and have sent, and what the oracle
+//! knows. All of it is numbers; who means what by them is in `world`.
+
+use super::vocabulary::{LeaseRef, Mark, ShardNo, Tick};
+
+/// Everything that matters at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) now: Tick,
+    /// One for each tenant.
+    pub(super) runs: Vec<RunEntry>,
+    /// In the order of tenant and number.
+    pub(super) shards: Vec<ShardEntry>,
+    /// In the order of tenant, shard and fence.
+    pub(super) held: Vec<Held>,
+}
+
+/// A run: its value, and what the oracle knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunEntry {
+    pub(super) value: u32,
+    pub(super) oracle: u32,
+}
+
+/// A shard: its record, and what the oracle knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShardEntry {
+    pub(super) tenant: u8,
+    pub(super) shard: ShardNo,
+    pub(super) record: u32,
+    pub(super) oracle: u32,
+}
+
+/// A lease that a worker believes in, and what it sent under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) lease: LeaseRef,
+    /// One bit for each line of the menu.
+    pub(super) sent: u32,
+    /// How far its holder has worked, by what it sent.
+    pub(super) worked: Mark,
+    /// The move whose offer was sent and not yet known to be withdrawn; zero for none.
+    pub(super) frozen: u8,
+}
+
+impl Held {
+    pub(super) const fn has_sent(&self, line: u8) -> bool {
+        self.sent >> line & 1 == 1
+    }
+}
+
+/// Something that may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// Time passes.
+    Tick,
+    /// A worker sends line `line` of the menu under its `held`-th lease.
+    Send { held: u8, line: u8 },
+    /// A message arrives, on a machine whose clock shows `at`. If it is a holder's, `from` is its
+    /// lease and its line.
+    Deliver { command: u32, at: Tick, from: Option<(u8, u8)> },
+}
+
+impl State {
+    pub(super) fn find(&self, tenant: u8, shard: ShardNo) -> Option<usize> {
+        self.shards.iter().position(|entry| entry.tenant == tenant && entry.shard == shard)
+    }
+
+    pub(super) fn shards_of(&self, tenant: u8) -> impl Iterator<Item = &ShardEntry> {
+        self.shards.iter().filter(move |entry| entry.tenant == tenant)
+    }
+
+    /// How many different messages `worker` has sent.
+    pub(super) fn sent_by(&self, worker: u8) -> u32 {
+        let of_worker = self.held.iter().filter(|held| held.lease.worker == worker);
+        of_worker.map(|held| held.sent.count_ones()).sum()
+    }
+
+    pub(super) fn add_lease(&mut self, lease: LeaseRef) {
+        self.held.push(Held { lease, sent: 0, worked: 0, frozen: 0 });
+        self.held.sort_unstable_by_key(|it| (it.lease.tenant, it.lease.shard, it.lease.fence));
+    }
+
+    pub(super) fn add_shard(&mut self, entry: ShardEntry) {
+        self.shards.push(entry);
+        self.shards.sort_unstable_by_key(|it| (it.tenant, it.shard));
+    }
+
+    /// The canonical bytes: equal exactly for equal states of one configuration.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let shard_count = u8::try_from(self.shards.len()).expect("a configuration has few shards");
+        out.extend([self.now, shard_count]);
+        for run in &self.runs {
+            out.extend(run.value.to_le_bytes());
+            out.extend(run.oracle.to_le_bytes());
+        }
+        for entry in &self.shards {
+            out.extend([entry.tenant, entry.shard]);
+            out.extend(entry.record.to_le_bytes());
+            out.extend(entry.oracle.to_le_bytes());
+        }
+        for held in &self.held {
+            let LeaseRef { tenant, shard, worker, fence, from } = held.lease;
+            out.extend([tenant, shard, worker, fence, from, held.frozen]);
+            out.extend(held.sent.to_le_bytes());
+        }
+    }
+}
