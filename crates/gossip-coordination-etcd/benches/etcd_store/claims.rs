@@ -19,8 +19,8 @@ const LARGE: RunId = RunId::from_raw(50_000);
 /// Roots of the large run.
 const ROOTS: usize = 10_000;
 /// Roots that are split, each into as many as one transaction publishes on a default server.
-const SPLIT: u64 = 1_000;
-const CHILDREN: usize = 41;
+const SPLIT: u64 = 1_026;
+const CHILDREN: usize = 40;
 /// Claims in each run.
 const CLAIMS: usize = 301;
 /// Shards that one worker renews.
@@ -97,7 +97,7 @@ impl Claimer {
         let lease = claim.await.expect("most shards are free").lease;
         self.times.push(millis(&begin.elapsed()));
         self.trips.push(self.coordinator.store().kv().take().requests as f64);
-        let back = self.coordinator.release(now, TENANT, &lease, ReleaseMode::Clean, op(1));
+        let back = self.coordinator.release(now, TENANT, &lease, ReleaseMode::Clean, op(self.made));
         back.await.expect("the lease is good");
     }
 }

@@ -81,6 +81,7 @@ impl EtcdConfig {
         StoreConfig {
             max_shards_per_tenant: self.max_shards_per_tenant,
             max_total_shards: self.max_total_shards,
+            split_children_max: self.split_children_max,
             claim_cooldown_interval: millis(self.claim_cooldown),
             max_clock_skew: millis(self.max_clock_skew),
             ..StoreConfig::new(fresh_nonce())

@@ -52,6 +52,8 @@ pub struct StoreConfig {
     pub max_shards_per_tenant: usize,
     /// Shards there may be in all.
     pub max_total_shards: usize,
+    /// The most children of one split; fewer if one transaction of the store takes fewer.
+    pub split_children_max: usize,
     /// Ticks that a worker waits between claims; zero for none. Each handle counts for itself.
     pub claim_cooldown_interval: u64,
     /// How many ticks after its deadline a lease is still honoured while the store believes that
@@ -69,6 +71,7 @@ impl StoreConfig {
         Self {
             max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
             max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
+            split_children_max: MAX_SPLIT_CHILDREN,
             claim_cooldown_interval: 0,
             max_clock_skew: 0,
             nonce,
@@ -120,9 +123,10 @@ impl Core {
         Tries::new(operation, self.config.nonce)
     }
 
-    /// The most children that one transaction of the store publishes.
+    /// The most children that one split may have and one transaction of the store publishes.
     pub(super) fn split_children_max(&self) -> usize {
-        (self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / BIRTH_WRITES).min(MAX_SPLIT_CHILDREN)
+        let fitting = self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / BIRTH_WRITES;
+        fitting.min(self.config.split_children_max).min(MAX_SPLIT_CHILDREN)
     }
 
     pub(super) fn emit(

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId};
 
 use super::codec::{
-    DecodeShardError, OwnerBinding, decode_cold, decode_hot, decode_owner, decode_run_head,
-    decode_shard,
+    DecodeShardError, OwnerBinding, decode_cold, decode_hot, decode_own_shard, decode_owner,
+    decode_run_head, decode_shard,
 };
 use super::core::{Core, Counters};
 use super::engine::Read;
@@ -180,7 +180,11 @@ impl Loaded {
             (Some(hot), Some(cold)) => (hot, cold),
             (Some(_), None) | (None, Some(_)) => return Err(half_a_shard()),
         };
-        match decode_shard(tenant, key, &hot.bytes, &cold.bytes, &mut core.pool) {
+        let decode = match self.origin {
+            Origin::Memory => decode_own_shard,
+            Origin::Store | Origin::Conflict => decode_shard,
+        };
+        match decode(tenant, key, &hot.bytes, &cold.bytes, &mut core.pool) {
             Ok(found) => Ok(Some(found)),
             Err(DecodeShardError::Stored(error)) => Err(error),
             Err(DecodeShardError::PoolFull(full)) => {

@@ -29,6 +29,7 @@ pub use self::run::{
     RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
     encode_run_head, encode_tombstone,
 };
+pub(super) use self::shard::decode_own_shard;
 pub use self::shard::{
     ColdPart, DecodeShardError, HotPart, SpawnedIds, decode_cold, decode_hot, decode_shard,
     encode_cold, encode_hot,

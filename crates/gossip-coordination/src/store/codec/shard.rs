@@ -20,7 +20,7 @@ use gossip_stdx::SlabFull;
 use thiserror::Error;
 
 use super::fields::{Fields, Put, corrupt, flag_if};
-use super::frame::{open, seal};
+use super::frame::{open, open_own, seal};
 use crate::error::InfraError;
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{GrantToken, LeaseHolder, OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpResult};
@@ -88,7 +88,10 @@ pub fn decode_hot(
     shard: ShardKey,
     value: &[u8],
 ) -> Result<HotPart<'_>, InfraError> {
-    let mut fields = open(&Key::ShardHot { tenant, shard }, value)?;
+    hot_of(shard, open(&Key::ShardHot { tenant, shard }, value)?)
+}
+
+fn hot_of(shard: ShardKey, mut fields: Fields<'_>) -> Result<HotPart<'_>, InfraError> {
     let hot = read_hot(&mut fields)?;
     fields.require(hot.facts(shard.shard()).check())?;
     // The next grant raises it, and there is no end to come to but a forged record.
@@ -116,7 +119,10 @@ pub fn decode_cold(
     shard: ShardKey,
     value: &[u8],
 ) -> Result<ColdPart<'_>, InfraError> {
-    let mut fields = open(&Key::ShardCold { tenant, shard }, value)?;
+    cold_of(shard, open(&Key::ShardCold { tenant, shard }, value)?)
+}
+
+fn cold_of(shard: ShardKey, mut fields: Fields<'_>) -> Result<ColdPart<'_>, InfraError> {
     let cold = read_cold(&mut fields)?;
     let derived = shard.shard().is_derived();
     let all_derived = cold.spawned.iter().all(ShardId::is_derived);
@@ -144,9 +150,37 @@ pub fn decode_shard(
 ) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
     let hot = decode_hot(**tenant, shard, hot)?;
     let cold = decode_cold(**tenant, shard, cold)?;
-    check_pair(&hot, &cold)?;
+    join(tenant, shard, hot, &cold, pool)
+}
+
+/// As [`decode_shard`] for parts that have not left this process since they were encoded or
+/// decoded: their checksums are not looked at.
+///
+/// # Errors
+///
+/// As [`decode_shard`].
+pub(in crate::store) fn decode_own_shard(
+    tenant: &Arc<TenantId>,
+    shard: ShardKey,
+    hot: &[u8],
+    cold: &[u8],
+    pool: &mut RecordPool,
+) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
+    let hot = hot_of(shard, open_own(&Key::ShardHot { tenant: **tenant, shard }, hot)?)?;
+    let cold = cold_of(shard, open_own(&Key::ShardCold { tenant: **tenant, shard }, cold)?)?;
+    join(tenant, shard, hot, &cold, pool)
+}
+
+fn join(
+    tenant: &Arc<TenantId>,
+    shard: ShardKey,
+    hot: HotPart<'_>,
+    cold: &ColdPart<'_>,
+    pool: &mut RecordPool,
+) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
+    check_pair(&hot, cold)?;
     let indexed_at = hot.indexed_at;
-    let record = make_record(tenant, shard, hot, &cold, pool)?;
+    let record = make_record(tenant, shard, hot, cold, pool)?;
     record.assert_invariants(pool);
     Ok((record, indexed_at))
 }
