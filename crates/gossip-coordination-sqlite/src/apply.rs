@@ -23,6 +23,7 @@ pub(crate) const COMMIT: &str = "sqlite.commit";
 const REVISION: &str = "SELECT revision FROM kv WHERE key = ?1";
 const INSERT: &str = "INSERT INTO kv(key, revision, value) VALUES (?1, ?2, ?3)";
 const UPDATE: &str = "UPDATE kv SET revision = ?2, value = ?3 WHERE key = ?1";
+const UPDATE_AT: &str = "UPDATE kv SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
 const DELETE: &str = "DELETE FROM kv WHERE key = ?1";
 const FLOOR: &str = "SELECT value FROM meta WHERE name = 'floor'";
 const RAISE_FLOOR: &str = "UPDATE meta SET value = ?1 WHERE name = 'floor'";
@@ -36,6 +37,11 @@ pub(crate) fn apply(
     seen: &mut Seen,
     txn: &Txn,
 ) -> Result<CommitOutcome, InfraError> {
+    if let Some(step) = Step::of(txn)
+        && step.others_hold(connection, txn, seen)?
+    {
+        return step.take(connection, seen);
+    }
     let mut broken = Vec::new();
     for compare in txn.compares() {
         broken.extend(check(connection, compare, seen)?);
@@ -49,6 +55,55 @@ pub(crate) fn apply(
 /// Revisions of keys as the group has left them so far; `None` for a key that is not there. Good
 /// until the group ends.
 pub(crate) type Seen = BTreeMap<KeyBytes, Option<u64>>;
+
+/// A transaction that writes one value, over one that it compares: a checkpoint is one. Looking and
+/// writing are then one statement.
+struct Step<'t> {
+    key: &'t Key,
+    /// What the key is expected at.
+    revision: u64,
+    value: &'t [u8],
+}
+
+impl<'t> Step<'t> {
+    fn of(txn: &'t Txn) -> Option<Self> {
+        let [Write::Put(key, value)] = txn.writes() else { return None };
+        let expected = txn.compares().iter().find_map(|compare| match compare {
+            Compare::At { key: other, revision } if other == key => Some(*revision),
+            Compare::At { .. } | Compare::Absent(_) | Compare::Empty(_) => None,
+        });
+        expected.map(|revision| Self { key, revision, value })
+    }
+
+    /// Whether everything holds that is compared beside the key itself.
+    fn others_hold(
+        &self,
+        connection: &Connection,
+        txn: &Txn,
+        seen: &mut Seen,
+    ) -> Result<bool, InfraError> {
+        let own = Compare::At { key: *self.key, revision: self.revision };
+        for compare in txn.compares().iter().filter(|compare| **compare != own) {
+            if check(connection, compare, seen)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes the value at the next revision if the key is as expected.
+    fn take(&self, connection: &Connection, seen: &mut Seen) -> Result<CommitOutcome, InfraError> {
+        let (next, key) = (self.revision + 1, self.key.to_bytes());
+        let values = params![key.as_bytes(), signed(next)?, self.value, signed(self.revision)?];
+        if changed(connection, UPDATE_AT, values)? == 1 {
+            seen.insert(key, Some(next));
+            return Ok(CommitOutcome::Applied { revision: next });
+        }
+        let found = (*self.key, get(connection, self.key, COMMIT)?);
+        let conflict = Conflict::new(vec![found]).expect("it names a key");
+        Ok(CommitOutcome::Conflict(conflict))
+    }
+}
 
 /// What is there instead, if `compare` does not hold.
 fn check(
@@ -93,9 +148,7 @@ fn write_all(connection: &Connection, txn: &Txn, seen: &mut Seen) -> Result<u64,
         highest = highest.max(floor(connection)?);
     }
     let next = highest + 1;
-    // SQLite has no unsigned numbers. No store gets there by counting, only by damage.
-    let stored = i64::try_from(next)
-        .map_err(|_| corruption(COMMIT, "a revision is out of range".to_owned()))?;
+    let stored = signed(next)?;
     for (key, is_there, write) in rows {
         let is_left = write_one(connection, &key, write, is_there, stored)?;
         seen.insert(key, is_left.then_some(next));
@@ -210,12 +263,26 @@ fn run(
     sql: &str,
     values: impl rusqlite::Params,
 ) -> Result<(), InfraError> {
-    let done = connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
-    match done.map_err(|error| infra(COMMIT, &error))? {
+    match changed(connection, sql, values)? {
         1 => Ok(()),
         // The row was looked up under the same lock, so a tree that lost it is damaged.
         count => Err(corruption(COMMIT, format!("a write changed {count} rows, expected 1"))),
     }
+}
+
+/// How many rows a statement changed.
+fn changed(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+) -> Result<usize, InfraError> {
+    let done = connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
+    done.map_err(|error| infra(COMMIT, &error))
+}
+
+/// SQLite has no unsigned numbers. No store gets there by counting, only by damage.
+fn signed(revision: u64) -> Result<i64, InfraError> {
+    i64::try_from(revision).map_err(|_| corruption(COMMIT, "a revision is out of range".to_owned()))
 }
 
 fn unsigned(revision: i64, operation: &'static str) -> Result<u64, InfraError> {
