@@ -4,6 +4,7 @@
 
 use std::sync::Mutex;
 
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::conformance::differential::{Plan, Played, check_plan};
 use gossip_coordination::conformance::{
     ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
@@ -13,7 +14,7 @@ use gossip_coordination::store::{
     StoreLimits, Txn,
 };
 use gossip_coordination::testscript::{ScriptBackend, WorldSettings, check_scripts};
-use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
+use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent, block_on};
 
 use crate::test_support::Scratch;
 use crate::{
@@ -102,6 +103,33 @@ impl ConformanceTarget for OverSqlite {
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         race(jobs);
     }
+
+    fn list_active_runs(
+        &self,
+        backend: &mut Self::Backend,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut Self::Backend,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        backend
+            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
+            .unwrap();
+        Some(gone)
+    }
 }
 
 #[test]
@@ -149,6 +177,34 @@ impl ConformanceTarget for OverAsyncSqlite {
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         race(jobs);
+    }
+
+    fn list_active_runs(
+        &self,
+        backend: &mut Self::Backend,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        let runs = backend.get_mut();
+        block_on(runs.list_active_runs_into(tenant, after, limit, &mut found)).unwrap();
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut Self::Backend,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        let runs = backend.get_mut();
+        block_on(runs.gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone))
+            .unwrap();
+        Some(gone)
     }
 }
 
