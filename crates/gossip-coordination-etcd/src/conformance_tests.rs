@@ -4,13 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::conformance::{
     ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
 };
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
 use gossip_coordination::testscript::{ScriptBackend, WorldSettings};
-use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent, block_on};
+use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::golden;
@@ -85,33 +84,6 @@ impl ConformanceTarget for OnBlocking {
         true
     }
 
-    fn list_active_runs(
-        &self,
-        backend: &mut Self::Backend,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        backend.list_active_runs_into(tenant, after, limit, &mut found).expect("the store works");
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut Self::Backend,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        backend
-            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
-            .expect("the store works");
-        Some(gone)
-    }
-
     fn split_children_max(&self) -> usize {
         self.fresh(Settings::default()).split_children_max()
     }
@@ -165,39 +137,6 @@ impl ConformanceTarget for OnAsync {
     fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
         backend.get_ref().store().kv().lose_next_reply();
         true
-    }
-
-    fn list_active_runs(
-        &self,
-        backend: &mut Self::Backend,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        let list = backend.get_mut().list_active_runs_into(tenant, after, limit, &mut found);
-        block_on(list).expect("the store works");
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut Self::Backend,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        let collect = backend.get_mut().gc_stale_initializing_runs_into(
-            now,
-            tenant,
-            stale_after,
-            limit,
-            &mut gone,
-        );
-        block_on(collect).expect("the store works");
-        Some(gone)
     }
 
     fn split_children_max(&self) -> usize {

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::conformance::{
     ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
 };
@@ -86,33 +85,6 @@ impl ConformanceTarget for OnModel {
     fn lose_next_reply(&self, backend: &mut SimEtcdCoordinator) -> bool {
         backend.store().store().kv().inject(0, Target::Write, Fault::LoseReply);
         true
-    }
-
-    fn list_active_runs(
-        &self,
-        backend: &mut Self::Backend,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        backend.list_active_runs_into(tenant, after, limit, &mut found).expect("the store works");
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut Self::Backend,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        backend
-            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
-            .expect("the store works");
-        Some(gone)
     }
 
     fn split_children_max(&self) -> usize {

@@ -4,17 +4,16 @@
 
 use std::sync::Mutex;
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::conformance::differential::{Plan, Played, check_plan};
 use gossip_coordination::conformance::{
-    ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
+    Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
 };
 use gossip_coordination::store::{
     Answer, AsyncStoreCoordinator, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator,
     StoreLimits, Txn,
 };
 use gossip_coordination::testscript::{ScriptBackend, WorldSettings, check_scripts};
-use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent, block_on};
+use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 
 use crate::test_support::Scratch;
 use crate::{
@@ -75,6 +74,11 @@ impl ConformanceTarget for OverSqlite {
         "SQLite"
     }
 
+    /// [`OverForgetful`] can.
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::LostReplies]
+    }
+
     fn fresh(&self, settings: Settings) -> SqliteCoordinator {
         StoreCoordinator::new(self.houses.fresh().store(), config(settings))
     }
@@ -102,33 +106,6 @@ impl ConformanceTarget for OverSqlite {
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         race(jobs);
-    }
-
-    fn list_active_runs(
-        &self,
-        backend: &mut Self::Backend,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut Self::Backend,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        backend
-            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
-            .unwrap();
-        Some(gone)
     }
 }
 
@@ -163,9 +140,25 @@ impl ConformanceTarget for OverAsyncSqlite {
         "SQLite, asynchronous"
     }
 
+    /// [`OverForgetful`] can.
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::LostReplies]
+    }
+
     fn fresh(&self, settings: Settings) -> Self::Backend {
         let store = self.houses.fresh().async_store().unwrap();
         Blocking::new(AsyncStoreCoordinator::new(store, config(settings)))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut Self::Backend,
+        call: impl FnOnce(&mut Self::Backend) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        backend.get_mut().collect_events(Some(EventCollector::new()));
+        let result = call(backend);
+        let events = backend.get_mut().collect_events(None);
+        (result, events.map(|mut events| events.drain()))
     }
 
     fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
@@ -177,34 +170,6 @@ impl ConformanceTarget for OverAsyncSqlite {
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         race(jobs);
-    }
-
-    fn list_active_runs(
-        &self,
-        backend: &mut Self::Backend,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        let runs = backend.get_mut();
-        block_on(runs.list_active_runs_into(tenant, after, limit, &mut found)).unwrap();
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut Self::Backend,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        let runs = backend.get_mut();
-        block_on(runs.gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone))
-            .unwrap();
-        Some(gone)
     }
 }
 
@@ -262,10 +227,24 @@ impl ConformanceTarget for OverForgetful {
         StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config(settings))
     }
 
+    fn with_events<R>(
+        &self,
+        backend: &mut Self::Backend,
+        call: impl FnOnce(&mut Self::Backend) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+
     fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
         let (store, loses_all) = (backend.store().store.clone(), self.loses_all);
         let config = StoreConfig { nonce: fresh_nonce(), ..backend.config() };
         Some(StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        race(jobs);
     }
 
     fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {

@@ -21,7 +21,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
+    AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
 };
 use crate::facade::{AsyncShardClaiming, ClaimError, ShardClaiming};
 use crate::handoff::HandoffId;
@@ -379,6 +379,19 @@ hand_on! { RunManagement, AsyncRunManagement {
         tenant: TenantId,
         out: &mut Vec<WorkerEntry>,
     ) -> Result<(), WorkerError>;
+    fn list_active_runs_into(
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError>;
+    fn gc_stale_initializing_runs_into(
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError>;
 } }
 
 /// By hand: two of its methods are not asynchronous on either side, and its constant goes along.

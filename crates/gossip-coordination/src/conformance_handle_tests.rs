@@ -14,8 +14,8 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
-use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
-use crate::conformance_tests::coordinator;
+use crate::conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+use crate::conformance_tests::{ALONE, coordinator};
 use crate::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
 use crate::*;
 
@@ -137,6 +137,8 @@ through_the_lock! { AsyncRunManagement {
         -> Result<(), WorkerError>;
     commits heartbeat(now: LogicalTime, tenant: TenantId, worker: WorkerId, state: WorkerState)
         -> Result<(), WorkerError>;
+    commits gc_stale_initializing_runs_into(now: LogicalTime, tenant: TenantId,
+        stale_after: u64, limit: usize, out: &mut Vec<RunId>) -> Result<(), InfraError>;
     reads get_run(tenant: TenantId, run: RunId) -> Result<RunRecord, GetRunError>;
     reads get_run_progress(now: LogicalTime, tenant: TenantId, run: RunId)
         -> Result<RunProgress, GetRunError>;
@@ -147,6 +149,8 @@ through_the_lock! { AsyncRunManagement {
         -> Result<ClaimOutlook, GetRunError>;
     reads list_workers_into(now: LogicalTime, tenant: TenantId, out: &mut Vec<WorkerEntry>)
         -> Result<(), WorkerError>;
+    reads list_active_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
+        out: &mut Vec<RunId>) -> Result<(), InfraError>;
 } }
 
 impl AsyncShardClaiming for Shared {
@@ -172,6 +176,11 @@ impl ConformanceTarget for SharedHandles {
 
     fn name(&self) -> &str {
         "handles on a shared coordinator, asynchronous"
+    }
+
+    /// Events are those of whoever holds the lock, and not of a handle.
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::Events]
     }
 
     fn fresh(&self, settings: Settings) -> Blocking<Shared> {
@@ -218,6 +227,10 @@ impl ConformanceTarget for ThereAndBack {
 
     fn name(&self) -> &str {
         "the coordinator in memory, asynchronous"
+    }
+
+    fn lacks(&self) -> &'static [Ability] {
+        ALONE
     }
 
     fn fresh(&self, settings: Settings) -> ThereAndBackAgain {

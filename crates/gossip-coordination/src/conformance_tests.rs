@@ -1,15 +1,18 @@
 //! The coordinator in memory is held to the suite, and the suite to its own rules.
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use proptest::prelude::*;
 
 use crate::conformance::{
-    ConformanceTarget, Settings, all_cases, check_sequence, check_sequences, run_all,
+    Ability, ConformanceTarget, Settings, all_cases, check_sequence, check_sequences, note_ability,
+    run_all,
 };
 use crate::{CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent};
 
 /// The coordinator in memory, called directly.
 struct InMemory;
+
+/// What a coordinator in memory lacks: its only handle is itself, and no reply has far to go.
+pub(crate) const ALONE: &[Ability] = &[Ability::Handles, Ability::LostReplies];
 
 /// The coordinator in memory with the limits that a case asks for.
 pub(crate) fn coordinator(settings: Settings) -> InMemoryCoordinator {
@@ -29,6 +32,10 @@ impl ConformanceTarget for InMemory {
         "the coordinator in memory"
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        ALONE
+    }
+
     fn fresh(&self, settings: Settings) -> InMemoryCoordinator {
         coordinator(settings)
     }
@@ -41,33 +48,6 @@ impl ConformanceTarget for InMemory {
         let mut events = EventCollector::new();
         let result = backend.with_events(&mut events, call);
         (result, Some(events.drain()))
-    }
-
-    fn list_active_runs(
-        &self,
-        backend: &mut InMemoryCoordinator,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut InMemoryCoordinator,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        backend
-            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
-            .unwrap();
-        Some(gone)
     }
 }
 
@@ -211,6 +191,41 @@ fn a_failed_case_is_named_with_its_target() {
     assert!(message.contains("limits::a_tenant_may_fill_its_limit_and_not_one_more"), "{message}");
 }
 
+/// A hook that was forgotten, and a lack that is none: cases that need it do not pass by.
+#[test]
+fn a_target_that_lacks_more_or_less_than_it_says_fails() {
+    let failed = |target: &Lacking| {
+        let payload = std::panic::catch_unwind(|| run_all(target, &mut |_| ()));
+        let payload = payload.expect_err("what it lacks is not what it says");
+        payload.downcast_ref::<String>().expect("a message").clone()
+    };
+    let forgetful = failed(&Lacking(&[Ability::Handles]));
+    assert!(forgetful.contains("Events of a lacking one: there is false"), "{forgetful}");
+    assert!(forgetful.contains("LostReplies of a lacking one: there is false"), "{forgetful}");
+    assert!(!forgetful.contains("Handles of"), "{forgetful}");
+    let modest = std::panic::catch_unwind(|| note_ability(&InMemory, Ability::Handles, true));
+    assert!(modest.is_err(), "it says that it has none");
+}
+
+/// A backend without any hooks, which says this of itself.
+struct Lacking(&'static [Ability]);
+
+impl ConformanceTarget for Lacking {
+    type Backend = InMemoryCoordinator;
+
+    fn name(&self) -> &str {
+        "a lacking one"
+    }
+
+    fn lacks(&self) -> &'static [Ability] {
+        self.0
+    }
+
+    fn fresh(&self, settings: Settings) -> InMemoryCoordinator {
+        coordinator(settings)
+    }
+}
+
 /// A backend that ignores limits, to see the suite fail.
 struct Broken;
 
@@ -219,6 +234,10 @@ impl ConformanceTarget for Broken {
 
     fn name(&self) -> &str {
         "a broken one"
+    }
+
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::Events, Ability::Handles, Ability::LostReplies]
     }
 
     fn fresh(&self, _settings: Settings) -> InMemoryCoordinator {

@@ -8,6 +8,7 @@ use std::future::Future;
 use gossip_contracts::coordination::InitialShardInput;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
+use crate::error::InfraError;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::ClaimCandidates;
 use crate::request::ShardAction;
@@ -212,6 +213,29 @@ pub trait RunManagement {
         tenant: TenantId,
         out: &mut Vec<WorkerEntry>,
     ) -> Result<(), WorkerError>;
+
+    /// Added: appends those of the tenant's runs that are not over to `out`, in the order of their
+    /// ids: the first `limit` of them behind `after`. Fewer are the last ones.
+    fn list_active_runs_into(
+        &mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError>;
+
+    /// Added: takes away up to `limit` of the tenant's runs that were made and not registered to
+    /// the end, and of which nothing was heard for `stale_after` ticks. Each is cancelled first and
+    /// then deleted, and its id is never used again. Those that are gone are appended to `out`,
+    /// also if the call fails later on.
+    fn gc_stale_initializing_runs_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError>;
 }
 
 /// The operations on runs and of administrators, asynchronous. See [`RunManagement`].
@@ -401,6 +425,25 @@ pub trait AsyncRunManagement: Send {
         tenant: TenantId,
         out: &mut Vec<WorkerEntry>,
     ) -> impl Future<Output = Result<(), WorkerError>> + Send;
+
+    /// See [`RunManagement::list_active_runs_into`].
+    fn list_active_runs_into(
+        &mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> impl Future<Output = Result<(), InfraError>> + Send;
+
+    /// See [`RunManagement::gc_stale_initializing_runs_into`].
+    fn gc_stale_initializing_runs_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> impl Future<Output = Result<(), InfraError>> + Send;
 }
 
 /// The id is taken: by the same run, by another one, or by one that was deleted, whose id is never

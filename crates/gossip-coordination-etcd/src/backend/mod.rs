@@ -1,8 +1,7 @@
 //! The coordinators on etcd: an asynchronous one, and a blocking one around the same store.
 //!
 //! Both are the coordinators of the store layer over [`EtcdStore`]; no operation is written here.
-//! So they offer every trait of the protocol, and `list_active_runs_into` and
-//! `gc_stale_initializing_runs_into` beside them.
+//! So they offer every trait of the protocol.
 //!
 //! ```no_run
 //! use gossip_coordination_etcd::EtcdConfig;

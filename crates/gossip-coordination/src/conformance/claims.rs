@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use gossip_contracts::identity::ShardId;
 
 use super::world::{LEASE, ROOTS, RUN, World, at, config, key, op, root, shard, worker};
-use super::{ConformanceTarget, RaceJob, Settings, refused, topic};
+use super::{Ability, ConformanceTarget, RaceJob, Settings, note_ability, refused, topic};
 use crate::facade::{ClaimError, ShardClaiming};
 use crate::outcome::CAPACITY_COUNT_MAX;
 use crate::protocol::{CLAIM_CANDIDATES_MAX, ClaimCandidates, ReleaseMode};
@@ -251,7 +251,10 @@ pub(super) fn another_handles<T: ConformanceTarget>(
     world: &World<'_, T>,
     count: usize,
 ) -> Option<Vec<T::Backend>> {
-    (0..count).map(|_| target.another_handle(&world.backend)).collect()
+    let handles: Option<Vec<_>> =
+        (0..count).map(|_| target.another_handle(&world.backend)).collect();
+    note_ability(target, Ability::Handles, handles.is_some());
+    handles
 }
 
 /// A run with `count` shards.

@@ -8,7 +8,7 @@ use super::world::{
     ROOTS, RUN, STRANGER, World, at, config, fence, handoff, key, op, replace_at, residual_at,
     shard, worker,
 };
-use super::{ConformanceTarget, Settings, topic};
+use super::{Ability, ConformanceTarget, Settings, note_ability, topic};
 use crate::events::{EventKind, RedactedKey};
 use crate::facade::ShardClaiming;
 use crate::lease::Lease;
@@ -195,6 +195,7 @@ pub fn an_event_carries_its_address<T: ConformanceTarget>(target: &T) {
     let (_, told) = target.with_events(&mut backend, |backend| {
         backend.create_run(at(3), STRANGER, RUN, config(None)).expect("new");
     });
+    note_ability(target, Ability::Events, told.is_some());
     let Some(told) = told else { return };
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].tenant, told[0].run, told[0].at), (STRANGER, RUN, at(3)));

@@ -41,7 +41,6 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
 pub use self::sequences::{Tally, check_sequence, check_sequences};
 use crate::events::StateTransitionEvent;
@@ -69,6 +68,18 @@ impl Default for Settings {
     }
 }
 
+/// What a target may be unable to do, because of what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a target names what it lacks and matches nothing")]
+pub enum Ability {
+    /// To tell the events of its operations: [`ConformanceTarget::with_events`].
+    Events,
+    /// To have several handles on one store: [`ConformanceTarget::another_handle`].
+    Handles,
+    /// To lose a reply when told to: [`ConformanceTarget::lose_next_reply`].
+    LostReplies,
+}
+
 /// Work for [`ConformanceTarget::race`], with a handle of its own in it.
 pub type RaceJob<'j> = Box<dyn FnOnce() + Send + 'j>;
 
@@ -81,6 +92,12 @@ pub trait ConformanceTarget {
 
     /// What reports call the backend.
     fn name(&self) -> &str;
+
+    /// What the target cannot do by its nature. It says so here, and cases that need it pass by;
+    /// a hook that is merely missing fails them.
+    fn lacks(&self) -> &'static [Ability] {
+        &[]
+    }
 
     /// A handle on an empty store of its own: cases use the same ids and must not meet.
     fn fresh(&self, settings: Settings) -> Self::Backend;
@@ -109,33 +126,20 @@ pub trait ConformanceTarget {
         false
     }
 
-    /// What the backend's `list_active_runs_into` gives, if it has one.
-    fn list_active_runs(
-        &self,
-        _backend: &mut Self::Backend,
-        _tenant: TenantId,
-        _after: Option<RunId>,
-        _limit: usize,
-    ) -> Option<Vec<RunId>> {
-        None
-    }
-
-    /// What the backend's `gc_stale_initializing_runs_into` gives, if it has one.
-    fn gc_stale_initializing_runs(
-        &self,
-        _backend: &mut Self::Backend,
-        _now: LogicalTime,
-        _tenant: TenantId,
-        _stale_after: u64,
-        _limit: usize,
-    ) -> Option<Vec<RunId>> {
-        None
-    }
-
     /// The most children that the backend can publish in one split.
     fn split_children_max(&self) -> usize {
         MAX_SPLIT_CHILDREN
     }
+}
+
+/// Holds a target to what it says it lacks, so that no case passes by silently.
+///
+/// # Panics
+///
+/// If a hook is missing that the target does not list, or there although it is listed.
+pub(crate) fn note_ability<T: ConformanceTarget>(target: &T, ability: Ability, is_there: bool) {
+    let is_listed = target.lacks().contains(&ability);
+    assert!(is_there != is_listed, "{ability:?} of {}: there is {is_there}", target.name());
 }
 
 /// One case of the suite.

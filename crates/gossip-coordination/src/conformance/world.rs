@@ -10,7 +10,7 @@ use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 
-use super::{ConformanceTarget, Settings};
+use super::{Ability, ConformanceTarget, Settings, note_ability};
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitError,
 };
@@ -404,7 +404,8 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
 
     /// Loses the reply to the next commit, where the target can.
     pub(super) fn lose_reply(&mut self) {
-        self.target.lose_next_reply(&mut self.backend);
+        let is_lost = self.target.lose_next_reply(&mut self.backend);
+        note_ability(self.target, Ability::LostReplies, is_lost);
     }
 
     /// Runs `call` and answers its events; `None` if the target collects none.
@@ -413,6 +414,7 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
         call: impl FnOnce(&mut T::Backend) -> R,
     ) -> Option<Vec<EventKind>> {
         let (_, events) = self.target.with_events(&mut self.backend, call);
+        note_ability(self.target, Ability::Events, events.is_some());
         Some(events?.into_iter().map(|event| event.kind).collect())
     }
 }

@@ -221,6 +221,44 @@ impl RunManagement for InMemoryCoordinator {
         out.extend(workers.filter(|entry| entry.is_live_at(now)).copied());
         Ok(())
     }
+
+    fn list_active_runs_into(
+        &mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError> {
+        let behind = |run: &RunId| after.is_none_or(|after| after < *run);
+        let active = |run: &RunId| {
+            self.run_named(tenant, *run).is_ok_and(|run| !run.record.status().is_terminal())
+        };
+        let runs = self.runs_of(tenant).into_iter().filter(behind).filter(active);
+        out.extend(runs.take(limit));
+        Ok(())
+    }
+
+    fn gc_stale_initializing_runs_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError> {
+        let wanted = out.len().saturating_add(limit);
+        for run in self.runs_of(tenant) {
+            if out.len() >= wanted {
+                break;
+            }
+            let collected = self.run_on_run(now, &CollectRun { tenant, run, stale_after });
+            let op_id = COLLECTION_DELETES;
+            if collected.is_ok() && self.delete_run(now, tenant, run, op_id).is_ok() {
+                out.push(run);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl ShardClaiming for InMemoryCoordinator {
@@ -252,57 +290,6 @@ impl ShardClaiming for InMemoryCoordinator {
 }
 
 impl InMemoryCoordinator {
-    /// Appends those of the tenant's runs that are not over to `out`, in the order of their ids:
-    /// the first `limit` of them behind `after`. Fewer are the last ones.
-    ///
-    /// # Errors
-    ///
-    /// None: stores may fail.
-    pub fn list_active_runs_into(
-        &mut self,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-        out: &mut Vec<RunId>,
-    ) -> Result<(), InfraError> {
-        let behind = |run: &RunId| after.is_none_or(|after| after < *run);
-        let active = |run: &RunId| {
-            self.run_named(tenant, *run).is_ok_and(|run| !run.record.status().is_terminal())
-        };
-        let runs = self.runs_of(tenant).into_iter().filter(behind).filter(active);
-        out.extend(runs.take(limit));
-        Ok(())
-    }
-
-    /// Takes away up to `limit` of the tenant's runs that were made and never registered, and of
-    /// which nothing was heard for `stale_after` ticks. Each is cancelled first and then deleted,
-    /// and its id is never used again. Those that are gone are appended to `out`.
-    ///
-    /// # Errors
-    ///
-    /// None: stores may fail.
-    pub fn gc_stale_initializing_runs_into(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-        out: &mut Vec<RunId>,
-    ) -> Result<(), InfraError> {
-        let wanted = out.len().saturating_add(limit);
-        for run in self.runs_of(tenant) {
-            if out.len() >= wanted {
-                break;
-            }
-            let collected = self.run_on_run(now, &CollectRun { tenant, run, stale_after });
-            let op_id = COLLECTION_DELETES;
-            if collected.is_ok() && self.delete_run(now, tenant, run, op_id).is_ok() {
-                out.push(run);
-            }
-        }
-        Ok(())
-    }
-
     /// Every run of a tenant, in the order of their ids.
     fn runs_of(&self, tenant: TenantId) -> Vec<RunId> {
         let home = self.tenants.get(tenant);

@@ -13,7 +13,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, W
 use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Step, Told};
-use super::run_operations::{run_operations, run_upkeep};
+use super::run_operations::run_operations;
 use super::shard_operations::shard_operations;
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
@@ -157,9 +157,6 @@ shard_operations!(AsyncStoreCoordinator over AsyncStore as AsyncCoordinationBack
 run_operations!(StoreCoordinator over Store as RunManagement; fly);
 run_operations!(AsyncStoreCoordinator over AsyncStore as AsyncRunManagement;
     fly_async.await; async);
-
-run_upkeep!(StoreCoordinator over Store; fly);
-run_upkeep!(AsyncStoreCoordinator over AsyncStore; fly_async.await; async);
 
 /// Claims of a handle, which remembers its own.
 macro_rules! claiming {

@@ -1,7 +1,5 @@
 //! The coordinator over the model store is held to everything that the one in memory is held to.
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
-
 use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use crate::store::{
     Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
@@ -83,33 +81,6 @@ impl ConformanceTarget for OverMap {
     fn lose_next_reply(&self, backend: &mut Coordinator) -> bool {
         backend.store_mut().inject(Fault::LoseReply);
         true
-    }
-
-    fn list_active_runs(
-        &self,
-        backend: &mut Coordinator,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut Coordinator,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        backend
-            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
-            .unwrap();
-        Some(gone)
     }
 }
 
@@ -214,6 +185,28 @@ impl ConformanceTarget for OverAsyncMap {
     fn fresh(&self, settings: Settings) -> Self::Backend {
         let config = config(settings, next_nonce());
         Blocking::new(AsyncStoreCoordinator::new(AsyncMap(map_store(true)), config))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut Self::Backend,
+        call: impl FnOnce(&mut Self::Backend) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        backend.get_mut().collect_events(Some(EventCollector::new()));
+        let result = call(backend);
+        let events = backend.get_mut().collect_events(None);
+        (result, events.map(|mut events| events.drain()))
+    }
+
+    fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let coordinator = backend.get_ref();
+        let store = AsyncMap(coordinator.store().0.another_handle());
+        let config = StoreConfig { nonce: next_nonce(), ..coordinator.config() };
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        PLAIN.race(jobs);
     }
 
     fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {

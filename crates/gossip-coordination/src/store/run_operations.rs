@@ -211,22 +211,8 @@ macro_rules! run_operations {
             ) -> Result<(), WorkerError> {
                 $fly(&mut self.store, self.core.list_workers(now, tenant, out))$(.$await)?
             }
-        }
-    };
-}
-pub(super) use run_operations;
 
-/// What a coordinator over `$engine` offers beside the traits, for whoever looks after many runs.
-macro_rules! run_upkeep {
-    ($name:ident over $engine:ident; $fly:ident $(.$await:tt)? $(; $async:tt)?) => {
-        impl<S: $engine> $name<S> {
-            /// Appends those of the tenant's runs that are not over to `out`, in the order of their
-            /// ids: the first `limit` of them behind `after`. Fewer are the last ones.
-            ///
-            /// # Errors
-            ///
-            /// [`InfraError`].
-            pub $($async)? fn list_active_runs_into(
+            $($async)? fn list_active_runs_into(
                 &mut self,
                 tenant: TenantId,
                 after: Option<RunId>,
@@ -237,15 +223,7 @@ macro_rules! run_upkeep {
                 $fly(&mut self.store, flight)$(.$await)?
             }
 
-            /// Takes away up to `limit` of the tenant's runs that were made and not registered to
-            /// the end, and of which nothing was heard for `stale_after` ticks. Each is cancelled
-            /// first and then deleted, and its id is never used again. Those that are gone are
-            /// appended to `out`, also if the call fails later on.
-            ///
-            /// # Errors
-            ///
-            /// [`InfraError`].
-            pub $($async)? fn gc_stale_initializing_runs_into(
+            $($async)? fn gc_stale_initializing_runs_into(
                 &mut self,
                 now: LogicalTime,
                 tenant: TenantId,
@@ -259,4 +237,4 @@ macro_rules! run_upkeep {
         }
     };
 }
-pub(super) use run_upkeep;
+pub(super) use run_operations;
