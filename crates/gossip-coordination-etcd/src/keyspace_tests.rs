@@ -1,7 +1,7 @@
 //! Keys of one namespace come back, and never get into another's ranges.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use gossip_coordination::store::{Key, KeyKind, KeyRange};
+use gossip_coordination::store::{ClaimSpot, Key, KeyKind, KeyRange};
 use proptest::prelude::*;
 
 use crate::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
@@ -51,8 +51,8 @@ fn a_key_of_somebody_else_is_corruption() {
 #[test]
 fn a_range_the_wrong_way_round_is_no_span() {
     let (tenant, run) = (TenantId::from_bytes([7; 32]), RunId::from_raw(1));
-    let time = LogicalTime::from_raw;
-    let range = KeyRange::claims_between(tenant, run, time(9), time(3));
+    let spot = |ticks| ClaimSpot::first_at(LogicalTime::from_raw(ticks));
+    let range = KeyRange::claims_within(tenant, run, spot(9)..=spot(3));
     assert_eq!(namespace("a").span(&range), None);
 }
 

@@ -84,7 +84,7 @@ fn scans_are_ordered_bounded_and_counted() {
         Read::Scan { range, limit: 2 },
         Read::Scan { range: range.after(&key(2)), limit: 9 },
         Read::Count(range),
-        Read::Count(KeyRange::tombstones_of(TENANT)),
+        Read::Count(KeyRange::workers_of(TENANT)),
     ];
     let answers = store.read(reads).unwrap();
     let keys = |answer: &Answer| match answer {

@@ -133,7 +133,6 @@ proptest! {
         let mine = sort_key(&key).0 == *owner.as_bytes();
         for (range, kind) in [
             (KeyRange::runs_of(owner), KeyKind::RunHead),
-            (KeyRange::tombstones_of(owner), KeyKind::Tombstone),
             (KeyRange::workers_of(owner), KeyKind::Worker),
             (KeyRange::handoffs_of(owner), KeyKind::Handoff),
         ] {
@@ -150,7 +149,6 @@ proptest! {
             (KeyRange::roots_of(owner, run), KeyKind::RunRoots),
             (KeyRange::hot_shards_of(owner, run), KeyKind::ShardHot),
             (KeyRange::cold_shards_of(owner, run), KeyKind::ShardCold),
-            (KeyRange::owners_of(owner, run), KeyKind::Owner),
             (KeyRange::parked_of(owner, run), KeyKind::ParkedIndex),
             (KeyRange::claims_of(owner, run), KeyKind::ClaimIndex),
         ] {
@@ -169,10 +167,6 @@ proptest! {
         let mine = owner == other && run == 1;
         let run = RunId::from_raw(1);
         let [early, late] = [from, until].map(LogicalTime::from_raw);
-        let between = KeyRange::claims_between(owner, run, early, late);
-        prop_assert_eq!(contains(&between, &key), mine && (from..until).contains(&at));
-        let due = KeyRange::claims_due(owner, run, late);
-        prop_assert_eq!(contains(&due, &key), mine && at <= until);
         let [first, last] = places.map(|place| ClaimSpot::new(early, place));
         let narrow = KeyRange::claims_within(owner, run, first..=last);
         let inside = (places[0]..=places[1]).contains(&place_of(index.shard()));
@@ -181,22 +175,6 @@ proptest! {
         let wide = KeyRange::claims_within(owner, run, first..=last);
         let spot = ClaimSpot::new(LogicalTime::from_raw(at), place_of(index.shard()));
         prop_assert_eq!(contains(&wide, &key), mine && (first..=last).contains(&spot));
-    }
-
-    #[test]
-    fn shard_ranges_hold_exactly_their_ids(
-        (owner, key) in (tenant(), key()),
-        (run, first, last) in (number(), number(), number()),
-    ) {
-        let (tenant, numbers) = sort_key(&key);
-        let mine = tenant == *owner.as_bytes() && numbers[0] == run;
-        let inside = mine && (first..=last).contains(&numbers[1]);
-        let run = RunId::from_raw(run);
-        let ids = ShardId::from_raw(first)..=ShardId::from_raw(last);
-        let hot = KeyRange::hot_shards_between(owner, run, ids.clone());
-        prop_assert_eq!(contains(&hot, &key), inside && key.kind() == KeyKind::ShardHot);
-        let cold = KeyRange::cold_shards_between(owner, run, ids);
-        prop_assert_eq!(contains(&cold, &key), inside && key.kind() == KeyKind::ShardCold);
     }
 
     #[test]

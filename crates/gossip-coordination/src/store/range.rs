@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
+use gossip_contracts::identity::{RunId, TenantId};
 
 use super::key::{BEHIND_SEPARATOR, Key, KeyBytes, KeyKind, SEPARATOR};
 use super::place::ClaimSpot;
@@ -45,12 +45,6 @@ impl KeyRange {
         Self::below(KeyBytes::kind(KeyKind::RunHead).tenant(tenant))
     }
 
-    /// A tenant's deleted runs.
-    #[must_use]
-    pub fn tombstones_of(tenant: TenantId) -> Self {
-        Self::below(KeyBytes::kind(KeyKind::Tombstone).tenant(tenant))
-    }
-
     /// A tenant's registered workers.
     #[must_use]
     pub fn workers_of(tenant: TenantId) -> Self {
@@ -75,36 +69,10 @@ impl KeyRange {
         Self::below(of_run(KeyKind::ShardHot, tenant, run))
     }
 
-    /// The hot parts of those of a run's shards whose ids lie in `shards`.
-    #[must_use]
-    pub fn hot_shards_between(
-        tenant: TenantId,
-        run: RunId,
-        shards: RangeInclusive<ShardId>,
-    ) -> Self {
-        Self::numbers(of_run(KeyKind::ShardHot, tenant, run), shards)
-    }
-
     /// The cold parts of a run's shards, in the order of their ids.
     #[must_use]
     pub fn cold_shards_of(tenant: TenantId, run: RunId) -> Self {
         Self::below(of_run(KeyKind::ShardCold, tenant, run))
-    }
-
-    /// The cold parts of those of a run's shards whose ids lie in `shards`.
-    #[must_use]
-    pub fn cold_shards_between(
-        tenant: TenantId,
-        run: RunId,
-        shards: RangeInclusive<ShardId>,
-    ) -> Self {
-        Self::numbers(of_run(KeyKind::ShardCold, tenant, run), shards)
-    }
-
-    /// The owners of a run's shards.
-    #[must_use]
-    pub fn owners_of(tenant: TenantId, run: RunId) -> Self {
-        Self::below(of_run(KeyKind::Owner, tenant, run))
     }
 
     /// A run's parked shards. Empty exactly when none is parked.
@@ -117,28 +85,6 @@ impl KeyRange {
     #[must_use]
     pub fn claims_of(tenant: TenantId, run: RunId) -> Self {
         Self::below(of_run(KeyKind::ClaimIndex, tenant, run))
-    }
-
-    /// The entries of a run's claim index from time `from` up to but not including `until`; empty
-    /// unless `from` is earlier.
-    #[must_use]
-    pub fn claims_between(
-        tenant: TenantId,
-        run: RunId,
-        from: LogicalTime,
-        until: LogicalTime,
-    ) -> Self {
-        let path = of_run(KeyKind::ClaimIndex, tenant, run);
-        let at = |time: LogicalTime| path.number(time.as_raw()).push(&[SEPARATOR]);
-        Self { start: at(from), end: at(until) }
-    }
-
-    /// The entries of a run's claim index that are due at `now`: those up to and including it.
-    #[must_use]
-    pub fn claims_due(tenant: TenantId, run: RunId, now: LogicalTime) -> Self {
-        let path = of_run(KeyKind::ClaimIndex, tenant, run);
-        let end = path.number(now.as_raw()).push(&[BEHIND_SEPARATOR]);
-        Self { start: path.push(&[SEPARATOR]), end }
     }
 
     /// The entries of a run's claim index within `spots`: as narrow as one likes, because a wide
@@ -179,12 +125,6 @@ impl KeyRange {
     /// Everything that continues `path` by another part.
     fn below(path: KeyBytes) -> Self {
         Self { start: path.push(&[SEPARATOR]), end: path.push(&[BEHIND_SEPARATOR]) }
-    }
-
-    /// The keys that continue `path` by a last part within `ids`.
-    fn numbers(path: KeyBytes, ids: RangeInclusive<ShardId>) -> Self {
-        let end = path.number(ids.end().as_raw()).push(&[0]);
-        Self { start: path.number(ids.start().as_raw()), end }
     }
 }
 
