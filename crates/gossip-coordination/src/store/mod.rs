@@ -23,7 +23,7 @@
 //! # Round trips
 //!
 //! Questions that are asked together travel together, and so do transactions. Without contention,
-//! on a handle that has looked at the run before and remembers the shards it holds:
+//! on a handle that remembers the shards it holds:
 //!
 //! | operation | trips | which |
 //! |---|---|---|
@@ -40,8 +40,8 @@
 //! | register_worker, heartbeat | 2 | read, commit |
 //! | list_workers, list_active_runs | 1 | read, as often as there are pages |
 //!
-//! A handle that has forgotten a shard loads it first: one more. One that looks at a run for the
-//! first time, or after much has changed in it, takes up to three looks more (`sight`).
+//! A handle that has forgotten a shard loads it first: one more. One that looks at a run after much
+//! has changed in it takes up to three looks more (`sight`).
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!

@@ -5,6 +5,9 @@
 //! ones. How narrow they may be depends on how many there are, and that is remembered from look to
 //! look. A wide range over few entries costs little, so nothing need be known of those.
 //!
+//! The first look of a handle at a run reads all of it, once: it cannot know how much there is, and
+//! a narrow look at a small run would find nothing and cost a round trip more.
+//!
 //! # Invariants
 //! - A memory never changes an answer, only its cost. What a narrow read finds is used only if it
 //!   settles the question: enough shards were found, or a deadline was. Otherwise the next read is
@@ -40,9 +43,6 @@ const FREE_TARGET: u128 = 192;
 
 /// Free shards that are read by their names, so that an interval is read whole.
 const FREE_PAGE: usize = 512;
-
-/// Of how many intervals a handle reads one when it knows nothing of a run.
-const FIRST_BITS: u32 = 8;
 
 /// Intervals never get narrower than for far more shards than any run has.
 const BITS_MAX: u32 = 40;
@@ -93,7 +93,9 @@ impl Sights {
 }
 
 /// How the claim index of one run was filled when it was last looked at.
-#[derive(Clone, Copy, Debug)]
+///
+/// By default everything is read.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sight {
     /// Free shards are read in one of two to the power of this many intervals.
     free_bits: u32,
@@ -101,12 +103,6 @@ pub(super) struct Sight {
     expired: Option<Crowd>,
     /// Present while many leases are live.
     live: Option<LiveCrowd>,
-}
-
-impl Default for Sight {
-    fn default() -> Self {
-        Self { free_bits: FIRST_BITS, expired: None, live: None }
-    }
 }
 
 /// Entries that stand close together.
@@ -154,6 +150,10 @@ pub(super) struct Look {
     tenant: TenantId,
     run: RunId,
     free: RangeInclusive<ClaimSpot>,
+    /// What lies before `free`, if all of the free are read by name.
+    around: Option<RangeInclusive<ClaimSpot>>,
+    /// Whether `free` and `around` are all of the free.
+    all_free: bool,
     /// `None` while there are free shards enough.
     expired: Option<RangeInclusive<ClaimSpot>>,
     /// `None` at the end of time, which no lease outlives.
@@ -171,6 +171,8 @@ pub(super) struct Seen {
     pub(super) free: Vec<ShardId>,
     /// How many those are.
     free_count: usize,
+    /// How many places they were found among.
+    free_span: u128,
     /// Leases that ran out, soonest first.
     pub(super) expired: Vec<ShardId>,
     expired_spots: Vec<ClaimSpot>,
@@ -202,10 +204,14 @@ impl Look {
         by_name: bool,
         page: usize,
     ) -> Self {
-        let free = sight.interval(point);
-        let expired = (sight.free_bits == 0).then(|| sight.expired_range(now));
+        let all_free = sight.free_bits == 0;
+        let (free, around) = match all_free && by_name {
+            true => around(point),
+            false => (sight.interval(point), None),
+        };
+        let expired = all_free.then(|| sight.expired_range(now));
         let live = sight.live_range(now);
-        Self { now, tenant, run, free, expired, live, by_name, page }
+        Self { now, tenant, run, free, around, all_free, expired, live, by_name, page }
     }
 
     /// Whose index it looks at.
@@ -213,7 +219,7 @@ impl Look {
         (self.tenant, self.run)
     }
 
-    /// The questions, at most three.
+    /// The questions, at most four.
     pub(super) fn reads(&self) -> Vec<Read> {
         let within = |spots: &RangeInclusive<ClaimSpot>| {
             KeyRange::claims_within(self.tenant, self.run, spots.clone())
@@ -223,6 +229,7 @@ impl Look {
             true => scan(within(&self.free), FREE_PAGE),
             false => Read::Count(within(&self.free)),
         }];
+        reads.extend(self.around.as_ref().map(|spots| scan(within(spots), FREE_PAGE)));
         reads.extend(self.expired.as_ref().map(|spots| match self.counts_expired() {
             true => Read::Count(within(spots)),
             false => scan(within(spots), EXPIRED_PAGE),
@@ -235,9 +242,14 @@ impl Look {
     pub(super) fn take(&self, answers: &mut Answers) -> Seen {
         let mut seen = Seen::default();
         if self.by_name {
-            seen.free = entries(&answers.page()).map(|(_, shard)| shard).collect();
+            for spots in [Some(&self.free), self.around.as_ref()].into_iter().flatten() {
+                let page = entries(&answers.page()).map(|(_, shard)| shard).collect();
+                seen.free_span += self.span(spots, &page);
+                seen.free.extend(page);
+            }
             seen.free_count = seen.free.len();
         } else {
+            seen.free_span = self.span(&self.free, &Vec::new());
             seen.free_count = size(answers.count());
         }
         if self.expired.is_some() && self.counts_expired() {
@@ -257,9 +269,11 @@ impl Look {
         !self.by_name && self.page < EXPIRED_PAGE
     }
 
-    /// Whether every free shard was read.
-    fn saw_all_free(&self) -> bool {
-        self.free == whole_free()
+    /// Among how many places of `spots` the shards of `page` were found: a full page stops early.
+    fn span(&self, spots: &RangeInclusive<ClaimSpot>, page: &Vec<ShardId>) -> u128 {
+        let last = page.last().filter(|_| page.len() >= FREE_PAGE.min(self.page));
+        let last = last.map_or(spots.end().place(), |shard| place_of(*shard));
+        u128::from(last.saturating_sub(spots.start().place())) + 1
     }
 
     /// Whether every expired lease was read.
@@ -276,7 +290,7 @@ impl Look {
     fn settles_due(&self, seen: &Seen, need: usize) -> bool {
         let need = if self.by_name { need.min(self.page) } else { need };
         seen.free_count >= need
-            || self.saw_all_free() && (seen.due_count() >= need || self.saw_all_expired())
+            || self.all_free && (seen.due_count() >= need || self.saw_all_expired())
     }
 
     /// Whether `seen` settles which live lease ends first beside that of `own`, which ends when it
@@ -303,7 +317,7 @@ impl Sight {
     ) -> bool {
         let due = look.settles_due(seen, need);
         let live = look.settles_live(seen, own);
-        self.learn_free(look, seen, due);
+        self.learn_free(seen, due);
         if look.expired.is_some() && !look.counts_expired() {
             self.learn_expired(look, seen, due);
         }
@@ -342,14 +356,9 @@ impl Sight {
         Some(start..=end.max(start))
     }
 
-    fn learn_free(&mut self, look: &Look, seen: &Seen, settled: bool) {
-        let (start, end) = (look.free.start().place(), look.free.end().place());
-        // A full page stops within the interval.
-        let last = seen.free.last().filter(|_| seen.free_count >= FREE_PAGE.min(look.page));
-        let last = last.map_or(end, |shard| place_of(*shard));
-        let span = u128::from(last.saturating_sub(start)) + 1;
+    fn learn_free(&mut self, seen: &Seen, settled: bool) {
         let count = seen.free_count.max(1) as u128;
-        let bits = bits_for(count.saturating_mul((1 << u64::BITS) / span));
+        let bits = bits_for(count.saturating_mul((1 << u64::BITS) / seen.free_span));
         self.free_bits = if settled { bits } else { bits.min(self.free_bits.saturating_sub(1)) };
     }
 
@@ -395,8 +404,12 @@ fn bits_for(count: u128) -> u32 {
     (count / FREE_TARGET).max(1).ilog2().min(BITS_MAX)
 }
 
-const fn whole_free() -> RangeInclusive<ClaimSpot> {
-    ClaimSpot::first_at(LogicalTime::ZERO)..=ClaimSpot::last_at(LogicalTime::ZERO)
+/// All places of the free: from `point` on, and those before it. Handles that know nothing begin
+/// in different places, so that they do not try the same shards.
+fn around(point: u64) -> (RangeInclusive<ClaimSpot>, Option<RangeInclusive<ClaimSpot>>) {
+    let spots =
+        |from, to| ClaimSpot::new(LogicalTime::ZERO, from)..=ClaimSpot::new(LogicalTime::ZERO, to);
+    (spots(point, u64::MAX), point.checked_sub(1).map(|last| spots(0, last)))
 }
 
 const fn whole_expired(now: LogicalTime) -> RangeInclusive<ClaimSpot> {

@@ -108,8 +108,6 @@ fn operations_take_as_many_round_trips_as_documented() {
     let handle = StoreCoordinator::new(MapStore::new(), StoreConfig::new(9 << 40));
     let mut counted = Counted { handle, trips: BTreeMap::new() };
     make(&mut counted, RUN);
-    // The first look at the run is dearer.
-    acquire(&mut counted.handle, 2, 0, WORKER);
     call_grants(&mut counted);
     call_holder(&mut counted);
     call_splits(&mut counted);
