@@ -8,14 +8,14 @@ use std::sync::Arc;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId};
 
 use super::codec::{
-    DecodeShardError, OwnerBinding, decode_cold, decode_hot, decode_own_shard, decode_owner,
-    decode_run_head, decode_shard,
+    DecodeShardError, decode_cold, decode_hot, decode_own_shard, decode_run_head, decode_shard,
 };
 use super::core::{Core, Counters};
 use super::engine::Read;
 use super::flight::Answers;
 use super::key::Key;
 use super::memory::Remembered;
+use super::owner::OwnerKey;
 use super::txn::{Conflict, Versioned};
 use crate::error::InfraError;
 use crate::protocol::ShardTransition;
@@ -155,13 +155,8 @@ impl Loaded {
         counted.is_ok() && counted == listed
     }
 
-    pub(super) fn owner(
-        &self,
-        tenant: TenantId,
-        key: ShardKey,
-    ) -> Result<Option<OwnerBinding>, InfraError> {
-        let owner = self.owner.as_ref();
-        owner.map(|owner| decode_owner(tenant, key, &owner.bytes)).transpose()
+    pub(super) fn owner(&self, tenant: TenantId, key: ShardKey) -> OwnerKey {
+        OwnerKey::read(self.owner.as_ref(), tenant, key)
     }
 
     /// The record, and where it stands in the claim index. The shards of a run that is not fully

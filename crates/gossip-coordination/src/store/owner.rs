@@ -11,11 +11,16 @@
 //!   part need not compare the owner key: all that can happen to it alone is that it vanishes,
 //!   which forbids nothing that was allowed.
 //! - Evidence delays a takeover and never brings one forward; the kernel sees to that.
+//! - A key that cannot be read is no reason to refuse anything, because it is only a hint. It is
+//!   taken for the key of the present lease, which delays a takeover by no more than the skew. The
+//!   next grant writes it anew.
 
-use super::codec::{OwnerBinding, encode_owner};
+use gossip_contracts::identity::{ShardKey, TenantId};
+
+use super::codec::{OwnerBinding, decode_owner, encode_owner};
 use super::core::encoded;
 use super::key::Key;
-use super::txn::Txn;
+use super::txn::{Txn, Versioned};
 use crate::lease::GrantToken;
 use crate::protocol::{OwnerEvidence, ShardChange};
 use crate::record::ShardRecord;
@@ -88,18 +93,31 @@ impl Ties {
     }
 }
 
-/// What an owner key says about the holder of `record`. The key of another grant says nothing.
-pub(super) fn evidence(
-    key: Option<OwnerBinding>,
-    record: &ShardRecord,
-    max_clock_skew: u64,
-) -> OwnerEvidence {
-    let of_holder = |key: &OwnerBinding| {
-        let token = record.lease().map(|holder| holder.token());
-        key.fence == record.fence_epoch() && token == Some(key.token)
-    };
-    match key.filter(of_holder) {
-        Some(OwnerBinding { owner, .. }) => OwnerEvidence::Alive { owner, max_clock_skew },
-        None => OwnerEvidence::Gone,
+/// What is stored under the owner key of a shard.
+pub(super) enum OwnerKey {
+    Missing,
+    /// Something is there, and nobody can tell whose it is.
+    Damaged,
+    Of(OwnerBinding),
+}
+
+impl OwnerKey {
+    pub(super) fn read(value: Option<&Versioned>, tenant: TenantId, shard: ShardKey) -> Self {
+        let Some(value) = value else { return Self::Missing };
+        decode_owner(tenant, shard, &value.bytes).map_or(Self::Damaged, Self::Of)
+    }
+
+    /// What the key says about the holder of `record`. That of another grant says nothing.
+    pub(super) fn evidence(self, record: &ShardRecord, max_clock_skew: u64) -> OwnerEvidence {
+        let Some(holder) = record.lease() else { return OwnerEvidence::Gone };
+        let is_of_lease = match self {
+            Self::Missing => false,
+            Self::Damaged => true,
+            Self::Of(key) => key.fence == record.fence_epoch() && key.token == holder.token(),
+        };
+        match is_of_lease {
+            true => OwnerEvidence::Alive { owner: holder.owner(), max_clock_skew },
+            false => OwnerEvidence::Gone,
+        }
     }
 }

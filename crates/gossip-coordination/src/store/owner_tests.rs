@@ -7,8 +7,8 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
 use super::{
-    Answer, Key, KeyKind, MapStore, OwnerBinding, Read, Store, StoreConfig, StoreCoordinator,
-    StoreLimits, Txn, Versioned, decode_owner, encode_owner,
+    Answer, CommitOutcome, Key, KeyKind, MapStore, OwnerBinding, Read, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, Txn, Versioned, decode_owner, encode_owner,
 };
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::*;
@@ -195,6 +195,60 @@ fn the_key_of_another_grant_is_no_evidence() {
     txn.put(OWNER_KEY, bytes);
     one.store_mut().commit(vec![txn]);
     acquire(&mut another(&one, 2), lease.deadline().as_raw(), OTHER).unwrap();
+}
+
+/// Stores `bytes` under the owner key, as if they had been damaged there.
+fn damage_owner_key(handle: &mut Handle, bytes: &[u8]) {
+    let mut txn = Txn::new();
+    txn.put(OWNER_KEY, bytes.to_vec());
+    assert!(matches!(handle.store_mut().commit(vec![txn])[0], Ok(CommitOutcome::Applied { .. })));
+    let damaged = stored(handle, OWNER_KEY).unwrap();
+    assert!(decode_owner(TENANT, SHARD, &damaged.bytes).is_err());
+}
+
+/// What can become of the owner key of a lease: nothing is left, the end is missing, a bit is
+/// flipped, or it is that of another shard.
+fn damages(lease: &Lease) -> [Vec<u8>; 4] {
+    let mut whole = Vec::new();
+    encode_owner(TENANT, SHARD, &binding_of(lease), &mut whole);
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    let mut misplaced = Vec::new();
+    let neighbour = ShardKey::new(RUN, ShardId::from_raw(1));
+    encode_owner(TENANT, neighbour, &binding_of(lease), &mut misplaced);
+    [Vec::new(), whole[..whole.len() - 1].to_vec(), flipped, misplaced]
+}
+
+#[test]
+fn a_damaged_owner_key_speaks_for_the_holder_and_the_next_grant_heals_it() {
+    for number in 0..4 {
+        let mut one = first(MapStore::new().with_bindings());
+        let mut other = another(&one, 2);
+        let lease = acquire(&mut one, 10, ONE).unwrap();
+        damage_owner_key(&mut one, &damages(&lease)[number]);
+        let (deadline, honoured) = (lease.deadline(), lease.deadline().saturating_add(SKEW));
+        // Before the deadline that alone counts, and from then on the owner may live.
+        for now in [deadline.as_raw() - 1, deadline.as_raw(), honoured.as_raw() - 1] {
+            let told = acquire(&mut other, now, OTHER);
+            let refused = matches!(&told, Err(AcquireError::AlreadyLeased { lease_deadline, .. })
+                if *lease_deadline == honoured);
+            assert!(refused, "damage {number} at {now}: {told:?}");
+        }
+        let taken = acquire(&mut other, honoured.as_raw(), OTHER).unwrap();
+        assert_eq!(owner_key(&mut one), Some(binding_of(&taken)), "damage {number}");
+    }
+}
+
+#[test]
+fn a_damaged_owner_key_keeps_nobody_from_its_own_shard_or_a_free_one() {
+    let mut one = first(MapStore::new().with_bindings());
+    let lease = acquire(&mut one, 10, ONE).unwrap();
+    damage_owner_key(&mut one, b"");
+    one.checkpoint(at(11), TENANT, &lease, cursor(b"b"), op(2)).unwrap();
+    let again = acquire(&mut one, lease.deadline().as_raw(), ONE).unwrap();
+    one.release(at(200), TENANT, &again, ReleaseMode::Clean, op(3)).unwrap();
+    damage_owner_key(&mut one, b"");
+    acquire(&mut another(&one, 2), 201, OTHER).unwrap();
 }
 
 type Keeping = fn(&mut Handle, &Lease);

@@ -47,7 +47,7 @@ use super::index::{move_claim, move_parked, standing};
 use super::key::Key;
 use super::loaded::{Loaded, Origin};
 use super::memory::Remembered;
-use super::owner::{Holding, Ties, evidence};
+use super::owner::{Holding, Ties};
 use super::retry::Tries;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
@@ -479,7 +479,7 @@ fn judge<T: ShardTransition>(
         true => loaded.counters.room(tenant, &core.config, 0)?,
         false => ShardRoom::UNLIMITED,
     };
-    let owner_key = loaded.owner(tenant, key)?;
+    let owner_key = loaded.owner(tenant, key);
     // From here on nothing may fail before the record is freed.
     let subject = loaded.record(&owner, key, core)?;
     let unknown = RefCell::new(Vec::new());
@@ -494,7 +494,7 @@ fn judge<T: ShardTransition>(
         run: loaded.head.filter(|_| T::CONSULTS_RUN).map(|head| head.run),
         room,
         owner: subject.as_ref().map_or(OwnerEvidence::Gone, |(record, _)| {
-            evidence(owner_key, record, core.config.max_clock_skew)
+            owner_key.evidence(record, core.config.max_clock_skew)
         }),
         split_hash_of: &split_hash_of,
     };
