@@ -210,3 +210,91 @@ fn a_counter_that_moved_meanwhile_costs_one_more_commit() {
     let Some(super::Answer::Value(Some(value))) = answers.pop() else { panic!("a counter") };
     assert_eq!(super::decode_count(None, &value.bytes), Ok(8), "counted on top");
 }
+
+/// Roots `[b, c)`, `[c, d)` and so on, each leased by a handle of its own.
+fn leases_of(store: &MapStore, count: u8) -> Vec<Lease> {
+    let mut coordinator = StoreCoordinator::new(store.another_handle(), StoreConfig::new(1 << 32));
+    let bounds: Vec<[u8; 1]> = (0..=count).map(|number| [b'b' + number]).collect();
+    let roots: Vec<_> = bounds
+        .windows(2)
+        .zip(0..)
+        .map(|(pair, id)| InitialShardInput {
+            shard_id: ShardId::from_raw(id),
+            spec: ShardSpecRef::new(&pair[0], &pair[1], b""),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect();
+    let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
+    coordinator.create_run_with_shards(at(1), TENANT, RUN, config, &roots, op(1)).unwrap();
+    let mut scratch = AcquireScratch::new();
+    let mut lease = |id: u8| {
+        let (key, worker) = (ShardKey::new(RUN, ShardId::from_raw(id.into())), id.into());
+        let worker = WorkerId::from_raw(worker);
+        let granted =
+            coordinator.acquire_and_restore_into(at(2), TENANT, key, worker, &mut scratch);
+        granted.unwrap().lease
+    };
+    (0..count).map(&mut lease).collect()
+}
+
+/// Flies all at the same pace, with the commits of one moment in one batch. Answers how many round
+/// trips it took until the last had landed, and how many transactions.
+fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u64) {
+    let mut flying = flights;
+    let (mut trips, mut txn_count) = (0, 0);
+    while !flying.is_empty() {
+        let (mut next, mut batch, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for mut flight in flying {
+            match flight.step() {
+                Step::Read(reads) => {
+                    flight.tell(Told::Read(store.read(reads)));
+                    next.push(flight);
+                }
+                Step::Commit(txns) => {
+                    batch.extend(txns);
+                    waiting.push(flight);
+                }
+                Step::Wait(_) => panic!("a conflict on a counter burns no try"),
+                Step::Done(_) => {}
+            }
+        }
+        trips += u64::from(!next.is_empty() || !batch.is_empty());
+        txn_count += batch.len() as u64;
+        for (mut flight, outcome) in waiting.into_iter().zip(store.commit(batch)) {
+            flight.tell(Told::Committed(vec![outcome]));
+            next.push(flight);
+        }
+        flying = next;
+    }
+    (trips, txn_count)
+}
+
+/// All splits of a tenant count in the same two keys. Of those that commit together one goes
+/// through, and each of the others looks for taken ids and commits again. It is what ARCHITECTURE
+/// says that merging would save.
+#[test]
+fn of_splits_that_commit_together_one_goes_through_at_a_time() {
+    for count in [1, 2, 8] {
+        let mut store = MapStore::new();
+        let leases = leases_of(&store, count);
+        let bounds: Vec<[[u8; 2]; 3]> =
+            (0..count).map(|id| [0, 1, 2].map(|part| [b'b' + id + part / 2, part % 2])).collect();
+        let plans: Vec<_> = bounds
+            .iter()
+            .map(|[start, middle, end]| {
+                let [start, end] = [&start[..1], &end[..1]];
+                let left = ShardSpecRef::new(start, middle, b"");
+                SplitResidualPlan::try_new(left, ShardSpecRef::new(middle, end, b"")).unwrap()
+            })
+            .collect();
+        let mut cores: Vec<Core> = leases.iter().map(|_| core()).collect();
+        let flights =
+            cores.iter_mut().zip(leases.iter().zip(&plans)).map(|(core, (lease, plan))| {
+                core.on_shard(at(3), SplitResidual { tenant: TENANT, lease, plan, op_id: op(5) })
+            });
+        let (trips, txns) = fly_together(&mut store, flights.collect());
+        println!("{count} splits at once: {trips} round trips until the last, {txns} transactions");
+        let count = u64::from(count);
+        assert_eq!((trips, txns), (3 + 2 * (count - 1), count * (count + 1) / 2));
+    }
+}
