@@ -243,13 +243,13 @@ impl Look {
         let mut seen = Seen::default();
         if self.by_name {
             for spots in [Some(&self.free), self.around.as_ref()].into_iter().flatten() {
-                let page = entries(&answers.page()).map(|(_, shard)| shard).collect();
+                let page: Vec<ShardId> = entries(&answers.page()).map(|(_, shard)| shard).collect();
                 seen.free_span += self.span(spots, &page);
                 seen.free.extend(page);
             }
             seen.free_count = seen.free.len();
         } else {
-            seen.free_span = self.span(&self.free, &Vec::new());
+            seen.free_span = self.span(&self.free, &[]);
             seen.free_count = size(answers.count());
         }
         if self.expired.is_some() && self.counts_expired() {
@@ -270,9 +270,9 @@ impl Look {
     }
 
     /// Among how many places of `spots` the shards of `page` were found: a full page stops early.
-    fn span(&self, spots: &RangeInclusive<ClaimSpot>, page: &Vec<ShardId>) -> u128 {
+    fn span(&self, spots: &RangeInclusive<ClaimSpot>, page: &[ShardId]) -> u128 {
         let last = page.last().filter(|_| page.len() >= FREE_PAGE.min(self.page));
-        let last = last.map_or(spots.end().place(), |shard| place_of(*shard));
+        let last = last.map_or_else(|| spots.end().place(), |shard| place_of(*shard));
         u128::from(last.saturating_sub(spots.start().place())) + 1
     }
 
