@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::ScriptBackend;
 use super::coverage::FileCoverage;
-use super::world::{Played, play};
+use super::play::{Played, play_on};
+use super::stage::{Here, Stage};
 
 /// What came of all scripts.
 #[derive(Debug, Default)]
@@ -27,12 +28,21 @@ pub struct Report {
 ///
 /// If the scripts cannot be read or written.
 pub fn check_scripts<B: ScriptBackend>(backend: &mut B, rewrite: bool) -> io::Result<Report> {
+    check_scripts_on(&mut Here::new(backend), rewrite)
+}
+
+/// As [`check_scripts`], on any stage.
+///
+/// # Errors
+///
+/// As [`check_scripts`].
+pub fn check_scripts_on<S: Stage>(stage: &mut S, rewrite: bool) -> io::Result<Report> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("testscripts");
     let mut report = Report::default();
     for path in scripts_below(&root)? {
         let text = fs::read_to_string(&path)?;
         let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
-        match play(backend, &text) {
+        match play_on(stage, &text) {
             Ok(Played::Skipped) => report.skipped.push(name),
             Ok(Played::Done { text: played, mut coverage }) => {
                 coverage.name.clone_from(&name);

@@ -13,7 +13,8 @@
 //!
 //! The files lie in `testscripts/` of this crate, and every backend runs the same ones: it brings a
 //! [`ScriptBackend`] and calls [`check_scripts`]. Scripts use the public traits only, so that a
-//! real server can be tested from outside.
+//! real server can be tested from outside. A [`Troupe`] has the commands of one script performed by
+//! several handles or processes on one store.
 //!
 //! # The language
 //!
@@ -42,16 +43,22 @@ mod answer;
 mod arguments;
 mod coverage;
 mod files;
+mod play;
 mod run_commands;
 mod script;
 mod shard_commands;
 mod show;
+mod stage;
+mod troupe;
+mod wire;
 mod world;
 
 pub use self::coverage::{Cell, FileCoverage, Order};
-pub use self::files::{Report, check_scripts};
+pub use self::files::{Report, check_scripts, check_scripts_on};
+pub use self::play::{Played, play, play_on};
 pub use self::script::ScriptError;
-pub use self::world::{Played, play};
+pub use self::stage::{Performed, Stage};
+pub use self::troupe::{Actor, Casting, Line, Troupe};
 
 use crate::events::StateTransitionEvent;
 use crate::facade::CoordinationFacade;
@@ -90,3 +97,5 @@ mod golden_tests;
 mod ladder_tests;
 #[cfg(test)]
 mod script_tests;
+#[cfg(test)]
+mod troupe_tests;

@@ -55,7 +55,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn create_run(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let result = match config(arguments)? {
             Ok(config) => {
                 self.observe(|coordinator, _| coordinator.create_run(now, tenant, run, config))
@@ -69,7 +69,7 @@ impl<B: ScriptBackend> World<B> {
         &mut self,
         arguments: &mut Arguments,
     ) -> Result<Result<IdempotentOutcome<RunOpResult>, CreateRunError>, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let manifest = Manifest::parse(&arguments.need("shards")?)?;
         let (config, op) = (config(arguments)?, self.op(arguments)?);
         Ok(match config {
@@ -82,7 +82,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn register_shards(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let manifest = Manifest::parse(&arguments.need("shards")?)?;
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| {
@@ -103,21 +103,21 @@ impl<B: ScriptBackend> World<B> {
             OpId,
         ) -> Result<IdempotentOutcome<()>, RunTransitionError>,
     ) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| call(coordinator, now, tenant, run, op));
         Ok(Answer::outcome(result, |()| String::new()))
     }
 
     fn delete_run(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| coordinator.delete_run(now, tenant, run, op));
         Ok(Answer::outcome(result, |()| String::new()))
     }
 
     fn unpark(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (shard, op) = (self.shard(arguments)?, self.op(arguments)?);
         let result =
             self.observe(|coordinator, _| coordinator.unpark_shard(now, tenant, shard, op));
@@ -125,7 +125,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn request_action(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (shard, action) = (self.shard(arguments)?, action(&arguments.need("action")?)?);
         let until = LogicalTime::from_raw(arguments.need_number("until")?);
         let op = self.op(arguments)?;
@@ -136,7 +136,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn revoke_lease(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (shard, op) = (self.shard(arguments)?, self.op(arguments)?);
         let result =
             self.observe(|coordinator, _| coordinator.revoke_lease(now, tenant, shard, op));
@@ -144,7 +144,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn register_worker(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let worker = Self::worker(arguments)?;
         let result =
             self.observe(|coordinator, _| coordinator.register_worker(now, tenant, worker));
@@ -152,7 +152,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn heartbeat(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let worker = Self::worker(arguments)?;
         let state = match arguments.need("state")?.as_str() {
             "working" => WorkerState::Working,

@@ -48,7 +48,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn acquire(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (shard, worker) = (self.shard(arguments)?, Self::worker(arguments)?);
         let granted = self.observe(|coordinator, scratch| {
             let result = coordinator.acquire_and_restore_into(now, tenant, shard, worker, scratch);
@@ -58,7 +58,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn accept(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (shard, worker) = (self.shard(arguments)?, Self::worker(arguments)?);
         let handoff = handoff(arguments)?;
         let granted = self.observe(|coordinator, scratch| {
@@ -69,7 +69,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn claim(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (run, worker) = (Self::run(arguments)?, Self::worker(arguments)?);
         let granted = self.observe(|coordinator, scratch| {
             let result = coordinator.claim_next_available(now, tenant, run, worker, scratch);
@@ -93,7 +93,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn renew(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let result = self.observe(|coordinator, _| coordinator.renew(now, tenant, &lease));
         Ok(Answer::of(result, |renewed| show_renewed(&renewed)))
@@ -101,7 +101,7 @@ impl<B: ScriptBackend> World<B> {
 
     /// One lease may be forged by the usual arguments: `lease=` names it, `and=` names the others.
     fn renew_many(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let mut leases: Vec<Lease> = Vec::new();
         for name in arguments.take("and").iter().flat_map(|names| names.split(',')) {
             leases.push(self.held(name)?.lease);
@@ -119,7 +119,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn checkpoint(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (lease, position) = (self.presented(arguments)?.lease, Position::take(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| {
@@ -131,7 +131,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn complete(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (lease, position) = (self.presented(arguments)?.lease, Position::take(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| {
@@ -141,7 +141,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn park(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let (reason, op) = (park_reason(arguments)?, self.op(arguments)?);
         let result =
@@ -151,7 +151,7 @@ impl<B: ScriptBackend> World<B> {
 
     /// `at=` cuts the lease's range and hands the cursor `key=` on; `children=` spells them out.
     fn split_replace(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let Held { lease, range } = self.presented(arguments)?;
         let children = parts(arguments, &range, "children")?;
         let op = self.op(arguments)?;
@@ -173,7 +173,7 @@ impl<B: ScriptBackend> World<B> {
 
     /// `at=` cuts the lease's range, or the one `of=` gives; `parts=` spells both parts out.
     fn split_residual(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let Held { lease, range } = self.presented(arguments)?;
         let parts = parts(arguments, &range, "parts")?;
         let op = self.op(arguments)?;
@@ -189,7 +189,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn release(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let mode = match arguments.take("mode").as_deref() {
             None | Some("clean") => ReleaseMode::Clean,
@@ -203,7 +203,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn offer(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let (lease, position) = (self.presented(arguments)?.lease, Position::take(arguments)?);
         let terms = OfferTerms {
             handoff: handoff(arguments)?,
@@ -218,7 +218,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn withdraw(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let (handoff, op) = (handoff(arguments)?, self.op(arguments)?);
         let result =

@@ -34,7 +34,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn get_run_progress(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let result = self.observe(|coordinator, _| coordinator.get_run_progress(now, tenant, run));
         Ok(Answer::of(result, |progress| show_progress(&progress)))
     }
@@ -70,7 +70,7 @@ impl<B: ScriptBackend> World<B> {
         arguments: &mut Arguments,
         filter: ShardFilter,
     ) -> Result<Result<Vec<ShardSummary>, GetRunError>, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let mut rows = Vec::new();
         let result = self.observe(|coordinator, _| {
             coordinator.list_shards_into(now, tenant, run, filter, &mut rows)
@@ -79,7 +79,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn candidates(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let worker = Self::worker(arguments)?;
         let limit = arguments.take("limit").map(|limit| count(&limit)).transpose()?;
         let limit = limit.unwrap_or(CLAIM_CANDIDATES_MAX);
@@ -98,7 +98,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn list_workers(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
         let mut entries = Vec::new();
         let result =
             self.observe(|coordinator, _| coordinator.list_workers_into(now, tenant, &mut entries));
