@@ -9,10 +9,12 @@
 //! sqlite-campaign work FILE JOURNAL WORKER OPERATIONS SEED     one process of those two
 //! sqlite-campaign open FILE                       how opening ends, by the name of the error
 //! sqlite-campaign fill FILE                       write until refused, then look
+//! sqlite-campaign act DIRECTORY                   perform golden scripts, with other processes
 //! ```
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: figures and failures")]
 
+mod actor;
 mod book;
 mod journal;
 mod kill;
@@ -57,6 +59,7 @@ fn run(words: &[&str]) -> Result<String, Failure> {
             operations.parse()?,
             seed.parse()?,
         ),
+        ["act", directory] => actor::run(directory.as_ref()),
         ["open", file] => Ok(probe::open(file.as_ref())),
         ["fill", file] => probe::fill(file.as_ref()),
         _ => Err("usage: kill DIRECTORY CYCLES SEED | race DIRECTORY PROCESSES OPERATIONS SEED | \

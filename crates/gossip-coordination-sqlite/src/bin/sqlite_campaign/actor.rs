@@ -1,0 +1,76 @@
+//! One of the processes that perform golden scripts together: a line in, a line out.
+//!
+//! It has a coordinator of its own on the file of each script, and shares nothing else with the
+//! others. It ends when nobody tells it anything any more.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+
+use gossip_coordination::store::{StoreConfig, StoreCoordinator};
+use gossip_coordination::testscript::{Actor, ScriptBackend, WorldSettings};
+use gossip_coordination::{EventCollector, StateTransitionEvent};
+use gossip_coordination_sqlite::{
+    OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce,
+};
+
+use crate::Failure;
+
+/// Performs what standard input says, on files in `directory`.
+pub(crate) fn run(directory: &Path) -> Result<String, Failure> {
+    let backend = OnFiles { directory: directory.to_owned(), begun: 0 };
+    let (mut actor, mut output) = (Actor::new(backend), std::io::stdout().lock());
+    for line in std::io::stdin().lock().lines() {
+        writeln!(output, "{}", actor.answer(&line?))?;
+        output.flush()?;
+    }
+    Ok("the play is over".to_owned())
+}
+
+/// A file for each script, which all processes find by its number.
+struct OnFiles {
+    directory: PathBuf,
+    begun: u64,
+}
+
+impl ScriptBackend for OnFiles {
+    type Coordinator = SqliteCoordinator;
+
+    /// There is no slab to fill, so scripts that fill one are not played.
+    fn start(&mut self, settings: WorldSettings) -> Option<SqliteCoordinator> {
+        let file = self.directory.join(format!("{}.db", self.begun));
+        self.begun += 1;
+        if settings.slab_bytes.is_some() {
+            return None;
+        }
+        // What processes add is the same whether or not a disk is waited for.
+        let options = SqliteOptions { check: OpenCheck::Header, ..SqliteOptions::default() };
+        match SqliteDatabase::open(file, options.relaxed()) {
+            Ok(database) => Some(StoreCoordinator::new(database.store(), config(settings))),
+            Err(error) => {
+                eprintln!("no file for a script: {error}");
+                None
+            }
+        }
+    }
+
+    fn observe<R>(
+        coordinator: &mut SqliteCoordinator,
+        call: impl FnOnce(&mut SqliteCoordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let mut events = EventCollector::new();
+        let result = coordinator.with_events(&mut events, call);
+        (result, events.drain())
+    }
+}
+
+fn config(settings: WorldSettings) -> StoreConfig {
+    let usual = StoreConfig::new(fresh_nonce());
+    StoreConfig {
+        max_shards_per_tenant: settings
+            .max_shards_per_tenant
+            .unwrap_or(usual.max_shards_per_tenant),
+        max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
+        claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
+        ..usual
+    }
+}
