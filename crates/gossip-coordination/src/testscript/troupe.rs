@@ -27,8 +27,8 @@ pub enum Casting {
     /// Whoever is next, so that hardly anybody meets what it remembers. Only claims stay with the
     /// actor of their worker: a coordinator counts the cooldown of its own claims.
     InTurn,
-    /// Each worker has an actor, who performs all that names the worker or a lease of it. Whoever is
-    /// next performs the rest.
+    /// Each worker has an actor, who performs all that names the worker or a lease of it. Whoever
+    /// is next performs the rest.
     ByWorker,
 }
 
