@@ -15,6 +15,7 @@ use gossip_coordination::{
     ShardSummary, StoreRefusal,
 };
 
+use crate::failure::infra;
 use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored, stranger};
 use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
@@ -101,6 +102,46 @@ fn a_writer_that_lost_its_connection_opens_another() {
     applied(&mut store, put(2, b"two"));
     assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
     assert!(database.core().log_frames() > 0, "the new one tells the length of the log, too");
+}
+
+/// Takes the file away, leaves what `replace` puts there, and answers what a commit says then.
+fn commit_without_the_file(replace: impl FnOnce(&Scratch)) -> InfraError {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        fs::rename(scratch.file(name), scratch.file(&format!("{name}.away"))).unwrap();
+    }
+    replace(&scratch);
+    let error = commit(&mut store, put(1, b"two")).unwrap_err();
+    assert!(matches!(error, InfraError::Refused { why: StoreRefusal::Unusable, .. }), "{error}");
+    // A connection that is opened from now on must not read another file than this one writes.
+    let read = database.core().visit().map(drop).unwrap_err();
+    assert!(infra("read", &read).to_string().contains("moved"), "{read}");
+
+    // Whoever puts it back goes on.
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        fs::rename(scratch.file(&format!("{name}.away")), scratch.file(name)).unwrap();
+    }
+    applied(&mut store, put(1, b"three"));
+    error
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_moved_or_deleted_is_not_written() {
+    let error = commit_without_the_file(|_| {});
+    assert!(error.to_string().contains("open it again"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_replaced_is_not_written() {
+    commit_without_the_file(|scratch| {
+        // Another process finds nothing there, and begins anew.
+        applied(&mut scratch.database().store(), put(1, b"another"));
+    });
 }
 
 #[test]

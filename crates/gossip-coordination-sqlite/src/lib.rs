@@ -63,6 +63,7 @@
 //! | `convoy` | who commits for whom, without a thread |
 //! | `writer` | one group as one SQLite transaction, and what its failure means |
 //! | `log` | who copies the log back, and when |
+//! | `place` | which file it is, and whether its name still leads there |
 //! | `readers` | connections that read |
 //! | `core` | all of these together |
 //! | `database`, `store`, `async_store`, `coordinator` | what callers hold |
@@ -91,6 +92,7 @@ mod log;
 mod one_shot;
 mod open_error;
 mod options;
+mod place;
 mod readers;
 mod schema;
 mod store;
