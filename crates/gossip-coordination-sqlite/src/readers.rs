@@ -65,7 +65,7 @@ impl Readers {
             connection.prepare_cached(sql)?.execute([]).map(|_| ())
         };
         run("BEGIN").map_err(|error| infra(READ, &error))?;
-        let answers = batches.iter().map(answer).collect();
+        let answers = answer_each(batches, answer);
         run("COMMIT").map_err(|error| infra(READ, &error))?;
         Ok(answers)
     }
@@ -118,6 +118,21 @@ impl Drop for Lent<'_> {
         }
         self.readers.returned.notify_one();
     }
+}
+
+/// Answers for each of `batches`. Behind one that waited in vain for the file nobody waits again.
+pub(crate) fn answer_each<B, A>(
+    batches: &[B],
+    mut answer: impl FnMut(&B) -> Result<A, InfraError>,
+) -> Vec<Result<A, InfraError>> {
+    let mut held: Option<InfraError> = None;
+    let one = |batch| match &held {
+        Some(error) => Err(error.clone()),
+        None => answer(batch).inspect_err(|error| {
+            held = error.is_retryable().then(|| error.clone());
+        }),
+    };
+    batches.iter().map(one).collect()
 }
 
 fn answer(connection: &Connection, read: &Read, page_max: usize) -> Result<Answer, InfraError> {
