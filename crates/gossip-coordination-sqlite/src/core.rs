@@ -109,6 +109,18 @@ impl Core {
         connection.pragma_update(None, "query_only", true).unwrap();
     }
 
+    /// Calls `hook` after every commit, when the file is let go.
+    #[cfg(test)]
+    pub(crate) fn after_commit(&self, mut hook: impl FnMut() + Send + 'static) {
+        let mut writer = self.writer.lock().unwrap();
+        let connection = writer.connection().as_mut().unwrap();
+        let hook = move |_: &mut rusqlite::hooks::Wal, _| {
+            hook();
+            Ok(())
+        };
+        connection.wal_hook(Some(hook)).unwrap();
+    }
+
     #[cfg(test)]
     pub(crate) fn lose_connection(&self) {
         *self.writer.lock().unwrap().connection() = None;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use gossip_contracts::coordination::{
@@ -76,6 +77,42 @@ fn a_writer_that_is_held_up_gives_up_in_time_and_readers_are_not() {
     assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
     holder.execute_batch("ROLLBACK").unwrap();
     applied(&mut store, put(1, b"two"));
+}
+
+/// A group that is tried one by one, because one of it cannot be, waits once for a file that is
+/// held meanwhile, and not once for each.
+#[test]
+fn a_group_that_falls_apart_waits_once() {
+    const WAIT: Duration = Duration::from_millis(50);
+    // Long enough for those behind the first to come too, if they waited.
+    const HOLD: Duration = Duration::from_secs(2);
+    let scratch = Scratch::new();
+    let options = SqliteOptions { busy_timeout: WAIT, ..SqliteOptions::default().relaxed() };
+    let database = scratch.database_with(options);
+    let mut store = database.store();
+    let (held, is_held) = channel::<rusqlite::Connection>();
+    let (over, is_over) = channel::<()>();
+    let releasing = std::thread::spawn(move || {
+        let holder = is_held.recv().unwrap();
+        let _ = is_over.recv_timeout(HOLD);
+        drop(holder);
+    });
+    let mut holder = Some(stranger(&database));
+    database.core().after_commit(move || {
+        if let Some(holder) = holder.take() {
+            holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+            held.send(holder).unwrap();
+        }
+    });
+    let mut spoiler = Txn::new();
+    spoiler.bind(key(1_000), b"what a file cannot do".to_vec());
+    let group = [put(0, b"first"), spoiler].into_iter();
+    let outcomes = store.commit(group.chain((1..500).map(|number| put(number, b"x"))).collect());
+    over.send(()).unwrap();
+    releasing.join().unwrap();
+    assert!(matches!(outcomes[0], Ok(CommitOutcome::Applied { .. })), "{:?}", outcomes[0]);
+    assert!(outcomes[1..].iter().all(|it| it.as_ref().is_err_and(InfraError::is_retryable)));
+    assert_eq!(stored(&mut store, 499), None);
 }
 
 #[test]

@@ -76,9 +76,7 @@ impl Writer {
     pub(crate) fn commit(&mut self, txns: &[Txn]) -> Vec<Outcome> {
         let outcomes = match self.try_group(txns) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(GroupFailure::Spoiled(_)) if txns.len() > 1 => {
-                txns.iter().flat_map(|txn| self.commit_alone(txn)).collect()
-            }
+            Err(GroupFailure::Spoiled(_)) if txns.len() > 1 => self.commit_each(txns),
             Err(failure) => failed(failure, txns.len()),
         };
         self.turn.after_group();
@@ -95,11 +93,23 @@ impl Writer {
         &mut self.connection
     }
 
-    fn commit_alone(&mut self, txn: &Txn) -> Vec<Outcome> {
-        match self.try_group(std::slice::from_ref(txn)) {
-            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(failure) => failed(failure, 1),
+    /// Commits each of `txns` alone. If one waits for the file in vain, those behind it do not wait
+    /// again, or a large group would take as many times as long as it has members.
+    fn commit_each(&mut self, txns: &[Txn]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(txns.len());
+        for txn in txns {
+            match self.try_group(std::slice::from_ref(txn)) {
+                Ok(done) => outcomes.extend(done.into_iter().map(Ok)),
+                Err(failure @ GroupFailure::NotBegun(_)) => {
+                    outcomes.extend(failed(failure, txns.len() - outcomes.len()));
+                    break;
+                }
+                Err(failure @ (GroupFailure::Spoiled(_) | GroupFailure::Doubt(..))) => {
+                    outcomes.extend(failed(failure, 1));
+                }
+            }
         }
+        outcomes
     }
 
     fn try_group(&mut self, txns: &[Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
