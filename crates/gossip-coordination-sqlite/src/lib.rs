@@ -60,7 +60,7 @@
 //! | `options`, `open_error` | how a file is opened, and why not |
 //! | `schema` | whose a file is, its tables, every `PRAGMA` with its reason |
 //! | `apply` | one transaction: compares, then writes, at one revision |
-//! | `convoy` | who commits for whom, without a thread |
+//! | `convoy`, `sync` | who commits for whom, without a thread |
 //! | `writer` | one group as one SQLite transaction, and what its failure means |
 //! | `log` | who copies the log back, and when |
 //! | `place` | which file it is, and whether its name still leads there |
@@ -96,6 +96,7 @@ mod place;
 mod readers;
 mod schema;
 mod store;
+mod sync;
 mod thread;
 mod writer;
 
@@ -121,6 +122,8 @@ mod fault_tests;
 mod log_tests;
 #[cfg(test)]
 mod open_tests;
+#[cfg(test)]
+mod shuttle_tests;
 #[cfg(test)]
 mod store_tests;
 #[cfg(test)]
