@@ -31,6 +31,9 @@ pub(crate) const GET: &str = "SELECT revision, value FROM kv WHERE key = ?1";
 pub(crate) const SCAN: &str = "SELECT key, revision, value FROM kv \
                                WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
 
+/// SQLite has no unsigned numbers. No store gets there by counting, only by damage.
+const REVISION_MAX: u64 = i64::MAX.cast_unsigned();
+
 /// Does what `txn` says if everything is as it expects.
 pub(crate) fn apply(
     connection: &Connection,
@@ -69,7 +72,10 @@ impl<'t> Step<'t> {
     fn of(txn: &'t Txn) -> Option<Self> {
         let [Write::Put(key, value)] = txn.writes() else { return None };
         let expected = txn.compares().iter().find_map(|compare| match compare {
-            Compare::At { key: other, revision } if other == key => Some(*revision),
+            // What no store counts up to is a conflict, and not for the one statement.
+            Compare::At { key: other, revision } if other == key && *revision < REVISION_MAX => {
+                Some(*revision)
+            }
             Compare::At { .. } | Compare::Absent(_) | Compare::Empty(_) => None,
         });
         expected.map(|revision| Self { key, revision, value })
@@ -280,7 +286,6 @@ fn changed(
     done.map_err(|error| infra(COMMIT, &error))
 }
 
-/// SQLite has no unsigned numbers. No store gets there by counting, only by damage.
 fn signed(revision: u64) -> Result<i64, InfraError> {
     i64::try_from(revision).map_err(|_| corruption(COMMIT, "a revision is out of range".to_owned()))
 }

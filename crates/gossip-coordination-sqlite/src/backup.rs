@@ -1,18 +1,21 @@
 //! Copies of a database that others go on writing to.
 //!
-//! A copy is made beside its place and moved there when it is whole, checked and on the disk, so
-//! whatever has the name of a backup is one.
+//! A copy is made beside its place and gets its name when it is whole, checked and on the disk, so
+//! whatever has the name of a backup is one. Until then it has a name that no other copy has, so
+//! several may be on their way to the same place; one arrives, and the others are told.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gossip_coordination::InfraError;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use thiserror::Error;
 
+use crate::coordinator::fresh_nonce;
 use crate::core::Core;
 use crate::failure::{corruption, infra};
 use crate::schema::first_damage;
@@ -20,11 +23,16 @@ use crate::schema::first_damage;
 /// Pages that are copied in one step: 4 MiB, some milliseconds.
 const STEP_PAGES: i32 = 1_024;
 
+/// How long a step waits for somebody who looks into the unfinished copy, such as a scanner for
+/// viruses. Nobody else knows its name.
+const TARGET_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The step that errors name.
 const BACKUP: &str = "sqlite.backup";
 
-/// What the name of an unfinished copy ends with.
-const UNFINISHED: &str = ".unfinished";
+/// What the name of an unfinished copy goes on with; a number follows. A process that is killed
+/// leaves such a file, and nobody needs it.
+const UNFINISHED: &str = ".unfinished-";
 
 /// Why a copy was not made.
 #[derive(Debug, Error)]
@@ -49,25 +57,31 @@ pub enum BackupError {
     Engine(#[from] InfraError),
 }
 
+impl BackupError {
+    fn of(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::AlreadyExists => Self::Exists { path },
+            _ => Self::Place { path, source },
+        }
+    }
+}
+
 /// Copies the database to `path`.
 pub(crate) fn make(core: &Core, path: &Path) -> Result<u64, BackupError> {
     if path.exists() {
         return Err(BackupError::Exists { path: path.to_path_buf() });
     }
     let unfinished = unfinished(path);
-    let place = |source: io::Error| BackupError::Place { path: path.to_path_buf(), source };
-    // A leftover of a process that was killed.
-    remove(&unfinished).map_err(place)?;
     let copied = core
         .visit()
         .map_err(|error| infra(BACKUP, &error))
         .and_then(|source| copy(&source, &unfinished));
-    let placed =
-        copied.map_err(BackupError::from).and_then(|()| settle(&unfinished, path).map_err(place));
-    if placed.is_err() {
-        // What went wrong is told already; a leftover is removed by the next try.
-        let _ = remove(&unfinished);
-    }
+    let placed = copied
+        .map_err(BackupError::from)
+        .and_then(|()| settle(&unfinished, path).map_err(|source| BackupError::of(path, source)));
+    // It has its own name by now, or went wrong, which is told already.
+    let _ = fs::remove_file(&unfinished);
     placed
 }
 
@@ -82,15 +96,18 @@ fn copy(source: &Connection, path: &Path) -> Result<(), InfraError> {
     copied
 }
 
-fn copy_pages(source: &Connection, path: &Path) -> Result<(), InfraError> {
+pub(crate) fn copy_pages(source: &Connection, path: &Path) -> Result<(), InfraError> {
     let fail = |error: rusqlite::Error| infra(BACKUP, &error);
     let mut target = Connection::open(path).map_err(fail)?;
+    target.busy_timeout(TARGET_PATIENCE).map_err(fail)?;
     let backup = Backup::new(source, &mut target).map_err(fail)?;
     loop {
         match backup.step(STEP_PAGES).map_err(fail)? {
             StepResult::Done => break,
-            // Each step copies or fails, and the source does not grow within its transaction.
-            _ => continue,
+            // The source does not grow within its transaction, so this comes to an end.
+            StepResult::More => {}
+            // SQLite has waited already. Nobody else has business with an unfinished copy.
+            _ => return Err(held()),
         }
     }
     drop(backup);
@@ -105,21 +122,32 @@ fn settle(unfinished: &Path, path: &Path) -> io::Result<u64> {
     let file = File::open(unfinished)?;
     file.sync_all()?;
     let bytes = file.metadata()?.len();
-    fs::rename(unfinished, path)?;
+    give_name(unfinished, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
     Ok(bytes)
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Unlike renaming, a second name never takes the place of a file that came there meanwhile.
+fn give_name(unfinished: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(unfinished, path) {
+        // Some file systems have no second names. Then only a file that comes at this very instant
+        // is lost.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => {
+            fs::rename(unfinished, path)
+        }
+        done => done,
     }
 }
 
+fn held() -> InfraError {
+    let message = "another process holds the unfinished copy; try again".to_owned();
+    InfraError::Transient { operation: BACKUP, message }
+}
+
+/// A name for a copy on its way to `path`.
 fn unfinished(path: &Path) -> PathBuf {
     let mut name = OsString::from(path.as_os_str());
-    name.push(UNFINISHED);
+    name.push(format!("{UNFINISHED}{:016x}", fresh_nonce()));
     PathBuf::from(name)
 }

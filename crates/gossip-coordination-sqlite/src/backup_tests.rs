@@ -1,11 +1,13 @@
 //! A copy is whole, of one instant, and goes on as a database of its own.
 
 use std::fs;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gossip_coordination::store::Txn;
 
-use crate::test_support::{Scratch, applied, key, put, stored};
+use crate::backup::copy_pages;
+use crate::test_support::{Scratch, applied, key, put, stored, stranger};
 use crate::{BackupError, SqliteDatabase, SqliteOptions};
 
 fn open(scratch: &Scratch, name: &str) -> SqliteDatabase {
@@ -74,10 +76,52 @@ fn a_copy_overwrites_nothing_and_leaves_nothing_behind() {
     assert!(matches!(error, BackupError::Exists { .. }), "{error}");
     assert_eq!(fs::read_to_string(scratch.file("taken")).unwrap(), "mine");
     assert!(database.back_up_to(scratch.file("no/such/place")).is_err());
-    // What a killed process left is replaced.
-    fs::write(scratch.file("copy.db.unfinished"), "half").unwrap();
     database.back_up_to(scratch.file("copy.db")).unwrap();
-    assert!(!scratch.file("copy.db.unfinished").exists());
+    assert_eq!(unfinished_count(&scratch), 0);
     open(&scratch, "copy.db").check_integrity().unwrap();
     assert_eq!(applied(&mut database.store(), put(1, b"on")), 1, "the original goes on");
+}
+
+fn unfinished_count(scratch: &Scratch) -> usize {
+    let files = fs::read_dir(scratch.file("")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.contains("unfinished")).count()
+}
+
+#[test]
+fn of_copies_to_one_place_at_once_one_arrives_whole() {
+    const COPIES: usize = 4;
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    for number in 0..2_000 {
+        applied(&mut store, put(number, &[7; 3_000]));
+    }
+    let start = Barrier::new(COPIES);
+    let ends: Vec<_> = std::thread::scope(|scope| {
+        let copy = || {
+            start.wait();
+            database.back_up_to(scratch.file("copy.db"))
+        };
+        let copies: Vec<_> = (0..COPIES).map(|_| scope.spawn(copy)).collect();
+        copies.into_iter().map(|copy| copy.join().unwrap()).collect()
+    });
+    let is_refused = |end: &&Result<u64, _>| matches!(end, Err(BackupError::Exists { .. }));
+    assert_eq!(ends.iter().filter(is_refused).count(), COPIES - 1, "{ends:?}");
+    let bytes = ends.iter().find_map(|end| end.as_ref().ok()).unwrap();
+    assert_eq!(fs::metadata(scratch.file("copy.db")).unwrap().len(), *bytes);
+    assert_eq!(unfinished_count(&scratch), 0);
+    let copy = open(&scratch, "copy.db");
+    copy.check_integrity().unwrap();
+    assert!((0..2_000).all(|number| stored(&mut copy.store(), number).is_some()));
+}
+
+#[test]
+fn a_copy_that_somebody_holds_is_given_up() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let holder = rusqlite::Connection::open(scratch.file("copy.db")).unwrap();
+    holder.execute_batch("CREATE TABLE t(x); BEGIN EXCLUSIVE").unwrap();
+    let error = copy_pages(&stranger(&database), &scratch.file("copy.db")).unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("try again"), "{error}");
 }

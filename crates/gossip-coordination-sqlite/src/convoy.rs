@@ -13,15 +13,24 @@
 //! - A driver begins as the first of those who wait, so its own job is in the first convoy that it
 //!   drives.
 //! - A driver that panics leaves nobody waiting: the others learn that their answer is lost.
+//! - A panic in a convoy that a caller drives for others is not that caller's: its own job was
+//!   answered before.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use super::sync::{Arc, Mutex, MutexGuard, PoisonError, Thread, thread};
 
 /// Convoys that one caller drives before it passes the lead on. To wake the next driver takes about
 /// as long as a commit when everybody is busy, so the lead is not passed after each; and a caller
 /// whose own job is done waits for no more than this many.
 pub(crate) const ROUNDS_MAX: usize = 8;
+
+/// How long one caller drives before it passes the lead on, however few convoys that were: many
+/// times an ordinary one. When another process holds the file each convoy waits for seconds, and a
+/// caller whose own job is done shall not wait for eight of them: its lease may be over by then.
+pub(crate) const LEAD_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// Jobs `J` that are done together and answered one by one with `A`.
 #[derive(Debug)]
@@ -90,18 +99,28 @@ impl<J, A> Convoy<J, A> {
                 Word::Drive | Word::Wait => {}
             }
         }
-        for round in 1.. {
-            let (jobs, seats) = self.take();
-            let mut trip = Trip { convoy: self, seats, is_led: true };
-            let answers = drive(jobs);
-            trip.hand_out(answers);
-            if round == ROUNDS_MAX || !trip.keep_lead() {
-                break;
-            }
-        }
+        self.lead(&mut drive);
         match seat.listen() {
             Word::Answer(answer) => Some(answer),
             Word::Lost | Word::Drive | Word::Wait => None,
+        }
+    }
+
+    /// Drives what waits, and passes the lead on in time.
+    fn lead(&self, drive: &mut impl FnMut(Vec<J>) -> Vec<A>) {
+        let begun = Instant::now();
+        for round in 1.. {
+            let (jobs, seats) = self.take();
+            let mut trip = Trip { convoy: self, seats, is_led: true };
+            let answers = match round {
+                1 => drive(jobs),
+                // It was reported when it happened. Whoever waits learns that its answer is lost.
+                _ => catch_unwind(AssertUnwindSafe(|| drive(jobs))).unwrap_or_default(),
+            };
+            trip.hand_out(answers);
+            if round == ROUNDS_MAX || begun.elapsed() >= LEAD_TIME_MAX || !trip.keep_lead() {
+                break;
+            }
         }
     }
 

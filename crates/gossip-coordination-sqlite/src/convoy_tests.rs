@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::scope;
 
-use crate::convoy::{Convoy, ROUNDS_MAX};
+use crate::convoy::{Convoy, LEAD_TIME_MAX, ROUNDS_MAX};
 
 fn doubled(jobs: Vec<u64>) -> Vec<u64> {
     jobs.into_iter().map(|job| 2 * job).collect()
@@ -106,6 +106,48 @@ fn the_lead_is_passed_on_after_a_few_convoys() {
         jobs
     });
     assert_eq!((answer, rounds), (Some(0), ROUNDS_MAX));
+}
+
+#[test]
+fn the_lead_is_passed_on_after_a_while() {
+    let convoy = Convoy::new(100);
+    let mut rounds = 0;
+    let answer = convoy.ride(0, 1, |jobs| {
+        rounds += 1;
+        convoy.board_in_passing(rounds);
+        // As if another process held the file.
+        std::thread::sleep(LEAD_TIME_MAX);
+        jobs
+    });
+    assert_eq!((answer, rounds), (Some(0), 1));
+}
+
+#[test]
+fn a_panic_in_the_convoy_of_others_is_not_the_drivers() {
+    let convoy = Convoy::new(100);
+    let (go, wait) = channel::<()>();
+    scope(|scope| {
+        let convoy = &convoy;
+        let driver = scope.spawn(move || {
+            let mut is_own = true;
+            convoy.ride(1, 1, |jobs| {
+                assert!(std::mem::replace(&mut is_own, false), "told to");
+                wait.recv().unwrap();
+                doubled(jobs)
+            })
+        });
+        while !convoy.is_driven() {
+            std::thread::yield_now();
+        }
+        let rider = scope.spawn(move || convoy.ride(2, 1, doubled));
+        while convoy.waiting_count() < 1 {
+            std::thread::yield_now();
+        }
+        go.send(()).unwrap();
+        assert_eq!(driver.join().unwrap(), Some(2), "its own job was done");
+        assert_eq!(rider.join().unwrap(), None);
+    });
+    assert_eq!(convoy.ride(4, 1, doubled), Some(8), "the road is open again");
 }
 
 #[test]

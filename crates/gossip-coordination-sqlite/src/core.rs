@@ -1,6 +1,5 @@
 //! What every handle and thread of a database shares: the writer, the readers, and the way to them.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gossip_coordination::store::{Answer, CommitOutcome, Read, StoreLimits, Txn};
@@ -10,9 +9,9 @@ use rusqlite::Connection;
 use crate::apply::COMMIT;
 use crate::convoy::Convoy;
 use crate::log::Log;
-use crate::options::SqliteOptions;
+use crate::place::Place;
 use crate::readers::Readers;
-use crate::schema::{Role, connect};
+use crate::schema::Role;
 use crate::writer::{Outcome, Writer};
 
 /// What fits in one transaction. SQLite would take more; but whoever holds the file's write lock
@@ -29,8 +28,7 @@ const _: () = assert!(LIMITS.txn_ops <= GROUP_LOAD_MAX);
 /// The shared part of a database.
 #[derive(Debug)]
 pub(crate) struct Core {
-    path: PathBuf,
-    options: SqliteOptions,
+    place: Arc<Place>,
     convoy: Convoy<Vec<Txn>, Vec<Outcome>>,
     /// Locked by whoever drives a convoy, and by nobody else.
     writer: Mutex<Writer>,
@@ -39,17 +37,15 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(
-        path: PathBuf,
-        options: SqliteOptions,
+        place: Arc<Place>,
         connection: Connection,
         log: Arc<Log>,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
             convoy: Convoy::new(GROUP_LOAD_MAX),
-            writer: Mutex::new(Writer::new(path.clone(), options, connection, log)?),
-            readers: Readers::new(path.clone(), options),
-            path,
-            options,
+            writer: Mutex::new(Writer::new(Arc::clone(&place), connection, log)?),
+            readers: Readers::new(Arc::clone(&place)),
+            place,
         })
     }
 
@@ -113,6 +109,18 @@ impl Core {
         connection.pragma_update(None, "query_only", true).unwrap();
     }
 
+    /// Calls `hook` after every commit, when the file is let go.
+    #[cfg(test)]
+    pub(crate) fn after_commit(&self, mut hook: impl FnMut() + Send + 'static) {
+        let mut writer = self.writer.lock().unwrap();
+        let connection = writer.connection().as_mut().unwrap();
+        let hook = move |_: &mut rusqlite::hooks::Wal, _| {
+            hook();
+            Ok(())
+        };
+        connection.wal_hook(Some(hook)).unwrap();
+    }
+
     #[cfg(test)]
     pub(crate) fn lose_connection(&self) {
         *self.writer.lock().unwrap().connection() = None;
@@ -120,15 +128,11 @@ impl Core {
 
     /// A connection of its own for whoever reads long, so that nobody waits for it.
     pub(crate) fn visit(&self) -> rusqlite::Result<Connection> {
-        connect(&self.path, &self.options, Role::Read)
+        self.place.connect(Role::Read)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) const fn options(&self) -> &SqliteOptions {
-        &self.options
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 }
 

@@ -14,7 +14,8 @@ use crate::failure::{corruption, infra};
 use crate::log::Log;
 use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
-use crate::schema::{Role, connect, first_damage, open_file};
+use crate::place::Place;
+use crate::schema::{Role, first_damage, open_file};
 use crate::store::SqliteStore;
 use crate::thread::Thread;
 
@@ -46,14 +47,16 @@ impl SqliteDatabase {
     ///
     /// [`OpenError`] says what is in the way and what to do about it.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
-        let (path, options) = (&whole(path.as_ref())?, options.bounded());
-        let fail = |error: rusqlite::Error| OpenError::of(path, &error);
-        let connection = open_file(path, &options)?;
+        let (path, options) = (whole(path.as_ref())?, options.bounded());
+        let connection = open_file(&path, &options)?;
+        let place = Arc::new(Place::new(path, options)?);
+        let fail = |error: rusqlite::Error| OpenError::of(place.path(), &error);
         let log = Arc::new(Log::new());
-        let keeper = connect(path, &options, Role::Keep).map_err(fail)?;
-        let keeper = start_keeper(keeper, Arc::clone(&log), path)?;
-        let core = Core::new(path.to_path_buf(), options, connection, Arc::clone(&log));
+        let core = Core::new(Arc::clone(&place), connection, Arc::clone(&log));
         let core = Arc::new(core.map_err(fail)?);
+        let keeper = place.connect(Role::Keep).map_err(fail)?;
+        // Last of all: whoever drops it waits for it, and only `Inner` tells it to end.
+        let keeper = start_keeper(keeper, Arc::clone(&log), place.path())?;
         let inner = Inner { core, log, couriers: OnceLock::new(), _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -112,13 +115,13 @@ impl SqliteDatabase {
     /// Where the file is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.inner.core.path()
+        self.inner.core.place().path()
     }
 
     /// How it was opened.
     #[must_use]
     pub fn options(&self) -> &SqliteOptions {
-        self.inner.core.options()
+        self.inner.core.place().options()
     }
 
     pub(crate) fn core(&self) -> &Core {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use gossip_contracts::coordination::{
@@ -15,6 +16,7 @@ use gossip_coordination::{
     ShardSummary, StoreRefusal,
 };
 
+use crate::failure::infra;
 use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored, stranger};
 use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
@@ -77,6 +79,42 @@ fn a_writer_that_is_held_up_gives_up_in_time_and_readers_are_not() {
     applied(&mut store, put(1, b"two"));
 }
 
+/// A group that is tried one by one, because one of it cannot be, waits once for a file that is
+/// held meanwhile, and not once for each.
+#[test]
+fn a_group_that_falls_apart_waits_once() {
+    const WAIT: Duration = Duration::from_millis(50);
+    // Long enough for those behind the first to come too, if they waited.
+    const HOLD: Duration = Duration::from_secs(2);
+    let scratch = Scratch::new();
+    let options = SqliteOptions { busy_timeout: WAIT, ..SqliteOptions::default().relaxed() };
+    let database = scratch.database_with(options);
+    let mut store = database.store();
+    let (held, is_held) = channel::<rusqlite::Connection>();
+    let (over, is_over) = channel::<()>();
+    let releasing = std::thread::spawn(move || {
+        let holder = is_held.recv().unwrap();
+        let _ = is_over.recv_timeout(HOLD);
+        drop(holder);
+    });
+    let mut holder = Some(stranger(&database));
+    database.core().after_commit(move || {
+        if let Some(holder) = holder.take() {
+            holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+            held.send(holder).unwrap();
+        }
+    });
+    let mut spoiler = Txn::new();
+    spoiler.bind(key(1_000), b"what a file cannot do".to_vec());
+    let group = [put(0, b"first"), spoiler].into_iter();
+    let outcomes = store.commit(group.chain((1..500).map(|number| put(number, b"x"))).collect());
+    over.send(()).unwrap();
+    releasing.join().unwrap();
+    assert!(matches!(outcomes[0], Ok(CommitOutcome::Applied { .. })), "{:?}", outcomes[0]);
+    assert!(outcomes[1..].iter().all(|it| it.as_ref().is_err_and(InfraError::is_retryable)));
+    assert_eq!(stored(&mut store, 499), None);
+}
+
 #[test]
 fn a_file_that_turns_read_only_says_so() {
     let scratch = Scratch::new();
@@ -101,6 +139,46 @@ fn a_writer_that_lost_its_connection_opens_another() {
     applied(&mut store, put(2, b"two"));
     assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
     assert!(database.core().log_frames() > 0, "the new one tells the length of the log, too");
+}
+
+/// Takes the file away, leaves what `replace` puts there, and answers what a commit says then.
+fn commit_without_the_file(replace: impl FnOnce(&Scratch)) -> InfraError {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        fs::rename(scratch.file(name), scratch.file(&format!("{name}.away"))).unwrap();
+    }
+    replace(&scratch);
+    let error = commit(&mut store, put(1, b"two")).unwrap_err();
+    assert!(matches!(error, InfraError::Refused { why: StoreRefusal::Unusable, .. }), "{error}");
+    // A connection that is opened from now on must not read another file than this one writes.
+    let read = database.core().visit().map(drop).unwrap_err();
+    assert!(infra("read", &read).to_string().contains("moved"), "{read}");
+
+    // Whoever puts it back goes on.
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        fs::rename(scratch.file(&format!("{name}.away")), scratch.file(name)).unwrap();
+    }
+    applied(&mut store, put(1, b"three"));
+    error
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_moved_or_deleted_is_not_written() {
+    let error = commit_without_the_file(|_| {});
+    assert!(error.to_string().contains("open it again"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_replaced_is_not_written() {
+    commit_without_the_file(|scratch| {
+        // Another process finds nothing there, and begins anew.
+        applied(&mut scratch.database().store(), put(1, b"another"));
+    });
 }
 
 #[test]

@@ -60,9 +60,10 @@
 //! | `options`, `open_error` | how a file is opened, and why not |
 //! | `schema` | whose a file is, its tables, every `PRAGMA` with its reason |
 //! | `apply` | one transaction: compares, then writes, at one revision |
-//! | `convoy` | who commits for whom, without a thread |
+//! | `convoy`, `sync` | who commits for whom, without a thread |
 //! | `writer` | one group as one SQLite transaction, and what its failure means |
 //! | `log` | who copies the log back, and when |
+//! | `place` | which file it is, and whether its name still leads there |
 //! | `readers` | connections that read |
 //! | `core` | all of these together |
 //! | `database`, `store`, `async_store`, `coordinator` | what callers hold |
@@ -91,9 +92,11 @@ mod log;
 mod one_shot;
 mod open_error;
 mod options;
+mod place;
 mod readers;
 mod schema;
 mod store;
+mod sync;
 mod thread;
 mod writer;
 
@@ -119,6 +122,8 @@ mod fault_tests;
 mod log_tests;
 #[cfg(test)]
 mod open_tests;
+#[cfg(test)]
+mod shuttle_tests;
 #[cfg(test)]
 mod store_tests;
 #[cfg(test)]

@@ -3,8 +3,7 @@
 //! A read waits for no writer. All questions of one read are answered within one transaction, which
 //! sees one instant and everything that was committed before it began.
 
-use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, KeyRange, Read};
@@ -12,8 +11,8 @@ use rusqlite::{Connection, params};
 
 use crate::apply::{get, scan};
 use crate::failure::{corruption, infra};
-use crate::options::SqliteOptions;
-use crate::schema::{Role, connect};
+use crate::place::Place;
+use crate::schema::Role;
 
 /// Connections that are open at once. Reads do not wait for the disk as a rule, so more than there
 /// are cores would not help; each costs its cache.
@@ -27,8 +26,7 @@ const COUNT: &str = "SELECT count(*) FROM kv WHERE key >= ?1 AND key < ?2";
 /// The connections.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    path: PathBuf,
-    options: SqliteOptions,
+    place: Arc<Place>,
     pool: Mutex<Pool>,
     returned: Condvar,
 }
@@ -41,9 +39,9 @@ struct Pool {
 }
 
 impl Readers {
-    pub(crate) const fn new(path: PathBuf, options: SqliteOptions) -> Self {
+    pub(crate) const fn new(place: Arc<Place>) -> Self {
         let pool = Mutex::new(Pool { idle: Vec::new(), open: 0 });
-        Self { path, options, pool, returned: Condvar::new() }
+        Self { place, pool, returned: Condvar::new() }
     }
 
     /// Answers each of `batches`, all of one instant.
@@ -67,7 +65,7 @@ impl Readers {
             connection.prepare_cached(sql)?.execute([]).map(|_| ())
         };
         run("BEGIN").map_err(|error| infra(READ, &error))?;
-        let answers = batches.iter().map(answer).collect();
+        let answers = answer_each(batches, answer);
         run("COMMIT").map_err(|error| infra(READ, &error))?;
         Ok(answers)
     }
@@ -87,7 +85,7 @@ impl Readers {
         drop(pool);
         // From here on the guard gives the place back, whatever happens.
         let mut lent = Lent { readers: self, connection: None };
-        lent.connection = Some(connect(&self.path, &self.options, Role::Read)?);
+        lent.connection = Some(self.place.connect(Role::Read)?);
         Ok(lent)
     }
 
@@ -120,6 +118,21 @@ impl Drop for Lent<'_> {
         }
         self.readers.returned.notify_one();
     }
+}
+
+/// Answers for each of `batches`. Behind one that waited in vain for the file nobody waits again.
+pub(crate) fn answer_each<B, A>(
+    batches: &[B],
+    mut answer: impl FnMut(&B) -> Result<A, InfraError>,
+) -> Vec<Result<A, InfraError>> {
+    let mut held: Option<InfraError> = None;
+    let one = |batch| match &held {
+        Some(error) => Err(error.clone()),
+        None => answer(batch).inspect_err(|error| {
+            held = error.is_retryable().then(|| error.clone());
+        }),
+    };
+    batches.iter().map(one).collect()
 }
 
 fn answer(connection: &Connection, read: &Read, page_max: usize) -> Result<Answer, InfraError> {

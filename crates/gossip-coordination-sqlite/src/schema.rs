@@ -122,6 +122,11 @@ pub(crate) fn connect(
     // In the log's mode FULL syncs the log at every commit, and NORMAL only before the log is
     // copied back. Either way the file is intact after any crash.
     connection.pragma_update(None, "synchronous", synchronous)?;
+    // Where a plain sync only reaches the disk's own memory (Apple's systems), ask for more. Other
+    // systems do not know these.
+    let is_full = options.sync == SyncMode::Full;
+    connection.pragma_update(None, "fullfsync", is_full)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     // No commit copies the log back in passing: the keeper does, on its own connection.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;

@@ -10,6 +10,7 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use proptest::prelude::*;
 
 use crate::SqliteStore;
+use crate::readers::answer_each;
 use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored};
 
 #[test]
@@ -53,6 +54,20 @@ fn a_commit_whose_compares_fail_does_nothing_and_says_what_is_there() {
     let Ok(CommitOutcome::Conflict(conflict)) = commit(&mut store, txn) else { panic!("applied") };
     assert_eq!(conflict.found(), [(key(1), now)]);
     assert_eq!(stored(&mut store, 3), None);
+}
+
+#[test]
+fn a_revision_that_no_store_counts_up_to_is_a_conflict() {
+    let scratch = Scratch::new();
+    let mut store = scratch.database().store();
+    applied(&mut store, put(1, b"one"));
+    for revision in [i64::MAX.cast_unsigned(), u64::MAX] {
+        let mut txn = put(1, b"two");
+        txn.expect_revision(key(1), Some(revision));
+        let outcome = commit(&mut store, txn);
+        assert!(matches!(outcome, Ok(CommitOutcome::Conflict(_))), "{outcome:?}");
+    }
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
 }
 
 #[test]
@@ -160,7 +175,6 @@ fn everything_is_there_when_the_file_is_opened_again() {
     let mut store = scratch.database().store();
     let value = stored(&mut store, 1).unwrap();
     assert_eq!((value.revision, &value.bytes[..]), (revision, &b"kept"[..]));
-    assert!(!scratch.file("store.db-wal").exists() || store.database().path().exists());
 }
 
 #[test]
@@ -188,6 +202,22 @@ fn callers_are_committed_together_and_each_is_answered() {
     for caller in 0..CALLERS {
         assert_eq!(stored(&mut store, caller).unwrap().bytes, (COMMITS - 1).to_be_bytes());
     }
+}
+
+#[test]
+fn behind_a_read_that_waited_in_vain_nobody_waits_again() {
+    let busy =
+        || InfraError::Transient { operation: "sqlite.read", message: "the file is held".into() };
+    let mut asked = Vec::new();
+    let answers = answer_each(&[1, 2, 3], |batch| {
+        asked.push(*batch);
+        if *batch == 2 { Err(busy()) } else { Ok(*batch) }
+    });
+    assert_eq!((answers, asked), (vec![Ok(1), Err(busy()), Err(busy())], vec![1, 2]));
+    // A damaged record harms only who asks for it.
+    let damage = || InfraError::Corruption { operation: "sqlite.read", message: "bits".into() };
+    let answers = answer_each(&[1, 2], |batch| if *batch == 1 { Err(damage()) } else { Ok(2) });
+    assert_eq!(answers, [Err(damage()), Ok(2)]);
 }
 
 /// A key of a tenant that only one case of a property has.

@@ -74,6 +74,21 @@ fn an_alarm_never_rings_early_and_ends_without_waiting() {
 }
 
 #[test]
+fn an_alarm_survives_a_waker_that_panics() {
+    struct Broken;
+    impl std::task::Wake for Broken {
+        fn wake(self: std::sync::Arc<Self>) {
+            panic!("told to");
+        }
+    }
+    let alarm = Alarm::start().unwrap();
+    let mut first = pin!(alarm.after(Duration::from_millis(20)));
+    let waker = Waker::from(std::sync::Arc::new(Broken));
+    let _ = first.as_mut().poll(&mut Context::from_waker(&waker));
+    assert_eq!(block_on(alarm.after(Duration::from_millis(30))), Some(()));
+}
+
+#[test]
 fn a_task_that_gives_up_waiting_harms_nobody() {
     let scratch = Scratch::new();
     let database = scratch.database();

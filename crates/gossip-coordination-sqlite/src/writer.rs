@@ -11,7 +11,6 @@
 //!   itself wrote, so it is no conflict if the group is not there.
 //! - Between two groups the connection is in no transaction.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,8 +21,8 @@ use rusqlite::Connection;
 use crate::apply::{COMMIT, Seen, apply};
 use crate::failure::{certainly_did_not_happen, infra, is_busy};
 use crate::log::{Log, LogTurn};
-use crate::options::SqliteOptions;
-use crate::schema::{Role, connect};
+use crate::place::Place;
+use crate::schema::Role;
 
 /// What became of one transaction.
 pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
@@ -40,8 +39,7 @@ const _: () = assert!(BUSY_PAUSE_MIN.as_nanos() < BUSY_PAUSE_MAX.as_nanos());
 /// The writing connection and what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    path: PathBuf,
-    options: SqliteOptions,
+    place: Arc<Place>,
     /// `None` during a group, and after one that left it in a transaction or panicked; then the
     /// next group opens another.
     connection: Option<Connection>,
@@ -65,23 +63,20 @@ pub(crate) enum GroupFailure {
 
 impl Writer {
     pub(crate) fn new(
-        path: PathBuf,
-        options: SqliteOptions,
+        place: Arc<Place>,
         mut connection: Connection,
         log: Arc<Log>,
     ) -> rusqlite::Result<Self> {
         log.watch(&mut connection)?;
         let turn = LogTurn::new(Arc::clone(&log));
-        Ok(Self { path, options, connection: Some(connection), log, turn, in_doubt: false })
+        Ok(Self { place, connection: Some(connection), log, turn, in_doubt: false })
     }
 
     /// Commits `txns` as one group, and answers for each.
     pub(crate) fn commit(&mut self, txns: &[Txn]) -> Vec<Outcome> {
         let outcomes = match self.try_group(txns) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(GroupFailure::Spoiled(_)) if txns.len() > 1 => {
-                txns.iter().flat_map(|txn| self.commit_alone(txn)).collect()
-            }
+            Err(GroupFailure::Spoiled(_)) if txns.len() > 1 => self.commit_each(txns),
             Err(failure) => failed(failure, txns.len()),
         };
         self.turn.after_group();
@@ -98,11 +93,23 @@ impl Writer {
         &mut self.connection
     }
 
-    fn commit_alone(&mut self, txn: &Txn) -> Vec<Outcome> {
-        match self.try_group(std::slice::from_ref(txn)) {
-            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(failure) => failed(failure, 1),
+    /// Commits each of `txns` alone. If one waits for the file in vain, those behind it do not wait
+    /// again, or a large group would take as many times as long as it has members.
+    fn commit_each(&mut self, txns: &[Txn]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(txns.len());
+        for txn in txns {
+            match self.try_group(std::slice::from_ref(txn)) {
+                Ok(done) => outcomes.extend(done.into_iter().map(Ok)),
+                Err(failure @ GroupFailure::NotBegun(_)) => {
+                    outcomes.extend(failed(failure, txns.len() - outcomes.len()));
+                    break;
+                }
+                Err(failure @ (GroupFailure::Spoiled(_) | GroupFailure::Doubt(..))) => {
+                    outcomes.extend(failed(failure, 1));
+                }
+            }
         }
+        outcomes
     }
 
     fn try_group(&mut self, txns: &[Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
@@ -124,8 +131,10 @@ impl Writer {
         connection: &Connection,
         txns: &[Txn],
     ) -> Result<Vec<CommitOutcome>, GroupFailure> {
+        self.place.check().map_err(|error| not_begun(&error))?;
         self.turn.before_group(connection);
-        begin(connection, self.options.busy_timeout).map_err(|error| not_begun(&error))?;
+        let patience = self.place.options().busy_timeout;
+        begin(connection, patience).map_err(|error| not_begun(&error))?;
         let mut seen = Seen::new();
         let applied = txns.iter().map(|txn| apply(connection, &mut seen, txn));
         let outcomes: Vec<_> = applied.collect::<Result<_, _>>().map_err(GroupFailure::Spoiled)?;
@@ -144,7 +153,7 @@ impl Writer {
     }
 
     fn reconnect(&self) -> rusqlite::Result<Connection> {
-        let mut connection = connect(&self.path, &self.options, Role::Keep)?;
+        let mut connection = self.place.connect(Role::Keep)?;
         connection.busy_timeout(Duration::ZERO)?;
         self.log.watch(&mut connection)?;
         Ok(connection)
