@@ -4,23 +4,26 @@
 //! takes what waits, as much as one request holds, sends it, and hands out the outcomes. So at most
 //! two requests are in flight, and while they are, the next batches gather. Nobody ever waits for a
 //! batch to fill: a carrier that is free takes what there is, be it one. When nothing at all is in
-//! flight a handle sends its transaction itself, and a lone worker pays nothing for the rest.
+//! flight a transaction is sent past the queue, and a lone worker pays nothing for the rest.
 //!
 //! A transaction that meets another of the batch (see [`batch`](crate::batch)), or does not fit, is
 //! the first of the next one, so none waits for more than the batches before it.
 //!
 //! # Never
 //! - holds more than [`QUEUE_MAX`] transactions: then handles wait, which is the back-pressure;
-//! - loses one: if a carrier ends early its transactions are [`CommitOutcome::Unknown`].
+//! - loses one: if a carrier ends early its transactions are [`CommitOutcome::Unknown`];
+//! - waits for a caller: one that does not look at its future keeps nobody else waiting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::CommitOutcome;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::batch::{Batch, Parcel};
+use crate::driven::Driven;
 use crate::kv::EtcdKv;
 use crate::post::{Outcome, Post};
 
@@ -43,6 +46,8 @@ pub(crate) struct Coalescer {
     queue: mpsc::Sender<Waiting>,
     /// One permit for each request that may be in flight.
     flights: Arc<Semaphore>,
+    /// Where the carriers run.
+    runtime: Handle,
 }
 
 /// A transaction and who waits for its outcome.
@@ -62,16 +67,22 @@ impl Coalescer {
             let (post, inbox) = (Arc::clone(post), Arc::clone(&inbox));
             tokio::spawn(carry(post, inbox, Arc::clone(&flights)));
         }
-        Self { queue, flights }
+        Self { queue, flights, runtime: Handle::current() }
     }
 
     /// Sends one transaction, with others if there are any.
-    pub(crate) async fn commit<K: EtcdKv>(&self, post: &Post<K>, parcel: Parcel) -> Outcome {
+    pub(crate) async fn commit<K: EtcdKv>(&self, post: &Arc<Post<K>>, parcel: Parcel) -> Outcome {
         let is_idle = self.flights.available_permits() == CARRIERS
             && self.queue.capacity() == self.queue.max_capacity();
-        if is_idle && let Ok(_flight) = self.flights.try_acquire() {
-            let delivered = post.deliver(Batch::of(parcel, ())).await;
-            return delivered.into_iter().next().map_or(Ok(CommitOutcome::Unknown), |(_, it)| it);
+        if is_idle && let Ok(flight) = Arc::clone(&self.flights).try_acquire_owned() {
+            let post = Arc::clone(post);
+            let alone = async move {
+                let delivered = post.deliver(Batch::of(parcel, ())).await;
+                drop(flight);
+                delivered.into_iter().next().map(|((), outcome)| outcome)
+            };
+            let delivered = Driven::start(&self.runtime, alone).await;
+            return delivered.flatten().unwrap_or(Ok(CommitOutcome::Unknown));
         }
         let (tell, told) = oneshot::channel();
         if self.queue.send((parcel, tell)).await.is_err() {
@@ -83,31 +94,38 @@ impl Coalescer {
     /// Sends several transactions, together as far as they fit, and answers in their order.
     pub(crate) async fn commit_all(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
         let mut waiting = Vec::with_capacity(parcels.len());
-        let mut parcels = parcels.into_iter();
-        loop {
-            // Places are taken together, so that a carrier finds all of them at once.
-            let places = parcels.len().min(QUEUE_MAX);
-            let Ok(permits) = self.queue.reserve_many(places).await else {
-                waiting.extend(parcels.map(|_| None));
-                break;
-            };
-            for (permit, parcel) in permits.zip(&mut parcels) {
-                let (tell, told) = oneshot::channel();
-                permit.send((parcel, tell));
-                waiting.push(Some(told));
-            }
-            if parcels.len() == 0 {
-                break;
-            }
+        let mut letters = Vec::with_capacity(parcels.len());
+        for parcel in parcels {
+            let (tell, told) = oneshot::channel();
+            letters.push((parcel, tell));
+            waiting.push(told);
         }
+        let sent = self.post_all(letters).await;
         let mut outcomes = Vec::with_capacity(waiting.len());
-        for told in waiting {
-            outcomes.push(match told {
-                Some(told) => told.await.unwrap_or(Ok(CommitOutcome::Unknown)),
-                None => Err(closed()),
+        for (index, told) in waiting.into_iter().enumerate() {
+            outcomes.push(match index < sent {
+                true => told.await.unwrap_or(Ok(CommitOutcome::Unknown)),
+                false => Err(closed()),
             });
         }
         outcomes
+    }
+
+    /// Puts transactions into the queue, and answers how many of them before it was closed.
+    async fn post_all(&self, letters: Vec<Waiting>) -> usize {
+        let count = letters.len();
+        // Places are taken together, so that a carrier finds all of them at once.
+        if let Ok(places) = self.queue.try_reserve_many(count) {
+            places.zip(letters).for_each(|(place, letter)| place.send(letter));
+            return count;
+        }
+        // One who waits for many places would hold those that it has while nobody looks at it.
+        for (index, letter) in letters.into_iter().enumerate() {
+            if self.queue.send(letter).await.is_err() {
+                return index;
+            }
+        }
+        count
     }
 }
 

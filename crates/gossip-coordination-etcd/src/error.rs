@@ -194,6 +194,12 @@ pub enum EtcdCause {
 }
 
 impl EtcdCause {
+    /// The task of a request ended before it was answered, with its runtime for example.
+    pub(crate) fn ended() -> Self {
+        let detail = "the task that asked has ended early".to_owned();
+        Self::Unreachable { endpoint: "the servers".to_owned(), detail }
+    }
+
     /// Whether it may pass without anybody doing anything.
     pub fn is_transient(&self) -> bool {
         match self {

@@ -6,7 +6,8 @@
 //! members × (time to connect + time of a request) × 2.
 //!
 //! Needs a Tokio runtime with timers and network; the connections belong to the runtime in which
-//! the first request was made.
+//! the first request was made. Every call runs in a task of its own, which ends with its caller, so
+//! that one who does not look at its future keeps nobody else waiting.
 //!
 //! What it never does: send a write again that may have happened; keep a password or a token where
 //! `Debug` or an error could show it; send a write to a cluster whose `NOSPACE` alarm it has met
@@ -19,8 +20,10 @@ use std::time::Duration;
 
 use prost::Message;
 use prost::bytes::Bytes;
+use tokio::runtime::Handle;
 use tonic::metadata::{Ascii, MetadataValue};
 
+use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_config::{Credentials, GrpcConfig};
 use crate::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
@@ -117,6 +120,13 @@ impl GrpcClient {
     /// Gives back the space that compaction freed, at every member in turn. A member does nothing
     /// else meanwhile: for repairs, not for daily work.
     pub async fn defragment(&self) -> Result<(), EtcdError> {
+        let client = self.clone();
+        let work = async move { client.defragment_here().await };
+        let ended = || Err(EtcdError::unknown(DEFRAGMENT.operation, EtcdCause::ended()));
+        Driven::start(&Handle::current(), work).await.unwrap_or_else(ended)
+    }
+
+    async fn defragment_here(&self) -> Result<(), EtcdError> {
         for node in &self.inner.nodes {
             let token = self.token(&DEFRAGMENT).await?;
             let message = encoded(&DefragmentRequest {});
@@ -143,11 +153,23 @@ impl GrpcClient {
         method: &Method,
         request: &Q,
     ) -> Result<A, EtcdError> {
-        let message = encoded(request);
+        let (client, method, message) = (self.clone(), *method, encoded(request));
+        // Others wait while a connection is made or a token renewed.
+        let call = async move { client.call_here(&method, &message).await };
+        let answer = Driven::start(&Handle::current(), call).await;
+        answer.unwrap_or_else(|| Err(EtcdError::unknown(method.operation, EtcdCause::ended())))
+    }
+
+    /// The same in the caller's own task.
+    async fn call_here<A: Message + Default + 'static>(
+        &self,
+        method: &Method,
+        message: &Bytes,
+    ) -> Result<A, EtcdError> {
         let mut renewals = 0;
         loop {
             let token = self.token(method).await?;
-            let result = self.call_members(method, &message, &token).await;
+            let result = self.call_members(method, message, &token).await;
             match result {
                 Err(EtcdError { cause: EtcdCause::AuthRefused, .. })
                     if self.inner.credentials.is_some() && renewals < MAX_TOKEN_RENEWALS =>

@@ -13,6 +13,7 @@ mod budget;
 mod coalesce;
 mod config;
 mod diagnosis;
+mod driven;
 mod error;
 mod grpc;
 mod grpc_codec;
@@ -73,6 +74,8 @@ mod config_tests;
 mod conformance_tests;
 #[cfg(test)]
 mod differential_tests;
+#[cfg(test)]
+mod driven_tests;
 #[cfg(test)]
 mod facts_tests;
 #[cfg(test)]

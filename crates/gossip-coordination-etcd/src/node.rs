@@ -33,6 +33,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 const REPAIR_FACTOR: u32 = 60;
 
 /// One request of the interface.
+#[derive(Clone, Copy)]
 pub(crate) struct Method {
     /// For messages.
     pub(crate) operation: &'static str,
@@ -177,7 +178,7 @@ impl Node {
     }
 
     /// The connection, made if there is none.
-    async fn open(&self, operation: &'static str) -> Result<(Channel, u64), EtcdError> {
+    pub(crate) async fn open(&self, operation: &'static str) -> Result<(Channel, u64), EtcdError> {
         let began = Instant::now();
         let mut link = self.link.lock().await;
         if let Some(channel) = &link.channel {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
+use tokio::runtime::Handle;
 
 use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
@@ -59,16 +60,7 @@ impl<K: EtcdKv> EtcdStore<K> {
     ///
     /// What [`EtcdConfig::validate`] finds.
     pub fn without_tasks(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
-        config.validate()?;
-        let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
-        let post = Post {
-            kv,
-            namespace: config.namespace.clone(),
-            budget: Budget::new(config)?,
-            retries: config.retries,
-            lease: OwnerLease::new(ttl_seconds),
-        };
-        Ok(Self { post: Arc::new(post), coalescer: None })
+        Ok(Self { post: Arc::new(post(kv, config, None)?), coalescer: None })
     }
 
     /// A store whose keep-alives and group commit run on the current runtime. The client's
@@ -82,10 +74,10 @@ impl<K: EtcdKv> EtcdStore<K> {
     ///
     /// Outside of a tokio runtime.
     pub fn start(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
-        let mut store = Self::without_tasks(kv, config)?;
-        tokio::spawn(keep_alive(Arc::downgrade(&store.post)));
-        store.coalescer = config.coalesce.then(|| Coalescer::start(&store.post));
-        Ok(store)
+        let post = Arc::new(post(kv, config, Some(Handle::current()))?);
+        tokio::spawn(keep_alive(Arc::downgrade(&post)));
+        let coalescer = config.coalesce.then(|| Coalescer::start(&post));
+        Ok(Self { post, coalescer })
     }
 
     /// The client that is used, for what is not coordination.
@@ -219,6 +211,20 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     fn binding(&self) -> Option<u64> {
         Some(self.post.lease.binding())
     }
+}
+
+/// What the handles of a store share, if the settings can work.
+fn post<K>(kv: K, config: &EtcdConfig, runtime: Option<Handle>) -> Result<Post<K>, ConfigError> {
+    config.validate()?;
+    let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
+    Ok(Post {
+        kv,
+        namespace: config.namespace.clone(),
+        budget: Budget::new(config)?,
+        retries: config.retries,
+        lease: OwnerLease::new(ttl_seconds),
+        runtime,
+    })
 }
 
 /// Keeps the lease of a process until nobody uses the store any more.
