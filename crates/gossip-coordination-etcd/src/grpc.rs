@@ -15,7 +15,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use prost::Message;
@@ -96,8 +96,9 @@ impl GrpcClient {
         if config.endpoints.is_empty() {
             return Err(bad(EtcdCause::BadConfig("there is no endpoint")));
         }
-        let nodes: Result<Vec<Node>, EtcdCause> =
-            config.endpoints.iter().map(|address| Node::new(address, config)).collect();
+        let cluster = Arc::new(OnceLock::new());
+        let node = |address: &String| Node::new(address, config, &cluster);
+        let nodes: Result<Vec<Node>, EtcdCause> = config.endpoints.iter().map(node).collect();
         let inner = Inner {
             nodes: nodes.map_err(bad)?,
             preferred: AtomicUsize::new(0),
@@ -107,6 +108,30 @@ impl GrpcClient {
             is_full: AtomicBool::new(false),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Connects to every member that is there. Members that cannot be reached now are not missed;
+    /// who begins with them must meet the same cluster all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`EtcdCause::OtherCluster`] if they are not of one cluster.
+    pub async fn meet_members(&self) -> Result<(), EtcdError> {
+        let meet = |index: usize| {
+            let client = self.clone();
+            async move { client.inner.nodes[index].open("connect").await.map(drop) }
+        };
+        let runtime = Handle::current();
+        let meetings: Vec<_> =
+            (0..self.inner.nodes.len()).map(|it| Driven::start(&runtime, meet(it))).collect();
+        for meeting in meetings {
+            if let Some(Err(error)) = meeting.await
+                && matches!(error.cause, EtcdCause::OtherCluster { .. })
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// As [`EtcdKv::compact`], and waits until the entries are out of the file, so that a
@@ -373,7 +398,10 @@ fn encoded(message: &impl Message) -> Bytes {
 fn is_members_fault(error: &EtcdError) -> bool {
     match (error.fate, &error.cause) {
         // What this member could not be asked, another may answer.
-        (Fate::NotSent, EtcdCause::WrongVersion { .. } | EtcdCause::Tls { .. }) => true,
+        (
+            Fate::NotSent,
+            EtcdCause::WrongVersion { .. } | EtcdCause::OtherCluster { .. } | EtcdCause::Tls { .. },
+        ) => true,
         (_, cause) => cause.is_transient() && *cause != EtcdCause::Busy,
     }
 }

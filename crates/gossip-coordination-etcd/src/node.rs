@@ -1,8 +1,11 @@
 //! One member of the cluster: its address and, once it was needed, a connection to it.
 //!
 //! A new connection is used only after the server on its other end has told a version that we can
-//! use. So nothing but that question ever reaches a server that is not etcd.
+//! use, and the cluster that it shares with the other members. So nothing but that question ever
+//! reaches a server that is not etcd, or one of another cluster, where what we know does not hold.
+//! A connection that breaks while nobody uses it is made again without the question.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -75,6 +78,7 @@ pub(crate) struct Node {
     connect_timeout: Duration,
     request_timeout: Duration,
     max_answer_bytes: usize,
+    cluster: Arc<OnceLock<u64>>,
     link: Mutex<Link>,
 }
 
@@ -89,8 +93,13 @@ struct Link {
 }
 
 impl Node {
-    /// A member at an address, not connected yet.
-    pub(crate) fn new(address: &str, config: &GrpcConfig) -> Result<Self, EtcdCause> {
+    /// A member at an address, not connected yet. The first of those that share `cluster` to be
+    /// connected says which one it is.
+    pub(crate) fn new(
+        address: &str,
+        config: &GrpcConfig,
+        cluster: &Arc<OnceLock<u64>>,
+    ) -> Result<Self, EtcdCause> {
         let bad = |_| EtcdCause::BadConfig("an endpoint is not http://HOST:PORT or https://");
         let endpoint = Endpoint::from_shared(address.to_owned()).map_err(bad)?;
         let (Some(host), Some(port)) = (endpoint.uri().host(), endpoint.uri().port_u16()) else {
@@ -115,6 +124,7 @@ impl Node {
             connect_timeout: config.connect_timeout,
             request_timeout: config.request_timeout,
             max_answer_bytes: config.max_answer_bytes,
+            cluster: Arc::clone(cluster),
             link: Mutex::default(),
         })
     }
@@ -222,13 +232,24 @@ impl Node {
         let question = Bytes::from(StatusRequest {}.encode_to_vec());
         let asked = self.send(&STATUS, channel.clone(), request(question, None)).await;
         match asked.map_err(|(error, _)| error.cause) {
-            Ok(StatusResponse { version, .. }) => check_version(&version)?,
+            Ok(StatusResponse { version, header, .. }) => {
+                check_version(&version)?;
+                self.check_cluster(header.map_or(0, |header| header.cluster_id))?;
+            }
             // A server that answers in etcd's words is etcd, and its version is its own business.
             Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
             Err(EtcdCause::Other { .. }) => return Err(wrong_version("a server that is not etcd")),
             Err(cause) => return Err(cause),
         }
         Ok(channel)
+    }
+
+    /// Whether this is the cluster of the other members. Zero is no cluster's name.
+    fn check_cluster(&self, found: u64) -> Result<(), EtcdCause> {
+        if found == 0 || *self.cluster.get_or_init(|| found) == found {
+            return Ok(());
+        }
+        Err(EtcdCause::OtherCluster { endpoint: self.name.clone() })
     }
 
     /// Forgets a connection that failed, unless a newer one stands.

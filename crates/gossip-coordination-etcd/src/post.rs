@@ -176,6 +176,7 @@ pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
         EtcdCause::NoSpace => refused(StoreRefusal::NoSpace, message),
         EtcdCause::TooLarge(_) => refused(StoreRefusal::TooLarge, message),
         EtcdCause::WrongVersion { .. }
+        | EtcdCause::OtherCluster { .. }
         | EtcdCause::Tls { .. }
         | EtcdCause::BadRequest(_)
         | EtcdCause::BadConfig(_) => refused(StoreRefusal::Unusable, message),
