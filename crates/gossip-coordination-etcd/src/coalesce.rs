@@ -12,7 +12,8 @@
 //! # Never
 //! - holds more than [`QUEUE_MAX`] transactions: then handles wait, which is the back-pressure;
 //! - loses one: if a carrier ends early its transactions are [`CommitOutcome::Unknown`];
-//! - waits for a caller: one that does not look at its future keeps nobody else waiting.
+//! - waits for a caller: one that does not look at its future keeps nobody else waiting;
+//! - begins to send what nobody waits for any more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -157,9 +158,14 @@ struct Inbox {
 impl Inbox {
     /// The transaction that has waited longest; `None` when there will be no more.
     async fn first(&mut self) -> Option<Waiting> {
-        match self.set_aside.pop_front() {
-            Some(first) => Some(first),
-            None => self.queue.recv().await,
+        loop {
+            let first = match self.set_aside.pop_front() {
+                Some(first) => first,
+                None => self.queue.recv().await?,
+            };
+            if is_awaited(&first) {
+                return Some(first);
+            }
         }
     }
 
@@ -171,15 +177,24 @@ impl Inbox {
     ) -> Batch<oneshot::Sender<Outcome>> {
         let mut batch = Batch::of(parcel, tell);
         let set_aside = std::mem::take(&mut self.set_aside);
-        for (parcel, tell) in set_aside {
+        for (parcel, tell) in set_aside.into_iter().filter(is_awaited) {
             self.set_aside.extend(batch.add(&post.budget, parcel, tell));
         }
         while self.set_aside.len() < SET_ASIDE_MAX && batch.has_room(&post.budget) {
-            let Ok((parcel, tell)) = self.queue.try_recv() else { break };
-            self.set_aside.extend(batch.add(&post.budget, parcel, tell));
+            let Ok(waiting) = self.queue.try_recv() else { break };
+            if is_awaited(&waiting) {
+                let (parcel, tell) = waiting;
+                self.set_aside.extend(batch.add(&post.budget, parcel, tell));
+            }
         }
         batch
     }
+}
+
+/// Whether somebody still waits for the outcome. During an outage callers give up and come back,
+/// again and again; what they left behind must not stand in the way when it is over.
+fn is_awaited((_, tell): &Waiting) -> bool {
+    !tell.is_closed()
 }
 
 fn closed() -> InfraError {

@@ -112,6 +112,33 @@ async fn nobody_waits_for_a_connection_that_another_began_to_make() {
     first.await.unwrap();
 }
 
+/// Callers that gave up while a server did not answer are not in the way when it does.
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_not_sent() {
+    let (kv, store) = store(true);
+    kv.hold(true);
+    let mut busy = Vec::new();
+    for number in 0..3 {
+        let mut store = store.clone();
+        busy.push(tokio::spawn(async move { store.commit(vec![put(number)]).await }));
+        tokio::task::yield_now().await;
+    }
+    for number in 10..20 {
+        let mut store = store.clone();
+        let mut commit = pin!(store.commit(vec![put(number)]));
+        begin(&mut commit).await;
+    }
+    kv.hold(false);
+    for task in busy {
+        assert_applied(&soon(task).await.unwrap());
+    }
+    let mut store = store;
+    assert_applied(&soon(store.commit(vec![put(20)])).await);
+    for number in 10..20 {
+        assert!(!is_there(&mut store, number).await, "{number} was sent");
+    }
+}
+
 #[tokio::test]
 async fn a_caller_that_goes_away_takes_its_request_with_it() {
     let (kv, mut store) = store(true);
