@@ -304,6 +304,20 @@ async fn a_server_of_another_cluster_is_never_asked() {
     assert!(is_named(&error.cause), "{error}");
 }
 
+/// However long other requests may take: the lease of a process must not run out meanwhile.
+#[tokio::test]
+async fn a_lease_is_kept_although_the_first_member_stands_still() {
+    let server = EtcdServer::single();
+    let proxy = Proxy::before(server.client_port());
+    let mut config = GrpcConfig::new([proxy.endpoint(), server.endpoint()]);
+    config.request_timeout = Duration::from_secs(300);
+    let client = GrpcClient::new(&config).unwrap();
+    let lease = client.lease_grant(60).await.unwrap();
+    proxy.hold(Direction::ToTarget);
+    let kept = tokio::time::timeout(RECOVERY, client.lease_keep_alive(lease.id)).await;
+    assert_eq!(kept.expect("the next member is asked").unwrap(), Some(60));
+}
+
 #[tokio::test]
 async fn leases_are_kept_and_end() {
     let server = EtcdServer::single();

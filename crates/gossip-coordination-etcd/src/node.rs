@@ -35,6 +35,10 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much longer a repair may take than a request: minutes, for a database of gigabytes.
 const REPAIR_FACTOR: u32 = 60;
 
+/// How long a question waits that a server answers from its memory. Whoever waits longer had better
+/// ask another member.
+const QUICK_PATIENCE: Duration = Duration::from_secs(2);
+
 /// One request of the interface.
 #[derive(Clone, Copy)]
 pub(crate) struct Method {
@@ -44,24 +48,40 @@ pub(crate) struct Method {
     pub(crate) path: &'static str,
     /// Whether it changes nothing, so that it may be repeated whatever came of it.
     pub(crate) is_read: bool,
-    /// Whether it is a repair that may take minutes.
-    pub(crate) is_slow: bool,
+    /// How long it may take.
+    pub(crate) pace: Pace,
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy)]
+pub(crate) enum Pace {
+    /// No longer than [`QUICK_PATIENCE`]: no disk and no majority is asked.
+    Quick,
+    /// As the settings say.
+    Usual,
+    /// It is a repair that may take minutes.
+    Slow,
 }
 
 impl Method {
     /// A request that changes nothing.
     pub(crate) const fn read(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: true, is_slow: false }
+        Self { operation, path, is_read: true, pace: Pace::Usual }
+    }
+
+    /// A request that changes nothing, or nothing twice, and is answered from memory.
+    pub(crate) const fn quick(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: true, pace: Pace::Quick }
     }
 
     /// A request that changes something.
     pub(crate) const fn write(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: false, is_slow: false }
+        Self { operation, path, is_read: false, pace: Pace::Usual }
     }
 
     /// A repair.
     pub(crate) const fn repair(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: false, is_slow: true }
+        Self { operation, path, is_read: false, pace: Pace::Slow }
     }
 }
 
@@ -261,8 +281,11 @@ impl Node {
     }
 
     fn patience(&self, method: &Method) -> Duration {
-        let factor = if method.is_slow { REPAIR_FACTOR } else { 1 };
-        self.request_timeout.saturating_mul(factor)
+        match method.pace {
+            Pace::Quick => self.request_timeout.min(QUICK_PATIENCE),
+            Pace::Usual => self.request_timeout,
+            Pace::Slow => self.request_timeout.saturating_mul(REPAIR_FACTOR),
+        }
     }
 
     fn empty_answer(&self, method: &Method) -> EtcdError {
