@@ -164,26 +164,24 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
 
     async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Outcome> {
         let post = &self.post;
-        let mut outcomes = Vec::with_capacity(txns.len());
-        let mut parcels = Vec::with_capacity(txns.len());
-        for txn in txns {
-            match Parcel::new(&post.namespace, &post.budget, txn) {
-                Ok(parcel) => {
-                    parcels.push(parcel);
-                    outcomes.push(None);
-                }
-                Err(error) => outcomes.push(Some(Err(error))),
-            }
-        }
+        let measured: Vec<Result<Parcel, InfraError>> =
+            txns.into_iter().map(|txn| Parcel::new(&post.namespace, &post.budget, txn)).collect();
         // Granted here, so that nobody else in the batch pays for a lease that is refused.
-        if parcels.iter().any(Parcel::binds)
-            && let Err(error) = post.granted_lease().await
-        {
-            let error = infra_error(&error);
-            return outcomes
-                .into_iter()
-                .map(|done| done.unwrap_or_else(|| Err(error.clone())))
-                .collect();
+        let lease_error = match measured.iter().flatten().any(Parcel::binds) {
+            true => post.granted_lease().await.err().map(|error| infra_error(&error)),
+            false => None,
+        };
+        let mut outcomes = Vec::with_capacity(measured.len());
+        let mut parcels = Vec::with_capacity(measured.len());
+        for parcel in measured {
+            outcomes.push(match (parcel, &lease_error) {
+                (Ok(parcel), Some(error)) if parcel.binds() => Some(Err(error.clone())),
+                (Ok(parcel), _) => {
+                    parcels.push(parcel);
+                    None
+                }
+                (Err(error), _) => Some(Err(error)),
+            });
         }
         let mut sent = match parcels.pop() {
             Some(only) if parcels.is_empty() => vec![self.commit_one(only).await],
