@@ -257,6 +257,12 @@ impl GrpcClient {
         self.inner.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How often a token was asked for.
+    #[cfg(test)]
+    pub(crate) fn token_count(&self) -> u64 {
+        self.current_token().generation
+    }
+
     /// Asks for a token, unless somebody has done so since `generation`.
     async fn renew_token(&self, method: &Method, generation: u64) -> Result<(), EtcdError> {
         let Some(Credentials { user, password }) = self.inner.credentials.clone() else {
