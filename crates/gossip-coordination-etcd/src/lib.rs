@@ -91,6 +91,8 @@ mod keyspace_tests;
 #[cfg(test)]
 mod lossy_kv;
 #[cfg(test)]
+mod operator_tests;
+#[cfg(test)]
 mod owner_lease_tests;
 #[cfg(test)]
 mod process_tests;
