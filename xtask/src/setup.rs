@@ -27,7 +27,7 @@ struct DebianPackage {
 }
 
 /// Everything we take from Debian. A new row is all that a new need takes.
-const PACKAGES: [DebianPackage; 3] = [
+const PACKAGES: [DebianPackage; 4] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
@@ -49,6 +49,13 @@ const PACKAGES: [DebianPackage; 3] = [
         needed_by: &["test", "bench", "coverage", "mutants"],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store start real servers",
+    },
+    DebianPackage {
+        package: "etcd-client",
+        binary: "etcdctl",
+        needed_by: &["test", "coverage", "mutants"],
+        with_crate: Some("gossip-coordination-etcd"),
+        reason: "the tests of the etcd store type what docs/etcd.md says",
     },
 ];
 
@@ -206,7 +213,7 @@ mod tests {
         let before = workspace(&["gossip-stdx"]);
         let after = workspace(&["gossip-stdx", "gossip-coordination-etcd"]);
         assert_eq!(needs("test", &before), ["build-essential"]);
-        assert_eq!(needs("test", &after), ["build-essential", "etcd-server"]);
+        assert_eq!(needs("test", &after), ["build-essential", "etcd-server", "etcd-client"]);
     }
 
     #[test]

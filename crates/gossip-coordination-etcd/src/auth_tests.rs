@@ -3,7 +3,7 @@
 use crate::facts_tests::{get, put, steps};
 use crate::node::Method;
 use crate::test_support::EtcdServer;
-use crate::{Credentials, EtcdCause, EtcdKv, Fate, GrpcClient};
+use crate::{Credentials, EtcdCause, EtcdKv, Fate, GrpcClient, KeySpan};
 
 /// Names and passwords: what these requests have in common.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -37,20 +37,21 @@ struct Permission {
 #[derive(Clone, PartialEq, prost::Message)]
 struct Done {}
 
-async fn ask(client: &GrpcClient, path: &'static str, first: &str, second: &str) {
+/// Asks for what needs two words, as a name and a password.
+pub(crate) async fn ask(client: &GrpcClient, path: &'static str, first: &str, second: &str) {
     let method = Method::write("auth", path);
     let names = Names { first: first.to_owned(), second: second.to_owned() };
     let _: Done = client.call(&method, &names).await.unwrap();
 }
 
-/// Only `root` may do everything; `worker` may use the keys that begin with `w/`.
-async fn enable_auth(client: &GrpcClient) {
+/// Only `root` may do everything; `worker` may use the keys of one span.
+pub(crate) async fn enable_auth(client: &GrpcClient, span: KeySpan) {
     for (user, password) in [("root", "root-secret"), ("worker", "worker-secret")] {
         ask(client, "/etcdserverpb.Auth/UserAdd", user, password).await;
         ask(client, "/etcdserverpb.Auth/RoleAdd", user, "").await;
         ask(client, "/etcdserverpb.Auth/UserGrantRole", user, user).await;
     }
-    let permission = Permission { kind: 2, key: b"w/".to_vec(), range_end: b"w0".to_vec() };
+    let permission = Permission { kind: 2, key: span.start, range_end: span.end };
     let grant = GrantRequest { role: "worker".to_owned(), permission: Some(permission) };
     let path = "/etcdserverpb.Auth/RoleGrantPermission";
     let method = Method::write("auth", path);
@@ -58,7 +59,7 @@ async fn enable_auth(client: &GrpcClient) {
     ask(client, "/etcdserverpb.Auth/AuthEnable", "", "").await;
 }
 
-fn client(server: &EtcdServer, login: Option<(&str, &str)>) -> GrpcClient {
+pub(crate) fn client(server: &EtcdServer, login: Option<(&str, &str)>) -> GrpcClient {
     let mut config = server.client_config();
     config.credentials = login.map(|(user, password)| Credentials {
         user: user.to_owned(),
@@ -78,7 +79,8 @@ async fn who_we_are_is_checked_and_said_without_secrets() {
     // A password is no hindrance where nobody asks for one.
     let worker = client(&server, Some(("worker", "worker-secret")));
     assert_eq!(outcome(&worker, "w/early").await, Ok(()));
-    enable_auth(&client(&server, None)).await;
+    let span = KeySpan { start: b"w/".to_vec(), end: b"w0".to_vec() };
+    enable_auth(&client(&server, None), span).await;
     // Now it is asked for, and the same client has it.
     assert_eq!(outcome(&worker, "w/k").await, Ok(()));
     let refused = Err((Fate::Refused, EtcdCause::AuthRefused));

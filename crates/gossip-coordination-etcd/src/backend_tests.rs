@@ -293,6 +293,15 @@ fn a_cluster_that_is_not_there_is_an_error_that_says_so() {
 }
 
 #[test]
+fn endpoints_of_two_clusters_are_refused_at_the_door() {
+    let servers = [EtcdServer::single(), EtcdServer::single()];
+    let hosts = servers.each_ref().map(|it| format!("127.0.0.1:{}", it.client_port()));
+    let config = EtcdConfig::new(hosts, "two").unwrap();
+    let error = config.connect_blocking().expect_err("two clusters");
+    assert!(error.to_string().contains("belongs to another cluster"), "{error}");
+}
+
+#[test]
 fn a_missing_file_of_tls_is_named() {
     let url = "etcd://127.0.0.1/nobody?ca=no-such-file.pem";
     let error = EtcdConfig::from_url(url).unwrap().connect_blocking().expect_err("no such file");

@@ -4,23 +4,27 @@
 //! takes what waits, as much as one request holds, sends it, and hands out the outcomes. So at most
 //! two requests are in flight, and while they are, the next batches gather. Nobody ever waits for a
 //! batch to fill: a carrier that is free takes what there is, be it one. When nothing at all is in
-//! flight a handle sends its transaction itself, and a lone worker pays nothing for the rest.
+//! flight a transaction is sent past the queue, and a lone worker pays nothing for the rest.
 //!
 //! A transaction that meets another of the batch (see [`batch`](crate::batch)), or does not fit, is
 //! the first of the next one, so none waits for more than the batches before it.
 //!
 //! # Never
 //! - holds more than [`QUEUE_MAX`] transactions: then handles wait, which is the back-pressure;
-//! - loses one: if a carrier ends early its transactions are [`CommitOutcome::Unknown`].
+//! - loses one: if a carrier ends early its transactions are [`CommitOutcome::Unknown`];
+//! - waits for a caller: one that does not look at its future keeps nobody else waiting;
+//! - begins to send what nobody waits for any more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::CommitOutcome;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::batch::{Batch, Parcel};
+use crate::driven::Driven;
 use crate::kv::EtcdKv;
 use crate::post::{Outcome, Post};
 
@@ -43,6 +47,8 @@ pub(crate) struct Coalescer {
     queue: mpsc::Sender<Waiting>,
     /// One permit for each request that may be in flight.
     flights: Arc<Semaphore>,
+    /// Where the carriers run.
+    runtime: Handle,
 }
 
 /// A transaction and who waits for its outcome.
@@ -62,16 +68,22 @@ impl Coalescer {
             let (post, inbox) = (Arc::clone(post), Arc::clone(&inbox));
             tokio::spawn(carry(post, inbox, Arc::clone(&flights)));
         }
-        Self { queue, flights }
+        Self { queue, flights, runtime: Handle::current() }
     }
 
     /// Sends one transaction, with others if there are any.
-    pub(crate) async fn commit<K: EtcdKv>(&self, post: &Post<K>, parcel: Parcel) -> Outcome {
+    pub(crate) async fn commit<K: EtcdKv>(&self, post: &Arc<Post<K>>, parcel: Parcel) -> Outcome {
         let is_idle = self.flights.available_permits() == CARRIERS
             && self.queue.capacity() == self.queue.max_capacity();
-        if is_idle && let Ok(_flight) = self.flights.try_acquire() {
-            let delivered = post.deliver(Batch::of(parcel, ())).await;
-            return delivered.into_iter().next().map_or(Ok(CommitOutcome::Unknown), |(_, it)| it);
+        if is_idle && let Ok(flight) = Arc::clone(&self.flights).try_acquire_owned() {
+            let post = Arc::clone(post);
+            let alone = async move {
+                let delivered = post.deliver(Batch::of(parcel, ())).await;
+                drop(flight);
+                delivered.into_iter().next().map(|((), outcome)| outcome)
+            };
+            let delivered = Driven::start(&self.runtime, alone).await;
+            return delivered.flatten().unwrap_or(Ok(CommitOutcome::Unknown));
         }
         let (tell, told) = oneshot::channel();
         if self.queue.send((parcel, tell)).await.is_err() {
@@ -83,31 +95,38 @@ impl Coalescer {
     /// Sends several transactions, together as far as they fit, and answers in their order.
     pub(crate) async fn commit_all(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
         let mut waiting = Vec::with_capacity(parcels.len());
-        let mut parcels = parcels.into_iter();
-        loop {
-            // Places are taken together, so that a carrier finds all of them at once.
-            let places = parcels.len().min(QUEUE_MAX);
-            let Ok(permits) = self.queue.reserve_many(places).await else {
-                waiting.extend(parcels.map(|_| None));
-                break;
-            };
-            for (permit, parcel) in permits.zip(&mut parcels) {
-                let (tell, told) = oneshot::channel();
-                permit.send((parcel, tell));
-                waiting.push(Some(told));
-            }
-            if parcels.len() == 0 {
-                break;
-            }
+        let mut letters = Vec::with_capacity(parcels.len());
+        for parcel in parcels {
+            let (tell, told) = oneshot::channel();
+            letters.push((parcel, tell));
+            waiting.push(told);
         }
+        let sent = self.post_all(letters).await;
         let mut outcomes = Vec::with_capacity(waiting.len());
-        for told in waiting {
-            outcomes.push(match told {
-                Some(told) => told.await.unwrap_or(Ok(CommitOutcome::Unknown)),
-                None => Err(closed()),
+        for (index, told) in waiting.into_iter().enumerate() {
+            outcomes.push(match index < sent {
+                true => told.await.unwrap_or(Ok(CommitOutcome::Unknown)),
+                false => Err(closed()),
             });
         }
         outcomes
+    }
+
+    /// Puts transactions into the queue, and answers how many of them before it was closed.
+    async fn post_all(&self, letters: Vec<Waiting>) -> usize {
+        let count = letters.len();
+        // Places are taken together, so that a carrier finds all of them at once.
+        if let Ok(places) = self.queue.try_reserve_many(count) {
+            places.zip(letters).for_each(|(place, letter)| place.send(letter));
+            return count;
+        }
+        // One who waits for many places would hold those that it has while nobody looks at it.
+        for (index, letter) in letters.into_iter().enumerate() {
+            if self.queue.send(letter).await.is_err() {
+                return index;
+            }
+        }
+        count
     }
 }
 
@@ -139,9 +158,14 @@ struct Inbox {
 impl Inbox {
     /// The transaction that has waited longest; `None` when there will be no more.
     async fn first(&mut self) -> Option<Waiting> {
-        match self.set_aside.pop_front() {
-            Some(first) => Some(first),
-            None => self.queue.recv().await,
+        loop {
+            let first = match self.set_aside.pop_front() {
+                Some(first) => first,
+                None => self.queue.recv().await?,
+            };
+            if is_awaited(&first) {
+                return Some(first);
+            }
         }
     }
 
@@ -153,15 +177,24 @@ impl Inbox {
     ) -> Batch<oneshot::Sender<Outcome>> {
         let mut batch = Batch::of(parcel, tell);
         let set_aside = std::mem::take(&mut self.set_aside);
-        for (parcel, tell) in set_aside {
+        for (parcel, tell) in set_aside.into_iter().filter(is_awaited) {
             self.set_aside.extend(batch.add(&post.budget, parcel, tell));
         }
         while self.set_aside.len() < SET_ASIDE_MAX && batch.has_room(&post.budget) {
-            let Ok((parcel, tell)) = self.queue.try_recv() else { break };
-            self.set_aside.extend(batch.add(&post.budget, parcel, tell));
+            let Ok(waiting) = self.queue.try_recv() else { break };
+            if is_awaited(&waiting) {
+                let (parcel, tell) = waiting;
+                self.set_aside.extend(batch.add(&post.budget, parcel, tell));
+            }
         }
         batch
     }
+}
+
+/// Whether somebody still waits for the outcome. During an outage callers give up and come back,
+/// again and again; what they left behind must not stand in the way when it is over.
+fn is_awaited((_, tell): &Waiting) -> bool {
+    !tell.is_closed()
 }
 
 fn closed() -> InfraError {

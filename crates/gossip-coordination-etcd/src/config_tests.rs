@@ -215,3 +215,10 @@ proptest! {
         let _answer = EtcdConfig::from_url(&url);
     }
 }
+
+#[test]
+fn an_address_is_not_shown() {
+    let config = crate::GrpcConfig::new(["http://someone:secret@secret.host:1"]);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("secret"), "{shown}");
+}

@@ -221,10 +221,10 @@ impl ScriptBackend for Scripts {
 
 #[test]
 fn golden_scripts_on_one_server_are_answered_as_written() {
-    golden::check(|| Scripts(Servers::Single), golden::Which::Short);
+    golden::check(|| Scripts(Servers::Single));
 }
 
 #[test]
 fn golden_scripts_on_three_servers_are_answered_as_written() {
-    golden::check(|| Scripts(Servers::Three), golden::Which::Short);
+    golden::check(|| Scripts(Servers::Three));
 }

@@ -12,7 +12,7 @@
 //! | what came back | fate | why |
 //! |---|---|---|
 //! | no connection could be made, TLS failed | `NotSent` | no request is sent without a connection |
-//! | the server on the other end is not a usable etcd | `NotSent` | it is asked for its version first |
+//! | the server on the other end is not a usable etcd, or of another cluster | `NotSent` | it is asked for its version first |
 //! | `user name is empty`, `invalid auth token`, `permission denied`, old auth revision | `Refused` | checked before an entry is applied; the entry does nothing |
 //! | `too many operations`, `duplicate key`, `key is not provided` | `Refused` | checked at the gate |
 //! | `request is too large`, message over the transport's limit | `Refused` | checked before it is proposed |
@@ -166,6 +166,15 @@ pub enum EtcdCause {
         /// The oldest version that we can use.
         needed: &'static str,
     },
+    /// The server belongs to another cluster than those that answered before.
+    #[error(
+        "{endpoint} belongs to another cluster than the servers before it; check that all \
+         endpoints are of one cluster, and begin anew if it was restored from a backup"
+    )]
+    OtherCluster {
+        /// Host and port.
+        endpoint: String,
+    },
     /// The two sides do not agree on TLS.
     #[error("TLS with {endpoint} failed ({detail}); check the scheme, the authority, the names")]
     Tls {
@@ -194,6 +203,12 @@ pub enum EtcdCause {
 }
 
 impl EtcdCause {
+    /// The task of a request ended before it was answered, with its runtime for example.
+    pub(crate) fn ended() -> Self {
+        let detail = "the task that asked has ended early".to_owned();
+        Self::Unreachable { endpoint: "the servers".to_owned(), detail }
+    }
+
     /// Whether it may pass without anybody doing anything.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -211,6 +226,7 @@ impl EtcdCause {
             | Self::FutureRevision
             | Self::LeaseNotFound
             | Self::WrongVersion { .. }
+            | Self::OtherCluster { .. }
             | Self::Tls { .. }
             | Self::BadConfig(_)
             | Self::BadRequest(_)

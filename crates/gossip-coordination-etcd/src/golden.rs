@@ -16,18 +16,11 @@ const THREADS: usize = 6;
 /// Fewer would mean that they were not found.
 const SCRIPTS_MIN: usize = 200;
 
-/// Scripts that repeat an operation a thousand times and more.
+/// Scripts that repeat an operation a thousand times and more. Fewer would mean that they were not
+/// recognised, and all the others wait for them at the end.
 const LONG_COUNT: usize = 5;
 
-/// Which scripts are played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// All.
-    All,
-    /// All but those that repeat an operation a thousand times and more: on a disk they take a
-    /// minute and show the same rule as on the model.
-    Short,
-}
+const _: () = assert!(LONG_COUNT < THREADS);
 
 /// Settings of `config` as a script asks for; `None` if it fills a slab, which a store has not.
 pub(crate) fn configure(mut config: EtcdConfig, settings: WorldSettings) -> Option<EtcdConfig> {
@@ -41,12 +34,14 @@ pub(crate) fn configure(mut config: EtcdConfig, settings: WorldSettings) -> Opti
     Some(config)
 }
 
-/// Plays scripts through backends and panics with those that are not answered as written.
-pub(crate) fn check<B: ScriptBackend>(backend: impl Fn() -> B + Sync, which: Which) {
-    let (scripts, long): (Vec<_>, Vec<_>) =
-        scripts().into_iter().partition(|(_, text)| which == Which::All || !is_long(text));
+/// Plays every script through backends and panics with those that are not answered as written.
+pub(crate) fn check<B: ScriptBackend>(backend: impl Fn() -> B + Sync) {
+    let (mut scripts, short): (Vec<_>, Vec<_>) =
+        scripts().into_iter().partition(|(_, text)| is_long(text));
+    assert_eq!(scripts.len(), LONG_COUNT);
+    // The long ones begin, and the others are played beside them.
+    scripts.extend(short);
     assert!(scripts.len() >= SCRIPTS_MIN, "only {} scripts", scripts.len());
-    assert_eq!(long.len(), if which == Which::All { 0 } else { LONG_COUNT });
     let next = AtomicUsize::new(0);
     let (failures, played) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -81,6 +76,7 @@ fn failure<E: std::fmt::Display>(path: &Path, text: &str, played: Result<Played,
     format!("{}: {what}", path.display())
 }
 
+/// On a disk one of these takes as long as all the others.
 fn is_long(text: &str) -> bool {
     let repeats = text.lines().filter_map(|line| line.strip_prefix("repeat "));
     // The last number of the range has four digits or more.

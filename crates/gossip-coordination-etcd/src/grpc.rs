@@ -6,7 +6,8 @@
 //! members × (time to connect + time of a request) × 2.
 //!
 //! Needs a Tokio runtime with timers and network; the connections belong to the runtime in which
-//! the first request was made.
+//! the first request was made. Every call runs in a task of its own, which ends with its caller, so
+//! that one who does not look at its future keeps nobody else waiting.
 //!
 //! What it never does: send a write again that may have happened; keep a password or a token where
 //! `Debug` or an error could show it; send a write to a cluster whose `NOSPACE` alarm it has met
@@ -14,13 +15,15 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use prost::Message;
 use prost::bytes::Bytes;
+use tokio::runtime::Handle;
 use tonic::metadata::{Ascii, MetadataValue};
 
+use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_config::{Credentials, GrpcConfig};
 use crate::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
@@ -48,8 +51,9 @@ const COMPACT: Method = Method::write("compaction", "/etcdserverpb.KV/Compact");
 const COMPACT_FILE: Method = Method::repair("compaction", "/etcdserverpb.KV/Compact");
 const LEASE_GRANT: Method = Method::write("lease grant", "/etcdserverpb.Lease/LeaseGrant");
 const LEASE_REVOKE: Method = Method::write("lease revoke", "/etcdserverpb.Lease/LeaseRevoke");
-// To keep a lease alive twice is to keep it alive.
-const KEEP_ALIVE: Method = Method::read("lease keep-alive", "/etcdserverpb.Lease/LeaseKeepAlive");
+// To keep a lease alive twice is to keep it alive. A member that stands still must not cost the
+// lease, so the next one is asked well within the time of the shortest that is advised.
+const KEEP_ALIVE: Method = Method::quick("lease keep-alive", "/etcdserverpb.Lease/LeaseKeepAlive");
 const TIME_TO_LIVE: Method =
     Method::read("lease time-to-live", "/etcdserverpb.Lease/LeaseTimeToLive");
 const STATUS: Method = Method::read("status", "/etcdserverpb.Maintenance/Status");
@@ -93,8 +97,9 @@ impl GrpcClient {
         if config.endpoints.is_empty() {
             return Err(bad(EtcdCause::BadConfig("there is no endpoint")));
         }
-        let nodes: Result<Vec<Node>, EtcdCause> =
-            config.endpoints.iter().map(|address| Node::new(address, config)).collect();
+        let cluster = Arc::new(OnceLock::new());
+        let node = |address: &String| Node::new(address, config, &cluster);
+        let nodes: Result<Vec<Node>, EtcdCause> = config.endpoints.iter().map(node).collect();
         let inner = Inner {
             nodes: nodes.map_err(bad)?,
             preferred: AtomicUsize::new(0),
@@ -104,6 +109,30 @@ impl GrpcClient {
             is_full: AtomicBool::new(false),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Connects to every member that is there. Members that cannot be reached now are not missed;
+    /// who begins with them must meet the same cluster all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`EtcdCause::OtherCluster`] if they are not of one cluster.
+    pub async fn meet_members(&self) -> Result<(), EtcdError> {
+        let meet = |index: usize| {
+            let client = self.clone();
+            async move { client.inner.nodes[index].open("connect").await.map(drop) }
+        };
+        let runtime = Handle::current();
+        let meetings: Vec<_> =
+            (0..self.inner.nodes.len()).map(|it| Driven::start(&runtime, meet(it))).collect();
+        for meeting in meetings {
+            if let Some(Err(error)) = meeting.await
+                && matches!(error.cause, EtcdCause::OtherCluster { .. })
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// As [`EtcdKv::compact`], and waits until the entries are out of the file, so that a
@@ -117,6 +146,13 @@ impl GrpcClient {
     /// Gives back the space that compaction freed, at every member in turn. A member does nothing
     /// else meanwhile: for repairs, not for daily work.
     pub async fn defragment(&self) -> Result<(), EtcdError> {
+        let client = self.clone();
+        let work = async move { client.defragment_here().await };
+        let ended = || Err(EtcdError::unknown(DEFRAGMENT.operation, EtcdCause::ended()));
+        Driven::start(&Handle::current(), work).await.unwrap_or_else(ended)
+    }
+
+    async fn defragment_here(&self) -> Result<(), EtcdError> {
         for node in &self.inner.nodes {
             let token = self.token(&DEFRAGMENT).await?;
             let message = encoded(&DefragmentRequest {});
@@ -143,11 +179,23 @@ impl GrpcClient {
         method: &Method,
         request: &Q,
     ) -> Result<A, EtcdError> {
-        let message = encoded(request);
+        let (client, method, message) = (self.clone(), *method, encoded(request));
+        // Others wait while a connection is made or a token renewed.
+        let call = async move { client.call_here(&method, &message).await };
+        let answer = Driven::start(&Handle::current(), call).await;
+        answer.unwrap_or_else(|| Err(EtcdError::unknown(method.operation, EtcdCause::ended())))
+    }
+
+    /// The same in the caller's own task.
+    async fn call_here<A: Message + Default + 'static>(
+        &self,
+        method: &Method,
+        message: &Bytes,
+    ) -> Result<A, EtcdError> {
         let mut renewals = 0;
         loop {
             let token = self.token(method).await?;
-            let result = self.call_members(method, &message, &token).await;
+            let result = self.call_members(method, message, &token).await;
             match result {
                 Err(EtcdError { cause: EtcdCause::AuthRefused, .. })
                     if self.inner.credentials.is_some() && renewals < MAX_TOKEN_RENEWALS =>
@@ -207,6 +255,12 @@ impl GrpcClient {
 
     fn current_token(&self) -> Token {
         self.inner.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often a token was asked for.
+    #[cfg(test)]
+    pub(crate) fn token_count(&self) -> u64 {
+        self.current_token().generation
     }
 
     /// Asks for a token, unless somebody has done so since `generation`.
@@ -351,7 +405,10 @@ fn encoded(message: &impl Message) -> Bytes {
 fn is_members_fault(error: &EtcdError) -> bool {
     match (error.fate, &error.cause) {
         // What this member could not be asked, another may answer.
-        (Fate::NotSent, EtcdCause::WrongVersion { .. } | EtcdCause::Tls { .. }) => true,
+        (
+            Fate::NotSent,
+            EtcdCause::WrongVersion { .. } | EtcdCause::OtherCluster { .. } | EtcdCause::Tls { .. },
+        ) => true,
         (_, cause) => cause.is_transient() && *cause != EtcdCause::Busy,
     }
 }

@@ -1,6 +1,6 @@
 //! What a [`GrpcClient`](crate::GrpcClient) is made of: addresses, time limits, credentials, TLS.
 //!
-//! `Debug` shows neither names nor secrets.
+//! `Debug` shows neither names nor secrets, nor an address, which may hold both.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub const DEFAULT_MAX_ANSWER_BYTES: usize = 16 << 20;
 const _: () = assert!(DEFAULT_CONNECT_TIMEOUT.as_millis() < DEFAULT_REQUEST_TIMEOUT.as_millis());
 
 /// Where etcd is and how to talk to it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct GrpcConfig {
     /// Members of one cluster, as `http://host:port` or `https://host:port`; at least one. The
     /// first is asked until it fails.
@@ -48,6 +48,19 @@ impl GrpcConfig {
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
             max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
         }
+    }
+}
+
+impl fmt::Debug for GrpcConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrpcConfig")
+            .field("endpoints", &self.endpoints.len())
+            .field("credentials", &self.credentials)
+            .field("tls", &self.tls)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("request_timeout", &self.request_timeout)
+            .field("max_answer_bytes", &self.max_answer_bytes)
+            .finish()
     }
 }
 
@@ -85,7 +98,7 @@ impl fmt::Debug for TlsOptions {
         f.debug_struct("TlsOptions")
             .field("ca_pem_len", &self.ca_pem.len())
             .field("identity", &self.identity)
-            .field("server_name", &self.server_name)
+            .field("server_name_len", &self.server_name.as_ref().map(String::len))
             .finish()
     }
 }

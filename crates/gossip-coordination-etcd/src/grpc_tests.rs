@@ -282,6 +282,42 @@ async fn a_leader_that_is_cut_off_is_replaced() {
     cluster.leader(None).await;
 }
 
+/// Two servers that know nothing of each other are no cluster: what was acknowledged by one would
+/// be gone at the other.
+#[tokio::test]
+async fn a_server_of_another_cluster_is_never_asked() {
+    let (mut one, other) = (EtcdServer::single(), EtcdServer::single());
+    let client = client(&[one.endpoint(), other.endpoint()]);
+    write_surely(&client, "k").await;
+    one.kill();
+    // The first may find the old connection.
+    let errors = [write(&client, "k", "").await, write(&client, "k", "").await];
+    let error = errors.into_iter().last().unwrap().unwrap_err();
+    assert_eq!(error.fate, Fate::NotSent);
+    let is_named = |cause: &EtcdCause| matches!(cause, EtcdCause::OtherCluster { .. });
+    assert!(is_named(&error.cause) || error.is_transient(), "{error}");
+    let alone = hasty(&[other.endpoint()]);
+    assert!(!holds(&alone, "k").await, "it was asked all the same");
+    one.restart();
+    write_surely(&client, "k").await;
+    let error = client.meet_members().await.unwrap_err();
+    assert!(is_named(&error.cause), "{error}");
+}
+
+/// However long other requests may take: the lease of a process must not run out meanwhile.
+#[tokio::test]
+async fn a_lease_is_kept_although_the_first_member_stands_still() {
+    let server = EtcdServer::single();
+    let proxy = Proxy::before(server.client_port());
+    let mut config = GrpcConfig::new([proxy.endpoint(), server.endpoint()]);
+    config.request_timeout = Duration::from_secs(300);
+    let client = GrpcClient::new(&config).unwrap();
+    let lease = client.lease_grant(60).await.unwrap();
+    proxy.hold(Direction::ToTarget);
+    let kept = tokio::time::timeout(RECOVERY, client.lease_keep_alive(lease.id)).await;
+    assert_eq!(kept.expect("the next member is asked").unwrap(), Some(60));
+}
+
 #[tokio::test]
 async fn leases_are_kept_and_end() {
     let server = EtcdServer::single();

@@ -13,6 +13,7 @@ mod budget;
 mod coalesce;
 mod config;
 mod diagnosis;
+mod driven;
 mod error;
 mod grpc;
 mod grpc_codec;
@@ -62,6 +63,8 @@ pub use self::store::EtcdStore;
 pub use self::url::{SCHEME, UrlError};
 
 #[cfg(test)]
+mod auth_coordinator_tests;
+#[cfg(test)]
 mod auth_tests;
 #[cfg(test)]
 mod backend_tests;
@@ -74,6 +77,8 @@ mod conformance_tests;
 #[cfg(test)]
 mod differential_tests;
 #[cfg(test)]
+mod driven_tests;
+#[cfg(test)]
 mod facts_tests;
 #[cfg(test)]
 mod fault_tests;
@@ -85,6 +90,8 @@ mod grpc_tests;
 mod keyspace_tests;
 #[cfg(test)]
 mod lossy_kv;
+#[cfg(test)]
+mod operator_tests;
 #[cfg(test)]
 mod owner_lease_tests;
 #[cfg(test)]

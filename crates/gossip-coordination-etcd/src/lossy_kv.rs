@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tokio::sync::watch;
+
 use crate::proto::{RangeRequest, RangeResponse, Request, TxnRequest, TxnResponse};
 use crate::{Alarm, EtcdCause, EtcdError, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
 
@@ -11,6 +13,8 @@ use crate::{Alarm, EtcdCause, EtcdError, EtcdKv, LeaseGrant, LeaseTtl, MemberSta
 pub(crate) struct LossyKv<K> {
     pub(crate) inner: K,
     loses_reply: Arc<AtomicBool>,
+    /// Whether transactions and grants of leases wait before they are sent.
+    is_held: watch::Sender<bool>,
     /// Transactions that wrote, or tried to.
     commit_count: Arc<AtomicU64>,
     /// Those of them that carried several.
@@ -24,6 +28,7 @@ impl<K> LossyKv<K> {
         Self {
             inner,
             loses_reply: Arc::default(),
+            is_held: watch::Sender::new(false),
             commit_count: Arc::default(),
             nested_count: Arc::default(),
             request_count: Arc::default(),
@@ -33,6 +38,16 @@ impl<K> LossyKv<K> {
     /// Loses the reply to the next transaction that writes.
     pub(crate) fn lose_next_reply(&self) {
         self.loses_reply.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets transactions and grants of leases wait, or go on.
+    pub(crate) fn hold(&self, is_held: bool) {
+        self.is_held.send_replace(is_held);
+    }
+
+    async fn wait_while_held(&self) {
+        let ended = self.is_held.subscribe().wait_for(|is_held| !is_held).await.is_err();
+        assert!(!ended, "the sender is part of this client");
     }
 
     pub(crate) fn commit_count(&self) -> u64 {
@@ -66,6 +81,7 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
         let is_nested =
             request.success.iter().any(|op| matches!(op.request, Some(Request::Txn(_))));
         self.nested_count.fetch_add(u64::from(is_nested), Ordering::SeqCst);
+        self.wait_while_held().await;
         let answer = self.inner.txn(request).await;
         if is_write && self.loses_reply.swap(false, Ordering::SeqCst) {
             return Err(EtcdError::unknown("txn", EtcdCause::Timeout { millis: 1 }));
@@ -74,6 +90,7 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
     }
 
     async fn lease_grant(&self, ttl_seconds: i64) -> Result<LeaseGrant, EtcdError> {
+        self.wait_while_held().await;
         self.inner.lease_grant(ttl_seconds).await
     }
 

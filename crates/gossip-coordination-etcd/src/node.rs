@@ -1,8 +1,11 @@
 //! One member of the cluster: its address and, once it was needed, a connection to it.
 //!
 //! A new connection is used only after the server on its other end has told a version that we can
-//! use. So nothing but that question ever reaches a server that is not etcd.
+//! use, and the cluster that it shares with the other members. So nothing but that question ever
+//! reaches a server that is not etcd, or one of another cluster, where what we know does not hold.
+//! A connection that breaks while nobody uses it is made again without the question.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -32,7 +35,12 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much longer a repair may take than a request: minutes, for a database of gigabytes.
 const REPAIR_FACTOR: u32 = 60;
 
+/// How long a question waits that a server answers from its memory. Whoever waits longer had better
+/// ask another member.
+const QUICK_PATIENCE: Duration = Duration::from_secs(2);
+
 /// One request of the interface.
+#[derive(Clone, Copy)]
 pub(crate) struct Method {
     /// For messages.
     pub(crate) operation: &'static str,
@@ -40,24 +48,40 @@ pub(crate) struct Method {
     pub(crate) path: &'static str,
     /// Whether it changes nothing, so that it may be repeated whatever came of it.
     pub(crate) is_read: bool,
-    /// Whether it is a repair that may take minutes.
-    pub(crate) is_slow: bool,
+    /// How long it may take.
+    pub(crate) pace: Pace,
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy)]
+pub(crate) enum Pace {
+    /// No longer than [`QUICK_PATIENCE`]: no disk and no majority is asked.
+    Quick,
+    /// As the settings say.
+    Usual,
+    /// It is a repair that may take minutes.
+    Slow,
 }
 
 impl Method {
     /// A request that changes nothing.
     pub(crate) const fn read(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: true, is_slow: false }
+        Self { operation, path, is_read: true, pace: Pace::Usual }
+    }
+
+    /// A request that changes nothing, or nothing twice, and is answered from memory.
+    pub(crate) const fn quick(operation: &'static str, path: &'static str) -> Self {
+        Self { operation, path, is_read: true, pace: Pace::Quick }
     }
 
     /// A request that changes something.
     pub(crate) const fn write(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: false, is_slow: false }
+        Self { operation, path, is_read: false, pace: Pace::Usual }
     }
 
     /// A repair.
     pub(crate) const fn repair(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: false, is_slow: true }
+        Self { operation, path, is_read: false, pace: Pace::Slow }
     }
 }
 
@@ -74,6 +98,7 @@ pub(crate) struct Node {
     connect_timeout: Duration,
     request_timeout: Duration,
     max_answer_bytes: usize,
+    cluster: Arc<OnceLock<u64>>,
     link: Mutex<Link>,
 }
 
@@ -88,8 +113,13 @@ struct Link {
 }
 
 impl Node {
-    /// A member at an address, not connected yet.
-    pub(crate) fn new(address: &str, config: &GrpcConfig) -> Result<Self, EtcdCause> {
+    /// A member at an address, not connected yet. The first of those that share `cluster` to be
+    /// connected says which one it is.
+    pub(crate) fn new(
+        address: &str,
+        config: &GrpcConfig,
+        cluster: &Arc<OnceLock<u64>>,
+    ) -> Result<Self, EtcdCause> {
         let bad = |_| EtcdCause::BadConfig("an endpoint is not http://HOST:PORT or https://");
         let endpoint = Endpoint::from_shared(address.to_owned()).map_err(bad)?;
         let (Some(host), Some(port)) = (endpoint.uri().host(), endpoint.uri().port_u16()) else {
@@ -114,6 +144,7 @@ impl Node {
             connect_timeout: config.connect_timeout,
             request_timeout: config.request_timeout,
             max_answer_bytes: config.max_answer_bytes,
+            cluster: Arc::clone(cluster),
             link: Mutex::default(),
         })
     }
@@ -177,7 +208,7 @@ impl Node {
     }
 
     /// The connection, made if there is none.
-    async fn open(&self, operation: &'static str) -> Result<(Channel, u64), EtcdError> {
+    pub(crate) async fn open(&self, operation: &'static str) -> Result<(Channel, u64), EtcdError> {
         let began = Instant::now();
         let mut link = self.link.lock().await;
         if let Some(channel) = &link.channel {
@@ -221,13 +252,24 @@ impl Node {
         let question = Bytes::from(StatusRequest {}.encode_to_vec());
         let asked = self.send(&STATUS, channel.clone(), request(question, None)).await;
         match asked.map_err(|(error, _)| error.cause) {
-            Ok(StatusResponse { version, .. }) => check_version(&version)?,
+            Ok(StatusResponse { version, header, .. }) => {
+                check_version(&version)?;
+                self.check_cluster(header.map_or(0, |header| header.cluster_id))?;
+            }
             // A server that answers in etcd's words is etcd, and its version is its own business.
             Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
             Err(EtcdCause::Other { .. }) => return Err(wrong_version("a server that is not etcd")),
             Err(cause) => return Err(cause),
         }
         Ok(channel)
+    }
+
+    /// Whether this is the cluster of the other members. Zero is no cluster's name.
+    fn check_cluster(&self, found: u64) -> Result<(), EtcdCause> {
+        if found == 0 || *self.cluster.get_or_init(|| found) == found {
+            return Ok(());
+        }
+        Err(EtcdCause::OtherCluster { endpoint: self.name.clone() })
     }
 
     /// Forgets a connection that failed, unless a newer one stands.
@@ -239,8 +281,11 @@ impl Node {
     }
 
     fn patience(&self, method: &Method) -> Duration {
-        let factor = if method.is_slow { REPAIR_FACTOR } else { 1 };
-        self.request_timeout.saturating_mul(factor)
+        match method.pace {
+            Pace::Quick => self.request_timeout.min(QUICK_PATIENCE),
+            Pace::Usual => self.request_timeout,
+            Pace::Slow => self.request_timeout.saturating_mul(REPAIR_FACTOR),
+        }
     }
 
     fn empty_answer(&self, method: &Method) -> EtcdError {

@@ -109,6 +109,20 @@ async fn a_grant_whose_reply_is_lost_is_a_certain_failure_of_the_commit() {
 }
 
 #[tokio::test]
+async fn who_binds_nothing_does_not_pay_for_a_lease_that_is_refused() {
+    let kv = SimEtcdKv::new();
+    let config = EtcdConfig { retries: 0, ..config() };
+    let mut store = EtcdStore::without_tasks(kv.clone(), &config).unwrap();
+    kv.inject(0, Target::Lease, Fault::Refuse);
+    let mut plain = Txn::new();
+    plain.put(owner_key(2), vec![1]);
+    let outcomes = store.commit(vec![bind(1), plain, bind(3)]).await;
+    assert!(outcomes[0].is_err() && outcomes[2].is_err(), "{outcomes:?}");
+    assert!(matches!(outcomes[1], Ok(CommitOutcome::Applied { .. })), "{outcomes:?}");
+    assert_eq!(kv.contents().len(), 1);
+}
+
+#[tokio::test]
 async fn a_process_that_ends_well_takes_its_keys_with_it() {
     let servers = Servers::Single;
     let mut store = EtcdStore::start(servers.client(), &servers.config()).unwrap();

@@ -10,11 +10,15 @@
 //!
 //! What it never does: send again what may have happened.
 
+use std::sync::Arc;
+
 use gossip_coordination::store::CommitOutcome;
 use gossip_coordination::{InfraError, StoreRefusal};
+use tokio::runtime::Handle;
 
 use crate::batch::Batch;
 use crate::budget::Budget;
+use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
@@ -40,11 +44,17 @@ pub(crate) struct Post<K> {
     /// How often what certainly did not happen is tried again.
     pub(crate) retries: u32,
     pub(crate) lease: OwnerLease,
+    /// Where a lease is granted, so that nobody waits for one who does not look. A simulation has
+    /// none, and polls everything itself.
+    pub(crate) runtime: Option<Handle>,
 }
 
 impl<K: EtcdKv> Post<K> {
     /// Sends `batch` and answers for each of its parcels, in their order, with its note.
-    pub(crate) async fn deliver<N: Send + Sync>(&self, batch: Batch<N>) -> Vec<(N, Outcome)> {
+    pub(crate) async fn deliver<N: Send + Sync>(
+        self: &Arc<Self>,
+        batch: Batch<N>,
+    ) -> Vec<(N, Outcome)> {
         let outcomes = match self.send(&batch).await {
             Ok(outcomes) => outcomes,
             Err(error) if !error.is_certain() => {
@@ -67,7 +77,7 @@ impl<K: EtcdKv> Post<K> {
         self.kv.sleep(doubled.min(BACKOFF_MILLIS_MAX)).await;
     }
 
-    async fn deliver_apart<N: Send + Sync>(&self, batch: Batch<N>) -> Vec<(N, Outcome)> {
+    async fn deliver_apart<N: Send + Sync>(self: &Arc<Self>, batch: Batch<N>) -> Vec<(N, Outcome)> {
         let mut delivered = Vec::with_capacity(batch.len());
         for single in batch.apart() {
             // A batch of one is never taken apart, so this ends.
@@ -81,7 +91,10 @@ impl<K: EtcdKv> Post<K> {
         delivered
     }
 
-    async fn send<N: Send + Sync>(&self, batch: &Batch<N>) -> Result<Vec<Outcome>, EtcdError> {
+    async fn send<N: Send + Sync>(
+        self: &Arc<Self>,
+        batch: &Batch<N>,
+    ) -> Result<Vec<Outcome>, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
             let error = match self.send_once(batch).await {
@@ -100,7 +113,10 @@ impl<K: EtcdKv> Post<K> {
         }
     }
 
-    async fn send_once<N: Send + Sync>(&self, batch: &Batch<N>) -> Result<Vec<Outcome>, EtcdError> {
+    async fn send_once<N: Send + Sync>(
+        self: &Arc<Self>,
+        batch: &Batch<N>,
+    ) -> Result<Vec<Outcome>, EtcdError> {
         let lease = if batch.binds() { self.granted_lease().await? } else { 0 };
         let answer = self.kv.txn(batch.request(lease)).await;
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
@@ -112,7 +128,20 @@ impl<K: EtcdKv> Post<K> {
     /// The lease, granted if there is none. If it cannot be granted the transactions were not sent,
     /// whatever became of the grant; so it may be tried again, and a lease that nobody knows runs
     /// out by itself.
-    pub(crate) async fn granted_lease(&self) -> Result<i64, EtcdError> {
+    pub(crate) async fn granted_lease(self: &Arc<Self>) -> Result<i64, EtcdError> {
+        match (self.lease.current(), &self.runtime) {
+            (Some(lease), _) => Ok(lease),
+            (None, None) => self.grant_lease().await,
+            (None, Some(runtime)) => {
+                let post = Arc::clone(self);
+                let granted = Driven::start(runtime, async move { post.grant_lease().await });
+                let ended = || Err(EtcdError::not_sent("lease grant", EtcdCause::ended()));
+                granted.await.unwrap_or_else(ended)
+            }
+        }
+    }
+
+    async fn grant_lease(&self) -> Result<i64, EtcdError> {
         let mut retry = 0;
         loop {
             match self.lease.get(&self.kv).await {
@@ -147,6 +176,7 @@ pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
         EtcdCause::NoSpace => refused(StoreRefusal::NoSpace, message),
         EtcdCause::TooLarge(_) => refused(StoreRefusal::TooLarge, message),
         EtcdCause::WrongVersion { .. }
+        | EtcdCause::OtherCluster { .. }
         | EtcdCause::Tls { .. }
         | EtcdCause::BadRequest(_)
         | EtcdCause::BadConfig(_) => refused(StoreRefusal::Unusable, message),

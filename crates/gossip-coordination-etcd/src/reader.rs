@@ -19,13 +19,20 @@ pub(crate) async fn ranges<K: EtcdKv>(
     let mut answers = Vec::with_capacity(requests.len());
     let mut revision = 0;
     for chunk in requests.chunks(post.budget.ops) {
+        let chunk_len = chunk.len();
         let chunk: Vec<_> =
             chunk.iter().cloned().map(|it| RangeRequest { revision, ..it }).collect();
         let told = match ask(post, &chunk).await {
             Err(error) if is_answer_too_large(&error) => one_by_one(post, chunk).await,
             told => told,
         };
-        answers.extend(told?);
+        let told = told?;
+        let is_whole = told.len() == chunk_len;
+        answers.extend(told);
+        if !is_whole {
+            // What came next would be taken for the answers that are missing.
+            break;
+        }
         revision = pinned(revision, answers.first());
     }
     Ok(answers)

@@ -14,7 +14,7 @@ const VALUE_BYTES: usize = 20_000;
 /// More than fit.
 const MAX_WRITES: usize = 10_000;
 
-fn small_server() -> EtcdServer {
+pub(crate) fn small_server() -> EtcdServer {
     EtcdServer::with_options(&ServerOptions::with_flags(&[QUOTA]))
 }
 
@@ -23,7 +23,7 @@ async fn write(kv: &impl EtcdKv, key: &str) -> Result<(), EtcdError> {
 }
 
 /// Writes one key until the server refuses; its answer.
-async fn fill(kv: &impl EtcdKv) -> EtcdError {
+pub(crate) async fn fill(kv: &impl EtcdKv) -> EtcdError {
     for _ in 0..MAX_WRITES {
         if let Err(error) = write(kv, "k").await {
             return error;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
+use tokio::runtime::Handle;
 
 use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
@@ -59,16 +60,7 @@ impl<K: EtcdKv> EtcdStore<K> {
     ///
     /// What [`EtcdConfig::validate`] finds.
     pub fn without_tasks(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
-        config.validate()?;
-        let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
-        let post = Post {
-            kv,
-            namespace: config.namespace.clone(),
-            budget: Budget::new(config)?,
-            retries: config.retries,
-            lease: OwnerLease::new(ttl_seconds),
-        };
-        Ok(Self { post: Arc::new(post), coalescer: None })
+        Ok(Self { post: Arc::new(post(kv, config, None)?), coalescer: None })
     }
 
     /// A store whose keep-alives and group commit run on the current runtime. The client's
@@ -82,10 +74,10 @@ impl<K: EtcdKv> EtcdStore<K> {
     ///
     /// Outside of a tokio runtime.
     pub fn start(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
-        let mut store = Self::without_tasks(kv, config)?;
-        tokio::spawn(keep_alive(Arc::downgrade(&store.post)));
-        store.coalescer = config.coalesce.then(|| Coalescer::start(&store.post));
-        Ok(store)
+        let post = Arc::new(post(kv, config, Some(Handle::current()))?);
+        tokio::spawn(keep_alive(Arc::downgrade(&post)));
+        let coalescer = config.coalesce.then(|| Coalescer::start(&post));
+        Ok(Self { post, coalescer })
     }
 
     /// The client that is used, for what is not coordination.
@@ -172,26 +164,24 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
 
     async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Outcome> {
         let post = &self.post;
-        let mut outcomes = Vec::with_capacity(txns.len());
-        let mut parcels = Vec::with_capacity(txns.len());
-        for txn in txns {
-            match Parcel::new(&post.namespace, &post.budget, txn) {
-                Ok(parcel) => {
-                    parcels.push(parcel);
-                    outcomes.push(None);
-                }
-                Err(error) => outcomes.push(Some(Err(error))),
-            }
-        }
+        let measured: Vec<Result<Parcel, InfraError>> =
+            txns.into_iter().map(|txn| Parcel::new(&post.namespace, &post.budget, txn)).collect();
         // Granted here, so that nobody else in the batch pays for a lease that is refused.
-        if parcels.iter().any(Parcel::binds)
-            && let Err(error) = post.granted_lease().await
-        {
-            let error = infra_error(&error);
-            return outcomes
-                .into_iter()
-                .map(|done| done.unwrap_or_else(|| Err(error.clone())))
-                .collect();
+        let lease_error = match measured.iter().flatten().any(Parcel::binds) {
+            true => post.granted_lease().await.err().map(|error| infra_error(&error)),
+            false => None,
+        };
+        let mut outcomes = Vec::with_capacity(measured.len());
+        let mut parcels = Vec::with_capacity(measured.len());
+        for parcel in measured {
+            outcomes.push(match (parcel, &lease_error) {
+                (Ok(parcel), Some(error)) if parcel.binds() => Some(Err(error.clone())),
+                (Ok(parcel), _) => {
+                    parcels.push(parcel);
+                    None
+                }
+                (Err(error), _) => Some(Err(error)),
+            });
         }
         let mut sent = match parcels.pop() {
             Some(only) if parcels.is_empty() => vec![self.commit_one(only).await],
@@ -219,6 +209,20 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     fn binding(&self) -> Option<u64> {
         Some(self.post.lease.binding())
     }
+}
+
+/// What the handles of a store share, if the settings can work.
+fn post<K>(kv: K, config: &EtcdConfig, runtime: Option<Handle>) -> Result<Post<K>, ConfigError> {
+    config.validate()?;
+    let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
+    Ok(Post {
+        kv,
+        namespace: config.namespace.clone(),
+        budget: Budget::new(config)?,
+        retries: config.retries,
+        lease: OwnerLease::new(ttl_seconds),
+        runtime,
+    })
 }
 
 /// Keeps the lease of a process until nobody uses the store any more.

@@ -366,6 +366,7 @@ fn every_cause_is_told_as_what_it_is() {
         (EtcdCause::TooLarge(SizeLimit::Bytes), Some(StoreRefusal::TooLarge)),
         (wrong, Some(StoreRefusal::Unusable)),
         (EtcdCause::Tls { endpoint: text(), detail: text() }, Some(StoreRefusal::Unusable)),
+        (EtcdCause::OtherCluster { endpoint: text() }, Some(StoreRefusal::Unusable)),
         (EtcdCause::BadRequest("it"), Some(StoreRefusal::Unusable)),
     ] {
         let told = infra_error(&EtcdError::refused("txn", cause));

@@ -47,7 +47,7 @@ pub type EtcdCoordinator = StoreCoordinator<BlockingStore<EtcdStore<GrpcClient>>
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 impl EtcdConfig {
-    /// Connects, and asks a member how it is, so that what is wrong shows here.
+    /// Connects, and asks the members who they are, so that what is wrong shows here.
     ///
     /// # Errors
     ///
@@ -90,6 +90,7 @@ impl EtcdConfig {
     async fn connect_store(&self) -> Result<EtcdStore<GrpcClient>, ConnectError> {
         self.validate()?;
         let client = GrpcClient::new(&self.grpc_config()?)?;
+        client.meet_members().await?;
         client.status().await?;
         Ok(EtcdStore::start(client, self)?)
     }

@@ -1,0 +1,43 @@
+//! Work that goes on whether or not its caller looks at it.
+//!
+//! A future stands still while nobody polls it, and keeps what it holds: a lock, a place among the
+//! requests in flight. A caller may well do so and wait for something else meanwhile, which needs
+//! the very thing that its own future holds, as in a branch of a `select` beside it. Then nobody
+//! goes on, for ever. So whatever holds what others wait for runs in a task of its own.
+//!
+//! # Never
+//! - outlives its caller: who drops the future ends the work, wherever it is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// Work in a task of its own. `None` if it ended without an answer: it panicked, or its runtime
+/// has ended.
+pub(crate) struct Driven<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Driven<T> {
+    /// Begins at once.
+    pub(crate) fn start(runtime: &Handle, work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(runtime.spawn(work))
+    }
+}
+
+impl<T> Future for Driven<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let ended = ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(ended.ok())
+    }
+}
+
+impl<T> Drop for Driven<T> {
+    fn drop(&mut self) {
+        // Does nothing to a task that has ended.
+        self.0.abort();
+    }
+}

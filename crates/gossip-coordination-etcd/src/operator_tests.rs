@@ -1,0 +1,94 @@
+//! What `docs/etcd.md` tells an operator to type, typed.
+//!
+//! The commands are taken from the document, so that it cannot say what does not work. Each block
+//! has a test of its own; one more block without a test is noticed.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use gossip_contracts::coordination::CursorSemantics;
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+use gossip_coordination::{RunConfig, RunManagement};
+
+use crate::space_tests::{fill, small_server};
+use crate::test_support::{EtcdServer, TestDirectory};
+use crate::{Alarm, EtcdCause, EtcdConfig, EtcdCoordinator, EtcdKv, GrpcClient};
+
+const DOCUMENT: &str = include_str!("../../../docs/etcd.md");
+
+/// The blocks of commands under each heading, in their order.
+fn blocks(heading: &str) -> Vec<&'static str> {
+    let (_, section) = DOCUMENT.split_once(&format!("\n## {heading}\n")).expect("a heading");
+    commands(section.split("\n## ").next().unwrap_or_default())
+}
+
+fn commands(text: &'static str) -> Vec<&'static str> {
+    let opened = text.split("```sh\n").skip(1);
+    opened.map(|rest| rest.split_once("```").expect("a block ends").0).collect()
+}
+
+/// Types commands at a shell that stops at the first one that fails.
+fn type_in(commands: &str, server: &EtcdServer, directory: &Path) {
+    let typed = Command::new("sh")
+        .args(["-ec", commands])
+        .current_dir(directory)
+        .envs([("ETCDCTL_API", "3"), ("ETCDCTL_ENDPOINTS", &server.endpoint())])
+        .stdin(Stdio::null())
+        .output()
+        .expect("there is a shell");
+    let said = String::from_utf8_lossy(&typed.stderr);
+    assert!(!said.contains("not found"), "{said}: run `cargo xtask setup`");
+    assert!(typed.status.success(), "{commands} said {said}");
+}
+
+fn create_run(coordinator: &mut EtcdCoordinator) -> bool {
+    let config = RunConfig::try_new(CursorSemantics::Completed, 1_000, None).unwrap();
+    let (now, tenant) = (LogicalTime::from_raw(1), TenantId::from_bytes([1; 32]));
+    coordinator.create_run(now, tenant, RunId::from_raw(1), config).is_ok()
+}
+
+#[test]
+fn every_block_of_commands_is_typed_by_a_test() {
+    let tested = blocks("A full database").len() + blocks("Users").len();
+    assert_eq!((tested, commands(DOCUMENT).len()), (3, 3));
+}
+
+#[tokio::test]
+async fn a_full_database_is_repaired_as_the_document_says() {
+    let server = small_server();
+    let client = GrpcClient::new(&server.client_config()).unwrap();
+    assert_eq!(fill(&client).await.cause, EtcdCause::NoSpace);
+    let config = EtcdConfig::new([format!("127.0.0.1:{}", server.client_port())], "full").unwrap();
+    let mut coordinator = config.connect_blocking().unwrap();
+    assert!(!create_run(&mut coordinator), "it is full");
+    assert_eq!(client.alarms().await.unwrap(), [Alarm::NoSpace]);
+    let before = client.status().await.unwrap().db_size;
+    for block in blocks("A full database") {
+        type_in(block, &server, TestDirectory::new("etcdctl").path());
+    }
+    assert!(client.status().await.unwrap().db_size < before, "no space was given back");
+    assert!(create_run(&mut coordinator), "the same coordinator goes on by itself");
+}
+
+#[test]
+fn a_user_is_made_as_the_document_says() {
+    let server = EtcdServer::single();
+    let directory = TestDirectory::new("etcdctl");
+    for user in ["gossip", "root"] {
+        let file = directory.path().join(format!("{user}.password"));
+        std::fs::write(file, format!("{user}-secret\n")).unwrap();
+    }
+    for block in blocks("Users") {
+        type_in(&block.replace("PREFIX", "/team/prod//"), &server, directory.path());
+    }
+    let port = server.client_port();
+    let connect = |login: &str, path: &str| {
+        let url = format!("etcd://{login}127.0.0.1:{port}/{path}");
+        EtcdConfig::from_url(&url).unwrap().connect_blocking()
+    };
+    assert!(create_run(&mut connect("gossip:gossip-secret@", "team/prod").unwrap()));
+    // Neither without a name nor beside the prefix.
+    assert!(!create_run(&mut connect("", "team/prod").unwrap()));
+    assert!(!create_run(&mut connect("gossip:gossip-secret@", "team").unwrap()));
+    assert!(connect("gossip:other-secret@", "team/prod").is_err());
+}
