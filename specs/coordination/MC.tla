@@ -1,0 +1,5 @@
+--------------------------------- MODULE MC ---------------------------------
+EXTENDS Coordination, TLC
+
+Symmetry == Permutations(Workers) \cup Permutations(Moves)
+=============================================================================
