@@ -7,6 +7,9 @@
 (*     \* MUTATION of Definition in configuration breaks Law               *)
 (*     \* What went wrong, in one sentence.                                *)
 (*                                                                         *)
+(* Some add `without OtherLaw`: they show that a law notices by itself     *)
+(* what another one would have noticed sooner.                             *)
+(*                                                                         *)
 (* `cargo xtask tla --mutations` reads these lines. A mutation that stays  *)
 (* unnoticed, or is noticed by another law, is a failure.                  *)
 (***************************************************************************)
@@ -47,6 +50,10 @@ RenewalShortens(s, ahead) == RenewalLimit(s, Lease + ahead)
 \* MUTATION of AcquireFence in leases breaks FenceFell
 \* A grant keeps the fence.
 FenceKeptByGrant(fence) == fence
+
+\* MUTATION of AcquireFence in leases breaks StaleFence without FenceFell
+\* Two grants of one name share a fence.
+FenceShared(fence) == fence
 
 \* MUTATION of SinkTakes in leases breaks SinkOrder
 \* The sink does not compare fences.
@@ -152,6 +159,10 @@ FenceReusedAfterUnpark(fence) == fence
 \* A revoked shard keeps its fence.
 FenceReusedAfterRevoke(fence) == fence
 
+\* MUTATION of UnparkFence in parking breaks StaleFence without FenceFell
+\* A shard is unparked into a new life that begins with an old fence.
+FenceOfAnOldLife(fence) == fence - 1
+
 \* MUTATION of IsUsedUp in parking breaks Attempts
 \* A shard that has used up its attempts is granted again.
 AttemptsForgotten(s) == FALSE
@@ -184,6 +195,10 @@ SourceWorksOn(move) == NoMove
 \* An accepted move keeps the fence.
 FenceKeptByMove(fence) == fence
 
+\* MUTATION of AcceptFence in moves breaks SinkOrder without FenceFell
+\* The source and the destination of a move share a fence.
+FenceSharedByMove(fence) == fence
+
 \* MUTATION of AcceptedShard in moves breaks Acknowledged
 \* An accepted move is rolled back, and the old owner goes on.
 RollbackAfterAccept(s, worker, ahead) == [s EXCEPT !.offer = NoOffer]
@@ -191,6 +206,10 @@ RollbackAfterAccept(s, worker, ahead) == [s EXCEPT !.offer = NoOffer]
 \* MUTATION of WasWithdrawn in moves breaks MoveRedoesNothing
 \* A late offer stands although it was withdrawn.
 LateOfferStands(s, move) == FALSE
+
+\* MUTATION of Push in moves breaks MoveRedoesNothing without Replay
+\* The log is too short: it forgets a withdrawal before the offer arrives.
+LogTooShort(log, entry) == <<entry>>
 
 \* MUTATION of WithdrawnShard in moves breaks Replay
 \* A withdrawal is not remembered.
