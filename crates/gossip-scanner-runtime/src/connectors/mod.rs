@@ -1,4 +1,5 @@
-//! Sources of keys: integers, the lines of a file, the rows of a manifest.
+//! Sources of keys: integers, the lines of a file, the rows of a manifest, the files of a
+//! tree.
 //!
 //! Every connector here keeps the contract of
 //! [`gossip_contracts::connector`] and passes its conformance suite. They never
@@ -12,6 +13,7 @@ mod row_index;
 mod rows;
 mod source_file;
 mod spread;
+mod tree;
 
 #[cfg(test)]
 mod decimal_tests;
@@ -30,3 +32,4 @@ pub use self::decimal::{NUMBER_KEY_LEN, number_key, parse_number_key};
 pub use self::integers::IntegerRange;
 pub use self::lines::LineFile;
 pub use self::manifest::{Manifest, ManifestFormat};
+pub use self::tree::{FileTree, TreeOptions};
