@@ -3,12 +3,16 @@
 
 mod accumulator;
 pub mod connectors;
+mod initial;
 mod token;
 
 #[cfg(test)]
 mod accumulator_tests;
 #[cfg(test)]
+mod initial_tests;
+#[cfg(test)]
 mod token_tests;
 
 pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
+pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
