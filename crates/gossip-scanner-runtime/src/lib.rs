@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod accumulator;
+pub mod certificate;
 pub mod connectors;
 mod initial;
 mod token;
