@@ -1,0 +1,154 @@
+//! The token of a cursor as the runtime stores it: its own part, then the connector's.
+//!
+//! ```text
+//!  byte   0  version
+//!  byte   1  accumulator of the keys of this shard at or below the cursor   (40 bytes)
+//!  byte  41  how many of those keys were passed over unread                 (8, little-endian)
+//!  byte  49  the connector's own token, perhaps empty
+//! ```
+//!
+//! The runtime's part is written with every checkpoint, under the same compare-and-swap as the
+//! cursor's key, so what it says is exact under crash, split and handoff: the child of a split that
+//! contains the cursor inherits key and token, every other child begins with none.
+//!
+//! This module never interprets the connector's part and never allocates by an untrusted length.
+
+use std::fmt;
+
+use gossip_contracts::connector::{MAX_CONNECTOR_TOKEN_SIZE, RUNTIME_TOKEN_RESERVE};
+use thiserror::Error;
+
+use crate::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
+
+/// Bytes that the runtime puts in front of the connector's token.
+pub const RUNTIME_TOKEN_LEN: usize = 1 + ACCUMULATOR_LEN + 8;
+
+/// The only layout there is so far.
+const VERSION: u8 = 1;
+
+const _: () = assert!(RUNTIME_TOKEN_LEN <= RUNTIME_TOKEN_RESERVE);
+
+/// What a cursor's token says.
+///
+/// A cursor without a token is one of [`RuntimeToken::START`]: nothing was covered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RuntimeToken<'a> {
+    /// The keys of this shard at or below its cursor.
+    pub accumulator: Accumulator,
+    /// How many of those keys could not be read and were passed over. Never more than their count.
+    pub unread: u64,
+    /// The connector's own token; empty if it has none.
+    pub connector: &'a [u8],
+}
+
+impl<'a> RuntimeToken<'a> {
+    /// Before the first key.
+    pub const START: Self = Self { accumulator: Accumulator::EMPTY, unread: 0, connector: &[] };
+
+    /// A token of which nothing was passed over.
+    #[must_use]
+    pub const fn new(accumulator: Accumulator, connector: &'a [u8]) -> Self {
+        Self { accumulator, unread: 0, connector }
+    }
+
+    /// Clears `bytes` and writes the token into it.
+    ///
+    /// # Errors
+    ///
+    /// A connector's part that is too long, then more keys unread than there are; `bytes` are then
+    /// empty.
+    pub fn encode_into(&self, bytes: &mut Vec<u8>) -> Result<(), TokenError> {
+        bytes.clear();
+        self.check()?;
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&self.accumulator.to_bytes());
+        bytes.extend_from_slice(&self.unread.to_le_bytes());
+        bytes.extend_from_slice(self.connector);
+        Ok(())
+    }
+
+    /// Reads what [`Self::encode_into`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// Too short, another version, a broken accumulator, then as [`Self::encode_into`].
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, TokenError> {
+        let too_short = TokenError::TooShort { len: bytes.len(), min: RUNTIME_TOKEN_LEN };
+        let (runtime, connector) =
+            bytes.split_first_chunk::<RUNTIME_TOKEN_LEN>().ok_or(too_short)?;
+        let (&version, rest) = runtime.split_first().expect("the runtime's part is not empty");
+        if version != VERSION {
+            return Err(TokenError::Version { version, expected: VERSION });
+        }
+        let (accumulator, unread) = rest.split_at(ACCUMULATOR_LEN);
+        let accumulator = Accumulator::try_from_bytes(accumulator)?;
+        let unread = u64::from_le_bytes(unread.try_into().expect("the part ends with a number"));
+        let token = Self { accumulator, unread, connector };
+        token.check()?;
+        Ok(token)
+    }
+
+    fn check(&self) -> Result<(), TokenError> {
+        let (size, max) = (self.connector.len(), MAX_CONNECTOR_TOKEN_SIZE);
+        if size > max {
+            return Err(TokenError::ConnectorTooLong { size, max });
+        }
+        let (unread, count) = (self.unread, self.accumulator.count());
+        if unread > count {
+            return Err(TokenError::UnreadExceedsCount { unread, count });
+        }
+        Ok(())
+    }
+}
+
+// Lengths and counts only: a connector's token may hold keys.
+impl fmt::Debug for RuntimeToken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeToken")
+            .field("accumulator", &self.accumulator)
+            .field("unread", &self.unread)
+            .field("connector_len", &self.connector.len())
+            .finish()
+    }
+}
+
+/// Bytes that are not a token of the runtime, or parts that make none.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// Not even the runtime's own part.
+    #[error("a token of {len} bytes; the runtime's part alone has {min}")]
+    TooShort {
+        /// Bytes presented.
+        len: usize,
+        /// [`RUNTIME_TOKEN_LEN`].
+        min: usize,
+    },
+    /// Written by another version of the runtime.
+    #[error("a token of version {version}; this runtime reads version {expected}")]
+    Version {
+        /// The version found.
+        version: u8,
+        /// The version known here.
+        expected: u8,
+    },
+    /// The accumulator is broken.
+    #[error(transparent)]
+    Accumulator(#[from] AccumulatorError),
+    /// The connector's part is longer than a connector's token may be.
+    #[error("a connector's token of {size} bytes; at most {max} are allowed")]
+    ConnectorTooLong {
+        /// Its size.
+        size: usize,
+        /// [`MAX_CONNECTOR_TOKEN_SIZE`].
+        max: usize,
+    },
+    /// More keys were passed over than there were.
+    #[error("{unread} keys unread of {count}")]
+    UnreadExceedsCount {
+        /// Keys said to be unread.
+        unread: u64,
+        /// Keys at or below the cursor.
+        count: u64,
+    },
+}
