@@ -32,6 +32,8 @@ mod acquire;
 mod acquire_tests;
 mod checkpoint;
 mod claim;
+#[cfg(test)]
+mod clock_tests;
 mod collect_run;
 #[cfg(test)]
 mod collect_run_tests;
