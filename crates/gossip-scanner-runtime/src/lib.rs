@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod accumulator;
+pub mod connectors;
 mod token;
 
 #[cfg(test)]
