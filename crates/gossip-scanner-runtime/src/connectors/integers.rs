@@ -99,7 +99,8 @@ impl Connector for IntegerRange {
         sample: &mut Page,
     ) -> Result<(), ConnectorError> {
         let (first, end) = self.part(range, CursorUpdate::initial());
-        push_spread(end - first, sample, |index| number_key(number(first + index)));
+        let count = end - first;
+        push_spread(count, count, sample, |index| number_key(number(first + index)));
         Ok(())
     }
 }

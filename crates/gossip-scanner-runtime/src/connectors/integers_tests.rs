@@ -1,6 +1,6 @@
 use gossip_contracts::connector::Connector;
 use gossip_contracts::connector::conformance::{ExpectedItem, Fixture, assert_conforms};
-use gossip_contracts::coordination::ShardSpecRef;
+use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use proptest::prelude::*;
 
 use super::decimal::number_key;
@@ -62,7 +62,7 @@ proptest! {
         let integers = IntegerRange::new(first, last);
         let (start, end) = (number_key(start), number_key(end));
         let range = ShardSpecRef::new(&start, &end, b"");
-        let listed = keys_from(&integers, range, gossip_contracts::coordination::CursorUpdate::initial());
+        let listed = keys_from(&integers, range, CursorUpdate::initial());
         prop_assert_eq!(integers.count_keys(range), Ok(Some(listed.len() as u64)));
     }
 }

@@ -2,21 +2,20 @@
 
 use gossip_contracts::connector::{Page, PageItem};
 
-/// Fills an empty `sample` with keys at even distances among `count` of them, which `key_at` gives
-/// by index; marks it exhausted if it holds all.
-///
-/// All keys have one length, which is less than a page takes, so items are what runs out first or
-/// the bytes do at a number that is known.
+/// Fills an empty `sample` with keys at even distances among the `known` ones, which `key_at` gives
+/// by index; marks it exhausted if it holds all `count` keys that there are.
 pub(super) fn push_spread<const LEN: usize>(
+    known: u128,
     count: u128,
     sample: &mut Page,
     key_at: impl Fn(u128) -> [u8; LEN],
 ) {
     let limits = sample.limits();
-    let wanted = count.min(limits.items().min(limits.bytes() / LEN) as u128);
+    // All keys have one length, so it is known how many fit.
+    let wanted = known.min(limits.items().min(limits.bytes() / LEN) as u128);
     for slot in 0..wanted {
         // At most 2¹² slots of at most 2⁶⁴ keys: the product has room.
-        let pushed = sample.push(PageItem::new(&key_at(slot * count / wanted)));
+        let pushed = sample.push(PageItem::new(&key_at(slot * known / wanted)));
         debug_assert!(pushed.is_ok(), "the sample was empty and the wanted keys fit");
     }
     if wanted == count {

@@ -1,5 +1,8 @@
 //! What the tests of several connectors share.
 
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use gossip_contracts::connector::{CheckedEnumeration, Connector, Page, PageLimits};
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
@@ -59,4 +62,37 @@ pub(crate) fn sample_of(
     connector.sample_keys(range, &mut page).unwrap();
     assert_eq!(page.fault(), None);
     (page.items().map(|item| item.key().to_vec()).collect(), page.is_exhausted())
+}
+
+/// A directory of its own for one test, removed at the end.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gossip-runtime-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file below it, making directories on the way.
+    pub(crate) fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system, which empties the place anyway.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -1,0 +1,206 @@
+//! The lines of a file.
+//!
+//! The key of a line is the byte offset at which it begins ([`number_key`]), so two equal lines are
+//! two items, a listing starts at any key with one seek, and a file of any size is sampled with a
+//! bounded number of short reads. The body is the line without its line feed, and without a
+//! carriage return before that. Empty lines are items; a line feed at the end of the file begins no
+//! further line.
+//!
+//! Lines may be of any length: none is ever held whole beyond what a body may be inline. A file
+//! that is changed while it is listed is [`ConnectorError::SourceChanged`]. Lines are not counted,
+//! as that would mean to read everything.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use gossip_contracts::connector::{
+    Capabilities, Connector, ConnectorError, Enumeration, ItemBody, OpenError, Page, PageItem,
+    SeekCost,
+};
+use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
+
+use super::decimal::{NUMBER_KEY_LEN, number_key, numbers_in, parse_number_key};
+use super::rows::{ROW_BUFFER_LEN, Row, RowScanner, RowSyntax, SCAN_BUFFER_LEN};
+use super::source_file::SourceFile;
+use super::spread::push_spread;
+
+/// Places of a file that a sample looks at, at most: a thousand short reads take milliseconds, and
+/// no more cuts than that are made at once.
+const LOOK_PLACES_MAX: usize = 1024;
+
+/// How far a sample looks for the beginning of a line; longer lines are passed over.
+const LOOK_LINE_BYTES: usize = 4 * 1024;
+
+/// A part of a file up to this size is read whole by a sample, which is then exact.
+const LOOK_WHOLE_BYTES: u64 = 256 * 1024;
+
+/// The lines of one file.
+pub struct LineFile {
+    file: Arc<SourceFile>,
+}
+
+impl LineFile {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist, may not be read, or is no regular file.
+    pub fn open(path: &Path) -> Result<Self, ConnectorError> {
+        Ok(Self { file: Arc::new(SourceFile::open(path)?) })
+    }
+
+    fn scanner(&self, next: u64, buffer_len: usize) -> RowScanner {
+        RowScanner::new(Arc::clone(&self.file), RowSyntax::Lines, next, buffer_len)
+    }
+
+    /// The offsets that keys of `range` above the cursor may have, `[first, end)`.
+    fn offsets(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> (u64, u64) {
+        let (first, end) = numbers_in(range, from);
+        let end = end.unwrap_or(u64::MAX).min(self.file.len());
+        (first.unwrap_or(u64::MAX).min(end), end)
+    }
+
+    /// Beginnings of lines near evenly spaced places of `first..end`.
+    fn look(&self, first: u64, end: u64, places: usize) -> Result<Vec<u64>, ConnectorError> {
+        let mut scanner = self.scanner(first, LOOK_LINE_BYTES);
+        let mut starts = Vec::with_capacity(places);
+        for place in 0..places as u64 {
+            let offset = u128::from(end - first) * u128::from(place) / places as u128;
+            let offset = first + u64::try_from(offset).expect("at most the distance itself");
+            let found = first_line_near(&mut scanner, offset)?;
+            let is_new =
+                |start: &u64| *start < end && starts.last().is_none_or(|last| last < start);
+            starts.extend(found.filter(is_new));
+        }
+        Ok(starts)
+    }
+
+    /// Every beginning of a line in `first..end`.
+    fn all_starts(&self, first: u64, end: u64) -> Result<Vec<u64>, ConnectorError> {
+        let mut lines = Lines::new(self, first, end)?;
+        let mut starts = Vec::new();
+        while let Some(row) = lines.take()? {
+            starts.push(row.start);
+        }
+        Ok(starts)
+    }
+}
+
+impl Connector for LineFile {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE.with_sizes().with_samples().with_seek(SeekCost::Direct)
+    }
+
+    fn enumerate(
+        &self,
+        range: ShardSpecRef<'_>,
+        from: CursorUpdate<'_>,
+    ) -> Result<Box<dyn Enumeration>, ConnectorError> {
+        self.file.check_unchanged()?;
+        let (first, end) = self.offsets(range, from);
+        Ok(Box::new(Lines::new(self, first, end)?))
+    }
+
+    fn open<'a>(
+        &'a self,
+        item: PageItem<'_>,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        let start = parse_number_key(item.key()).ok_or(OpenError::Vanished)?;
+        let mut scanner = self.scanner(start.saturating_sub(1), ROW_BUFFER_LEN);
+        if start > 0 && scanner.next_row()?.is_none_or(|before| before.next != start) {
+            return Err(OpenError::Vanished);
+        }
+        let row = scanner.next_row()?.ok_or(OpenError::Vanished)?;
+        self.file.body(row.start, row.end, scratch)
+    }
+
+    fn sample_keys(
+        &self,
+        range: ShardSpecRef<'_>,
+        sample: &mut Page,
+    ) -> Result<(), ConnectorError> {
+        let (first, end) = self.offsets(range, CursorUpdate::initial());
+        if end - first <= LOOK_WHOLE_BYTES {
+            let starts = self.all_starts(first, end)?;
+            let count = starts.len() as u128;
+            push_spread(count, count, sample, |index| {
+                number_key(starts[usize::try_from(index).expect("an index of this list")])
+            });
+            return Ok(());
+        }
+        let limits = sample.limits();
+        let places = limits.items().min(limits.bytes() / NUMBER_KEY_LEN).min(LOOK_PLACES_MAX);
+        for start in self.look(first, end, places)? {
+            let pushed = sample.push(PageItem::new(&number_key(start)));
+            debug_assert!(pushed.is_ok(), "the sample was empty and so many keys fit");
+        }
+        Ok(())
+    }
+}
+
+// Numbers only.
+impl fmt::Debug for LineFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineFile").field("len", &self.file.len()).finish()
+    }
+}
+
+struct Lines {
+    file: Arc<SourceFile>,
+    scanner: RowScanner,
+    /// Offsets at or above this are not listed.
+    end: u64,
+    /// Found, and not yet taken by a page.
+    waiting: Option<Row>,
+}
+
+impl Lines {
+    /// The lines that begin at `first` or above and below `end`.
+    fn new(lines: &LineFile, first: u64, end: u64) -> Result<Self, ConnectorError> {
+        let file = Arc::clone(&lines.file);
+        let mut scanner = lines.scanner(first, SCAN_BUFFER_LEN);
+        // The line that holds the byte before ends where the first of ours begins.
+        if 0 < first && first < end {
+            scanner.seek(first - 1);
+            scanner.next_row()?;
+        }
+        Ok(Self { file, scanner, end, waiting: None })
+    }
+
+    fn take(&mut self) -> Result<Option<Row>, ConnectorError> {
+        if let Some(row) = self.waiting.take() {
+            return Ok(Some(row));
+        }
+        if self.scanner.position() >= self.end {
+            return Ok(None);
+        }
+        self.scanner.next_row()
+    }
+}
+
+impl Enumeration for Lines {
+    fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
+        self.file.check_unchanged()?;
+        while let Some(row) = self.take()? {
+            let key = number_key(row.start);
+            let item = PageItem::new(&key).with_size_hint(row.end - row.start);
+            if page.push(item).is_err() {
+                self.waiting = Some(row);
+                return Ok(());
+            }
+        }
+        page.mark_exhausted();
+        Ok(())
+    }
+}
+
+/// The first line that begins at `offset` or a little above.
+fn first_line_near(scanner: &mut RowScanner, offset: u64) -> Result<Option<u64>, ConnectorError> {
+    let Some(before) = offset.checked_sub(1) else {
+        return Ok(Some(0));
+    };
+    scanner.seek(before);
+    scanner.end_of_row_within_buffer()
+}

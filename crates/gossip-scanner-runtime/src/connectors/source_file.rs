@@ -1,0 +1,137 @@
+//! One file as a source: opened once, read at any place, and known to be the same.
+//!
+//! Keys of rows are positions, so they mean something only as long as the file stays as it is.
+//! A [`SourceFile`] remembers size, time of change and identity of its file, and a listing asks
+//! whether they are still so before each page. An edit that keeps size and time is not noticed.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use gossip_contracts::connector::{ConnectorError, ItemBody, MAX_INLINE_BODY_BYTES, OpenError};
+
+/// A regular file, and what it was when it was opened.
+pub(super) struct SourceFile {
+    file: File,
+    path: PathBuf,
+    stamp: Stamp,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    pub(super) len: u64,
+    /// Nanoseconds since the epoch, wrapping: compared for equality only.
+    pub(super) modified: u64,
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let (seconds, nanoseconds) = (metadata.mtime(), metadata.mtime_nsec());
+        let modified = seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds);
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: modified.cast_unsigned(),
+        }
+    }
+}
+
+impl SourceFile {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or it is no regular file: a pipe has no positions.
+    pub(super) fn open(path: &Path) -> Result<Self, ConnectorError> {
+        // Asked first: opening a pipe would wait for a writer.
+        let regular = |metadata: &Metadata| match metadata.is_file() {
+            true => Ok(()),
+            false => Err(ConnectorError::NotFound),
+        };
+        let found = std::fs::metadata(path).map_err(|error| ConnectorError::from_io(&error))?;
+        regular(&found)?;
+        let file = File::open(path).map_err(|error| ConnectorError::from_io(&error))?;
+        let metadata = file.metadata().map_err(|error| ConnectorError::from_io(&error))?;
+        regular(&metadata)?;
+        Ok(Self { file, path: path.to_owned(), stamp: Stamp::of(&metadata) })
+    }
+
+    pub(super) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.stamp.len
+    }
+
+    /// Asks by path, so that a file put in the place of ours is noticed too.
+    pub(super) fn check_unchanged(&self) -> Result<(), ConnectorError> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) if Stamp::of(&metadata) == self.stamp => Ok(()),
+            Ok(_) => Err(ConnectorError::SourceChanged),
+            Err(error) => Err(ConnectorError::from_io(&error)),
+        }
+    }
+
+    /// Fills `buffer` from `offset` on, as far as the file goes; gives how much.
+    pub(super) fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// The bytes `start..end` as a body: in `scratch` if they are few.
+    pub(super) fn body<'a>(
+        &'a self,
+        start: u64,
+        end: u64,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        scratch.clear();
+        let len = end - start;
+        if len > MAX_INLINE_BODY_BYTES as u64 {
+            return Ok(ItemBody::Reader(Box::new(Part { file: self, next: start, end })));
+        }
+        let len = usize::try_from(len).expect("at most MAX_INLINE_BODY_BYTES");
+        scratch.resize(len, 0);
+        let read = self.read_up_to(scratch, start).map_err(|error| OpenError::from_io(&error))?;
+        // The file was cut short after it was listed.
+        if read < len { Err(OpenError::Changed) } else { Ok(ItemBody::Bytes(scratch)) }
+    }
+}
+
+/// A part of a file, to be read from its beginning.
+struct Part<'a> {
+    file: &'a SourceFile,
+    /// At most `end`.
+    next: u64,
+    end: u64,
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end - self.next;
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let read = self.file.read_up_to(&mut buffer[..wanted], self.next)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.next += read as u64;
+        Ok(read)
+    }
+}

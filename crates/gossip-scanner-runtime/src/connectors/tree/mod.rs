@@ -1,0 +1,259 @@
+//! The files of a directory tree.
+//!
+//! The key of a file is its path below the root, as raw bytes with `/` between names; no name is
+//! translated, so names that are no text are keys like others. Keys are listed in the byte order of
+//! whole paths, which is not the order of a sorted walk: `a-b` comes before `a/b`, because `-`
+//! sorts before `/`. A walk that compares directories as their name with a `/` behind gives that
+//! order.
+//!
+//! # What is an item
+//!
+//! - **Every regular file**, hidden ones too. With [`TreeOptions::ignore`] what ripgrep would pass
+//!   over is left out; `ignore_rules.rs` says exactly what.
+//! - **Symbolic links** are neither followed nor items, whatever they point at. With
+//!   [`TreeOptions::follow_links`] a link counts as what it leads to; one that leads back to a
+//!   directory it lies in is left out, since its files have shorter names already, and one that
+//!   leads nowhere is an item that cannot be opened. The root itself may be a link.
+//! - Directories, pipes, sockets and devices are no items.
+//!
+//! # What may happen meanwhile
+//!
+//! A directory that vanishes, or becomes a file, has nothing to list. One that **may not be read**
+//! is [`ConnectorError::PermissionDenied`], after everything before it was listed: its shard is
+//! parked right before it, and goes on there once someone has granted access. A file that vanished
+//! is [`OpenError::Vanished`]; one that is no regular file any more is [`OpenError::Changed`].
+//! A path longer than a key may be is [`ConnectorError::Malformed`], with its length.
+//! Files made or renamed while a shard is listed may be seen or not.
+//!
+//! # Cost
+//!
+//! A listing reads the directories on the way to its cursor and no others before it. It holds the
+//! names of one directory for each level, of the largest at worst, less those outside its range.
+//! A directory cannot be entered in the middle: each shard that lies in it reads it whole, once a
+//! lease. Sizes are not known, as each would take a call to the system.
+
+mod bounds;
+mod directory;
+mod ignore_rules;
+mod look;
+mod walk;
+
+#[cfg(test)]
+mod denied_tests;
+#[cfg(test)]
+mod ignore_tests;
+#[cfg(test)]
+mod tree_tests;
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gossip_contracts::connector::{
+    Capabilities, Connector, ConnectorError, Enumeration, ItemBody, OpenError, Page, PageItem,
+    SeekCost,
+};
+use gossip_contracts::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
+
+use self::bounds::Bounds;
+use self::ignore_rules::Rules;
+use self::walk::Walk;
+
+/// The longest name that a file system in use gives a file; a longer one is nowhere.
+const NAME_LEN_MAX: usize = 255;
+
+/// The files below one directory.
+pub struct FileTree {
+    tree: Arc<Tree>,
+    /// The directory of the item opened last, and its rules: items are opened in about the order
+    /// of their keys, so most are beside the one before.
+    opened_beside: Mutex<Option<(Vec<u8>, Arc<Rules>)>>,
+}
+
+/// What is part of the source and what is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TreeOptions {
+    /// Leaves out what ripgrep passes over: hidden files, and what ignore files name.
+    pub ignore: bool,
+    /// Takes a symbolic link for what it leads to.
+    pub follow_links: bool,
+}
+
+impl TreeOptions {
+    /// Every regular file; links are not followed.
+    pub const EVERYTHING: Self = Self { ignore: false, follow_links: false };
+
+    /// Leaves out what ripgrep passes over.
+    #[must_use]
+    pub const fn with_ignore(self, ignore: bool) -> Self {
+        Self { ignore, ..self }
+    }
+
+    /// Takes a symbolic link for what it leads to.
+    #[must_use]
+    pub const fn with_follow_links(self, follow_links: bool) -> Self {
+        Self { follow_links, ..self }
+    }
+}
+
+/// What listings share with their connector.
+pub(crate) struct Tree {
+    root: PathBuf,
+    options: TreeOptions,
+}
+
+impl Tree {
+    /// Where a key, or a directory with or without its last `/`, lies in the file system.
+    fn path(&self, relative: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(relative))
+    }
+
+    /// The rules of the root, if rules are asked for.
+    fn root_rules(&self) -> Result<Option<Arc<Rules>>, ConnectorError> {
+        if self.options.ignore { Rules::read(&self.root, None).map(Some) } else { Ok(None) }
+    }
+}
+
+impl FileTree {
+    /// Opens the tree below `root`.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist, may not be looked at, or is no directory.
+    pub fn open(root: &Path, options: TreeOptions) -> Result<Self, ConnectorError> {
+        let metadata = std::fs::metadata(root).map_err(|error| ConnectorError::from_io(&error))?;
+        if !metadata.is_dir() {
+            return Err(ConnectorError::NotFound);
+        }
+        let tree = Arc::new(Tree { root: root.to_owned(), options });
+        Ok(Self { tree, opened_beside: Mutex::new(None) })
+    }
+
+    /// Refuses a key that no listing gives: below a link that is not followed, or ignored.
+    fn check_listed(&self, key: &[u8]) -> Result<(), OpenError> {
+        if !self.tree.options.follow_links {
+            for directory in ancestors(key) {
+                let metadata = std::fs::symlink_metadata(self.tree.path(directory));
+                let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
+                if !metadata.is_dir() {
+                    return Err(OpenError::Vanished);
+                }
+            }
+        }
+        match self.tree.options.ignore {
+            true => self.check_not_ignored(key),
+            false => Ok(()),
+        }
+    }
+
+    fn check_not_ignored(&self, key: &[u8]) -> Result<(), OpenError> {
+        let directory = ancestors(key).last().unwrap_or_default();
+        let known = {
+            let slot = self.opened_beside.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.as_ref().filter(|(known, _)| known == directory).map(|(_, rules)| rules.clone())
+        };
+        let rules = match known {
+            Some(rules) => rules,
+            None => self.rules_of(directory)?,
+        };
+        let excluded = rules.exclude(&self.tree.path(key), name_of(key), false);
+        let mut slot = self.opened_beside.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some((directory.to_vec(), rules));
+        if excluded { Err(OpenError::Vanished) } else { Ok(()) }
+    }
+
+    /// The rules inside a directory, unless it or one above it is ignored itself.
+    fn rules_of(&self, directory: &[u8]) -> Result<Arc<Rules>, OpenError> {
+        let mut rules = Rules::read(&self.tree.root, None)?;
+        // With a `/` behind it, a directory is an ancestor of what would come next.
+        let inside = [directory, b"/"].concat();
+        for ancestor in ancestors(&inside) {
+            let path = self.tree.path(ancestor);
+            if rules.exclude(&path, name_of(ancestor), true) {
+                return Err(OpenError::Vanished);
+            }
+            rules = Rules::read(&path, Some(rules))?;
+        }
+        Ok(rules)
+    }
+}
+
+impl Connector for FileTree {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE.with_samples().with_seek(SeekCost::Direct)
+    }
+
+    fn enumerate(
+        &self,
+        range: ShardSpecRef<'_>,
+        from: CursorUpdate<'_>,
+    ) -> Result<Box<dyn Enumeration>, ConnectorError> {
+        let walk = Walk::new(Arc::clone(&self.tree), Bounds::new(range, from))?;
+        Ok(Box::new(walk))
+    }
+
+    fn open<'a>(
+        &'a self,
+        item: PageItem<'_>,
+        _scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        if !is_path(item.key()) {
+            return Err(OpenError::Vanished);
+        }
+        self.check_listed(item.key())?;
+        let path = self.tree.path(item.key());
+        let metadata = match self.tree.options.follow_links {
+            true => std::fs::metadata(&path),
+            false => std::fs::symlink_metadata(&path),
+        };
+        let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
+        // Asked before opening, which would wait for the other end of a pipe.
+        if !metadata.is_file() {
+            return Err(OpenError::Changed);
+        }
+        let file = File::open(&path).map_err(|error| OpenError::from_io(&error))?;
+        let opened = file.metadata().map_err(|error| OpenError::from_io(&error))?;
+        if (opened.dev(), opened.ino()) != (metadata.dev(), metadata.ino()) {
+            return Err(OpenError::Changed);
+        }
+        Ok(ItemBody::Reader(Box::new(file)))
+    }
+
+    fn sample_keys(
+        &self,
+        range: ShardSpecRef<'_>,
+        sample: &mut Page,
+    ) -> Result<(), ConnectorError> {
+        look::sample(&self.tree, &Bounds::new(range, CursorUpdate::initial()), sample)
+    }
+}
+
+// Options only: the root is a path of the user's.
+impl fmt::Debug for FileTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileTree").field("options", &self.tree.options).finish_non_exhaustive()
+    }
+}
+
+/// Whether a file could have this path: names of legal length, none that the system reads as
+/// another directory.
+fn is_path(key: &[u8]) -> bool {
+    let is_name =
+        |name: &[u8]| (1..=NAME_LEN_MAX).contains(&name.len()) && !matches!(name, b"." | b"..");
+    key.len() <= MAX_KEY_SIZE && !key.contains(&0) && key.split(|byte| *byte == b'/').all(is_name)
+}
+
+/// The directories above a key, outermost first, without their last `/`; the root is left out.
+fn ancestors(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    memchr::memchr_iter(b'/', key).map(|slash| &key[..slash])
+}
+
+/// The last name of a path.
+fn name_of(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
