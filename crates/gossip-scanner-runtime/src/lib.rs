@@ -23,6 +23,7 @@ mod task;
 mod throttle;
 mod token;
 mod watermark;
+mod worker;
 
 #[cfg(test)]
 mod accumulator_tests;
@@ -44,3 +45,4 @@ pub use self::task::{Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
 pub use self::watermark::{Settled, Watermark};
+pub use self::worker::{Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work};

@@ -24,12 +24,22 @@ impl OpIds {
 
     /// An id that no other operation has.
     pub(crate) fn fresh(&mut self) -> OpId {
-        let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
-        self.lease.key().write_canonical(&mut hasher);
-        self.lease.fence().write_canonical(&mut hasher);
-        hasher.write_u64(self.lease.token().as_raw());
-        hasher.write_u64(self.given);
+        let id = derive(&self.lease, self.given);
         self.given += 1;
-        OpId::from_raw(hasher.finalize_64())
+        id
     }
+
+    /// The id of the one operation after a panic, when nobody knows how many were given.
+    pub(crate) fn after_panic(lease: &Lease) -> OpId {
+        derive(lease, u64::MAX)
+    }
+}
+
+fn derive(lease: &Lease, sequence: u64) -> OpId {
+    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
+    lease.key().write_canonical(&mut hasher);
+    lease.fence().write_canonical(&mut hasher);
+    hasher.write_u64(lease.token().as_raw());
+    hasher.write_u64(sequence);
+    OpId::from_raw(hasher.finalize_64())
 }

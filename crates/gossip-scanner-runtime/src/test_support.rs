@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gossip_contracts::connector::{Connector, MemoryConnector};
 use gossip_contracts::coordination::{
@@ -41,19 +42,20 @@ pub(crate) struct World {
     pub(crate) now: u64,
     /// How often each key was finished.
     pub(crate) done: Mutex<BTreeMap<Vec<u8>, u32>>,
-    next_nonce: u64,
+    next_nonce: AtomicU64,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with_roots(&[ROOT])
+        Self::lasting(LASTS, &[ROOT])
     }
 
-    pub(crate) fn with_roots(roots: &[(&[u8], &[u8])]) -> Self {
+    /// With shards of these ranges, whose leases last so long.
+    pub(crate) fn lasting(lease: u64, roots: &[(&[u8], &[u8])]) -> Self {
         let store = MapStore::new();
-        let mut world = Self { store, now: 1, done: Mutex::default(), next_nonce: 1 };
+        let world = Self { store, now: 1, done: Mutex::default(), next_nonce: AtomicU64::new(1) };
         let mut admin = world.handle();
-        let config = RunConfig::try_new(CursorSemantics::Completed, LASTS, Some(3)).unwrap();
+        let config = RunConfig::try_new(CursorSemantics::Completed, lease, Some(3)).unwrap();
         admin.create_run(at(1), TENANT, RUN, config).unwrap();
         let shards: Vec<_> = roots
             .iter()
@@ -69,9 +71,9 @@ impl World {
     }
 
     /// A handle of another thread or process.
-    pub(crate) fn handle(&mut self) -> Coordinator {
-        self.next_nonce += 1;
-        StoreCoordinator::new(self.store.another_handle(), StoreConfig::new(self.next_nonce))
+    pub(crate) fn handle(&self) -> Coordinator {
+        let nonce = self.next_nonce.fetch_add(1, Ordering::Relaxed);
+        StoreCoordinator::new(self.store.another_handle(), StoreConfig::new(nonce))
     }
 
     /// Claims a shard as `worker`.

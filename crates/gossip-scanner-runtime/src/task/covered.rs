@@ -22,6 +22,8 @@ pub(super) struct Covered {
     token: Vec<u8>,
     /// Items finished since the store last heard of it.
     pub(super) unsaved: u64,
+    /// Items finished since the lease began or the range was last narrowed.
+    pub(super) since_cut: u64,
 }
 
 impl Covered {
@@ -42,6 +44,7 @@ impl Covered {
             unread: stored.unread,
             token: cursor.token().unwrap_or_default().to_vec(),
             unsaved: 0,
+            since_cut: 0,
         })
     }
 
@@ -60,6 +63,7 @@ impl Covered {
             self.move_to(last);
         }
         self.unsaved += items;
+        self.since_cut += items;
         (items, bytes)
     }
 

@@ -109,6 +109,7 @@ impl ShardTask {
         let narrowed = ShardSpec::try_from(plan.new_parent());
         self.spec = narrowed.expect("the plan was checked when it was made");
         self.forget_page();
+        self.covered.since_cut = 0;
         let (shard, residual) = (self.lease.key(), split.into_inner().residual);
         gear.observer.observe(Event::Split { shard, residual });
         Ok(Answered::Went)

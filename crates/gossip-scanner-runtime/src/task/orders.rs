@@ -46,10 +46,10 @@ impl ShardTask {
         }
     }
 
-    /// Whether a split is asked for and not yet done.
+    /// Whether items were finished since the lease was granted, or since the last split.
     #[must_use]
-    pub const fn has_split_order(&self) -> bool {
-        self.split.is_some()
+    pub const fn has_progressed(&self) -> bool {
+        self.covered.since_cut > 0
     }
 
     /// Splits what remains, if there is a place for it.
