@@ -11,6 +11,7 @@ mod lines;
 mod manifest;
 mod row_index;
 mod rows;
+mod source;
 mod source_file;
 mod spread;
 mod tree;
@@ -26,10 +27,13 @@ mod manifest_tests;
 #[cfg(test)]
 mod rows_tests;
 #[cfg(test)]
+mod source_tests;
+#[cfg(test)]
 mod test_support;
 
 pub use self::decimal::{NUMBER_KEY_LEN, number_key, parse_number_key};
 pub use self::integers::IntegerRange;
 pub use self::lines::LineFile;
 pub use self::manifest::{Manifest, ManifestFormat};
+pub use self::source::{Source, SourceError, SourceOptions, SourceStamp};
 pub use self::tree::{FileTree, TreeOptions};

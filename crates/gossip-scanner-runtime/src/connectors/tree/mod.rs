@@ -64,7 +64,7 @@ use self::ignore_rules::Rules;
 use self::walk::Walk;
 
 /// The longest name that a file system in use gives a file; a longer one is nowhere.
-const NAME_LEN_MAX: usize = 255;
+pub(super) const NAME_LEN_MAX: usize = 255;
 
 /// The files below one directory.
 pub struct FileTree {

@@ -1,0 +1,446 @@
+//! A source as a user types it.
+//!
+//! | typed | items |
+//! |---|---|
+//! | `DIR`, `tree:DIR` | the files below a directory |
+//! | `lines:FILE` | the lines of a file |
+//! | `jsonl:FILE`, `FILE.jsonl`, `FILE.ndjson` | the rows of a JSON Lines file |
+//! | `csv:FILE`, `FILE.csv` | the rows of a CSV file |
+//! | `range:A..B`, `range:A..=B` | integers, without or with the last; `_` may group digits |
+//!
+//! A bare file with another name is refused with what to type: most files are both lines and
+//! something else, and a guess would decide what a key is. What begins with a known word and a
+//! colon is never taken for a path; a directory of such a name is typed `./lines:x`.
+//!
+//! Paths are resolved when they are parsed, links included, so the same source is the same from
+//! every directory, and a link that leads elsewhere tomorrow is another source.
+//!
+//! [`Source::canonical`] is what the run's id is derived from: what is listed, and nothing that may
+//! differ between two processes of one run. That a file has changed since is told by its
+//! [`SourceStamp`].
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use gossip_contracts::connector::{Connector, ConnectorError};
+use gossip_contracts::coordination::{MAX_KEY_SIZE, ShardSpec};
+use thiserror::Error;
+
+use super::decimal::number_key;
+use super::integers::IntegerRange;
+use super::lines::LineFile;
+use super::manifest::{Manifest, ManifestFormat};
+use super::source_file::SourceFile;
+use super::tree::{FileTree, NAME_LEN_MAX, TreeOptions};
+
+/// Behind every path: no name has so many bytes, so at this place the greatest path has ended or
+/// has a `/`.
+const END_OF_PATHS: [u8; NAME_LEN_MAX + 1] = [0xFF; NAME_LEN_MAX + 1];
+
+const _: () = assert!(END_OF_PATHS.len() <= MAX_KEY_SIZE);
+
+/// Something that has keys, not yet opened.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// The files below a directory.
+    Tree {
+        /// Absolute, without links.
+        root: PathBuf,
+        /// What is part of it.
+        options: TreeOptions,
+    },
+    /// The lines of a file.
+    Lines {
+        /// Absolute, without links.
+        path: PathBuf,
+    },
+    /// The rows of a file.
+    Manifest {
+        /// Absolute, without links.
+        path: PathBuf,
+        /// How they are written.
+        format: ManifestFormat,
+    },
+    /// Integers.
+    Integers(IntegerRange),
+}
+
+/// What a user may say about a source beside its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceOptions {
+    /// Leave out what ripgrep passes over; trees only.
+    pub ignore: bool,
+    /// Follow symbolic links; trees only.
+    pub follow_links: bool,
+    /// The first row is an item like others; CSV only.
+    pub no_header: bool,
+}
+
+impl SourceOptions {
+    /// None.
+    pub const NONE: Self = Self { ignore: false, follow_links: false, no_header: false };
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// What changes when the file behind a source does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceStamp {
+    /// Its size in bytes.
+    pub len: u64,
+    /// When it was changed, in nanoseconds since the epoch.
+    pub modified: u64,
+}
+
+impl Source {
+    /// Reads what a user typed; the module says how.
+    ///
+    /// # Errors
+    ///
+    /// It is none of the forms, its path leads nowhere, or an option does not go with it.
+    pub fn parse(text: &OsStr, options: SourceOptions) -> Result<Self, SourceError> {
+        let source = match split_scheme(text) {
+            Some((scheme, rest)) => Self::of_scheme(scheme, rest, options)?,
+            None => Self::of_path(Path::new(text), options)?,
+        };
+        source.check_options(options)?;
+        Ok(source)
+    }
+
+    /// What the source is, as bytes: equal for equal sources, different for different ones.
+    #[must_use]
+    pub fn canonical(&self) -> Vec<u8> {
+        let path_after = |head: &[u8], path: &Path| [head, path.as_os_str().as_bytes()].concat();
+        // The path comes last, after a head whose length is known by its first byte.
+        match self {
+            Self::Tree { root, options: TreeOptions { ignore, follow_links } } => {
+                path_after(&[1, u8::from(*ignore), u8::from(*follow_links)], root)
+            }
+            Self::Lines { path } => path_after(&[2], path),
+            Self::Manifest { path, format: ManifestFormat::JsonLines } => path_after(&[3], path),
+            Self::Manifest { path, format: ManifestFormat::Csv { header } } => {
+                path_after(&[4, u8::from(*header)], path)
+            }
+            Self::Integers(integers) => {
+                let last = integers.last();
+                let mut bytes = vec![5, u8::from(last.is_some())];
+                bytes.extend_from_slice(&integers.first().to_be_bytes());
+                bytes.extend_from_slice(&last.unwrap_or_default().to_be_bytes());
+                bytes
+            }
+        }
+    }
+
+    /// The range that every key of such a source lies in: the root of a run.
+    #[must_use]
+    pub fn root(&self) -> ShardSpec {
+        match self {
+            Self::Tree { .. } => ShardSpec::new(&[0], &END_OF_PATHS, b""),
+            // Every key is digits, and `:` is what follows `9`.
+            Self::Lines { .. } | Self::Manifest { .. } => ShardSpec::new(b"0", b":", b""),
+            Self::Integers(integers) => {
+                let first = number_key(integers.first());
+                let last = number_key(integers.last().unwrap_or_else(|| integers.first()));
+                ShardSpec::new(&first, &[&last[..], b"\0"].concat(), b"")
+            }
+        }
+    }
+
+    /// Connects to it.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist any more, or may not be read.
+    pub fn open(&self) -> Result<Box<dyn Connector>, ConnectorError> {
+        Ok(match self {
+            Self::Tree { root, options } => Box::new(FileTree::open(root, *options)?),
+            Self::Lines { path } => Box::new(LineFile::open(path)?),
+            Self::Manifest { path, format } => Box::new(Manifest::open(path, *format)?),
+            Self::Integers(integers) => Box::new(*integers),
+        })
+    }
+
+    /// The state of the file behind it; `None` for sources that are no single file.
+    ///
+    /// # Errors
+    ///
+    /// The file is gone or may not be looked at.
+    pub fn stamp(&self) -> Result<Option<SourceStamp>, ConnectorError> {
+        match self {
+            Self::Lines { path } | Self::Manifest { path, .. } => {
+                let stamp = SourceFile::open(path)?.stamp();
+                Ok(Some(SourceStamp { len: stamp.len, modified: stamp.modified }))
+            }
+            Self::Tree { .. } | Self::Integers(_) => Ok(None),
+        }
+    }
+
+    /// The source as it can be typed again, with the options of [`Self::settings`].
+    #[must_use]
+    pub fn text(&self) -> OsString {
+        let with_path = |scheme: &str, path: &Path| {
+            OsString::from_vec([scheme.as_bytes(), path.as_os_str().as_bytes()].concat())
+        };
+        match self {
+            Self::Tree { root, .. } => with_path("tree:", root),
+            Self::Lines { path } => with_path("lines:", path),
+            Self::Manifest { path, format: ManifestFormat::JsonLines } => with_path("jsonl:", path),
+            Self::Manifest { path, format: ManifestFormat::Csv { .. } } => with_path("csv:", path),
+            Self::Integers(integers) => {
+                let first = integers.first();
+                let range = integers.last().map_or_else(
+                    || format!("{first}..{first}"),
+                    |last| format!("{first}..={last}"),
+                );
+                format!("range:{range}").into()
+            }
+        }
+    }
+
+    /// What was chosen about the source, by the names of the command line.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(&'static str, bool)> {
+        match self {
+            Self::Tree { options, .. } => {
+                vec![("ignore", options.ignore), ("follow-links", options.follow_links)]
+            }
+            Self::Manifest { format: ManifestFormat::Csv { header }, .. } => {
+                vec![("no-header", !header)]
+            }
+            Self::Manifest { format: ManifestFormat::JsonLines, .. }
+            | Self::Lines { .. }
+            | Self::Integers(_) => vec![],
+        }
+    }
+
+    /// What lies in the source and is no item of it, in words.
+    #[must_use]
+    pub fn excluded(&self) -> Vec<&'static str> {
+        match self {
+            Self::Tree { options, .. } => {
+                let mut excluded = vec!["directories, pipes, sockets, devices"];
+                if !options.follow_links {
+                    excluded.push("symbolic links and what they lead to");
+                }
+                if options.ignore {
+                    excluded.push("hidden files, and what ignore files below the root name");
+                }
+                excluded
+            }
+            Self::Manifest { format: ManifestFormat::Csv { header: true }, .. } => {
+                vec!["rows of no bytes", "the first row"]
+            }
+            Self::Manifest { .. } => vec!["rows of no bytes"],
+            Self::Lines { .. } | Self::Integers(_) => vec![],
+        }
+    }
+
+    fn of_scheme(
+        scheme: Scheme,
+        rest: &OsStr,
+        options: SourceOptions,
+    ) -> Result<Self, SourceError> {
+        if rest.is_empty() {
+            return Err(SourceError::Empty);
+        }
+        let path = Path::new(rest);
+        match scheme {
+            Scheme::Tree => Self::tree(path, options),
+            Scheme::Lines => Ok(Self::Lines { path: file(path)? }),
+            Scheme::Jsonl => Self::manifest(path, ManifestFormat::JsonLines),
+            Scheme::Csv => Self::manifest(path, csv(options)),
+            Scheme::Range => parse_range(rest.as_bytes()).map(Self::Integers),
+        }
+    }
+
+    fn of_path(path: &Path, options: SourceOptions) -> Result<Self, SourceError> {
+        if path.as_os_str().is_empty() {
+            return Err(SourceError::Empty);
+        }
+        let found = std::fs::metadata(path).map_err(|error| SourceError::from_io(&error))?;
+        if found.is_dir() {
+            return Self::tree(path, options);
+        }
+        match path.extension().map(OsStr::as_bytes) {
+            Some(b"jsonl" | b"ndjson") => Self::manifest(path, ManifestFormat::JsonLines),
+            Some(b"csv") => Self::manifest(path, csv(options)),
+            Some(_) | None => Err(SourceError::BareFile),
+        }
+    }
+
+    fn tree(path: &Path, options: SourceOptions) -> Result<Self, SourceError> {
+        let root = resolve(path)?;
+        if !root.is_dir() {
+            return Err(SourceError::NotADirectory);
+        }
+        let SourceOptions { ignore, follow_links, no_header: _ } = options;
+        let options = TreeOptions::EVERYTHING.with_ignore(ignore).with_follow_links(follow_links);
+        Ok(Self::Tree { root, options })
+    }
+
+    fn manifest(path: &Path, format: ManifestFormat) -> Result<Self, SourceError> {
+        Ok(Self::Manifest { path: file(path)?, format })
+    }
+
+    /// An option that changes nothing would be a mistake that nobody notices.
+    fn check_options(&self, options: SourceOptions) -> Result<(), SourceError> {
+        let is_tree = matches!(self, Self::Tree { .. });
+        let is_csv = matches!(self, Self::Manifest { format: ManifestFormat::Csv { .. }, .. });
+        let given = [
+            ("ignore", options.ignore && !is_tree),
+            ("follow-links", options.follow_links && !is_tree),
+            ("no-header", options.no_header && !is_csv),
+        ];
+        match given.into_iter().find(|(_, misplaced)| *misplaced) {
+            Some((option, _)) => Err(SourceError::OptionMisplaced { option }),
+            None => Ok(()),
+        }
+    }
+}
+
+// Kinds and lengths only: paths of the user's may be keys elsewhere.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Tree { .. } => "Tree",
+            Self::Lines { .. } => "Lines",
+            Self::Manifest { .. } => "Manifest",
+            Self::Integers(_) => "Integers",
+        };
+        f.debug_struct(kind).field("text_len", &self.text().len()).finish_non_exhaustive()
+    }
+}
+
+/// Why a text names no source. Each says what to type instead.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// Nothing, or nothing behind the colon.
+    #[error("no source is named; type a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B")]
+    Empty,
+    /// A path that leads nowhere.
+    #[error(
+        "there is no such file or directory; \
+         a source is a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B"
+    )]
+    NotFound,
+    /// A path that may not be followed.
+    #[error("the path of the source may not be read; ask for access to it")]
+    PermissionDenied,
+    /// A file of which it is not clear what its items are.
+    #[error(
+        "the source is a file; type lines:FILE, jsonl:FILE or csv:FILE to say what its items are"
+    )]
+    BareFile,
+    /// A directory was asked for.
+    #[error("the source is no directory; type lines:FILE, jsonl:FILE or csv:FILE for a file")]
+    NotADirectory,
+    /// A file was asked for.
+    #[error("the source is no regular file; type a directory by itself, or tree:DIR")]
+    NotAFile,
+    /// Not two integers.
+    #[error("a range of integers is typed range:A..B without the last, or range:A..=B with it")]
+    MalformedRange,
+    /// Its end lies below its beginning.
+    #[error("the range ends at {end}, below its beginning {first}; type the smaller one first")]
+    InvertedRange {
+        /// The first integer.
+        first: u64,
+        /// What was given as the end.
+        end: u64,
+    },
+    /// An option that means nothing for this source.
+    #[error("the option --{option} means nothing for this kind of source; leave it out")]
+    OptionMisplaced {
+        /// Its name.
+        option: &'static str,
+    },
+    /// The system could not look.
+    #[error("the path of the source could not be looked up ({kind}); try again")]
+    Unavailable {
+        /// How it failed.
+        kind: io::ErrorKind,
+    },
+}
+
+impl SourceError {
+    fn from_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound,
+            // A name that no file can have is the name of none.
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Self::NotFound,
+            io::ErrorKind::PermissionDenied => Self::PermissionDenied,
+            kind => Self::Unavailable { kind },
+        }
+    }
+}
+
+/// The words that may stand before a colon.
+#[derive(Clone, Copy)]
+enum Scheme {
+    Tree,
+    Lines,
+    Jsonl,
+    Csv,
+    Range,
+}
+
+fn split_scheme(text: &OsStr) -> Option<(Scheme, &OsStr)> {
+    let bytes = text.as_bytes();
+    let colon = memchr::memchr(b':', bytes)?;
+    let scheme = match &bytes[..colon] {
+        b"tree" => Scheme::Tree,
+        b"lines" => Scheme::Lines,
+        b"jsonl" => Scheme::Jsonl,
+        b"csv" => Scheme::Csv,
+        b"range" => Scheme::Range,
+        _ => return None,
+    };
+    Some((scheme, OsStr::from_bytes(&bytes[colon + 1..])))
+}
+
+const fn csv(options: SourceOptions) -> ManifestFormat {
+    ManifestFormat::Csv { header: !options.no_header }
+}
+
+fn file(path: &Path) -> Result<PathBuf, SourceError> {
+    let path = resolve(path)?;
+    if path.is_file() { Ok(path) } else { Err(SourceError::NotAFile) }
+}
+
+fn resolve(path: &Path) -> Result<PathBuf, SourceError> {
+    std::fs::canonicalize(path).map_err(|error| SourceError::from_io(&error))
+}
+
+fn parse_range(text: &[u8]) -> Result<IntegerRange, SourceError> {
+    let text = std::str::from_utf8(text).map_err(|_| SourceError::MalformedRange)?;
+    let (first, end) = text.split_once("..").ok_or(SourceError::MalformedRange)?;
+    let (end, inclusive) = match end.strip_prefix('=') {
+        Some(last) => (last, true),
+        None => (end, false),
+    };
+    let (first, end) = (parse_integer(first)?, parse_integer(end)?);
+    if end < first {
+        return Err(SourceError::InvertedRange { first, end });
+    }
+    Ok(match inclusive {
+        true => IntegerRange::inclusive(first, end),
+        false => IntegerRange::new(first, end),
+    })
+}
+
+fn parse_integer(text: &str) -> Result<u64, SourceError> {
+    let digits: String = text.chars().filter(|letter| *letter != '_').collect();
+    // The parser of the standard library would take a plus sign too.
+    let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_plain.then(|| digits.parse().ok()).flatten();
+    number.ok_or(SourceError::MalformedRange)
+}
