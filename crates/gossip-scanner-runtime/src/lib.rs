@@ -16,6 +16,8 @@ mod accumulator;
 mod backoff;
 mod clock;
 pub mod connectors;
+pub mod exec;
+mod initial;
 mod observer;
 mod op_ids;
 mod processor;
@@ -30,6 +32,8 @@ mod accumulator_tests;
 #[cfg(test)]
 mod backoff_tests;
 #[cfg(test)]
+mod initial_tests;
+#[cfg(test)]
 mod test_support;
 #[cfg(test)]
 mod token_tests;
@@ -39,6 +43,7 @@ mod watermark_tests;
 pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 pub use self::backoff::Backoff;
 pub use self::clock::{Clock, SystemClock, TICKS_PER_SECOND};
+pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
 pub use self::observer::{Event, Observer};
 pub use self::processor::{Broken, Inline, Processor, Report, Verdict, Work};
 pub use self::task::{Ending, Gear, ShardTask, TaskConfig, Turn};

@@ -29,7 +29,7 @@ mod rows_tests;
 #[cfg(test)]
 mod source_tests;
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;
 
 pub use self::decimal::{NUMBER_KEY_LEN, number_key, parse_number_key};
 pub use self::integers::IntegerRange;

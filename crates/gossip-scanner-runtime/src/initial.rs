@@ -1,0 +1,129 @@
+//! The first shards of a run, from a cheap look at its source.
+//!
+//! The connector samples keys ([`Connector::sample_keys`] is bounded by contract), and the root is
+//! cut so that every shard holds about as many of the sampled ones. If the sample holds every key,
+//! the source is small and gets no more shards than are worth their overhead. If a connector cannot
+//! sample, or found nothing in what it may look at, the root is cut evenly by bytes.
+//!
+//! Nothing here lists a source, counts it, or depends on anything but what the connector answers:
+//! the same answers give the same cuts. Cuts need not be perfect, since busy shards are split
+//! later.
+
+use gossip_contracts::connector::{
+    Connector, ConnectorError, MAX_PAGE_BYTES, MAX_PAGE_ITEMS, Page, PageLimits, PageViolation,
+};
+use gossip_contracts::coordination::{MAX_SPLIT_CHILDREN, ShardSpec, ShardSpecRef};
+use gossip_frontier::{
+    KeyBuf, KeyRange, KeyRangeError, SplitPointsError, split_points, split_points_by_density,
+};
+use thiserror::Error;
+
+/// The most shards a run begins with: four for each of 64 workers.
+///
+/// More would cost more to register than they spread; splitting goes on from here.
+pub const INITIAL_SHARDS_MAX: usize = 256;
+
+/// A source of fewer keys than this for each shard gets fewer shards: claiming, renewing and
+/// completing one costs about as much as a few trivial keys.
+pub const INITIAL_KEYS_MIN: usize = 4;
+
+/// Keys asked for per shard. A cut falls on a sampled key, so a part is wrong by about one in so
+/// many.
+const SAMPLED_KEYS_PER_SHARD: usize = 16;
+
+const _: () = assert!(INITIAL_SHARDS_MAX <= MAX_SPLIT_CHILDREN, "one call makes all cuts");
+const _: () = assert!(INITIAL_SHARDS_MAX * SAMPLED_KEYS_PER_SHARD <= MAX_PAGE_ITEMS);
+
+/// Cuts `root` into at most `target` shards of about as many keys each.
+///
+/// They tile the root in order, and there is always at least one.
+///
+/// # Errors
+///
+/// A target of none or beyond [`INITIAL_SHARDS_MAX`]; a root without bounds; a source that cannot
+/// be asked, or answers against the rules of pages.
+pub fn initial_shards(
+    connector: &dyn Connector,
+    root: ShardSpecRef<'_>,
+    target: usize,
+) -> Result<Vec<ShardSpec>, InitialShardsError> {
+    if target == 0 || target > INITIAL_SHARDS_MAX {
+        return Err(InitialShardsError::Target { target, max: INITIAL_SHARDS_MAX });
+    }
+    let range = KeyRange::try_from_spec(root)?;
+    let sample = look(connector, root, target)?;
+    let cuts = match sample.is_empty() && !sample.is_exhausted() {
+        true => even_cuts(range, target)?,
+        false => cuts_by_density(range, target, &sample)?,
+    };
+    Ok(tiles(root, cuts))
+}
+
+/// Why a source was not cut.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InitialShardsError {
+    /// No shards, or too many.
+    #[error("{target} initial shards were asked for; 1 to {max} are possible")]
+    Target {
+        /// Shards asked for.
+        target: usize,
+        /// [`INITIAL_SHARDS_MAX`].
+        max: usize,
+    },
+    /// The root is no bounded range.
+    #[error(transparent)]
+    Root(#[from] KeyRangeError),
+    /// The source could not be asked.
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    /// The sample breaks a rule of pages.
+    #[error("in a sample of the source: {0}")]
+    Sample(PageViolation),
+    /// The root could not be cut.
+    #[error(transparent)]
+    Cut(#[from] SplitPointsError),
+}
+
+/// Keys that show where the source is dense; none if it cannot tell.
+fn look(
+    connector: &dyn Connector,
+    root: ShardSpecRef<'_>,
+    target: usize,
+) -> Result<Page, InitialShardsError> {
+    let limits = PageLimits::try_new(target * SAMPLED_KEYS_PER_SHARD, MAX_PAGE_BYTES);
+    let mut sample = Page::with_limits(limits.expect("a target in bounds gives a page in bounds"));
+    connector.sample_keys(root, &mut sample)?;
+    match sample.fault() {
+        Some(fault) => Err(InitialShardsError::Sample(fault)),
+        None => Ok(sample),
+    }
+}
+
+fn cuts_by_density(
+    range: KeyRange<'_>,
+    target: usize,
+    sample: &Page,
+) -> Result<Vec<Vec<u8>>, InitialShardsError> {
+    let mut keys: Vec<&[u8]> = sample.items().map(|item| item.key()).collect();
+    let parts = match sample.is_exhausted() {
+        // These are all the keys there are.
+        true => (keys.len() / INITIAL_KEYS_MIN).clamp(1, target),
+        false => target,
+    };
+    let cuts = split_points_by_density(range, parts, &mut keys)?;
+    Ok(cuts.iter().map(|key| key.to_vec()).collect())
+}
+
+fn even_cuts(range: KeyRange<'_>, target: usize) -> Result<Vec<Vec<u8>>, InitialShardsError> {
+    let mut buffers = vec![KeyBuf::new(); target - 1];
+    let cuts = split_points(range, target, &mut buffers)?;
+    Ok(cuts.iter().map(|key| key.to_vec()).collect())
+}
+
+/// The shards between the cuts, which lie in order strictly inside the root.
+fn tiles(root: ShardSpecRef<'_>, cuts: Vec<Vec<u8>>) -> Vec<ShardSpec> {
+    let starts = [root.start].into_iter().chain(cuts.iter().map(Vec::as_slice));
+    let ends = cuts.iter().map(Vec::as_slice).chain([root.end]);
+    starts.zip(ends).map(|(start, end)| ShardSpec::new(start, end, root.metadata)).collect()
+}
