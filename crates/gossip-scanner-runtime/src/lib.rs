@@ -18,9 +18,11 @@ mod clock;
 pub mod connectors;
 pub mod exec;
 mod initial;
+mod job;
 mod observer;
 mod op_ids;
 mod processor;
+mod run_plan;
 mod task;
 mod throttle;
 mod token;
@@ -34,6 +36,8 @@ mod backoff_tests;
 #[cfg(test)]
 mod initial_tests;
 #[cfg(test)]
+mod run_plan_tests;
+#[cfg(test)]
 mod test_support;
 #[cfg(test)]
 mod token_tests;
@@ -44,8 +48,12 @@ pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 pub use self::backoff::Backoff;
 pub use self::clock::{Clock, SystemClock, TICKS_PER_SECOND};
 pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
+pub use self::job::{Job, JobError};
 pub use self::observer::{Event, Observer};
 pub use self::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+pub use self::run_plan::{
+    MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
+};
 pub use self::task::{Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};

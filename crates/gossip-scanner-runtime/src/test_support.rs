@@ -9,7 +9,9 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
-use gossip_coordination::store::{MapStore, StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{
+    MapStore, Store as _, StoreConfig, StoreCoordinator, StoreLimits,
+};
 use gossip_coordination::{
     AcquireScratch, RenewError, RunConfig, RunManagement, ShardClaiming, ShardFilter, ShardSummary,
 };
@@ -74,6 +76,17 @@ impl World {
     pub(crate) fn handle(&self) -> Coordinator {
         let nonce = self.next_nonce.fetch_add(1, Ordering::Relaxed);
         StoreCoordinator::new(self.store.another_handle(), StoreConfig::new(nonce))
+    }
+
+    /// Handles of another store, whose transactions are small.
+    pub(crate) fn small_store(&self) -> impl Fn() -> Coordinator + use<> {
+        let limits = StoreLimits { txn_ops: 20, ..MapStore::new().limits() };
+        let store = MapStore::with_limits(limits);
+        let nonce = AtomicU64::new(1000);
+        move || {
+            let nonce = nonce.fetch_add(1, Ordering::Relaxed);
+            StoreCoordinator::new(store.another_handle(), StoreConfig::new(nonce))
+        }
     }
 
     /// Claims a shard as `worker`.

@@ -26,9 +26,8 @@ fn a_handler_answers_items(#[case] window: usize) {
 
 #[test]
 fn a_handler_may_answer_in_any_order() {
-    let script = "read -r a; read -r b; \
-        echo '{\"type\":\"done\",\"id\":2}'; echo '{\"type\":\"error\",\"id\":1,\"message\":\"no\"}'; \
-        cat >/dev/null";
+    let script = "read -r a; read -r b; echo '{\"type\":\"done\",\"id\":2}'; \
+        echo '{\"type\":\"error\",\"id\":1,\"message\":\"no\"}'; cat >/dev/null";
     let mut processor = stream(script, config(2, None));
     let verdicts = process(&mut processor, &[b"a", b"b"]).unwrap();
     assert_eq!(verdicts, [Verdict::Failed("no".into()), Verdict::Done]);

@@ -70,7 +70,7 @@ impl Template {
     }
 
     /// The arguments for these keys, of which there is one unless the template takes many.
-    pub fn arguments<'k>(&self, keys: &[&'k [u8]]) -> Vec<OsString> {
+    pub fn arguments(&self, keys: &[&[u8]]) -> Vec<OsString> {
         debug_assert!(keys.len() == 1 || self.takes_many(), "a batch of one");
         let mut filled = Vec::with_capacity(self.arguments.len() + keys.len());
         for argument in &self.arguments {
