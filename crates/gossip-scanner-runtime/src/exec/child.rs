@@ -1,8 +1,10 @@
 //! A program in a process group of its own, and its end.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,17 @@ use crate::processor::Broken;
 /// long one is noticed within the longest.
 const NAP_FIRST: Duration = Duration::from_micros(50);
 const NAP_LONGEST: Duration = Duration::from_millis(5);
+
+/// Process groups of the programs that run now, so that all can be ended when we leave at once.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Ends every program of this process, with all that they have started. For leaving at once: what
+/// their keys come to is not recorded.
+pub fn end_all_programs() {
+    for leader in &*running() {
+        end_group(*leader);
+    }
+}
 
 /// A running program; ended with all that it has started when it is dropped.
 #[derive(Debug)]
@@ -27,7 +40,10 @@ pub(super) struct Running {
 impl Running {
     /// Starts `command` as the leader of a process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+        // Under the lock, so that nobody who leaves at once misses it.
+        let mut groups = running();
         let child = command.process_group(0).spawn()?;
+        groups.insert(child.id());
         Ok(Self { child, since: Instant::now(), reaped: false })
     }
 
@@ -47,7 +63,7 @@ impl Running {
         let mut nap = NAP_FIRST;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                self.reaped = true;
+                self.has_ended();
                 return Ok(Some(status));
             }
             let Some(left) = patience.checked_sub(begun.elapsed()) else { return Ok(None) };
@@ -58,14 +74,18 @@ impl Running {
 
     /// Ends it and all that it has started.
     pub(super) fn kill(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // Before the leader is waited for its number belongs to nobody else, nor does its group's.
-        if let Some(group) = pid.filter(|_| !self.reaped) {
-            // Gone already, or not ours to end any more: either way there is nothing left to do.
-            let _ = kill_process_group(group, Signal::KILL);
+        if !self.reaped {
+            end_group(self.child.id());
         }
+        // It was killed, so this does not take long; a failure means that it is gone.
         let _ = self.child.wait();
+        self.has_ended();
+    }
+
+    fn has_ended(&mut self) {
         self.reaped = true;
+        running().remove(&self.child.id());
     }
 }
 
@@ -74,6 +94,17 @@ impl Drop for Running {
         if !self.reaped {
             self.kill();
         }
+    }
+}
+
+fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn end_group(leader: u32) {
+    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // Gone already, or not ours to end any more: either way there is nothing left to do.
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 

@@ -28,6 +28,7 @@ mod template_tests;
 use std::time::Duration;
 
 pub use self::batch::BatchProcessor;
+pub use self::child::end_all_programs;
 pub use self::stream::{MAX_LINE_BYTES, StreamProcessor};
 pub use self::template::{Template, TemplateError};
 pub use self::text::Rendering;
