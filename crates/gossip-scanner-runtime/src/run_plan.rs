@@ -109,7 +109,6 @@ impl RunPlan<'_> {
     }
 
     /// The id before the first that a run over this source can have, and whether an id is one.
-    #[must_use]
     pub fn ids_of_source(&self) -> (Option<RunId>, impl Fn(RunId) -> bool + use<>) {
         let half = self.source_half();
         let before = half.checked_sub(1).map(RunId::from_raw);

@@ -145,7 +145,7 @@ fn job() -> Job {
 
 #[rstest]
 #[case::full(job())]
-#[case::plain(Job { stamp: None, stream: false, command: vec![], options: SourceOptions::NONE, ..job() })]
+#[case::plain(Job { stamp: None, stream: false, command: vec![], ..job() })]
 fn a_job_is_read_as_it_was_written(#[case] job: Job) {
     let bytes = job.encode().unwrap();
     assert_eq!(Job::decode(&bytes), Ok(job));
