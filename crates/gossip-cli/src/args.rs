@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Exec(Box<ExecArgs>),
     /// Join a run from another process or machine
     Worker(Box<WorkerArgs>),
+    /// Check a certificate that `gossip run export` wrote, without a store
+    Verify(VerifyArgs),
     /// Look at runs, and steer them
     #[command(subcommand)]
     Run(RunCommand),
@@ -183,8 +186,44 @@ pub(crate) enum RunCommand {
     Resume(RunArg),
     /// Stop a run for good
     Cancel(RunArg),
+    /// Write the certificate of a settled run: what was covered, and what was not
+    Export {
+        #[command(flatten)]
+        run: RunArg,
+        #[command(flatten)]
+        key: KeyArg,
+        /// Into this file instead of standard output
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Check what a settled run says against itself, and against its source
+    Verify {
+        #[command(flatten)]
+        run: RunArg,
+        /// List the source again and compare every key
+        #[arg(long)]
+        source: bool,
+    },
     /// Delete a run that is over
     Rm(RunArg),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The certificate; - for standard input
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) key: KeyArg,
+    /// List this source again and compare every key; its options are those of the certificate
+    #[arg(long, value_name = "SOURCE")]
+    pub(crate) source: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyArg {
+    /// A file with the secret that certificates are signed with: 16 bytes or more
+    #[arg(long, env = "GOSSIP_KEY_FILE", value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

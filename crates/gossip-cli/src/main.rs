@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod certificate;
 mod console;
 mod duration;
 mod exec;
@@ -48,6 +49,7 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
     match cli.command {
         Command::Exec(args) => exec::exec(&global, *args, console),
         Command::Worker(args) => exec::worker(&global, *args, console),
+        Command::Verify(args) => certificate::verify_file(&global, &args, console),
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
     }

@@ -9,6 +9,7 @@ use gossip_scanner_runtime::{Clock as _, Job, RuntimeToken, SystemClock};
 use gossip_stores::Coordinator;
 
 use crate::args::{Global, RunCommand};
+use crate::certificate::{self, Settled};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
@@ -47,6 +48,14 @@ pub(crate) fn run(
         RunCommand::Cancel(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
             steer.cancel(console)?;
+        }
+        RunCommand::Export { run, key, to } => {
+            let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
+            return certificate::export(settled, &key, to.as_deref(), console);
+        }
+        RunCommand::Verify { run, source } => {
+            let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
+            return certificate::verify_run(global, settled, source, console);
         }
         RunCommand::Rm(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };

@@ -14,6 +14,7 @@
 
 mod accumulator;
 mod backoff;
+pub mod certificate;
 mod clock;
 pub mod connectors;
 pub mod exec;

@@ -1,0 +1,274 @@
+//! Reading the lines of a certificate, one at a time.
+
+use std::io::{BufRead, Read};
+
+use gossip_contracts::coordination::MAX_KEY_SIZE;
+use gossip_contracts::identity::{FenceEpoch, RunId};
+
+use super::record::{LeafRecord, LeafStatus, ParkedFor, Request, SEMANTICS};
+use super::refusal::Refusal;
+use super::text::{Scanner, Unexpected};
+use crate::accumulator::Accumulator;
+
+/// The longest line that is read: five keys of a leaf, three letters for each byte, and the rest.
+pub(super) const LINE_LEN_MAX: usize = 5 * 3 * MAX_KEY_SIZE + 4096;
+
+/// Options, exclusions and settings of a request at most: what fits on a line is bounded anyway,
+/// and this bounds how many parts that is.
+const LIST_LEN_MAX: usize = 256;
+
+/// The lines of a certificate.
+pub(super) struct Lines<R> {
+    reader: R,
+    /// The line that was read last, without its line feed.
+    line: Vec<u8>,
+    /// Its number, counted from one.
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) const fn new(reader: R) -> Self {
+        Self { reader, line: Vec::new(), number: 0 }
+    }
+
+    /// Reads the next line.
+    ///
+    /// # Errors
+    ///
+    /// The file ends, the line does not, or the line is too long.
+    pub(super) fn next(&mut self) -> Result<&[u8], Refusal> {
+        self.line.clear();
+        self.number += 1;
+        let mut reader = self.reader.by_ref().take(LINE_LEN_MAX as u64 + 1);
+        let read = reader.read_until(b'\n', &mut self.line);
+        read.map_err(|error| Refusal::Unreadable { kind: error.kind() })?;
+        match self.line.pop() {
+            Some(b'\n') => Ok(&self.line),
+            Some(_) if self.line.len() >= LINE_LEN_MAX => {
+                Err(Refusal::LineTooLong { line: self.number, max: LINE_LEN_MAX })
+            }
+            Some(_) | None => Err(Refusal::CutShort { line: self.number }),
+        }
+    }
+
+    /// The line that was read last.
+    pub(super) fn current(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// What to say of the line that was read last if it cannot be read.
+    pub(super) const fn malformed(&self) -> Refusal {
+        Refusal::Malformed { line: self.number }
+    }
+
+    /// The file ends here.
+    pub(super) fn end(mut self) -> Result<(), Refusal> {
+        let rest = self.reader.fill_buf();
+        match rest.map_err(|error| Refusal::Unreadable { kind: error.kind() })? {
+            [] => Ok(()),
+            _ => Err(Refusal::TrailingBytes { line: self.number }),
+        }
+    }
+}
+
+/// The last line but one, as stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StatedTotals {
+    pub(super) leaves: u64,
+    pub(super) done: u64,
+    pub(super) parked: u64,
+    pub(super) unread: u64,
+    pub(super) accumulator: Accumulator,
+    pub(super) is_complete: bool,
+}
+
+/// The last line.
+#[derive(Clone, Copy)]
+pub(super) struct Seal {
+    pub(super) hash: [u8; 32],
+    pub(super) signature: Option<[u8; 32]>,
+}
+
+/// A leaf, and what it says is left of it.
+pub(super) struct LeafLine {
+    pub(super) leaf: LeafRecord,
+    /// Two keys; both empty for a leaf that is done.
+    pub(super) uncovered: Uncovered,
+}
+
+#[derive(Default)]
+pub(super) struct Uncovered {
+    /// Whether the first key itself is covered.
+    pub(super) is_after: bool,
+    pub(super) from: Vec<u8>,
+    pub(super) before: Vec<u8>,
+}
+
+impl LeafLine {
+    pub(super) fn new() -> Self {
+        let leaf = LeafRecord::new(b"", b"", LeafStatus::Done, FenceEpoch::ZERO);
+        Self { leaf, uncovered: Uncovered::default() }
+    }
+
+    /// Reads a leaf into the memory of the one before.
+    pub(super) fn read(&mut self, line: &[u8]) -> Result<(), Unexpected> {
+        let (scan, leaf) = (&mut Scanner::new(line), &mut self.leaf);
+        scan.literal("{\"start\":")?;
+        scan.escaped(&mut leaf.start)?;
+        scan.literal(",\"end\":")?;
+        scan.escaped(&mut leaf.end)?;
+        leaf.status = read_status(scan)?;
+        scan.literal(",\"fence\":")?;
+        leaf.fence = FenceEpoch::from_raw(scan.number()?);
+        scan.literal(",\"cursor\":")?;
+        read_cursor(scan, &mut leaf.cursor)?;
+        leaf.accumulator = read_accumulator(scan)?;
+        scan.literal(",\"unread\":")?;
+        leaf.unread = scan.number()?;
+        match leaf.status {
+            LeafStatus::Done => self.uncovered = Uncovered::default(),
+            LeafStatus::Parked(_) => self.uncovered.read(scan)?,
+        }
+        scan.literal("}")?;
+        scan.end()
+    }
+}
+
+impl Uncovered {
+    fn read(&mut self, scan: &mut Scanner<'_>) -> Result<(), Unexpected> {
+        scan.literal(",\"uncovered\":{")?;
+        self.is_after = scan.takes("\"after\":");
+        if !self.is_after {
+            scan.literal("\"from\":")?;
+        }
+        scan.escaped(&mut self.from)?;
+        scan.literal(",\"before\":")?;
+        scan.escaped(&mut self.before)?;
+        scan.literal("}")
+    }
+}
+
+/// Whether a line is that of a leaf; the only other one that may come there is the totals.
+pub(super) fn is_leaf(line: &[u8]) -> bool {
+    line.starts_with(b"{\"start\":")
+}
+
+pub(super) fn read_request(line: &[u8]) -> Result<Request, Unexpected> {
+    let scan = &mut Scanner::new(line);
+    scan.literal("{\"gossip-certificate\":1,\"run\":")?;
+    let run = RunId::from_raw(u64::from_be_bytes(scan.hex()?));
+    let mut request = Request::for_range(run, "", b"", b"");
+    scan.literal(",\"source\":")?;
+    scan.escaped(&mut request.source)?;
+    scan.literal(",\"options\":{")?;
+    request.options = read_list(scan, "}", |scan| {
+        let name = read_words(scan)?;
+        scan.literal(":")?;
+        Ok((name, scan.truth()?))
+    })?;
+    scan.literal(",\"excluded\":[")?;
+    request.excluded = read_list(scan, "]", read_words)?;
+    scan.literal(",\"settings\":{")?;
+    request.settings = read_list(scan, "}", |scan| {
+        let name = read_words(scan)?;
+        scan.literal(":")?;
+        Ok((name, read_words(scan)?))
+    })?;
+    scan.literal(",\"start\":")?;
+    scan.escaped(&mut request.start)?;
+    scan.literal(",\"end\":")?;
+    scan.escaped(&mut request.end)?;
+    scan.literal(",\"cursor\":\"")?;
+    let semantics = SEMANTICS.into_iter().find(|(_, word)| scan.takes(word));
+    (request.semantics, _) = semantics.ok_or(Unexpected)?;
+    scan.literal("\"}")?;
+    scan.end()?;
+    Ok(request)
+}
+
+pub(super) fn read_totals(line: &[u8]) -> Result<StatedTotals, Unexpected> {
+    let scan = &mut Scanner::new(line);
+    scan.literal("{\"leaves\":")?;
+    let leaves = scan.number()?;
+    scan.literal(",\"done\":")?;
+    let done = scan.number()?;
+    scan.literal(",\"parked\":")?;
+    let parked = scan.number()?;
+    let accumulator = read_accumulator(scan)?;
+    scan.literal(",\"unread\":")?;
+    let unread = scan.number()?;
+    scan.literal(",\"verdict\":")?;
+    let is_complete = scan.takes("\"complete\"");
+    if !is_complete {
+        scan.literal("\"incomplete\"")?;
+    }
+    scan.literal("}")?;
+    scan.end()?;
+    Ok(StatedTotals { leaves, done, parked, unread, accumulator, is_complete })
+}
+
+pub(super) fn read_seal(line: &[u8]) -> Result<Seal, Unexpected> {
+    let scan = &mut Scanner::new(line);
+    scan.literal("{\"hash\":")?;
+    let hash = scan.hex()?;
+    let signature = match scan.takes(",\"signature\":") {
+        true => Some(scan.hex()?),
+        false => None,
+    };
+    scan.literal("}")?;
+    scan.end()?;
+    Ok(Seal { hash, signature })
+}
+
+fn read_status(scan: &mut Scanner<'_>) -> Result<LeafStatus, Unexpected> {
+    scan.literal(",\"status\":")?;
+    if scan.takes("\"done\"") {
+        return Ok(LeafStatus::Done);
+    }
+    scan.literal("\"parked\",\"reason\":\"")?;
+    let reason = ParkedFor::ALL.into_iter().find(|reason| scan.takes(reason.as_str()));
+    scan.literal("\"")?;
+    reason.map(LeafStatus::Parked).ok_or(Unexpected)
+}
+
+fn read_cursor(scan: &mut Scanner<'_>, cursor: &mut Option<Vec<u8>>) -> Result<(), Unexpected> {
+    if scan.takes("null") {
+        *cursor = None;
+        return Ok(());
+    }
+    scan.escaped(cursor.get_or_insert_default())
+}
+
+fn read_accumulator(scan: &mut Scanner<'_>) -> Result<Accumulator, Unexpected> {
+    scan.literal(",\"keys\":")?;
+    let count = scan.number()?;
+    scan.literal(",\"sum\":")?;
+    let sum = scan.hex()?;
+    // The hash of no keys that is not that of no keys can be written down, and means nothing.
+    Accumulator::try_from_parts(count, &sum).map_err(|_| Unexpected)
+}
+
+fn read_words(scan: &mut Scanner<'_>) -> Result<String, Unexpected> {
+    let mut bytes = Vec::new();
+    scan.escaped(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|_| Unexpected)
+}
+
+/// Elements with commas between them, up to the closing bracket.
+fn read_list<T>(
+    scan: &mut Scanner<'_>,
+    close: &str,
+    read_element: impl Fn(&mut Scanner<'_>) -> Result<T, Unexpected>,
+) -> Result<Vec<T>, Unexpected> {
+    let mut elements = Vec::new();
+    while !scan.takes(close) {
+        if elements.len() == LIST_LEN_MAX {
+            return Err(Unexpected);
+        }
+        if !elements.is_empty() {
+            scan.literal(",")?;
+        }
+        elements.push(read_element(scan)?);
+    }
+    Ok(elements)
+}

@@ -1,0 +1,181 @@
+//! Why a certificate is refused.
+
+use std::io;
+
+use gossip_contracts::connector::PageError;
+use thiserror::Error;
+
+/// What is wrong with a certificate, in numbers: leaves and lines are counted from one.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    // The file.
+    /// It could not be read.
+    #[error("the certificate cannot be read ({kind})")]
+    Unreadable {
+        /// How it failed.
+        kind: io::ErrorKind,
+    },
+    /// It ends too early.
+    #[error("the certificate ends within line {line}")]
+    CutShort {
+        /// Where.
+        line: u64,
+    },
+    /// A line is longer than any can be.
+    #[error("line {line} is longer than {max} bytes")]
+    LineTooLong {
+        /// Which one.
+        line: u64,
+        /// The most.
+        max: usize,
+    },
+    /// A line is not what must stand there.
+    #[error("line {line} is not as a certificate has it")]
+    Malformed {
+        /// Which one.
+        line: u64,
+    },
+    /// Something comes after the end.
+    #[error("something comes after line {line}, which is the last")]
+    TrailingBytes {
+        /// The last line.
+        line: u64,
+    },
+
+    // What it says.
+    /// The range that was asked for holds nothing, or has no bounds.
+    #[error("the request has no range: bounds of {start_len} and {end_len} bytes")]
+    EmptyRequest {
+        /// Length of its start.
+        start_len: usize,
+        /// Length of its end.
+        end_len: usize,
+    },
+    /// There are no leaves, or the last one ends before the request does.
+    #[error("nothing covers the end of the request, after {leaves} leaves")]
+    EndMissing {
+        /// Leaves there are.
+        leaves: u64,
+    },
+    /// A leaf begins behind where the one before ends, or the request begins.
+    #[error("nothing covers what lies before leaf {leaf}")]
+    Gap {
+        /// Which leaf.
+        leaf: u64,
+    },
+    /// A leaf begins before the one before it ends, or before the request.
+    #[error("leaf {leaf} covers what was covered already, or was not asked for")]
+    Overlap {
+        /// Which leaf.
+        leaf: u64,
+    },
+    /// A leaf goes beyond the request.
+    #[error("leaf {leaf} ends beyond the request")]
+    BeyondRequest {
+        /// Which leaf.
+        leaf: u64,
+    },
+    /// A leaf's range holds nothing.
+    #[error("leaf {leaf} has no range: bounds of {start_len} and {end_len} bytes")]
+    EmptyLeaf {
+        /// Which leaf.
+        leaf: u64,
+        /// Length of its start.
+        start_len: usize,
+        /// Length of its end.
+        end_len: usize,
+    },
+    /// A leaf that ended was never owned.
+    #[error("leaf {leaf} has ended and was never owned")]
+    NeverOwned {
+        /// Which leaf.
+        leaf: u64,
+    },
+    /// A leaf is done and has no cursor.
+    #[error("leaf {leaf} is done and has no cursor")]
+    DoneWithoutCursor {
+        /// Which leaf.
+        leaf: u64,
+    },
+    /// A cursor lies outside its leaf.
+    #[error("the cursor of leaf {leaf} lies outside of it")]
+    CursorOutside {
+        /// Which leaf.
+        leaf: u64,
+    },
+    /// More keys at or below the cursor than there can be.
+    #[error("leaf {leaf} counts {count} keys where there can be at most {max}")]
+    TooManyKeys {
+        /// Which leaf.
+        leaf: u64,
+        /// Keys stated.
+        count: u64,
+        /// The most there can be.
+        max: u64,
+    },
+    /// More keys unread than there are.
+    #[error("leaf {leaf} has {unread} keys unread of {count}")]
+    UnreadExceedsCount {
+        /// Which leaf.
+        leaf: u64,
+        /// Keys said to be unread.
+        unread: u64,
+        /// Keys stated.
+        count: u64,
+    },
+    /// What a parked leaf says is left is not what is left.
+    #[error("leaf {leaf} misstates what is left of it")]
+    UncoveredMisstated {
+        /// Which leaf.
+        leaf: u64,
+    },
+    /// The sums at the end are not those of the leaves.
+    #[error("the leaves do not add up to the totals")]
+    TotalsDiffer,
+
+    // Its seal.
+    /// The hash is not that of the lines above it.
+    #[error("the hash is not that of the certificate")]
+    HashDiffers,
+    /// A key was given, and the certificate has no signature.
+    #[error("the certificate is not signed")]
+    NotSigned,
+    /// The signature was not made with the key that was given.
+    #[error("the signature is not of this key, or not of this certificate")]
+    SignatureDiffers,
+
+    // Compared with a source.
+    /// Another kind of source, other options, or another range was asked for.
+    #[error("the request is not for this source: its {what} differs")]
+    OtherRequest {
+        /// What differs.
+        what: &'static str,
+    },
+    /// The source has another number of keys there.
+    #[error("leaf {leaf} counts {stated} keys, the source has {found}")]
+    CountDiffers {
+        /// Which leaf.
+        leaf: u64,
+        /// Keys stated.
+        stated: u64,
+        /// Keys listed; where the listing was stopped, one more than stated.
+        found: u64,
+    },
+    /// The source has other keys there.
+    #[error("leaf {leaf} counts {count} keys, and the source has as many others")]
+    KeysDiffer {
+        /// Which leaf.
+        leaf: u64,
+        /// Keys on both sides.
+        count: u64,
+    },
+    /// The source could not be listed.
+    #[error("the source cannot be listed for leaf {leaf}: {error}")]
+    SourceFailed {
+        /// Which leaf.
+        leaf: u64,
+        /// How it failed.
+        error: PageError,
+    },
+}
