@@ -248,23 +248,24 @@ impl Session<'_> {
             observer: &*progress,
         };
         let painter = Painter::start(&progress);
-        let finish = work(&self.worker_config(record.config().lease_duration()), parts);
+        let finish = work(&self.worker_config(record.config()), parts);
         drop(painter);
         self.conclude(finish, &progress)
     }
 
-    fn worker_config(&self, lease_ticks: u64) -> WorkerConfig {
+    fn worker_config(&self, run: RunConfig) -> WorkerConfig {
         let args = self.work;
         WorkerConfig {
             tenant: self.tenant,
             run: self.run,
             worker: WorkerId::from_raw(fresh_nonce()),
-            lease_ticks,
+            lease_ticks: run.lease_duration(),
             threads: jobs(args),
             task: TaskConfig {
                 checkpoint_items: args.checkpoint_keys.max(1),
                 checkpoint_ticks: ticks(args.checkpoint_every),
                 item_tries: args.tries.max(1),
+                shard_retries: run.max_shard_retries(),
                 ..TaskConfig::default()
             },
             limits: Limits { items: args.rate, bytes: args.byte_rate },

@@ -98,10 +98,8 @@ impl Observer for Progress {
                 shard.shard().as_raw(),
                 residual.as_raw()
             )),
-            Event::Paused => {
-                if !self.told_paused.swap(true, Ordering::Relaxed) {
-                    console.note("the run is paused; waiting until it is resumed");
-                }
+            Event::Paused if !self.told_paused.swap(true, Ordering::Relaxed) => {
+                console.note("the run is paused; waiting until it is resumed");
             }
             Event::StoreFailed { error } => {
                 console.note(&format!("the store failed: {error}; it is tried again"));

@@ -301,19 +301,42 @@ fn a_command_that_misbehaves_is_told_and_nothing_is_lost(
     assert_eq!(scratch.lines("seen").len(), 9);
 }
 
-/// The worked example of the documentation.
-#[test]
-fn a_stream_handler_in_sh_gets_every_item() {
+/// The worked examples of the documentation.
+#[rstest]
+#[case::sh("sh", "count.sh")]
+#[case::python("python3", "count.py")]
+fn the_stream_handlers_of_the_documentation_work(#[case] program: &str, #[case] name: &str) {
     let scratch = Scratch::new();
-    let script = "while read -r line; do id=${line#*\\\"id\\\":}; id=${id%%[!0-9]*}; \
-        case $line in *drain*) exit 0;; esac; echo \"$line\" >> seen; \
-        echo \"{\\\"type\\\":\\\"done\\\",\\\"id\\\":$id}\"; done";
+    let handler = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/handlers/").to_owned() + name;
     let args = ["range:0..50", "--stream", "--batch", "4"];
-    let ran = scratch.run(&exec(&args, &["sh", "-c", script]));
+    let ran = scratch.run(&exec(&args, &[program, &handler]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let seen = scratch.lines("seen");
-    assert_eq!(seen.len(), 50);
-    assert!(seen.iter().all(|line| line.contains("\"fence\":")));
+    let counted: BTreeSet<_> = scratch.lines("counted").into_iter().collect();
+    assert_eq!(counted.len(), 50);
+}
+
+#[test]
+fn a_certificate_is_exported_and_checked() {
+    let scratch = Scratch::new();
+    for number in 0..30 {
+        scratch.file(format!("f{number}"), "x");
+    }
+    std::fs::write(scratch.path().join("key"), "a secret of enough bytes").unwrap();
+    std::fs::write(scratch.path().join("other"), "a secret of other bytes").unwrap();
+    let ran = scratch.run(&exec(&["tree", "-o", "jsonl"], &["true"]));
+    let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
+    assert_eq!(scratch.run(&["run", "verify", &run, "--source"]).code, Some(0));
+    let export = ["run", "export", &run, "--to", "cert", "--key-file", "key"];
+    assert_eq!(scratch.run(&export).code, Some(0));
+    let signed = scratch.run(&["verify", "cert", "--key-file", "key", "--source", "tree"]);
+    assert_eq!(signed.code, Some(0), "{}", signed.stderr);
+    assert!(signed.stdout.contains("signed") && signed.stderr.contains("complete: 30 keys"));
+    assert_eq!(scratch.run(&["verify", "cert", "--key-file", "other"]).code, Some(1));
+    scratch.file("f30", "x");
+    assert_eq!(scratch.run(&["verify", "cert", "--source", "tree"]).code, Some(1));
+    let forged = std::fs::read_to_string(scratch.path().join("cert")).unwrap();
+    std::fs::write(scratch.path().join("cert"), forged.replacen("30", "29", 1)).unwrap();
+    assert_eq!(scratch.run(&["verify", "cert"]).code, Some(1));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The real binary in a directory of its own.
-#![allow(dead_code, reason = "each test file uses what it needs")]
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use gossip_contracts::connector::{OpenError, Reaction};
+use gossip_contracts::coordination::{MAX_KEY_SIZE, key_successor_into};
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::ParkReason;
 
-use super::{Decision, Gear, ShardTask, Troubled, Turn, park_reason};
+use super::{Decision, Gear, Operation, ShardTask, Troubled, Turn, park_reason};
 use crate::observer::Event;
 use crate::processor::{Broken, Report, Verdict, Work};
 use crate::watermark::Settled;
@@ -30,7 +31,8 @@ impl ShardTask {
         now: LogicalTime,
         gear: &mut Gear<'_, B>,
     ) -> Result<Option<LogicalTime>, Broken> {
-        while self.submitted < gear.processor.capacity() {
+        let most = if self.cautious > 0 { 1 } else { gear.processor.capacity() };
+        while self.submitted < most {
             let Some(index) = self.next_item(now) else { break };
             let item = self.page.item(index).expect("the mark follows this page");
             if let Some(until) = gear.throttle.take(now, item.size_hint().unwrap_or(0)) {
@@ -90,6 +92,7 @@ impl ShardTask {
 
     fn advance<B>(&mut self, gear: &Gear<'_, B>) {
         let (items, bytes) = self.covered.advance(&mut self.mark, &self.page);
+        self.cautious = self.cautious.saturating_sub(items);
         if items > 0 {
             gear.observer.observe(Event::Covered { items, bytes });
         }
@@ -212,19 +215,22 @@ impl ShardTask {
     ///
     /// Everything before the item is recorded, so that what is left is the item alone.
     pub(super) fn isolate<B>(&mut self, index: usize, gear: &Gear<'_, B>) {
-        let reason = ParkReason::Poisoned;
+        let (reason, key) = (ParkReason::Poisoned, Some(self.key_at(index)));
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
-        let mut point = [0; gossip_contracts::coordination::MAX_KEY_SIZE];
-        let key = self.key_at(index);
-        let len = gossip_contracts::coordination::key_successor_into(key, &mut point);
-        gear.observer.observe(Event::Parking { shard: self.lease.key(), reason, key: Some(key) });
+        gear.observer.observe(Event::Parking { shard: self.lease.key(), reason, key });
         self.verdict = Some(Decision::Park(reason));
-        match len.map(|len| &point[..len]) {
-            Some(point) if !is_last && self.spec.contains_key(point) => {
-                self.begin(super::Operation::Split(point.into()));
-            }
-            _ => self.begin(super::Operation::Park(reason)),
-        }
+        self.begin(match self.point_behind(index).filter(|_| !is_last) {
+            Some(point) => Operation::Split(point),
+            None => Operation::Park(reason),
+        });
+    }
+
+    /// Where to cut so that the item at `index` is the last in front of the cut; `None` if there is
+    /// no key behind it in the range.
+    pub(super) fn point_behind(&self, index: usize) -> Option<Box<[u8]>> {
+        let mut point = [0; MAX_KEY_SIZE];
+        let len = key_successor_into(self.key_at(index), &mut point)?;
+        self.spec.contains_key(&point[..len]).then(|| point[..len].into())
     }
 }
 

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use gossip_contracts::connector::{
-    CheckedEnumeration, Connector, Page, PageError, ParkCause, Reaction,
+    CheckedEnumeration, Connector, MAX_PAGE_ITEMS, Page, PageError, ParkCause, Reaction,
 };
 use gossip_contracts::coordination::ShardSpec;
 use gossip_contracts::identity::{LogicalTime, OpId};
@@ -68,6 +68,8 @@ pub struct TaskConfig {
     pub retry_longest: u64,
     /// How long a store that does not answer is asked again, in ticks.
     pub store_patience: u64,
+    /// How many grants without progress a shard of the run survives, as its settings say.
+    pub shard_retries: Option<u32>,
 }
 
 impl Default for TaskConfig {
@@ -82,6 +84,7 @@ impl Default for TaskConfig {
             retry_first: 100,
             retry_longest: 5_000,
             store_patience: 60_000,
+            shard_retries: None,
         }
     }
 }
@@ -166,6 +169,10 @@ pub struct ShardTask {
     wait_until: Option<LogicalTime>,
     /// What was decided about the shard as a whole; the first decision stands.
     verdict: Option<Decision>,
+    /// Items left to be processed one by one, each recorded before the next begins.
+    cautious: u64,
+    /// Whether the next grant without progress would park the shard.
+    last_chance: bool,
     /// What an administrator asked and was not done yet.
     split: Option<ShardAction>,
     lost: bool,
@@ -206,6 +213,14 @@ enum Operation {
     Split(Box<[u8]>),
 }
 
+/// From this many grants on without progress something in the shard may be killing its owners: from
+/// then on items are processed one by one, so that the cursor stops right in front of it.
+const CAUTION_FROM: u32 = 2;
+
+/// How many items are processed so. The killer is among those that were listed and not recorded
+/// when the last owner died, which are fewer than two pages.
+const CAUTIOUS_ITEMS: u64 = 2 * MAX_PAGE_ITEMS as u64;
+
 impl ShardTask {
     /// Takes over a shard that was just acquired, at `now`.
     ///
@@ -243,6 +258,8 @@ impl ShardTask {
             listing_failures: 0,
             wait_until: None,
             verdict,
+            cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
+            last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
             split: None,
             lost: false,
         }
@@ -315,9 +332,22 @@ impl ShardTask {
                 self.backoff.reset();
                 self.mark.begin(self.page.len());
                 self.troubled.clear();
+                self.leave_suspect_alone();
                 Turn::Going
             }
             Err(error) => self.listing_failed(now, error, gear.observer),
+        }
+    }
+
+    /// On the last chance of a shard, cuts off everything behind its next key. If that key kills
+    /// the owner again, it is parked alone, and what follows has a try of its own.
+    fn leave_suspect_alone(&mut self) {
+        if !std::mem::take(&mut self.last_chance) {
+            return;
+        }
+        let is_last = self.page.is_exhausted() && self.page.len() <= 1;
+        if let Some(point) = self.point_behind(0).filter(|_| !is_last) {
+            self.begin(Operation::Split(point));
         }
     }
 
@@ -399,6 +429,9 @@ impl ShardTask {
     }
 
     fn checkpoint_is_due(&self, now: LogicalTime) -> bool {
+        if self.cautious > 0 && self.covered.unsaved > 0 {
+            return true;
+        }
         let by_time = now >= self.saved_at.saturating_add(self.config.checkpoint_ticks);
         self.covered.unsaved >= self.config.checkpoint_items
             || (self.covered.unsaved > 0 && by_time)

@@ -436,6 +436,83 @@ fn a_throttle_makes_a_task_wait() {
     assert!(waits >= 1 && world.now >= 1000, "{waits} waits until {}", world.now);
 }
 
+/// Keys whose processing ends the process: nothing is reported, and the lease runs out.
+#[rstest]
+#[case::one(&[57], 200)]
+#[case::first_and_last(&[0, 199], 200)]
+#[case::neighbours(&[100, 101, 102], 200)]
+#[case::alone(&[0], 1)]
+fn keys_that_kill_their_owners_are_parked_alone(#[case] killers: &[usize], #[case] keys: usize) {
+    let (mut world, connector) = (World::new(), numbered(keys));
+    let config =
+        TaskConfig { checkpoint_items: 50, shard_retries: Some(3), ..TaskConfig::default() };
+    let mut crashes = 0;
+    let mut handle = world.handle();
+    while let Some(mut task) = world.claim(&mut handle, config, 1) {
+        let mut processor = Deadly { killers, reports: Vec::new(), killed: false };
+        let throttle = Throttle::default();
+        loop {
+            let mut gear = Gear {
+                coordinator: &mut handle,
+                connector: &connector,
+                processor: &mut processor,
+                throttle: &throttle,
+                observer: &(),
+            };
+            let turn = task.step(at(world.now), &mut gear);
+            if processor.killed {
+                crashes += 1;
+                world.now += LASTS;
+                handle = world.handle();
+                break;
+            }
+            match turn {
+                Turn::Going => {}
+                Turn::Wait(until) => world.pass_time(until, &mut task, &mut handle),
+                Turn::Over(_) => break,
+            }
+        }
+    }
+    let rows = world.rows();
+    let parked: Vec<_> = rows.iter().filter(|row| row.status == ShardStatus::Parked).collect();
+    assert_eq!(parked.len(), killers.len(), "{rows:?}");
+    assert!(parked.iter().all(|row| row.park_reason == Some(ParkReason::TooManyErrors)));
+    let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
+    assert_eq!(covered, (keys - killers.len()) as u64, "everything else is done");
+    let bound = killers.len() * (keys.ilog2() as usize + 8);
+    assert!(crashes <= bound, "{crashes} crashes for {} killers", killers.len());
+}
+
+struct Deadly<'k> {
+    killers: &'k [usize],
+    reports: Vec<Report>,
+    killed: bool,
+}
+
+impl Processor for Deadly<'_> {
+    fn capacity(&self) -> usize {
+        8
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.killed |= self.killers.iter().any(|number| work.key() == key(*number));
+        self.reports.push(Report { ticket: work.ticket, verdict: Verdict::Done });
+        Ok(())
+    }
+
+    fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        // A process that is dead reports nothing, whatever else it had.
+        if !self.killed {
+            reports.append(&mut self.reports);
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.reports.clear();
+    }
+}
+
 /// Reports items in any order, some of them as failed.
 struct Shuffled {
     waiting: Vec<(usize, Vec<u8>)>,
