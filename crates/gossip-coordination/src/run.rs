@@ -613,10 +613,15 @@ pub struct ShardSummary {
     pub acquire_count: u32,
     /// Progress.
     pub last_key: Option<Box<[u8]>>,
+    /// Added: the resume state beside the progress. The runtime keeps there what a certificate says
+    /// of a shard, and a shard that is done cannot be acquired to look at it.
+    pub token: Option<Box<[u8]>>,
     /// First key of the range; empty for the beginning of all keys.
     pub start: Box<[u8]>,
     /// First key behind the range; empty for the end of all keys.
     pub end: Box<[u8]>,
+    /// Added: what was stored beside the range; the shards of a run tell a new worker its job.
+    pub metadata: Box<[u8]>,
     /// The shard it was cut from, if any.
     pub parent: Option<ShardId>,
     /// How many shards were cut from it.

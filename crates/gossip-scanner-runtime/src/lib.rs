@@ -1,19 +1,62 @@
 //! The runtime: workers that touch every key of a source, and the proof that they did.
+//!
+//! | piece | what it is |
+//! |---|---|
+//! | [`ShardTask`] | one shard's life under one lease, stepped, without a clock of its own |
+//! | [`Processor`] | what is done with every key |
+//! | [`Watermark`] | how far a shard has come when its items finish out of order |
+//! | [`RuntimeToken`] | what the runtime keeps beside a cursor |
+//!
+//! It is generic over the coordinator and never picks a store; it reads no environment, no
+//! arguments and no terminal. Only its worker starts threads, and only [`SystemClock`] reads a
+//! clock.
 #![forbid(unsafe_code)]
 
 mod accumulator;
+mod backoff;
 pub mod certificate;
+mod clock;
 pub mod connectors;
+pub mod exec;
 mod initial;
+mod job;
+mod observer;
+mod op_ids;
+mod processor;
+mod run_plan;
+mod task;
+mod throttle;
 mod token;
+mod watermark;
+mod worker;
 
 #[cfg(test)]
 mod accumulator_tests;
 #[cfg(test)]
+mod backoff_tests;
+#[cfg(test)]
 mod initial_tests;
 #[cfg(test)]
+mod run_plan_tests;
+#[cfg(test)]
+mod test_support;
+#[cfg(test)]
 mod token_tests;
+#[cfg(test)]
+mod watermark_tests;
 
 pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
+pub use self::backoff::Backoff;
+pub use self::clock::{Clock, SystemClock, TICKS_PER_SECOND};
 pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
+pub use self::job::{Job, JobError};
+pub use self::observer::{Event, Observer};
+pub use self::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+pub use self::run_plan::{
+    MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
+};
+pub use self::task::{Ending, Gear, ShardTask, TaskConfig, Turn};
+pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
+pub use self::watermark::{Settled, Watermark};
+pub use self::worker::{Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work};

@@ -1,20 +1,24 @@
 //! Listings and progress: what an operator sees.
 
+use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{ShardId, ShardKey};
 
-use super::world::{RUN, World, at, config, key, replace_at, residual_at, root, shard};
+use super::world::{RUN, World, at, config, key, op, replace_at, residual_at, root, shard};
 use super::{ConformanceTarget, Settings, topic};
+use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
 use crate::run::{
     RunProgress, RunTerminalEvaluation, ShardFilter, Watermark, evaluate_run_terminal,
 };
 use crate::run_management::RunManagement;
+use crate::traits::CoordinationBackend;
 
 topic!("listing":
     a_listing_is_sorted_by_range_and_id,
     a_listing_is_appended,
     filters_combine,
     a_row_tells_everything_of_a_shard,
+    a_row_of_a_done_shard_tells_its_token,
     a_lease_that_ran_out_is_not_shown,
     progress_counts_every_status,
     the_watermark_is_the_smallest_key_of_an_active_shard,
@@ -90,9 +94,23 @@ pub fn a_row_tells_everything_of_a_shard<T: ConformanceTarget>(target: &T) {
     assert_eq!((&*row.start, &*row.end), (b"a".as_slice(), b"f".as_slice()));
     assert_eq!(row.last_key.as_deref(), Some(b"c".as_slice()));
     assert_eq!((row.parent, row.spawned_count), (None, 1));
+    assert_eq!((row.token, &*row.metadata), (None, b"meta".as_slice()));
     let row = world.row(113, residual);
     assert_eq!((row.parent, row.spawned_count, row.acquire_count), (Some(shard(0)), 0, 0));
     assert_eq!((row.leased, row.lease_deadline, row.last_key), (false, None, None));
+    assert_eq!((row.token, &*row.metadata), (None, b"meta".as_slice()));
+}
+
+/// What a certificate is made from: a done shard cannot be acquired any more.
+pub fn a_row_of_a_done_shard_tells_its_token<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    let cursor = CursorUpdate::new(b"c", b"token");
+    let done = world.backend.complete(at(11), world.tenant, &held.lease, cursor, op(1));
+    assert_eq!(done, Ok(IdempotentOutcome::Executed(())));
+    let row = world.row(12, shard(0));
+    assert_eq!((row.status, row.last_key.as_deref()), (ShardStatus::Done, Some(b"c".as_slice())));
+    assert_eq!(row.token.as_deref(), Some(b"token".as_slice()));
 }
 
 /// Half-open here too.

@@ -629,6 +629,9 @@ fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
         lease_deadline: shard.lease.filter(|_| leased).map(|(_, deadline)| at(deadline)),
         acquire_count: shard.grants,
         last_key: shard.cursor.clone().map(Into::into),
+        // No step of a sequence writes a token, and all roots have the same metadata.
+        token: None,
+        metadata: (*b"meta").into(),
         start: shard.start.clone().into(),
         end: shard.end.clone().into(),
         parent: shard.parent,

@@ -101,8 +101,10 @@ fn summary(now: LogicalTime, shard: ShardView<'_>) -> ShardSummary {
         last_handoff: record.last_handoff(),
         acquire_count: record.acquire_count(),
         last_key: shard.cursor().last_key().map(Into::into),
+        token: shard.cursor().token().map(Into::into),
         start: shard.spec().start.into(),
         end: shard.spec().end.into(),
+        metadata: shard.spec().metadata.into(),
         parent: record.parent(),
         spawned_count: u32::try_from(record.spawned_count()).expect("spawned is bounded"),
     }

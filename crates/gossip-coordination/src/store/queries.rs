@@ -162,8 +162,10 @@ fn summary(
         last_handoff: hot.last_handoff,
         acquire_count: hot.acquire_count,
         last_key: hot.cursor.last_key().map(Into::into),
+        token: hot.cursor.token().map(Into::into),
         start: cold.spec.start.into(),
         end: cold.spec.end.into(),
+        metadata: cold.spec.metadata.into(),
         parent: cold.lineage.map(|lineage| lineage.parent),
         spawned_count: u32::try_from(hot.spawned_count).expect("spawned is bounded"),
     }

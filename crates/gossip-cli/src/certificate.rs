@@ -1,0 +1,263 @@
+//! Certificates: made from what a settled run left in the store, and checked without one.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+
+use gossip_contracts::identity::{RunId, TenantId};
+use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStatus, ShardSummary};
+use gossip_scanner_runtime::certificate::{
+    Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
+    SigningKey, Trust, Verification, verify,
+};
+use gossip_scanner_runtime::connectors::{Source, SourceOptions};
+use gossip_scanner_runtime::{Job, RuntimeToken};
+use gossip_stores::Coordinator;
+
+use crate::args::{Global, KeyArg, VerifyArgs};
+use crate::console::Console;
+use crate::failure::{Code, Failure};
+use crate::output::{self, Record};
+use crate::{duration, runs};
+
+/// The largest certificate that is read from standard input twice, and so kept: a million leaves.
+const MAX_KEPT_BYTES: u64 = 1 << 30;
+
+/// A run whose certificate is wanted.
+pub(crate) struct Settled<'c> {
+    pub(crate) coordinator: &'c mut Coordinator,
+    pub(crate) tenant: TenantId,
+    pub(crate) run: RunId,
+}
+
+/// Writes the certificate of a run.
+pub(crate) fn export(
+    settled: Settled<'_>,
+    key: &KeyArg,
+    to: Option<&Path>,
+    console: &Console,
+) -> Result<Code, Failure> {
+    let key = signing_key(key)?;
+    let (certificate, _) = settled.certificate(key.as_ref())?;
+    let written = match to {
+        Some(path) => std::fs::write(path, &certificate),
+        None => io::stdout().lock().write_all(&certificate),
+    };
+    written.map_err(|error| {
+        Failure::new(Code::Internal, "the certificate cannot be written").why(error)
+    })?;
+    let verification = check(&certificate, Against::ITSELF)?;
+    console.note(&say(&verification));
+    Ok(code_of(&verification))
+}
+
+/// Checks what a run says.
+pub(crate) fn verify_run(
+    global: &Global,
+    settled: Settled<'_>,
+    compare: bool,
+    console: &Console,
+) -> Result<Code, Failure> {
+    let (certificate, source) = settled.certificate(None)?;
+    let verification = match compare {
+        true => against_source(&certificate, &source, None)?,
+        false => check(&certificate, Against::ITSELF)?,
+    };
+    tell(global, &verification, console)
+}
+
+/// Checks a file.
+pub(crate) fn verify_file(
+    global: &Global,
+    args: &VerifyArgs,
+    console: &Console,
+) -> Result<Code, Failure> {
+    let key = signing_key(&args.key)?;
+    let certificate = read(&args.file)?;
+    let against = match &key {
+        Some(key) => Against::ITSELF.with_key(key),
+        None => Against::ITSELF,
+    };
+    let verification = check(&certificate, against)?;
+    let verification = match &args.source {
+        Some(typed) => {
+            let source = typed_source(typed, &verification.request)?;
+            against_source(&certificate, &source, key.as_ref())?
+        }
+        None => verification,
+    };
+    tell(global, &verification, console)
+}
+
+impl Settled<'_> {
+    /// The certificate, and the source it is about.
+    fn certificate(self, key: Option<&SigningKey>) -> Result<(Vec<u8>, Source), Failure> {
+        let record = self.coordinator.get_run(self.tenant, self.run);
+        let record = record.map_err(|error| runs::not_found(self.run, &error))?;
+        let job = runs::job_of(self.coordinator, self.tenant, self.run)?;
+        let rows = runs::rows(self.coordinator, self.tenant, self.run, ShardFilter::all())?;
+        let source = Source::parse(&job.source, job.options).map_err(|error| {
+            Failure::new(Code::Usage, "the source of the run is not here").why(error)
+        })?;
+        let mut request = Request::new(self.run, &source);
+        request.settings = settings(&job, record.config().lease_duration());
+        let certificate = write(&request, &rows, key)?;
+        Ok((certificate, source))
+    }
+}
+
+fn settings(job: &Job, lease: u64) -> Vec<(String, String)> {
+    let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
+    vec![
+        ("command".to_owned(), words.collect::<Vec<_>>().join(" ")),
+        ("lease".to_owned(), duration::show(lease)),
+        ("stream".to_owned(), job.stream.to_string()),
+    ]
+}
+
+fn write(
+    request: &Request,
+    rows: &[ShardSummary],
+    key: Option<&SigningKey>,
+) -> Result<Vec<u8>, Failure> {
+    let unwritten =
+        |error: io::Error| Failure::new(Code::Internal, "the certificate failed").why(error);
+    let mut writer = CertificateWriter::new(Vec::new(), request).map_err(unwritten)?;
+    for row in rows {
+        if let Some(leaf) = leaf(row)? {
+            writer.leaf(&leaf).map_err(unwritten)?;
+        }
+    }
+    writer.finish(key).map_err(unwritten)
+}
+
+/// What a shard says of its range; nothing if its children say it.
+fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
+    let status = match (row.status, row.park_reason) {
+        (ShardStatus::Split, _) => return Ok(None),
+        (ShardStatus::Active, _) => {
+            return Err(Failure::new(Code::Usage, "the run is not settled: shards are waiting")
+                .next("let its workers finish, then type the same again"));
+        }
+        (ShardStatus::Done, _) => LeafStatus::Done,
+        (ShardStatus::Parked, reason) => LeafStatus::Parked(parked_for(reason)),
+    };
+    let leaf = LeafRecord::new(&row.start, &row.end, status, row.fence_epoch);
+    let Some(cursor) = &row.last_key else { return Ok(Some(leaf)) };
+    let token = match &row.token {
+        Some(token) => RuntimeToken::decode(token).map_err(|error| {
+            Failure::new(Code::Internal, "a cursor was not written by this runtime").why(error)
+        })?,
+        None => RuntimeToken::START,
+    };
+    Ok(Some(leaf.with_progress(cursor, token.accumulator, token.unread)))
+}
+
+const fn parked_for(reason: Option<ParkReason>) -> ParkedFor {
+    match reason {
+        Some(ParkReason::PermissionDenied) => ParkedFor::PermissionDenied,
+        Some(ParkReason::NotFound) => ParkedFor::NotFound,
+        Some(ParkReason::Poisoned) => ParkedFor::Poisoned,
+        Some(ParkReason::TooManyErrors) => ParkedFor::TooManyErrors,
+        // The coordinator's enum may grow.
+        Some(ParkReason::Other | _) | None => ParkedFor::Other,
+    }
+}
+
+fn check(certificate: &[u8], against: Against<'_>) -> Result<Verification, Failure> {
+    verify(certificate, against)
+        .map_err(|refusal| Failure::new(Code::Internal, "the certificate is refused").why(refusal))
+}
+
+fn against_source(
+    certificate: &[u8],
+    source: &Source,
+    key: Option<&SigningKey>,
+) -> Result<Verification, Failure> {
+    let connector = source
+        .open()
+        .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
+    let request = Request::new(RunId::from_raw(0), source);
+    let against = Against::ITSELF.with_source(&request, &*connector);
+    check(certificate, key.map_or(against, |key| against.with_key(key)))
+}
+
+/// A source as it was typed, with the options that the certificate states.
+fn typed_source(typed: &OsString, request: &Request) -> Result<Source, Failure> {
+    let chosen = |name: &str| request.options.iter().any(|(option, on)| option == name && *on);
+    let options = SourceOptions {
+        ignore: chosen("ignore"),
+        follow_links: chosen("follow-links"),
+        no_header: chosen("no-header"),
+    };
+    Source::parse(typed, options)
+        .map_err(|error| Failure::new(Code::Usage, "the source is not understood").why(error))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut input: Box<dyn BufRead> = match path.as_os_str().as_bytes() {
+        b"-" => Box::new(io::stdin().lock()),
+        _ => Box::new(BufReader::new(File::open(path).map_err(|error| unreadable(&error))?)),
+    };
+    let mut bytes = Vec::new();
+    let read = input.by_ref().take(MAX_KEPT_BYTES).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(&error))?;
+    Ok(bytes)
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::new(Code::Usage, "the file cannot be read").why(error)
+}
+
+fn signing_key(arg: &KeyArg) -> Result<Option<SigningKey>, Failure> {
+    let Some(path) = &arg.key_file else { return Ok(None) };
+    let bad = |why: &dyn std::fmt::Display| {
+        Failure::new(Code::Usage, "the file of --key-file makes no key").why(why)
+    };
+    let file = File::open(path).map_err(|error| bad(&error))?;
+    let mut bytes = Vec::new();
+    let limit = SIGNING_KEY_LEN_MAX as u64 + 1;
+    file.take(limit).read_to_end(&mut bytes).map_err(|error| bad(&error))?;
+    SigningKey::try_new(&bytes).map(Some).map_err(|error| bad(&error))
+}
+
+fn tell(global: &Global, found: &Verification, console: &Console) -> Result<Code, Failure> {
+    let trust = match found.trust {
+        Trust::Consistent => "consistent",
+        Trust::Signed => "signed",
+    };
+    let source = OsString::from_vec(found.request.source.clone());
+    let record = Record::new()
+        .with("verdict", if found.is_complete() { "complete" } else { "incomplete" })
+        .with("trust", trust)
+        .with("compared", found.is_compared)
+        .with("run", format!("{:016x}", found.request.run.as_raw()))
+        .with_bytes(["source", "source_hex"], source.as_bytes())
+        .with("keys", found.keys)
+        .with("unread", found.unread)
+        .with("done", found.done)
+        .with("parked", found.parked);
+    output::one(global.output, &record)?;
+    console.note(&say(found));
+    Ok(code_of(found))
+}
+
+fn say(found: &Verification) -> String {
+    let Verification { keys, parked, unread, .. } = found;
+    let trust = match (found.trust, found.is_compared) {
+        (Trust::Signed, true) => "signed, and as the source is now",
+        (Trust::Signed, false) => "signed",
+        (Trust::Consistent, true) => "consistent, and as the source is now",
+        (Trust::Consistent, false) => "consistent",
+    };
+    match found.is_complete() {
+        true => format!("complete: {keys} keys; {trust}"),
+        false => format!("incomplete: {keys} keys, {parked} set aside, {unread} unread; {trust}"),
+    }
+}
+
+const fn code_of(found: &Verification) -> Code {
+    if found.is_complete() { Code::Complete } else { Code::Incomplete }
+}

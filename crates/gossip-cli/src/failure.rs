@@ -1,0 +1,67 @@
+//! Exit codes, and failures that say what happened, why, and what to type next.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use gossip_coordination::InfraError;
+
+/// How the program ends (DESIGN 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// Everything was done.
+    Complete = 0,
+    /// Something of ours or of the handler's is broken.
+    Internal = 1,
+    /// What was typed makes no sense.
+    Usage = 2,
+    /// Something is set aside or unread.
+    Incomplete = 3,
+    /// The run was failed or cancelled.
+    RunOver = 4,
+    /// The store cannot be reached.
+    Store = 5,
+    /// Interrupted; progress is saved.
+    Interrupted = 130,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// What the user is told when something did not work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    /// What happened.
+    pub(crate) what: String,
+    /// Why, if more is known.
+    pub(crate) why: Option<String>,
+    /// What to type next, if that is known.
+    pub(crate) next: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
+        Self { code, what: what.into(), why: None, next: None }
+    }
+
+    pub(crate) fn why(self, why: impl fmt::Display) -> Self {
+        Self { why: Some(why.to_string()), ..self }
+    }
+
+    pub(crate) fn next(self, next: impl Into<String>) -> Self {
+        Self { next: Some(next.into()), ..self }
+    }
+
+    /// The store does not answer, or says no.
+    pub(crate) fn store(error: &InfraError) -> Self {
+        let failure = Self::new(Code::Store, "the store failed").why(error);
+        match error.is_retryable() {
+            true => failure.next("try the same command again; nothing that was recorded is lost"),
+            false => failure,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `gossip`: touch every key of something huge, never lose your place, prove that nothing was
+//! missed.
+//!
+//! This crate reads arguments, the environment and the terminal, picks a store by its URL, and
+//! turns outcomes into exit codes. It knows no rule of the protocol and keeps nothing of its own.
+//!
+//! Data goes to standard output and everything else to standard error.
+#![forbid(unsafe_code)]
+
+mod args;
+mod certificate;
+mod console;
+mod duration;
+mod exec;
+mod failure;
+mod output;
+mod progress;
+mod runs;
+mod shards;
+mod signals;
+mod store;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser as _;
+
+use self::args::{Cli, Command};
+use self::console::Console;
+use self::failure::{Code, Failure};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let console = Arc::new(Console::new(cli.global.quiet, cli.global.verbose));
+    match run(cli, &console) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            console.failure(&failure);
+            failure.code.into()
+        }
+    }
+}
+
+fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Exec(args) => exec::exec(&global, *args, console),
+        Command::Worker(args) => exec::worker(&global, *args, console),
+        Command::Verify(args) => certificate::verify_file(&global, &args, console),
+        Command::Run(command) => runs::run(&global, command, console),
+        Command::Shard(command) => shards::run(&global, command, console),
+    }
+}
+
+/// Help and version are no failures; clap knows where they go.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Nobody listens: there is nobody to tell.
+    let _ = error.print();
+    if error.use_stderr() { Code::Usage.into() } else { Code::Complete.into() }
+}

@@ -1,0 +1,270 @@
+//! `run`: looking at runs and steering them.
+
+use gossip_contracts::identity::{RunId, TenantId};
+use gossip_coordination::{
+    DeleteRunError, GetRunError, RunManagement as _, RunStatus, RunTransitionError, ShardFilter,
+    ShardStatus, ShardSummary,
+};
+use gossip_scanner_runtime::{Clock as _, Job, RuntimeToken, SystemClock};
+use gossip_stores::Coordinator;
+
+use crate::args::{Global, RunCommand};
+use crate::certificate::{self, Settled};
+use crate::console::Console;
+use crate::failure::{Code, Failure};
+use crate::output::{self, Record};
+use crate::{duration, store};
+
+/// Runs that one listing asks for at a time.
+const PAGE: usize = 256;
+
+/// What all shards of a run say together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) keys: u64,
+    pub(crate) unread: u64,
+    pub(crate) shards: u64,
+    pub(crate) parked: u64,
+}
+
+pub(crate) fn run(
+    global: &Global,
+    command: RunCommand,
+    console: &Console,
+) -> Result<Code, Failure> {
+    let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
+    let coordinator = &mut backend.coordinator();
+    match command {
+        RunCommand::List => list(global, coordinator, tenant)?,
+        RunCommand::Show(arg) => show(global, coordinator, tenant, RunId::from_raw(arg.run))?,
+        RunCommand::Pause(arg) => {
+            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            steer.pause(console)?;
+        }
+        RunCommand::Resume(arg) => {
+            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            steer.resume(console)?;
+        }
+        RunCommand::Cancel(arg) => {
+            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            steer.cancel(console)?;
+        }
+        RunCommand::Export { run, key, to } => {
+            let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
+            return certificate::export(settled, &key, to.as_deref(), console);
+        }
+        RunCommand::Verify { run, source } => {
+            let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
+            return certificate::verify_run(global, settled, source, console);
+        }
+        RunCommand::Rm(arg) => {
+            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            steer.rm(console)?;
+        }
+    }
+    Ok(Code::Complete)
+}
+
+fn list(global: &Global, coordinator: &mut Coordinator, tenant: TenantId) -> Result<(), Failure> {
+    let (mut runs, mut after) = (Vec::new(), None);
+    loop {
+        let before = runs.len();
+        coordinator
+            .list_active_runs_into(tenant, after, PAGE, &mut runs)
+            .map_err(|error| Failure::store(&error))?;
+        if runs.len() - before < PAGE {
+            break;
+        }
+        after = runs.last().copied();
+    }
+    let mut records = Vec::with_capacity(runs.len());
+    for run in runs {
+        records.push(describe(coordinator, tenant, run)?);
+    }
+    let columns = ["run", "status", "keys", "shards", "done", "parked", "leased", "source"];
+    output::list(global.output, &columns, &records)
+}
+
+fn show(
+    global: &Global,
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<(), Failure> {
+    let record = describe(coordinator, tenant, run)?;
+    let config = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
+    let job = job_of(coordinator, tenant, run).ok();
+    let command = job.map(|job| {
+        let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
+        words.collect::<Vec<_>>()
+    });
+    let record = record
+        .with("lease", duration::show(config.config().lease_duration()))
+        .with("retries", config.config().max_shard_retries())
+        .with("created_at", config.created_at().as_raw())
+        .with("completed_at", config.completed_at().map(|at| at.as_raw()))
+        .with("command", command);
+    output::one(global.output, &record)
+}
+
+/// What a listing shows of a run.
+fn describe(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<Record, Failure> {
+    let record = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
+    let rows = rows(coordinator, tenant, run, ShardFilter::all())?;
+    let tally = Tally::of(&rows);
+    let count = |status: ShardStatus| rows.iter().filter(|row| row.status == status).count();
+    let status = match (record.status(), record.is_paused()) {
+        (RunStatus::Active, true) => "paused",
+        (status, _) => status_word(status),
+    };
+    let job = rows.first().and_then(|row| Job::decode(&row.metadata).ok());
+    let described = Record::new()
+        .with("run", format!("{:016x}", run.as_raw()))
+        .with("status", status)
+        .with("keys", tally.keys)
+        .with("unread", tally.unread)
+        .with("shards", tally.shards)
+        .with("done", count(ShardStatus::Done))
+        .with("parked", tally.parked)
+        .with("leased", rows.iter().filter(|row| row.leased).count());
+    Ok(match job {
+        Some(job) => {
+            use std::os::unix::ffi::OsStrExt as _;
+            described.with_bytes(["source", "source_hex"], job.source.as_bytes())
+        }
+        None => described,
+    })
+}
+
+struct Steer<'c> {
+    coordinator: &'c mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+}
+
+impl Steer<'_> {
+    fn pause(self, console: &Console) -> Result<(), Failure> {
+        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let paused = self.coordinator.pause_run(now, self.tenant, self.run, op_id);
+        paused.map_err(|error| transition(self.run, "paused", &error))?;
+        console.note("paused; owners give their shards back when they renew");
+        Ok(())
+    }
+
+    fn resume(self, console: &Console) -> Result<(), Failure> {
+        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let resumed = self.coordinator.resume_run(now, self.tenant, self.run, op_id);
+        resumed.map_err(|error| transition(self.run, "resumed", &error))?;
+        console.note("resumed");
+        Ok(())
+    }
+
+    fn cancel(self, console: &Console) -> Result<(), Failure> {
+        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let cancelled = self.coordinator.cancel_run(now, self.tenant, self.run, op_id);
+        cancelled.map_err(|error| transition(self.run, "cancelled", &error))?;
+        console.note("cancelled; its workers stop when they renew");
+        Ok(())
+    }
+
+    fn rm(self, console: &Console) -> Result<(), Failure> {
+        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        match self.coordinator.delete_run(now, self.tenant, self.run, op_id) {
+            Ok(_) => console.note("deleted"),
+            Err(DeleteRunError::BackendError(error)) => return Err(Failure::store(&error)),
+            Err(error @ DeleteRunError::NotTerminal { .. }) => {
+                let id = format!("{:016x}", self.run.as_raw());
+                return Err(Failure::new(Code::Usage, "the run is not over")
+                    .why(error)
+                    .next(format!("gossip run cancel {id}, then gossip run rm {id}")));
+            }
+            Err(error) => return Err(Failure::new(Code::Usage, "it was not deleted").why(error)),
+        }
+        Ok(())
+    }
+}
+
+impl Tally {
+    /// Adds up what the cursors of the leaves say. A shard that was replaced has given its progress
+    /// to a child.
+    fn of(rows: &[ShardSummary]) -> Self {
+        let mut tally = Self { shards: rows.len() as u64, ..Self::default() };
+        for row in rows.iter().filter(|row| row.status != ShardStatus::Split) {
+            tally.parked += u64::from(row.status == ShardStatus::Parked);
+            let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
+            if let Some(token) = token {
+                tally.keys += token.accumulator.count();
+                tally.unread += token.unread;
+            }
+        }
+        tally
+    }
+}
+
+/// What all shards of a run say together.
+pub(crate) fn tally(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<Tally, Failure> {
+    Ok(Tally::of(&rows(coordinator, tenant, run, ShardFilter::all())?))
+}
+
+/// The shards of a run.
+pub(crate) fn rows(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+    filter: ShardFilter,
+) -> Result<Vec<ShardSummary>, Failure> {
+    let (mut rows, now) = (Vec::new(), SystemClock::new().now());
+    let listed = coordinator.list_shards_into(now, tenant, run, filter, &mut rows);
+    listed.map_err(|error| not_found(run, &error))?;
+    Ok(rows)
+}
+
+/// What a run is about.
+pub(crate) fn job_of(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<Job, Failure> {
+    let rows = rows(coordinator, tenant, run, ShardFilter::all().roots())?;
+    let metadata = rows.first().map_or(&[][..], |row| &row.metadata);
+    Job::decode(metadata).map_err(|error| {
+        Failure::new(Code::Usage, "the run was not made by gossip exec").why(error)
+    })
+}
+
+/// A run that is not there, or a store that does not say.
+pub(crate) fn not_found(run: RunId, error: &GetRunError) -> Failure {
+    match error {
+        GetRunError::BackendError(error) => Failure::store(error),
+        error => Failure::new(Code::Usage, format!("there is no run {:016x}", run.as_raw()))
+            .why(error)
+            .next("gossip run list shows the runs that are not over; check --store and --tenant"),
+    }
+}
+
+fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
+    match error {
+        RunTransitionError::BackendError(error) => Failure::store(error),
+        RunTransitionError::RunNotFound => not_found(run, &GetRunError::RunNotFound),
+        error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),
+    }
+}
+
+/// A status in one word.
+pub(crate) const fn status_word(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Initializing => "initializing",
+        RunStatus::Active => "active",
+        RunStatus::Done => "done",
+        RunStatus::Failed => "failed",
+        RunStatus::Cancelled => "cancelled",
+    }
+}

@@ -1,0 +1,66 @@
+//! The store, by URL or by default, and who asks it.
+
+use std::path::PathBuf;
+
+use gossip_contracts::identity::{OpId, TenantId};
+use gossip_coordination_sqlite::fresh_nonce;
+use gossip_stores::{Backend, StoreUrl};
+
+use crate::args::Global;
+use crate::failure::{Code, Failure};
+
+/// The most bytes of a tenant's name: it is the tenant's id.
+const TENANT_BYTES: usize = 32;
+
+/// Opens the store of a command.
+pub(crate) fn open(global: &Global) -> Result<Backend, Failure> {
+    let url = match &global.store {
+        Some(url) => url.parse::<StoreUrl>().map_err(|error| {
+            Failure::new(Code::Usage, "the URL of the store is not understood").why(error)
+        })?,
+        None => StoreUrl::sqlite(default_path()?),
+    };
+    Backend::open(&url).map_err(|error| {
+        let failure = Failure::new(Code::Store, "the store cannot be opened").why(error);
+        failure.next("check --store and GOSSIP_STORE, and that the store is up")
+    })
+}
+
+/// The id of the tenant that a command names: its bytes, and zeros behind them.
+pub(crate) fn tenant(global: &Global) -> Result<TenantId, Failure> {
+    let name = global.tenant.as_bytes();
+    let mut id = [0; TENANT_BYTES];
+    match id.get_mut(..name.len()) {
+        Some(start) if !name.is_empty() => {
+            start.copy_from_slice(name);
+            Ok(TenantId::from_bytes(id))
+        }
+        Some(_) | None => {
+            Err(Failure::new(Code::Usage, format!("a tenant's name has 1 to {TENANT_BYTES} bytes")))
+        }
+    }
+}
+
+/// An id for something that a person asks once.
+pub(crate) fn fresh_op_id() -> OpId {
+    OpId::from_raw(fresh_nonce())
+}
+
+/// A file of the user's: the state directory of the XDG rules.
+fn default_path() -> Result<PathBuf, Failure> {
+    let directory =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = directory("XDG_STATE_HOME")
+        .or_else(|| directory("HOME").map(|home| home.join(".local/state")))
+        .ok_or_else(|| {
+            Failure::new(Code::Usage, "there is no place for the store: HOME is not set")
+                .next("say where: --store sqlite:PATH")
+        })?;
+    let directory = state.join("gossip");
+    std::fs::create_dir_all(&directory).map_err(|error| {
+        Failure::new(Code::Store, format!("{} cannot be made", directory.display()))
+            .why(error)
+            .next("say where the store is to be: --store sqlite:PATH")
+    })?;
+    Ok(directory.join("store.db"))
+}

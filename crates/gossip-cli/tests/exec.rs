@@ -1,0 +1,349 @@
+//! `gossip exec` with real files, real programs, real signals.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::thread;
+use std::time::Duration;
+
+use rstest::rstest;
+use rustix::process::Signal;
+
+use support::{Scratch, finish, signal, wait_until};
+
+/// Appends the number to a file of the test; a line of this length is written in one piece.
+const NOTE: [&str; 5] = ["sh", "-c", "echo \"$1\" >> seen", "sh", "{}"];
+
+fn exec<'a>(args: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+    [&["exec"], args, &["--"], command].concat()
+}
+
+#[test]
+fn every_file_is_touched_once_and_the_same_again_is_done_at_once() {
+    let scratch = Scratch::new();
+    for number in 0..30 {
+        scratch.file(format!("d{}/f{number}", number % 3), "x");
+    }
+    let ran = scratch.run(&exec(&["tree", "--jobs", "2"], &NOTE));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let seen = scratch.lines("seen");
+    assert_eq!(seen.len(), 30);
+    assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 30);
+    assert!(seen.iter().all(|path| std::path::Path::new(path).is_file()));
+    let again = scratch.run(&exec(&["tree", "--jobs", "2"], &NOTE));
+    assert_eq!((again.code, scratch.lines("seen").len()), (Some(0), 30));
+    assert!(again.stderr.contains("already done"), "{}", again.stderr);
+    let anew = scratch.run(&exec(&["tree", "--again"], &NOTE));
+    assert_eq!((anew.code, scratch.lines("seen").len()), (Some(0), 60), "{}", anew.stderr);
+}
+
+/// What a handler writes is data, and what we say is not.
+#[test]
+fn output_of_the_command_goes_to_standard_output() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&exec(&["range:0..5"], &["echo", "number {}"]));
+    let lines: BTreeSet<_> = ran.stdout.lines().collect();
+    assert_eq!(lines, BTreeSet::from(["number 0", "number 1", "number 2", "number 3", "number 4"]));
+    assert!(ran.stderr.contains("complete: 5 keys"), "{}", ran.stderr);
+    let quiet = scratch.run(&exec(&["range:0..5", "--again", "-q"], &["true", "number {}"]));
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_outcome_can_be_json() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&exec(&["range:0..5", "-o", "jsonl"], &["true"]));
+    assert!(ran.stdout.contains("\"keys\":5") && ran.stdout.contains("\"exit_code\":0"));
+}
+
+#[rstest]
+#[case::by_kill(Signal::KILL)]
+fn a_worker_that_is_killed_loses_no_key(#[case] how: Signal) {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "echo $1 >> seen; sleep 0.01", "sh", "{}"];
+    let settings = ["range:0..200", "--lease", "1s", "--jobs", "2", "--checkpoint-keys", "5"];
+    let args = exec(&settings, &slow);
+    let mut kills = 0;
+    for stop_at in [20, 60, 110] {
+        let mut child = scratch.gossip(&args).spawn().unwrap();
+        wait_until("some keys", || scratch.lines("seen").len() >= stop_at);
+        signal(&child, how);
+        assert!(!child.wait().unwrap().success());
+        kills += 1;
+    }
+    let ran = scratch.run(&args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("complete: 200 keys"), "{}", ran.stderr);
+    let seen = scratch.lines("seen");
+    let distinct: BTreeSet<_> = seen.iter().collect();
+    assert_eq!(distinct.len(), 200, "no key is lost");
+    // Of each of the shards that were held: at most one checkpoint and the key under way.
+    let redone = seen.len() - distinct.len();
+    assert!(redone <= kills * 2 * 6, "{redone} keys were done again");
+}
+
+#[rstest]
+#[case::term(Signal::TERM)]
+#[case::interrupt(Signal::INT)]
+fn a_signal_drains_and_nothing_is_done_twice(#[case] how: Signal) {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
+    let args = exec(&["range:0..100", "--jobs", "2"], &slow);
+    let child = scratch.gossip(&args).spawn().unwrap();
+    wait_until("some keys", || scratch.lines("seen").len() >= 10);
+    signal(&child, how);
+    let drained = finish(child);
+    assert_eq!(drained.code, Some(130), "{}", drained.stderr);
+    assert!(drained.stderr.contains("the same command goes on"), "{}", drained.stderr);
+    assert!(scratch.lines("seen").len() < 100);
+    let ran = scratch.run(&args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let seen = scratch.lines("seen");
+    assert_eq!((seen.len(), seen.iter().collect::<BTreeSet<_>>().len()), (100, 100));
+}
+
+#[test]
+fn a_second_signal_leaves_at_once_and_ends_the_commands() {
+    let scratch = Scratch::new();
+    let forever = ["sh", "-c", "echo $$ >> seen; sleep 600", "sh", "{}"];
+    let args = exec(&["range:0..4", "--jobs", "1", "--lease", "1s"], &forever);
+    let child = scratch.gossip(&args).spawn().unwrap();
+    wait_until("a command", || !scratch.lines("seen").is_empty());
+    signal(&child, Signal::TERM);
+    thread::sleep(Duration::from_millis(200));
+    signal(&child, Signal::TERM);
+    assert_eq!(finish(child).code, Some(130));
+    let pid: i32 = scratch.lines("seen")[0].parse().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    wait_until("its end", || rustix::process::test_kill_process(pid).is_err());
+}
+
+#[test]
+fn a_key_that_fails_is_set_aside_and_can_be_brought_back() {
+    let scratch = Scratch::new();
+    // Fails on seven until the file `mended` is there.
+    let script = "test \"$1\" != 7 || test -e mended && echo $1 >> seen";
+    let args = exec(&["range:0..50", "--tries", "1"], &["sh", "-c", script, "sh", "{}"]);
+    let ran = scratch.run(&args);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("exit status 1") && ran.stderr.contains("unpark"));
+    assert_eq!(scratch.lines("seen").len(), 49);
+    let run = run_id(&scratch);
+    let parked = scratch.run(&["shard", "list", &run, "--parked", "-o", "jsonl"]);
+    assert_eq!(parked.stdout.lines().count(), 1);
+    assert!(parked.stdout.contains("\"reason\":\"poisoned\""), "{}", parked.stdout);
+    // The same again says the same.
+    assert_eq!(scratch.run(&args).code, Some(3));
+    std::fs::write(scratch.path().join("mended"), "").unwrap();
+    assert_eq!(scratch.run(&["shard", "unpark", &run, "--all"]).code, Some(0));
+    let ran = scratch.run(&args);
+    assert_eq!((ran.code, scratch.lines("seen").len()), (Some(0), 50), "{}", ran.stderr);
+}
+
+fn run_id(scratch: &Scratch) -> String {
+    let listed = scratch.run(&["run", "list", "-o", "jsonl"]);
+    let (_, rest) = listed.stdout.split_once("\"run\":\"").expect("there is a run");
+    rest[..16].to_owned()
+}
+
+#[test]
+fn a_batch_that_fails_sets_only_the_bad_key_aside() {
+    let scratch = Scratch::new();
+    let script = "for key; do test $key != 7 || exit 1; done; for key; do echo $key >> seen; done";
+    let args = ["range:0..40", "--batch", "8", "--tries", "1", "--jobs", "1"];
+    let ran = scratch.run(&exec(&args, &["sh", "-c", script, "sh", "{}"]));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let seen: BTreeSet<_> = scratch.lines("seen").into_iter().collect();
+    assert_eq!(seen.len(), 39);
+}
+
+#[test]
+fn any_name_reaches_the_command_as_it_is() {
+    let scratch = Scratch::new();
+    let names: [&[u8]; 4] = [b"new\nline", b"$(touch pwned)", b"-rf", b"not\xFFtext"];
+    for name in names {
+        scratch.file(OsString::from_vec(name.to_vec()), "x");
+    }
+    let ran = scratch.run(&exec(&["tree"], &["sh", "-c", "cat \"$1\" >> seen", "sh", "{}"]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(scratch.lines("seen"), ["xxxx"]);
+    assert!(!scratch.path().join("pwned").exists());
+}
+
+#[test]
+fn an_empty_source_is_complete() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&exec(&["tree"], &["false"]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("complete: 0 keys"), "{}", ran.stderr);
+}
+
+#[rstest]
+#[case::no_such_path(&["exec", "nowhere", "--", "true"], 2, "no such file")]
+#[case::no_command(&["exec", "tree"], 2, "COMMAND")]
+#[case::script(&["exec", "tree", "--", "sh", "-c", "rm {}"], 2, "would let a name run as code")]
+#[case::misplaced(&["exec", "range:0..3", "--ignore", "--", "true"], 2, "--ignore")]
+#[case::bad_range(&["exec", "range:5..3", "--", "true"], 2, "smaller one first")]
+#[case::bad_url(&["--store", "postgres://x", "run", "list"], 2, "unknown kind of store")]
+#[case::no_scheme(&["--store", "store.db", "run", "list"], 2, "sqlite:")]
+#[case::no_run(&["run", "show", "0123456789abcdef"], 2, "there is no run")]
+#[case::no_run_to_join(&["worker", "0123456789abcdef"], 2, "there is no run")]
+#[case::no_id(&["run", "show", "xyz"], 2, "16 hexadecimal digits")]
+#[case::no_duration(&["exec", "tree", "--lease", "5", "--", "true"], 2, "15s")]
+#[case::no_program(&["exec", "range:0..3", "--", "no-such-program"], 1, "was not found")]
+#[case::store_is_a_directory(&["--store", "sqlite:tree", "run", "list"], 5, "store")]
+#[case::nobody_answers(&["--store", "etcd://127.0.0.1:1/x", "run", "list"], 5, "store")]
+fn bad_input_is_told_with_what_to_do(
+    #[case] args: &[&str],
+    #[case] code: i32,
+    #[case] needle: &str,
+) {
+    let scratch = Scratch::new();
+    let ran = scratch.run(args);
+    assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+    assert!(ran.stderr.contains(needle), "{}", ran.stderr);
+    assert!(ran.stdout.is_empty() && !ran.stderr.contains("panicked"), "{}", ran.stderr);
+}
+
+#[test]
+fn changed_settings_are_noticed() {
+    let scratch = Scratch::new();
+    let fails = exec(&["range:0..5", "--tries", "1"], &["false"]);
+    assert_eq!(scratch.run(&fails).code, Some(3));
+    let other = scratch.run(&exec(&["range:0..5"], &["true"]));
+    assert_eq!(other.code, Some(2), "{}", other.stderr);
+    let run = run_id(&scratch);
+    assert!(other.stderr.contains(&format!("gossip run cancel {run}")), "{}", other.stderr);
+    assert_eq!(scratch.run(&exec(&["range:0..5", "--beside"], &["true"])).code, Some(0));
+    assert_eq!(scratch.run(&["run", "cancel", &run]).code, Some(0));
+    assert_eq!(scratch.run(&["run", "rm", &run]).code, Some(0));
+    // Cancelled or deleted, it is the next generation's turn.
+    assert_eq!(scratch.run(&fails).code, Some(3));
+    assert_ne!(run_id(&scratch), run);
+}
+
+#[test]
+fn a_file_that_changed_is_not_gone_on_with() {
+    let scratch = Scratch::new();
+    scratch.file("list", "a\nb\nc\n");
+    let args = exec(&["lines:tree/list", "--tries", "1"], &["test", "b", "!="]);
+    assert_eq!(scratch.run(&args).code, Some(3));
+    scratch.file("list", "z\na\nb\nc\n");
+    let ran = scratch.run(&args);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("has changed"), "{}", ran.stderr);
+}
+
+#[test]
+fn several_processes_share_a_run() {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "echo $1 >> seen; sleep 0.01", "sh", "{}"];
+    let args = exec(&["range:0..200", "--jobs", "2"], &slow);
+    let first = scratch.gossip(&args).spawn().unwrap();
+    wait_until("some keys", || !scratch.lines("seen").is_empty());
+    let second = scratch.gossip(&args).spawn().unwrap();
+    let third = scratch.gossip(&["worker", &run_id(&scratch)]).spawn().unwrap();
+    for child in [first, second, third] {
+        let ran = finish(child);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    let seen = scratch.lines("seen");
+    assert_eq!((seen.len(), seen.iter().collect::<BTreeSet<_>>().len()), (200, 200));
+}
+
+#[test]
+fn a_run_can_be_paused_and_resumed() {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
+    let args = exec(&["range:0..100", "--jobs", "2", "--lease", "1s"], &slow);
+    let child = scratch.gossip(&args).spawn().unwrap();
+    wait_until("some keys", || !scratch.lines("seen").is_empty());
+    let run = run_id(&scratch);
+    assert_eq!(scratch.run(&["run", "pause", &run]).code, Some(0));
+    let leased = || scratch.run(&["run", "show", &run, "-o", "jsonl"]).stdout;
+    wait_until("all shards back", || leased().contains("\"leased\":0"));
+    let seen = scratch.lines("seen").len();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(scratch.lines("seen").len(), seen, "nothing goes on");
+    assert!(leased().contains("\"status\":\"paused\""));
+    assert_eq!(scratch.run(&["run", "resume", &run]).code, Some(0));
+    assert_eq!(finish(child).code, Some(0));
+    assert_eq!(scratch.lines("seen").len(), 100);
+}
+
+#[test]
+fn a_cancelled_run_ends_its_workers_with_four() {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "sleep 0.05; echo $1 >> seen", "sh", "{}"];
+    let args = exec(&["range:0..1000", "--jobs", "2", "--lease", "1s"], &slow);
+    let child = scratch.gossip(&args).spawn().unwrap();
+    wait_until("some keys", || !scratch.lines("seen").is_empty());
+    assert_eq!(scratch.run(&["run", "cancel", &run_id(&scratch)]).code, Some(0));
+    assert_eq!(finish(child).code, Some(4));
+}
+
+#[rstest]
+#[case::hangs("sleep 600", &["--timeout", "300ms"], "took too long")]
+#[case::dies("exit 3", &[], "exit status 3")]
+fn a_command_that_misbehaves_is_told_and_nothing_is_lost(
+    #[case] bad: &str,
+    #[case] more: &[&str],
+    #[case] needle: &str,
+) {
+    let scratch = Scratch::new();
+    let script = format!("case $1 in 3) {bad};; esac; echo $1 >> seen");
+    let args = [&["range:0..10", "--tries", "1"], more].concat();
+    let ran = scratch.run(&exec(&args, &["sh", "-c", &script, "sh", "{}"]));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains(needle), "{}", ran.stderr);
+    assert_eq!(scratch.lines("seen").len(), 9);
+}
+
+/// The worked examples of the documentation.
+#[rstest]
+#[case::sh("sh", "count.sh")]
+#[case::python("python3", "count.py")]
+fn the_stream_handlers_of_the_documentation_work(#[case] program: &str, #[case] name: &str) {
+    let scratch = Scratch::new();
+    let handler = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/handlers/").to_owned() + name;
+    let args = ["range:0..50", "--stream", "--batch", "4"];
+    let ran = scratch.run(&exec(&args, &[program, &handler]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let counted: BTreeSet<_> = scratch.lines("counted").into_iter().collect();
+    assert_eq!(counted.len(), 50);
+}
+
+#[test]
+fn a_certificate_is_exported_and_checked() {
+    let scratch = Scratch::new();
+    for number in 0..30 {
+        scratch.file(format!("f{number}"), "x");
+    }
+    std::fs::write(scratch.path().join("key"), "a secret of enough bytes").unwrap();
+    std::fs::write(scratch.path().join("other"), "a secret of other bytes").unwrap();
+    let ran = scratch.run(&exec(&["tree", "-o", "jsonl"], &["true"]));
+    let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
+    assert_eq!(scratch.run(&["run", "verify", &run, "--source"]).code, Some(0));
+    let export = ["run", "export", &run, "--to", "cert", "--key-file", "key"];
+    assert_eq!(scratch.run(&export).code, Some(0));
+    let signed = scratch.run(&["verify", "cert", "--key-file", "key", "--source", "tree"]);
+    assert_eq!(signed.code, Some(0), "{}", signed.stderr);
+    assert!(signed.stdout.contains("signed") && signed.stderr.contains("complete: 30 keys"));
+    assert_eq!(scratch.run(&["verify", "cert", "--key-file", "other"]).code, Some(1));
+    scratch.file("f30", "x");
+    assert_eq!(scratch.run(&["verify", "cert", "--source", "tree"]).code, Some(1));
+    let forged = std::fs::read_to_string(scratch.path().join("cert")).unwrap();
+    std::fs::write(scratch.path().join("cert"), forged.replacen("30", "29", 1)).unwrap();
+    assert_eq!(scratch.run(&["verify", "cert"]).code, Some(1));
+}
+
+#[test]
+fn too_much_that_fails_stops_the_worker() {
+    let scratch = Scratch::new();
+    let args = ["range:0..1000", "--tries", "1", "--max-parked", "5", "--jobs", "2"];
+    let ran = scratch.run(&exec(&args, &["false"]));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("too much fails"), "{}", ran.stderr);
+}

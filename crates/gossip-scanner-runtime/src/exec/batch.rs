@@ -1,0 +1,194 @@
+//! One process for each batch of keys.
+//!
+//! A batch that fails says nothing about which key was at fault, so it is run again in halves until
+//! the failing keys stand alone. Keys beside them are then processed more than once, as after a
+//! crash.
+
+use std::collections::VecDeque;
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gossip_contracts::identity::{FenceEpoch, ShardKey};
+
+use super::child::{Running, cannot_start, complaint};
+use super::{ExecConfig, MAX_BATCH, Rendering, Template};
+use crate::processor::{Broken, Processor, Report, Verdict, Work};
+
+/// Bytes of keys that one process gets: Linux takes 128 KiB in one argument and 2 MiB in all.
+const MAX_BATCH_BYTES: usize = 512 * 1024;
+
+/// Bytes of one key as an argument; one more is its end.
+const MAX_KEY_ARGUMENT: usize = 128 * 1024 - 1;
+
+const _: () = assert!(MAX_KEY_ARGUMENT < MAX_BATCH_BYTES);
+
+/// Runs a program for each batch of keys.
+#[derive(Debug)]
+pub struct BatchProcessor {
+    template: Template,
+    rendering: Rendering,
+    capacity: usize,
+    timeout: Option<Duration>,
+    /// Items that no process has been started for.
+    waiting: Vec<Item>,
+    /// Parts of a batch that failed, still to be run; the first is next.
+    parts: VecDeque<Vec<Item>>,
+    running: Option<(Running, Vec<Item>)>,
+    /// Reports of items that no process is needed for.
+    ready: Vec<Report>,
+    scratch: Vec<u8>,
+    /// Whose items these are.
+    holder: Option<(ShardKey, FenceEpoch)>,
+}
+
+struct Item {
+    ticket: usize,
+    text: Vec<u8>,
+}
+
+impl std::fmt::Debug for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Item").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+impl BatchProcessor {
+    /// Runs `template` for keys shown as `rendering`.
+    #[must_use]
+    pub fn new(template: Template, rendering: Rendering, config: ExecConfig) -> Self {
+        let most = if template.takes_many() { config.batch.clamp(1, MAX_BATCH) } else { 1 };
+        Self {
+            template,
+            rendering,
+            capacity: most,
+            timeout: config.timeout,
+            waiting: Vec::new(),
+            parts: VecDeque::new(),
+            running: None,
+            ready: Vec::new(),
+            scratch: Vec::new(),
+            holder: None,
+        }
+    }
+
+    /// Starts a process for the next part, if none runs and there is one.
+    fn start_next(&mut self) -> Result<(), Broken> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        if self.parts.is_empty() && !self.waiting.is_empty() {
+            self.parts.push_back(std::mem::take(&mut self.waiting));
+        }
+        let Some(part) = self.parts.pop_front() else { return Ok(()) };
+        // Too many bytes for one command line: the halves come first.
+        let bytes: usize = part.iter().map(|item| item.text.len() + 1).sum();
+        if bytes > MAX_BATCH_BYTES && part.len() > 1 {
+            self.halve(part);
+            return self.start_next();
+        }
+        match Running::start(&mut self.command(&part)) {
+            Ok(running) => self.running = Some((running, part)),
+            Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
+                self.fail(part, "the key does not fit on a command line");
+            }
+            Err(error) => return Err(cannot_start(self.template.program(), &error)),
+        }
+        Ok(())
+    }
+
+    fn command(&self, part: &[Item]) -> Command {
+        let keys: Vec<&[u8]> = part.iter().map(|item| item.text.as_slice()).collect();
+        let mut command = Command::new(self.template.program());
+        command.args(self.template.arguments(&keys)).stdin(Stdio::null());
+        if let Some((shard, fence)) = self.holder {
+            command
+                .env("GOSSIP_RUN", format!("{:016x}", shard.run().as_raw()))
+                .env("GOSSIP_SHARD", format!("{:016x}", shard.shard().as_raw()))
+                .env("GOSSIP_FENCE", fence.to_string());
+        }
+        command
+    }
+
+    /// Takes the end of the running process in, if it comes within `patience`.
+    fn reap(&mut self, patience: Duration) -> Result<(), Broken> {
+        let Some((mut running, part)) = self.running.take() else { return Ok(()) };
+        let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
+        match running.wait(left.map_or(patience, |left| left.min(patience))) {
+            Ok(Some(status)) => match complaint(status) {
+                None => self.report(&part, &Verdict::Done),
+                Some(complaint) => self.fail(part, &complaint),
+            },
+            Ok(None) if self.timeout.is_some_and(|timeout| running.age() >= timeout) => {
+                running.kill();
+                self.fail(part, "the command took too long and was ended");
+            }
+            Ok(None) => self.running = Some((running, part)),
+            Err(error) => return Err(cannot_start(self.template.program(), &error)),
+        }
+        Ok(())
+    }
+
+    /// One key has failed; of several it is not known which.
+    fn fail(&mut self, part: Vec<Item>, complaint: &str) {
+        if part.len() == 1 {
+            self.report(&part, &Verdict::Failed(complaint.into()));
+        } else {
+            self.halve(part);
+        }
+    }
+
+    fn halve(&mut self, mut part: Vec<Item>) {
+        let second = part.split_off(part.len() / 2);
+        self.parts.push_front(second);
+        self.parts.push_front(part);
+    }
+
+    fn report(&mut self, part: &[Item], verdict: &Verdict) {
+        let report = |item: &Item| Report { ticket: item.ticket, verdict: verdict.clone() };
+        self.ready.extend(part.iter().map(report));
+    }
+}
+
+impl Processor for BatchProcessor {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.holder = Some((work.shard, work.fence));
+        let mut text = Vec::new();
+        let verdict = match self.rendering.write(&work, &mut self.scratch, &mut text) {
+            Err(error) => Some(Verdict::Unopened(error)),
+            Ok(()) if text.contains(&0) => {
+                Some(Verdict::Hopeless("the key holds a zero byte, which no argument can".into()))
+            }
+            Ok(()) if text.len() > MAX_KEY_ARGUMENT => {
+                Some(Verdict::Hopeless("the key is too long for an argument".into()))
+            }
+            Ok(()) => None,
+        };
+        match verdict {
+            Some(verdict) => self.ready.push(Report { ticket: work.ticket, verdict }),
+            None => self.waiting.push(Item { ticket: work.ticket, text }),
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        self.start_next()?;
+        if self.ready.is_empty() {
+            self.reap(patience)?;
+        }
+        reports.append(&mut self.ready);
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        // The lease is gone: whatever the process still does is refused by the fence.
+        self.running = None;
+        self.parts.clear();
+        self.waiting.clear();
+        self.ready.clear();
+    }
+}

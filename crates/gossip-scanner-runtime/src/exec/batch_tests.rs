@@ -1,0 +1,147 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use gossip_contracts::connector::{Connector, MemoryConnector, PageItem};
+use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey};
+use rstest::rstest;
+
+use super::{BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template};
+use crate::processor::{Broken, Processor, Report, Verdict, Work};
+
+/// No program of these tests takes longer, on the slowest machine.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+pub(super) fn command(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+pub(super) fn config(batch: usize, timeout: Option<u64>) -> ExecConfig {
+    ExecConfig { batch, timeout: timeout.map(Duration::from_millis) }
+}
+
+fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {
+    BatchProcessor::new(Template::parse(&command(words)).unwrap(), Rendering::Key, config)
+}
+
+pub(super) fn stream(script: &str, config: ExecConfig) -> StreamProcessor {
+    StreamProcessor::new(command(&["sh", "-c", script]), Rendering::Key, config)
+}
+
+/// Gives all keys to a processor, as often as it says undone, and tells what became of each.
+pub(super) fn process(
+    processor: &mut dyn Processor,
+    keys: &[&[u8]],
+) -> Result<Vec<Verdict>, Broken> {
+    let connector = MemoryConnector::try_new(keys.iter().map(|key| (*key, *b""))).unwrap();
+    let mut waiting: Vec<usize> = (0..keys.len()).rev().collect();
+    let (mut submitted, mut reports) = (0, Vec::new());
+    let mut verdicts = BTreeMap::new();
+    let begun = Instant::now();
+    while verdicts.len() < keys.len() {
+        assert!(begun.elapsed() < MAX_WAIT, "the processor goes on and on");
+        while submitted < processor.capacity()
+            && let Some(ticket) = waiting.pop()
+        {
+            processor.submit(work(&connector, keys[ticket], ticket))?;
+            submitted += 1;
+        }
+        processor.collect(Duration::from_millis(50), &mut reports)?;
+        for Report { ticket, verdict } in reports.drain(..) {
+            submitted -= 1;
+            match verdict {
+                Verdict::Undone => waiting.push(ticket),
+                verdict => drop(verdicts.insert(ticket, verdict)),
+            }
+        }
+    }
+    Ok(verdicts.into_values().collect())
+}
+
+fn work<'a>(connector: &'a dyn Connector, key: &'a [u8], ticket: usize) -> Work<'a> {
+    Work {
+        ticket,
+        item: PageItem::new(key),
+        shard: ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2)),
+        fence: FenceEpoch::from_raw(3),
+        connector,
+    }
+}
+
+pub(super) fn is_failed(verdict: &Verdict, needle: &str) -> bool {
+    matches!(verdict, Verdict::Failed(message) if message.contains(needle))
+}
+
+#[rstest]
+#[case::alone(1)]
+#[case::together(3)]
+fn a_program_that_succeeds_finishes_its_keys(#[case] size: usize) {
+    let mut processor = batch(&["true"], config(size, None));
+    assert_eq!(process(&mut processor, &[b"a", b"b", b"c", b"d"]), Ok(vec![Verdict::Done; 4]));
+}
+
+/// Whatever bytes they have, and with the fence beside them.
+#[test]
+fn a_program_gets_keys_and_fence() {
+    let script = "test \"$#\" = 3 && test \"$1\" = 'a b' && test \"$2\" = 'b\n' \
+                  && test \"$3\" = '$(c)' && test \"$GOSSIP_FENCE\" = 3 \
+                  && test \"$GOSSIP_SHARD\" = 0000000000000002";
+    let mut processor = batch(&["sh", "-c", script, "sh", "{}"], config(3, None));
+    let keys: [&[u8]; 3] = [b"$(c)", b"a b", b"b\n"];
+    // Keys of a source come sorted; the order given here is that of their tickets.
+    let ordered = [keys[1], keys[2], keys[0]];
+    assert_eq!(process(&mut processor, &ordered), Ok(vec![Verdict::Done; 3]));
+}
+
+#[test]
+fn of_a_batch_that_fails_only_the_bad_key_is_told() {
+    let script = "for key; do test \"$key\" != bad || exit 3; done";
+    let mut processor = batch(&["sh", "-c", script, "sh", "{}"], config(8, None));
+    let verdicts = process(&mut processor, &[b"a", b"b", b"bad", b"c", b"d"]).unwrap();
+    assert!(is_failed(&verdicts[2], "exit status 3"), "{:?}", verdicts[2]);
+    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Done).count(), 4);
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_with_all_it_started() {
+    let mut processor = batch(&["sh", "-c", "sleep 600; true"], config(1, Some(200)));
+    let begun = Instant::now();
+    let verdicts = process(&mut processor, &[b"a"]).unwrap();
+    assert!(is_failed(&verdicts[0], "too long"), "{:?}", verdicts[0]);
+    assert!(begun.elapsed() < MAX_WAIT);
+}
+
+#[test]
+fn a_program_that_is_killed_fails_its_key() {
+    let mut processor = batch(&["sh", "-c", "kill -9 $$"], config(1, None));
+    assert!(is_failed(&process(&mut processor, &[b"a"]).unwrap()[0], "signal 9"));
+}
+
+#[test]
+fn a_program_that_is_not_there_breaks_the_processor() {
+    let mut processor = batch(&["no-such-program-at-all"], config(1, None));
+    let Err(Broken(message)) = process(&mut processor, &[b"a"]) else { panic!("it ran") };
+    assert!(message.contains("not found"), "{message}");
+}
+
+#[test]
+fn a_key_that_no_argument_can_hold_is_hopeless() {
+    let mut processor = batch(&["true"], config(4, None));
+    let verdicts = process(&mut processor, &[b"a", b"b\0", b"c"]).unwrap();
+    assert!(matches!(verdicts[1], Verdict::Hopeless(_)));
+    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));
+}
+
+#[test]
+fn abandoning_ends_the_program() {
+    let mut processor = batch(&["sh", "-c", "sleep 600"], config(1, None));
+    let connector = MemoryConnector::try_new([(*b"a", *b"")]).unwrap();
+    processor.submit(work(&connector, b"a", 0)).unwrap();
+    let mut reports = Vec::new();
+    processor.collect(Duration::from_millis(20), &mut reports).unwrap();
+    let begun = Instant::now();
+    processor.abandon();
+    assert!(reports.is_empty() && begun.elapsed() < MAX_WAIT);
+    processor.collect(Duration::ZERO, &mut reports).unwrap();
+    assert!(reports.is_empty(), "nothing is told of it later");
+}

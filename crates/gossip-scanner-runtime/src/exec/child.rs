@@ -1,0 +1,135 @@
+//! A program in a process group of its own, and its end.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::processor::Broken;
+
+/// The first and the longest nap of a wait for a program: most take longer than the first, and a
+/// long one is noticed within the longest.
+const NAP_FIRST: Duration = Duration::from_micros(50);
+const NAP_LONGEST: Duration = Duration::from_millis(5);
+
+/// Process groups of the programs that run now, so that all can be ended when we leave at once.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Ends every program of this process, with all that they have started. For leaving at once: what
+/// their keys come to is not recorded.
+pub fn end_all_programs() {
+    for leader in &*running() {
+        end_group(*leader);
+    }
+}
+
+/// A running program; ended with all that it has started when it is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    since: Instant,
+    /// Whether it has been waited for.
+    reaped: bool,
+}
+
+impl Running {
+    /// Starts `command` as the leader of a process group.
+    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+        // Under the lock, so that nobody who leaves at once misses it.
+        let mut groups = running();
+        let child = command.process_group(0).spawn()?;
+        groups.insert(child.id());
+        Ok(Self { child, since: Instant::now(), reaped: false })
+    }
+
+    /// The child itself, for its pipes.
+    pub(super) const fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// For how long it has run.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Its end, if it comes within `patience`.
+    pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        let begun = Instant::now();
+        let mut nap = NAP_FIRST;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.has_ended();
+                return Ok(Some(status));
+            }
+            let Some(left) = patience.checked_sub(begun.elapsed()) else { return Ok(None) };
+            thread::sleep(nap.min(left));
+            nap = (nap * 2).min(NAP_LONGEST);
+        }
+    }
+
+    /// Ends it and all that it has started.
+    pub(super) fn kill(&mut self) {
+        // Before the leader is waited for its number belongs to nobody else, nor does its group's.
+        if !self.reaped {
+            end_group(self.child.id());
+        }
+        // It was killed, so this does not take long; a failure means that it is gone.
+        let _ = self.child.wait();
+        self.has_ended();
+    }
+
+    fn has_ended(&mut self) {
+        self.reaped = true;
+        running().remove(&self.child.id());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.kill();
+        }
+    }
+}
+
+fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn end_group(leader: u32) {
+    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // Gone already, or not ours to end any more: either way there is nothing left to do.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// What an exit status means, in words; `None` for success.
+pub(super) fn complaint(status: ExitStatus) -> Option<Box<str>> {
+    if status.success() {
+        return None;
+    }
+    Some(match (status.code(), status.signal()) {
+        (Some(code), _) => format!("the command ended with exit status {code}").into(),
+        (None, Some(signal)) => format!("the command was ended by signal {signal}").into(),
+        (None, None) => "the command failed".into(),
+    })
+}
+
+/// Why a program could not be started at all.
+pub(super) fn cannot_start(program: &std::ffi::OsStr, error: &io::Error) -> Broken {
+    let program = program.to_string_lossy();
+    Broken(match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("the command `{program}` was not found; check its name and PATH").into()
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("the command `{program}` may not be run; check its permissions").into()
+        }
+        _ => format!("the command `{program}` could not be started: {error}").into(),
+    })
+}

@@ -1,0 +1,392 @@
+//! A program that keeps running and is told of items by JSON lines.
+//!
+//! We write to its standard input, one object a line:
+//!
+//! ```text
+//! {"type":"item","id":7,"key":"a/b","text":"/data/a/b","run":"…","shard":"…","fence":3}
+//! {"type":"drain"}
+//! ```
+//!
+//! and it answers on its standard output, in any order:
+//!
+//! ```text
+//! {"type":"done","id":7}
+//! {"type":"error","id":7,"message":"…","retry":false}
+//! ```
+//!
+//! `text` is what `{}` stands for elsewhere. A key or text that is not UTF-8 comes as `key_hex` or
+//! `text_hex` instead. After `drain`, or when its input ends, the program finishes and exits.
+//!
+//! A program that dies, hangs or answers nonsense is ended and started again. If it had several
+//! items, nobody knows which was at fault, so they are given again one at a time until it has
+//! finished some; if it had one, that one has failed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+
+use super::child::{Running, cannot_start, complaint};
+use super::{ExecConfig, MAX_BATCH, Rendering};
+use crate::processor::{Broken, Processor, Report, Verdict, Work};
+
+/// The longest line that a program may answer; more is nonsense.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// Answers that wait to be looked at: a program that floods its output waits in its own writes.
+const MAX_LINES_WAITING: usize = 1024;
+
+/// How often in a row a program may end without having answered anything: more often than one item
+/// is tried, so that an item which kills its handler is set aside and does not end the worker.
+const MAX_SILENT_ENDS: u32 = 10;
+
+/// How many items a program has to finish alone before it gets several at a time again.
+const CAUTIOUS_ITEMS: u32 = 8;
+
+/// How long a program may take to finish after it was asked to.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much of a program's message is kept.
+const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// Keeps a program running and gives it items.
+pub struct StreamProcessor {
+    command: Vec<std::ffi::OsString>,
+    rendering: Rendering,
+    window: usize,
+    timeout: Option<Duration>,
+    talk: Option<Talk>,
+    /// The number of the next item; never used again, also not for another program.
+    next_id: u64,
+    /// Items that the program has, by their number.
+    given: BTreeMap<u64, Given>,
+    ready: Vec<Report>,
+    /// Items left to be finished alone.
+    cautious: u32,
+    silent_ends: u32,
+    scratch: Vec<u8>,
+    text: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    ticket: usize,
+    since: Instant,
+}
+
+/// A running program and the threads at its pipes.
+struct Talk {
+    running: Running,
+    /// Lines to be written; dropping it ends the program's input.
+    to_child: Option<Sender<Vec<u8>>>,
+    from_child: Receiver<Line>,
+}
+
+/// What came from the program.
+enum Line {
+    Whole(Vec<u8>),
+    /// Longer than a line may be.
+    TooLong,
+}
+
+impl StreamProcessor {
+    /// Will run `command`, whose first word is the program.
+    #[must_use]
+    pub fn new(command: Vec<std::ffi::OsString>, rendering: Rendering, config: ExecConfig) -> Self {
+        Self {
+            command,
+            rendering,
+            window: config.batch.clamp(1, MAX_BATCH),
+            timeout: config.timeout,
+            talk: None,
+            next_id: 1,
+            given: BTreeMap::new(),
+            ready: Vec::new(),
+            cautious: 0,
+            silent_ends: 0,
+            scratch: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+
+    fn talk(&mut self) -> Result<&mut Talk, Broken> {
+        if self.talk.is_none() {
+            self.talk = Some(Talk::start(&self.command)?);
+        }
+        Ok(self.talk.as_mut().expect("it was just made"))
+    }
+
+    fn take_line(&mut self, line: &Line) -> Result<(), Broken> {
+        let answer = match line {
+            Line::Whole(bytes) => Answer::parse(bytes),
+            Line::TooLong => None,
+        };
+        let given = answer.as_ref().and_then(|answer| self.given.remove(&answer.id));
+        match (answer, given) {
+            (Some(answer), Some(given)) => {
+                self.silent_ends = 0;
+                self.cautious = self.cautious.saturating_sub(1);
+                self.ready.push(Report { ticket: given.ticket, verdict: answer.verdict });
+                Ok(())
+            }
+            // The number of an item of a shard that was lost meanwhile.
+            (Some(answer), None) if answer.id < self.next_id => Ok(()),
+            (Some(_), None) | (None, _) => self.end_child("the command answered nonsense"),
+        }
+    }
+
+    /// The program is of no use any more: its items failed or are given again.
+    fn end_child(&mut self, complaint: &str) -> Result<(), Broken> {
+        if let Some(mut talk) = self.talk.take() {
+            talk.running.kill();
+        }
+        self.silent_ends += 1;
+        if self.silent_ends >= MAX_SILENT_ENDS {
+            return Err(Broken(
+                format!("{complaint}, {MAX_SILENT_ENDS} times without finishing an item").into(),
+            ));
+        }
+        let alone = self.given.len() == 1;
+        for given in std::mem::take(&mut self.given).into_values() {
+            let verdict = match alone {
+                true => Verdict::Failed(complaint.into()),
+                false => Verdict::Undone,
+            };
+            self.ready.push(Report { ticket: given.ticket, verdict });
+        }
+        self.cautious = CAUTIOUS_ITEMS;
+        Ok(())
+    }
+
+    /// Fails the items that took too long, and gives the others again.
+    fn check_time(&mut self) {
+        let Some(timeout) = self.timeout else { return };
+        let late = |given: &Given| given.since.elapsed() >= timeout;
+        if !self.given.values().any(late) {
+            return;
+        }
+        if let Some(mut talk) = self.talk.take() {
+            talk.running.kill();
+        }
+        for given in std::mem::take(&mut self.given).into_values() {
+            let verdict = match late(&given) {
+                true => Verdict::Failed("the command took too long and was ended".into()),
+                false => Verdict::Undone,
+            };
+            self.ready.push(Report { ticket: given.ticket, verdict });
+        }
+    }
+
+    /// Looks at one answer, waiting for it at most `patience`.
+    fn listen(&mut self, patience: Duration) -> Result<bool, Broken> {
+        let Some(talk) = &mut self.talk else { return Ok(false) };
+        match talk.from_child.recv_timeout(patience) {
+            Ok(line) => self.take_line(&line).map(|()| true),
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Disconnected) => {
+                let complaint = talk.how_it_ended();
+                self.end_child(&complaint).map(|()| true)
+            }
+        }
+    }
+}
+
+impl Processor for StreamProcessor {
+    fn capacity(&self) -> usize {
+        if self.cautious > 0 { 1 } else { self.window }
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        let mut text = std::mem::take(&mut self.text);
+        let written = self.rendering.write(&work, &mut self.scratch, &mut text);
+        if let Err(error) = written {
+            self.ready.push(Report { ticket: work.ticket, verdict: Verdict::Unopened(error) });
+        } else {
+            let id = self.next_id;
+            let line = item_line(id, &work, &text);
+            self.talk()?.say(line);
+            self.next_id += 1;
+            self.given.insert(id, Given { ticket: work.ticket, since: Instant::now() });
+        }
+        self.text = text;
+        Ok(())
+    }
+
+    fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        if self.ready.is_empty() {
+            self.listen(patience)?;
+        }
+        // Whatever else has come is taken along.
+        while self.ready.len() < MAX_BATCH && self.listen(Duration::ZERO)? {}
+        self.check_time();
+        reports.append(&mut self.ready);
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        // Answers that still come have numbers that nobody waits for.
+        self.given.clear();
+        self.ready.clear();
+    }
+}
+
+impl Drop for StreamProcessor {
+    fn drop(&mut self) {
+        if let Some(mut talk) = self.talk.take() {
+            talk.finish();
+        }
+    }
+}
+
+impl fmt::Debug for StreamProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamProcessor")
+            .field("window", &self.window)
+            .field("given", &self.given.len())
+            .field("silent_ends", &self.silent_ends)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Talk {
+    fn start(words: &[std::ffi::OsString]) -> Result<Self, Broken> {
+        let Some((program, arguments)) = words.split_first() else {
+            return Err(Broken("no command is given".into()));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running =
+            Running::start(&mut command).map_err(|error| cannot_start(program, &error))?;
+        let (to_child, lines) = channel();
+        let (answers, from_child) = sync_channel(MAX_LINES_WAITING);
+        let child = running.child_mut();
+        let input = child.stdin.take().expect("its input is a pipe");
+        let output = child.stdout.take().expect("its output is a pipe");
+        thread::spawn(move || write_lines(input, &lines));
+        thread::spawn(move || read_lines(output, &answers));
+        Ok(Self { running, to_child: Some(to_child), from_child })
+    }
+
+    fn say(&self, line: Vec<u8>) {
+        if let Some(to_child) = &self.to_child {
+            // A program that is gone is noticed where its answers are read.
+            let _ = to_child.send(line);
+        }
+    }
+
+    fn how_it_ended(&mut self) -> Box<str> {
+        let ended = self.running.wait(Duration::from_secs(1));
+        match ended.ok().flatten().and_then(complaint) {
+            Some(complaint) => complaint,
+            None => "the command ended its output before it had answered".into(),
+        }
+    }
+
+    /// Lets the program finish, and ends it if it does not.
+    fn finish(&mut self) {
+        self.say(line_of([("type", Value::from("drain"))]));
+        self.to_child = None;
+        if !matches!(self.running.wait(DRAIN_PATIENCE), Ok(Some(_))) {
+            self.running.kill();
+        }
+    }
+}
+
+/// One answer.
+struct Answer {
+    id: u64,
+    verdict: Verdict,
+}
+
+impl Answer {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(line).ok()?;
+        let id = value.get("id")?.as_u64()?;
+        let verdict = match value.get("type")?.as_str()? {
+            "done" => Verdict::Done,
+            "error" => {
+                let message = value.get("message").and_then(Value::as_str).unwrap_or("no message");
+                let message = clip(message).into();
+                match value.get("retry").and_then(Value::as_bool) {
+                    Some(false) => Verdict::Hopeless(message),
+                    Some(true) | None => Verdict::Failed(message),
+                }
+            }
+            _ => return None,
+        };
+        Some(Self { id, verdict })
+    }
+}
+
+fn clip(message: &str) -> &str {
+    let mut end = message.len().min(MAX_MESSAGE_BYTES);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}
+
+fn item_line(id: u64, work: &Work<'_>, text: &[u8]) -> Vec<u8> {
+    let hex = |number: u64| Value::from(format!("{number:016x}"));
+    line_of([
+        ("type", Value::from("item")),
+        ("id", Value::from(id)),
+        bytes_field(["key", "key_hex"], work.key()),
+        bytes_field(["text", "text_hex"], text),
+        ("run", hex(work.shard.run().as_raw())),
+        ("shard", hex(work.shard.shard().as_raw())),
+        ("fence", Value::from(work.fence.as_raw())),
+    ])
+}
+
+/// As text if it is some, and otherwise as hexadecimal digits under the other name.
+fn bytes_field([plain, hex]: [&'static str; 2], bytes: &[u8]) -> (&'static str, Value) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (plain, Value::from(text)),
+        Err(_) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            (hex, Value::from(digits))
+        }
+    }
+}
+
+fn line_of<const N: usize>(fields: [(&'static str, Value); N]) -> Vec<u8> {
+    let object: Map<String, Value> =
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut line = Value::from(object).to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// Writes until there is nothing more to say, or nobody listens.
+fn write_lines(mut input: ChildStdin, lines: &Receiver<Vec<u8>>) {
+    for line in lines {
+        if input.write_all(&line).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads until the output ends, a line is too long, or nobody asks any more.
+fn read_lines(output: ChildStdout, answers: &SyncSender<Line>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = Vec::new();
+        let limit = MAX_LINE_BYTES as u64 + 1;
+        let read = output.by_ref().take(limit).read_until(b'\n', &mut line);
+        let line = match read {
+            Ok(0) | Err(_) => return,
+            Ok(_) if line.len() > MAX_LINE_BYTES => Line::TooLong,
+            Ok(_) => Line::Whole(line),
+        };
+        let is_last = matches!(line, Line::TooLong);
+        if answers.send(line).is_err() || is_last {
+            return;
+        }
+    }
+}

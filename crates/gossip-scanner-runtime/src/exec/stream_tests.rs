@@ -1,0 +1,118 @@
+use rstest::rstest;
+
+use super::batch_tests::{config, is_failed, process, stream};
+use super::{MAX_LINE_BYTES, Rendering, StreamProcessor};
+use crate::processor::{Broken, Verdict};
+
+/// A handler in sh: answers every item with what `answer` makes of its number and line.
+fn handler(answer: &str) -> String {
+    format!(
+        "while read -r line; do case $line in *drain*) exit 0;; esac; \
+         id=${{line#*\\\"id\\\":}}; id=${{id%%[!0-9]*}}; {answer}; done"
+    )
+}
+
+const DONE: &str = "echo \"{\\\"type\\\":\\\"done\\\",\\\"id\\\":$id}\"";
+
+#[rstest]
+#[case::one(1)]
+#[case::several(4)]
+fn a_handler_answers_items(#[case] window: usize) {
+    let mut processor = stream(&handler(DONE), config(window, None));
+    let keys: Vec<Vec<u8>> = (0..50).map(|number| format!("k{number:02}").into_bytes()).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    assert_eq!(process(&mut processor, &keys), Ok(vec![Verdict::Done; 50]));
+}
+
+#[test]
+fn a_handler_may_answer_in_any_order() {
+    let script = "read -r a; read -r b; echo '{\"type\":\"done\",\"id\":2}'; \
+        echo '{\"type\":\"error\",\"id\":1,\"message\":\"no\"}'; cat >/dev/null";
+    let mut processor = stream(script, config(2, None));
+    let verdicts = process(&mut processor, &[b"a", b"b"]).unwrap();
+    assert_eq!(verdicts, [Verdict::Failed("no".into()), Verdict::Done]);
+}
+
+#[test]
+fn an_error_without_retry_is_hopeless() {
+    let answer = "echo \"{\\\"type\\\":\\\"error\\\",\\\"id\\\":$id,\\\"retry\\\":false}\"";
+    let mut processor = stream(&handler(answer), config(1, None));
+    assert_eq!(process(&mut processor, &[b"a"]), Ok(vec![Verdict::Hopeless("no message".into())]));
+}
+
+/// Alone, it is the item that is at fault; together, nobody knows, and each is given alone.
+#[test]
+fn a_handler_that_dies_fails_the_item_it_died_of() {
+    let answer = format!("case $line in *bad*) exit 7;; esac; {DONE}");
+    let mut processor = stream(&handler(&answer), config(4, None));
+    let verdicts = process(&mut processor, &[b"a", b"b", b"bad", b"c", b"d"]).unwrap();
+    assert!(is_failed(&verdicts[2], "exit status 7"), "{:?}", verdicts[2]);
+    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Done).count(), 4);
+}
+
+#[test]
+fn a_handler_that_hangs_fails_the_item_it_hangs_on() {
+    let answer = format!("case $line in *bad*) sleep 600;; esac; {DONE}");
+    let mut processor = stream(&handler(&answer), config(1, Some(300)));
+    let verdicts = process(&mut processor, &[b"a", b"bad", b"c"]).unwrap();
+    assert!(is_failed(&verdicts[1], "too long"), "{:?}", verdicts[1]);
+    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));
+}
+
+#[rstest]
+#[case::no_json("echo hello".to_owned(), "nonsense")]
+#[case::other_number("echo '{\"type\":\"done\",\"id\":99}'".to_owned(), "nonsense")]
+#[case::other_type("echo '{\"type\":\"maybe\",\"id\":1}'".to_owned(), "nonsense")]
+#[case::flood(format!("head -c {} /dev/zero", 4 * MAX_LINE_BYTES), "nonsense")]
+#[case::silence("exit 0".to_owned(), "ended")]
+#[case::bad_exit("exit 9".to_owned(), "exit status 9")]
+fn a_handler_that_never_makes_sense_breaks_the_processor(
+    #[case] answer: String,
+    #[case] needle: &str,
+) {
+    let mut processor = stream(&handler(&answer), config(1, None));
+    let mut outcome = Ok(vec![]);
+    // Each try of an item ends a handler; a worker tries again in the same way.
+    for _ in 0..10 {
+        outcome = process(&mut processor, &[b"a"]);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    let Err(Broken(message)) = outcome else { panic!("it made sense: {outcome:?}") };
+    assert!(message.contains(needle), "{message}");
+}
+
+#[test]
+fn a_handler_that_is_not_there_breaks_the_processor() {
+    let words = super::batch_tests::command(&["no-such-program-at-all"]);
+    let mut processor = StreamProcessor::new(words, Rendering::Key, config(1, None));
+    let Err(Broken(message)) = process(&mut processor, &[b"a"]) else { panic!("it ran") };
+    assert!(message.contains("not found"), "{message}");
+}
+
+/// What is not text comes as digits.
+#[test]
+fn any_key_reaches_the_handler() {
+    let answer = format!("case $line in *'\"key_hex\":\"ff0a\"'*) {DONE};; esac");
+    let mut processor = stream(&handler(&answer), config(1, Some(20_000)));
+    assert_eq!(process(&mut processor, &[b"\xFF\n"]), Ok(vec![Verdict::Done]));
+}
+
+#[test]
+fn a_handler_is_drained_when_it_is_no_longer_needed() {
+    let directory = std::env::temp_dir().join(format!("gossip-drain-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let marker = directory.join("drained");
+    let script = format!(
+        "while read -r line; do case $line in *drain*) : > {};; *) {};; esac; done",
+        marker.display(),
+        "echo '{\"type\":\"done\",\"id\":1}'",
+    );
+    let mut processor = stream(&script, config(1, None));
+    assert_eq!(process(&mut processor, &[b"a"]), Ok(vec![Verdict::Done]));
+    drop(processor);
+    let drained = marker.exists();
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert!(drained);
+}

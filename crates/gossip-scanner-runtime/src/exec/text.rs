@@ -1,0 +1,90 @@
+//! What `{}` stands for.
+
+use std::fmt;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use gossip_contracts::connector::{MAX_INLINE_BODY_BYTES, OpenError};
+
+use crate::connectors::{Source, parse_number_key};
+use crate::processor::Work;
+
+/// How an item is shown to a program.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rendering {
+    /// The key is a path below this directory; shown is the whole path.
+    Path(PathBuf),
+    /// The item's content: a line, a row.
+    Body,
+    /// The key is a number; shown without leading zeros.
+    Number,
+    /// The key itself.
+    Key,
+}
+
+impl Rendering {
+    /// The usual way for a source.
+    #[must_use]
+    pub fn of(source: &Source) -> Self {
+        match source {
+            Source::Tree { root, .. } => Self::Path(root.clone()),
+            Source::Lines { .. } | Source::Manifest { .. } => Self::Body,
+            Source::Integers(_) => Self::Number,
+        }
+    }
+
+    /// Opens the item and writes what stands for it into `text`.
+    ///
+    /// A file is opened too, and not read: what is gone or may not be read is told by the source
+    /// and not by the program.
+    ///
+    /// # Errors
+    ///
+    /// The item cannot be opened or read, or is longer than a body that is held in memory.
+    pub fn write(
+        &self,
+        work: &Work<'_>,
+        scratch: &mut Vec<u8>,
+        text: &mut Vec<u8>,
+    ) -> Result<(), OpenError> {
+        text.clear();
+        let body = work.open(scratch)?;
+        match self {
+            Self::Path(root) => {
+                text.extend_from_slice(root.as_os_str().as_bytes());
+                if !text.ends_with(b"/") {
+                    text.push(b'/');
+                }
+                text.extend_from_slice(work.key());
+            }
+            Self::Body => {
+                let limit = MAX_INLINE_BODY_BYTES as u64 + 1;
+                let read = body.take(limit).read_to_end(text);
+                read.map_err(|error| OpenError::from_io(&error))?;
+                if text.len() > MAX_INLINE_BODY_BYTES {
+                    return Err(OpenError::Refused);
+                }
+            }
+            Self::Number => match parse_number_key(work.key()) {
+                Some(number) => text.extend_from_slice(number.to_string().as_bytes()),
+                None => text.extend_from_slice(work.key()),
+            },
+            Self::Key => text.extend_from_slice(work.key()),
+        }
+        Ok(())
+    }
+}
+
+// The kind only: a root may be part of somebody's secret.
+impl fmt::Debug for Rendering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Path(_) => "Path",
+            Self::Body => "Body",
+            Self::Number => "Number",
+            Self::Key => "Key",
+        })
+    }
+}

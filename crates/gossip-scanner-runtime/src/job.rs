@@ -1,0 +1,191 @@
+//! What a run is about, in bytes that are stored beside the range of each of its shards.
+//!
+//! A worker that joins a run from another process or machine reads there what to list and what to
+//! do with it. Shards that a split makes inherit the bytes.
+//!
+//! ```text
+//!  version (1) · flags (1) · [len (8) · modified (8) of the source's file]
+//!  source: length (4) · bytes;  command: number of words (4), each: length (4) · bytes
+//! ```
+//!
+//! Numbers are little-endian. A decoder takes nothing else: no other version, no unknown flag, no
+//! byte behind the end; it never allocates by a length that it has not seen the bytes of.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use gossip_contracts::coordination::MAX_METADATA_SIZE;
+use thiserror::Error;
+
+use crate::connectors::{SourceOptions, SourceStamp};
+
+const VERSION: u8 = 1;
+
+/// One bit for each choice.
+const IGNORE: u8 = 1;
+const FOLLOW_LINKS: u8 = 2;
+const NO_HEADER: u8 = 4;
+const STREAM: u8 = 8;
+const STAMPED: u8 = 16;
+const ALL_FLAGS: u8 = IGNORE | FOLLOW_LINKS | NO_HEADER | STREAM | STAMPED;
+
+/// What to list, and what to do with each key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Job {
+    /// The source, as it can be typed.
+    pub source: OsString,
+    /// What was said about it.
+    pub options: SourceOptions,
+    /// The state of its file when the run was made, if it is one.
+    pub stamp: Option<SourceStamp>,
+    /// The command and its arguments; empty for runs of programs that bring their own processor.
+    pub command: Vec<OsString>,
+    /// Whether the command is kept running.
+    pub stream: bool,
+}
+
+impl Job {
+    /// The bytes to store.
+    ///
+    /// # Errors
+    ///
+    /// [`JobError::TooLong`].
+    pub fn encode(&self) -> Result<Vec<u8>, JobError> {
+        let mut bytes = vec![VERSION, self.flags()];
+        if let Some(stamp) = self.stamp {
+            bytes.extend_from_slice(&stamp.len.to_le_bytes());
+            bytes.extend_from_slice(&stamp.modified.to_le_bytes());
+        }
+        put(&mut bytes, self.source.as_bytes());
+        let words = u32::try_from(self.command.len()).unwrap_or(u32::MAX);
+        bytes.extend_from_slice(&words.to_le_bytes());
+        for word in &self.command {
+            put(&mut bytes, word.as_bytes());
+        }
+        let (size, max) = (bytes.len(), MAX_METADATA_SIZE);
+        if size > max { Err(JobError::TooLong { size, max }) } else { Ok(bytes) }
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`JobError::Unreadable`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, JobError> {
+        let unreadable = JobError::Unreadable { size: bytes.len() };
+        Reader { rest: bytes }.job().ok_or(unreadable)
+    }
+
+    /// Everything that makes it another job, the source and the state of its file apart.
+    #[must_use]
+    pub fn settings(&self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.stream)];
+        for word in &self.command {
+            put(&mut bytes, word.as_bytes());
+        }
+        bytes
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        flag(self.options.ignore, IGNORE)
+            | flag(self.options.follow_links, FOLLOW_LINKS)
+            | flag(self.options.no_header, NO_HEADER)
+            | flag(self.stream, STREAM)
+            | flag(self.stamp.is_some(), STAMPED)
+    }
+}
+
+// Numbers only: a command may hold a password.
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("source_len", &self.source.len())
+            .field("options", &self.options)
+            .field("command_words", &self.command.len())
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A job that cannot be stored, or bytes that are none.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobError {
+    /// It does not fit beside a range.
+    #[error("source and command take {size} bytes; at most {max} fit; put the command into a file")]
+    TooLong {
+        /// Its size.
+        size: usize,
+        /// The most that fits.
+        max: usize,
+    },
+    /// Not written by this version of the runtime.
+    #[error("the {size} bytes beside a shard do not describe a job that this version knows")]
+    Unreadable {
+        /// How many there are.
+        size: usize,
+    },
+}
+
+fn put(bytes: &mut Vec<u8>, word: &[u8]) {
+    // Longer words fail the check of the whole, which is far smaller than four gibibytes.
+    let len = u32::try_from(word.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&len.to_le_bytes());
+    bytes.extend_from_slice(word);
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn job(mut self) -> Option<Job> {
+        if self.byte()? != VERSION {
+            return None;
+        }
+        let flags = self.byte()?;
+        if flags & !ALL_FLAGS != 0 {
+            return None;
+        }
+        let stamp = match flags & STAMPED != 0 {
+            true => Some(SourceStamp { len: self.number()?, modified: self.number()? }),
+            false => None,
+        };
+        let source = self.word()?;
+        let words = u32::from_le_bytes(self.chunk()?);
+        let mut command = Vec::new();
+        for _ in 0..words {
+            command.push(self.word()?);
+        }
+        let options = SourceOptions {
+            ignore: flags & IGNORE != 0,
+            follow_links: flags & FOLLOW_LINKS != 0,
+            no_header: flags & NO_HEADER != 0,
+        };
+        let job = Job { source, options, stamp, command, stream: flags & STREAM != 0 };
+        self.rest.is_empty().then_some(job)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.chunk::<1>().map(|[byte]| byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_le_bytes)
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (chunk, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*chunk)
+    }
+
+    fn word(&mut self) -> Option<OsString> {
+        let len = usize::try_from(u32::from_le_bytes(self.chunk()?)).ok()?;
+        let (word, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(OsString::from_vec(word.to_vec()))
+    }
+}

@@ -1,0 +1,239 @@
+//! Items on their way to the processor and back.
+
+use std::time::Duration;
+
+use gossip_contracts::connector::{OpenError, Reaction};
+use gossip_contracts::coordination::{MAX_KEY_SIZE, key_successor_into};
+use gossip_contracts::identity::LogicalTime;
+use gossip_coordination::ParkReason;
+
+use super::{Decision, Gear, Operation, ShardTask, Troubled, Turn, park_reason};
+use crate::observer::Event;
+use crate::processor::{Broken, Report, Verdict, Work};
+use crate::watermark::Settled;
+
+/// The longest that a step waits for reports: an order, or the news that the lease is lost, is
+/// heard at the next step.
+const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often an item may come back untried before it counts as failed: a handler that dies with
+/// every neighbour of an item does not get round to it either.
+const MAX_UNDONE: u32 = 16;
+
+/// An item that is not tried again in this lease.
+const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
+
+impl ShardTask {
+    /// Gives items to the processor until it has enough; tells when more may be given, if that was
+    /// what stopped it.
+    pub(super) fn submit<B>(
+        &mut self,
+        now: LogicalTime,
+        gear: &mut Gear<'_, B>,
+    ) -> Result<Option<LogicalTime>, Broken> {
+        let most = if self.cautious > 0 { 1 } else { gear.processor.capacity() };
+        while self.submitted < most {
+            let Some(index) = self.next_item(now) else { break };
+            let item = self.page.item(index).expect("the mark follows this page");
+            if let Some(until) = gear.throttle.take(now, item.size_hint().unwrap_or(0)) {
+                return Ok(Some(until));
+            }
+            if !self.mark.is_in_flight(index) {
+                self.mark.start();
+            }
+            if let Some(troubled) = self.troubled.get_mut(&index) {
+                troubled.retry_at = None;
+            }
+            self.submitted += 1;
+            gear.processor.submit(Work {
+                ticket: index,
+                item,
+                shard: self.lease.key(),
+                fence: self.lease.fence(),
+                connector: gear.connector,
+            })?;
+        }
+        Ok(None)
+    }
+
+    /// Takes reports in, and moves the mark.
+    pub(super) fn collect<B>(
+        &mut self,
+        now: LogicalTime,
+        gear: &mut Gear<'_, B>,
+    ) -> Result<(), Broken> {
+        let mut reports = std::mem::take(&mut self.reports);
+        let collected = gear.processor.collect(COLLECT_PATIENCE, &mut reports);
+        for report in reports.drain(..) {
+            self.take_report(now, report, gear);
+        }
+        self.reports = reports;
+        self.advance(gear);
+        collected
+    }
+
+    /// Nothing is with the processor: waits for the throttle, or for the next retry.
+    pub(super) fn wait_for_items(&mut self, throttled: Option<LogicalTime>) -> Turn {
+        let end = match self.verdict {
+            Some(Decision::ParkItem(index)) => index,
+            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {
+                self.page.len()
+            }
+        };
+        let retries = self.retries_before(end).map(|(_, at)| at);
+        match throttled.into_iter().chain(retries).min() {
+            Some(until) => {
+                self.wait_until = Some(until);
+                Turn::Wait(until)
+            }
+            None => Turn::Going,
+        }
+    }
+
+    fn advance<B>(&mut self, gear: &Gear<'_, B>) {
+        let (items, bytes) = self.covered.advance(&mut self.mark, &self.page);
+        self.cautious = self.cautious.saturating_sub(items);
+        if items > 0 {
+            gear.observer.observe(Event::Covered { items, bytes });
+        }
+    }
+
+    fn take_report<B>(&mut self, now: LogicalTime, report: Report, gear: &Gear<'_, B>) {
+        let Report { ticket, verdict } = report;
+        let waits = self.troubled.get(&ticket).is_some_and(|item| item.retry_at.is_some());
+        // A report of something that is not with the processor cannot be about an item of ours.
+        if waits || !self.mark.is_in_flight(ticket) {
+            return;
+        }
+        self.submitted -= 1;
+        match verdict {
+            Verdict::Done => self.settle_item(ticket, Settled::Done),
+            Verdict::Unopened(error) => self.unopened(now, ticket, error, gear),
+            Verdict::Failed(message) => self.failed(now, ticket, &message, gear),
+            Verdict::Hopeless(message) => self.hopeless(ticket, &message, gear),
+            Verdict::Undone => self.undone(now, ticket, gear),
+        }
+    }
+
+    fn settle_item(&mut self, index: usize, settled: Settled) {
+        self.troubled.remove(&index);
+        self.mark.settle(index, settled);
+    }
+
+    fn unopened<B>(
+        &mut self,
+        now: LogicalTime,
+        index: usize,
+        error: OpenError,
+        gear: &Gear<'_, B>,
+    ) {
+        match error.reaction() {
+            Reaction::SkipGone => self.settle_item(index, Settled::Gone),
+            Reaction::SkipUnread => {
+                gear.observer.observe(Event::Unread { key: self.key_at(index), error });
+                self.settle_item(index, Settled::Unread);
+            }
+            Reaction::Park(cause) => {
+                self.verdict.get_or_insert_with(|| Decision::Park(park_reason(cause)));
+                self.put_off(index);
+            }
+            // The enum of the contract may grow; trying again is safe, and bounded.
+            Reaction::Retry | _ => self.failed(now, index, &error.to_string(), gear),
+        }
+    }
+
+    /// Given again at once: nothing was tried. A handler that never gets round to an item fails it.
+    fn undone<B>(&mut self, now: LogicalTime, index: usize, gear: &Gear<'_, B>) {
+        let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        item.undone += 1;
+        if item.undone >= MAX_UNDONE {
+            return self.hopeless(index, "handed back untried too often", gear);
+        }
+        item.retry_at = Some(now);
+    }
+
+    fn failed<B>(&mut self, now: LogicalTime, index: usize, message: &str, gear: &Gear<'_, B>) {
+        let retry_at = Some(now.saturating_add(self.backoff.wait()));
+        let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        item.failures += 1;
+        item.retry_at = retry_at;
+        if item.failures >= self.config.item_tries {
+            return self.hopeless(index, message, gear);
+        }
+        let key = self.key_at(index);
+        gear.observer.observe(Event::Failed { key, message, again: true });
+    }
+
+    fn hopeless<B>(&mut self, index: usize, message: &str, gear: &Gear<'_, B>) {
+        let key = self.key_at(index);
+        gear.observer.observe(Event::Failed { key, message, again: false });
+        self.put_off(index);
+        // The smallest one is set aside; whoever takes what follows meets the others again.
+        match &mut self.verdict {
+            None => self.verdict = Some(Decision::ParkItem(index)),
+            Some(Decision::ParkItem(first)) => *first = index.min(*first),
+            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {}
+        }
+    }
+
+    /// Keeps an item unsettled without trying it again.
+    fn put_off(&mut self, index: usize) {
+        let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        item.retry_at = Some(NEVER);
+    }
+
+    /// What is to be given to the processor next, if anything is.
+    fn next_item(&self, now: LogicalTime) -> Option<usize> {
+        match self.verdict {
+            None if self.split.is_none() => {
+                self.due_before(now, self.page.len()).or_else(|| self.mark.next())
+            }
+            Some(Decision::ParkItem(index)) => self.due_before(now, index),
+            // Something was decided: only what is under way is waited for.
+            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => None,
+        }
+    }
+
+    fn due_before(&self, now: LogicalTime, index: usize) -> Option<usize> {
+        self.retries_before(index).find(|(_, at)| *at <= now).map(|(index, _)| index)
+    }
+
+    /// The items before `index` that wait to be tried again, and until when.
+    pub(super) fn retries_before(
+        &self,
+        index: usize,
+    ) -> impl Iterator<Item = (usize, LogicalTime)> {
+        let waiting = self.troubled.range(..index);
+        waiting.filter_map(|(index, item)| Some((*index, item.retry_at.filter(|at| *at < NEVER)?)))
+    }
+
+    fn key_at(&self, index: usize) -> &[u8] {
+        self.page.item(index).map_or(&[], |item| item.key())
+    }
+
+    /// Sets the item at `index` aside: cuts off what follows it, then parks what is left.
+    ///
+    /// Everything before the item is recorded, so that what is left is the item alone.
+    pub(super) fn isolate<B>(&mut self, index: usize, gear: &Gear<'_, B>) {
+        let (reason, key) = (ParkReason::Poisoned, Some(self.key_at(index)));
+        let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
+        gear.observer.observe(Event::Parking { shard: self.lease.key(), reason, key });
+        self.verdict = Some(Decision::Park(reason));
+        self.begin(match self.point_behind(index).filter(|_| !is_last) {
+            Some(point) => Operation::Split(point),
+            None => Operation::Park(reason),
+        });
+    }
+
+    /// Where to cut so that the item at `index` is the last in front of the cut; `None` if there is
+    /// no key behind it in the range.
+    pub(super) fn point_behind(&self, index: usize) -> Option<Box<[u8]>> {
+        let mut point = [0; MAX_KEY_SIZE];
+        let len = key_successor_into(self.key_at(index), &mut point)?;
+        self.spec.contains_key(&point[..len]).then(|| point[..len].into())
+    }
+}
+
+impl Troubled {
+    const NEW: Self = Self { failures: 0, undone: 0, retry_at: None };
+}

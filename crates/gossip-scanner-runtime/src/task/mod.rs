@@ -1,0 +1,482 @@
+//! One shard's life under one lease.
+//!
+//! ```text
+//!  restore ─► list ─► process ─► checkpoint ─► … ─► complete
+//!               │        │                           park · release · lost
+//!               └────────┴── retry with backoff
+//! ```
+//!
+//! A [`ShardTask`] is a machine that is stepped. Each step does at most one thing that takes time:
+//! it lists a page, gives items to the processor, waits for reports, or calls the coordinator once.
+//! Coordinator, connector, processor, time and the seed of its jitter are arguments, so threads and
+//! a simulator drive the same code.
+//!
+//! It never renews its lease: a worker renews all of its leases together, and tells the task
+//! ([`ShardTask::renewed`], [`ShardTask::lost`]).
+//!
+//! # Invariants
+//!
+//! - The cursor that is stored never covers an item whose results are not durable.
+//! - Nothing is given to the processor when the lease has ended by the task's own time.
+//! - An operation that may have happened is repeated with its own id until it is answered.
+//! - A shard that ends here was completed, parked or released, or somebody else decides about it.
+
+mod covered;
+mod items;
+mod operations;
+mod orders;
+mod refusal;
+
+#[cfg(test)]
+mod task_tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use gossip_contracts::connector::{
+    CheckedEnumeration, Connector, MAX_PAGE_ITEMS, Page, PageError, ParkCause, Reaction,
+};
+use gossip_contracts::coordination::ShardSpec;
+use gossip_contracts::identity::{LogicalTime, OpId};
+use gossip_coordination::protocol::ReleaseMode;
+use gossip_coordination::{
+    AcquireResultView, CoordinationFacade, InfraError, Lease, ParkReason, RunStatus, ShardAction,
+};
+
+use self::covered::Covered;
+use crate::backoff::Backoff;
+use crate::observer::{Event, Observer};
+use crate::op_ids::OpIds;
+use crate::processor::{Broken, Processor, Report};
+use crate::throttle::Throttle;
+use crate::watermark::Watermark;
+
+/// How a task works; the same for all tasks of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskConfig {
+    /// Record progress after this many items.
+    pub checkpoint_items: u64,
+    /// Record progress after this many ticks, if there is any.
+    pub checkpoint_ticks: u64,
+    /// How often an item is tried before it is set aside; at least one.
+    pub item_tries: u32,
+    /// How often in a row listing may fail before the shard is parked.
+    pub listing_tries: u32,
+    /// The first wait before another try, in ticks.
+    pub retry_first: u64,
+    /// The longest wait before another try, in ticks.
+    pub retry_longest: u64,
+    /// How long a store that does not answer is asked again, in ticks.
+    pub store_patience: u64,
+    /// How many grants without progress a shard of the run survives, as its settings say.
+    pub shard_retries: Option<u32>,
+}
+
+impl Default for TaskConfig {
+    /// A crash repeats at most a second of work, or a thousand items: at 10⁵ items a second that is
+    /// a hundred checkpoints a second, which the embedded store takes with ease.
+    fn default() -> Self {
+        Self {
+            checkpoint_items: 1000,
+            checkpoint_ticks: 1000,
+            item_tries: 3,
+            listing_tries: 5,
+            retry_first: 100,
+            retry_longest: 5_000,
+            store_patience: 60_000,
+            shard_retries: None,
+        }
+    }
+}
+
+/// What a task works with. The worker lends it for each step.
+pub struct Gear<'g, B> {
+    /// The handle of the task's thread.
+    pub coordinator: &'g mut B,
+    /// The source.
+    pub connector: &'g dyn Connector,
+    /// What is done with each item.
+    pub processor: &'g mut dyn Processor,
+    /// How fast items may be started, all threads together.
+    pub throttle: &'g Throttle,
+    /// Who is told.
+    pub observer: &'g dyn Observer,
+}
+
+impl<B> fmt::Debug for Gear<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gear").finish_non_exhaustive()
+    }
+}
+
+/// What a step came to.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must handle each of them")]
+pub enum Turn {
+    /// Step again.
+    Going,
+    /// There is nothing to do before this time, unless an order comes.
+    Wait(LogicalTime),
+    /// The task is over.
+    Over(Ending),
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// Every item was covered.
+    Completed,
+    /// The shard was set aside.
+    Parked(ParkReason),
+    /// It was given back, with its progress recorded.
+    Released,
+    /// Somebody else owns it now, or it is over.
+    Lost,
+    /// The run ended meanwhile.
+    RunOver(RunStatus),
+    /// The store failed for too long, or for good.
+    StoreFailed(InfraError),
+    /// The processor cannot work; the shard was given back.
+    Broken(Broken),
+}
+
+/// One shard under one lease.
+pub struct ShardTask {
+    config: TaskConfig,
+    lease: Lease,
+    /// Only narrows.
+    spec: ShardSpec,
+    covered: Covered,
+    /// Dropped after an error and when the range is narrowed; opened again from `covered`.
+    listing: Option<CheckedEnumeration>,
+    page: Page,
+    mark: Watermark,
+    /// Failed items of the page, by index; each waits for its next try or is with the processor.
+    troubled: BTreeMap<usize, Troubled>,
+    /// How many items are with the processor.
+    submitted: usize,
+    reports: Vec<Report>,
+    ops: OpIds,
+    /// The operation under way, with its id: it is repeated until it is answered.
+    pending: Option<(Operation, OpId)>,
+    /// Since when the store fails; `None` if its last answer was a good one.
+    store_fails_since: Option<LogicalTime>,
+    saved_at: LogicalTime,
+    backoff: Backoff,
+    listing_failures: u32,
+    /// Nothing is done before this time.
+    wait_until: Option<LogicalTime>,
+    /// What was decided about the shard as a whole; the first decision stands.
+    verdict: Option<Decision>,
+    /// Items left to be processed one by one, each recorded before the next begins.
+    cautious: u64,
+    /// Whether the next grant without progress would park the shard.
+    last_chance: bool,
+    /// What an administrator asked and was not done yet.
+    split: Option<ShardAction>,
+    lost: bool,
+}
+
+/// An item that failed.
+#[derive(Clone, Copy, Debug)]
+struct Troubled {
+    /// How often it was tried in vain.
+    failures: u32,
+    /// How often it was handed back untried.
+    undone: u32,
+    /// When it may be tried again; `None` while it is with the processor.
+    retry_at: Option<LogicalTime>,
+}
+
+/// What is to become of the shard when the items under way are settled.
+#[derive(Clone, Debug)]
+enum Decision {
+    /// Set it aside.
+    Park(ParkReason),
+    /// Set the item at this index of the page aside, alone if that is possible.
+    ParkItem(usize),
+    /// Give it back.
+    Release,
+    /// Give it back: the processor cannot work.
+    GiveUp(Broken),
+}
+
+/// A call of the coordinator.
+#[derive(Clone, Debug)]
+enum Operation {
+    Checkpoint,
+    Complete,
+    Park(ParkReason),
+    Release(ReleaseMode),
+    /// Give everything from this key on to a new shard.
+    Split(Box<[u8]>),
+}
+
+/// From this many grants on without progress something in the shard may be killing its owners: from
+/// then on items are processed one by one, so that the cursor stops right in front of it.
+const CAUTION_FROM: u32 = 2;
+
+/// How many items are processed so. The killer is among those that were listed and not recorded
+/// when the last owner died, which are fewer than two pages.
+const CAUTIOUS_ITEMS: u64 = 2 * MAX_PAGE_ITEMS as u64;
+
+impl ShardTask {
+    /// Takes over a shard that was just acquired, at `now`.
+    ///
+    /// A token that the runtime did not write is not believed: the task's first and only act is
+    /// then to park the shard as poisoned, because what its cursor covers cannot be told.
+    #[must_use]
+    pub fn restore(
+        config: TaskConfig,
+        acquired: &AcquireResultView<'_>,
+        now: LogicalTime,
+        seed: u64,
+    ) -> Self {
+        let snapshot = &acquired.snapshot;
+        let restored = Covered::restore(snapshot.cursor());
+        let verdict = restored.is_err().then_some(Decision::Park(ParkReason::Poisoned));
+        let start = gossip_contracts::coordination::CursorUpdate::initial();
+        let covered = restored.or_else(|_| Covered::restore(start));
+        Self {
+            config,
+            lease: acquired.lease.clone(),
+            spec: ShardSpec::try_from(snapshot.spec())
+                .expect("a spec that a backend holds was checked on its way in"),
+            covered: covered.expect("a cursor without a token has nothing to misread"),
+            listing: None,
+            page: Page::default(),
+            mark: Watermark::default(),
+            troubled: BTreeMap::new(),
+            submitted: 0,
+            reports: Vec::new(),
+            ops: OpIds::of(acquired.lease.clone()),
+            pending: None,
+            store_fails_since: None,
+            saved_at: now,
+            backoff: Backoff::new(config.retry_first, config.retry_longest, seed),
+            listing_failures: 0,
+            wait_until: None,
+            verdict,
+            cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
+            last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
+            split: None,
+            lost: false,
+        }
+    }
+
+    /// Does the next thing.
+    pub fn step<B>(&mut self, now: LogicalTime, gear: &mut Gear<'_, B>) -> Turn
+    where
+        B: CoordinationFacade,
+    {
+        if self.lost || (now >= self.lease.deadline() && self.pending.is_none()) {
+            return self.drop_everything(gear);
+        }
+        if let Some(until) = self.wait_until.take_if(|until| now < *until) {
+            self.wait_until = Some(until);
+            return Turn::Wait(until);
+        }
+        self.wait_until = None;
+        if self.pending.is_some() {
+            return self.perform(now, gear);
+        }
+        if self.submitted == 0 && self.is_decided() {
+            return self.settle(gear);
+        }
+        self.work(now, gear)
+    }
+
+    /// The lease, whose deadline follows the renewals.
+    #[must_use]
+    pub const fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Lists, or gives out items and takes reports in.
+    fn work<B>(&mut self, now: LogicalTime, gear: &mut Gear<'_, B>) -> Turn {
+        if self.submitted == 0 && self.mark.is_finished() {
+            return self.turn_page(now, gear);
+        }
+        let throttled = match self.submit(now, gear) {
+            Ok(throttled) => throttled,
+            Err(broken) => return self.give_up(broken, gear),
+        };
+        if self.submitted == 0 {
+            return self.wait_for_items(throttled);
+        }
+        if let Err(broken) = self.collect(now, gear) {
+            return self.give_up(broken, gear);
+        }
+        if self.checkpoint_is_due(now) {
+            self.begin(Operation::Checkpoint);
+        }
+        Turn::Going
+    }
+
+    /// No item can be processed: what was finished is recorded, and the shard given back.
+    fn give_up<B>(&mut self, broken: Broken, gear: &mut Gear<'_, B>) -> Turn {
+        self.forget_items(gear);
+        self.decide(Decision::GiveUp(broken))
+    }
+
+    /// Everything that was started is settled: gets more, or ends the shard.
+    fn turn_page<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
+        if self.listing.is_some() && self.page.is_exhausted() {
+            self.begin(Operation::Complete);
+            return Turn::Going;
+        }
+        match self.list(gear.connector) {
+            Ok(()) => {
+                self.listing_failures = 0;
+                self.backoff.reset();
+                self.mark.begin(self.page.len());
+                self.troubled.clear();
+                self.leave_suspect_alone();
+                Turn::Going
+            }
+            Err(error) => self.listing_failed(now, error, gear.observer),
+        }
+    }
+
+    /// On the last chance of a shard, cuts off everything behind its next key. If that key kills
+    /// the owner again, it is parked alone, and what follows has a try of its own.
+    fn leave_suspect_alone(&mut self) {
+        if !std::mem::take(&mut self.last_chance) {
+            return;
+        }
+        let is_last = self.page.is_exhausted() && self.page.len() <= 1;
+        if let Some(point) = self.point_behind(0).filter(|_| !is_last) {
+            self.begin(Operation::Split(point));
+        }
+    }
+
+    fn list(&mut self, connector: &dyn Connector) -> Result<(), PageError> {
+        let listing = match &mut self.listing {
+            Some(listing) => listing,
+            None => {
+                let from = self.covered.listed_from();
+                let opened = CheckedEnumeration::open(connector, self.spec.as_spec_ref(), from)?;
+                self.listing.insert(opened)
+            }
+        };
+        listing.next_page(&mut self.page)
+    }
+
+    fn listing_failed(
+        &mut self,
+        now: LogicalTime,
+        error: PageError,
+        observer: &dyn Observer,
+    ) -> Turn {
+        observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
+        self.listing = None;
+        match error.reaction() {
+            Reaction::Park(cause) => self.decide(Decision::Park(park_reason(cause))),
+            // Skipping is for items; a source that answers so for a whole listing tries again.
+            Reaction::Retry | Reaction::SkipGone | Reaction::SkipUnread | _ => {
+                self.listing_failures += 1;
+                if self.listing_failures >= self.config.listing_tries {
+                    return self.decide(Decision::Park(ParkReason::TooManyErrors));
+                }
+                self.wait(now)
+            }
+        }
+    }
+
+    /// Nothing is under way, and something was decided: does it, progress first.
+    fn settle<B>(&mut self, gear: &Gear<'_, B>) -> Turn {
+        if self.covered.unsaved > 0 {
+            self.begin(Operation::Checkpoint);
+            return Turn::Going;
+        }
+        match self.verdict.clone() {
+            None => self.serve_split(gear),
+            Some(Decision::Release | Decision::GiveUp(_)) => {
+                self.begin(Operation::Release(ReleaseMode::Clean));
+            }
+            Some(Decision::Park(reason)) => self.begin(Operation::Park(reason)),
+            Some(Decision::ParkItem(index)) => self.isolate(index, gear),
+        }
+        Turn::Going
+    }
+
+    /// Whether no more items are to be tried.
+    ///
+    /// Those before an item that is set aside still are, so that it is set aside alone.
+    fn is_decided(&self) -> bool {
+        match self.verdict {
+            None => self.split.is_some(),
+            Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
+            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => true,
+        }
+    }
+
+    fn decide(&mut self, decision: Decision) -> Turn {
+        self.verdict.get_or_insert(decision);
+        Turn::Going
+    }
+
+    fn begin(&mut self, operation: Operation) {
+        debug_assert!(self.pending.is_none(), "one operation at a time");
+        self.pending = Some((operation, self.ops.fresh()));
+    }
+
+    fn wait(&mut self, now: LogicalTime) -> Turn {
+        let until = now.saturating_add(self.backoff.wait());
+        self.wait_until = Some(until);
+        Turn::Wait(until)
+    }
+
+    fn checkpoint_is_due(&self, now: LogicalTime) -> bool {
+        if self.cautious > 0 && self.covered.unsaved > 0 {
+            return true;
+        }
+        let by_time = now >= self.saved_at.saturating_add(self.config.checkpoint_ticks);
+        self.covered.unsaved >= self.config.checkpoint_items
+            || (self.covered.unsaved > 0 && by_time)
+    }
+
+    fn drop_everything<B>(&mut self, gear: &mut Gear<'_, B>) -> Turn {
+        self.forget_items(gear);
+        Turn::Over(Ending::Lost)
+    }
+
+    fn forget_items<B>(&mut self, gear: &mut Gear<'_, B>) {
+        gear.processor.abandon();
+        self.submitted = 0;
+        self.forget_page();
+    }
+
+    /// The page is listed again from the cursor.
+    fn forget_page(&mut self) {
+        debug_assert!(self.submitted == 0, "items are settled or abandoned first");
+        self.mark.abandon();
+        self.page.clear();
+        self.troubled.clear();
+        self.listing = None;
+    }
+}
+
+impl fmt::Debug for ShardTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardTask")
+            .field("lease", &self.lease)
+            .field("covered", &self.covered)
+            .field("submitted", &self.submitted)
+            .field("pending", &self.pending.as_ref().map(|(_, op_id)| op_id))
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The coordinator's name for what a connector says.
+const fn park_reason(cause: ParkCause) -> ParkReason {
+    match cause {
+        ParkCause::PermissionDenied => ParkReason::PermissionDenied,
+        ParkCause::NotFound => ParkReason::NotFound,
+        ParkCause::Poisoned => ParkReason::Poisoned,
+        // The connector's enum may grow; a cause that is not known here needs a person.
+        _ => ParkReason::Other,
+    }
+}

@@ -1,0 +1,93 @@
+//! What others want of a shard's owner.
+
+use gossip_contracts::connector::{Page, PageLimits};
+use gossip_contracts::coordination::ShardSpecRef;
+use gossip_contracts::identity::LogicalTime;
+use gossip_coordination::{ShardAction, SplitKey};
+
+use super::{Decision, Gear, Operation, ShardTask};
+
+/// Keys that a split looks at to find the middle of what remains.
+const SPLIT_SAMPLE_KEYS: usize = 256;
+
+/// Bytes of those keys: 128 for each.
+const SPLIT_SAMPLE_BYTES: usize = 128 * SPLIT_SAMPLE_KEYS;
+
+const _: () = assert!(SPLIT_SAMPLE_BYTES >= gossip_contracts::connector::MIN_PAGE_BYTES);
+
+impl ShardTask {
+    /// The lease was renewed until `deadline`. A reply that was overtaken shortens nothing.
+    pub fn renewed(&mut self, deadline: LogicalTime) {
+        self.lease.set_deadline(self.lease.deadline().max(deadline));
+    }
+
+    /// The lease is gone: whatever is on its way is forgotten at the next step.
+    pub const fn lost(&mut self) {
+        self.lost = true;
+    }
+
+    /// Asks for the shard to be given back when the items under way are finished.
+    pub fn release(&mut self) {
+        self.verdict.get_or_insert(Decision::Release);
+    }
+
+    /// Hears what an administrator asks.
+    ///
+    /// A shard is not handed off by a task, so requests about that wait until they expire.
+    pub fn order(&mut self, action: &ShardAction) {
+        match action {
+            ShardAction::Release => self.release(),
+            ShardAction::Split(_) => {
+                self.split.get_or_insert_with(|| action.clone());
+            }
+            ShardAction::HandOff(_) | ShardAction::Withdraw => {}
+            // The coordinator's enum may grow; what is not known here waits until it expires.
+            _ => {}
+        }
+    }
+
+    /// Whether items were finished since the lease was granted, or since the last split.
+    #[must_use]
+    pub const fn has_progressed(&self) -> bool {
+        self.covered.since_cut > 0
+    }
+
+    /// Splits what remains, if there is a place for it.
+    pub(super) fn serve_split<B>(&mut self, gear: &Gear<'_, B>) {
+        let Some(ShardAction::Split(asked)) = self.split.take() else { return };
+        let point = match asked {
+            Some(asked) => self.admissible(asked.as_bytes()),
+            None => self.middle_of_rest(gear),
+        };
+        if let Some(point) = point {
+            self.begin(Operation::Split(point));
+        }
+    }
+
+    /// `key`, if something may remain on both sides of it.
+    fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
+        let ahead = self.covered.key().is_none_or(|covered| key > covered);
+        let inside = key > self.spec.start() && self.spec.contains_key(key);
+        (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())
+    }
+
+    /// A key with about as much behind it as in front of it, from what is known of the keys.
+    ///
+    /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
+    /// sample of what lies behind the cursor; one that gives none is not split.
+    fn middle_of_rest<B>(&self, gear: &Gear<'_, B>) -> Option<Box<[u8]>> {
+        let first_open = self.mark.mark();
+        let known = self.page.len() - first_open;
+        if self.page.is_exhausted() && self.listing.is_some() {
+            let middle = self.page.item(first_open + known / 2)?;
+            return (known >= 2).then(|| self.admissible(middle.key())).flatten();
+        }
+        let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
+        let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
+        let start = self.covered.key().unwrap_or_else(|| self.spec.start());
+        let rest = ShardSpecRef::new(start, self.spec.end(), self.spec.metadata());
+        gear.connector.sample_keys(rest, &mut sample).ok()?;
+        let middle = sample.item(sample.len() / 2)?;
+        self.admissible(middle.key())
+    }
+}

@@ -1,0 +1,606 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use gossip_contracts::connector::{
+    Capabilities, Connector, ConnectorError, Enumeration, ItemBody, MemoryConnector, OpenError,
+    Page, PageItem, Spoil,
+};
+use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
+use gossip_contracts::identity::OpId;
+use gossip_coordination::store::Fault;
+use gossip_coordination::{CoordinationBackend, ParkReason, ShardAction, ShardStatus, SplitKey};
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::{Ending, Gear, ShardTask, TaskConfig, Turn};
+use crate::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+use crate::test_support::{LASTS, TENANT, World, at, counted, key, noting, numbered};
+use crate::throttle::{Limits, Throttle};
+
+#[test]
+fn every_key_is_covered_and_the_shard_completed() {
+    let mut world = World::new();
+    assert_eq!(world.work_everything(&numbered(2500)), [Ending::Completed]);
+    assert!((0..1000).all(|number| world.times_done(&key(number)) == 1));
+    let row = &world.rows()[0];
+    assert_eq!((row.status, counted(row)), (ShardStatus::Done, (2500, 0)));
+}
+
+#[test]
+fn a_shard_without_items_is_completed_at_its_start() {
+    let mut world = World::new();
+    assert_eq!(world.work_everything(&numbered(0)), [Ending::Completed]);
+    let row = &world.rows()[0];
+    assert_eq!((row.last_key.as_deref(), counted(row)), (Some(b"a".as_slice()), (0, 0)));
+}
+
+/// The next owner goes on behind the last checkpoint, and its count goes on too.
+#[test]
+fn a_crash_repeats_at_most_what_was_not_recorded() {
+    let mut world = World::new();
+    let connector = numbered(100);
+    let config = TaskConfig { checkpoint_items: 10, ..TaskConfig::default() };
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, config, 1).unwrap();
+    let done = std::mem::take(&mut world.done);
+    step_until(&mut world, &mut task, &mut handle, &connector, &mut noting(&done), |done| {
+        done == 37
+    });
+    world.done = done;
+    // The process is gone; its lease ends.
+    world.now += LASTS;
+    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    let redone = (0..100).filter(|number| world.times_done(&key(*number)) == 2).count();
+    assert!((0..100).all(|number| world.times_done(&key(number)) >= 1));
+    assert!(redone <= 10, "{redone} keys were done again");
+    assert_eq!(counted(&world.rows()[0]), (100, 0));
+}
+
+/// Steps until the processor was asked for `stop` items.
+fn step_until(
+    world: &mut World,
+    task: &mut ShardTask,
+    handle: &mut crate::test_support::Coordinator,
+    connector: &dyn Connector,
+    processor: &mut dyn Processor,
+    stop: impl Fn(usize) -> bool,
+) {
+    let mut counting = Counting { processor, submitted: 0 };
+    let throttle = Throttle::default();
+    while !stop(counting.submitted) {
+        let mut gear = Gear {
+            coordinator: &mut *handle,
+            connector,
+            processor: &mut counting,
+            throttle: &throttle,
+            observer: &(),
+        };
+        assert!(matches!(task.step(at(world.now), &mut gear), Turn::Going));
+    }
+}
+
+struct Counting<'p> {
+    processor: &'p mut dyn Processor,
+    submitted: usize,
+}
+
+impl Processor for Counting<'_> {
+    fn capacity(&self) -> usize {
+        self.processor.capacity()
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.submitted += 1;
+        self.processor.submit(work)
+    }
+
+    fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        self.processor.collect(patience, reports)
+    }
+
+    fn abandon(&mut self) {
+        self.processor.abandon();
+    }
+}
+
+fn failing_on(bad: &'static [usize]) -> impl FnMut(Work<'_>, &mut Vec<u8>) -> Verdict {
+    move |work, _| match bad.iter().any(|number| work.key() == key(*number)) {
+        true => Verdict::Failed("no good".into()),
+        false => Verdict::Done,
+    }
+}
+
+/// Claims until nothing is left.
+fn work_with(world: &mut World, connector: &dyn Connector, processor: &mut dyn Processor) {
+    let mut handle = world.handle();
+    while let Some(mut task) = world.claim(&mut handle, TaskConfig::default(), 1) {
+        world.drive(&mut task, &mut handle, connector, processor, &());
+    }
+}
+
+#[rstest]
+#[case::in_the_middle(&[50], 1)]
+#[case::first(&[0], 1)]
+#[case::last(&[99], 1)]
+#[case::neighbours(&[10, 11], 2)]
+#[case::several(&[3, 50, 99], 3)]
+fn a_key_that_fails_is_parked_alone(#[case] bad: &'static [usize], #[case] parked: usize) {
+    let mut world = World::new();
+    work_with(&mut world, &numbered(100), &mut Inline::new(failing_on(bad)));
+    let rows = world.rows();
+    let is_parked = |status| status == ShardStatus::Parked;
+    assert_eq!(rows.iter().filter(|row| is_parked(row.status)).count(), parked);
+    assert!(rows.iter().all(|row| matches!(row.status, ShardStatus::Parked | ShardStatus::Done)));
+    assert!(
+        rows.iter()
+            .all(|row| !is_parked(row.status) || row.park_reason == Some(ParkReason::Poisoned))
+    );
+    let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
+    assert_eq!(covered, 100 - bad.len() as u64, "everything else is done");
+}
+
+#[test]
+fn a_key_is_tried_again_before_it_is_given_up() {
+    let mut world = World::new();
+    let mut failures = 0;
+    let mut flaky = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
+        if work.key() == key(5) && failures < 2 {
+            failures += 1;
+            return Verdict::Failed("not now".into());
+        }
+        Verdict::Done
+    });
+    work_with(&mut world, &numbered(10), &mut flaky);
+    let rows = world.rows();
+    assert_eq!((rows.len(), rows[0].status, counted(&rows[0]).0), (1, ShardStatus::Done, 10));
+}
+
+#[test]
+fn a_panic_sets_the_item_aside_and_nothing_else() {
+    let mut world = World::new();
+    let mut touchy = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
+        assert!(work.key() != key(7), "a bug of the user");
+        Verdict::Done
+    });
+    work_with(&mut world, &numbered(20), &mut touchy);
+    assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 19);
+}
+
+#[test]
+fn what_is_gone_is_not_counted_and_what_is_unread_is() {
+    let mut world = World::new();
+    let listed = numbered(10);
+    let mut opened = listed.clone();
+    assert!(opened.spoil(&key(3), Spoil::Vanish) && opened.spoil(&key(4), Spoil::Deny));
+    let connector = Stale { listed, opened };
+    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    assert_eq!(counted(&world.rows()[0]), (9, 1));
+}
+
+/// Lists what was there, and opens what is there now.
+struct Stale {
+    listed: MemoryConnector,
+    opened: MemoryConnector,
+}
+
+impl Connector for Stale {
+    fn capabilities(&self) -> Capabilities {
+        self.listed.capabilities()
+    }
+
+    fn enumerate(
+        &self,
+        range: ShardSpecRef<'_>,
+        from: CursorUpdate<'_>,
+    ) -> Result<Box<dyn Enumeration>, ConnectorError> {
+        self.listed.enumerate(range, from)
+    }
+
+    fn open<'a>(
+        &'a self,
+        item: PageItem<'_>,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        self.opened.open(item, scratch)
+    }
+}
+
+/// Answers the same error to every listing, or lists keys that fall.
+struct Bad(Option<ConnectorError>);
+
+impl Connector for Bad {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::NONE
+    }
+
+    fn enumerate(
+        &self,
+        _range: ShardSpecRef<'_>,
+        _from: CursorUpdate<'_>,
+    ) -> Result<Box<dyn Enumeration>, ConnectorError> {
+        self.0.map_or_else(|| Ok(Box::new(Falling) as Box<dyn Enumeration>), Err)
+    }
+
+    fn open<'a>(
+        &'a self,
+        _item: PageItem<'_>,
+        _scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        Err(OpenError::Vanished)
+    }
+}
+
+struct Falling;
+
+impl Enumeration for Falling {
+    fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
+        for key in [b"c", b"b"] {
+            page.push(PageItem::new(key)).unwrap();
+        }
+        page.mark_exhausted();
+        Ok(())
+    }
+}
+
+#[rstest]
+#[case::out_of_order(None, ParkReason::Poisoned)]
+#[case::denied(Some(ConnectorError::PermissionDenied), ParkReason::PermissionDenied)]
+#[case::missing(Some(ConnectorError::NotFound), ParkReason::NotFound)]
+#[case::changed(Some(ConnectorError::SourceChanged), ParkReason::Poisoned)]
+#[case::never_answers(
+    Some(ConnectorError::Unavailable { kind: std::io::ErrorKind::TimedOut }),
+    ParkReason::TooManyErrors
+)]
+fn a_source_that_fails_parks_its_shard(
+    #[case] error: Option<ConnectorError>,
+    #[case] reason: ParkReason,
+) {
+    let mut world = World::new();
+    assert_eq!(world.work_everything(&Bad(error)), [Ending::Parked(reason)]);
+    let row = &world.rows()[0];
+    assert_eq!((row.status, row.park_reason), (ShardStatus::Parked, Some(reason)));
+}
+
+#[test]
+fn a_released_shard_keeps_its_progress() {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let connector = numbered(50);
+    let done = std::mem::take(&mut world.done);
+    let mut processor = noting(&done);
+    step_until(&mut world, &mut task, &mut handle, &connector, &mut processor, |done| done == 20);
+    task.order(&ShardAction::Release);
+    let ending = world.drive(&mut task, &mut handle, &connector, &mut processor, &());
+    drop(processor);
+    assert_eq!(ending, Ending::Released);
+    let row = &world.rows()[0];
+    assert_eq!((row.status, row.leased, counted(row).0), (ShardStatus::Active, false, 20));
+    world.done = done;
+    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    assert!((0..50).all(|number| world.times_done(&key(number)) == 1), "nothing was done twice");
+}
+
+#[test]
+fn a_lost_lease_drops_the_shard_and_records_nothing() {
+    let mut world = World::new();
+    let connector = numbered(50);
+    let (mut zombie, mut other) = (world.handle(), world.handle());
+    let mut late = world.claim(&mut zombie, TaskConfig::default(), 1).unwrap();
+    let done = std::mem::take(&mut world.done);
+    step_until(&mut world, &mut late, &mut zombie, &connector, &mut noting(&done), |done| {
+        done == 9
+    });
+    world.now += LASTS;
+    let mut task = world.claim(&mut other, TaskConfig::default(), 2).unwrap();
+    // The zombie believes that its lease was renewed, and is told by the fence.
+    late.renewed(at(world.now + LASTS));
+    late.release();
+    let ending = world.drive(&mut late, &mut zombie, &connector, &mut noting(&done), &());
+    assert_eq!(ending, Ending::Lost);
+    assert_eq!(counted(&world.rows()[0]), (0, 0));
+    assert_eq!(world.run_to_end(&mut task, &mut other, &connector), Ending::Completed);
+    assert_eq!(counted(&world.rows()[0]), (50, 0));
+}
+
+#[test]
+fn nothing_is_begun_under_a_lease_that_has_ended() {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    world.now += LASTS;
+    let ending = world.run_to_end(&mut task, &mut handle, &numbered(5));
+    assert_eq!((ending, world.times_done(&key(0))), (Ending::Lost, 0));
+}
+
+#[rstest]
+#[case::anywhere(None)]
+#[case::at_a_key(SplitKey::try_new(b"k030"))]
+#[case::between_keys(SplitKey::try_new(b"k0301"))]
+fn a_split_on_request_loses_and_repeats_nothing(#[case] at_key: Option<SplitKey>) {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let connector = numbered(50);
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let done = std::mem::take(&mut world.done);
+    let mut processor = noting(&done);
+    step_until(&mut world, &mut task, &mut handle, &connector, &mut processor, |done| done == 10);
+    drop(processor);
+    world.done = done;
+    task.order(&ShardAction::Split(at_key));
+    assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), Ending::Completed);
+    let rows = world.rows();
+    assert_eq!(
+        rows.iter().map(|row| row.status).collect::<Vec<_>>(),
+        [ShardStatus::Done, ShardStatus::Active]
+    );
+    let kept = counted(&rows[0]).0;
+    assert!((20..=40).contains(&kept), "{kept} of 50 were kept");
+    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    assert!((0..50).all(|number| world.times_done(&key(number)) == 1));
+    assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 50);
+}
+
+#[test]
+fn a_split_behind_the_cursor_is_not_made() {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let connector = numbered(20);
+    let done = std::mem::take(&mut world.done);
+    step_until(&mut world, &mut task, &mut handle, &connector, &mut noting(&done), |done| {
+        done == 9
+    });
+    world.done = done;
+    task.order(&ShardAction::Split(SplitKey::try_new(b"k003")));
+    assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), Ending::Completed);
+    assert_eq!(world.rows().len(), 1);
+}
+
+#[test]
+fn a_token_of_somebody_else_parks_the_shard() {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let cursor = CursorUpdate::new(b"k001", b"not ours");
+    let op_id = OpId::from_raw(3);
+    handle.checkpoint(at(world.now), TENANT, task.lease(), cursor, op_id).unwrap();
+    world.now += LASTS;
+    assert_eq!(world.work_everything(&numbered(5)), [Ending::Parked(ParkReason::Poisoned)]);
+}
+
+#[rstest]
+#[case::reply(Fault::LoseReply)]
+#[case::request(Fault::LoseRequest)]
+#[case::failure(Fault::Fail)]
+fn an_operation_in_doubt_is_repeated_until_it_is_answered(#[case] fault: Fault) {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    // More would outlast the lease, whose renewals fail as well.
+    for _ in 0..4 {
+        handle.store_mut().inject(fault);
+    }
+    assert_eq!(world.run_to_end(&mut task, &mut handle, &numbered(30)), Ending::Completed);
+    assert_eq!(counted(&world.rows()[0]), (30, 0));
+}
+
+#[test]
+fn a_broken_processor_gives_the_shard_back() {
+    struct NoSuchProgram;
+    impl Processor for NoSuchProgram {
+        fn capacity(&self) -> usize {
+            1
+        }
+        fn submit(&mut self, _work: Work<'_>) -> Result<(), Broken> {
+            Err(Broken("no such program".into()))
+        }
+        fn collect(&mut self, _: Duration, _: &mut Vec<Report>) -> Result<(), Broken> {
+            Ok(())
+        }
+        fn abandon(&mut self) {}
+    }
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let ending = world.drive(&mut task, &mut handle, &numbered(5), &mut NoSuchProgram, &());
+    assert_eq!(ending, Ending::Broken(Broken("no such program".into())));
+    assert!(!world.rows()[0].leased);
+}
+
+#[test]
+fn a_throttle_makes_a_task_wait() {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let throttle = Throttle::new(Limits { items: Some(1), bytes: None });
+    let (connector, mut processor) = (numbered(3), Inline::new(failing_on(&[])));
+    let mut waits = 0;
+    loop {
+        let mut gear = Gear {
+            coordinator: &mut handle,
+            connector: &connector,
+            processor: &mut processor,
+            throttle: &throttle,
+            observer: &(),
+        };
+        match task.step(at(world.now), &mut gear) {
+            Turn::Going => {}
+            Turn::Wait(until) => {
+                waits += 1;
+                world.pass_time(until, &mut task, &mut handle);
+            }
+            Turn::Over(_) => break,
+        }
+    }
+    assert!(waits >= 1 && world.now >= 1000, "{waits} waits until {}", world.now);
+}
+
+/// Keys whose processing ends the process: nothing is reported, and the lease runs out.
+#[rstest]
+#[case::one(&[57], 200)]
+#[case::first_and_last(&[0, 199], 200)]
+#[case::neighbours(&[100, 101, 102], 200)]
+#[case::alone(&[0], 1)]
+fn keys_that_kill_their_owners_are_parked_alone(#[case] killers: &[usize], #[case] keys: usize) {
+    let (mut world, connector) = (World::new(), numbered(keys));
+    let config =
+        TaskConfig { checkpoint_items: 50, shard_retries: Some(3), ..TaskConfig::default() };
+    let mut crashes = 0;
+    let mut handle = world.handle();
+    while let Some(mut task) = world.claim(&mut handle, config, 1) {
+        let mut processor = Deadly { killers, reports: Vec::new(), killed: false };
+        let throttle = Throttle::default();
+        loop {
+            let mut gear = Gear {
+                coordinator: &mut handle,
+                connector: &connector,
+                processor: &mut processor,
+                throttle: &throttle,
+                observer: &(),
+            };
+            let turn = task.step(at(world.now), &mut gear);
+            if processor.killed {
+                crashes += 1;
+                world.now += LASTS;
+                handle = world.handle();
+                break;
+            }
+            match turn {
+                Turn::Going => {}
+                Turn::Wait(until) => world.pass_time(until, &mut task, &mut handle),
+                Turn::Over(_) => break,
+            }
+        }
+    }
+    let rows = world.rows();
+    let parked: Vec<_> = rows.iter().filter(|row| row.status == ShardStatus::Parked).collect();
+    assert_eq!(parked.len(), killers.len(), "{rows:?}");
+    assert!(parked.iter().all(|row| row.park_reason == Some(ParkReason::TooManyErrors)));
+    let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
+    assert_eq!(covered, (keys - killers.len()) as u64, "everything else is done");
+    let bound = killers.len() * (keys.ilog2() as usize + 8);
+    assert!(crashes <= bound, "{crashes} crashes for {} killers", killers.len());
+}
+
+struct Deadly<'k> {
+    killers: &'k [usize],
+    reports: Vec<Report>,
+    killed: bool,
+}
+
+impl Processor for Deadly<'_> {
+    fn capacity(&self) -> usize {
+        8
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.killed |= self.killers.iter().any(|number| work.key() == key(*number));
+        self.reports.push(Report { ticket: work.ticket, verdict: Verdict::Done });
+        Ok(())
+    }
+
+    fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        // A process that is dead reports nothing, whatever else it had.
+        if !self.killed {
+            reports.append(&mut self.reports);
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.reports.clear();
+    }
+}
+
+/// Reports items in any order, some of them as failed.
+struct Shuffled {
+    waiting: Vec<(usize, Vec<u8>)>,
+    dice: proptest::test_runner::TestRng,
+    /// Keys whose results are durable.
+    durable: BTreeSet<Vec<u8>>,
+}
+
+impl Processor for Shuffled {
+    fn capacity(&self) -> usize {
+        8
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.waiting.push((work.ticket, work.key().to_vec()));
+        Ok(())
+    }
+
+    fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        let chosen = self.dice.next_u32() as usize % self.waiting.len();
+        let (ticket, key) = self.waiting.swap_remove(chosen);
+        let verdict = match self.dice.next_u32() % 8 {
+            0 => Verdict::Failed("a bad day".into()),
+            1 => Verdict::Undone,
+            _ => {
+                self.durable.insert(key);
+                Verdict::Done
+            }
+        };
+        reports.push(Report { ticket, verdict });
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+proptest! {
+    /// Whenever a worker dies, whatever finished out of order, and whatever was set aside.
+    #[test]
+    fn no_stored_cursor_covers_a_key_that_is_not_durable(
+        seed in any::<[u8; 32]>(),
+        crashes in prop::collection::vec(1_usize..400, 0..4),
+    ) {
+        let (mut world, connector) = (World::new(), numbered(60));
+        let dice = proptest::test_runner::TestRng::from_seed(
+            proptest::test_runner::RngAlgorithm::ChaCha, &seed);
+        let mut processor = Shuffled { waiting: Vec::new(), dice, durable: BTreeSet::new() };
+        let config = TaskConfig { checkpoint_items: 5, ..TaskConfig::default() };
+        for steps in crashes {
+            let mut handle = world.handle();
+            let Some(mut task) = world.claim(&mut handle, config, 1) else { break };
+            let throttle = Throttle::default();
+            for _ in 0..steps {
+                let mut gear = Gear {
+                    coordinator: &mut handle,
+                    connector: &connector,
+                    processor: &mut processor,
+                    throttle: &throttle,
+                    observer: &(),
+                };
+                match task.step(at(world.now), &mut gear) {
+                    Turn::Over(_) => break,
+                    Turn::Wait(until) => world.pass_time(until, &mut task, &mut handle),
+                    Turn::Going => {}
+                }
+            }
+            processor.abandon();
+            world.now += 2 * LASTS;
+            check_cursors(&mut world, &processor.durable);
+        }
+        work_with(&mut world, &connector, &mut processor);
+        check_cursors(&mut world, &processor.durable);
+        let rows = world.rows();
+        let parked = rows.iter().filter(|row| row.status == ShardStatus::Parked).count() as u64;
+        prop_assert!(rows.iter().all(|row| row.status.is_terminal()));
+        let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
+        prop_assert_eq!(covered + parked, 60, "each parked shard is one key");
+    }
+}
+
+fn check_cursors(world: &mut World, durable: &BTreeSet<Vec<u8>>) {
+    for row in world.rows() {
+        let Some(last) = &row.last_key else { continue };
+        let covered = (0..60).map(key).filter(|key| **key >= *row.start && **key <= **last);
+        let covered: Vec<_> = covered.collect();
+        assert!(covered.iter().all(|key| durable.contains(key)));
+        assert_eq!(counted(&row).0, covered.len() as u64);
+    }
+}

@@ -1,0 +1,79 @@
+//! How fast items may be started, for all threads of a worker together.
+//!
+//! A [`Throttle`] is a pair of buckets that fill with time, one in items and one in bytes, each
+//! holding at most one second's worth: after a pause nobody makes up for lost time in a burst.
+//! Time is an argument. A throttle without limits takes no lock.
+
+use std::sync::Mutex;
+
+use gossip_contracts::identity::LogicalTime;
+
+use crate::clock::TICKS_PER_SECOND;
+
+/// Limits on the start of items.
+#[derive(Debug, Default)]
+pub struct Throttle {
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+/// Items and bytes in a second; `None` is without limit, and zero is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Items in a second.
+    pub items: Option<u64>,
+    /// Bytes in a second, by the sizes that the source tells.
+    pub bytes: Option<u64>,
+}
+
+/// When the buckets will have filled up to what was taken.
+///
+/// A bucket is kept as the time at which everything that was taken is paid for, in fractions of a
+/// tick; it is full when that lies a second back.
+#[derive(Debug, Default)]
+struct State {
+    items_paid: u128,
+    bytes_paid: u128,
+}
+
+/// Fractions of a tick, so that rates above one in a tick are exact enough.
+const FRACTIONS: u128 = 1 << 20;
+
+/// How far payment may lie back: one second's worth may be taken at once.
+const BURST: u128 = TICKS_PER_SECOND as u128 * FRACTIONS;
+
+impl Throttle {
+    /// A throttle with these limits.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, state: Mutex::default() }
+    }
+
+    /// Takes one item of `bytes` bytes, or tells when there will be room for one.
+    ///
+    /// An item larger than a second's worth is let through when the bucket is full, and paid for
+    /// afterwards: it would otherwise never be.
+    pub fn take(&self, now: LogicalTime, bytes: u64) -> Option<LogicalTime> {
+        if self.limits == Limits::default() {
+            return None;
+        }
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now = u128::from(now.as_raw()) * FRACTIONS;
+        let oldest = now.saturating_sub(BURST);
+        let items_paid = state.items_paid.max(oldest);
+        let bytes_paid = state.bytes_paid.max(oldest);
+        let busy_until = items_paid.max(bytes_paid);
+        if busy_until > now {
+            let ticks = u64::try_from(busy_until.div_ceil(FRACTIONS)).unwrap_or(u64::MAX);
+            return Some(LogicalTime::from_raw(ticks));
+        }
+        state.items_paid = items_paid + price(1, self.limits.items);
+        state.bytes_paid = bytes_paid + price(bytes, self.limits.bytes);
+        None
+    }
+}
+
+/// How long `amount` takes at `rate` in a second.
+fn price(amount: u64, rate: Option<u64>) -> u128 {
+    rate.map_or(0, |rate| u128::from(amount) * BURST / u128::from(rate.max(1)))
+}

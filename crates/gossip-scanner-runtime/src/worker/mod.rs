@@ -1,0 +1,251 @@
+//! A worker: one process that goes through shards of one run until there is nothing left to do.
+//!
+//! ```text
+//!   slot 0 ─┐  each: own coordinator handle, own processor
+//!   slot 1 ─┼─ claim ─► ShardTask, stepped ─► next claim
+//!   slot n ─┘
+//!   renewer ── all leases at a third of their time, heartbeats, requests ─► seats
+//! ```
+//!
+//! A worker ends when the run is settled, when it is told to drain, or when it cannot go on. It
+//! always gives its shards back with their progress, except when the store does not answer: then
+//! the leases run out.
+//!
+//! # Never
+//! - takes a lost shard for an error: somebody else goes on with it;
+//! - lets a panic out of a shard: the shard is parked, and the others go on;
+//! - reads a clock or draws a random number of its own: both are arguments.
+
+mod bell;
+mod renewer;
+mod seat;
+mod slot;
+
+#[cfg(test)]
+mod worker_tests;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use gossip_contracts::connector::Connector;
+use gossip_contracts::identity::{RunId, TenantId, WorkerId};
+use gossip_coordination::{CoordinationFacade, InfraError, RunStatus};
+use thiserror::Error;
+
+use self::bell::Bell;
+use self::seat::Seat;
+use crate::clock::Clock;
+use crate::observer::Observer;
+use crate::processor::{Broken, Processor};
+use crate::task::TaskConfig;
+use crate::throttle::{Limits, Throttle};
+
+/// The most threads of one worker: each may hold a page and a handler.
+pub const MAX_THREADS: usize = 256;
+
+/// How a worker works.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// Whose run.
+    pub tenant: TenantId,
+    /// Which run.
+    pub run: RunId,
+    /// The worker's name; no two processes share one.
+    pub worker: WorkerId,
+    /// How long a lease of this run lasts, in ticks.
+    pub lease_ticks: u64,
+    /// Shards at once; at least one, at most [`MAX_THREADS`].
+    pub threads: usize,
+    /// How each shard is worked on.
+    pub task: TaskConfig,
+    /// How fast items may be started.
+    pub limits: Limits,
+    /// Stop when this worker has set more shards aside: something is wrong with more than keys.
+    pub max_parked: usize,
+    /// Whether busy shards are split when somebody has nothing to do.
+    pub auto_split: bool,
+    /// What the jitter is drawn from.
+    pub seed: u64,
+}
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "each has an exit code of its own")]
+pub enum Finish {
+    /// Every shard is done, and so is the run.
+    Complete,
+    /// Every shard is done or set aside.
+    Incomplete {
+        /// How many are set aside.
+        parked: u64,
+    },
+    /// The run was ended by somebody.
+    RunOver(RunStatus),
+    /// The worker was told to stop; progress is recorded.
+    Drained,
+}
+
+/// Why a worker could not go on. What was finished is recorded.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The tenant has no such run.
+    #[error("no such run")]
+    RunNotFound,
+    /// The store does not answer, or says no.
+    #[error("the store failed: {0}")]
+    Store(InfraError),
+    /// The processor cannot work.
+    #[error("{0}")]
+    Broken(Broken),
+    /// Too much was set aside.
+    #[error("{parked} shards were set aside, more than the {max} allowed")]
+    TooManyParked {
+        /// How many.
+        parked: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+}
+
+/// Tells a worker to stop, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Drain(Arc<DrainState>);
+
+#[derive(Debug, Default)]
+struct DrainState {
+    asked: AtomicBool,
+    bell: Bell,
+}
+
+impl Drain {
+    /// Nobody has asked yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the worker to finish the items under way, record progress and give its shards back.
+    pub fn ask(&self) {
+        self.0.asked.store(true, Ordering::SeqCst);
+        self.0.bell.ring();
+    }
+
+    /// Whether somebody has asked.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// What a worker is made of, besides its settings.
+#[derive(Clone, Copy)]
+pub struct Parts<'a, B> {
+    /// Makes a coordinator handle for one thread.
+    pub coordinator: &'a (dyn Fn() -> B + Sync),
+    /// The source.
+    pub connector: &'a dyn Connector,
+    /// Makes the processor of one thread, by its number.
+    pub processor: &'a (dyn Fn(usize) -> Box<dyn Processor + 'a> + Sync),
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// Tells it to stop.
+    pub drain: &'a Drain,
+    /// Is told what happens.
+    pub observer: &'a dyn Observer,
+}
+
+impl<B> fmt::Debug for Parts<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").field("drain", self.drain).finish_non_exhaustive()
+    }
+}
+
+/// Works on a run until it is settled, or until it is told to stop.
+///
+/// # Errors
+///
+/// [`WorkerError`]. The shards were given back, unless it is the store that failed.
+pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, WorkerError>
+where
+    B: CoordinationFacade,
+{
+    let threads = config.threads.clamp(1, MAX_THREADS);
+    let crew = Crew {
+        config: config.clone(),
+        parts,
+        throttle: Throttle::new(config.limits),
+        seats: (0..threads).map(|_| Seat::default()).collect(),
+        busy: AtomicUsize::new(0),
+        idle: AtomicUsize::new(0),
+        parked: AtomicUsize::new(0),
+        end: Mutex::new(None),
+    };
+    let crew = &crew;
+    thread::scope(|scope| {
+        let renewer = scope.spawn(|| renewer::run(crew));
+        let slots: Vec<_> =
+            (0..threads).map(|number| scope.spawn(move || slot::run(crew, number))).collect();
+        for slot in slots {
+            // A slot catches what its shards throw; what is left is our own bug.
+            if slot.join().is_err() {
+                crew.finish(Err(WorkerError::Broken(Broken("a worker thread panicked".into()))));
+            }
+        }
+        crew.finish(Ok(Finish::Drained));
+        drop(renewer);
+    });
+    let end = crew.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    end.unwrap_or(Ok(Finish::Drained))
+}
+
+/// What the threads of a worker share.
+struct Crew<'a, B> {
+    config: WorkerConfig,
+    parts: Parts<'a, B>,
+    throttle: Throttle,
+    /// One for each slot.
+    seats: Vec<Seat>,
+    /// How many slots have a shard.
+    busy: AtomicUsize,
+    /// How many slots found nothing to claim.
+    idle: AtomicUsize,
+    /// How many shards this worker has set aside.
+    parked: AtomicUsize,
+    /// How the worker ends; the first to say so decides.
+    end: Mutex<Option<Result<Finish, WorkerError>>>,
+}
+
+impl<B> Crew<'_, B> {
+    /// Ends the worker, unless it has ended.
+    fn finish(&self, end: Result<Finish, WorkerError>) {
+        let mut decided = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        decided.get_or_insert(end);
+        drop(decided);
+        self.bell().ring();
+    }
+
+    /// Whether shards are given back and none claimed.
+    fn is_stopping(&self) -> bool {
+        self.parts.drain.is_asked()
+            || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.parts.drain.0.bell
+    }
+
+    /// Lets a busy shard be split for the sake of somebody idle.
+    fn ask_split(&self) {
+        if self.config.auto_split && !self.is_stopping() {
+            // The first that is ripe; whoever was asked is not ripe for a while.
+            let _asked = self.seats.iter().any(Seat::ask_split);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use gossip_contracts::connector::{
+    Capabilities, Connector, ConnectorError, Enumeration, ItemBody, OpenError, PageItem,
+};
+use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
+use gossip_contracts::identity::{OpId, RunId, WorkerId};
+use gossip_coordination::{
+    ParkReason, RunManagement, RunStatus, ShardAction, ShardStatus, WorkerState,
+};
+
+use super::{Drain, Finish, Parts, WorkerConfig, WorkerError, work};
+use crate::clock::{Clock, SystemClock};
+use crate::observer::{Event, Observer};
+use crate::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+use crate::task::{Ending, TaskConfig};
+use crate::test_support::{RUN, TENANT, World, counted, key, numbered};
+use crate::throttle::Limits;
+
+/// A lease that is renewed many times within a test.
+const LEASE: u64 = 300;
+
+fn config(threads: usize) -> WorkerConfig {
+    WorkerConfig {
+        tenant: TENANT,
+        run: RUN,
+        worker: WorkerId::from_raw(1),
+        lease_ticks: LEASE,
+        threads,
+        task: TaskConfig { checkpoint_items: 5, retry_first: 1, ..TaskConfig::default() },
+        limits: Limits::default(),
+        max_parked: 10,
+        auto_split: false,
+        seed: 1,
+    }
+}
+
+type Done = Mutex<BTreeMap<Vec<u8>, u32>>;
+
+/// One worker over `connector`, whose processor calls `process` for each key.
+fn run(
+    world: &World,
+    config: &WorkerConfig,
+    connector: &dyn Connector,
+    drain: &Drain,
+    observer: &dyn Observer,
+    process: &(dyn Fn(&[u8]) -> Verdict + Sync),
+) -> Result<Finish, WorkerError> {
+    let clock = SystemClock::new();
+    let parts = Parts {
+        coordinator: &|| world.handle(),
+        connector,
+        processor: &|_| {
+            Box::new(Inline::new(|work: Work<'_>, _: &mut Vec<u8>| process(work.key())))
+        },
+        clock: &clock,
+        drain,
+        observer,
+    };
+    work(config, parts)
+}
+
+fn note(done: &Done, key: &[u8]) -> Verdict {
+    *done.lock().unwrap().entry(key.to_vec()).or_default() += 1;
+    Verdict::Done
+}
+
+fn roots() -> World {
+    World::lasting(
+        LEASE,
+        &[(b"a", b"k020"), (b"k020", b"k040"), (b"k040", b"k060"), (b"k060", b"z")],
+    )
+}
+
+fn status(world: &World) -> RunStatus {
+    world.handle().get_run(TENANT, RUN).unwrap().status()
+}
+
+#[test]
+fn a_crew_touches_every_key_once_and_ends_the_run() {
+    let (world, done) = (roots(), Done::default());
+    let process = |key: &[u8]| note(&done, key);
+    let finish = run(&world, &config(3), &numbered(80), &Drain::new(), &(), &process);
+    assert_eq!(finish, Ok(Finish::Complete));
+    assert_eq!(status(&world), RunStatus::Done);
+    assert!((0..80).all(|number| done.lock().unwrap()[&key(number)] == 1));
+    // Once more: there is nothing to do.
+    let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &(), &process);
+    assert_eq!(finish, Ok(Finish::Complete));
+    assert_eq!(done.lock().unwrap().values().sum::<u32>(), 80);
+}
+
+#[test]
+fn a_run_with_something_set_aside_stays_active() {
+    let mut world = roots();
+    let process = |seen: &[u8]| match seen == key(33) {
+        true => Verdict::Failed("no good".into()),
+        false => Verdict::Done,
+    };
+    let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &(), &process);
+    assert_eq!(finish, Ok(Finish::Incomplete { parked: 1 }));
+    assert_eq!(status(&world), RunStatus::Active);
+    assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 79);
+}
+
+#[test]
+fn too_much_set_aside_stops_the_worker_and_gives_the_rest_back() {
+    let mut world = roots();
+    let config = WorkerConfig { max_parked: 3, ..config(2) };
+    let process = |_: &[u8]| Verdict::Hopeless("broken".into());
+    let finish = run(&world, &config, &numbered(80), &Drain::new(), &(), &process);
+    let Err(WorkerError::TooManyParked { parked: 4, max: 3 }) = finish else {
+        panic!("{finish:?}");
+    };
+    let rows = world.rows();
+    assert!(rows.iter().any(|row| row.status == ShardStatus::Active && !row.leased));
+    assert!(rows.iter().filter(|row| row.status == ShardStatus::Parked).count() <= 6);
+}
+
+#[test]
+fn a_drained_worker_keeps_its_progress_and_leaves_no_lease() {
+    let (mut world, done, drain) = (roots(), Done::default(), Drain::new());
+    let process = |key: &[u8]| {
+        if done.lock().unwrap().len() == 30 {
+            drain.ask();
+        }
+        note(&done, key)
+    };
+    let finish = run(&world, &config(2), &numbered(80), &drain, &(), &process);
+    assert_eq!(finish, Ok(Finish::Drained));
+    let rows = world.rows();
+    assert!(rows.iter().all(|row| !row.leased));
+    let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
+    assert_eq!(covered, done.lock().unwrap().len() as u64, "everything finished is recorded");
+    let again = |key: &[u8]| note(&done, key);
+    let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &(), &again);
+    assert_eq!(finish, Ok(Finish::Complete));
+    assert!(
+        done.lock().unwrap().values().all(|times| *times == 1),
+        "a planned stop redoes nothing"
+    );
+}
+
+/// Longer than several leases: renewal in the background keeps it.
+#[test]
+fn an_item_may_take_longer_than_a_lease() {
+    let (world, done) = (World::lasting(LEASE, &[(b"a", b"z")]), Done::default());
+    let process = |seen: &[u8]| {
+        if seen == key(1) {
+            thread::sleep(Duration::from_millis(3 * LEASE));
+        }
+        note(&done, seen)
+    };
+    let finish = run(&world, &config(1), &numbered(3), &Drain::new(), &(), &process);
+    assert_eq!(finish, Ok(Finish::Complete));
+    assert_eq!(done.lock().unwrap()[&key(1)], 1);
+}
+
+/// Does something once, at the first event of a kind.
+struct Once<'a>(AtomicUsize, &'a (dyn Fn(&Event<'_>) -> bool + Sync));
+
+impl Observer for Once<'_> {
+    fn observe(&self, event: Event<'_>) {
+        if self.0.load(Ordering::SeqCst) == 0 && (self.1)(&event) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_run_stops_its_workers() {
+    let world = roots();
+    let clock = SystemClock::new();
+    let cancel = |event: &Event<'_>| {
+        matches!(event, Event::Checkpointed { .. })
+            && world.handle().cancel_run(clock.now(), TENANT, RUN, OpId::from_raw(5)).is_ok()
+    };
+    let process = |_: &[u8]| {
+        thread::sleep(Duration::from_millis(5));
+        Verdict::Done
+    };
+    let observer = Once(AtomicUsize::new(0), &cancel);
+    let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &observer, &process);
+    assert_eq!(finish, Ok(Finish::RunOver(RunStatus::Cancelled)));
+}
+
+#[test]
+fn a_paused_run_waits_until_it_is_resumed() {
+    let (world, done, clock) = (roots(), Done::default(), SystemClock::new());
+    let toggle = |event: &Event<'_>| match event {
+        Event::Checkpointed { .. } if done.lock().unwrap().len() < 20 => {
+            let mut admin = world.handle();
+            admin.pause_run(clock.now(), TENANT, RUN, OpId::from_raw(5)).unwrap();
+            false
+        }
+        Event::Paused => {
+            let mut admin = world.handle();
+            admin.resume_run(clock.now(), TENANT, RUN, OpId::from_raw(6)).is_ok()
+        }
+        _ => false,
+    };
+    let process = |key: &[u8]| {
+        thread::sleep(Duration::from_millis(20));
+        note(&done, key)
+    };
+    let observer = Once(AtomicUsize::new(0), &toggle);
+    let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &observer, &process);
+    assert_eq!(finish, Ok(Finish::Complete));
+    assert_eq!(observer.0.load(Ordering::SeqCst), 1, "it was paused and resumed");
+    assert!(done.lock().unwrap().values().all(|times| *times == 1));
+}
+
+#[test]
+fn a_request_to_release_reaches_the_owner() {
+    let (world, done, clock) =
+        (World::lasting(LEASE, &[(b"a", b"z")]), Done::default(), SystemClock::new());
+    let ask = |event: &Event<'_>| {
+        let Event::Checkpointed { shard } = event else { return false };
+        let mut admin = world.handle();
+        let (now, op_id) = (clock.now(), OpId::from_raw(5));
+        let until = now.saturating_add(60_000);
+        admin.request_action(now, TENANT, *shard, &ShardAction::Release, until, op_id).is_ok()
+    };
+    let released = AtomicUsize::new(0);
+    let observe = |event: &Event<'_>| {
+        if matches!(event, Event::Ended { ending: Ending::Released, .. }) {
+            released.fetch_add(1, Ordering::SeqCst);
+        }
+        ask(event)
+    };
+    let process = |key: &[u8]| {
+        thread::sleep(Duration::from_millis(5));
+        note(&done, key)
+    };
+    let observer = Once(AtomicUsize::new(0), &observe);
+    let finish = run(&world, &config(1), &numbered(80), &Drain::new(), &observer, &process);
+    assert_eq!(finish, Ok(Finish::Complete));
+    let mut world = world;
+    let row = &world.rows()[0];
+    assert_eq!((counted(row).0, row.acquire_count), (80, 2), "released once, and taken again");
+    assert!(done.lock().unwrap().values().all(|times| *times == 1));
+}
+
+#[test]
+fn idle_threads_make_busy_ones_split() {
+    let (mut world, done) = (World::lasting(LEASE, &[(b"a", b"z")]), Done::default());
+    let config = WorkerConfig { auto_split: true, ..config(4) };
+    let process = |key: &[u8]| {
+        thread::sleep(Duration::from_millis(5));
+        note(&done, key)
+    };
+    let finish = run(&world, &config, &numbered(200), &Drain::new(), &(), &process);
+    assert_eq!(finish, Ok(Finish::Complete));
+    let rows = world.rows();
+    assert!(rows.len() >= 4, "{} shards", rows.len());
+    assert_eq!(rows.iter().map(|row| counted(row).0).sum::<u64>(), 200);
+    assert!(done.lock().unwrap().values().all(|times| *times == 1), "a split redoes nothing");
+}
+
+#[test]
+fn a_worker_registers_and_says_what_it_does() {
+    let world = roots();
+    let seen = Mutex::new(Vec::new());
+    let process = |_: &[u8]| {
+        thread::sleep(Duration::from_millis(20));
+        let mut workers = Vec::new();
+        let now = SystemClock::new().now();
+        world.handle().list_workers_into(now, TENANT, &mut workers).unwrap();
+        seen.lock().unwrap().extend(workers);
+        Verdict::Done
+    };
+    run(&world, &config(2), &numbered(30), &Drain::new(), &(), &process).unwrap();
+    let seen = seen.lock().unwrap();
+    assert!(seen.iter().all(|entry| entry.worker == WorkerId::from_raw(1)));
+    assert!(seen.iter().any(|entry| entry.state == WorkerState::Working));
+}
+
+/// Panics when the second shard is listed: a broken invariant of ours.
+struct Touchy(gossip_contracts::connector::MemoryConnector);
+
+impl Connector for Touchy {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn enumerate(
+        &self,
+        range: ShardSpecRef<'_>,
+        from: CursorUpdate<'_>,
+    ) -> Result<Box<dyn Enumeration>, ConnectorError> {
+        assert!(range.start != b"k020", "a broken invariant");
+        self.0.enumerate(range, from)
+    }
+
+    fn open<'a>(
+        &'a self,
+        item: PageItem<'_>,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        self.0.open(item, scratch)
+    }
+}
+
+#[test]
+fn a_panic_parks_its_shard_and_the_others_go_on() {
+    let mut world = roots();
+    let process = |_: &[u8]| Verdict::Done;
+    let finish = run(&world, &config(2), &Touchy(numbered(80)), &Drain::new(), &(), &process);
+    assert_eq!(finish, Ok(Finish::Incomplete { parked: 1 }));
+    let rows = world.rows();
+    let parked: Vec<_> = rows.iter().filter(|row| row.status == ShardStatus::Parked).collect();
+    assert_eq!((parked.len(), &*parked[0].start), (1, b"k020".as_slice()));
+    assert_eq!(parked[0].park_reason, Some(ParkReason::Poisoned));
+}
+
+struct NoProgram;
+
+impl Processor for NoProgram {
+    fn capacity(&self) -> usize {
+        1
+    }
+
+    fn submit(&mut self, _work: Work<'_>) -> Result<(), Broken> {
+        Err(Broken("no such program".into()))
+    }
+
+    fn collect(&mut self, _: Duration, _: &mut Vec<Report>) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn abandon(&mut self) {}
+}
+
+#[test]
+fn a_processor_that_cannot_work_stops_the_worker() {
+    let mut world = roots();
+    let parts = Parts {
+        coordinator: &|| world.handle(),
+        connector: &numbered(80),
+        processor: &|_| Box::new(NoProgram),
+        clock: &SystemClock::new(),
+        drain: &Drain::new(),
+        observer: &(),
+    };
+    let finish = work(&config(2), parts);
+    assert_eq!(finish, Err(WorkerError::Broken(Broken("no such program".into()))));
+    assert!(world.rows().iter().all(|row| !row.leased && row.status == ShardStatus::Active));
+}
+
+#[test]
+fn a_run_that_is_not_there_is_named_as_such() {
+    let world = roots();
+    let config = WorkerConfig { run: RunId::from_raw(99), ..config(1) };
+    let finish = run(&world, &config, &numbered(1), &Drain::new(), &(), &|_| Verdict::Done);
+    assert_eq!(finish, Err(WorkerError::RunNotFound));
+}
