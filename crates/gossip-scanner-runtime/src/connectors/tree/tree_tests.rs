@@ -292,21 +292,21 @@ fn a_small_tree_is_sampled_whole() {
 
 #[test]
 fn a_wide_tree_is_sampled_evenly_without_reading_it_all() {
-    let paths = (0..1500).map(|n| format!("{:04}/file", n));
+    let paths = (0..600).map(|n| format!("{n:03}/file"));
     let files = Files::new(paths);
     let (sample, exhausted) = sample_of(&files.open(), WHOLE, 50);
     assert!(!exhausted, "more directories than one look reads");
     assert_eq!(sample.len(), 50);
     let numbers: Vec<i64> =
-        sample.iter().map(|key| std::str::from_utf8(&key[..4]).unwrap().parse().unwrap()).collect();
+        sample.iter().map(|key| std::str::from_utf8(&key[..3]).unwrap().parse().unwrap()).collect();
     let gaps = numbers.windows(2).map(|pair| pair[1] - pair[0]);
-    assert!(gaps.clone().all(|gap| (10..60).contains(&gap)), "{numbers:?}");
+    assert!(gaps.clone().all(|gap| (5..25).contains(&gap)), "{numbers:?}");
 }
 
 #[test]
 fn a_sample_stays_in_its_range_where_a_directory_straddles_it() {
-    let files = Files::new((0..900).map(|n| format!("d/{n:03}/e/file")));
-    let range = ShardSpecRef::new(b"d/100/e/a", b"d/800/e/z", b"");
+    let files = Files::new((0..400).map(|n| format!("d/{n:03}/e/file")));
+    let range = ShardSpecRef::new(b"d/100/e/a", b"d/380/e/z", b"");
     let (sample, _) = sample_of(&files.open(), range, 20);
     assert!(!sample.is_empty());
     assert!(sample.iter().all(|key| range.contains_key(key)));
