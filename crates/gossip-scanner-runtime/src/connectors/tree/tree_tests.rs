@@ -149,7 +149,7 @@ fn a_listing_does_not_enter_directories_before_its_cursor() {
     let files = Files::new(["a/x", "b/x", "c/d/x", "c/e/x"]);
     let tree = files.open();
     // Too long for a key: whoever enters `a` fails.
-    make_deep(&files.path("a"));
+    make_deep(&files.path("a"), 200);
     let failed = CheckedEnumeration::open(&tree, WHOLE, CursorUpdate::initial())
         .map_err(drop)
         .and_then(|mut listing| listing.next_page(&mut Page::default()).map_err(drop));
@@ -164,7 +164,7 @@ fn a_listing_does_not_enter_directories_before_its_cursor() {
 #[test]
 fn a_path_too_long_for_a_key_is_an_error_after_what_lies_before_it() {
     let files = Files::new(["a", "z"]);
-    make_deep(&files.path("deep"));
+    make_deep(&files.path("deep"), 200);
     let tree = files.open();
     let (mut page, mut keys) = (Page::default(), Vec::new());
     let mut listing = tree.enumerate(WHOLE, CursorUpdate::initial()).unwrap();
@@ -172,7 +172,24 @@ fn a_path_too_long_for_a_key_is_an_error_after_what_lies_before_it() {
     keys.extend(page.items().map(|item| item.key().to_vec()));
     assert_eq!(keys, [b"a".to_vec()]);
     page.clear();
-    assert!(listing.next_page(&mut page).is_err());
+    let refused = listing.next_page(&mut page).unwrap_err();
+    assert!(matches!(refused, ConnectorError::Malformed { position: 4097.. }), "{refused}");
+    let (sample, exhausted) = sample_of(&tree, WHOLE, 10);
+    assert!(sample.contains(&b"z".to_vec()) && !exhausted);
+}
+
+/// Sixteen names make a key that is short enough and, with the root before it, a path that is not.
+#[test]
+fn a_path_too_long_for_the_system_is_an_error_and_no_retry() {
+    let files = Files::new(["a", "z"]);
+    make_deep(&files.path("d"), 253);
+    let tree = files.open();
+    let mut listing = tree.enumerate(WHOLE, CursorUpdate::initial()).unwrap();
+    let mut page = Page::default();
+    listing.next_page(&mut page).unwrap();
+    page.clear();
+    let refused = listing.next_page(&mut page).unwrap_err();
+    assert!(matches!(refused, ConnectorError::Malformed { position: ..=4096 }), "{refused}");
     let (sample, exhausted) = sample_of(&tree, WHOLE, 10);
     assert!(sample.contains(&b"z".to_vec()) && !exhausted);
 }
@@ -364,8 +381,8 @@ pub(super) fn allow(path: &Path) {
 ///
 /// The system takes no path that long, so the last steps are made by moving what is there into a
 /// new directory above it.
-fn make_deep(path: &Path) {
-    let name = "d".repeat(200);
+fn make_deep(path: &Path, name_len: usize) {
+    let name = "d".repeat(name_len);
     let mut deep = PathBuf::from(&name);
     for _ in 0..9 {
         deep.push(&name);
