@@ -15,7 +15,7 @@ pub(super) const LINE_LEN_MAX: usize = 5 * 3 * MAX_KEY_SIZE + 4096;
 
 /// Options, exclusions and settings of a request at most: what fits on a line is bounded anyway,
 /// and this bounds how many parts that is.
-const LIST_LEN_MAX: usize = 256;
+pub(super) const LIST_LEN_MAX: usize = 256;
 
 /// The lines of a certificate.
 pub(super) struct Lines<R> {
@@ -44,7 +44,7 @@ impl<R: BufRead> Lines<R> {
         read.map_err(|error| Refusal::Unreadable { kind: error.kind() })?;
         match self.line.pop() {
             Some(b'\n') => Ok(&self.line),
-            Some(_) if self.line.len() >= LINE_LEN_MAX => {
+            Some(_) if self.line.len() == LINE_LEN_MAX => {
                 Err(Refusal::LineTooLong { line: self.number, max: LINE_LEN_MAX })
             }
             Some(_) | None => Err(Refusal::CutShort { line: self.number }),

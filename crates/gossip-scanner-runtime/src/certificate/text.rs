@@ -100,7 +100,7 @@ impl<'a> Scanner<'a> {
         let (digits, rest) = self.rest.split_at_checked(2 * LEN).ok_or(Unexpected)?;
         let mut bytes = [0; LEN];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = (digit(LOWER, pair[0])? << 4) | digit(LOWER, pair[1])?;
+            *byte = (digit(b'a', pair[0])? << 4) | digit(b'a', pair[1])?;
         }
         self.rest = rest;
         self.literal("\"")?;
@@ -115,13 +115,17 @@ impl<'a> Scanner<'a> {
     fn escaped_byte(&mut self) -> Result<u8, Unexpected> {
         let (pair, rest) = self.rest.split_first_chunk::<2>().ok_or(Unexpected)?;
         self.rest = rest;
-        let byte = (digit(UPPER, pair[0])? << 4) | digit(UPPER, pair[1])?;
+        let byte = (digit(b'A', pair[0])? << 4) | digit(b'A', pair[1])?;
         // There is one way to write each byte.
         if is_literal(byte) { Err(Unexpected) } else { Ok(byte) }
     }
 }
 
-fn digit(alphabet: &[u8; 16], letter: u8) -> Result<u8, Unexpected> {
-    let value = alphabet.iter().position(|known| *known == letter).ok_or(Unexpected)?;
-    u8::try_from(value).map_err(|_| Unexpected)
+/// The value of a hex digit whose ten is written `ten`.
+fn digit(ten: u8, letter: u8) -> Result<u8, Unexpected> {
+    match letter {
+        b'0'..=b'9' => Ok(letter - b'0'),
+        _ if (ten..ten + 6).contains(&letter) => Ok(letter - ten + 10),
+        _ => Err(Unexpected),
+    }
 }

@@ -172,6 +172,34 @@ fn a_line_without_end_is_refused_in_bounded_memory() {
 }
 
 #[test]
+fn a_request_that_could_not_be_read_is_not_written() {
+    let refused = |settings: Vec<(String, String)>| {
+        let mut request = request();
+        request.settings = settings;
+        CertificateWriter::new(Vec::new(), &request).map(drop).map_err(|error| error.kind())
+    };
+    let setting = |len: usize| ("command".to_owned(), "x".repeat(len));
+    assert_eq!(refused(vec![setting(60_000)]), Ok(()));
+    let invalid = Err(std::io::ErrorKind::InvalidInput);
+    assert_eq!(refused(vec![setting(70_000)]), invalid);
+    assert_eq!(refused(vec![setting(1); 256]), Ok(()));
+    assert_eq!(refused(vec![setting(1); 257]), invalid);
+}
+
+/// Every byte of every key takes three letters, and no key can be longer.
+#[test]
+fn the_longest_leaf_reads_back() {
+    let (start, end) = (vec![0; 4096], vec![0xFF; 4096]);
+    let mut request = request();
+    request.start.clone_from(&start);
+    request.end.clone_from(&end);
+    let status = LeafStatus::Parked(ParkedFor::PermissionDenied);
+    let leaf = LeafRecord::new(&start, &end, status, FenceEpoch::from_raw(u64::MAX));
+    let leaf = leaf.with_progress(&[1; 4096], accumulator([7]), 1);
+    assert_eq!(check(&written(&request, &[leaf], None)).unwrap().parked, 1);
+}
+
+#[test]
 fn debug_and_errors_show_no_bytes_of_keys() {
     let leaf = leaves().remove(0);
     let shown = format!("{leaf:?} {:?}", request());

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use super::read::{LINE_LEN_MAX, LIST_LEN_MAX};
 use super::record::{LeafRecord, LeafStatus, Request, SEMANTICS, Totals};
 use super::seal::{SealHash, SigningKey};
 use super::text::{push_escaped, push_hex};
@@ -24,10 +25,15 @@ impl<W: Write> CertificateWriter<W> {
     ///
     /// # Errors
     ///
-    /// As writing to `out`.
+    /// As writing to `out`; `InvalidInput` for a request that no verifier would read, because its
+    /// settings are too long or too many.
     pub fn new(out: W, request: &Request) -> io::Result<Self> {
         let mut writer =
             Self { out, hash: SealHash::new(), totals: Totals::default(), line: Vec::new() };
+        let lists = [request.options.len(), request.excluded.len(), request.settings.len()];
+        if lists.into_iter().any(|len| len > LIST_LEN_MAX) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         push_request(&mut writer.line, request);
         writer.write_sealed_line()?;
         Ok(writer)
@@ -60,6 +66,10 @@ impl<W: Write> CertificateWriter<W> {
     }
 
     fn write_sealed_line(&mut self) -> io::Result<()> {
+        // Only a request can be so long: the keys of a leaf are bounded.
+        if self.line.len() > LINE_LEN_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         self.hash.add(&self.line);
         self.line.push(b'\n');
         self.out.write_all(&self.line)?;

@@ -39,6 +39,10 @@ pub fn parse_number_key(key: &[u8]) -> Option<u64> {
 
 /// The first number whose key is not below `bound`, if any is.
 pub(super) fn lower_bound(bound: &[u8]) -> Option<u64> {
+    // Most bounds are keys themselves.
+    if let Some(number) = parse_number_key(bound) {
+        return Some(number);
+    }
     if *bound <= number_key(u64::MAX)[..] {
         Some(first_where(|number| number_key(number)[..] >= *bound))
     } else {

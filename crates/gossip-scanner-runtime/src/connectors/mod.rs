@@ -1,9 +1,18 @@
-//! Sources of keys: integers, the lines of a file, the rows of a manifest, the files of a
-//! tree.
+//! Sources of keys: the files of a tree, the lines of a file, the rows of a manifest, integers.
 //!
-//! Every connector here keeps the contract of
-//! [`gossip_contracts::connector`] and passes its conformance suite. They never
-//! start threads or read a clock.
+//! | connector | key | counts | seek without a token |
+//! |---|---|---|---|
+//! | [`FileTree`] | path below the root | no | the directories on the way |
+//! | [`LineFile`] | offset of the line | no | one short read |
+//! | [`Manifest`] | number of the row | exact | a short way from a row in the index |
+//! | [`IntegerRange`] | the integer | exact | computed |
+//!
+//! [`Source`] makes one of them from what a user types. All of them keep the contract of
+//! [`gossip_contracts::connector`] and pass its conformance suite; all of them can be sampled by a
+//! bounded look. They read what they are told to and never write, start no thread, read no clock,
+//! and hold nothing that grows with the source but the names of the directories a listing is in.
+//!
+//! They are for Unix: names of files are bytes.
 
 mod decimal;
 mod integers;

@@ -77,6 +77,10 @@ impl Reading<'_> {
         let listing = match std::fs::read_dir(self.tree.path(self.prefix)) {
             Ok(listing) => listing,
             Err(error) if self.is_gone(&error) => return Ok(entries),
+            // Together with the root the path is too long for the system, and will stay so.
+            Err(error) if error.kind() == ErrorKind::InvalidFilename => {
+                return Err(ConnectorError::Malformed { position: self.prefix.len() as u64 });
+            }
             Err(error) => return Err(ConnectorError::from_io(&error)),
         };
         self.collect(listing, &mut entries)?;

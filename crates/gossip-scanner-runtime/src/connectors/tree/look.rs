@@ -83,14 +83,14 @@ impl<'a> Look<'a> {
         let mut next_level = Vec::new();
         self.read(b"", self.tree.root_rules()?, &mut next_level)?;
         while !next_level.is_empty() {
-            next_level = self.read_level(next_level)?;
+            next_level = self.read_level(next_level);
         }
         self.found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         Ok(())
     }
 
     /// Reads as many directories of a level as the look allows; gives the level below.
-    fn read_level(&mut self, level: Vec<Directory>) -> Result<Vec<Directory>, ConnectorError> {
+    fn read_level(&mut self, level: Vec<Directory>) -> Vec<Directory> {
         // Half of what is left, so that a wide level leaves something for those below it.
         let allowed = level.len().min(self.directories_left.div_ceil(2));
         let entries_before = self.entries_left;
@@ -102,21 +102,35 @@ impl<'a> Look<'a> {
                 unread.push(directory);
                 continue;
             }
-            let rules = match directory.above {
-                Some(above) => Some(Rules::read(&self.tree.path(&directory.prefix), Some(above))?),
-                None => None,
-            };
-            self.read(&directory.prefix, rules, &mut below)?;
-            read += 1;
+            // Whoever lists it will be told what is wrong. A look must not fail for one directory.
+            match self.read_below(&directory, &mut below) {
+                Ok(()) => read += 1,
+                Err(_) => unread.push(directory),
+            }
         }
         let entries = entries_before - self.entries_left;
         let weight = (entries as u64).checked_div(read).unwrap_or(1).max(1);
         unread.into_iter().for_each(|directory| self.note_unread(directory, weight));
-        Ok(below)
+        below
     }
 
     fn is_used_up(&self) -> bool {
         self.directories_left == 0 || self.entries_left == 0 || self.bytes_left == 0
+    }
+
+    fn read_below(
+        &mut self,
+        directory: &Directory,
+        below: &mut Vec<Directory>,
+    ) -> Result<(), ConnectorError> {
+        let rules = match &directory.above {
+            Some(above) => {
+                let path = self.tree.path(&directory.prefix);
+                Some(Rules::read(&path, Some(Arc::clone(above)))?)
+            }
+            None => None,
+        };
+        self.read(&directory.prefix, rules, below)
     }
 
     fn read(
@@ -133,14 +147,8 @@ impl<'a> Look<'a> {
             entries_max: self.entries_left,
         };
         self.directories_left = self.directories_left.saturating_sub(1);
-        match reading.read() {
-            Ok(entries) => self.take(prefix, entries, rules.as_ref(), below),
-            // Whoever lists it will be told. A look must not fail for one directory.
-            Err(ConnectorError::PermissionDenied) if !prefix.is_empty() => {
-                self.note_unread(Directory { prefix: prefix.to_vec(), above: None }, 1);
-            }
-            Err(error) => return Err(error),
-        }
+        let entries = reading.read()?;
+        self.take(prefix, entries, rules.as_ref(), below);
         Ok(())
     }
 

@@ -22,7 +22,8 @@
 //! is [`ConnectorError::PermissionDenied`], after everything before it was listed: its shard is
 //! parked right before it, and goes on there once someone has granted access. A file that vanished
 //! is [`OpenError::Vanished`]; one that is no regular file any more is [`OpenError::Changed`].
-//! A path longer than a key may be is [`ConnectorError::Malformed`], with its length.
+//! A path longer than a key may be, or than the system takes, is [`ConnectorError::Malformed`],
+//! with its length.
 //! Files made or renamed while a shard is listed may be seen or not.
 //!
 //! # Cost
