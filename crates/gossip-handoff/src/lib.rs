@@ -76,17 +76,23 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod machine;
 mod phase;
 mod record;
 mod repository;
+mod store_repository;
 
 pub use self::machine::{HandoffError, Machine};
 pub use self::phase::{Phase, UnknownPhase};
 pub use self::record::{
     InvalidRecord, NAME_LEN_MAX, REASON_LEN_MAX, RECORD_LEN_MAX, Record, RecordId, SNAPSHOT_LEN_MAX,
 };
-pub use self::repository::{MemoryRepository, Repository, RepositoryError, Stored, Version};
+pub use self::repository::{
+    IN_PROGRESS_PAGE, InProgress, MemoryRepository, Repository, RepositoryError, Stored, Version,
+};
+pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
 
 #[cfg(test)]
 mod machine_tests;
@@ -94,3 +100,5 @@ mod machine_tests;
 mod record_tests;
 #[cfg(test)]
 mod repository_tests;
+#[cfg(test)]
+mod store_repository_tests;
