@@ -78,10 +78,13 @@
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod join;
 mod machine;
 mod phase;
 mod record;
 mod repository;
+#[cfg(any(test, feature = "model"))]
+pub mod search;
 mod store_repository;
 
 pub use self::machine::{HandoffError, Machine};
@@ -95,10 +98,16 @@ pub use self::repository::{
 pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
 
 #[cfg(test)]
+mod drain_tests;
+#[cfg(test)]
+mod join_tests;
+#[cfg(test)]
 mod machine_tests;
 #[cfg(test)]
 mod record_tests;
 #[cfg(test)]
 mod repository_tests;
+#[cfg(test)]
+mod search_tests;
 #[cfg(test)]
 mod store_repository_tests;

@@ -13,7 +13,7 @@ use crate::phase::Phase;
 use crate::record::{InvalidRecord, Record, RecordId};
 
 /// Rises with every write of a record. A record that is not stored yet has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u64);
 
 impl Version {
