@@ -1,8 +1,9 @@
 //! `cargo xtask handoff`: planned moves between real processes, the long form.
 //!
 //! The tests of `gossip-handoff-trials` run the same program for a few moves. This runs it on the
-//! disk that holds the target directory and on an etcd that it starts, optimized, and writes the
-//! figures between two marks in `docs/reliability.md`.
+//! disk that holds the target directory and on an etcd that it starts, and writes the figures
+//! between two marks in `docs/reliability.md`. It is the debug build, whose assertions look as
+//! well; SQLite is optimized in it.
 
 use std::fs;
 use std::path::Path;
@@ -108,7 +109,7 @@ fn trial(store: &str, directory: &Path, words: &[&str]) -> Result<String, Failur
 
 fn command() -> Command {
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "gossip-handoff-trials", "--"]);
+    command.args(["run", "--quiet", "--package", "gossip-handoff-trials", "--"]);
     command
 }
 
