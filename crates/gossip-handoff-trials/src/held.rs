@@ -19,8 +19,10 @@ pub(crate) struct Held {
     start: u64,
     /// The first key behind the shard.
     pub(crate) end: u64,
-    /// Present while the shard is given away; it is frozen then.
+    /// Present while the shard is given away.
     pub(crate) source: Option<Box<Source>>,
+    /// Whether it stands still: from just before the offer on.
+    pub(crate) is_frozen: bool,
     /// Moves of this lease so far.
     pub(crate) attempts: u32,
     ops: u64,
@@ -35,7 +37,17 @@ impl Held {
             None => start,
         };
         let (lease, until) = (got.lease.clone(), got.lease.deadline());
-        Ok(Self { lease, until, next, start, end, source: None, attempts: 0, ops: 0 })
+        Ok(Self {
+            lease,
+            until,
+            next,
+            start,
+            end,
+            source: None,
+            is_frozen: false,
+            attempts: 0,
+            ops: 0,
+        })
     }
 
     pub(crate) fn shard(&self) -> u64 {

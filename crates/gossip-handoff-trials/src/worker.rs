@@ -197,14 +197,15 @@ impl Worker {
     /// Works on a few keys of a shard, and sometimes begins to give it away.
     fn work(&mut self, shard: u64) -> Result<(), Failure> {
         let Some(held) = self.held.get_mut(&shard) else { return Ok(()) };
-        if held.source.is_some() || now() >= held.until {
+        if held.is_frozen || now() >= held.until {
             return Ok(());
         }
         let keys: Vec<What> = (held.next..held.end).take(BATCH as usize).map(What::Did).collect();
         self.journal.note(shard, held.fence(), &keys)?;
         held.next += keys.len() as u64;
         std::thread::sleep(PACE);
-        if self.shape == Shape::Moving && self.numbers.below(MOVE_ONE_IN) == 0 {
+        let is_staying = held.source.is_none();
+        if self.shape == Shape::Moving && is_staying && self.numbers.below(MOVE_ONE_IN) == 0 {
             return self.give_away(shard);
         }
         self.checkpoint(shard);
@@ -233,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Freezes a shard, which is somebody else's soon. Its last keys travel with the offer.
+    /// Begins to give a shard away. It is worked on until only the offer is left to do.
     fn give_away(&mut self, shard: u64) -> Result<(), Failure> {
         let others: Vec<WorkerId> = self
             .peers
@@ -246,12 +247,10 @@ impl Worker {
             return Ok(());
         };
         let to = others[usize::try_from(self.numbers.next())? % others.len()];
-        self.journal.note(shard, held.fence(), &[What::Froze])?;
         let deadline = now().saturating_add(CONFIG.offer_ticks);
         let terms = MoveTerms::new(&held.lease, to, held.attempts, deadline);
         held.attempts += 1;
-        let source = Source::new(terms, held.cursor(), Vec::new(), CONFIG, now())?;
-        held.source = Some(Box::new(source));
+        held.source = Some(Box::new(Source::prepare(terms, CONFIG, now())?));
         Ok(())
     }
 
@@ -277,6 +276,12 @@ impl Worker {
         let end = loop {
             match mover(&mut self.site).step_source(&mut source, Some(&lease), now()) {
                 SourceNext::Again => {}
+                // Its last keys travel with the offer.
+                SourceNext::Freeze => {
+                    self.journal.note(shard, held.fence(), &[What::Froze])?;
+                    held.is_frozen = true;
+                    source.freeze(now(), held.cursor());
+                }
                 SourceNext::Wait(_) => {
                     held.source = Some(source);
                     return Ok(());
@@ -285,7 +290,10 @@ impl Worker {
             }
         };
         match end {
-            SourceEnd::Kept(_) => self.journal.note(shard, held.fence(), &[What::Kept])?,
+            SourceEnd::Kept(_) => {
+                held.is_frozen = false;
+                self.journal.note(shard, held.fence(), &[What::Kept])?;
+            }
             SourceEnd::Moved | SourceEnd::Lost(_) => drop(self.held.remove(&shard)),
         }
         Ok(())

@@ -315,3 +315,36 @@ fn a_record_that_comes_back_from_the_dead_does_not_roll_back_what_moved() {
         assert_eq!((next, again.end()), (SourceNext::Again, Some(SourceEnd::Moved)));
     }
 }
+
+#[test]
+fn a_move_without_a_snapshot_freezes_the_shard_when_only_the_offer_is_left() {
+    let mut world = World::with_shards(1);
+    let lease = world.acquire(10, 0, 1);
+    let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
+    let mut source = Source::prepare(terms, CONFIG, at(10)).unwrap();
+    assert_eq!(world.run_source(&mut source, Some(&lease), 11), SourceNext::Freeze);
+    assert_eq!(world.phase(source.terms()), Some(Phase::Transfer));
+    // Until then the owner may do what owners do.
+    let (cursor, op) = (CursorUpdate::with_last_key(b"aa"), OpId::from_raw(9));
+    world.backend.checkpoint(at(11), TENANT, &lease, cursor, op).unwrap();
+    source.freeze(at(12), Cursor::with_last_key(b"ab"));
+    assert_eq!(world.run_source(&mut source, Some(&lease), 12), SourceNext::Wait(at(13)));
+    let mut destination = Destination::new(world.found(2), CONFIG, at(13)).unwrap();
+    let (_, end) = world.run_destination(&mut destination, 13);
+    assert_eq!(end, Some(DestinationEnd::Live));
+    let shard = world.backend.shard(TENANT, lease.key()).unwrap();
+    assert_eq!(shard.cursor().last_key(), Some(b"ab".as_slice()));
+}
+
+#[test]
+fn a_shard_that_was_frozen_too_late_is_kept() {
+    let mut world = World::with_shards(1);
+    let lease = world.acquire(10, 0, 1);
+    let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
+    let mut source = Source::prepare(terms, CONFIG, at(10)).unwrap();
+    world.run_source(&mut source, Some(&lease), 11);
+    source.freeze(at(70), Cursor::initial());
+    assert_eq!(source.end(), Some(SourceEnd::Kept(Why::NotRecorded)));
+    world.run_source(&mut source, Some(&lease), 70);
+    assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
+}

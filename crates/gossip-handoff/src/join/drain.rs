@@ -214,6 +214,11 @@ impl Drain {
                 }
                 match mover.step_source(source, Some(&passage.lease), now) {
                     SourceNext::Again => Turn::Again,
+                    // A holding is frozen before it is given away, so nobody asks for it.
+                    SourceNext::Freeze => {
+                        source.freeze(now, Cursor::initial());
+                        Turn::Again
+                    }
                     SourceNext::Wait(until) => Turn::Wait(until),
                     SourceNext::Done(SourceEnd::Moved) => Turn::Ended(DrainEnd::Moved),
                     SourceNext::Done(SourceEnd::Lost(_)) => Turn::Ended(DrainEnd::Lost),

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  source                                   fence    destination
-//!  freezes; record: Lock, Serialize, Transfer  F
-//!  offer ────────────────────────────────────► F     finds the record in Transfer
+//!  record: Lock, Serialize, Transfer           F
+//!  freezes; offer ───────────────────────────────────► F     finds the record in Transfer
 //!  looks …                                    F+1 ◄─ accept: the commit point, and goes to work
 //!  sees the new fence, drops its copy               record: Ack
 //!  record: Unlock, Complete, forgotten
@@ -27,8 +27,8 @@
 //! So there is at every instant one owner: the fence decides, and the record only remembers.
 //!
 //! # What the caller does
-//! - It freezes the shard before it makes a [`Source`], and goes on only after
-//!   [`SourceEnd::Kept`].
+//! - It freezes the shard before it makes a [`Source`], or, if there is no snapshot, when it is
+//!   asked to ([`Source::prepare`]); and it goes on only after [`SourceEnd::Kept`].
 //! - It renews the lease of the source as ever, also while the offer stands.
 //! - It polls [`Repository::in_progress`](crate::Repository::in_progress) for its own name: that is
 //!   how a destination learns of a move, and how a process that starts finds what it left behind.

@@ -30,6 +30,8 @@ pub struct Mover<'m, B, R> {
 pub enum SourceNext {
     /// It has more to do at once.
     Again,
+    /// The caller stops working on the shard now, and says where ([`Source::freeze`]).
+    Freeze,
     /// It has nothing to do before this instant.
     Wait(LogicalTime),
     /// It is over, and so is the record or it is left to whoever recovers it.
@@ -61,6 +63,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
         now: LogicalTime,
     ) -> SourceNext {
         let ask = match source.ask(now) {
+            SourceAsk::Freeze => return SourceNext::Freeze,
             SourceAsk::Wait(until) => return SourceNext::Wait(until),
             SourceAsk::Done(end) => return SourceNext::Done(end),
             ask => ask,
@@ -94,7 +97,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
             SourceAsk::Offer => SourceTold::Offered(self.offer(source, lease, now)),
             SourceAsk::Withdraw => SourceTold::Withdrawn(self.withdraw(source, lease, now)),
             SourceAsk::Look => SourceTold::Seen(self.look(source.terms(), now)),
-            SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+            SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
         })
     }
 

@@ -1,14 +1,14 @@
 //! The side that gives a shard away.
 //!
 //! ```text
-//!  Preparing ──► Offering ──► Offered ──► Withdrawing ──► Closing ──► Done
-//!      │            └───────────┴──────┬──────┘              ▲
-//!      └───────────────────────────────┼── Looking ──────────┘
-//!        (no offer was ever sent)      (something else has the lease)
+//!  Preparing ──► Ready ──► Offering ──► Offered ──► Withdrawing ──► Closing ──► Done
+//!      │           │          └───────────┴──────┬──────┘              ▲
+//!      └───────────┴─────────────────────────────┼── Looking ──────────┘
+//!        (no offer was ever sent)                (something else has the lease)
 //! ```
 //!
 //! # Invariants
-//! - The offer is asked for only after the record was saved in Transfer.
+//! - The offer is asked for only after the record was saved in Transfer and the shard stands still.
 //! - [`SourceEnd::Kept`] is told only if no offer was ever asked for, or the last one was refused
 //!   and none is in doubt, or a withdrawal has committed.
 //! - Once the end is known it never changes; what is left is the record.
@@ -33,6 +33,8 @@ pub enum SourceAsk {
     Get,
     /// Forget this, as [`SourceTold::Forgotten`].
     Forget(Box<Stored>),
+    /// Stop working on the shard, and say where ([`Source::freeze`]).
+    Freeze,
     /// Offer the shard under the lease, as [`SourceTold::Offered`].
     Offer,
     /// Withdraw the offer under the lease, as [`SourceTold::Withdrawn`].
@@ -120,6 +122,8 @@ impl Why {
 enum State {
     /// The record goes to Transfer; no offer was asked for.
     Preparing,
+    /// The record is in Transfer, and the shard is still worked on.
+    Ready,
     /// The offer is asked for until it is known.
     Offering,
     /// The offer stands, as far as is known.
@@ -144,6 +148,8 @@ pub struct Source {
     snapshot: Vec<u8>,
     ledger: Ledger,
     state: State,
+    /// Whether the shard stands still.
+    is_frozen: bool,
     /// Whether an offer was ever asked for.
     was_offered: bool,
     /// Whether an offer may stand, or may be on its way.
@@ -177,7 +183,32 @@ impl Source {
         let ledger = Ledger::fresh(terms.begin(now)?.record());
         let give_up_at = now.saturating_add(config.prepare_ticks);
         let source = Self::at(terms, config, ledger, State::Preparing, give_up_at);
-        Ok(Self { cursor, snapshot, has_lease: true, ..source })
+        Ok(Self { cursor, snapshot, has_lease: true, is_frozen: true, ..source })
+    }
+
+    /// A move without a snapshot that begins at `now`, while the caller goes on working: it stands
+    /// still from [`SourceAsk::Freeze`] on, when only the offer is left to do. So the gap of the
+    /// move is an offer and an accept.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRecord`] for a move to oneself.
+    pub fn prepare(
+        terms: MoveTerms,
+        config: JoinConfig,
+        now: LogicalTime,
+    ) -> Result<Self, InvalidRecord> {
+        let source = Self::new(terms, Cursor::initial(), Vec::new(), config, now)?;
+        Ok(Self { is_frozen: false, ..source })
+    }
+
+    /// The shard stands still from now on, at `cursor`; an initial one keeps what is stored.
+    pub fn freeze(&mut self, now: LogicalTime, cursor: Cursor) {
+        self.cursor = cursor;
+        self.is_frozen = true;
+        if self.state == State::Ready {
+            self.go_on(now);
+        }
     }
 
     /// A move that this source left behind, or whose source is gone. `has_lease` tells whether the
@@ -230,6 +261,7 @@ impl Source {
             snapshot: Vec::new(),
             ledger,
             state,
+            is_frozen: false,
             was_offered: false,
             in_doubt: false,
             is_cancelled: false,
@@ -274,7 +306,8 @@ impl Source {
             return SourceAsk::Wait(self.not_before);
         }
         match self.state {
-            State::Preparing => self.prepare(now),
+            State::Preparing => self.ask_errand(self.errand(now, &PREPARED)),
+            State::Ready => SourceAsk::Freeze,
             State::Offering => SourceAsk::Offer,
             State::Offered | State::Looking => SourceAsk::Look,
             State::Withdrawing => SourceAsk::Withdraw,
@@ -308,13 +341,20 @@ impl Source {
             State::Preparing => match self.errand(now, &PREPARED) {
                 Errand::Arrived if self.ledger.record.state == Phase::Transfer => {
                     self.snapshot = Vec::new();
-                    self.was_offered = true;
-                    self.state = State::Offering;
+                    self.state = State::Ready;
+                    self.go_on(now);
                 }
                 // Somebody ended it meanwhile.
                 Errand::Arrived => self.settle(now, SourceEnd::Kept(Why::Taken)),
                 Errand::Save(..) | Errand::Get => {}
             },
+            State::Ready if self.is_cancelled || now >= self.terms.offer_deadline => {
+                self.settle(now, SourceEnd::Kept(Why::NotRecorded));
+            }
+            State::Ready if self.is_frozen => {
+                self.was_offered = true;
+                self.state = State::Offering;
+            }
             State::Closing => {
                 let arrived = self.errand(now, &self.goal()) == Errand::Arrived;
                 let forgets = self.ledger.record.state == Phase::Complete;
@@ -324,16 +364,13 @@ impl Source {
                     self.state = State::Done;
                 }
             }
-            State::Offering
+            State::Ready
+            | State::Offering
             | State::Offered
             | State::Withdrawing
             | State::Looking
             | State::Done => {}
         }
-    }
-
-    fn prepare(&self, now: LogicalTime) -> SourceAsk {
-        self.ask_errand(self.errand(now, &PREPARED))
     }
 
     fn close(&self, now: LogicalTime) -> SourceAsk {

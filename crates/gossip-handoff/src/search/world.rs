@@ -124,7 +124,7 @@ enum Letter {
 enum Standing {
     /// It stands still.
     Frozen,
-    /// It went on.
+    /// It works: it went on, or was not yet asked to stop.
     Resumed,
     /// It will never write again under this lease.
     Dropped,
@@ -154,8 +154,8 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(budget: Budget, bug: Option<Bug>) -> (Self, Kernels) {
         let (kernels, kernel) = Kernels::new(CONFIG.offer_ticks);
-        let (terms, cursor) = (kernels.terms.clone(), kernels.cursor.clone());
-        let source = Source::new(terms, cursor, Vec::new(), CONFIG, START).expect("two workers");
+        let terms = kernels.terms.clone();
+        let source = Source::prepare(terms, CONFIG, START).expect("two workers");
         let (fence, until) = (kernels.lease.fence(), kernels.lease.deadline());
         let world = Self {
             now: START,
@@ -163,7 +163,7 @@ impl World {
             shelf: Shelf::default(),
             source_belief: Belief { fence, until },
             source: Some(source),
-            standing: Standing::Frozen,
+            standing: Standing::Resumed,
             destination: None,
             destination_belief: None,
             third_belief: None,
@@ -185,7 +185,9 @@ impl World {
             all.iter().copied().filter(fits).filter(move |_| is_busy)
         };
         let is_live = self.shelf.record().is_some_and(|record| !record.state.is_terminal());
-        actions.extend(faults(self.source_asks()).map(Action::Source));
+        let source_faults = faults(self.source_asks());
+        let is_told = |fault: &Fault| *fault == Fault::None || !self.is_to_freeze();
+        actions.extend(source_faults.filter(is_told).map(Action::Source));
         actions.extend(faults(self.destination_asks()).map(Action::Destination));
         if self.destination.is_none() && is_live {
             actions.push(Action::Find);
@@ -194,7 +196,8 @@ impl World {
             if self.standing != Standing::Dead {
                 actions.push(Action::CrashSource);
             }
-            if self.standing == Standing::Frozen {
+            let is_moving = self.source.as_ref().is_some_and(|source| source.end().is_none());
+            if self.standing != Standing::Dead && is_moving {
                 actions.push(Action::RestartTask);
             }
             if self.destination.is_some() {
@@ -352,6 +355,11 @@ impl World {
         (!is_idle).then(|| source_letter(&ask).is_some())
     }
 
+    /// Whether the source is about to be stopped, which nothing can get in the way of.
+    fn is_to_freeze(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.ask(self.now) == SourceAsk::Freeze)
+    }
+
     /// The same of the destination.
     fn destination_asks(&self) -> Option<bool> {
         let ask = self.destination.as_ref()?.ask(self.now);
@@ -362,7 +370,10 @@ impl World {
     fn step_source(&mut self, fault: Fault, kernels: &mut Kernels) {
         let Some(mut source) = self.source.take() else { return };
         let ask = source.ask(self.now);
-        if let Some(told) = self.answer_source(ask, fault, kernels) {
+        if ask == SourceAsk::Freeze {
+            source.freeze(self.now, kernels.cursor.clone());
+            self.standing = Standing::Frozen;
+        } else if let Some(told) = self.answer_source(ask, fault, kernels) {
             source.tell(self.now, told);
         }
         if self.standing != Standing::Dead {
@@ -421,7 +432,7 @@ impl World {
                 _ => return None,
             },
             SourceAsk::Look => SourceTold::Seen(Some(Some(Box::new(self.kernel.shard.clone())))),
-            SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+            SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
         })
     }
 
@@ -488,7 +499,7 @@ impl World {
         match self.source.as_ref().map(Source::end) {
             None | Some(Some(SourceEnd::Kept(_))) => self.standing = Standing::Resumed,
             Some(Some(SourceEnd::Moved | SourceEnd::Lost(_))) => self.standing = Standing::Dropped,
-            Some(None) => {}
+            Some(None) => self.standing = Standing::Frozen,
         }
     }
 
@@ -545,6 +556,7 @@ fn source_letter(ask: &SourceAsk) -> Option<Letter> {
         SourceAsk::Get
         | SourceAsk::Forget(_)
         | SourceAsk::Look
+        | SourceAsk::Freeze
         | SourceAsk::Wait(_)
         | SourceAsk::Done(_) => None,
     }
@@ -570,7 +582,7 @@ fn lost_source(ask: &SourceAsk) -> Option<SourceTold> {
         SourceAsk::Offer => SourceTold::Offered(Err(OfferError::BackendError(silence()))),
         SourceAsk::Withdraw => SourceTold::Withdrawn(Err(WithdrawError::BackendError(silence()))),
         SourceAsk::Look => SourceTold::Seen(None),
-        SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+        SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
     })
 }
 
