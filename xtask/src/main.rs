@@ -14,11 +14,13 @@
 )]
 
 mod bench;
+mod check_handoff;
 mod check_model;
 mod coverage;
 mod deny;
 mod failure;
 mod fuzz;
+mod handoff;
 mod items;
 mod kill_sqlite;
 mod miri;
@@ -52,7 +54,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 12] = [
+const COMMANDS: [Command; 14] = [
     Command {
         name: "test",
         arguments: "",
@@ -102,6 +104,18 @@ const COMMANDS: [Command; 12] = [
         arguments: "[--cycles N] [--seed N]",
         purpose: "kill and race processes on one SQLite file, and look what became of it",
         run: kill_sqlite::run,
+    },
+    Command {
+        name: "check-handoff",
+        arguments: "[FAULTS CRASHES]",
+        purpose: "search everything that can happen to one planned move, and for planted bugs",
+        run: check_handoff::run,
+    },
+    Command {
+        name: "handoff",
+        arguments: "[--moves N] [--store sqlite|etcd] [--save]",
+        purpose: "move shards between real processes, kill them, restart them; measure the gaps",
+        run: handoff::run,
     },
     Command {
         name: "miri",

@@ -548,31 +548,39 @@ pub struct ShardFilter {
     pub is_leased: Option<bool>,
     /// Only roots.
     pub root_only: bool,
+    /// Only this shard: a look at one costs the same in a run of any size.
+    pub only: Option<ShardId>,
 }
 
 impl ShardFilter {
     /// Every shard.
     #[must_use]
     pub const fn all() -> Self {
-        Self { status: None, is_leased: None, root_only: false }
+        Self { status: None, is_leased: None, root_only: false, only: None }
     }
 
     /// Shards with work left.
     #[must_use]
     pub const fn active() -> Self {
-        Self { status: Some(ShardStatus::Active), is_leased: None, root_only: false }
+        Self { status: Some(ShardStatus::Active), ..Self::all() }
     }
 
     /// Shards that can be claimed.
     #[must_use]
     pub const fn available() -> Self {
-        Self { status: Some(ShardStatus::Active), is_leased: Some(false), root_only: false }
+        Self { is_leased: Some(false), ..Self::active() }
     }
 
     /// Shards set aside.
     #[must_use]
     pub const fn parked() -> Self {
-        Self { status: Some(ShardStatus::Parked), is_leased: None, root_only: false }
+        Self { status: Some(ShardStatus::Parked), ..Self::all() }
+    }
+
+    /// This shard alone, whatever became of it.
+    #[must_use]
+    pub const fn one(shard: ShardId) -> Self {
+        Self { only: Some(shard), ..Self::all() }
     }
 
     /// The same, roots only.
@@ -587,6 +595,7 @@ impl ShardFilter {
         self.status.is_none_or(|wanted| wanted == status)
             && self.is_leased.is_none_or(|wanted| wanted == leased)
             && !(self.root_only && shard.is_derived())
+            && self.only.is_none_or(|only| only == shard)
     }
 }
 

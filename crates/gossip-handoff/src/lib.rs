@@ -63,34 +63,130 @@
 //! from Unlock, forward or back before. [`Repository::save`] compares versions, so of two that try
 //! one gets [`RepositoryError::VersionConflict`] and leaves it to the other.
 //!
+//! # Where records are kept
+//!
+//! [`MemoryRepository`] keeps them in this process, [`StoreRepository`] in any store of the
+//! coordination layer: an SQLite file, an etcd cluster, whatever implements
+//! [`Store`](gossip_coordination::store::Store). [`AsyncStoreRepository`] is the same for tasks.
+//! All are held to one suite ([`conformance`], behind a feature of that name).
+//!
+//! # Moving a live shard
+//!
+//! For shards under leases the phases are joined to the fence ([`join`]): the offer freezes the
+//! source, the accept raises the fence, and **that** is the commit point. Neither side decides
+//! anything by its record alone, so there is never a second owner.
+//!
+//! ```
+//! use gossip_contracts::coordination::{
+//!     Cursor, CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+//! };
+//! use gossip_contracts::identity::{
+//!     LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+//! };
+//! use gossip_coordination::{
+//!     AcquireScratch, CoordinationBackend, InMemoryCoordinator, RunConfig, RunManagement,
+//! };
+//! use gossip_handoff::join::{
+//!     Destination, DestinationNext, JoinConfig, MoveTerms, Mover, Source, SourceEnd, SourceNext,
+//!     worker_name,
+//! };
+//! use gossip_handoff::{MemoryRepository, Repository};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (mut shards, mut moves) = (InMemoryCoordinator::default(), MemoryRepository::new());
+//! let (tenant, run) = (TenantId::from_bytes([7; 32]), RunId::from_raw(1));
+//! let (now, key) = (LogicalTime::from_raw(1), ShardKey::new(run, ShardId::from_raw(0)));
+//! # let config = RunConfig::try_new(CursorSemantics::Completed, 15_000, None)?;
+//! # let root = InitialShardInput {
+//! #     shard_id: key.shard(),
+//! #     spec: ShardSpecRef::new(b"a", b"z", b""),
+//! #     cursor: CursorUpdate::initial(),
+//! # };
+//! # shards.create_run_with_shards(now, tenant, run, config, &[root], OpId::from_raw(1))?;
+//! let (ada, bob) = (WorkerId::from_raw(1), WorkerId::from_raw(2));
+//! let mut scratch = AcquireScratch::new();
+//! let lease = shards.acquire_and_restore_into(now, tenant, key, ada, &mut scratch)?.lease;
+//!
+//! // Ada has worked up to "k" and stops there, for good or until the move has failed.
+//! let config = JoinConfig::default();
+//! let terms = MoveTerms::new(&lease, bob, 0, now.saturating_add(config.offer_ticks));
+//! let mut source = Source::new(terms, Cursor::with_last_key(b"k"), Vec::new(), config, now)?;
+//! let mut mover = Mover { tenant, backend: &mut shards, records: &mut moves };
+//! while mover.step_source(&mut source, Some(&lease), now) == SourceNext::Again {}
+//!
+//! // Bob looks for his moves, as he does all the time.
+//! let found = mover.records.in_progress(&worker_name(bob))?.remove(0);
+//! let mut destination = Destination::new(found, config, now)?;
+//! let DestinationNext::Live(view) = mover.step_destination(&mut destination, &mut scratch, now)
+//! else {
+//!     panic!("the offer stands");
+//! };
+//! assert_eq!(view.snapshot.cursor().last_key(), Some(b"k".as_slice()));
+//!
+//! // Ada sees the new fence, drops her copy, and the record comes to its end.
+//! let now = now.saturating_add(config.poll_ticks);
+//! let end = loop {
+//!     if let SourceNext::Done(end) = mover.step_source(&mut source, Some(&lease), now) {
+//!         break end;
+//!     }
+//! };
+//! assert_eq!(end, SourceEnd::Moved);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A worker that ends gives all its shards away with [`join::Drain`].
+//!
 //! # What is settled here
 //! - Ids are given or derived by the caller. Nothing is drawn at random.
 //! - A machine that is over answers [`HandoffError::Terminal`] to everything.
 //! - An empty snapshot is fine, one above [`SNAPSHOT_LEN_MAX`] is refused.
 //! - A record with an unknown phase, or one that no machine makes, is refused when it is read.
-//! - `Complete` drops the snapshot; a rollback keeps it for inspection.
+//! - `Complete` drops the snapshot; a rollback keeps it for inspection, until somebody forgets the
+//!   record. The join forgets what is complete.
+//! - The number under which a record is stored, and by which the kernel knows a move, is a hash of
+//!   its id ([`handoff_id`]).
 //!
 //! # Never
-//! - reads a clock, starts a thread, or does I/O: time is an argument, and storing is the caller's;
+//! - reads a clock or starts a thread: time is an argument;
+//! - does I/O: a repository over a store asks the store for it;
+//! - decides who owns a shard: that is the fence;
 //! - shows a name or a byte of a snapshot in an error or in `Debug`.
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod join;
 mod machine;
 mod phase;
 mod record;
 mod repository;
+#[cfg(any(test, feature = "model"))]
+pub mod search;
+mod store_repository;
 
 pub use self::machine::{HandoffError, Machine};
 pub use self::phase::{Phase, UnknownPhase};
 pub use self::record::{
     InvalidRecord, NAME_LEN_MAX, REASON_LEN_MAX, RECORD_LEN_MAX, Record, RecordId, SNAPSHOT_LEN_MAX,
 };
-pub use self::repository::{MemoryRepository, Repository, RepositoryError, Stored, Version};
+pub use self::repository::{
+    IN_PROGRESS_PAGE, InProgress, MemoryRepository, Repository, RepositoryError, Stored, Version,
+};
+pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
 
+#[cfg(test)]
+mod drain_tests;
+#[cfg(test)]
+mod join_tests;
 #[cfg(test)]
 mod machine_tests;
 #[cfg(test)]
 mod record_tests;
 #[cfg(test)]
 mod repository_tests;
+#[cfg(test)]
+mod search_tests;
+#[cfg(test)]
+mod store_repository_tests;

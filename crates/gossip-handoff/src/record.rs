@@ -72,7 +72,7 @@ impl fmt::Debug for RecordId {
 }
 
 /// One handoff. Stored whole by a repository.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Which handoff this is.
     pub id: RecordId,

@@ -4,14 +4,16 @@
 //! drives it and the other learns that it does not.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
+use crate::phase::Phase;
 use crate::record::{InvalidRecord, Record, RecordId};
 
-/// How often a record was written. A record that is not stored yet has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Rises with every write of a record. A record that is not stored yet has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u64);
 
 impl Version {
@@ -58,13 +60,63 @@ pub trait Repository {
     /// [`RepositoryError::RecordNotFound`] if there is none.
     fn get(&mut self, id: &RecordId) -> Result<Stored, RepositoryError>;
 
-    /// The handoffs that are not over and in which `owner` gives or gets, in the order of their
-    /// ids: what a process looks for when it starts.
+    /// The first `limit` handoffs that are not over, in which `owner` gives or gets, and which come
+    /// behind `after`, in an order of the repository's own.
     ///
     /// # Errors
     ///
     /// [`RepositoryError`].
-    fn in_progress(&mut self, owner: &str) -> Result<Vec<Stored>, RepositoryError>;
+    fn in_progress_page(
+        &mut self,
+        owner: &str,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError>;
+
+    /// Removes a record that is over. One that is gone already is as good.
+    ///
+    /// # Errors
+    ///
+    /// [`RepositoryError::NotOver`], or [`RepositoryError::VersionConflict`] if it is not what was
+    /// found any more.
+    fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError>;
+
+    /// All handoffs that are not over and in which `owner` gives or gets: what a process looks for
+    /// when it starts. Read page by page; whoever may have many takes the pages.
+    ///
+    /// # Errors
+    ///
+    /// [`RepositoryError`].
+    fn in_progress(&mut self, owner: &str) -> Result<Vec<Stored>, RepositoryError> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.in_progress_page(owner, after.as_ref(), IN_PROGRESS_PAGE)?;
+            found.extend(page.found);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+}
+
+/// Records in one page of [`Repository::in_progress`]: with the largest snapshots 16 MiB.
+pub const IN_PROGRESS_PAGE: usize = 64;
+
+/// One page of handoffs that are not over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InProgress {
+    /// What was found.
+    pub found: Vec<Stored>,
+    /// Behind which id the next page begins, if there is one.
+    pub next: Option<RecordId>,
+}
+
+pub(crate) const fn check_over(stored: &Stored) -> Result<(), RepositoryError> {
+    match stored.record.state.is_terminal() {
+        true => Ok(()),
+        false => Err(RepositoryError::NotOver { state: stored.record.state }),
+    }
 }
 
 /// Why a repository did not do what it was asked.
@@ -77,6 +129,12 @@ pub enum RepositoryError {
     /// The record was changed by somebody else, who drives it now.
     #[error("the handoff was changed by somebody else")]
     VersionConflict,
+    /// Only what is over is forgotten.
+    #[error("a handoff in phase {state} is not over")]
+    NotOver {
+        /// Its phase.
+        state: Phase,
+    },
     /// The record could not have been made by a machine.
     #[error(transparent)]
     Invalid(#[from] InvalidRecord),
@@ -126,11 +184,32 @@ impl Repository for MemoryRepository {
         self.lock().get(id).cloned().ok_or(RepositoryError::RecordNotFound)
     }
 
-    fn in_progress(&mut self, owner: &str) -> Result<Vec<Stored>, RepositoryError> {
+    fn in_progress_page(
+        &mut self,
+        owner: &str,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError> {
         let records = self.lock();
-        let live = records
-            .values()
-            .filter(|stored| !stored.record.state.is_terminal() && stored.record.concerns(owner));
-        Ok(live.cloned().collect())
+        let behind = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+        let live =
+            |stored: &&Stored| !stored.record.state.is_terminal() && stored.record.concerns(owner);
+        let rest = records.range((behind, Bound::Unbounded)).map(|(_, stored)| stored);
+        let found: Vec<Stored> = rest.filter(live).take(limit).cloned().collect();
+        let last = found.last().filter(|_| found.len() == limit);
+        let next = last.map(|stored| stored.record.id.clone());
+        Ok(InProgress { found, next })
+    }
+
+    fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {
+        check_over(over)?;
+        let mut records = self.lock();
+        match records.get(&over.record.id).map(|stored| stored.version) {
+            Some(version) if version != over.version => Err(RepositoryError::VersionConflict),
+            Some(_) | None => {
+                records.remove(&over.record.id);
+                Ok(())
+            }
+        }
     }
 }

@@ -56,6 +56,16 @@ impl Backend {
         };
         StoreCoordinator::new(store, config)
     }
+
+    /// The store itself, for what is not coordination: records of planned moves.
+    #[must_use]
+    pub fn store(&self) -> AnyStore {
+        match &self.0 {
+            Open::Memory(store) => AnyStore::Memory(store.another_handle()),
+            Open::Sqlite(database) => AnyStore::Sqlite(database.store()),
+            Open::Etcd(store, _) => AnyStore::Etcd(store.clone()),
+        }
+    }
 }
 
 /// An open store for tasks.
@@ -104,6 +114,16 @@ impl AsyncBackend {
             }
         };
         AsyncStoreCoordinator::new(store, config)
+    }
+
+    /// As [`Backend::store`].
+    #[must_use]
+    pub fn store(&self) -> AnyAsyncStore {
+        match &self.0 {
+            AsyncOpen::Memory(store) => AnyAsyncStore::Memory(store.another_handle()),
+            AsyncOpen::Sqlite(store) => AnyAsyncStore::Sqlite(store.clone()),
+            AsyncOpen::Etcd(store, _) => AnyAsyncStore::Etcd(store.clone()),
+        }
     }
 }
 

@@ -87,6 +87,12 @@ registry! {
     CERTIFICATE_ITEM_V1 = "gossip/certificate/v1/item";
     /// The key that signs certificates, from the bytes the user gave as a key.
     CERTIFICATE_SIGNATURE_KEY_V1 = "gossip/certificate/v1/signature-key";
+    /// Numbers of planned moves, from the ids of their records.
+    HANDOFF_ID_V1 = "gossip/handoff/v1/id";
+    /// Numbers of those whom a planned move concerns, from their names.
+    HANDOFF_PARTY_V1 = "gossip/handoff/v1/party";
+    /// Operation ids of a planned move, from its number, the fence and the step.
+    HANDOFF_OP_ID_V1 = "gossip/handoff/v1/op-id";
     /// Checksums of stored records, over the key they are stored under and what they say.
     RECORD_CHECKSUM_V1 = "gossip/coord/v1/record-checksum";
 }

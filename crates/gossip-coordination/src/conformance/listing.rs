@@ -78,6 +78,12 @@ pub fn filters_combine<T: ConformanceTarget>(target: &T) {
     let done = ShardFilter { status: Some(ShardStatus::Done), ..ShardFilter::all() };
     assert_eq!(world.ids(14, done), []);
     assert_eq!(world.ids(110, ShardFilter::available().roots()), [shard(0)], "at the deadline");
+    for id in [shard(0), residual, shard(1)] {
+        assert_eq!(world.ids(14, ShardFilter::one(id)), [id]);
+    }
+    assert_eq!(world.ids(14, ShardFilter::one(shard(7))), []);
+    let parked = ShardFilter { only: Some(shard(0)), ..ShardFilter::parked() };
+    assert_eq!(world.ids(14, parked), []);
 }
 
 /// Every field of a summary.

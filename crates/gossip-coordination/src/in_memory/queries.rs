@@ -1,6 +1,6 @@
 //! Reading a run: progress, listings, candidates.
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
+use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 
 use super::table::{Run, Slot};
 use super::{InMemoryCoordinator, run_ref};
@@ -52,6 +52,13 @@ impl InMemoryCoordinator {
             let record = self.view(*slot).record();
             filter.admits(record.status(), record.is_leased_at(now), record.key().shard())
         };
+        if let Some(shard) = filter.only {
+            let key = ShardKey::new(run.record.run(), shard);
+            let home = self.tenants.get(run.record.tenant());
+            let slot = home.and_then(|home| home.find(key, &self.records, &self.pool));
+            out.extend(slot.filter(admitted).map(|slot| summary(now, self.view(slot))));
+            return;
+        }
         let mut shown: Vec<Slot> = run.shards.iter().copied().filter(admitted).collect();
         let position = |slot: &Slot| {
             let shard = self.view(*slot);

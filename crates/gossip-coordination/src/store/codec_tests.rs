@@ -321,7 +321,7 @@ fn small_values_decode_to_what_they_were() {
     assert_eq!(codec::decode_count(None, &total.value), Ok(67_890));
     let handoff = sample_of(KeyKind::Handoff, "full");
     let payload = codec::decode_handoff(TENANT, HandoffId::from_raw(6), &handoff.value);
-    assert_eq!(payload, Ok(b"snapshot".as_slice()));
+    assert_eq!(payload, Ok((0xF00D, b"snapshot".as_slice())));
     let tombstone = sample_of(KeyKind::Tombstone, "full");
     let tombstone = codec::decode_tombstone(TENANT, RUN, &tombstone.value).unwrap();
     assert_eq!((tombstone.op_id, tombstone.payload_hash), (op(9), 77));
@@ -391,11 +391,11 @@ fn a_handoff_may_be_as_long_as_its_limit_and_no_longer() {
     let (handoff, mut out) = (HandoffId::from_raw(1), Vec::new());
     let long = vec![7; HANDOFF_PAYLOAD_MAX + 1];
     assert_eq!(
-        codec::encode_handoff(TENANT, handoff, &long, &mut out).unwrap_err().len,
+        codec::encode_handoff(TENANT, handoff, (1, &long), &mut out).unwrap_err().len,
         long.len()
     );
-    codec::encode_handoff(TENANT, handoff, &long[1..], &mut out).unwrap();
-    assert_eq!(codec::decode_handoff(TENANT, handoff, &out), Ok(&long[1..]));
+    codec::encode_handoff(TENANT, handoff, (1, &long[1..]), &mut out).unwrap();
+    assert_eq!(codec::decode_handoff(TENANT, handoff, &out), Ok((1, &long[1..])));
 }
 
 #[test]

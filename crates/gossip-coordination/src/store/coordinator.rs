@@ -43,7 +43,7 @@ use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
 use crate::workers::{WorkerEntry, WorkerError, WorkerState};
 
 /// Flies `flight` on a blocking store.
-fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
+pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         flight.tell_binding(store.binding());
         let told = match flight.step() {
@@ -60,7 +60,7 @@ fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
 }
 
 /// Flies `flight` on an asynchronous store.
-async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
+pub async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         flight.tell_binding(store.binding());
         let told = match flight.step() {

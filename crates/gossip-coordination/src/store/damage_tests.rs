@@ -111,6 +111,10 @@ fn neighbours(key: &Key) -> Vec<Key> {
             Key::Handoff { tenant: other, handoff },
             Key::Handoff { tenant, handoff: HandoffId::from_raw(handoff.as_raw() + 1) },
         ],
+        Key::HandoffIndex { tenant, party, handoff } => vec![
+            Key::HandoffIndex { tenant: other, party, handoff },
+            Key::HandoffIndex { tenant, party: party + 1, handoff },
+        ],
         Key::Tombstone { tenant, run } => vec![
             Key::Tombstone { tenant: other, run },
             Key::Tombstone { tenant, run: next_run(run) },

@@ -119,7 +119,7 @@ fn matches_pattern(pattern: &str, key: &str) -> bool {
         let digits = part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         match *pattern {
             "<tenant>" => digits && part.len() == 64,
-            "<run>" | "<shard>" | "<time>" | "<place>" | "<worker>" | "<handoff>" => {
+            "<run>" | "<shard>" | "<time>" | "<place>" | "<worker>" | "<handoff>" | "<party>" => {
                 digits && part.len() == 16
             }
             "<chunk>" => digits && part.len() == 4,

@@ -17,8 +17,9 @@
 //! | tenant's count | `tenant-count/<tenant>` | shards of the tenant | from its first run, for ever |
 //! | total count | `total-count` | shards of all tenants | from the first run, for ever |
 //! | worker | `worker/<tenant>/<worker>` | state, expiry | from registration until it expires |
-//! | handoff | `handoff/<tenant>/<handoff>` | record of `gossip-handoff` | from Lock until the move is over |
+//! | handoff | `handoff/<tenant>/<handoff>` | record of `gossip-handoff` | from Lock until it is forgotten, once it is over |
 //! | tombstone | `tombstone/<tenant>/<run>` | the deletion | from deletion of the run, for ever |
+//! | handoff index | `mover/<tenant>/<party>/<handoff>` | nothing | from Lock until the move is over, one for each side |
 //!
 //! In the claim index stands not the shard's id but its place (`place`), from which the id is read
 //! back.
@@ -89,11 +90,13 @@ pub enum KeyKind {
     Handoff = 11,
     /// What is left of a deleted run.
     Tombstone = 12,
+    /// A planned move that is not over, by whom it concerns.
+    HandoffIndex = 13,
 }
 
 impl KeyKind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::RunHead,
         Self::RunRoots,
         Self::ShardHot,
@@ -106,6 +109,7 @@ impl KeyKind {
         Self::Worker,
         Self::Handoff,
         Self::Tombstone,
+        Self::HandoffIndex,
     ];
 
     /// The kind stored under `number`, if there is one.
@@ -130,6 +134,7 @@ impl KeyKind {
             Self::Worker => "worker",
             Self::Handoff => "handoff",
             Self::Tombstone => "tombstone",
+            Self::HandoffIndex => "mover",
         }
     }
 
@@ -148,6 +153,7 @@ impl KeyKind {
             Self::Worker => "worker.decode",
             Self::Handoff => "handoff.decode",
             Self::Tombstone => "tombstone.decode",
+            Self::HandoffIndex => "handoff index.decode",
         }
     }
 }
@@ -186,10 +192,12 @@ pub enum Key {
     TotalCounter,
     /// State and expiry; until it expires.
     Worker { tenant: TenantId, worker: WorkerId },
-    /// A record of `gossip-handoff`; until the move is over.
+    /// A record of `gossip-handoff`; until it is over and forgotten.
     Handoff { tenant: TenantId, handoff: HandoffId },
     /// The deletion of the run; for ever.
     Tombstone { tenant: TenantId, run: RunId },
+    /// Nothing but its key; until the move is over. A party is a number of its name.
+    HandoffIndex { tenant: TenantId, party: u64, handoff: HandoffId },
 }
 
 impl Key {
@@ -218,6 +226,7 @@ impl Key {
             Self::Worker { .. } => KeyKind::Worker,
             Self::Handoff { .. } => KeyKind::Handoff,
             Self::Tombstone { .. } => KeyKind::Tombstone,
+            Self::HandoffIndex { .. } => KeyKind::HandoffIndex,
         }
     }
 
@@ -247,6 +256,9 @@ impl Key {
             Self::TotalCounter => path,
             Self::Worker { tenant, worker } => path.tenant(*tenant).number(worker.as_raw()),
             Self::Handoff { tenant, handoff } => path.tenant(*tenant).number(handoff.as_raw()),
+            Self::HandoffIndex { tenant, party, handoff } => {
+                path.tenant(*tenant).number(*party).number(handoff.as_raw())
+            }
         }
     }
 }
@@ -387,6 +399,10 @@ impl Parts<'_> {
                 Key::Handoff { tenant, handoff: HandoffId::from_raw(self.number()?) }
             }
             KeyKind::Tombstone => Key::Tombstone { tenant, run: self.run()? },
+            KeyKind::HandoffIndex => {
+                let (party, handoff) = (self.number()?, HandoffId::from_raw(self.number()?));
+                Key::HandoffIndex { tenant, party, handoff }
+            }
         })
     }
 

@@ -37,6 +37,9 @@ fn key_of(kind: KeyKind, tenant: TenantId, shard: ShardKey, number: u64) -> Key 
         KeyKind::Worker => Key::Worker { tenant, worker: WorkerId::from_raw(number) },
         KeyKind::Handoff => Key::Handoff { tenant, handoff: HandoffId::from_raw(number) },
         KeyKind::Tombstone => Key::Tombstone { tenant, run },
+        KeyKind::HandoffIndex => {
+            Key::HandoffIndex { tenant, party: run.as_raw(), handoff: HandoffId::from_raw(number) }
+        }
     }
 }
 
@@ -71,6 +74,9 @@ fn sort_key(key: &Key) -> ([u8; 32], [u64; 3]) {
         Key::TotalCounter => ([0; 32], [0; 3]),
         Key::Worker { tenant, worker } => (*tenant.as_bytes(), [worker.as_raw(), 0, 0]),
         Key::Handoff { tenant, handoff } => (*tenant.as_bytes(), [handoff.as_raw(), 0, 0]),
+        Key::HandoffIndex { tenant, party, handoff } => {
+            (*tenant.as_bytes(), [*party, handoff.as_raw(), 0])
+        }
     }
 }
 
@@ -193,7 +199,7 @@ proptest! {
 fn numbers_of_kinds_are_read_back_and_no_others() {
     for number in 0..=u8::MAX {
         let kind = KeyKind::from_u8(number);
-        assert_eq!(kind.is_some(), (1..=12).contains(&number));
+        assert_eq!(kind.is_some(), (1..=13).contains(&number));
         assert!(kind.is_none_or(|kind| kind as u8 == number));
     }
 }

@@ -139,7 +139,8 @@ impl Loaded {
                 | Key::ParkedIndex { .. }
                 | Key::Worker { .. }
                 | Key::Handoff { .. }
-                | Key::Tombstone { .. } => return None,
+                | Key::Tombstone { .. }
+                | Key::HandoffIndex { .. } => return None,
             }
         }
         self.origin = Origin::Conflict;

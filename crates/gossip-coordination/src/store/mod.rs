@@ -16,6 +16,7 @@
 //! | `memory` | what a handle remembers of the shards that it holds |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
 //! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
+//! | `handoffs` | records of planned moves, whatever they say |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
 //! | `shard_operations`, `run_operations` | what both backends offer, listed once |
@@ -58,6 +59,7 @@ mod coordinator;
 mod core;
 mod engine;
 mod flight;
+mod handoffs;
 mod index;
 mod key;
 mod loaded;
@@ -83,15 +85,20 @@ mod worker_flight;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
     OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, decode_claim_entry, decode_cold,
-    decode_count, decode_handoff, decode_hot, decode_owner, decode_parked_entry, decode_roots,
-    decode_run_head, decode_shard, decode_tombstone, decode_worker, encode_claim_entry,
-    encode_cold, encode_handoff, encode_hot, encode_owner, encode_parked_entry, encode_roots,
-    encode_run_head, encode_tenant_count, encode_tombstone, encode_total_count, encode_worker,
+    decode_count, decode_handoff, decode_hot, decode_mover_entry, decode_owner,
+    decode_parked_entry, decode_roots, decode_run_head, decode_shard, decode_tombstone,
+    decode_worker, encode_claim_entry, encode_cold, encode_handoff, encode_hot, encode_mover_entry,
+    encode_owner, encode_parked_entry, encode_roots, encode_run_head, encode_tenant_count,
+    encode_tombstone, encode_total_count, encode_worker,
 };
-pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator};
+pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::StoreConfig;
 pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::{Flight, Step, Told};
+pub use self::handoffs::{
+    HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_moves,
+    load_handoff, save_handoff,
+};
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};
 pub use self::place::{ClaimSpot, place_of, shard_at};
@@ -109,6 +116,8 @@ mod differential_tests;
 mod doubt_tests;
 #[cfg(test)]
 mod format_document_tests;
+#[cfg(test)]
+mod handoffs_tests;
 #[cfg(test)]
 mod key_tests;
 #[cfg(test)]

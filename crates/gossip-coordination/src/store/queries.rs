@@ -100,8 +100,13 @@ pub(super) async fn list(
     out: &mut Vec<ShardSummary>,
 ) -> Result<(), GetRunError> {
     let limit = core.limits.page;
-    let mut hot_rest = KeyRange::hot_shards_of(tenant, run);
-    let mut cold_rest = KeyRange::cold_shards_of(tenant, run);
+    let (mut hot_rest, mut cold_rest) = match filter.only {
+        Some(shard) => (
+            KeyRange::hot_shards_between(tenant, run, shard..=shard),
+            KeyRange::cold_shards_between(tenant, run, shard..=shard),
+        ),
+        None => (KeyRange::hot_shards_of(tenant, run), KeyRange::cold_shards_of(tenant, run)),
+    };
     let mut rows = Vec::new();
     loop {
         let reads = vec![

@@ -35,7 +35,8 @@ impl KeyRange {
             | KeyKind::TenantCounter
             | KeyKind::Worker
             | KeyKind::Handoff
-            | KeyKind::Tombstone => Self::below(path),
+            | KeyKind::Tombstone
+            | KeyKind::HandoffIndex => Self::below(path),
         }
     }
 
@@ -55,6 +56,12 @@ impl KeyRange {
     #[must_use]
     pub fn handoffs_of(tenant: TenantId) -> Self {
         Self::below(KeyBytes::kind(KeyKind::Handoff).tenant(tenant))
+    }
+
+    /// The planned moves of a tenant that concern a party and are not over.
+    #[must_use]
+    pub fn moves_of(tenant: TenantId, party: u64) -> Self {
+        Self::below(KeyBytes::kind(KeyKind::HandoffIndex).tenant(tenant).number(party))
     }
 
     /// The chunks of a run's roots.

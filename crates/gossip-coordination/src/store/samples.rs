@@ -112,7 +112,8 @@ pub(super) fn decode(key: &Key, value: &[u8], partner: Option<&[u8]>) -> Result<
         | Key::TotalCounter
         | Key::Worker { .. }
         | Key::Handoff { .. }
-        | Key::Tombstone { .. } => recode_small(key, value, &mut again)?,
+        | Key::Tombstone { .. }
+        | Key::HandoffIndex { .. } => recode_small(key, value, &mut again)?,
     }
     assert_eq!(again, value, "what decodes encodes to the same bytes");
     Ok(())
@@ -140,8 +141,12 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
             codec::encode_worker(tenant, &codec::decode_worker(tenant, worker, value)?, again);
         }
         Key::Handoff { tenant, handoff } => {
-            let payload = codec::decode_handoff(tenant, handoff, value)?;
-            codec::encode_handoff(tenant, handoff, payload, again).expect("as long as it was");
+            let stored = codec::decode_handoff(tenant, handoff, value)?;
+            codec::encode_handoff(tenant, handoff, stored, again).expect("as long as it was");
+        }
+        Key::HandoffIndex { tenant, party, handoff } => {
+            codec::decode_mover_entry(tenant, party, handoff, value)?;
+            codec::encode_mover_entry(tenant, party, handoff, again);
         }
         Key::Tombstone { tenant, run } => {
             let tombstone = codec::decode_tombstone(tenant, run, value)?;
@@ -407,6 +412,12 @@ fn small_samples() -> Vec<Sample> {
         ),
         sample_handoff("full", handoff, b"snapshot"),
         sample_handoff("bare", handoff, b""),
+        sample(
+            "full",
+            Key::HandoffIndex { tenant, party: 0xABBA, handoff },
+            |out| codec::encode_mover_entry(tenant, 0xABBA, handoff, out),
+            |_| {},
+        ),
     ]
 }
 
@@ -414,8 +425,11 @@ fn sample_handoff(name: &'static str, handoff: HandoffId, payload: &[u8]) -> Sam
     sample(
         name,
         Key::Handoff { tenant: TENANT, handoff },
-        |out| codec::encode_handoff(TENANT, handoff, payload, out).expect("a short payload"),
-        |fields| codec::write_handoff(fields, payload),
+        |out| {
+            codec::encode_handoff(TENANT, handoff, (0xF00D, payload), out)
+                .expect("a short payload");
+        },
+        |fields| codec::write_handoff(fields, 0xF00D, payload),
     )
 }
 

@@ -340,7 +340,8 @@ fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
         | Key::ParkedIndex { .. }
         | Key::Worker { .. }
         | Key::Handoff { .. }
-        | Key::Tombstone { .. } => true,
+        | Key::Tombstone { .. }
+        | Key::HandoffIndex { .. } => true,
     }
 }
 

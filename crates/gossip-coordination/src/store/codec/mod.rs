@@ -36,9 +36,9 @@ pub use self::shard::{
 };
 pub use self::small::{
     HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_claim_entry, decode_count,
-    decode_handoff, decode_owner, decode_parked_entry, decode_worker, encode_claim_entry,
-    encode_handoff, encode_owner, encode_parked_entry, encode_tenant_count, encode_total_count,
-    encode_worker,
+    decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry, decode_worker,
+    encode_claim_entry, encode_handoff, encode_mover_entry, encode_owner, encode_parked_entry,
+    encode_tenant_count, encode_total_count, encode_worker,
 };
 
 #[cfg(test)]

@@ -164,7 +164,27 @@ pub fn decode_worker(
     Ok(WorkerEntry { worker, state, expires_at })
 }
 
+/// Replaces `out` by the index entry of a planned move that concerns `party`.
+pub fn encode_mover_entry(tenant: TenantId, party: u64, handoff: HandoffId, out: &mut Vec<u8>) {
+    seal(&Key::HandoffIndex { tenant, party, handoff }, out, |_| {});
+}
+
+/// Checks the index entry of a planned move that concerns `party`.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_mover_entry(
+    tenant: TenantId,
+    party: u64,
+    handoff: HandoffId,
+    value: &[u8],
+) -> Result<(), InfraError> {
+    open(&Key::HandoffIndex { tenant, party, handoff }, value)?.finish()
+}
+
 /// Replaces `out` by a planned move; what `payload` says is the business of `gossip-handoff`.
+/// `mark` is a number of this very write, by which a lost reply is recognised.
 ///
 /// # Errors
 ///
@@ -172,17 +192,17 @@ pub fn decode_worker(
 pub fn encode_handoff(
     tenant: TenantId,
     handoff: HandoffId,
-    payload: &[u8],
+    (mark, payload): (u64, &[u8]),
     out: &mut Vec<u8>,
 ) -> Result<(), HandoffTooLarge> {
     if payload.len() > HANDOFF_PAYLOAD_MAX {
         return Err(HandoffTooLarge { len: payload.len() });
     }
-    seal(&Key::Handoff { tenant, handoff }, out, |out| write_handoff(out, payload));
+    seal(&Key::Handoff { tenant, handoff }, out, |out| write_handoff(out, mark, payload));
     Ok(())
 }
 
-/// The payload that is stored for `handoff`.
+/// Mark and payload that are stored for `handoff`.
 ///
 /// # Errors
 ///
@@ -191,11 +211,12 @@ pub fn decode_handoff(
     tenant: TenantId,
     handoff: HandoffId,
     value: &[u8],
-) -> Result<&[u8], InfraError> {
+) -> Result<(u64, &[u8]), InfraError> {
     let mut fields = open(&Key::Handoff { tenant, handoff }, value)?;
+    let mark = fields.u64("mark")?;
     let payload = fields.remaining("record", HANDOFF_PAYLOAD_MAX)?;
     fields.finish()?;
-    Ok(payload)
+    Ok((mark, payload))
 }
 
 pub(in crate::store) fn write_owner(out: &mut impl Put, owner: &OwnerBinding) {
@@ -213,6 +234,7 @@ pub(in crate::store) fn write_worker(out: &mut impl Put, entry: &WorkerEntry) {
     out.put_u64("expires_at", entry.expires_at.as_raw());
 }
 
-pub(in crate::store) fn write_handoff(out: &mut impl Put, payload: &[u8]) {
+pub(in crate::store) fn write_handoff(out: &mut impl Put, mark: u64, payload: &[u8]) {
+    out.put_u64("mark", mark);
     out.put("record", payload);
 }

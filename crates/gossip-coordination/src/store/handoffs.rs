@@ -1,0 +1,257 @@
+//! Records of planned moves over a store: saved, loaded, found by whom they concern, forgotten.
+//!
+//! What a record says is the business of `gossip-handoff`; here it is bytes, two parties, and
+//! whether it is over. These are flights, so `gossip-handoff` has one body behind its blocking and
+//! its asynchronous repository.
+//!
+//! # Invariants
+//! - A save compares the revision, so of two who save over the same one gets
+//!   [`SaveHandoffError::Conflict`].
+//! - A record that is not over has an index entry for each of its parties, and one that is over has
+//!   none: they are written in the same commit.
+//! - Every save carries a mark of its own. A save whose reply was lost looks for its mark before it
+//!   says what happened.
+
+use gossip_contracts::identity::TenantId;
+use thiserror::Error;
+
+use super::codec::{
+    HANDOFF_PAYLOAD_MAX, HandoffTooLarge, decode_handoff, encode_handoff, encode_mover_entry,
+};
+use super::core::encoded;
+use super::engine::{Read, StoreLimits};
+use super::flight::{Flight, Io};
+use super::key::Key;
+use super::range::KeyRange;
+use super::retry::Tries;
+use super::txn::{CommitOutcome, Txn, Versioned};
+use crate::error::{InfraError, StoreRefusal};
+use crate::handoff::HandoffId;
+
+/// Records that are loaded in one read: together they stay below the 4 MiB that a reply of an
+/// engine may have.
+const RECORDS_PER_READ: usize = 8;
+
+const _: () = assert!(RECORDS_PER_READ * (HANDOFF_PAYLOAD_MAX + 256) < 4 << 20);
+
+/// A record as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHandoff {
+    /// Which move.
+    pub handoff: HandoffId,
+    /// What the next save compares.
+    pub revision: u64,
+    /// What the record says.
+    pub payload: Vec<u8>,
+}
+
+/// One save of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct HandoffWrite<'a> {
+    /// Whose record.
+    pub tenant: TenantId,
+    /// Which move.
+    pub handoff: HandoffId,
+    /// What it says.
+    pub payload: &'a [u8],
+    /// Numbers of the two parties. They never change while the record is there.
+    pub parties: [u64; 2],
+    /// Whether the move is over with this save.
+    pub is_over: bool,
+    /// The revision to save over; `None` if the record must not be there.
+    pub expected: Option<u64>,
+    /// A number that no other save of the store has.
+    pub mark: u64,
+}
+
+/// Why a record was not saved or forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SaveHandoffError {
+    /// The record is not as it was expected: somebody else saved it, or forgot it.
+    #[error("the record of the move was changed by somebody else")]
+    Conflict,
+    /// The record is too long.
+    #[error(transparent)]
+    TooLarge(#[from] HandoffTooLarge),
+    /// The store failed.
+    #[error("the store failed: {0}")]
+    Store(#[from] InfraError),
+}
+
+/// Saves a record; answers its revision.
+#[must_use]
+pub fn save_handoff(
+    limits: StoreLimits,
+    write: HandoffWrite<'_>,
+) -> Flight<'_, Result<u64, SaveHandoffError>> {
+    Flight::new(move |io| async move {
+        let mut value = Vec::new();
+        encode_handoff(write.tenant, write.handoff, (write.mark, write.payload), &mut value)?;
+        let txn = save_txn(&write, value);
+        check_fits(limits, &txn)?;
+        Commit { io: &io, write, operation: "handoff.save" }.carry(&txn).await
+    })
+}
+
+/// Forgets a record that is over and still at `revision`.
+#[must_use]
+pub fn forget_handoff(
+    tenant: TenantId,
+    handoff: HandoffId,
+    revision: u64,
+) -> Flight<'static, Result<(), SaveHandoffError>> {
+    Flight::new(move |io| async move {
+        let key = Key::Handoff { tenant, handoff };
+        let mut txn = Txn::new();
+        txn.expect_revision(key, Some(revision));
+        txn.delete(key);
+        let mut tries = Tries::new("handoff.forget", revision);
+        loop {
+            let outcome = io.commit(txn.clone()).await.map_err(|error| tries.ended(error))?;
+            let ticks = match outcome {
+                CommitOutcome::Applied { .. } => return Ok(()),
+                // Forgotten is forgotten, whoever did it.
+                CommitOutcome::Conflict(_) if load(&io, tenant, handoff).await?.is_none() => {
+                    return Ok(());
+                }
+                CommitOutcome::Conflict(_) => return Err(SaveHandoffError::Conflict),
+                CommitOutcome::Unknown => tries.failed(None, false)?,
+            };
+            io.pause(ticks).await;
+        }
+    })
+}
+
+/// The record of a move, if there is one.
+#[must_use]
+pub fn load_handoff(
+    tenant: TenantId,
+    handoff: HandoffId,
+) -> Flight<'static, Result<Option<StoredHandoff>, InfraError>> {
+    Flight::new(move |io| async move {
+        let value = load(&io, tenant, handoff).await?;
+        value.map(|value| stored(tenant, handoff, &value)).transpose()
+    })
+}
+
+/// The first `limit` moves that concern `party`, are not over and come behind `after`, in the order
+/// of their numbers. One that ends meanwhile is left out or told as it was.
+#[must_use]
+pub fn list_moves(
+    limits: StoreLimits,
+    tenant: TenantId,
+    party: u64,
+    after: Option<HandoffId>,
+    limit: usize,
+) -> Flight<'static, Result<MovePage, InfraError>> {
+    Flight::new(move |io| async move {
+        let limit = limit.min(limits.page);
+        let mut range = KeyRange::moves_of(tenant, party);
+        if let Some(handoff) = after {
+            range = range.after(&Key::HandoffIndex { tenant, party, handoff });
+        }
+        let page = io.scan(range, limit).await?;
+        let is_last = page.len() < limit;
+        let ids: Vec<HandoffId> = page.iter().filter_map(|(key, _)| move_at(key)).collect();
+        let mut found = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(RECORDS_PER_READ) {
+            let keys = chunk.iter().map(|handoff| Key::Handoff { tenant, handoff: *handoff });
+            let values = io.load(keys.collect()).await?;
+            for (handoff, value) in chunk.iter().zip(values) {
+                found.extend(value.map(|value| stored(tenant, *handoff, &value)).transpose()?);
+            }
+        }
+        Ok((found, ids.last().copied().filter(|_| !is_last)))
+    })
+}
+
+/// Records, and behind which move the next page begins, if there is one.
+pub type MovePage = (Vec<StoredHandoff>, Option<HandoffId>);
+
+const fn move_at(key: &Key) -> Option<HandoffId> {
+    match key {
+        Key::HandoffIndex { handoff, .. } => Some(*handoff),
+        _ => None,
+    }
+}
+
+fn save_txn(write: &HandoffWrite<'_>, value: Vec<u8>) -> Txn {
+    let (tenant, handoff) = (write.tenant, write.handoff);
+    let key = Key::Handoff { tenant, handoff };
+    let mut txn = Txn::new();
+    txn.expect_revision(key, write.expected);
+    txn.put(key, value);
+    // Two names may have one number, and a key is written once.
+    let [from, to] = write.parties;
+    for party in [Some(from), (to != from).then_some(to)].into_iter().flatten() {
+        let entry = Key::HandoffIndex { tenant, party, handoff };
+        if write.is_over {
+            txn.delete(entry);
+        } else if write.expected.is_none() {
+            txn.put(entry, encoded(|out| encode_mover_entry(tenant, party, handoff, out)));
+        }
+    }
+    txn
+}
+
+fn check_fits(limits: StoreLimits, txn: &Txn) -> Result<(), InfraError> {
+    if limits.admit(txn) {
+        return Ok(());
+    }
+    let message = format!("{} bytes exceed what the store takes", txn.byte_count());
+    let (operation, why) = ("handoff.save", StoreRefusal::TooLarge);
+    Err(InfraError::Refused { operation, why, message })
+}
+
+async fn load(
+    io: &Io,
+    tenant: TenantId,
+    handoff: HandoffId,
+) -> Result<Option<Versioned>, InfraError> {
+    let mut answers = io.read(vec![Read::Get(Key::Handoff { tenant, handoff })]).await?;
+    Ok(answers.value())
+}
+
+fn stored(
+    tenant: TenantId,
+    handoff: HandoffId,
+    value: &Versioned,
+) -> Result<StoredHandoff, InfraError> {
+    let (_, payload) = decode_handoff(tenant, handoff, &value.bytes)?;
+    Ok(StoredHandoff { handoff, revision: value.revision, payload: payload.to_vec() })
+}
+
+/// A save on its way.
+struct Commit<'a> {
+    io: &'a Io,
+    write: HandoffWrite<'a>,
+    operation: &'static str,
+}
+
+impl Commit<'_> {
+    /// Sends the transaction until it is known what became of it. Sending again is harmless: it
+    /// compares, so it happens once, and whoever finds its mark knows that it did.
+    async fn carry(&self, txn: &Txn) -> Result<u64, SaveHandoffError> {
+        let mut tries = Tries::new(self.operation, self.write.mark);
+        loop {
+            let outcome = self.io.commit(txn.clone()).await.map_err(|error| tries.ended(error))?;
+            let ticks = match outcome {
+                CommitOutcome::Applied { revision } => return Ok(revision),
+                CommitOutcome::Conflict(_) => {
+                    return self.ours().await?.ok_or(SaveHandoffError::Conflict);
+                }
+                CommitOutcome::Unknown => tries.failed(None, false)?,
+            };
+            self.io.pause(ticks).await;
+        }
+    }
+
+    /// The revision of the record, if this save wrote it.
+    async fn ours(&self) -> Result<Option<u64>, InfraError> {
+        let (tenant, handoff) = (self.write.tenant, self.write.handoff);
+        let Some(value) = load(self.io, tenant, handoff).await? else { return Ok(None) };
+        let (mark, _) = decode_handoff(tenant, handoff, &value.bytes)?;
+        Ok((mark == self.write.mark).then_some(value.revision))
+    }
+}

@@ -1,0 +1,80 @@
+//! What the repository of `gossip-handoff` relies on; its own suite runs on every store.
+
+use super::engine::{Store, StoreLimits};
+use super::handoffs::{
+    HandoffWrite, SaveHandoffError, forget_handoff, list_moves, load_handoff, save_handoff,
+};
+use super::{Fault, MapStore, fly};
+use crate::handoff::HandoffId;
+use crate::test_fixtures::TENANT;
+
+const MOVE: HandoffId = HandoffId::from_raw(5);
+
+fn write(payload: &[u8], expected: Option<u64>, mark: u64) -> HandoffWrite<'_> {
+    let (tenant, handoff, parties) = (TENANT, MOVE, [1, 2]);
+    HandoffWrite { tenant, handoff, payload, parties, is_over: false, expected, mark }
+}
+
+fn save(store: &mut MapStore, write: HandoffWrite<'_>) -> Result<u64, SaveHandoffError> {
+    let limits = store.limits();
+    fly(store, save_handoff(limits, write))
+}
+
+fn payload(store: &mut MapStore) -> Option<Vec<u8>> {
+    fly(store, load_handoff(TENANT, MOVE)).unwrap().map(|stored| stored.payload)
+}
+
+fn found(store: &mut MapStore, party: u64) -> usize {
+    fly(store, list_moves(StoreLimits::GENEROUS, TENANT, party, None, 10)).unwrap().0.len()
+}
+
+#[test]
+fn a_save_whose_reply_is_lost_is_told_as_what_it_was() {
+    for fault in [Fault::LoseReply, Fault::LoseRequest] {
+        let mut store = MapStore::new();
+        store.inject(fault);
+        let first = save(&mut store, write(b"one", None, 1)).unwrap();
+        store.inject(fault);
+        let second = save(&mut store, write(b"two", Some(first), 2)).unwrap();
+        assert!(second > first);
+        assert_eq!(payload(&mut store), Some(b"two".to_vec()));
+    }
+}
+
+#[test]
+fn the_same_bytes_of_another_are_no_sign_of_ones_own() {
+    let mut store = MapStore::new();
+    let first = save(&mut store, write(b"one", None, 1)).unwrap();
+    let mut other = store.another_handle();
+    save(&mut other, write(b"two", Some(first), 7)).unwrap();
+    store.inject(Fault::LoseRequest);
+    let late = save(&mut store, write(b"two", Some(first), 8));
+    assert_eq!(late, Err(SaveHandoffError::Conflict));
+}
+
+#[test]
+fn both_parties_find_a_move_until_it_is_over() {
+    let mut store = MapStore::new();
+    let first = save(&mut store, write(b"one", None, 1)).unwrap();
+    assert_eq!([1, 2, 3].map(|party| found(&mut store, party)), [1, 1, 0]);
+    let over = HandoffWrite { is_over: true, ..write(b"two", Some(first), 2) };
+    let second = save(&mut store, over).unwrap();
+    assert_eq!([1, 2, 3].map(|party| found(&mut store, party)), [0, 0, 0]);
+    assert_eq!(payload(&mut store), Some(b"two".to_vec()));
+    let forgotten = fly(&mut store, forget_handoff(TENANT, MOVE, first));
+    assert_eq!(forgotten, Err(SaveHandoffError::Conflict));
+    store.inject(Fault::LoseReply);
+    assert_eq!(fly(&mut store, forget_handoff(TENANT, MOVE, second)), Ok(()));
+    assert_eq!(payload(&mut store), None);
+}
+
+#[test]
+fn one_number_for_both_parties_is_one_entry() {
+    let mut store = MapStore::new();
+    let write = HandoffWrite { parties: [4, 4], ..write(b"one", None, 1) };
+    let first = save(&mut store, write).unwrap();
+    assert_eq!(found(&mut store, 4), 1);
+    let over = HandoffWrite { is_over: true, expected: Some(first), mark: 2, ..write };
+    save(&mut store, over).unwrap();
+    assert_eq!(found(&mut store, 4), 0);
+}

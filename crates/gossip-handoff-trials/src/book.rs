@@ -1,0 +1,149 @@
+//! What all processes did together, and whether it could be so.
+//!
+//! # What is held against it
+//! - Nothing is lost: every key up to the stored cursor was done.
+//! - Nothing is done twice on a planned move: a key that was done under one fence is not done again
+//!   under a later one if every grant in between was an accept.
+//! - Nothing is done twice under one fence.
+//! - Never two owners: nothing is done under a fence after a later one was granted.
+
+use std::collections::BTreeMap;
+
+use crate::Failure;
+use crate::figures::Times;
+use crate::journal::{Line, What};
+
+/// One shard: what was done under which fence.
+#[derive(Debug, Default)]
+struct Story {
+    /// When and how each fence was granted, as far as it was written down.
+    grants: BTreeMap<u64, (u64, bool)>,
+    /// Fences under which each key was done.
+    done: BTreeMap<u64, Vec<u64>>,
+    /// When each fence was last worked under, and first.
+    first_and_last: BTreeMap<u64, (u64, u64)>,
+    /// When each fence was last frozen.
+    frozen: BTreeMap<u64, u64>,
+}
+
+/// Everything that was done.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    stories: BTreeMap<u64, Story>,
+}
+
+/// What a trial came to.
+#[derive(Debug, Default)]
+pub(crate) struct Sum {
+    /// Planned moves that were accepted.
+    pub(crate) moves: u64,
+    /// Keys that were done.
+    pub(crate) keys: u64,
+    /// Keys that were done again after somebody took a shard over without a move.
+    pub(crate) redone: u64,
+    /// From the freeze of the source to the first key of the destination.
+    pub(crate) gaps: Times,
+    /// From the last key of an owner to the first key of who took over without a move.
+    pub(crate) takeovers: Times,
+}
+
+impl Book {
+    /// Takes the journal of one process.
+    pub(crate) fn enter(&mut self, lines: &[Line]) {
+        for line in lines {
+            let story = self.stories.entry(line.shard).or_default();
+            match line.what {
+                What::Accepted | What::Claimed => {
+                    let is_move = line.what == What::Accepted;
+                    story.grants.insert(line.fence, (line.at, is_move));
+                }
+                What::Did(key) => {
+                    story.done.entry(key).or_default().push(line.fence);
+                    let times =
+                        story.first_and_last.entry(line.fence).or_insert((line.at, line.at));
+                    *times = (times.0.min(line.at), times.1.max(line.at));
+                }
+                What::Froze => drop(story.frozen.insert(line.fence, line.at)),
+                What::Kept => drop(story.frozen.remove(&line.fence)),
+            }
+        }
+    }
+
+    /// Checks all of it. `reached` gives the first key and the stored cursor of each shard.
+    pub(crate) fn check(
+        &self,
+        reached: &BTreeMap<u64, (u64, Option<u64>)>,
+    ) -> Result<Sum, Failure> {
+        let mut sum = Sum::default();
+        for (shard, (first, last)) in reached {
+            let Some(story) = self.stories.get(shard) else {
+                if last.is_some() {
+                    return Err(
+                        format!("shard {shard} has come on, and nobody worked on it").into()
+                    );
+                }
+                continue;
+            };
+            let until = last.map_or(*first, |last| last + 1);
+            if let Some(key) = (*first..until).find(|key| !story.done.contains_key(key)) {
+                return Err(format!("key {key} of shard {shard} is lost").into());
+            }
+            story.check(*shard, &mut sum)?;
+        }
+        Ok(sum)
+    }
+}
+
+impl Story {
+    fn check(&self, shard: u64, sum: &mut Sum) -> Result<(), Failure> {
+        sum.keys += self.done.len() as u64;
+        for (key, fences) in &self.done {
+            let mut fences = fences.clone();
+            fences.sort_unstable();
+            for pair in fences.windows(2) {
+                let (from, to) = (pair[0], pair[1]);
+                if from == to {
+                    return Err(format!("key {key} of {shard} was done twice at {from}").into());
+                }
+                let between = self.grants.range(from + 1..=to);
+                if between.clone().count() as u64 == to - from && between.clone().all(|it| it.1.1) {
+                    return Err(format!("key {key} of {shard} was redone by a move to {to}").into());
+                }
+                sum.redone += 1;
+            }
+        }
+        self.check_order(shard)?;
+        self.times(sum);
+        Ok(())
+    }
+
+    /// Nobody works after the next owner has the shard.
+    fn check_order(&self, shard: u64) -> Result<(), Failure> {
+        for (fence, (_, last)) in &self.first_and_last {
+            let next = self.grants.range(fence + 1..).next();
+            if let Some((later, (granted, _))) = next.filter(|(_, (granted, _))| granted < last) {
+                let late = last - granted;
+                let who = format!("shard {shard}: fence {fence} worked {late} µs after");
+                return Err(format!("{who} fence {later} was granted").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn times(&self, sum: &mut Sum) {
+        for (fence, (_, is_move)) in &self.grants {
+            let first = self.first_and_last.get(fence).map(|times| times.0);
+            let Some(before) = fence.checked_sub(1) else { continue };
+            if *is_move {
+                sum.moves += 1;
+                let frozen = self.frozen.get(&before);
+                if let (Some(first), Some(frozen)) = (first, frozen) {
+                    sum.gaps.push(first.saturating_sub(*frozen));
+                }
+            } else if let (Some(first), Some((_, last))) = (first, self.first_and_last.get(&before))
+            {
+                sum.takeovers.push(first.saturating_sub(*last));
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Times of a trial, and what a commit of the same store takes meanwhile.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use gossip_contracts::identity::{TenantId, WorkerId};
+use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
+use gossip_stores::AnyStore;
+
+use crate::Failure;
+
+/// Between two commits that are timed.
+const BETWEEN: Duration = Duration::from_millis(10);
+/// Bytes that such a commit writes: as many as a small record.
+const COMMIT_LEN: usize = 200;
+/// Nobody works for this tenant.
+const NOBODY: TenantId = TenantId::from_bytes([1; 32]);
+
+/// Microseconds, many of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times(Vec<u64>);
+
+impl Times {
+    pub(crate) fn push(&mut self, micros: u64) {
+        self.0.push(micros);
+    }
+
+    /// The time below which `share` of a hundred lie.
+    pub(crate) fn percentile(&self, share: usize) -> u64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let last = sorted.len().saturating_sub(1);
+        sorted.get((sorted.len() * share / 100).min(last)).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = |share| self.percentile(share) as f64 / 1_000.0;
+        write!(f, "p50 {:.2} ms, p99 {:.2} ms of {}", millis(50), millis(99), self.0.len())
+    }
+}
+
+/// Commits one small value again and again, and times each.
+pub(crate) struct Meter {
+    stops: Arc<AtomicBool>,
+    thread: JoinHandle<Times>,
+}
+
+impl Meter {
+    pub(crate) fn start(mut store: AnyStore) -> Self {
+        let stops = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stops);
+        let thread = std::thread::spawn(move || {
+            let mut times = Times::default();
+            while !told.load(Ordering::Relaxed) {
+                std::thread::sleep(BETWEEN);
+                let mut txn = Txn::new();
+                let key = Key::Worker { tenant: NOBODY, worker: WorkerId::from_raw(1) };
+                txn.put(key, vec![7; COMMIT_LEN]);
+                let begun = Instant::now();
+                let outcome = store.commit(vec![txn]);
+                if let [Ok(CommitOutcome::Applied { .. })] = outcome[..] {
+                    times.push(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+                }
+            }
+            times
+        });
+        Self { stops, thread }
+    }
+
+    pub(crate) fn stop(self) -> Result<Times, Failure> {
+        self.stops.store(true, Ordering::Relaxed);
+        Ok(self.thread.join().map_err(|_| "the thread that commits panicked")?)
+    }
+}

@@ -1,0 +1,82 @@
+//! What a process did, line by line. A line is written before anything that depends on it, and it
+//! outlives the process: `kill -9` does not take back what the system was given.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use crate::Failure;
+use crate::world::micros;
+
+/// What happened to a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The process stopped working on it, to give it away.
+    Froze,
+    /// The process got it by a planned move.
+    Accepted,
+    /// The process got it by itself.
+    Claimed,
+    /// The process worked on the key of this number.
+    Did(u64),
+    /// The process goes on after a move that did not happen.
+    Kept,
+}
+
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) at: u64,
+    pub(crate) shard: u64,
+    pub(crate) fence: u64,
+    pub(crate) what: What,
+}
+
+/// The journal of one process.
+pub(crate) struct Journal(File);
+
+impl Journal {
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        Ok(Self(OpenOptions::new().create_new(true).append(true).open(path)?))
+    }
+
+    /// Writes lines in one call, so that a crash leaves whole ones but for the last.
+    pub(crate) fn note(&mut self, shard: u64, fence: u64, what: &[What]) -> Result<(), Failure> {
+        let at = micros();
+        let line = |what: &What| {
+            let (letter, number) = match what {
+                What::Froze => ('f', 0),
+                What::Accepted => ('a', 0),
+                What::Claimed => ('c', 0),
+                What::Did(number) => ('d', *number),
+                What::Kept => ('k', 0),
+            };
+            format!("{letter} {at} {shard} {fence} {number}\n")
+        };
+        let text: String = what.iter().map(line).collect();
+        Ok(self.0.write_all(text.as_bytes())?)
+    }
+}
+
+/// Every whole line of a journal.
+pub(crate) fn read(path: &Path) -> Result<Vec<Line>, Failure> {
+    let text = fs::read_to_string(path)?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(parse).collect()
+}
+
+fn parse(text: &str) -> Result<Line, Failure> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [letter, at, shard, fence, number] = words[..] else {
+        return Err(format!("a line of {} words", words.len()).into());
+    };
+    let what = match letter {
+        "f" => What::Froze,
+        "a" => What::Accepted,
+        "c" => What::Claimed,
+        "d" => What::Did(number.parse()?),
+        "k" => What::Kept,
+        _ => return Err("a line of an unknown kind".into()),
+    };
+    Ok(Line { at: at.parse()?, shard: shard.parse()?, fence: fence.parse()?, what })
+}

@@ -1,0 +1,72 @@
+//! Trials of planned moves: real processes on a real store, moved, killed and restarted.
+//!
+//! `cargo xtask handoff` and the tests of this crate run the same commands, longer or shorter.
+//! Every command ends with its figures, or with what went wrong and exit code 1.
+//!
+//! ```text
+//! handoff-trials moves URL DIRECTORY MOVES KILLS SEED     move shards under load, and kill -9
+//! handoff-trials restart URL DIRECTORY WORKERS KEYS SEED  restart every worker in turn
+//! handoff-trials etcd COMMAND DIRECTORY ...               the same on an etcd of its own
+//! handoff-trials work URL JOURNAL WORKER SEED SHAPE       one process of those
+//! ```
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: figures and failures")]
+
+mod book;
+mod figures;
+mod fleet;
+mod held;
+mod journal;
+mod numbers;
+mod trials;
+mod worker;
+mod world;
+
+use std::process::ExitCode;
+
+use gossip_coordination_etcd::test_support::EtcdServer;
+
+/// What went wrong, for people.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(figures) => {
+            println!("{figures}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<String, Failure> {
+    match *words {
+        ["moves", url, directory, moves, kills, seed] => {
+            trials::moves(url, directory.as_ref(), moves.parse()?, kills.parse()?, seed.parse()?)
+        }
+        ["restart", url, directory, workers, keys, seed] => {
+            let (workers, keys) = (workers.parse()?, keys.parse()?);
+            trials::restart(url, directory.as_ref(), workers, keys, seed.parse()?)
+        }
+        ["etcd", command, directory, ref rest @ ..] => {
+            let server = EtcdServer::single();
+            let host = server.endpoint();
+            let url = format!("etcd://{}/trial", host.trim_start_matches("http://"));
+            run(&[&[command, url.as_str(), directory], rest].concat())
+        }
+        ["work", url, journal, worker, seed, shape] => {
+            worker::run(url, journal.as_ref(), worker.parse()?, seed.parse()?, shape.parse()?)
+        }
+        _ => Err("usage: moves URL DIRECTORY MOVES KILLS SEED | restart URL DIRECTORY WORKERS \
+                  KEYS SEED | etcd moves DIRECTORY … | etcd restart DIRECTORY …"
+            .into()),
+    }
+}
+
+#[cfg(test)]
+mod book_tests;

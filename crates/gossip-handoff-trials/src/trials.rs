@@ -1,0 +1,174 @@
+//! The trials themselves.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gossip_coordination::{RunManagement, ShardFilter, ShardStatus};
+
+use crate::Failure;
+use crate::book::{Book, Sum};
+use crate::figures::{Meter, Times};
+use crate::fleet::Fleet;
+use crate::journal;
+use crate::numbers::Numbers;
+use crate::world::{self, LEASE, RUN, SHORT_LEASE, Shape, Site, TENANT, now, number_of};
+
+/// Processes that move shards to each other.
+const MOVERS: u64 = 4;
+/// Their shards.
+const SHARDS: u64 = 12;
+/// Keys of a shard that nobody finishes.
+const ENDLESS: u64 = 1 << 32;
+/// Shards of each worker that is restarted.
+const SHARDS_EACH: u64 = 3;
+/// How often a trial looks at its processes.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long a trial may go without a move, or a run without an end.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+
+/// Moves shards under load, and kills processes meanwhile.
+pub(crate) fn moves(
+    url: &str,
+    directory: &Path,
+    moves: u64,
+    kills: u64,
+    seed: u64,
+) -> Result<String, Failure> {
+    fs::create_dir_all(directory)?;
+    let lease = if kills > 0 { SHORT_LEASE } else { LEASE };
+    world::found(url, SHARDS, ENDLESS, lease)?;
+    let mut fleet = Fleet::new(url, directory, seed, Shape::Moving);
+    let mut numbers = Numbers::new(seed);
+    let mut running: Vec<usize> =
+        (1..=MOVERS).map(|worker| fleet.start(worker)).collect::<Result<_, _>>()?;
+    let meter = Meter::start(Site::open(url)?.another_store());
+    let (mut killed, mut last, mut heard_at) = (0, 0, Instant::now());
+    while fleet.accepted() < moves {
+        std::thread::sleep(LOOK);
+        if fleet.accepted() > last {
+            (last, heard_at) = (fleet.accepted(), Instant::now());
+        }
+        if heard_at.elapsed() > SILENCE_MAX {
+            return Err(format!("nothing moved for a long time after {last} moves").into());
+        }
+        for place in running.clone() {
+            if !fleet.runs(place)? {
+                return Err(format!("process {place} ended by itself").into());
+            }
+        }
+        if killed < kills && last >= (killed + 1) * moves / (kills + 1) {
+            let victim = usize::try_from(numbers.below(MOVERS))?;
+            fleet.kill(running[victim])?;
+            running[victim] = fleet.start(victim as u64 + 1)?;
+            killed += 1;
+        }
+    }
+    let commits = meter.stop()?;
+    fleet.end()?;
+    let sum = check(url, &fleet)?;
+    if kills == 0 && sum.redone > 0 {
+        return Err(format!("{} keys were redone, and nobody was killed", sum.redone).into());
+    }
+    Ok(told(&sum, &commits, &format!("{killed} processes killed")))
+}
+
+/// Restarts every worker, one after the other, while all of them work; then lets the run end.
+pub(crate) fn restart(
+    url: &str,
+    directory: &Path,
+    workers: u64,
+    keys: u64,
+    seed: u64,
+) -> Result<String, Failure> {
+    fs::create_dir_all(directory)?;
+    let shards = workers * SHARDS_EACH;
+    world::found(url, shards, keys, LEASE)?;
+    let mut fleet = Fleet::new(url, directory, seed, Shape::Draining);
+    let old: Vec<usize> =
+        (1..=workers).map(|worker| fleet.start(worker)).collect::<Result<_, _>>()?;
+    let mut site = Site::open(url)?;
+    await_progress(&mut site, |progress| progress.leased >= shards)?;
+    let meter = Meter::start(site.another_store());
+    let mut tally = [0_u64; 3];
+    for place in old {
+        let worker = fleet.lives[place].worker;
+        let words = fleet.drain(place)?;
+        let numbers = words.strip_prefix("drained ").ok_or("a drained worker says so")?;
+        for (sum, number) in tally.iter_mut().zip(numbers.split(' ')) {
+            *sum += number.parse::<u64>()?;
+        }
+        fleet.start(workers + worker)?;
+    }
+    let left = site.backend.get_run_progress(now(), TENANT, RUN)?.active;
+    await_progress(&mut site, |progress| progress.done >= shards)?;
+    site.backend.complete_run(now(), TENANT, RUN, gossip_contracts::identity::OpId::from_raw(7))?;
+    let commits = meter.stop()?;
+    fleet.end()?;
+    let sum = check(url, &fleet)?;
+    if sum.keys != shards * keys || sum.redone > 0 {
+        let expected = shards * keys;
+        return Err(format!("{} of {expected} keys, {} redone", sum.keys, sum.redone).into());
+    }
+    let [moved, released, lost] = tally;
+    let how = format!(
+        "{workers} workers restarted with {left} of {shards} shards unfinished behind them: \
+         {moved} shards moved, {released} released, {lost} lost; the run is complete"
+    );
+    Ok(told(&sum, &commits, &how))
+}
+
+fn await_progress(
+    site: &mut Site,
+    enough: impl Fn(&gossip_coordination::RunProgress) -> bool,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while begun.elapsed() < SILENCE_MAX {
+        if enough(&site.backend.get_run_progress(now(), TENANT, RUN)?) {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Err("the run does not come on".into())
+}
+
+/// Reads every journal, and holds it against the store.
+fn check(url: &str, fleet: &Fleet) -> Result<Sum, Failure> {
+    let mut book = Book::default();
+    for life in &fleet.lives {
+        // A process that was killed at once has none.
+        if life.killed_at.is_none() || life.journal.exists() {
+            book.enter(&journal::read(&life.journal)?);
+        }
+    }
+    let mut rows = Vec::new();
+    let mut site = Site::open(url)?;
+    site.backend.list_shards_into(now(), TENANT, RUN, ShardFilter::all(), &mut rows)?;
+    let mut reached = BTreeMap::new();
+    for row in rows {
+        let last = row.last_key.as_deref().map(number_of).transpose()?;
+        let (first, end) = (number_of(&row.start)?, number_of(&row.end)?);
+        let last = if row.status == ShardStatus::Done { Some(end - 1) } else { last };
+        reached.insert(row.shard.as_raw(), (first, last));
+    }
+    book.check(&reached)
+}
+
+fn told(sum: &Sum, commits: &Times, how: &str) -> String {
+    let ratio = |share| sum.gaps.percentile(share) as f64 / commits.percentile(50).max(1) as f64;
+    format!(
+        "{} planned moves, {how}\n\
+         {} keys done, 0 lost, 0 redone by a move, {} redone after takeovers, never two owners\n\
+         gap of a move: {} ({:.1} and {:.1} commits)\n\
+         takeover without a move: {}\n\
+         one synced commit: {commits}",
+        sum.moves,
+        sum.keys,
+        sum.redone,
+        sum.gaps,
+        ratio(50),
+        ratio(99),
+        sum.takeovers,
+    )
+}

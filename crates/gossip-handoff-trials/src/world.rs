@@ -1,0 +1,122 @@
+//! The run that every process of a trial works on, and its clock.
+
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_coordination::{RunConfig, RunManagement};
+use gossip_coordination_sqlite::fresh_nonce;
+use gossip_handoff::StoreRepository;
+use gossip_handoff::join::JoinConfig;
+use gossip_stores::{AnyStore, Backend, Coordinator, StoreUrl};
+
+use crate::Failure;
+
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
+pub(crate) const RUN: RunId = RunId::from_raw(1);
+
+/// Milliseconds of a lease where processes are killed: the dead do not hold a shard for long, and a
+/// process that is starved for a second or two does not lose one.
+pub(crate) const SHORT_LEASE: u64 = 6_000;
+/// Milliseconds of a lease where nobody is killed: the product's default.
+pub(crate) const LEASE: u64 = 15_000;
+
+const _: () = assert!(SHORT_LEASE < LEASE);
+
+/// How the processes move shards.
+pub(crate) const CONFIG: JoinConfig = JoinConfig {
+    prepare_ticks: 4_000,
+    offer_ticks: 4_000,
+    finish_ticks: 4_000,
+    poll_ticks: 1,
+    retry_ticks: 10,
+};
+
+/// What a worker of a trial does beside working. The number is given to its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// It gives shards away all the time.
+    Moving,
+    /// It gives shards away when it is told to end.
+    Draining,
+}
+
+impl Shape {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Moving => "moving",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+impl FromStr for Shape {
+    type Err = Failure;
+
+    fn from_str(name: &str) -> Result<Self, Failure> {
+        let all = [Self::Moving, Self::Draining];
+        all.into_iter().find(|one| one.name() == name).ok_or_else(|| "no such shape".into())
+    }
+}
+
+/// An open store, and the handles of one thread on it.
+pub(crate) struct Site {
+    pub(crate) backend: Coordinator,
+    pub(crate) records: StoreRepository<AnyStore>,
+    /// Kept open as long as its handles.
+    open: Backend,
+}
+
+impl Site {
+    pub(crate) fn open(url: &str) -> Result<Self, Failure> {
+        let open = Backend::open(&url.parse::<StoreUrl>()?)?;
+        let records = StoreRepository::new(open.store(), TENANT, fresh_nonce());
+        Ok(Self { backend: open.coordinator(), records, open })
+    }
+
+    /// A store of its own for one more thread.
+    pub(crate) fn another_store(&self) -> AnyStore {
+        self.open.store()
+    }
+}
+
+/// Makes the run: `shards` of `keys` consecutive numbers each, under leases of `lease`.
+pub(crate) fn found(url: &str, shards: u64, keys: u64, lease: u64) -> Result<(), Failure> {
+    let edges: Vec<_> = (0..=shards).map(|nth| key_of(nth * keys)).collect();
+    let roots: Vec<_> = (0..shards)
+        .zip(edges.windows(2))
+        .map(|(nth, edges)| InitialShardInput {
+            shard_id: ShardId::from_raw(nth),
+            spec: ShardSpecRef::new(&edges[0], &edges[1], b"trial"),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect();
+    let config = RunConfig::try_new(CursorSemantics::Completed, lease, None)?;
+    let (mut site, op) = (Site::open(url)?, OpId::from_raw(u64::MAX));
+    site.backend.create_run_with_shards(now(), TENANT, RUN, config, &roots, op)?;
+    Ok(())
+}
+
+/// The key of a number; the order of keys is the order of numbers.
+pub(crate) const fn key_of(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// The number of a key.
+pub(crate) fn number_of(key: &[u8]) -> Result<u64, Failure> {
+    Ok(u64::from_be_bytes(key.try_into()?))
+}
+
+/// Milliseconds, the same for all processes.
+pub(crate) fn now() -> LogicalTime {
+    LogicalTime::from_raw(micros() / 1_000)
+}
+
+/// Microseconds, the same for all processes.
+pub(crate) fn micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

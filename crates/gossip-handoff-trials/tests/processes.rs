@@ -1,0 +1,53 @@
+//! The short form of `cargo xtask handoff`: real processes on a real file and a real etcd.
+
+use std::process::Command;
+
+use gossip_coordination_etcd::test_support::TestDirectory;
+
+const TRIALS: &str = env!("CARGO_BIN_EXE_handoff-trials");
+
+/// What a trial says at its end.
+fn told(words: &[&str]) -> String {
+    let output = Command::new(TRIALS).args(words).output().expect("the program was built");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {out}{err}");
+    out.into_owned()
+}
+
+/// A directory, and the URL of a file in it.
+fn file(name: &str) -> (TestDirectory, String, String) {
+    let directory = TestDirectory::new(name);
+    let url = format!("sqlite:{}", directory.path().join("trial.db").display());
+    let journals = directory.path().join("journals").display().to_string();
+    (directory, url, journals)
+}
+
+#[test]
+fn planned_moves_on_sqlite_lose_nothing_and_redo_nothing() {
+    let (_directory, url, journals) = file("trial-moves");
+    let figures = told(&["moves", &url, &journals, "60", "0", "1"]);
+    assert!(figures.contains("0 lost, 0 redone by a move, 0 redone after takeovers"), "{figures}");
+}
+
+#[test]
+fn killed_processes_on_sqlite_lose_nothing_and_no_move_redoes_anything() {
+    let (_directory, url, journals) = file("trial-kills");
+    let figures = told(&["moves", &url, &journals, "60", "3", "2"]);
+    assert!(figures.contains("3 processes killed"), "{figures}");
+    assert!(figures.contains("0 lost, 0 redone by a move"), "{figures}");
+}
+
+#[test]
+fn a_rolling_restart_on_sqlite_redoes_nothing() {
+    let (_directory, url, journals) = file("trial-restart");
+    let figures = told(&["restart", &url, &journals, "3", "600", "3"]);
+    assert!(figures.contains("0 redone after takeovers"), "{figures}");
+}
+
+#[test]
+fn moves_and_a_kill_on_real_etcd_lose_nothing() {
+    let (_directory, _, journals) = file("trial-etcd");
+    let figures = told(&["etcd", "moves", &journals, "40", "1", "4"]);
+    assert!(figures.contains("0 lost, 0 redone by a move"), "{figures}");
+}

@@ -1,0 +1,118 @@
+//! The repository over every real store, and over the model of etcd, held to one suite.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gossip_contracts::identity::TenantId;
+use gossip_coordination::block_on;
+use gossip_coordination::store::Store;
+use gossip_coordination_etcd::sim_etcd_kv::{FaultRates, SimEtcdKv};
+use gossip_coordination_etcd::test_support::{EtcdServer, TestDirectory};
+use gossip_coordination_etcd::{EtcdConfig, RETRIES_MAX, SimStore};
+use gossip_coordination_sqlite::{AsyncSqliteStore, SqliteDatabase, SqliteOptions, fresh_nonce};
+use gossip_handoff::conformance::{RepositoryTarget, check};
+use gossip_handoff::{
+    AsyncStoreRepository, InProgress, Record, RecordId, Repository, RepositoryError,
+    StoreRepository, Stored, Version,
+};
+
+const TENANT: TenantId = TenantId::from_bytes([7; 32]);
+
+/// Repositories over whatever `open` opens.
+struct Over<F>(F);
+
+impl<S: Store, F: Fn() -> S> RepositoryTarget for Over<F> {
+    type Handle = StoreRepository<S>;
+
+    fn handle(&self) -> Self::Handle {
+        StoreRepository::new((self.0)(), TENANT, fresh_nonce())
+    }
+}
+
+fn file(name: &str) -> (TestDirectory, PathBuf) {
+    let directory = TestDirectory::new(name);
+    let path = directory.path().join("moves.db");
+    (directory, path)
+}
+
+#[test]
+fn records_in_sqlite_conform() {
+    let (_directory, path) = file("handoff-sqlite");
+    let database = SqliteDatabase::open(&path, SqliteOptions::default()).unwrap();
+    check(&Over(|| database.store()));
+}
+
+#[test]
+fn records_in_modelled_etcd_conform() {
+    let config = EtcdConfig::new(["model:2379"], "sim").unwrap();
+    let kv = SimEtcdKv::new();
+    check(&Over(|| SimStore::new(kv.clone(), &config).unwrap()));
+}
+
+#[test]
+fn records_in_modelled_etcd_conform_although_requests_and_replies_are_lost() {
+    let config = EtcdConfig::new(["model:2379"], "sim").unwrap();
+    let config = EtcdConfig { retries: RETRIES_MAX, ..config };
+    let rates = FaultRates { lose_request: 150, lose_reply: 150, ..FaultRates::default() };
+    for seed in 0..20 {
+        let kv = SimEtcdKv::new();
+        kv.inject_randomly(seed, rates);
+        check(&Over(|| SimStore::new(kv.clone(), &config).unwrap()));
+    }
+}
+
+#[test]
+fn records_in_real_etcd_conform() {
+    let server = EtcdServer::single();
+    let config = EtcdConfig::new([server.endpoint().trim_start_matches("http://")], "moves");
+    let config = EtcdConfig { max_clock_skew: Duration::ZERO, ..config.unwrap() };
+    let coordinator = config.connect_blocking().unwrap();
+    check(&Over(|| coordinator.store().clone()));
+}
+
+/// The asynchronous repository, waited for.
+struct Waits(AsyncStoreRepository<AsyncSqliteStore>);
+
+impl Repository for Waits {
+    fn save(
+        &mut self,
+        record: &Record,
+        expected: Option<Version>,
+    ) -> Result<Version, RepositoryError> {
+        block_on(self.0.save(record, expected))
+    }
+
+    fn get(&mut self, id: &RecordId) -> Result<Stored, RepositoryError> {
+        block_on(self.0.get(id))
+    }
+
+    fn in_progress_page(
+        &mut self,
+        owner: &str,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError> {
+        block_on(self.0.in_progress_page(owner, after, limit))
+    }
+
+    fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {
+        block_on(self.0.forget(over))
+    }
+}
+
+struct Tasks(SqliteDatabase);
+
+impl RepositoryTarget for Tasks {
+    type Handle = Waits;
+
+    fn handle(&self) -> Waits {
+        let store = self.0.async_store().expect("threads are to be had");
+        Waits(AsyncStoreRepository::new(store, TENANT, fresh_nonce()))
+    }
+}
+
+#[test]
+fn records_of_tasks_in_sqlite_conform() {
+    let (_directory, path) = file("handoff-tasks");
+    check(&Tasks(SqliteDatabase::open(&path, SqliteOptions::default()).unwrap()));
+}

@@ -1,0 +1,74 @@
+//! The exhaustive search of planned moves, for `cargo xtask check-handoff`.
+//!
+//! ```text
+//! cargo run --release -p gossip-handoff --features model --example check_handoff [FAULTS CRASHES]
+//! ```
+#![expect(clippy::print_stdout, reason = "a program that prints figures")]
+#![expect(clippy::disallowed_methods, reason = "a program that takes arguments")]
+
+use std::process::ExitCode;
+
+use gossip_handoff::search::{Budget, Bug, explore};
+
+/// More than the largest of the worlds below has; a search that stops there says so.
+const STATES_MAX: u64 = 20_000_000;
+
+/// Faults, crashes and renewals of each world that is searched, the small ones first.
+const WORLDS: [(u8, u8, u8); 6] =
+    [(0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 2, 0), (1, 1, 0), (2, 0, 0)];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<u8> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let chosen = match numbers[..] {
+        [faults, crashes] => vec![(faults, crashes, 0)],
+        [] if words.is_empty() => WORLDS.to_vec(),
+        _ => {
+            println!("usage: check_handoff [FAULTS CRASHES]");
+            return ExitCode::from(2);
+        }
+    };
+    let mut is_sound = true;
+    println!("| faults | crashes | renewals | states | steps | ends | live | depth | result |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for (faults, crashes, renewals) in chosen {
+        is_sound &= search(faults, crashes, renewals);
+    }
+    for bug in Bug::ALL {
+        is_sound &= hunt(bug);
+    }
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Searches one world and prints a row.
+fn search(faults: u8, crashes: u8, renewals: u8) -> bool {
+    let budget = Budget { faults, crashes, renewals, takeovers: 1, ticks: 5 };
+    let report = explore(budget, None, STATES_MAX);
+    let result = match &report.finding {
+        Some(found) => format!("BROKEN: {found:?}"),
+        None if report.is_complete => "all states, nothing broken".to_owned(),
+        None => "STOPPED: too many states".to_owned(),
+    };
+    println!(
+        "| {faults} | {crashes} | {renewals} | {} | {} | {} | {} | {} | {result} |",
+        report.states, report.steps, report.ends, report.live, report.depth
+    );
+    report.finding.is_none() && report.is_complete
+}
+
+/// Searches with a planted bug; it must be found.
+fn hunt(bug: Bug) -> bool {
+    let budget = Budget { faults: 0, crashes: 1, renewals: 0, takeovers: 1, ticks: 5 };
+    let report = explore(budget, Some(bug), STATES_MAX);
+    match &report.finding {
+        Some(found) => {
+            let (states, steps) = (report.states, found.way.len());
+            println!(
+                "planted {bug:?}: found as {:?} after {states} states, {steps} steps",
+                found.broken
+            );
+        }
+        None => println!("planted {bug:?}: NOT FOUND"),
+    }
+    report.finding.is_some()
+}

@@ -1,0 +1,191 @@
+//! One suite for every repository: [`check`] runs it on whatever implements [`Repository`].
+//!
+//! A case uses ids and owners of its own, so all may run on one repository.
+
+use gossip_contracts::identity::LogicalTime;
+
+use crate::{
+    IN_PROGRESS_PAGE, InvalidRecord, Machine, Phase, Record, RecordId, Repository, RepositoryError,
+    SNAPSHOT_LEN_MAX, Stored, Version,
+};
+
+/// Where the repositories under test come from.
+pub trait RepositoryTarget {
+    /// One handle.
+    type Handle: Repository;
+
+    /// A handle on the records of this target; all handles share them.
+    fn handle(&self) -> Self::Handle;
+}
+
+/// Runs every case.
+///
+/// # Panics
+///
+/// If the repository does not keep what a case asks of it.
+pub fn check<T: RepositoryTarget>(target: &T) {
+    a_record_is_read_as_it_was_saved(target);
+    what_is_not_there_is_not_found(target);
+    a_save_compares_the_version(target);
+    of_two_recoverers_one_drives(target);
+    both_sides_find_a_handoff_until_it_is_over(target);
+    many_handoffs_are_found_by_the_page(target);
+    the_largest_snapshot_fits_and_no_larger(target);
+    what_no_machine_makes_is_not_saved(target);
+    only_what_is_over_is_forgotten(target);
+    a_forgotten_record_does_not_come_back(target);
+}
+
+/// Every field, with the longest of each.
+pub fn a_record_is_read_as_it_was_saved<T: RepositoryTarget>(target: &T) {
+    let (mut writer, mut reader) = (target.handle(), target.handle());
+    let mut record = record("whole", "whole-a", "whole-b");
+    record.state = Phase::RolledBack;
+    record.snapshot = vec![0, 255, 7];
+    record.error = "no room".to_owned();
+    let version = writer.save(&record, None).expect("nobody was there");
+    assert_eq!(reader.get(&record.id), Ok(Stored { record, version }));
+}
+
+/// Neither before nor under another id.
+pub fn what_is_not_there_is_not_found<T: RepositoryTarget>(target: &T) {
+    let missing = RecordId::new("missing").expect("a short name");
+    assert_eq!(target.handle().get(&missing), Err(RepositoryError::RecordNotFound));
+    assert_eq!(target.handle().in_progress("nobody"), Ok(Vec::new()));
+}
+
+/// Also the first save: an id is used once.
+pub fn a_save_compares_the_version<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let mut record = record("versions", "versions-a", "versions-b");
+    let first = records.save(&record, None).expect("nobody was there");
+    let taken = records.save(&record, None);
+    assert_eq!(taken, Err(RepositoryError::VersionConflict));
+    record.state = Phase::Serialize;
+    let second = records.save(&record, Some(first)).expect("it is as it was");
+    assert!(second > first, "versions rise");
+    let late = records.save(&record, Some(first));
+    assert_eq!(late, Err(RepositoryError::VersionConflict));
+    let beyond = Version::from_raw(second.as_raw() + 1);
+    assert_eq!(records.save(&record, Some(beyond)), Err(RepositoryError::VersionConflict));
+    assert_eq!(records.get(&record.id).map(|stored| stored.version), Ok(second));
+}
+
+/// Both found the same record after a crash, and both try.
+pub fn of_two_recoverers_one_drives<T: RepositoryTarget>(target: &T) {
+    let (mut one, mut other) = (target.handle(), target.handle());
+    one.save(&record("race", "race-a", "race-b"), None).expect("nobody was there");
+    let mut found = [&mut one, &mut other]
+        .map(|records| records.in_progress("race-b").expect("it is there").remove(0));
+    for stored in &mut found {
+        let mut machine = Machine::from_record(stored.record.clone()).expect("as it was saved");
+        machine.rollback("the source is gone").expect("not yet moved");
+        stored.record = machine.record();
+    }
+    let [first, second] = found;
+    assert!(one.save(&first.record, Some(first.version)).is_ok());
+    let lost = other.save(&second.record, Some(second.version));
+    assert_eq!(lost, Err(RepositoryError::VersionConflict));
+}
+
+/// The source, the destination, and nobody else.
+pub fn both_sides_find_a_handoff_until_it_is_over<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let mut record = record("found", "found-a", "found-b");
+    let mut version = records.save(&record, None).expect("nobody was there");
+    let find = |records: &mut T::Handle| {
+        ["found-a", "found-b", "found-c"]
+            .map(|owner| records.in_progress(owner).expect("a question").len())
+    };
+    let phases = [Phase::Serialize, Phase::Transfer, Phase::Ack, Phase::Unlock];
+    for state in phases {
+        assert_eq!(find(&mut records), [1, 1, 0], "{state}");
+        record.state = state;
+        version = records.save(&record, Some(version)).expect("it is as it was");
+    }
+    record.state = Phase::Complete;
+    records.save(&record, Some(version)).expect("it is as it was");
+    assert_eq!(find(&mut records), [0, 0, 0]);
+    assert!(records.get(&record.id).is_ok(), "over is not forgotten");
+}
+
+/// More than a page, each of them once.
+pub fn many_handoffs_are_found_by_the_page<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let count = IN_PROGRESS_PAGE + 3;
+    for number in 0..count {
+        let record = record(&format!("many-{number}"), "many-a", &format!("many-to-{number}"));
+        records.save(&record, None).expect("nobody was there");
+    }
+    let mut ids: Vec<RecordId> = records
+        .in_progress("many-a")
+        .expect("a question")
+        .into_iter()
+        .map(|stored| stored.record.id)
+        .collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    let page = records.in_progress_page("many-a", None, 2).expect("a question");
+    let next = page.next.expect("there are more");
+    let rest = records.in_progress_page("many-a", Some(&next), count).expect("a question");
+    assert_eq!((page.found.len(), rest.found.len(), rest.next), (2, count - 2, None));
+}
+
+/// It must fit into one value of every engine.
+pub fn the_largest_snapshot_fits_and_no_larger<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let mut record = record("large", &"a".repeat(500), &"b".repeat(500));
+    record.state = Phase::Serialize;
+    record.snapshot = vec![7; SNAPSHOT_LEN_MAX];
+    let version = records.save(&record, None).expect("as large as allowed");
+    assert_eq!(records.get(&record.id).map(|stored| stored.record), Ok(record.clone()));
+    record.snapshot.push(7);
+    let len = record.snapshot.len();
+    let refused = RepositoryError::Invalid(InvalidRecord::SnapshotTooLarge { len });
+    assert_eq!(records.save(&record, Some(version)), Err(refused));
+}
+
+/// What is refused when it is read is refused when it is written.
+pub fn what_no_machine_makes_is_not_saved<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let mut record = record("made-up", "made-up-a", "made-up-b");
+    record.to = record.from.clone();
+    let refused = RepositoryError::Invalid(InvalidRecord::SameOwner);
+    assert_eq!(records.save(&record, None), Err(refused));
+    assert_eq!(records.get(&record.id), Err(RepositoryError::RecordNotFound));
+}
+
+/// And only as it was found.
+pub fn only_what_is_over_is_forgotten<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let mut record = record("forget", "forget-a", "forget-b");
+    let version = records.save(&record, None).expect("nobody was there");
+    let live = Stored { record: record.clone(), version };
+    let state = Phase::Lock;
+    assert_eq!(records.forget(&live), Err(RepositoryError::NotOver { state }));
+    record.state = Phase::RolledBack;
+    let over = records.save(&record, Some(version)).expect("it is as it was");
+    let stale = Stored { record: record.clone(), version };
+    assert_eq!(records.forget(&stale), Err(RepositoryError::VersionConflict));
+    let over = Stored { record, version: over };
+    assert_eq!(records.forget(&over), Ok(()));
+    assert_eq!(records.get(&over.record.id), Err(RepositoryError::RecordNotFound));
+    assert_eq!(records.forget(&over), Ok(()), "gone is gone");
+}
+
+/// Whoever still drives it learns that it is gone.
+pub fn a_forgotten_record_does_not_come_back<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let mut record = record("gone", "gone-a", "gone-b");
+    record.state = Phase::Complete;
+    let version = records.save(&record, None).expect("nobody was there");
+    records.forget(&Stored { record: record.clone(), version }).expect("it is over");
+    let late = records.save(&record, Some(version));
+    assert_eq!(late, Err(RepositoryError::VersionConflict));
+}
+
+fn record(id: &str, from: &str, to: &str) -> Record {
+    let (id, now) = (RecordId::new(id).expect("a short name"), LogicalTime::from_raw(5));
+    Machine::new(id, "the subject", from, to, now).expect("good names").record()
+}

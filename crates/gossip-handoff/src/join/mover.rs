@@ -1,0 +1,180 @@
+//! Carries the questions of a source or a destination to a backend and a repository.
+//!
+//! One call is one operation. Nothing is decided here.
+
+use gossip_contracts::identity::{LogicalTime, TenantId};
+use gossip_coordination::{
+    AcceptError, AcquireResultView, AcquireScratch, CoordinationBackend, IdempotentOutcome, Lease,
+    OfferError, RunManagement, ShardFilter, ShardSummary, WithdrawError,
+};
+
+use super::destination::{Destination, DestinationAsk, DestinationEnd, DestinationTold};
+use super::source::{Source, SourceAsk, SourceEnd, SourceTold};
+use super::terms::MoveTerms;
+use crate::repository::Repository;
+
+/// A tenant's backend and records.
+#[derive(Debug)]
+pub struct Mover<'m, B, R> {
+    /// Whose shards.
+    pub tenant: TenantId,
+    /// Where they are.
+    pub backend: &'m mut B,
+    /// Where their moves are recorded.
+    pub records: &'m mut R,
+}
+
+/// What came of one step of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
+pub enum SourceNext {
+    /// It has more to do at once.
+    Again,
+    /// The caller stops working on the shard now, and says where ([`Source::freeze`]).
+    Freeze,
+    /// It has nothing to do before this instant.
+    Wait(LogicalTime),
+    /// It is over, and so is the record or it is left to whoever recovers it.
+    Done(SourceEnd),
+}
+
+/// What came of one step of a destination.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
+#[expect(clippy::large_enum_variant, reason = "it is looked at once and never kept")]
+pub enum DestinationNext<'s> {
+    /// It has more to do at once.
+    Again,
+    /// The shard is the destination's from now on: it may go to work before the record says so.
+    Live(AcquireResultView<'s>),
+    /// It has nothing to do before this instant.
+    Wait(LogicalTime),
+    /// It is over.
+    Done(DestinationEnd),
+}
+
+impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
+    /// Lets `source` do one thing. `lease` is the one it offers under; a recovered source of a
+    /// process that is gone has none.
+    pub fn step_source(
+        &mut self,
+        source: &mut Source,
+        lease: Option<&Lease>,
+        now: LogicalTime,
+    ) -> SourceNext {
+        let ask = match source.ask(now) {
+            SourceAsk::Freeze => return SourceNext::Freeze,
+            SourceAsk::Wait(until) => return SourceNext::Wait(until),
+            SourceAsk::Done(end) => return SourceNext::Done(end),
+            ask => ask,
+        };
+        if let Some(told) = self.answer(source, ask, lease, now) {
+            source.tell(now, told);
+        }
+        SourceNext::Again
+    }
+
+    /// Does what `source` asks for and answers what came of it; `None` for a question that nothing
+    /// comes of. For drivers that do something in between.
+    pub fn answer(
+        &mut self,
+        source: &Source,
+        ask: SourceAsk,
+        lease: Option<&Lease>,
+        now: LogicalTime,
+    ) -> Option<SourceTold> {
+        Some(match ask {
+            SourceAsk::Save(record, expected) => {
+                let saved = self.records.save(&record, expected);
+                SourceTold::Saved(record, saved)
+            }
+            SourceAsk::Get => SourceTold::Got(self.records.get(&source.terms().id)),
+            SourceAsk::Forget(stored) => {
+                // What is not forgotten is over all the same.
+                let _forgotten = self.records.forget(&stored);
+                SourceTold::Forgotten
+            }
+            SourceAsk::Offer => SourceTold::Offered(self.offer(source, lease, now)),
+            SourceAsk::Withdraw => SourceTold::Withdrawn(self.withdraw(source, lease, now)),
+            SourceAsk::Look => SourceTold::Seen(self.look(source.terms(), now)),
+            SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+        })
+    }
+
+    /// Lets `destination` do one thing. What it accepts is copied into `scratch`.
+    pub fn step_destination<'s>(
+        &mut self,
+        destination: &mut Destination,
+        scratch: &'s mut AcquireScratch,
+        now: LogicalTime,
+    ) -> DestinationNext<'s> {
+        let told = match destination.ask(now) {
+            DestinationAsk::Accept => {
+                let accepted = self.accept(destination.terms(), scratch, now);
+                let told = accepted.as_ref().map(drop).map_err(Clone::clone);
+                destination.tell(now, DestinationTold::Accepted(told));
+                return accepted.map_or(DestinationNext::Again, DestinationNext::Live);
+            }
+            DestinationAsk::Look => DestinationTold::Seen(self.look(destination.terms(), now)),
+            DestinationAsk::Save(record, expected) => {
+                let saved = self.records.save(&record, expected);
+                DestinationTold::Saved(record, saved)
+            }
+            DestinationAsk::Get => DestinationTold::Got(self.records.get(&destination.terms().id)),
+            DestinationAsk::Wait(until) => return DestinationNext::Wait(until),
+            DestinationAsk::Done(end) => return DestinationNext::Done(end),
+        };
+        destination.tell(now, told);
+        DestinationNext::Again
+    }
+
+    fn offer(
+        &mut self,
+        source: &Source,
+        lease: Option<&Lease>,
+        now: LogicalTime,
+    ) -> Result<(), OfferError> {
+        let Some(lease) = lease else {
+            return Err(OfferError::LeaseExpired { deadline: now, now });
+        };
+        let (terms, cursor) = (source.terms(), source.cursor().as_update());
+        let (offer, op) = (terms.offer_terms(), terms.offer_op());
+        let offered = self.backend.offer(now, self.tenant, lease, offer, cursor, op);
+        offered.map(IdempotentOutcome::into_inner)
+    }
+
+    fn withdraw(
+        &mut self,
+        source: &Source,
+        lease: Option<&Lease>,
+        now: LogicalTime,
+    ) -> Result<(), WithdrawError> {
+        let Some(lease) = lease else {
+            return Err(WithdrawError::LeaseExpired { deadline: now, now });
+        };
+        let (handoff, op) = (source.terms().handoff(), source.terms().withdraw_op());
+        let withdrawn = self.backend.withdraw(now, self.tenant, lease, handoff, op);
+        withdrawn.map(IdempotentOutcome::into_inner)
+    }
+
+    fn accept<'s>(
+        &mut self,
+        terms: &MoveTerms,
+        scratch: &'s mut AcquireScratch,
+        now: LogicalTime,
+    ) -> Result<AcquireResultView<'s>, AcceptError> {
+        self.backend.accept(now, self.tenant, terms.key, terms.to, terms.handoff(), scratch)
+    }
+
+    /// The shard, as far as it can be seen.
+    fn look(&mut self, terms: &MoveTerms, now: LogicalTime) -> Option<Option<Box<ShardSummary>>> {
+        let mut rows = Vec::new();
+        let filter = ShardFilter::one(terms.key.shard());
+        let run = terms.key.run();
+        match self.backend.list_shards_into(now, self.tenant, run, filter, &mut rows) {
+            Ok(()) => Some(rows.pop().map(Box::new)),
+            Err(gossip_coordination::GetRunError::RunNotFound) => Some(None),
+            Err(_) => None,
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! The side that gives a shard away.
+//!
+//! ```text
+//!  Preparing ──► Ready ──► Offering ──► Offered ──► Withdrawing ──► Closing ──► Done
+//!      │           │          └───────────┴──────┬──────┘              ▲
+//!      └───────────┴─────────────────────────────┼── Looking ──────────┘
+//!        (no offer was ever sent)                (something else has the lease)
+//! ```
+//!
+//! # Invariants
+//! - The offer is asked for only after the record was saved in Transfer and the shard stands still.
+//! - [`SourceEnd::Kept`] is told only if no offer was ever asked for, or the last one was refused
+//!   and none is in doubt, or a withdrawal has committed.
+//! - Once the end is known it never changes; what is left is the record.
+
+use gossip_contracts::coordination::Cursor;
+use gossip_contracts::identity::LogicalTime;
+use gossip_coordination::{OfferError, ShardSummary, WithdrawError};
+
+use super::ledger::{Errand, Goal, Ledger};
+use super::terms::{JoinConfig, MoveTerms, NotAMove, Verdict};
+use crate::phase::Phase;
+use crate::record::{InvalidRecord, Record, check_snapshot};
+use crate::repository::{RepositoryError, Stored, Version};
+
+/// What a source needs next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must carry every question")]
+pub enum SourceAsk {
+    /// Save this over that version, as [`SourceTold::Saved`].
+    Save(Box<Record>, Option<Version>),
+    /// Read the record of the move, as [`SourceTold::Got`].
+    Get,
+    /// Forget this, as [`SourceTold::Forgotten`].
+    Forget(Box<Stored>),
+    /// Stop working on the shard, and say where ([`Source::freeze`]).
+    Freeze,
+    /// Offer the shard under the lease, as [`SourceTold::Offered`].
+    Offer,
+    /// Withdraw the offer under the lease, as [`SourceTold::Withdrawn`].
+    Withdraw,
+    /// Look at the shard, as [`SourceTold::Seen`].
+    Look,
+    /// Nothing before this instant.
+    Wait(LogicalTime),
+    /// Nothing any more.
+    Done(SourceEnd),
+}
+
+/// What came of a question. `None` as the error of an operation means that the store failed and
+/// it may have happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "one for each question")]
+pub enum SourceTold {
+    /// What became of a save, and what was to be saved.
+    Saved(Box<Record>, Result<Version, RepositoryError>),
+    /// What was read.
+    Got(Result<Stored, RepositoryError>),
+    /// Whether it was forgotten; nothing depends on it.
+    Forgotten,
+    /// What became of the offer.
+    Offered(Result<(), OfferError>),
+    /// What became of the withdrawal.
+    Withdrawn(Result<(), WithdrawError>),
+    /// The shard; `Ok(None)` if there is none, `None` if it could not be looked at.
+    Seen(Option<Option<Box<ShardSummary>>>),
+}
+
+/// How a move ended for the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "every caller must know what to do")]
+pub enum SourceEnd {
+    /// The destination has or had it: drop the copy.
+    Moved,
+    /// Nothing has moved and nothing will: go on under the lease.
+    Kept(Why),
+    /// The lease is worth nothing any more: never go on under it.
+    Lost(Why),
+}
+
+/// Why a shard did not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Why {
+    /// The record could not be saved in time.
+    NotRecorded,
+    /// A record of this id is driven by somebody else.
+    Taken,
+    /// The kernel refused the offer.
+    Refused,
+    /// Nobody accepted in time, or the caller changed its mind.
+    Withdrawn,
+    /// The source was restarted before it offered anything.
+    Restarted,
+    /// Another owner took the shard.
+    Superseded,
+    /// The shard is finished or deleted.
+    Gone,
+    /// The lease ended before the offer could be withdrawn.
+    LeaseEnded,
+    /// The store did not answer for too long.
+    Unreachable,
+}
+
+impl Why {
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::NotRecorded => "the record could not be saved in time",
+            Self::Taken => "somebody else drives the record",
+            Self::Refused => "the offer was refused",
+            Self::Withdrawn => "the offer was withdrawn",
+            Self::Restarted => "the source restarted before it offered",
+            Self::Superseded => "superseded: another owner took the shard",
+            Self::Gone => "the shard is finished or deleted",
+            Self::LeaseEnded => "the lease ended",
+            Self::Unreachable => "the store did not answer",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    /// The record goes to Transfer; no offer was asked for.
+    Preparing,
+    /// The record is in Transfer, and the shard is still worked on.
+    Ready,
+    /// The offer is asked for until it is known.
+    Offering,
+    /// The offer stands, as far as is known.
+    Offered,
+    /// The withdrawal is asked for until it is known.
+    Withdrawing,
+    /// The lease is gone; whose is the shard?
+    Looking,
+    /// The end is known; the record follows.
+    Closing,
+    Done,
+}
+
+/// One shard on its way out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    terms: MoveTerms,
+    config: JoinConfig,
+    /// The final position; an initial one keeps the stored one.
+    cursor: Cursor,
+    /// Kept until the record holds it.
+    snapshot: Vec<u8>,
+    ledger: Ledger,
+    state: State,
+    /// Whether the shard stands still.
+    is_frozen: bool,
+    /// Whether an offer was ever asked for.
+    was_offered: bool,
+    /// Whether an offer may stand, or may be on its way.
+    in_doubt: bool,
+    /// Whether the caller changed its mind.
+    is_cancelled: bool,
+    /// Whether there is a lease to withdraw under.
+    has_lease: bool,
+    end: Option<SourceEnd>,
+    /// Nothing is asked before this instant.
+    not_before: LogicalTime,
+    /// When preparing, or closing, has taken long enough.
+    give_up_at: LogicalTime,
+}
+
+impl Source {
+    /// A move that begins at `now`. The caller has frozen the shard: `cursor` is where it stopped,
+    /// and an initial one keeps what is stored.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRecord`] for a snapshot that is too large, or a move to oneself.
+    pub fn new(
+        terms: MoveTerms,
+        cursor: Cursor,
+        snapshot: Vec<u8>,
+        config: JoinConfig,
+        now: LogicalTime,
+    ) -> Result<Self, InvalidRecord> {
+        check_snapshot(&snapshot)?;
+        let ledger = Ledger::fresh(terms.begin(now)?.record());
+        let give_up_at = now.saturating_add(config.prepare_ticks);
+        let source = Self::at(terms, config, ledger, State::Preparing, give_up_at);
+        Ok(Self { cursor, snapshot, has_lease: true, is_frozen: true, ..source })
+    }
+
+    /// A move without a snapshot that begins at `now`, while the caller goes on working: it stands
+    /// still from [`SourceAsk::Freeze`] on, when only the offer is left to do. So the gap of the
+    /// move is an offer and an accept.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRecord`] for a move to oneself.
+    pub fn prepare(
+        terms: MoveTerms,
+        config: JoinConfig,
+        now: LogicalTime,
+    ) -> Result<Self, InvalidRecord> {
+        let source = Self::new(terms, Cursor::initial(), Vec::new(), config, now)?;
+        Ok(Self { is_frozen: false, ..source })
+    }
+
+    /// The shard stands still from now on, at `cursor`; an initial one keeps what is stored.
+    pub fn freeze(&mut self, now: LogicalTime, cursor: Cursor) {
+        self.cursor = cursor;
+        self.is_frozen = true;
+        if self.state == State::Ready {
+            self.go_on(now);
+        }
+    }
+
+    /// A move that this source left behind, or whose source is gone. `has_lease` tells whether the
+    /// caller still holds the lease of the move's fence: a task that was restarted does, a process
+    /// does not.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAMove`] if the record is about something else.
+    pub fn recover(
+        stored: Stored,
+        has_lease: bool,
+        config: JoinConfig,
+        now: LogicalTime,
+    ) -> Result<Self, NotAMove> {
+        let terms = MoveTerms::of(&stored.record)?;
+        let phase = stored.record.state;
+        let give_up_at = now.saturating_add(config.finish_ticks);
+        let ledger = Ledger::found(stored);
+        let mut source = Self::at(terms, config, ledger, State::Looking, give_up_at);
+        source.has_lease = has_lease;
+        match phase {
+            // An offer is asked for only after Transfer was saved, so there was none. Yet the shard
+            // is looked at: a first save that arrives twice, and late, makes a record anew whose
+            // move is long over and forgotten.
+            Phase::Lock | Phase::Serialize => {}
+            Phase::Transfer => {
+                source.was_offered = true;
+                source.in_doubt = true;
+                source.state = if has_lease { State::Withdrawing } else { State::Looking };
+            }
+            // Whoever acknowledged has accepted before.
+            Phase::Ack | Phase::Unlock | Phase::Complete => source.settle(now, SourceEnd::Moved),
+            Phase::RolledBack => source.settle(now, SourceEnd::Lost(Why::Superseded)),
+        }
+        Ok(source)
+    }
+
+    const fn at(
+        terms: MoveTerms,
+        config: JoinConfig,
+        ledger: Ledger,
+        state: State,
+        give_up_at: LogicalTime,
+    ) -> Self {
+        Self {
+            terms,
+            config,
+            cursor: Cursor::initial(),
+            snapshot: Vec::new(),
+            ledger,
+            state,
+            is_frozen: false,
+            was_offered: false,
+            in_doubt: false,
+            is_cancelled: false,
+            has_lease: false,
+            end: None,
+            not_before: LogicalTime::ZERO,
+            give_up_at,
+        }
+    }
+
+    /// What is moved.
+    #[must_use]
+    pub const fn terms(&self) -> &MoveTerms {
+        &self.terms
+    }
+
+    /// The final position.
+    #[must_use]
+    pub const fn cursor(&self) -> &Cursor {
+        &self.cursor
+    }
+
+    /// How the move ended. It is known before the record says so, and the caller may act on it.
+    #[must_use]
+    pub const fn end(&self) -> Option<SourceEnd> {
+        self.end
+    }
+
+    /// The caller changed its mind: the offer is withdrawn as soon as may be. If it was accepted
+    /// before, it was.
+    pub const fn cancel(&mut self) {
+        self.is_cancelled = true;
+    }
+
+    /// What is needed next.
+    #[must_use]
+    pub fn ask(&self, now: LogicalTime) -> SourceAsk {
+        if let (State::Done, Some(end)) = (self.state, self.end) {
+            return SourceAsk::Done(end);
+        }
+        if now < self.not_before {
+            return SourceAsk::Wait(self.not_before);
+        }
+        match self.state {
+            State::Preparing => self.ask_errand(self.errand(now, &PREPARED)),
+            State::Ready => SourceAsk::Freeze,
+            State::Offering => SourceAsk::Offer,
+            State::Offered | State::Looking => SourceAsk::Look,
+            State::Withdrawing => SourceAsk::Withdraw,
+            State::Closing | State::Done => self.close(now),
+        }
+    }
+
+    /// Takes what came of the last question.
+    pub fn tell(&mut self, now: LogicalTime, told: SourceTold) {
+        match told {
+            SourceTold::Saved(record, saved) => self.saved(now, *record, saved),
+            SourceTold::Got(got) => {
+                if !self.ledger.got(got) {
+                    self.pause(now, self.config.retry_ticks);
+                }
+            }
+            SourceTold::Forgotten => self.state = State::Done,
+            SourceTold::Offered(offered) => self.offered(now, offered),
+            SourceTold::Withdrawn(withdrawn) => self.withdrawn(now, withdrawn),
+            SourceTold::Seen(seen) => self.seen(now, seen),
+        }
+        self.go_on(now);
+    }
+
+    /// Moves on from what has arrived or taken too long.
+    fn go_on(&mut self, now: LogicalTime) {
+        match self.state {
+            State::Preparing if self.is_cancelled || now >= self.give_up_at => {
+                self.settle(now, SourceEnd::Kept(Why::NotRecorded));
+            }
+            State::Preparing => match self.errand(now, &PREPARED) {
+                Errand::Arrived if self.ledger.record.state == Phase::Transfer => {
+                    self.snapshot = Vec::new();
+                    self.state = State::Ready;
+                    self.go_on(now);
+                }
+                // Somebody ended it meanwhile.
+                Errand::Arrived => self.settle(now, SourceEnd::Kept(Why::Taken)),
+                Errand::Save(..) | Errand::Get => {}
+            },
+            State::Ready if self.is_cancelled || now >= self.terms.offer_deadline => {
+                self.settle(now, SourceEnd::Kept(Why::NotRecorded));
+            }
+            State::Ready if self.is_frozen => {
+                self.was_offered = true;
+                self.state = State::Offering;
+            }
+            State::Closing => {
+                let arrived = self.errand(now, &self.goal()) == Errand::Arrived;
+                let forgets = self.ledger.record.state == Phase::Complete;
+                let nothing_left = arrived && !(forgets && self.ledger.stored().is_some());
+                // What is left is found by whoever recovers it.
+                if nothing_left || now >= self.give_up_at {
+                    self.state = State::Done;
+                }
+            }
+            State::Ready
+            | State::Offering
+            | State::Offered
+            | State::Withdrawing
+            | State::Looking
+            | State::Done => {}
+        }
+    }
+
+    fn close(&self, now: LogicalTime) -> SourceAsk {
+        self.ask_errand(self.errand(now, &self.goal()))
+    }
+
+    fn errand(&self, now: LogicalTime, goal: &Goal) -> Errand {
+        self.ledger.toward(goal, &self.snapshot, now)
+    }
+
+    fn ask_errand(&self, errand: Errand) -> SourceAsk {
+        match errand {
+            Errand::Save(record, version) => SourceAsk::Save(record, version),
+            Errand::Get => SourceAsk::Get,
+            Errand::Arrived => match self.ledger.stored() {
+                Some(stored) => SourceAsk::Forget(Box::new(stored)),
+                None => SourceAsk::Get,
+            },
+        }
+    }
+
+    fn saved(&mut self, now: LogicalTime, record: Record, saved: Result<Version, RepositoryError>) {
+        let conflict = saved == Err(RepositoryError::VersionConflict);
+        let failed = saved.is_err();
+        self.ledger.saved(record, saved);
+        if conflict && self.state == State::Preparing {
+            // Not ours any more, or never: it is left alone.
+            self.end = Some(SourceEnd::Kept(Why::Taken));
+            self.state = State::Done;
+        } else if failed && !conflict {
+            self.pause(now, self.config.retry_ticks);
+        }
+    }
+
+    fn offered(&mut self, now: LogicalTime, offered: Result<(), OfferError>) {
+        match offered {
+            Ok(()) => {
+                self.in_doubt = true;
+                self.state = State::Offered;
+            }
+            Err(OfferError::BackendError(_)) => {
+                self.in_doubt = true;
+                let is_late = self.is_cancelled || now >= self.terms.offer_deadline;
+                self.state = if is_late { State::Withdrawing } else { State::Offering };
+                self.pause(now, self.config.retry_ticks);
+            }
+            Err(
+                OfferError::StaleFence { .. }
+                | OfferError::LeaseExpired { .. }
+                | OfferError::ShardTerminal { .. }
+                | OfferError::ShardNotFound { .. },
+            ) => self.state = State::Looking,
+            // An earlier one may stand, so only a withdrawal makes sure.
+            Err(_) if self.in_doubt => self.state = State::Withdrawing,
+            Err(_) => self.settle(now, SourceEnd::Kept(Why::Refused)),
+        }
+    }
+
+    fn withdrawn(&mut self, now: LogicalTime, withdrawn: Result<(), WithdrawError>) {
+        match withdrawn {
+            Ok(()) => self.settle(now, SourceEnd::Kept(Why::Withdrawn)),
+            Err(WithdrawError::BackendError(_)) => {
+                self.pause(now, self.config.retry_ticks);
+                self.stop_looking(now);
+            }
+            Err(_) => self.state = State::Looking,
+        }
+    }
+
+    fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
+        let Some(shard) = seen else {
+            self.pause(now, self.config.retry_ticks);
+            self.stop_looking(now);
+            return self.stop_waiting(now);
+        };
+        match self.terms.judge(shard.as_deref()) {
+            Verdict::Moved => self.settle(now, SourceEnd::Moved),
+            Verdict::Superseded => self.settle(now, SourceEnd::Lost(Why::Superseded)),
+            Verdict::Gone => self.settle(now, SourceEnd::Lost(Why::Gone)),
+            Verdict::Before if self.state == State::Looking && !self.was_offered => {
+                let why = Why::Restarted;
+                let kept = self.has_lease;
+                self.settle(now, if kept { SourceEnd::Kept(why) } else { SourceEnd::Lost(why) });
+            }
+            // The fence is F and the lease is worth nothing: the record stays in Transfer until the
+            // fence moves, because nobody can withdraw.
+            Verdict::Before if self.state == State::Looking => {
+                self.end = Some(SourceEnd::Lost(Why::LeaseEnded));
+                self.state = State::Done;
+            }
+            Verdict::Before => {
+                self.pause(now, self.config.poll_ticks);
+                self.stop_waiting(now);
+            }
+        }
+    }
+
+    /// An offer that nobody took in time is withdrawn.
+    fn stop_waiting(&mut self, now: LogicalTime) {
+        let is_late = self.is_cancelled || now >= self.terms.offer_deadline;
+        if self.state == State::Offered && is_late {
+            self.state = State::Withdrawing;
+            self.not_before = LogicalTime::ZERO;
+        }
+    }
+
+    /// A store that does not answer is not asked for ever. The record is left to whoever recovers
+    /// it, and the source does not go on: an offer may stand.
+    fn stop_looking(&mut self, now: LogicalTime) {
+        let waits = matches!(self.state, State::Withdrawing | State::Looking);
+        let patience = self.config.finish_ticks;
+        let begun = self.terms.offer_deadline.max(self.give_up_at);
+        if waits && now >= begun.saturating_add(patience) {
+            self.end = Some(SourceEnd::Lost(Why::Unreachable));
+            self.state = State::Done;
+        }
+    }
+
+    fn settle(&mut self, now: LogicalTime, end: SourceEnd) {
+        self.end = Some(end);
+        self.state = State::Closing;
+        self.give_up_at = now.saturating_add(self.config.finish_ticks);
+        self.not_before = LogicalTime::ZERO;
+        if end == SourceEnd::Moved {
+            // The destination has most likely acknowledged meanwhile.
+            self.ledger.distrust();
+        }
+        self.go_on(now);
+    }
+
+    /// Where the record goes once the end is known.
+    const fn goal(&self) -> Goal {
+        match self.end {
+            Some(SourceEnd::Kept(why) | SourceEnd::Lost(why)) => Goal::RollBack(why.reason()),
+            Some(SourceEnd::Moved) | None => Goal::Reach(Phase::Complete),
+        }
+    }
+
+    const fn pause(&mut self, now: LogicalTime, ticks: u64) {
+        self.not_before = now.saturating_add(ticks);
+    }
+}
+
+const PREPARED: Goal = Goal::Reach(Phase::Transfer);

@@ -1,0 +1,350 @@
+//! Single moves over the coordinator in memory, step by step. `search` tries everything.
+
+use gossip_contracts::coordination::{
+    Cursor, CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_coordination::{
+    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease,
+    RunConfig, RunManagement,
+};
+use rstest::rstest;
+
+use crate::join::{
+    Destination, DestinationEnd, DestinationNext, JoinConfig, MoveTerms, Mover, Source, SourceEnd,
+    SourceNext, Verdict, Why, worker_name,
+};
+use crate::{MemoryRepository, Phase, Repository, Stored};
+
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([7; 32]);
+pub(crate) const RUN: RunId = RunId::from_raw(1);
+/// Ticks of a lease.
+const LEASE: u64 = 100;
+
+pub(crate) const CONFIG: JoinConfig = JoinConfig {
+    prepare_ticks: 50,
+    offer_ticks: 60,
+    finish_ticks: 100,
+    poll_ticks: 1,
+    retry_ticks: 1,
+};
+
+pub(crate) fn at(tick: u64) -> LogicalTime {
+    LogicalTime::from_raw(tick)
+}
+
+pub(crate) fn worker(raw: u64) -> WorkerId {
+    WorkerId::from_raw(raw)
+}
+
+pub(crate) struct World {
+    pub(crate) backend: InMemoryCoordinator,
+    pub(crate) records: MemoryRepository,
+}
+
+impl World {
+    /// A run with shards of one letter each.
+    pub(crate) fn with_shards(count: u64) -> Self {
+        let mut backend = InMemoryCoordinator::new(CoordinatorRuntimeConfig::default());
+        let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, Some(3)).unwrap();
+        let edge = |number: u64| [b'a' + u8::try_from(number).unwrap()];
+        let edges: Vec<[u8; 1]> = (0..=count).map(edge).collect();
+        let shards: Vec<InitialShardInput<'_>> = (0..count)
+            .zip(edges.windows(2))
+            .map(|(id, ends)| InitialShardInput {
+                shard_id: ShardId::from_raw(id),
+                spec: ShardSpecRef::new(&ends[0], &ends[1], b""),
+                cursor: CursorUpdate::initial(),
+            })
+            .collect();
+        let op = OpId::from_raw(1);
+        backend.create_run_with_shards(at(1), TENANT, RUN, config, &shards, op).unwrap();
+        Self { backend, records: MemoryRepository::new() }
+    }
+
+    pub(crate) fn acquire(&mut self, now: u64, shard: u64, by: u64) -> Lease {
+        let (key, mut scratch) = (key(shard), AcquireScratch::new());
+        let (backend, by) = (&mut self.backend, worker(by));
+        backend.acquire_and_restore_into(at(now), TENANT, key, by, &mut scratch).unwrap().lease
+    }
+
+    pub(crate) fn mover(&mut self) -> Mover<'_, InMemoryCoordinator, MemoryRepository> {
+        Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
+    }
+
+    /// Steps until the source waits or is done.
+    fn run_source(&mut self, source: &mut Source, lease: Option<&Lease>, now: u64) -> SourceNext {
+        loop {
+            match self.mover().step_source(source, lease, at(now)) {
+                SourceNext::Again => {}
+                next => return next,
+            }
+        }
+    }
+
+    /// Steps until the destination waits or is done; answers the fence that it was granted.
+    pub(crate) fn run_destination(
+        &mut self,
+        destination: &mut Destination,
+        now: u64,
+    ) -> (Option<u64>, Option<DestinationEnd>) {
+        let (mut scratch, mut fence) = (AcquireScratch::new(), None);
+        loop {
+            match self.mover().step_destination(destination, &mut scratch, at(now)) {
+                DestinationNext::Again => {}
+                DestinationNext::Live(view) => fence = Some(view.lease.fence().as_raw()),
+                DestinationNext::Wait(_) => return (fence, None),
+                DestinationNext::Done(end) => return (fence, Some(end)),
+            }
+        }
+    }
+
+    pub(crate) fn found(&mut self, by: u64) -> Stored {
+        self.records.in_progress(&worker_name(worker(by))).unwrap().remove(0)
+    }
+
+    fn phase(&mut self, terms: &MoveTerms) -> Option<Phase> {
+        self.records.get(&terms.id).ok().map(|stored| stored.record.state)
+    }
+}
+
+fn key(shard: u64) -> ShardKey {
+    ShardKey::new(RUN, ShardId::from_raw(shard))
+}
+
+/// A move of shard 0 from worker 1 to worker 2 that begins at 10, offered until 70.
+fn begun(world: &mut World) -> (Lease, Source) {
+    let lease = world.acquire(10, 0, 1);
+    let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
+    let cursor = Cursor::with_last_key(b"ab");
+    let source = Source::new(terms, cursor, b"state".to_vec(), CONFIG, at(10)).unwrap();
+    (lease, source)
+}
+
+#[test]
+fn a_shard_moves_and_nothing_is_left() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    assert_eq!(world.run_source(&mut source, Some(&lease), 11), SourceNext::Wait(at(12)));
+    assert_eq!(world.phase(source.terms()), Some(Phase::Transfer));
+
+    let stored = world.found(2);
+    assert_eq!(stored.record.snapshot, b"state");
+    let mut destination = Destination::new(stored, CONFIG, at(12)).unwrap();
+    assert_eq!(destination.snapshot(), b"state");
+    let (fence, end) = world.run_destination(&mut destination, 12);
+    assert_eq!((fence, end), (Some(lease.fence().as_raw() + 1), Some(DestinationEnd::Live)));
+    assert_eq!(world.phase(source.terms()), Some(Phase::Ack));
+
+    let done = world.run_source(&mut source, Some(&lease), 13);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Moved));
+    assert_eq!(world.phase(source.terms()), None, "complete, and forgotten");
+    let shard = world.backend.shard(TENANT, lease.key()).unwrap();
+    assert_eq!(shard.cursor().last_key(), Some(b"ab".as_slice()), "where the source stopped");
+}
+
+#[test]
+fn the_record_is_in_transfer_before_the_shard_is_offered() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    let mut phases = Vec::new();
+    while world.backend.shard(TENANT, lease.key()).unwrap().record().offer().is_none() {
+        world.mover().step_source(&mut source, Some(&lease), at(11));
+        phases.extend(world.phase(source.terms()));
+    }
+    let one_by_one = [Phase::Lock, Phase::Serialize, Phase::Transfer, Phase::Transfer];
+    assert_eq!(phases, one_by_one);
+}
+
+#[test]
+fn an_offer_that_nobody_takes_is_withdrawn_before_the_source_goes_on() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.run_source(&mut source, Some(&lease), 11);
+    assert_eq!(source.end(), None);
+    let done = world.run_source(&mut source, Some(&lease), 70);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Kept(Why::Withdrawn)));
+    assert!(world.backend.shard(TENANT, lease.key()).unwrap().record().offer().is_none());
+    assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
+}
+
+#[test]
+fn a_source_whose_lease_ended_does_not_go_on_and_leaves_the_record() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.run_source(&mut source, Some(&lease), 11);
+    let done = world.run_source(&mut source, Some(&lease), 110);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::LeaseEnded)));
+    assert_eq!(world.phase(source.terms()), Some(Phase::Transfer), "nobody could withdraw");
+
+    // Another takes it, and then the record can end.
+    world.acquire(111, 0, 3);
+    let mut again = Source::recover(world.found(1), false, CONFIG, at(112)).unwrap();
+    let done = world.run_source(&mut again, None, 112);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::Superseded)));
+    assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
+}
+
+#[test]
+fn a_restarted_task_withdraws_and_goes_on() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.run_source(&mut source, Some(&lease), 11);
+    let mut again = Source::recover(world.found(1), true, CONFIG, at(20)).unwrap();
+    let done = world.run_source(&mut again, Some(&lease), 20);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Kept(Why::Withdrawn)));
+}
+
+/// Whatever the phase in which the source crashed, its next process ends the record.
+#[rstest]
+#[case::before_anything_was_offered(2, Phase::RolledBack)]
+#[case::in_transfer_before_the_offer(3, Phase::Transfer)]
+fn a_source_that_crashed_is_recovered(#[case] steps: usize, #[case] left: Phase) {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    for _ in 0..steps {
+        world.mover().step_source(&mut source, Some(&lease), at(11));
+    }
+    let mut again = Source::recover(world.found(1), false, CONFIG, at(20)).unwrap();
+    let SourceNext::Done(SourceEnd::Lost(_)) = world.run_source(&mut again, None, 20) else {
+        panic!("a process without a lease does not go on");
+    };
+    assert_eq!(world.phase(source.terms()), Some(left));
+}
+
+#[test]
+fn a_move_that_was_accepted_is_finished_whoever_crashed() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.run_source(&mut source, Some(&lease), 11);
+    // The destination crashes between the accept and the record.
+    let mut scratch = AcquireScratch::new();
+    let terms = source.terms().clone();
+    let (backend, handoff) = (&mut world.backend, terms.handoff());
+    backend.accept(at(12), TENANT, terms.key, worker(2), handoff, &mut scratch).unwrap();
+    assert_eq!(world.phase(&terms), Some(Phase::Transfer));
+
+    let mut destination = Destination::new(world.found(2), CONFIG, at(13)).unwrap();
+    let (fence, end) = world.run_destination(&mut destination, 13);
+    assert_eq!((fence, end), (None, Some(DestinationEnd::GrantLost)));
+    assert_eq!(world.phase(&terms), Some(Phase::Ack));
+
+    let mut again = Source::recover(world.found(1), false, CONFIG, at(14)).unwrap();
+    let done = world.run_source(&mut again, None, 14);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Moved));
+    assert_eq!(world.phase(&terms), None);
+}
+
+#[test]
+fn a_destination_finishes_what_a_source_left_behind() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.run_source(&mut source, Some(&lease), 11);
+    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    world.run_destination(&mut destination, 12);
+    // Young: the source will finish it. Old: it will not.
+    let mut early = Destination::new(world.found(2), CONFIG, at(13)).unwrap();
+    world.run_destination(&mut early, 13);
+    assert_eq!(world.phase(source.terms()), Some(Phase::Ack));
+    let mut late = Destination::new(world.found(2), CONFIG, at(113)).unwrap();
+    world.run_destination(&mut late, 113);
+    assert_eq!(world.phase(source.terms()), Some(Phase::Complete));
+}
+
+#[test]
+fn a_destination_that_finds_nothing_offered_waits_until_the_offer_is_over() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    for _ in 0..3 {
+        world.mover().step_source(&mut source, Some(&lease), at(11));
+    }
+    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    assert_eq!(world.run_destination(&mut destination, 12), (None, None));
+    let end = world.run_destination(&mut destination, 70);
+    assert_eq!(end, (None, Some(DestinationEnd::Missed)));
+    assert_eq!(world.phase(source.terms()), Some(Phase::Transfer), "it is the source's to end");
+}
+
+#[test]
+fn terms_come_back_from_their_record() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.mover().step_source(&mut source, Some(&lease), at(11));
+    let mut record = world.found(1).record;
+    assert_eq!(MoveTerms::of(&record).as_ref(), Ok(source.terms()));
+    let strange = ["zone-7", "shard/1/2/3/4", "shard", ""];
+    for subject in strange {
+        record.subject = subject.to_owned();
+        assert!(MoveTerms::of(&record).is_err(), "{subject}");
+    }
+}
+
+#[test]
+fn the_fence_and_the_id_tell_what_became_of_a_move() {
+    let mut world = World::with_shards(1);
+    let (lease, source) = begun(&mut world);
+    let mut rows = Vec::new();
+    let all = gossip_coordination::ShardFilter::all();
+    world.backend.list_shards_into(at(11), TENANT, RUN, all, &mut rows).unwrap();
+    let (mut row, terms) = (rows.remove(0), source.terms());
+    assert_eq!(terms.judge(None), Verdict::Gone);
+    assert_eq!(terms.judge(Some(&row)), Verdict::Before);
+    row.fence_epoch = lease.fence().increment();
+    assert_eq!(terms.judge(Some(&row)), Verdict::Superseded);
+    row.last_handoff = Some(terms.handoff());
+    assert_eq!(terms.judge(Some(&row)), Verdict::Moved);
+}
+
+/// A first save that arrives twice makes a record anew when its move is over and forgotten.
+#[test]
+fn a_record_that_comes_back_from_the_dead_does_not_roll_back_what_moved() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.mover().step_source(&mut source, Some(&lease), at(11));
+    let first = world.found(1).record;
+    world.run_source(&mut source, Some(&lease), 11);
+    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    world.run_destination(&mut destination, 12);
+    world.run_source(&mut source, Some(&lease), 13);
+    assert_eq!(world.phase(source.terms()), None);
+
+    world.records.save(&first, None).unwrap();
+    for has_lease in [true, false] {
+        let mut again = Source::recover(world.found(1), has_lease, CONFIG, at(14)).unwrap();
+        let next = world.mover().step_source(&mut again, Some(&lease), at(14));
+        assert_eq!((next, again.end()), (SourceNext::Again, Some(SourceEnd::Moved)));
+    }
+}
+
+#[test]
+fn a_move_without_a_snapshot_freezes_the_shard_when_only_the_offer_is_left() {
+    let mut world = World::with_shards(1);
+    let lease = world.acquire(10, 0, 1);
+    let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
+    let mut source = Source::prepare(terms, CONFIG, at(10)).unwrap();
+    assert_eq!(world.run_source(&mut source, Some(&lease), 11), SourceNext::Freeze);
+    assert_eq!(world.phase(source.terms()), Some(Phase::Transfer));
+    // Until then the owner may do what owners do.
+    let (cursor, op) = (CursorUpdate::with_last_key(b"aa"), OpId::from_raw(9));
+    world.backend.checkpoint(at(11), TENANT, &lease, cursor, op).unwrap();
+    source.freeze(at(12), Cursor::with_last_key(b"ab"));
+    assert_eq!(world.run_source(&mut source, Some(&lease), 12), SourceNext::Wait(at(13)));
+    let mut destination = Destination::new(world.found(2), CONFIG, at(13)).unwrap();
+    let (_, end) = world.run_destination(&mut destination, 13);
+    assert_eq!(end, Some(DestinationEnd::Live));
+    let shard = world.backend.shard(TENANT, lease.key()).unwrap();
+    assert_eq!(shard.cursor().last_key(), Some(b"ab".as_slice()));
+}
+
+#[test]
+fn a_shard_that_was_frozen_too_late_is_kept() {
+    let mut world = World::with_shards(1);
+    let lease = world.acquire(10, 0, 1);
+    let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
+    let mut source = Source::prepare(terms, CONFIG, at(10)).unwrap();
+    world.run_source(&mut source, Some(&lease), 11);
+    source.freeze(at(70), Cursor::initial());
+    assert_eq!(source.end(), Some(SourceEnd::Kept(Why::NotRecorded)));
+    world.run_source(&mut source, Some(&lease), 70);
+    assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
+}

@@ -1,0 +1,54 @@
+//! Planted bugs: mistakes that others have made, to show that the search finds them.
+//!
+//! They are made between a machine and what it is told, so the product has no trace of them.
+
+use gossip_coordination::{HandoffId, ShardSummary, WithdrawError};
+
+use crate::join::SourceTold;
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the list of what was planted")]
+pub enum Bug {
+    /// The source goes on when its offer has ended, and does not withdraw it first.
+    ResumesWithoutWithdrawing,
+    /// The source takes "your fence is stale" for an answer to its withdrawal, and goes on.
+    RollsBackAfterAccept,
+    /// Recovery takes any higher fence for its own move.
+    ForwardOnForeignId,
+    /// Recovery ends a record whose shard is still at F, and nobody has withdrawn.
+    RollsBackWithoutWithdrawing,
+}
+
+impl Bug {
+    /// Every planted bug.
+    pub const ALL: [Self; 4] = [
+        Self::ResumesWithoutWithdrawing,
+        Self::RollsBackAfterAccept,
+        Self::ForwardOnForeignId,
+        Self::RollsBackWithoutWithdrawing,
+    ];
+
+    /// Whether the withdrawal is never sent.
+    pub(super) fn skips_withdrawal(self) -> bool {
+        self == Self::ResumesWithoutWithdrawing
+    }
+
+    /// What the source believes it was told.
+    pub(super) fn twist(self, told: SourceTold, ours: HandoffId) -> SourceTold {
+        match (self, told) {
+            (
+                Self::RollsBackAfterAccept,
+                SourceTold::Withdrawn(Err(WithdrawError::StaleFence { .. })),
+            ) => SourceTold::Withdrawn(Ok(())),
+            (Self::ForwardOnForeignId, SourceTold::Seen(Some(Some(shard)))) => {
+                let last_handoff = Some(ours);
+                SourceTold::Seen(Some(Some(Box::new(ShardSummary { last_handoff, ..*shard }))))
+            }
+            (Self::RollsBackWithoutWithdrawing, SourceTold::Seen(_)) => {
+                SourceTold::Seen(Some(None))
+            }
+            (_, told) => told,
+        }
+    }
+}

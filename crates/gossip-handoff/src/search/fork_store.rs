@@ -1,0 +1,98 @@
+//! A store that can be forked at the cost of a pointer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gossip_coordination::InfraError;
+use gossip_coordination::store::{
+    Answer, CommitOutcome, Compare, Conflict, Key, KeyRange, Page, Read, Store, StoreLimits, Txn,
+    Versioned, Write,
+};
+
+/// Keys, values and revisions. A clone goes its own way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ForkStore {
+    values: Arc<BTreeMap<Vec<u8>, (Key, Versioned)>>,
+    revision: u64,
+}
+
+impl ForkStore {
+    /// Everything that is stored, without revisions: a handle that begins anew cannot tell them.
+    pub(super) fn content(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.values.iter().map(|(key, (_, value))| (key.as_slice(), value.bytes.as_slice()))
+    }
+
+    /// Whether nothing was written since the two were one.
+    pub(super) const fn is_as(&self, other: &Self) -> bool {
+        self.revision == other.revision
+    }
+
+    fn get(&self, key: &Key) -> Option<Versioned> {
+        self.values.get(key.to_bytes().as_bytes()).map(|(_, value)| value.clone())
+    }
+
+    fn page(&self, range: &KeyRange, limit: usize) -> Page {
+        let span = range.start().as_bytes().to_vec()..range.end().as_bytes().to_vec();
+        if span.start >= span.end {
+            return Page::new();
+        }
+        let found = self.values.range(span).map(|(_, (key, value))| (*key, value.clone()));
+        found.take(limit).collect()
+    }
+
+    fn unexpected(&self, compare: &Compare) -> Option<(Key, Option<Versioned>)> {
+        match compare {
+            Compare::At { key, revision } => {
+                let value = self.get(key);
+                let holds = value.as_ref().is_some_and(|value| value.revision == *revision);
+                (!holds).then_some((*key, value))
+            }
+            Compare::Absent(key) => self.get(key).map(|value| (*key, Some(value))),
+            Compare::Empty(range) => {
+                self.page(range, 1).pop().map(|(key, value)| (key, Some(value)))
+            }
+        }
+    }
+
+    fn apply(&mut self, txn: &Txn) -> CommitOutcome {
+        let found = txn.compares().iter().filter_map(|compare| self.unexpected(compare)).collect();
+        if let Some(conflict) = Conflict::new(found) {
+            return CommitOutcome::Conflict(conflict);
+        }
+        self.revision += 1;
+        let (revision, values) = (self.revision, Arc::make_mut(&mut self.values));
+        for write in txn.writes() {
+            let bytes = write.key().to_bytes().as_bytes().to_vec();
+            match write {
+                Write::Put(key, value) | Write::Bind(key, value) => {
+                    values.insert(bytes, (*key, Versioned { revision, bytes: value.clone() }));
+                }
+                Write::Delete(_) => {
+                    values.remove(&bytes);
+                }
+            }
+        }
+        CommitOutcome::Applied { revision }
+    }
+}
+
+impl Store for ForkStore {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        let answer = |read: Read| match read {
+            Read::Get(key) => Answer::Value(self.get(&key)),
+            Read::Scan { range, limit } => Answer::Page(self.page(&range, limit)),
+            Read::Count(range) => Answer::Count(self.page(&range, usize::MAX).len() as u64),
+        };
+        Ok(reads.into_iter().map(answer).collect())
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        txns.iter().map(|txn| Ok(self.apply(txn))).collect()
+    }
+
+    fn wait(&mut self, _: u64) {}
+
+    fn limits(&self) -> StoreLimits {
+        StoreLimits::GENEROUS
+    }
+}

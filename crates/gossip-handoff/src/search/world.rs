@@ -1,0 +1,613 @@
+//! The world of the search: what may happen next, and what must hold.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use gossip_contracts::identity::LogicalTime;
+use gossip_coordination::{AcceptError, InfraError, OfferError, WithdrawError};
+
+use super::bugs::Bug;
+use super::kernel::{Belief, Kernel, Kernels, LEASE, Op, START, Told};
+use super::shelf::Shelf;
+use crate::join::{
+    Destination, DestinationAsk, DestinationEnd, DestinationTold, JoinConfig, Source, SourceAsk,
+    SourceEnd, SourceTold,
+};
+use crate::{Phase, Record, RepositoryError, Version};
+
+/// Rounds of a lease each in which a world without faults comes to rest: the offer ends, the lease
+/// behind it ends, the third worker takes the shard, both sides recover, and as much again.
+const SETTLE_ROUNDS: u64 = 8;
+/// Questions that one machine asks in a round at most, with room to spare.
+const QUESTIONS_MAX: u32 = 40;
+
+pub(super) const CONFIG: JoinConfig =
+    JoinConfig { prepare_ticks: 2, offer_ticks: 2, finish_ticks: 2, poll_ticks: 1, retry_ticks: 1 };
+
+/// How much may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Questions whose request or reply is lost, delayed or doubled.
+    pub faults: u8,
+    /// Crashes of either side.
+    pub crashes: u8,
+    /// Renewals of the source's lease.
+    pub renewals: u8,
+    /// Times that the third worker takes a shard whose lease has ended.
+    pub takeovers: u8,
+    /// The last tick.
+    pub ticks: u8,
+}
+
+/// What becomes of one question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "everything a network does")]
+pub enum Fault {
+    /// It happens and is answered.
+    None,
+    /// It does not happen.
+    LoseRequest,
+    /// It happens, and nobody hears of it.
+    LoseReply,
+    /// It happens at any later moment, and nobody hears of it.
+    Delay,
+    /// It happens and is answered, and happens again at any later moment.
+    Duplicate,
+}
+
+impl Fault {
+    const ALL: [Self; 5] =
+        [Self::None, Self::LoseReply, Self::LoseRequest, Self::Delay, Self::Duplicate];
+    /// What a question that changes nothing can meet: it is answered, or it is not.
+    const OF_READS: [Self; 2] = [Self::None, Self::LoseReply];
+}
+
+/// Something that may happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "everything there is")]
+pub enum Action {
+    /// The source asks, and this becomes of it.
+    Source(Fault),
+    /// The destination asks, and this becomes of it.
+    Destination(Fault),
+    /// The destination looks for moves and finds this one.
+    Find,
+    /// The process of the source ends.
+    CrashSource,
+    /// The process of the source comes back without its lease, and recovers.
+    RestartSource,
+    /// The task of the source begins anew with its lease, and recovers.
+    RestartTask,
+    /// The process of the destination ends.
+    CrashDestination,
+    /// The source renews.
+    Renew,
+    /// The third worker takes a shard whose lease has ended.
+    TakeOver,
+    /// Something that was on its way arrives.
+    Arrive(usize),
+    /// Time passes.
+    Tick,
+}
+
+/// What does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Broken {
+    /// Two workers believe that they may write.
+    TwoOwners,
+    /// A source goes on while it is offered.
+    OfferedWhileResumed,
+    /// The record says "rolled back", and the shard says "moved".
+    RolledBackAfterAccept,
+    /// The record says "moved", and nobody has accepted.
+    AcknowledgedBeforeAccept,
+    /// A source forgot its copy although the move is not what took the shard.
+    ForwardWithoutTheMove,
+    /// The shard is out of reach for too long.
+    Stranded,
+    /// The record does not come to its end.
+    RecordLeftOver,
+}
+
+/// What was sent and did not arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Letter {
+    Save(Box<Record>, Option<Version>),
+    Offer,
+    Withdraw,
+    Accept,
+}
+
+/// What the source does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Standing {
+    /// It stands still.
+    Frozen,
+    /// It works: it went on, or was not yet asked to stop.
+    Resumed,
+    /// It will never write again under this lease.
+    Dropped,
+    /// Its process is gone.
+    Dead,
+}
+
+/// One state of the search.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    now: LogicalTime,
+    kernel: Arc<Kernel>,
+    shelf: Shelf,
+    source: Option<Source>,
+    standing: Standing,
+    source_belief: Belief,
+    destination: Option<Destination>,
+    destination_belief: Option<Belief>,
+    third_belief: Option<Belief>,
+    letters: Vec<Letter>,
+    /// Whether the move was ever accepted. Nobody in the world knows; the checks do.
+    was_accepted: bool,
+    left: Budget,
+    bug: Option<Bug>,
+}
+
+impl World {
+    pub(super) fn new(budget: Budget, bug: Option<Bug>) -> (Self, Kernels) {
+        let (kernels, kernel) = Kernels::new(CONFIG.offer_ticks);
+        let terms = kernels.terms.clone();
+        let source = Source::prepare(terms, CONFIG, START).expect("two workers");
+        let (fence, until) = (kernels.lease.fence(), kernels.lease.deadline());
+        let world = Self {
+            now: START,
+            kernel,
+            shelf: Shelf::default(),
+            source_belief: Belief { fence, until },
+            source: Some(source),
+            standing: Standing::Resumed,
+            destination: None,
+            destination_belief: None,
+            third_belief: None,
+            letters: Vec::new(),
+            was_accepted: false,
+            left: budget,
+            bug,
+        };
+        (world, kernels)
+    }
+
+    /// Everything that may happen next.
+    pub(super) fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let faults = |asks: Option<bool>| {
+            let (is_busy, writes) = (asks.is_some(), asks == Some(true));
+            let all = if writes { &Fault::ALL[..] } else { &Fault::OF_READS[..] };
+            let fits = move |fault: &Fault| *fault == Fault::None || self.left.faults > 0;
+            all.iter().copied().filter(fits).filter(move |_| is_busy)
+        };
+        let is_live = self.shelf.record().is_some_and(|record| !record.state.is_terminal());
+        let source_faults = faults(self.source_asks());
+        let is_told = |fault: &Fault| *fault == Fault::None || !self.is_to_freeze();
+        actions.extend(source_faults.filter(is_told).map(Action::Source));
+        actions.extend(faults(self.destination_asks()).map(Action::Destination));
+        if self.destination.is_none() && is_live {
+            actions.push(Action::Find);
+        }
+        if self.left.crashes > 0 {
+            if self.standing != Standing::Dead {
+                actions.push(Action::CrashSource);
+            }
+            let is_moving = self.source.as_ref().is_some_and(|source| source.end().is_none());
+            if self.standing != Standing::Dead && is_moving {
+                actions.push(Action::RestartTask);
+            }
+            if self.destination.is_some() {
+                actions.push(Action::CrashDestination);
+            }
+        }
+        if self.standing == Standing::Dead && self.source.is_none() && is_live {
+            actions.push(Action::RestartSource);
+        }
+        if self.left.renewals > 0 && matches!(self.standing, Standing::Frozen | Standing::Resumed) {
+            actions.push(Action::Renew);
+        }
+        let has_ended =
+            self.kernel.shard.lease_deadline.is_none_or(|deadline| self.now >= deadline);
+        if self.left.takeovers > 0 && self.third_belief.is_none() && has_ended {
+            actions.push(Action::TakeOver);
+        }
+        actions.extend((0..self.letters.len()).map(Action::Arrive));
+        if self.left.ticks > 0 {
+            actions.push(Action::Tick);
+        }
+        actions
+    }
+
+    /// The world after `action`; `None` if nothing came of it.
+    pub(super) fn after(&self, action: Action, kernels: &mut Kernels) -> Option<Self> {
+        let mut next = self.clone();
+        match action {
+            Action::Source(fault) => next.step_source(fault, kernels),
+            Action::Destination(fault) => next.step_destination(fault, kernels)?,
+            Action::Find => next.find(),
+            Action::CrashSource => {
+                next.left.crashes -= 1;
+                next.source = None;
+                next.standing = Standing::Dead;
+            }
+            Action::RestartSource => next.recover(false),
+            Action::RestartTask => {
+                next.left.crashes -= 1;
+                next.restart_task();
+            }
+            Action::CrashDestination => {
+                next.left.crashes -= 1;
+                next.destination = None;
+                next.destination_belief = None;
+            }
+            Action::Renew => next.renew(kernels)?,
+            Action::TakeOver => next.take_over(kernels)?,
+            Action::Arrive(index) => next.arrive(index, kernels),
+            Action::Tick => {
+                next.left.ticks -= 1;
+                next.now = next.now.saturating_add(1);
+            }
+        }
+        Some(next)
+    }
+
+    /// What must hold in every state.
+    pub(super) fn check(&self, kernels: &mut Kernels) -> Result<(), Broken> {
+        let shard = &self.kernel.shard;
+        let resumed = self.standing == Standing::Resumed;
+        let beliefs =
+            [resumed.then_some(self.source_belief), self.destination_belief, self.third_belief];
+        let is_live = |belief: &&Belief| self.now < belief.until;
+        if beliefs.iter().flatten().filter(is_live).count() > 1 {
+            return Err(Broken::TwoOwners);
+        }
+        if resumed && self.now < self.source_belief.until && self.is_offered(kernels) {
+            return Err(Broken::OfferedWhileResumed);
+        }
+        let moved = shard.last_handoff == Some(kernels.terms.handoff());
+        let phase = self.shelf.record().map(|record| record.state);
+        if moved && phase == Some(Phase::RolledBack) {
+            return Err(Broken::RolledBackAfterAccept);
+        }
+        let says_moved = matches!(phase, Some(Phase::Ack | Phase::Unlock | Phase::Complete));
+        if says_moved && !self.was_accepted {
+            return Err(Broken::AcknowledgedBeforeAccept);
+        }
+        let ended = self.source.as_ref().and_then(Source::end);
+        if ended == Some(SourceEnd::Moved) && !self.was_accepted {
+            return Err(Broken::ForwardWithoutTheMove);
+        }
+        let bound = self.now.saturating_add(LEASE + CONFIG.offer_ticks);
+        if shard.lease_deadline.is_some_and(|deadline| deadline > bound) {
+            return Err(Broken::Stranded);
+        }
+        Ok(())
+    }
+
+    /// Whether everything comes to rest once nothing goes wrong any more: what is on its way is
+    /// lost, processes come back, and the third worker takes what nobody has.
+    pub(super) fn settles(&self, kernels: &mut Kernels) -> Result<(), Broken> {
+        let mut world = self.clone();
+        world.left = Budget { faults: 0, crashes: 0, renewals: 0, takeovers: 9, ticks: 0 };
+        world.letters.clear();
+        let mut is_taken = false;
+        for _ in 0..SETTLE_ROUNDS {
+            world.rest(kernels)?;
+            world.now = world.now.saturating_add(LEASE);
+            let deadline = world.kernel.shard.lease_deadline;
+            if !is_taken && deadline.is_none_or(|deadline| world.now >= deadline) {
+                // Whoever gets it, somebody does: a shard that cannot be taken is stranded.
+                world.take_over(kernels).ok_or(Broken::Stranded)?;
+                is_taken = true;
+            }
+            if world.source.as_ref().is_none_or(|source| source.end().is_some()) {
+                world.standing = Standing::Dead;
+                world.source = None;
+                world.recover(false);
+            }
+            world.destination = None;
+            world.find();
+        }
+        world.rest(kernels)?;
+        if !is_taken {
+            return Err(Broken::Stranded);
+        }
+        if world.shelf.live().is_none() { Ok(()) } else { Err(Broken::RecordLeftOver) }
+    }
+
+    /// Lets both sides ask until they have nothing to ask.
+    fn rest(&mut self, kernels: &mut Kernels) -> Result<(), Broken> {
+        for _ in 0..QUESTIONS_MAX {
+            let (source, destination) =
+                (self.source_asks().is_some(), self.destination_asks().is_some());
+            if !source && !destination {
+                return self.check(kernels);
+            }
+            if source {
+                self.step_source(Fault::None, kernels);
+            }
+            if destination {
+                let _happened = self.step_destination(Fault::None, kernels);
+            }
+            self.check(kernels)?;
+        }
+        Err(Broken::RecordLeftOver)
+    }
+
+    /// What tells this state from others.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.now, self.standing, self.source_belief, self.left).hash(&mut hasher);
+        (self.kernel.fingerprint, &self.shelf).hash(&mut hasher);
+        (&self.source, &self.destination, &self.letters).hash(&mut hasher);
+        (self.destination_belief, self.third_belief, self.was_accepted).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Whether the source asks something, and whether that changes anything.
+    fn source_asks(&self) -> Option<bool> {
+        let ask = self.source.as_ref()?.ask(self.now);
+        let is_idle = matches!(ask, SourceAsk::Wait(_) | SourceAsk::Done(_));
+        (!is_idle).then(|| source_letter(&ask).is_some())
+    }
+
+    /// Whether the source is about to be stopped, which nothing can get in the way of.
+    fn is_to_freeze(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.ask(self.now) == SourceAsk::Freeze)
+    }
+
+    /// The same of the destination.
+    fn destination_asks(&self) -> Option<bool> {
+        let ask = self.destination.as_ref()?.ask(self.now);
+        let is_idle = matches!(ask, DestinationAsk::Wait(_) | DestinationAsk::Done(_));
+        (!is_idle).then(|| destination_letter(&ask).is_some())
+    }
+
+    fn step_source(&mut self, fault: Fault, kernels: &mut Kernels) {
+        let Some(mut source) = self.source.take() else { return };
+        let ask = source.ask(self.now);
+        if ask == SourceAsk::Freeze {
+            source.freeze(self.now, kernels.cursor.clone());
+            self.standing = Standing::Frozen;
+        } else if let Some(told) = self.answer_source(ask, fault, kernels) {
+            source.tell(self.now, told);
+        }
+        if self.standing != Standing::Dead {
+            match source.end() {
+                Some(SourceEnd::Kept(_)) => self.standing = Standing::Resumed,
+                Some(SourceEnd::Moved | SourceEnd::Lost(_)) => self.standing = Standing::Dropped,
+                None => {}
+            }
+        }
+        self.source = Some(source);
+    }
+
+    /// What the source is told.
+    fn answer_source(
+        &mut self,
+        ask: SourceAsk,
+        fault: Fault,
+        kernels: &mut Kernels,
+    ) -> Option<SourceTold> {
+        self.meet(fault, source_letter(&ask));
+        let lost = lost_source(&ask);
+        if matches!(fault, Fault::LoseRequest | Fault::Delay) {
+            return lost;
+        }
+        if ask == SourceAsk::Withdraw && self.bug.is_some_and(Bug::skips_withdrawal) {
+            return Some(SourceTold::Withdrawn(Ok(())));
+        }
+        let told = self.happen(ask, kernels)?;
+        if fault == Fault::LoseReply {
+            return lost;
+        }
+        Some(match self.bug {
+            Some(bug) => bug.twist(told, kernels.terms.handoff()),
+            None => told,
+        })
+    }
+
+    /// Does what the source asks for.
+    fn happen(&mut self, ask: SourceAsk, kernels: &mut Kernels) -> Option<SourceTold> {
+        Some(match ask {
+            SourceAsk::Save(record, expected) => {
+                let saved = self.shelf.save(&record, expected);
+                SourceTold::Saved(record, saved)
+            }
+            SourceAsk::Get => SourceTold::Got(self.shelf.get()),
+            SourceAsk::Forget(stored) => {
+                self.shelf.forget(&stored);
+                SourceTold::Forgotten
+            }
+            SourceAsk::Offer => match self.operate(Op::Offer, kernels) {
+                Told::Offered(offered) => SourceTold::Offered(offered),
+                _ => return None,
+            },
+            SourceAsk::Withdraw => match self.operate(Op::Withdraw, kernels) {
+                Told::Withdrawn(withdrawn) => SourceTold::Withdrawn(withdrawn),
+                _ => return None,
+            },
+            SourceAsk::Look => SourceTold::Seen(Some(Some(Box::new(self.kernel.shard.clone())))),
+            SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+        })
+    }
+
+    fn step_destination(&mut self, fault: Fault, kernels: &mut Kernels) -> Option<()> {
+        let mut destination = self.destination.take()?;
+        let ask = destination.ask(self.now);
+        self.meet(fault, destination_letter(&ask));
+        let happens = !matches!(fault, Fault::LoseRequest | Fault::Delay);
+        let told = if happens { self.answer_destination(&ask, fault, kernels) } else { None };
+        let told = told.or_else(|| lost_destination(&ask))?;
+        destination.tell(self.now, told);
+        self.destination = Some(destination);
+        Some(())
+    }
+
+    /// What the destination is told; `None` if the reply is lost.
+    fn answer_destination(
+        &mut self,
+        ask: &DestinationAsk,
+        fault: Fault,
+        kernels: &mut Kernels,
+    ) -> Option<DestinationTold> {
+        let told = match ask {
+            DestinationAsk::Accept => {
+                let accepted = self.accept(kernels);
+                if fault != Fault::LoseReply {
+                    self.destination_belief = accepted.as_ref().ok().copied();
+                }
+                DestinationTold::Accepted(accepted.map(drop))
+            }
+            DestinationAsk::Look => {
+                DestinationTold::Seen(Some(Some(Box::new(self.kernel.shard.clone()))))
+            }
+            DestinationAsk::Save(record, version) => {
+                let saved = self.shelf.save(record, *version);
+                DestinationTold::Saved(record.clone(), saved)
+            }
+            DestinationAsk::Get => DestinationTold::Got(self.shelf.get()),
+            DestinationAsk::Wait(_) | DestinationAsk::Done(_) => return None,
+        };
+        (fault != Fault::LoseReply).then_some(told)
+    }
+
+    fn accept(&mut self, kernels: &mut Kernels) -> Result<Belief, AcceptError> {
+        match self.operate(Op::Accept, kernels) {
+            Told::Accepted(accepted) => accepted,
+            _ => Err(AcceptError::NoOffer),
+        }
+    }
+
+    fn find(&mut self) {
+        let found = self.shelf.live();
+        self.destination = found.and_then(|it| Destination::new(it, CONFIG, self.now).ok());
+    }
+
+    fn recover(&mut self, has_lease: bool) {
+        let found = self.shelf.live();
+        self.source = found.and_then(|it| Source::recover(it, has_lease, CONFIG, self.now).ok());
+    }
+
+    /// A task that finds no record has offered nothing.
+    fn restart_task(&mut self) {
+        self.recover(true);
+        match self.source.as_ref().map(Source::end) {
+            None | Some(Some(SourceEnd::Kept(_))) => self.standing = Standing::Resumed,
+            Some(Some(SourceEnd::Moved | SourceEnd::Lost(_))) => self.standing = Standing::Dropped,
+            Some(None) => self.standing = Standing::Frozen,
+        }
+    }
+
+    fn renew(&mut self, kernels: &mut Kernels) -> Option<()> {
+        self.left.renewals -= 1;
+        let Told::Renewed(until) = self.operate(Op::Renew, kernels) else { return None };
+        self.source_belief.until = self.source_belief.until.max(until?);
+        Some(())
+    }
+
+    fn take_over(&mut self, kernels: &mut Kernels) -> Option<()> {
+        self.left.takeovers -= 1;
+        let Told::TakenOver(belief) = self.operate(Op::TakeOver, kernels) else { return None };
+        self.third_belief = Some(belief?);
+        Some(())
+    }
+
+    /// Counts a fault, and keeps what arrives later.
+    fn meet(&mut self, fault: Fault, letter: Option<Letter>) {
+        self.left.faults -= u8::from(fault != Fault::None);
+        if matches!(fault, Fault::Delay | Fault::Duplicate) {
+            self.letters.extend(letter);
+        }
+    }
+
+    fn arrive(&mut self, index: usize, kernels: &mut Kernels) {
+        match self.letters.remove(index) {
+            Letter::Save(record, version) => drop(self.shelf.save(&record, version)),
+            Letter::Accept => drop(self.operate(Op::Accept, kernels)),
+            Letter::Offer => drop(self.operate(Op::Offer, kernels)),
+            Letter::Withdraw => drop(self.operate(Op::Withdraw, kernels)),
+        }
+    }
+
+    fn operate(&mut self, op: Op, kernels: &mut Kernels) -> Told {
+        let (told, kernel) = kernels.answer(&self.kernel, op, self.now);
+        self.kernel = kernel;
+        self.was_accepted |= matches!(told, Told::Accepted(Ok(_)));
+        told
+    }
+
+    /// Whether an offer of this move stands that could be accepted.
+    fn is_offered(&self, kernels: &mut Kernels) -> bool {
+        let (told, _) = kernels.answer(&self.kernel, Op::Accept, self.now);
+        matches!(told, Told::Accepted(Ok(_)))
+    }
+}
+
+fn source_letter(ask: &SourceAsk) -> Option<Letter> {
+    match ask {
+        SourceAsk::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
+        SourceAsk::Offer => Some(Letter::Offer),
+        SourceAsk::Withdraw => Some(Letter::Withdraw),
+        SourceAsk::Get
+        | SourceAsk::Forget(_)
+        | SourceAsk::Look
+        | SourceAsk::Freeze
+        | SourceAsk::Wait(_)
+        | SourceAsk::Done(_) => None,
+    }
+}
+
+fn destination_letter(ask: &DestinationAsk) -> Option<Letter> {
+    match ask {
+        DestinationAsk::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
+        DestinationAsk::Accept => Some(Letter::Accept),
+        DestinationAsk::Get
+        | DestinationAsk::Look
+        | DestinationAsk::Wait(_)
+        | DestinationAsk::Done(_) => None,
+    }
+}
+
+/// What a source is told if nothing comes back.
+fn lost_source(ask: &SourceAsk) -> Option<SourceTold> {
+    Some(match ask {
+        SourceAsk::Save(record, _) => SourceTold::Saved(record.clone(), Err(failed())),
+        SourceAsk::Get => SourceTold::Got(Err(failed())),
+        SourceAsk::Forget(_) => SourceTold::Forgotten,
+        SourceAsk::Offer => SourceTold::Offered(Err(OfferError::BackendError(silence()))),
+        SourceAsk::Withdraw => SourceTold::Withdrawn(Err(WithdrawError::BackendError(silence()))),
+        SourceAsk::Look => SourceTold::Seen(None),
+        SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+    })
+}
+
+/// What a destination is told if nothing comes back.
+fn lost_destination(ask: &DestinationAsk) -> Option<DestinationTold> {
+    Some(match ask {
+        DestinationAsk::Accept => {
+            DestinationTold::Accepted(Err(AcceptError::BackendError(silence())))
+        }
+        DestinationAsk::Look => DestinationTold::Seen(None),
+        DestinationAsk::Save(record, _) => DestinationTold::Saved(record.clone(), Err(failed())),
+        DestinationAsk::Get => DestinationTold::Got(Err(failed())),
+        DestinationAsk::Wait(_) | DestinationAsk::Done(_) => return None,
+    })
+}
+
+fn silence() -> InfraError {
+    InfraError::Transient { operation: "search", message: "no reply".to_owned() }
+}
+
+fn failed() -> RepositoryError {
+    RepositoryError::Failed { message: "no reply".to_owned() }
+}
+
+/// Whether a destination has the shard, for figures.
+pub(super) fn is_live(world: &World) -> bool {
+    world.destination.as_ref().and_then(Destination::end) == Some(DestinationEnd::Live)
+}

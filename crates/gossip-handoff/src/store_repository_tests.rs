@@ -1,0 +1,133 @@
+use gossip_contracts::identity::{LogicalTime, TenantId};
+use gossip_coordination::store::{
+    Fault, HandoffWrite, MapStore, Store, StoreLimits, fly, save_handoff,
+};
+
+use crate::conformance::{RepositoryTarget, check};
+use crate::{
+    InvalidRecord, Machine, MemoryRepository, Phase, RecordId, Repository, RepositoryError,
+    StoreRepository, UnknownPhase, handoff_id,
+};
+
+const TENANT: TenantId = TenantId::from_bytes([7; 32]);
+
+struct Memory(MemoryRepository);
+
+impl RepositoryTarget for Memory {
+    type Handle = MemoryRepository;
+
+    fn handle(&self) -> MemoryRepository {
+        self.0.clone()
+    }
+}
+
+struct Map(MapStore);
+
+impl RepositoryTarget for Map {
+    type Handle = StoreRepository<MapStore>;
+
+    fn handle(&self) -> Self::Handle {
+        StoreRepository::new(self.0.another_handle(), TENANT, fresh_nonce())
+    }
+}
+
+/// A nonce that no other handle of these tests has.
+fn fresh_nonce() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[test]
+fn memory_conforms() {
+    check(&Memory(MemoryRepository::new()));
+}
+
+#[test]
+fn a_store_conforms() {
+    check(&Map(MapStore::new()));
+}
+
+#[test]
+fn a_store_with_small_transactions_conforms() {
+    // As small as those of etcd.
+    let limits = StoreLimits { txn_ops: 128, txn_bytes: 1 << 20, page: 1_000 };
+    check(&Map(MapStore::with_limits(limits)));
+}
+
+fn machine(id: &str) -> Machine {
+    let id = RecordId::new(id).unwrap();
+    Machine::new(id, "shard", "a", "b", LogicalTime::from_raw(1)).unwrap()
+}
+
+#[test]
+fn a_lost_reply_is_resolved() {
+    for fault in [Fault::LoseReply, Fault::LoseRequest] {
+        let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
+        let mut machine = machine("lost");
+        records.store_mut().inject(fault);
+        let first = records.save(&machine.record(), None).unwrap();
+        machine.serialize(b"state").unwrap();
+        records.store_mut().inject(fault);
+        records.save(&machine.record(), Some(first)).unwrap();
+        assert_eq!(records.get(&machine.record().id).unwrap().record.state, Phase::Serialize);
+    }
+}
+
+#[test]
+fn of_two_that_save_the_same_bytes_over_one_version_one_is_told_so() {
+    let mut one = StoreRepository::new(MapStore::new(), TENANT, 1);
+    let mut other = StoreRepository::new(one.store_mut().another_handle(), TENANT, 2);
+    let mut machine = machine("same");
+    let first = one.save(&machine.record(), None).unwrap();
+    machine.rollback("both say so").unwrap();
+    other.save(&machine.record(), Some(first)).unwrap();
+    // The bytes that are there are its own, and it did not write them.
+    one.store_mut().inject(Fault::LoseRequest);
+    let late = one.save(&machine.record(), Some(first));
+    assert_eq!(late, Err(RepositoryError::VersionConflict));
+}
+
+#[test]
+fn a_store_that_fails_is_told_without_names() {
+    let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
+    records.store_mut().inject_always(Some(Fault::Fail));
+    let RepositoryError::Failed { message } =
+        records.save(&machine("a-secret-name").record(), None).unwrap_err()
+    else {
+        panic!("the store failed");
+    };
+    assert!(!message.contains("secret"), "{message}");
+}
+
+#[test]
+fn a_stored_phase_that_nobody_knows_is_refused() {
+    let mut store = MapStore::new();
+    let record = machine("strange").record();
+    let mut payload = record.to_bytes();
+    payload[0] = 42;
+    let write = HandoffWrite {
+        tenant: TENANT,
+        handoff: handoff_id(&record.id),
+        payload: &payload,
+        parties: [1, 2],
+        is_over: false,
+        expected: None,
+        mark: 1,
+    };
+    let limits = store.limits();
+    fly(&mut store, save_handoff(limits, write)).unwrap();
+    let mut records = StoreRepository::new(store, TENANT, 1);
+    let unknown = InvalidRecord::UnknownPhase(UnknownPhase(42));
+    assert_eq!(records.get(&record.id), Err(RepositoryError::Invalid(unknown)));
+}
+
+#[test]
+fn tenants_do_not_see_each_others_moves() {
+    let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
+    records.save(&machine("mine").record(), None).unwrap();
+    let other = TenantId::from_bytes([8; 32]);
+    let mut others = StoreRepository::new(records.store_mut().another_handle(), other, 2);
+    assert_eq!(others.in_progress("a"), Ok(Vec::new()));
+    assert_eq!(others.get(&machine("mine").record().id), Err(RepositoryError::RecordNotFound));
+}

@@ -1,0 +1,152 @@
+//! `cargo xtask handoff`: planned moves between real processes, the long form.
+//!
+//! The tests of `gossip-handoff-trials` run the same program for a few moves. This runs it on the
+//! disk that holds the target directory and on an etcd that it starts, and writes the figures
+//! between two marks in `docs/reliability.md`. It is the debug build, whose assertions look as
+//! well; SQLite is optimized in it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use crate::failure::Failure;
+use crate::process;
+use crate::workspace::Workspace;
+
+/// Moves of each campaign, unless it is told otherwise.
+const MOVES: &str = "2000";
+/// Kills of the campaign that kills: one in forty moves of the usual number.
+const KILLS: &str = "50";
+/// Workers of the rolling restart, as the specification asks, and keys of each of their shards.
+const RESTART: [&str; 2] = ["8", "4000"];
+/// A campaign without a seed is the one whose figures are written down.
+const SEED: &str = "20261115";
+/// The stores that there are.
+const STORES: [&str; 2] = ["sqlite", "etcd"];
+/// What stands around the figures in the document.
+const MARKS: [&str; 2] = ["<!-- figures of cargo xtask handoff -->", "<!-- end of figures -->"];
+const DOCUMENT: &str = "docs/reliability.md";
+
+const USAGE: &str = "[--moves N] [--store sqlite|etcd] [--save]";
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let order = parse(arguments)?;
+    let workspace = Workspace::load()?;
+    let directory = workspace.target.join("handoff-trials");
+    let mut table = String::from("| store | trial | figures |\n|---|---|---|\n");
+    for store in STORES.iter().filter(|store| order.store.is_none_or(|only| only == **store)) {
+        let [workers, keys] = RESTART;
+        let trials: [(&str, Vec<&str>); 3] = [
+            ("moves", vec!["moves", order.moves, "0", SEED]),
+            ("moves and kills", vec!["moves", order.moves, KILLS, SEED]),
+            ("rolling restart", vec!["restart", workers, keys, SEED]),
+        ];
+        for (name, words) in trials {
+            let told = trial(store, &directory.join(store).join(name.replace(' ', "-")), &words)?;
+            println!("{store}, {name}:\n{told}");
+            let cell = told.trim().replace('\n', "<br>");
+            table.push_str(&format!("| {store} | {name} | {cell} |\n"));
+        }
+    }
+    if order.saves {
+        save(&table)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked for.
+struct Order<'a> {
+    moves: &'a str,
+    store: Option<&'a str>,
+    saves: bool,
+}
+
+fn parse(arguments: &[String]) -> Result<Order<'_>, Failure> {
+    let mut order = Order { moves: MOVES, store: None, saves: false };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let value = || words.clone().next().map(String::as_str);
+        match (word.as_str(), value()) {
+            ("--save", _) => order.saves = true,
+            ("--moves", Some(number)) if number.parse::<u64>().is_ok() => {
+                order.moves = number;
+                words.next();
+            }
+            ("--store", Some(store)) if STORES.contains(&store) => {
+                order.store = Some(store);
+                words.next();
+            }
+            _ => {
+                let why = format!("`{word}` is not understood");
+                return Err(Failure::usage("handoff", why, USAGE));
+            }
+        }
+    }
+    Ok(order)
+}
+
+/// Runs one trial in a directory of its own. What a failed one left is there to look at.
+fn trial(store: &str, directory: &Path, words: &[&str]) -> Result<String, Failure> {
+    if directory.exists() {
+        fs::remove_dir_all(directory).map_err(|error| {
+            let what = format!("{} was not removed", directory.display());
+            Failure::new(what, error.to_string(), "remove it by hand")
+        })?;
+    }
+    fs::create_dir_all(directory).map_err(|error| {
+        let what = format!("{} was not made", directory.display());
+        Failure::new(what, error.to_string(), "look at the disk")
+    })?;
+    let (name, rest) = (words[0], &words[1..]);
+    let mut command = command();
+    match store {
+        "etcd" => command.args(["etcd", name]),
+        _ => command.arg(name).arg(format!("sqlite:{}", directory.join("trial.db").display())),
+    };
+    command.arg(directory.join("journals")).args(rest);
+    process::capture(&mut command, &format!("look at {}", directory.display()))
+}
+
+fn command() -> Command {
+    let mut command = process::cargo();
+    command.args(["run", "--quiet", "--package", "gossip-handoff-trials", "--"]);
+    command
+}
+
+/// Puts the table between its marks.
+fn save(table: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(format!("{DOCUMENT} was not written"), error.to_string(), "look at it")
+    };
+    let text = fs::read_to_string(DOCUMENT).map_err(failed)?;
+    let [open, close] = MARKS;
+    let parts = text.split_once(open).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(close)?;
+        Some((before, after))
+    });
+    let Some((before, after)) = parts else {
+        let why = "the marks around its figures are gone".to_owned();
+        return Err(Failure::new(format!("{DOCUMENT} was not written"), why, "put them back"));
+    };
+    fs::write(DOCUMENT, format!("{before}{open}\n\n{table}\n{close}{after}")).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_checked() {
+        let parsed = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let order = parse(&words).ok()?;
+            Some(format!("{} {:?} {}", order.moves, order.store, order.saves))
+        };
+        assert_eq!(parsed(&[]), Some(format!("{MOVES} None false")));
+        let all = ["--store", "etcd", "--save", "--moves", "5"];
+        assert_eq!(parsed(&all), Some("5 Some(\"etcd\") true".to_owned()));
+        for bad in [&["--moves"][..], &["--moves", "many"], &["--store", "disk"], &["5"]] {
+            assert_eq!(parsed(bad), None, "{bad:?}");
+        }
+    }
+}
