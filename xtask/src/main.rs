@@ -25,6 +25,7 @@ mod miri;
 mod mutants;
 mod process;
 mod setup;
+mod sim;
 mod source;
 mod tally;
 mod test;
@@ -51,7 +52,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "test",
         arguments: "",
@@ -88,6 +89,12 @@ const COMMANDS: [Command; 11] = [
         arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
         purpose: "search small worlds of the kernel to their end, or for planted bugs",
         run: check_model::run,
+    },
+    Command {
+        name: "sim",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs]",
+        purpose: "play simulated worlds with faults, or look for planted bugs",
+        run: sim::run,
     },
     Command {
         name: "kill-sqlite",
