@@ -92,7 +92,7 @@ const COMMANDS: [Command; 12] = [
     },
     Command {
         name: "sim",
-        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs]",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
         purpose: "play simulated worlds with faults, or look for planted bugs",
         run: sim::run,
     },

@@ -24,7 +24,7 @@ const SEEDS_DEFAULT: u64 = 1_000;
 const BUG_SEEDS_MAX: u64 = 200;
 
 /// Lines of a trace that are printed: the end is what matters.
-const TRACE_LINES_MAX: usize = 2_000;
+const TRACE_LINES_MAX: usize = 200;
 
 /// What was asked for.
 #[derive(Default)]
@@ -158,6 +158,7 @@ fn print_report(sum: &Report, time: Duration) {
         "| keys sent to the sink under a stale fence, accepted | {}, {} |",
         stale.keys, stale.keys_accepted
     );
+    println!("| stale operations that a store which forgot took | {} |", stale.operations_excused);
     println!("| keys of lost leases that came before anybody else's | {} |", stale.keys_early);
     println!(
         "| damaged reads shown, operations ended as corruption | {}, {} |",

@@ -20,7 +20,7 @@ use crate::run_errors::RunTransitionError;
 use crate::run_management::AsyncRunManagement;
 
 /// Runs of a tenant that are not over.
-const RUNS_MAX: usize = 2;
+const RUNS_MAX: usize = 3;
 
 /// Ticks between two things that an administrator does.
 const PAUSE_TICKS: u64 = 40;
@@ -67,8 +67,8 @@ impl Admin {
             self.create(run).await;
         }
         match roll {
-            0..3 => self.make_run().await,
-            3..7 => _ = self.register(run).await,
+            0..4 => self.make_run().await,
+            4..7 => _ = self.register(run).await,
             7 => self.switch(run, Verb::PauseRun).await,
             8..12 => self.switch(run, Verb::ResumeRun).await,
             12..15 => self.request(run).await,
@@ -258,6 +258,9 @@ impl Admin {
                 break;
             }
         }
+        if self.cx.phase() == Phase::Rough && self.facts(run, RunFacts::is_over) {
+            self.delete_any().await;
+        }
     }
 
     /// Whether to send it again: it may have happened, or it did and that is worth a look.
@@ -279,11 +282,17 @@ impl Admin {
         directory[self.cx.tenant as usize].retain(|other| *other != run);
     }
 
-    /// A run of the tenant, over or not.
+    /// A run that may be deleted: mostly one that is over and still there, else any.
     fn ancient_run(&self) -> Option<u32> {
         let shared = self.cx.shared.borrow();
         let ours = &shared.oracle.runs_of[self.cx.tenant as usize];
-        (!ours.is_empty()).then(|| ours[self.cx.below(ours.len() as u64) as usize])
+        let is_left = |run: &u32| {
+            let facts = &shared.oracle.runs[*run as usize];
+            facts.is_over() && !facts.deleted
+        };
+        let left = ours.iter().copied().rev().find(is_left);
+        let any = (!ours.is_empty()).then(|| ours[self.cx.below(ours.len() as u64) as usize]);
+        if self.cx.one_in(4) { any } else { left.or(any) }
     }
 
     async fn delete_any(&mut self) {

@@ -89,6 +89,8 @@ pub(super) struct Shared {
     pub(super) corruption_told: u64,
     pub(super) trace: Option<Vec<String>>,
     pub(super) bug: Option<Bug>,
+    /// Whether nobody asks about another tenant on purpose.
+    pub(super) keeps_apart: bool,
 }
 
 impl Shared {

@@ -90,7 +90,9 @@ impl Oracle {
         txn: &Txn,
     ) -> Result<(), Violation> {
         let held = self.is_held_by(lease);
-        self.stale.operations_accepted += u64::from(!held);
+        let excused = self.is_suspended(Rule::StaleFence);
+        self.stale.operations_accepted += u64::from(!held && !excused);
+        self.stale.operations_excused += u64::from(!held && excused);
         self.require(held, Rule::StaleFence, "an effect of somebody who is not the last grant")?;
         let shard = &self.shards[lease.shard as usize];
         let Some(holder) = shard.holder else { return Ok(()) };
@@ -365,7 +367,12 @@ impl Oracle {
         Ok(())
     }
 
-    fn birth(&mut self, op: &Op, tenant: TenantId, facts: ShardFacts) -> Result<(), Violation> {
+    pub(super) fn birth(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        facts: ShardFacts,
+    ) -> Result<(), Violation> {
         let taken = self.find_shard(tenant, facts.key).is_some();
         self.require(!taken, Rule::Tiling, "a newborn shard took the place of another")?;
         self.runs[facts.run as usize].unsettled += 1;
@@ -530,7 +537,13 @@ pub(super) fn answer_of(born: &[ShardId]) -> u64 {
     born.iter().fold(0, |hash, shard| mix(hash ^ shard.as_raw()))
 }
 
-fn newborn(key: ShardKey, run: u32, range: (u32, u32), fence: u64, done: u32) -> ShardFacts {
+pub(super) fn newborn(
+    key: ShardKey,
+    run: u32,
+    range: (u32, u32),
+    fence: u64,
+    done: u32,
+) -> ShardFacts {
     ShardFacts {
         key,
         run,

@@ -22,6 +22,7 @@
 mod admin;
 mod answers;
 mod audit;
+mod backend;
 mod bugs;
 mod context;
 mod damage;
@@ -45,6 +46,7 @@ mod world;
 
 use std::rc::Rc;
 
+pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
 use self::keyspace::Keyspace;
@@ -55,6 +57,13 @@ pub use self::port::SimStore;
 pub use self::report::{Coverage, Failure, Report, fault_table};
 pub use self::shrink::shrink;
 use self::world::World;
+
+#[cfg(test)]
+mod backend_tests;
+#[cfg(test)]
+mod oracle_tests;
+#[cfg(test)]
+mod sim_tests;
 
 /// Plays worlds, one after another.
 #[derive(Debug)]

@@ -165,8 +165,10 @@ pub(super) struct Oracle {
 pub struct StaleTally {
     /// Operations that were sent under a lease which somebody else had got since.
     pub operations: u64,
-    /// Of those, how many took effect.
+    /// Of those, how many took effect although the store kept its promises.
     pub operations_accepted: u64,
+    /// How many took effect because the store had forgotten the newer grant.
+    pub operations_excused: u64,
     /// Keys that reached the sink under a fence below the last one accepted for the key.
     pub keys: u64,
     /// Of those, how many were accepted.
@@ -179,6 +181,7 @@ impl StaleTally {
     pub(super) const fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.operations_accepted += other.operations_accepted;
+        self.operations_excused += other.operations_excused;
         self.keys += other.keys;
         self.keys_accepted += other.keys_accepted;
         self.keys_early += other.keys_early;
@@ -214,10 +217,14 @@ impl Oracle {
     /// Refuses unless `condition` holds, or the world's faults excuse it.
     #[inline]
     pub(super) fn require(&self, condition: bool, rule: Rule, why: &str) -> Result<(), Violation> {
-        if condition || self.suspended.contains(&rule) {
+        if condition || self.is_suspended(rule) {
             return Ok(());
         }
         Err(Violation { rule, why: why.to_owned() })
+    }
+
+    pub(super) fn is_suspended(&self, rule: Rule) -> bool {
+        self.suspended.contains(&rule)
     }
 
     /// A run that somebody is about to make. Answers its number.

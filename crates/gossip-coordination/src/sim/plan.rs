@@ -3,6 +3,7 @@
 use super::bugs::Bug;
 use super::faults::{FaultKind, FaultSet};
 use super::random::Stream;
+use super::world::CALM_TICKS_MAX;
 use crate::store::StoreLimits;
 
 /// Operations of a world, unless somebody asks for another number.
@@ -32,6 +33,8 @@ pub struct Plan {
     pub bug: Option<Bug>,
     /// Whether to write down what happens.
     pub trace: bool,
+    /// Ticks within which everything must finish after the last fault.
+    pub calm_ticks: u64,
     /// Whether each operation is done before another begins, for a number of ticks.
     pub atomic_until: Option<u64>,
     /// The only tenant whose processes run; all if absent.
@@ -64,6 +67,7 @@ impl Plan {
             only: None,
             bug: None,
             trace: false,
+            calm_ticks: CALM_TICKS_MAX,
             atomic_until: None,
             alone: None,
         }

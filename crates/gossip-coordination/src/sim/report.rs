@@ -75,7 +75,7 @@ pub struct Report {
     pub corruption_told: u64,
     /// Runs that finished.
     pub runs_finished: u64,
-    /// The longest that a world took to finish after the last fault, in leases of 200 ticks.
+    /// The longest that a world took to finish after the last fault, in ticks.
     pub calm_ticks_max: u64,
     /// Over every event of every world, in their order.
     pub trace_hash: u64,

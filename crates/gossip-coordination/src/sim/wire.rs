@@ -268,7 +268,14 @@ impl World {
             return self.time_out(to, &request);
         }
         let after = self.latency(to.process);
-        self.schedule(after, to.process, What::Tell { to, reply, damaged });
+        let waits = &self.processes[to.process as usize];
+        let is_paused = waits.paused_until > self.now;
+        let is_current = (waits.life, waits.exchange) == (to.life, to.exchange);
+        if after == 0 && is_current && !is_paused && !damaged {
+            self.at_once = Some(reply);
+        } else {
+            self.schedule(after, to.process, What::Tell { to, reply, damaged });
+        }
     }
 
     fn read(&mut self, from: Sender, reads: &[Read]) {

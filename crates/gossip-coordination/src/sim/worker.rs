@@ -36,8 +36,11 @@ const BATCH_MAX: u64 = 8;
 /// How often a worker sends an operation again that may have happened.
 const TRIES_MAX: u32 = 4;
 
-/// Ticks that a worker waits when there is nothing to do.
+/// Ticks that a worker waits between two steps, at most.
 const IDLE_TICKS: u64 = 25;
+
+/// Ticks that a worker waits when it found nothing to do.
+const NOTHING_TICKS: u64 = 60;
 
 /// What a worker does under a lease that it was told to have lost, before it believes it.
 const ZOMBIE_STEPS_MAX: u64 = 6;
@@ -171,7 +174,7 @@ impl Worker {
     }
 
     async fn claim(&mut self) {
-        let Some(run) = self.cx.any_run() else { return self.cx.sleep(IDLE_TICKS).await };
+        let Some(run) = self.cx.any_run() else { return self.cx.sleep(NOTHING_TICKS).await };
         let op = self.cx.begin(Draft { run: Some(run), ..Draft::new(Verb::Claim) });
         let id = self.cx.shared.borrow().oracle.runs[run as usize].id;
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
@@ -187,7 +190,7 @@ impl Worker {
                 if matches!(error, ClaimError::RunTerminal { .. } | ClaimError::RunNotFound) {
                     self.cx.strike_if_over(run);
                 }
-                self.cx.sleep(IDLE_TICKS).await;
+                self.cx.sleep(NOTHING_TICKS).await;
             }
         }
     }
@@ -489,7 +492,7 @@ impl Worker {
         let count = self.cx.shared.borrow().tenants.len() as u64;
         let other = self.cx.below(count) as usize;
         let tenant = self.cx.shared.borrow().tenants[other];
-        if tenant == self.cx.tenant_id || self.cx.phase() == Phase::Calm {
+        if tenant == self.cx.tenant_id || self.cx.shared.borrow().keeps_apart {
             return;
         }
         let op_id = self.next_op_id(place);

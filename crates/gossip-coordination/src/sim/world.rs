@@ -153,6 +153,8 @@ pub(super) struct World {
     /// The numbers of the faults that were injected.
     pub(super) injected: Vec<u64>,
     pub(super) leaderless_until: u64,
+    /// The reply to a question that was answered at once.
+    pub(super) at_once: Option<Reply>,
     pub(super) damaged_reads: u64,
     pub(super) torn: Vec<Torn>,
     queue: BinaryHeap<Reverse<Event>>,
@@ -190,6 +192,7 @@ impl World {
             corruption_told: 0,
             trace: plan.trace.then(Vec::new),
             bug: plan.bug,
+            keeps_apart: plan.atomic_until.is_some(),
         };
         let dice = [Place::Message, Place::Commit, Place::Read]
             .map(|place| Dice::new(place, plan.faults, plan.roughness));
@@ -201,6 +204,7 @@ impl World {
             tally: FaultTally::default(),
             injected: Vec::new(),
             leaderless_until: 0,
+            at_once: None,
             damaged_reads: 0,
             torn: Vec::new(),
             queue: BinaryHeap::new(),
@@ -219,6 +223,9 @@ impl World {
     /// The rule that was broken, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
         while let Some(Reverse(event)) = self.queue.pop() {
+            if self.plan.atomic_until.is_some_and(|until| event.at >= until) {
+                break;
+            }
             self.now = event.at;
             self.shared.borrow_mut().now = event.at;
             self.happen(event);
@@ -242,8 +249,8 @@ impl World {
         if failed {
             return true;
         }
-        if let Some(until) = self.plan.atomic_until {
-            return self.now >= until;
+        if self.plan.atomic_until.is_some() {
+            return false;
         }
         match (phase, self.calm_since) {
             (Phase::Rough, _) => {
@@ -253,7 +260,7 @@ impl World {
                 false
             }
             (Phase::Calm, Some(since)) if !idle => {
-                let late = self.now - since > CALM_TICKS_MAX;
+                let late = self.now - since > self.plan.calm_ticks;
                 if late {
                     let mut shared = self.shared.borrow_mut();
                     let why = "shards are left long after the last fault";
@@ -320,38 +327,49 @@ impl World {
             let after = process.paused_until - now;
             return self.schedule(after, to.process, What::Tell { to, reply, damaged });
         }
-        // Whoever answers twice finds that nobody waits any more.
-        process.exchange += 1;
-        self.shared.borrow_mut().say(|| format!("p{} is told {}", to.process, reply.summary()));
-        let process = &self.processes[to.process as usize];
-        process.store.tell(reply);
-        if damaged && let Some(op) = &self.shared.borrow().current[to.process as usize] {
-            op.damaged.set(true);
-        }
+        self.deliver(to.process, reply, damaged);
         self.poll(to.process);
     }
 
-    /// Lets a process go on, and takes what it asks for next.
+    /// Lets a process go on, and takes what it asks for next; again if that is answered at once.
     pub(super) fn poll(&mut self, number: u32) {
-        let Some(mut program) = self.processes[number as usize].program.take() else { return };
-        let mut context = Context::from_waker(Waker::noop());
-        let polled = catch_unwind(AssertUnwindSafe(|| program.as_mut().poll(&mut context)));
-        match polled {
-            Ok(Poll::Ready(())) => {}
-            Ok(Poll::Pending) => {
-                let process = &mut self.processes[number as usize];
-                process.program = Some(program);
-                let asked = process.store.asked().expect("a process that waits has asked");
-                self.send(number, asked);
-            }
-            Err(panic) => {
-                let message = crate::model::panic_message(&*panic);
-                let violation = Violation { rule: Rule::Panicked, why: message };
-                // A panic may have left the oracle borrowed; then it is the oracle's own.
-                if let Ok(mut shared) = self.shared.try_borrow_mut() {
-                    shared.judge(Err(violation));
+        loop {
+            let Some(mut program) = self.processes[number as usize].program.take() else { return };
+            let mut context = Context::from_waker(Waker::noop());
+            let polled = catch_unwind(AssertUnwindSafe(|| program.as_mut().poll(&mut context)));
+            match polled {
+                Ok(Poll::Ready(())) => return,
+                Ok(Poll::Pending) => {
+                    let process = &mut self.processes[number as usize];
+                    process.program = Some(program);
+                    let asked = process.store.asked().expect("a process that waits has asked");
+                    self.send(number, asked);
                 }
+                Err(panic) => return self.panicked(&crate::model::panic_message(&*panic)),
             }
+            let Some(reply) = self.at_once.take() else { return };
+            self.deliver(number, reply, false);
+        }
+    }
+
+    fn panicked(&self, message: &str) {
+        let violation = Violation { rule: Rule::Panicked, why: message.to_owned() };
+        // A panic may have left the oracle borrowed; then it is the oracle's own.
+        if let Ok(mut shared) = self.shared.try_borrow_mut() {
+            shared.judge(Err(violation));
+        }
+    }
+
+    /// Puts a reply where its process finds it.
+    fn deliver(&mut self, number: u32, reply: Reply, damaged: bool) {
+        let process = &mut self.processes[number as usize];
+        // Whoever answers twice finds that nobody waits any more.
+        process.exchange += 1;
+        let mut shared = self.shared.borrow_mut();
+        shared.say(|| format!("p{number} is told {}", reply.summary()));
+        process.store.tell(reply);
+        if damaged && let Some(op) = &shared.current[number as usize] {
+            op.damaged.set(true);
         }
     }
 
@@ -374,7 +392,10 @@ impl World {
             damaged_reads: self.damaged_reads,
             corruption_told: shared.corruption_told,
             runs_finished: over as u64,
-            calm_ticks_max: self.calm_since.map_or(0, |since| self.now - since),
+            calm_ticks_max: match shared.oracle.is_suspended(Rule::NeverFinishes) {
+                true => 0,
+                false => self.calm_since.map_or(0, |since| self.now - since),
+            },
             trace_hash: shared.hash,
             tenant_hashes: std::mem::take(&mut shared.tenant_hashes),
         })
