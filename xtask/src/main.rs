@@ -27,6 +27,7 @@ mod miri;
 mod mutants;
 mod process;
 mod setup;
+mod sim;
 mod source;
 mod tally;
 mod test;
@@ -54,7 +55,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 14] = [
+const COMMANDS: [Command; 15] = [
     Command {
         name: "test",
         arguments: "",
@@ -98,6 +99,12 @@ const COMMANDS: [Command; 14] = [
         purpose: "search the TLA+ specification to its end, then its mutations; \
                   --save writes the tables of its README",
         run: tla::run,
+    },
+    Command {
+        name: "sim",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
+        purpose: "play simulated worlds with faults, or look for planted bugs",
+        run: sim::run,
     },
     Command {
         name: "kill-sqlite",

@@ -21,7 +21,7 @@ mod facade;
 mod handoff;
 mod in_memory;
 mod lease;
-#[cfg(any(test, feature = "model"))]
+#[cfg(any(test, feature = "model", feature = "sim"))]
 pub mod model;
 mod move_errors;
 mod outcome;
@@ -36,6 +36,8 @@ mod run_management;
 mod scratch;
 mod session;
 mod shard_limits;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 mod split_execution;
 pub mod store;
 #[cfg(any(test, feature = "testscripts"))]

@@ -684,7 +684,7 @@ pub(super) fn split_value(value: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at(u32::from_le_bytes(*len) as usize)
 }
 
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     text.unwrap_or_else(|| "a panic without words".to_owned())

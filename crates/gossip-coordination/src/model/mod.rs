@@ -32,6 +32,7 @@ pub use self::bugs::Bug;
 pub use self::check::Strictness;
 pub use self::configurations::{Config, Scale, configuration, configurations};
 pub use self::coverage::{Coverage, coverage};
+pub(crate) use self::kernel::panic_message;
 pub use self::oracle::{Rule, Violation};
 pub use self::search::{Finding, Report, search};
 pub use self::vocabulary::Op;

@@ -64,6 +64,13 @@ pub enum Rule {
     RunReborn,
     /// A tenant's answers do not depend on the other tenant.
     Tenants,
+    /// What was refused did not happen, and does not happen later. Of the simulator: in the model
+    /// a refusal and its decision are one.
+    RefusedHappened,
+    /// Damaged bytes are told as corruption, and nothing is decided about them. Of the simulator.
+    Undetected,
+    /// After faults stop everything finishes, within a bound. Of the simulator.
+    NeverFinishes,
     /// The kernel and the codec do not panic.
     Panicked,
 }

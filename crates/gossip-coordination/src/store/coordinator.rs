@@ -137,6 +137,14 @@ macro_rules! coordinator {
 coordinator!(StoreCoordinator over Store, "A coordinator over a blocking store.");
 coordinator!(AsyncStoreCoordinator over AsyncStore, "A coordinator over an asynchronous store.");
 
+#[cfg(any(test, feature = "sim"))]
+impl<S> AsyncStoreCoordinator<S> {
+    /// Forgets every shard that this handle remembers; a new one remembers none either.
+    pub(crate) fn forget(&mut self) {
+        self.core.memory = super::memory::Memory::default();
+    }
+}
+
 impl<S: Store> StoreCoordinator<S> {
     /// Runs `call` and collects the events of the operations in it.
     pub fn with_events<R>(

@@ -123,6 +123,12 @@ impl Core {
         Tries::new(operation, self.config.nonce)
     }
 
+    /// The tries of what remains to be done of an operation that has happened: whatever ends them
+    /// says so.
+    pub(super) const fn tries_of_the_rest(&self, operation: &'static str) -> Tries {
+        Tries::of_the_rest(operation, self.config.nonce)
+    }
+
     /// The most children that one split may have and one transaction of the store publishes.
     pub(super) fn split_children_max(&self) -> usize {
         let fitting = self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / BIRTH_WRITES;

@@ -235,6 +235,54 @@ fn lost_races_do_not_deny_a_commit_that_comes_late() {
     assert!(error.to_string().contains("may have happened"), "{error}");
 }
 
+/// Found by the simulator: the look that should settle a doubt shows damaged bytes.
+#[test]
+fn damage_does_not_deny_a_commit_whose_reply_was_lost() {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut scratch = AcquireScratch::new();
+    let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+    let lease = granted.unwrap().lease;
+    let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
+    let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
+    let (mut store, mut lost) = (admin.store().another_handle(), false);
+    let mut flight = core.on_shard(at(11), checkpoint);
+    let told = loop {
+        let told = match flight.step() {
+            Step::Read(reads) => {
+                let mut answers = store.read(reads).unwrap();
+                if let (true, Answer::Value(Some(hot))) = (lost, &mut answers[0]) {
+                    *hot.bytes.last_mut().unwrap() ^= 1;
+                }
+                Told::Read(Ok(answers))
+            }
+            Step::Commit(txns) => {
+                assert!(matches!(store.commit(txns)[0], Ok(CommitOutcome::Applied { .. })));
+                lost = true;
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Wait(_) => Told::Waited,
+            Step::Done(told) => break told,
+        };
+        flight.tell(told);
+    };
+    let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+    assert!(matches!(error, InfraError::Corruption { .. }), "{error}");
+    assert!(error.to_string().ends_with("it may have happened"), "{error}");
+}
+
+/// Found by the simulator: the run is gone, and taking its shards away fails.
+#[test]
+fn a_deletion_that_stops_half_way_is_not_denied() {
+    let mut admin = administrator();
+    admin.cancel_run(at(11), TENANT, RUN, op(8)).unwrap();
+    admin.store_mut().inject(Fault::None);
+    admin.store_mut().inject(Fault::Fail);
+    let told = admin.delete_run(at(11), TENANT, RUN, op(9));
+    let Err(DeleteRunError::BackendError(error)) = told else { panic!("{told:?}") };
+    assert!(error.to_string().ends_with("it may have happened"), "{error}");
+    assert!(admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap().is_replay());
+}
+
 /// Nobody can tell whether it happened: the log, which would, has forgotten.
 #[test]
 fn a_checkpoint_that_the_log_may_have_forgotten_is_not_denied() {

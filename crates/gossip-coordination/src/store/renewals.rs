@@ -57,7 +57,7 @@ impl<'o> Member<'o> {
     }
 
     fn failed(&mut self, error: InfraError) {
-        self.told = Some(Err(error.into()));
+        self.told = Some(Err(self.trip.ended(error).into()));
     }
 
     fn answer(self) -> Result<Renewed, RenewError> {
@@ -112,8 +112,7 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
             }
             Err(error) => {
                 for place in places {
-                    let error = party[place].trip.ended(error.clone());
-                    party[place].failed(error);
+                    party[place].failed(error.clone());
                 }
             }
         }

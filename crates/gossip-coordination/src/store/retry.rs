@@ -16,6 +16,9 @@ pub(super) const SIDE_TRIES_MAX: u32 = 1_000;
 /// The longest wait before another try, in ticks: far below any lease.
 pub(super) const BACKOFF_TICKS_MAX: u64 = 64;
 
+/// How the message of an error ends that leaves open whether the operation happened.
+const IN_DOUBT: &str = "; it may have happened";
+
 /// The tries of one operation.
 #[derive(Debug)]
 pub(super) struct Tries {
@@ -31,6 +34,12 @@ pub(super) struct Tries {
 impl Tries {
     pub(super) const fn new(operation: &'static str, spread: u64) -> Self {
         Self { operation, made: 0, aside: 0, in_doubt: false, spread }
+    }
+
+    /// The tries of what remains to be done of an operation that has happened.
+    pub(super) const fn of_the_rest(operation: &'static str, spread: u64) -> Self {
+        let new = Self::new(operation, spread);
+        Self { in_doubt: true, ..new }
     }
 
     /// Counts a try that failed because of `key`, or whose reply was lost if there is none, and
@@ -60,9 +69,9 @@ impl Tries {
     /// What to tell of an operation that `error` of the store ended. It may speak for the last try
     /// only: if the reply to another was lost, trying again tells what happened.
     pub(super) fn ended(&self, error: InfraError) -> InfraError {
-        let doubtful = |message| format!("{message}; it may have happened");
+        let doubtful = |message| format!("{message}{IN_DOUBT}");
         match error {
-            error if !self.in_doubt => error,
+            error if !self.in_doubt || says_so(&error) => error,
             InfraError::Transient { operation, message }
             | InfraError::Refused { operation, message, .. } => {
                 InfraError::Transient { operation, message: doubtful(message) }
@@ -82,5 +91,14 @@ impl Tries {
         let base = 1_u64 << (self.made - 1);
         let base = if base < BACKOFF_TICKS_MAX / 2 { base } else { BACKOFF_TICKS_MAX / 2 };
         base + self.spread % (base + 1)
+    }
+}
+
+/// Whether the error was told before by what knows of the same doubt.
+fn says_so(error: &InfraError) -> bool {
+    match error {
+        InfraError::Transient { message, .. }
+        | InfraError::Refused { message, .. }
+        | InfraError::Corruption { message, .. } => message.ends_with(IN_DOUBT),
     }
 }

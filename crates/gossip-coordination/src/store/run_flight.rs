@@ -71,7 +71,8 @@ where
             core.emit(tenant, run, now, sure.event);
             return sure.answer.map(IdempotentOutcome::Executed);
         }
-        let (txn, prepared) = match judge(core, now, operation, &loaded)? {
+        let verdict = judge(core, now, operation, &loaded).map_err(|error| tries.ended(error))?;
+        let (txn, prepared) = match verdict {
             Verdict::Refused(error) => return Err(error),
             Verdict::Replayed(output) => {
                 let ours = doubt.filter(|doubt| !doubt.is_excluded(&loaded));
@@ -81,7 +82,7 @@ where
             }
             Verdict::Commits(commit) => *commit,
         };
-        core.check_fits(&txn)?;
+        core.check_fits(&txn).map_err(|error| tries.ended(error))?;
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => match prepared {

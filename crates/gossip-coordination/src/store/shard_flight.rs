@@ -90,20 +90,21 @@ where
 {
     let mut trip = Trip::new(core, now, operation);
     loop {
-        match trip.next(core, io.binding(), &mut show)? {
+        let next = trip.next(core, io.binding(), &mut show);
+        match next.map_err(|error| trip.ended(error))? {
             Next::Load(mut reads) => {
                 if let Some(rider) = &mut rider {
                     rider.ask(core, &mut reads);
                 }
                 let mut answers = io.read(reads).await.map_err(|error| trip.ended(error))?;
-                trip.loaded(&mut answers)?;
+                trip.loaded(&mut answers).map_err(|error| trip.ended(error))?;
                 if let Some(rider) = &mut rider {
                     rider.take(&mut answers, trip.standing());
                 }
             }
             Next::LoadKin(keys) => {
                 let values = io.load(keys.clone()).await.map_err(|error| trip.ended(error))?;
-                trip.loaded_kin(&keys, values)?;
+                trip.loaded_kin(&keys, values).map_err(|error| trip.ended(error))?;
             }
             Next::Commit(txn) => {
                 let outcome = io.commit(txn).await.map_err(|error| trip.ended(error))?;

@@ -2,6 +2,9 @@
 //!
 //! Each commit takes away as many shards as the store allows and gives their count back in the same
 //! transaction, so counts are exact at every moment and a sweep can stop and go on anywhere.
+//!
+//! A run is gone with its head, before the first batch. So whatever ends a sweep says that the
+//! operation may have happened: repeating it goes on.
 
 use gossip_contracts::identity::{RunId, TenantId};
 
@@ -28,7 +31,7 @@ pub(super) async fn sweep(
     tenant: TenantId,
     run: RunId,
 ) -> Result<(), InfraError> {
-    let (mut tries, mut first) = (core.tries("sweep.commit"), None);
+    let (mut tries, mut first) = (core.tries_of_the_rest("sweep.commit"), None);
     let per_commit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
     let per_commit = per_commit.clamp(1, core.limits.page);
     loop {
@@ -36,12 +39,12 @@ pub(super) async fn sweep(
         let mut reads =
             vec![scan(KeyRange::hot_shards_of(tenant, run)), scan(KeyRange::roots_of(tenant, run))];
         reads.extend(Counters::keys(tenant).map(Read::Get));
-        let mut answers = io.read(reads).await?;
+        let mut answers = io.read(reads).await.map_err(|error| tries.ended(error))?;
         let (shards, roots) = (answers.page(), answers.page());
         // Each batch has a budget of its own, whoever took it away.
         let next = shards.iter().chain(&roots).map(|(key, _)| *key).next();
         if first != next {
-            (first, tries) = (next, core.tries("sweep.commit"));
+            (first, tries) = (next, core.tries_of_the_rest("sweep.commit"));
         }
         let txn = if shards.is_empty() {
             let mut txn = Txn::new();
@@ -50,12 +53,14 @@ pub(super) async fn sweep(
         } else {
             let values = [answers.value(), answers.value()];
             let counters = Counters::take(&mut values.into_iter());
-            take_away(tenant, &shards, &counters, io.binding().is_some())?
+            let taken = take_away(tenant, &shards, &counters, io.binding().is_some());
+            taken.map_err(|error| tries.ended(error))?
         };
         if txn.writes().is_empty() {
             return Ok(());
         }
-        let ticks = match io.commit(txn).await? {
+        let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
+        let ticks = match outcome {
             CommitOutcome::Applied { .. } => 0,
             CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), true)?,
             CommitOutcome::Unknown => tries.failed(None, false)?,

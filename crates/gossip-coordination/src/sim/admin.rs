@@ -1,0 +1,431 @@
+//! The program of a simulated administrator: runs from their making to their deletion, and what is
+//! asked of workers in between.
+
+use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, InitialShardInput};
+use gossip_contracts::identity::{OpId, RunId, ShardId};
+
+use super::context::{Cx, Draft, Phase};
+use super::effects::wanted_parts;
+use super::keyspace::KEYS_MAX;
+use super::op::{Ending, LeaseRef, Op, Verb};
+use super::oracle::{Rule, RunFacts};
+use super::random::mix;
+use super::splits::spec;
+use super::worker::{Handle, keys};
+use crate::outcome::IdempotentOutcome;
+use crate::record::ShardStatus;
+use crate::request::ShardAction;
+use crate::run::{RunConfig, RunStatus, ShardFilter};
+use crate::run_errors::RunTransitionError;
+use crate::run_management::AsyncRunManagement;
+
+/// Runs of a tenant that are not over.
+const RUNS_MAX: usize = 3;
+
+/// Ticks between two things that an administrator does.
+const PAUSE_TICKS: u64 = 40;
+
+/// Root shards of a run, at most.
+const ROOTS_MAX: u64 = 6;
+
+/// Runs that one collection takes away.
+const COLLECT_MAX: usize = 4;
+
+/// How long a registration stands still before it is collected, in ticks.
+const STALE_AFTER: u64 = 400;
+
+/// How often an operation is sent again that may have happened.
+const TRIES_MAX: u32 = 3;
+
+/// A lease that ends later than this from now belongs to a clock that was wrong.
+const FAR_LEASES: u64 = 2;
+
+/// An administrator.
+pub(super) struct Admin {
+    pub(super) cx: Cx,
+    pub(super) handle: Handle,
+    pub(super) sequence: u64,
+}
+
+impl Admin {
+    /// Administers for as long as the process lives.
+    pub(super) async fn live(mut self) {
+        while self.cx.phase() == Phase::Rough {
+            self.rough_step().await;
+            self.cx.sleep(1 + self.cx.below(PAUSE_TICKS)).await;
+        }
+        while self.cx.phase() == Phase::Calm {
+            self.calm_step().await;
+            self.cx.sleep(PAUSE_TICKS).await;
+        }
+    }
+
+    async fn rough_step(&mut self) {
+        let run = self.cx.any_run();
+        let (Some(run), roll) = (run, self.cx.below(32)) else { return self.make_run().await };
+        if self.facts(run, |facts| facts.status.is_none() && !facts.deleted) {
+            self.create(run).await;
+        }
+        match roll {
+            0..4 => self.make_run().await,
+            4..7 => _ = self.register(run).await,
+            7 => self.switch(run, Verb::PauseRun).await,
+            8..12 => self.switch(run, Verb::ResumeRun).await,
+            12..15 => self.request(run).await,
+            15 | 16 => self.revoke(run).await,
+            17..20 => self.unpark(run).await,
+            20..23 => self.finish(run, Verb::CompleteRun).await,
+            23 if self.cx.one_in(4) => self.finish(run, Verb::FailRun).await,
+            24 if self.cx.one_in(4) => self.finish(run, Verb::CancelRun).await,
+            25 | 26 => self.delete_any().await,
+            27 => self.collect().await,
+            28 => self.look(run).await,
+            29 => self.list(run).await,
+            _ => self.list_active().await,
+        }
+    }
+
+    /// Without faults an administrator clears whatever stands in the way of the end.
+    async fn calm_step(&mut self) {
+        let runs = self.cx.shared.borrow().directory[self.cx.tenant as usize].clone();
+        for run in runs {
+            let (status, paused) = {
+                let shared = self.cx.shared.borrow();
+                let facts = &shared.oracle.runs[run as usize];
+                (facts.status, facts.paused)
+            };
+            match status {
+                None => self.create(run).await,
+                Some(RunStatus::Initializing) => {
+                    // There may be no room for its shards.
+                    if !self.register(run).await {
+                        self.finish(run, Verb::CancelRun).await;
+                    }
+                }
+                Some(RunStatus::Active) => {
+                    if paused {
+                        self.switch(run, Verb::ResumeRun).await;
+                    }
+                    self.clear(run).await;
+                    self.finish(run, Verb::CompleteRun).await;
+                }
+                Some(RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled) => {
+                    self.strike(run);
+                }
+            }
+        }
+    }
+
+    /// Unparks what is parked, and takes leases away that a wrong clock made too long.
+    async fn clear(&mut self, run: u32) {
+        let far = self.cx.now().as_raw() + FAR_LEASES * self.facts(run, |facts| facts.lease);
+        let stuck: Vec<(u32, bool)> = {
+            let shared = self.cx.shared.borrow();
+            let of_run = shared.oracle.shards.iter().zip(0..).filter(|(it, _)| it.run == run);
+            let parked = of_run.filter_map(|(it, number)| {
+                let late = it.holder.is_some_and(|holder| holder.deadline > far);
+                let parked = it.status == ShardStatus::Parked;
+                (parked || late).then_some((number, parked))
+            });
+            parked.collect()
+        };
+        for (shard, parked) in stuck {
+            let target = self.cx.target(shard);
+            if parked {
+                self.unpark_shard(target).await;
+            } else {
+                self.revoke_lease(target).await;
+            }
+        }
+    }
+
+    fn facts<T>(&self, run: u32, look: impl FnOnce(&RunFacts) -> T) -> T {
+        look(&self.cx.shared.borrow().oracle.runs[run as usize])
+    }
+
+    fn next_op_id(&mut self) -> OpId {
+        self.sequence += 1;
+        OpId::from_raw(mix(u64::from(self.cx.process) << 48 ^ mix(self.sequence)))
+    }
+
+    async fn make_run(&mut self) {
+        let open = self.cx.shared.borrow().directory[self.cx.tenant as usize].len();
+        if open >= RUNS_MAX {
+            return self.delete_any().await;
+        }
+        let key_count = 24 + self.cx.below(u64::from(KEYS_MAX) - 24) as u32;
+        let roots = 1 + self.cx.below(ROOTS_MAX) as u32;
+        let cuts: Vec<u32> = (1..roots).map(|root| root * key_count / roots).collect();
+        let lease = 150 + self.cx.below(150);
+        let retries = (!self.cx.one_in(3)).then(|| 1 + self.cx.below(4) as u32);
+        let run = {
+            let mut shared = self.cx.shared.borrow_mut();
+            let made = shared.oracle.runs_of[self.cx.tenant as usize].len() as u64;
+            let id = RunId::from_raw(1 + made);
+            let run = shared.oracle.expect_run(RunFacts {
+                tenant: self.cx.tenant,
+                id,
+                status: None,
+                deleted: false,
+                paused: false,
+                lease,
+                retries,
+                key_count,
+                cuts,
+                roots_born: 0,
+                unsettled: 0,
+                logged: 0,
+            });
+            shared.directory[self.cx.tenant as usize].push(run);
+            run
+        };
+        self.create(run).await;
+        self.register(run).await;
+    }
+
+    async fn create(&mut self, run: u32) {
+        let (id, lease, retries) = self.facts(run, |facts| (facts.id, facts.lease, facts.retries));
+        let op = self.cx.begin(Draft::of_run(Verb::CreateRun, run, OpId::from_raw(0)));
+        let config = RunConfig::try_new(CursorSemantics::Completed, lease, retries);
+        let config = config.expect("a lease lasts");
+        let told = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
+        self.cx.end_plain(&op, &told);
+    }
+
+    /// Registers the shards of a run; whether that may still come to something.
+    async fn register(&mut self, run: u32) -> bool {
+        let op_id = OpId::from_raw(mix(self.id(run).as_raw() + 1));
+        let (id, cuts, count) =
+            self.facts(run, |facts| (facts.id, facts.cuts.clone(), facts.key_count));
+        let keys = keys(&self.cx);
+        let shards: Vec<_> = wanted_parts((0, count), &cuts)
+            .into_iter()
+            .zip(0..)
+            .map(|(range, shard)| InitialShardInput {
+                shard_id: ShardId::from_raw(shard),
+                spec: spec(&keys, range),
+                cursor: CursorUpdate::initial(),
+            })
+            .collect();
+        for _ in 0..TRIES_MAX {
+            let op = self.cx.begin(Draft::of_run(Verb::RegisterShards, run, op_id));
+            let (now, tenant) = (op.now, self.cx.tenant_id);
+            let told = self.handle.register_shards(now, tenant, id, &shards, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => {}
+                ending @ (Ending::Executed
+                | Ending::Replayed
+                | Ending::Refused
+                | Ending::Failed { .. }) => {
+                    return ending != Ending::Refused;
+                }
+            }
+        }
+        true
+    }
+
+    async fn switch(&mut self, run: u32, verb: Verb) {
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
+            let (now, tenant) = (op.now, self.cx.tenant_id);
+            let told = match verb {
+                Verb::PauseRun => self.handle.pause_run(now, tenant, id, op_id).await,
+                _ => self.handle.resume_run(now, tenant, id, op_id).await,
+            };
+            if !self.again(&op, &told) {
+                break;
+            }
+        }
+    }
+
+    async fn finish(&mut self, run: u32, verb: Verb) {
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
+            let (now, tenant) = (op.now, self.cx.tenant_id);
+            let told = match verb {
+                Verb::CompleteRun => self.handle.complete_run(now, tenant, id, op_id).await,
+                Verb::FailRun => self.handle.fail_run(now, tenant, id, op_id).await,
+                _ => self.handle.cancel_run(now, tenant, id, op_id).await,
+            };
+            let again = self.again(&op, &told);
+            let over = matches!(told, Err(RunTransitionError::RunTerminal { .. }));
+            if told.is_ok() || over {
+                self.strike(run);
+            }
+            if !again {
+                break;
+            }
+        }
+        if self.cx.phase() == Phase::Rough && self.facts(run, RunFacts::is_over) {
+            self.delete_any().await;
+        }
+    }
+
+    /// Whether to send it again: it may have happened, or it did and that is worth a look.
+    fn again(&self, op: &Op, told: &Result<IdempotentOutcome<()>, RunTransitionError>) -> bool {
+        match self.cx.end(op, told, None) {
+            Ending::Failed { corrupt, .. } => !corrupt,
+            Ending::Executed | Ending::Replayed => self.cx.one_in(8),
+            Ending::Refused => false,
+        }
+    }
+
+    fn id(&self, run: u32) -> RunId {
+        self.facts(run, |facts| facts.id)
+    }
+
+    /// Takes a run off the list of those that there is work in.
+    fn strike(&self, run: u32) {
+        let directory = &mut self.cx.shared.borrow_mut().directory;
+        directory[self.cx.tenant as usize].retain(|other| *other != run);
+    }
+
+    /// A run that may be deleted: mostly one that is over and still there, else any.
+    fn ancient_run(&self) -> Option<u32> {
+        let shared = self.cx.shared.borrow();
+        let ours = &shared.oracle.runs_of[self.cx.tenant as usize];
+        let is_left = |run: &u32| {
+            let facts = &shared.oracle.runs[*run as usize];
+            facts.is_over() && !facts.deleted
+        };
+        let left = ours.iter().copied().rev().find(is_left);
+        let any = (!ours.is_empty()).then(|| ours[self.cx.below(ours.len() as u64) as usize]);
+        if self.cx.one_in(4) { any } else { left.or(any) }
+    }
+
+    async fn delete_any(&mut self) {
+        let Some(run) = self.ancient_run() else { return };
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let (op, id) =
+                (self.cx.begin(Draft::of_run(Verb::DeleteRun, run, op_id)), self.id(run));
+            let told = self.handle.delete_run(op.now, self.cx.tenant_id, id, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed | Ending::Replayed if self.cx.one_in(4) => {}
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn collect(&mut self) {
+        let op = self.cx.begin(Draft::new(Verb::CollectRuns));
+        let (mut gone, tenant) = (Vec::new(), self.cx.tenant_id);
+        let told = self
+            .handle
+            .gc_stale_initializing_runs_into(op.now, tenant, STALE_AFTER, COLLECT_MAX, &mut gone)
+            .await;
+        self.cx.end_plain(&op, &told);
+        for id in gone {
+            let run = self.cx.shared.borrow().oracle.run_of(self.cx.tenant, id);
+            self.cx.judge(|oracle| {
+                let deleted = run.is_some_and(|run| oracle.runs[run as usize].deleted);
+                oracle.require(deleted, Rule::Acknowledged, "a run is said to be gone and is not")
+            });
+            run.into_iter().for_each(|run| self.strike(run));
+        }
+    }
+
+    fn any_shard(&self, run: u32) -> Option<LeaseRef> {
+        let shared = self.cx.shared.borrow();
+        let ours = shared.oracle.shards_of[self.cx.tenant as usize].iter().copied();
+        let of_run = ours.filter(|shard| shared.oracle.shards[*shard as usize].run == run);
+        let shards: Vec<u32> = of_run.collect();
+        let count = shards.len() as u64;
+        let shard = (count > 0).then(|| shards[self.cx.below(count) as usize])?;
+        let key = shared.oracle.shards[shard as usize].key;
+        Some(LeaseRef::to(shard, key))
+    }
+
+    async fn request(&mut self, run: u32) {
+        let Some(target) = self.any_shard(run) else { return };
+        let op_id = self.next_op_id();
+        let action = match self.cx.below(4) {
+            0 => ShardAction::Split(None),
+            1 => ShardAction::Release,
+            2 => ShardAction::HandOff(None),
+            _ => ShardAction::Withdraw,
+        };
+        let op = self.cx.begin(Draft::about(Verb::RequestAction, target, op_id));
+        let (tenant, until) = (self.cx.tenant_id, op.now.saturating_add(200));
+        let told =
+            self.handle.request_action(op.now, tenant, target.key, &action, until, op_id).await;
+        self.cx.end(&op, &told, None);
+    }
+
+    async fn revoke(&mut self, run: u32) {
+        if let Some(target) = self.any_shard(run) {
+            self.revoke_lease(target).await;
+        }
+    }
+
+    async fn revoke_lease(&mut self, target: LeaseRef) {
+        let op_id = self.next_op_id();
+        let op = self.cx.begin(Draft::about(Verb::RevokeLease, target, op_id));
+        let told = self.handle.revoke_lease(op.now, self.cx.tenant_id, target.key, op_id).await;
+        self.cx.end(&op, &told, None);
+    }
+
+    async fn unpark(&mut self, run: u32) {
+        if let Some(target) = self.any_shard(run) {
+            self.unpark_shard(target).await;
+        }
+    }
+
+    async fn unpark_shard(&mut self, target: LeaseRef) {
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let op = self.cx.begin(Draft::about(Verb::Unpark, target, op_id));
+            let told = self.handle.unpark_shard(op.now, self.cx.tenant_id, target.key, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed if self.cx.one_in(4) => {}
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self, run: u32) {
+        let (op, id) = (self.cx.begin(Draft::new(Verb::GetRun)), self.id(run));
+        let told = self.handle.get_run(self.cx.tenant_id, id).await;
+        self.cx.end_plain(&op, &told);
+        let op = self.cx.begin(Draft::new(Verb::Progress));
+        let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
+        self.cx.end_plain(&op, &told);
+    }
+
+    /// Nothing that a listing tells is invented.
+    async fn list(&mut self, run: u32) {
+        let (op, id) = (self.cx.begin(Draft::new(Verb::ListShards)), self.id(run));
+        let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
+        let all = ShardFilter::all();
+        let told = self.handle.list_shards_into(op.now, tenant, id, all, &mut rows).await;
+        self.cx.end_plain(&op, &told);
+        let keys = keys(&self.cx);
+        for row in rows {
+            let found = self.cx.find(self.cx.key_of_run(run, row.shard));
+            let done =
+                row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);
+            self.cx.judge(|oracle| {
+                let honest = found.is_some_and(|shard| {
+                    let facts = &oracle.shards[shard as usize];
+                    done <= facts.done.max(facts.range.0) && row.fence_epoch.as_raw() <= facts.fence
+                });
+                oracle.require(honest, Rule::Acknowledged, "a listing tells what never was")
+            });
+        }
+    }
+
+    async fn list_active(&mut self) {
+        let op = self.cx.begin(Draft::new(Verb::ActiveRuns));
+        let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
+        let told = self.handle.list_active_runs_into(tenant, None, 16, &mut runs).await;
+        self.cx.end_plain(&op, &told);
+    }
+}

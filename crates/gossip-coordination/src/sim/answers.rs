@@ -1,0 +1,204 @@
+//! What the oracle makes of the answer that a caller was given.
+
+use super::effects::{answer_of, has_op_id};
+use super::op::{Ending, Granted, LeaseRef, Op, Verb};
+use super::oracle::{Log, Oracle, Remembered, Rule, Violation};
+use crate::lease::OP_LOG_CAP;
+use crate::record::ShardStatus;
+use crate::run::RUN_OP_LOG_CAP;
+
+/// What a caller was told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told<'t> {
+    pub(super) ending: Ending,
+    /// The name of the outcome.
+    pub(super) name: &'t str,
+    /// What a replay must repeat, if the answer has anything of the kind.
+    pub(super) answer: Option<u64>,
+}
+
+impl Oracle {
+    /// Hears what the caller of `op` was told.
+    ///
+    /// # Errors
+    ///
+    /// The rule that this breaks.
+    pub(super) fn ended(&mut self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
+        op.ended.set(Some(told.ending));
+        let applied = op.applied.get() > 0 && !self.is_over(op);
+        // A flipped bit may look like a newer format, so any failure will do. A batch is told apart
+        // for each of its leases.
+        let failed = matches!(told.ending, Ending::Failed { .. });
+        let noticed = !op.damaged.get() || failed || op.verb == Verb::RenewMany;
+        self.require(noticed, Rule::Undetected, "something was decided about damaged bytes")?;
+        match told.ending {
+            Ending::Executed => self.judge_success(op, op.applied.get() > 0, told),
+            Ending::Replayed => self.judge_replay(op, told),
+            // Of a batch some may have happened.
+            Ending::Refused if op.verb == Verb::RenewMany => Ok(()),
+            Ending::Refused => {
+                self.require(!applied, Rule::RefusedHappened, "what was refused had happened")?;
+                self.judge_refusal(op, told)
+            }
+            Ending::Failed { doubtful, .. } => {
+                let honest = doubtful || !applied || op.verb == Verb::RenewMany;
+                self.require(honest, Rule::RefusedHappened, "what was said to have failed happened")
+            }
+        }
+    }
+
+    /// Holds a grant against what its worker was told.
+    ///
+    /// # Errors
+    ///
+    /// The rule that this breaks.
+    pub(super) fn granted(&self, op: &Op, told: Granted) -> Result<(), Violation> {
+        let Some(known) = op.granted.get().filter(|known| known.key == told.key) else {
+            return self.require(false, Rule::Acknowledged, "a grant was told that never happened");
+        };
+        self.require(told.fence == known.fence, Rule::FenceFell, "a grant has the wrong fence")?;
+        let same = told.deadline == known.deadline;
+        self.require(same, Rule::Acknowledged, "a lease ends when it was not to")?;
+        let same = told.range == known.range;
+        self.require(same, Rule::Acknowledged, "a worker was told another range")?;
+        let same = told.done == known.done;
+        self.require(same, Rule::Acknowledged, "a worker was told another position")?;
+        let same = told.attempts == known.attempts;
+        self.require(same, Rule::Attempts, "a worker was told another number of attempts")
+    }
+
+    /// Holds a renewal against what its worker was told.
+    ///
+    /// # Errors
+    ///
+    /// The rule that this breaks.
+    pub(super) fn renewed(&self, lease: LeaseRef, deadline: u64) -> Result<(), Violation> {
+        // Somebody may have come since; whoever is there still was told nothing beyond its end.
+        let Some(holder) = self.shards[lease.shard as usize].holder else { return Ok(()) };
+        let kept = holder.grant != lease.grant || deadline <= holder.deadline;
+        self.require(kept, Rule::Acknowledged, "a renewal was told that never happened")
+    }
+
+    /// Whether nothing is left of what `op` did. A grant or a renewal whose reply was lost and that
+    /// ended meanwhile is as good as none, and of a run that was deleted nothing is found: the
+    /// caller is told what is true now.
+    fn is_over(&self, op: &Op) -> bool {
+        let shard = op.lease.or(op.target).map(|subject| subject.shard);
+        let run = op.run.filter(|_| op.verb != Verb::DeleteRun);
+        let deleted = run.is_some_and(|run| self.runs[run as usize].deleted);
+        if deleted || shard.is_some_and(|shard| self.is_gone(shard)) {
+            return true;
+        }
+        if op.verb == Verb::Renew {
+            return op.lease.is_some_and(|lease| !self.is_held_by(lease));
+        }
+        op.granted.get().is_some_and(|granted| {
+            let holder = self.shards[granted.shard as usize].holder;
+            holder.is_none_or(|holder| holder.grant != granted.grant)
+        })
+    }
+
+    fn judge_success(&self, op: &Op, applied: bool, told: Told<'_>) -> Result<(), Violation> {
+        if !changes_something(op.verb) {
+            return Ok(());
+        }
+        let known = self.log_of(op).and_then(|log| self.recall(log, op.op_id));
+        let done = applied || known.is_some_and(|known| known.payload == op.payload);
+        self.require(done, Rule::Acknowledged, "what was acknowledged had not happened")?;
+        let same = match (told.answer, applied, known) {
+            (Some(answer), true, _) => answer == answer_of(&op.born.borrow()),
+            (Some(answer), false, Some(known)) => answer == known.answer,
+            (Some(_), false, None) | (None, _, _) => true,
+        };
+        self.require(same, Rule::Acknowledged, "an answer names other shards than were made")
+    }
+
+    fn judge_replay(&self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
+        let Some(log) = self.log_of(op) else { return Ok(()) };
+        let known = self.recall(log, op.op_id).filter(|known| known.payload == op.payload);
+        // The same offer, registration or deletion under another id is the same thing.
+        let excused = match (op.verb, log) {
+            (Verb::Offer | Verb::RegisterShards, _) => true,
+            (Verb::DeleteRun, Log::Run(run)) => self.runs[run as usize].deleted,
+            (_, _) => false,
+        };
+        let honest = known.is_some() || excused;
+        self.require(honest, Rule::Replay, "something that never happened was replayed")?;
+        let same = known.zip(told.answer).is_none_or(|(known, answer)| known.answer == answer);
+        self.require(same, Rule::Replay, "a retry was answered differently")
+    }
+
+    /// A refusal must have a reason.
+    fn judge_refusal(&self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
+        self.judge_forgetting(op, told.name)?;
+        if let Some(lease) = op.lease
+            && op.verb.is_leased()
+            && self.is_held_by(lease)
+        {
+            let good = op.now.as_raw() < op.good_until && !self.is_gone(lease.shard);
+            let shut_out = matches!(told.name, "StaleFence" | "LeaseExpired" | "ShardTerminal");
+            let why = "the holder of a live lease was refused";
+            self.require(!(good && shut_out), Rule::OwnerShutOut, why)?;
+        }
+        if op.verb == Verb::Acquire && told.name == "AlreadyLeased" {
+            self.require(!self.was_free(op), Rule::FreeShardWithheld, "a free shard was withheld")?;
+        }
+        Ok(())
+    }
+
+    /// Whether the shard was free from the beginning of `op` until now.
+    fn was_free(&self, op: &Op) -> bool {
+        let Some(target) = op.target else { return false };
+        let shard = &self.shards[target.shard as usize];
+        let unchanged = shard.changed_at <= op.begun_at;
+        let free = shard.holder.is_none() && shard.status == ShardStatus::Active;
+        unchanged && free
+    }
+
+    /// What is remembered is answered from memory, whatever became of the lease.
+    fn judge_forgetting(&self, op: &Op, name: &str) -> Result<(), Violation> {
+        let Some(log) = self.log_of(op) else { return Ok(()) };
+        let (capacity, gone) = match log {
+            Log::Shard(shard) => (OP_LOG_CAP, self.is_gone(shard)),
+            Log::Run(run) => (RUN_OP_LOG_CAP, self.runs[run as usize].deleted),
+        };
+        let known = self.recall(log, op.op_id);
+        if name == "OpIdConflict" {
+            let reused = known.is_some_and(|known| known.payload != op.payload);
+            return self.require(reused, Rule::Replay, "an id was refused that was not reused");
+        }
+        let before = |known: &Remembered| known.commit <= op.begun_at;
+        let fresh = |known: &Remembered| self.is_fresh(log, *known, capacity);
+        let Some(known) = known.filter(before).filter(fresh).filter(|_| !gone) else {
+            return Ok(());
+        };
+        match known.payload == op.payload {
+            true => self.require(false, Rule::Replay, "a retry was not answered from memory"),
+            false => self.require(false, Rule::OpIdReused, "a reused id was not refused for that"),
+        }
+    }
+
+    /// The log in which `op` would stand.
+    fn log_of(&self, op: &Op) -> Option<Log> {
+        if op.verb.is_about_run() {
+            return op.run.map(Log::Run);
+        }
+        let subject = op.lease.or(op.target).map(|subject| Log::Shard(subject.shard));
+        subject.filter(|_| has_op_id(op.verb))
+    }
+}
+
+const fn changes_something(verb: Verb) -> bool {
+    !matches!(
+        verb,
+        Verb::RenewMany
+            | Verb::CollectRuns
+            | Verb::GetRun
+            | Verb::Progress
+            | Verb::ListShards
+            | Verb::ActiveRuns
+            | Verb::RegisterWorker
+            | Verb::Heartbeat
+            | Verb::ListWorkers
+    )
+}

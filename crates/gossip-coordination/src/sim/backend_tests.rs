@@ -1,0 +1,90 @@
+//! The simulated store is held to the suite that every backend is held to.
+
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+
+use super::backend::{SimDisk, SimulationBackend};
+use crate::conformance::{ConformanceTarget, Settings, check_sequences, run_all};
+use crate::store::StoreConfig;
+use crate::{EventCollector, StateTransitionEvent};
+
+struct OnSimulation;
+
+fn config(settings: Settings, nonce: u64) -> StoreConfig {
+    StoreConfig {
+        max_shards_per_tenant: settings.max_shards_per_tenant,
+        max_total_shards: settings.max_total_shards,
+        claim_cooldown_interval: settings.claim_cooldown_interval,
+        ..StoreConfig::new(nonce)
+    }
+}
+
+impl ConformanceTarget for OnSimulation {
+    type Backend = SimulationBackend;
+
+    fn name(&self) -> &str {
+        "the simulated store"
+    }
+
+    fn fresh(&self, settings: Settings) -> SimulationBackend {
+        SimDisk::new().coordinator(config(settings, 1))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut SimulationBackend,
+        call: impl FnOnce(&mut SimulationBackend) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+
+    fn another_handle(&self, backend: &SimulationBackend) -> Option<SimulationBackend> {
+        let nonce = backend.config().nonce + 1;
+        let config = StoreConfig { nonce, ..backend.config() };
+        Some(backend.store().another_handle().coordinator(config))
+    }
+
+    fn lose_next_reply(&self, backend: &mut SimulationBackend) -> bool {
+        backend.store_mut().lose_next_reply();
+        true
+    }
+
+    fn list_active_runs(
+        &self,
+        backend: &mut SimulationBackend,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut found = Vec::new();
+        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
+        Some(found)
+    }
+
+    fn gc_stale_initializing_runs(
+        &self,
+        backend: &mut SimulationBackend,
+        now: LogicalTime,
+        tenant: TenantId,
+        stale_after: u64,
+        limit: usize,
+    ) -> Option<Vec<RunId>> {
+        let mut gone = Vec::new();
+        backend
+            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
+            .unwrap();
+        Some(gone)
+    }
+}
+
+#[test]
+fn the_simulated_store_conforms() {
+    let ran = run_all(&OnSimulation, &mut |case| println!("{}::{}", case.topic, case.name));
+    println!("{ran} cases");
+}
+
+#[test]
+fn sequences_on_the_simulated_store_are_answered_as_the_model_answers() {
+    check_sequences(&OnSimulation, 2_000..2_050, 100);
+}

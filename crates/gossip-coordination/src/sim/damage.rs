@@ -1,0 +1,89 @@
+//! Reads that show what was never stored, or no longer is.
+
+use super::audit::Torn;
+use super::faults::FaultKind;
+use super::world::World;
+use crate::store::{Answer, Key, KeyRange, Read, Versioned};
+
+impl World {
+    /// Damages one of `answers`; whether a checksum must notice.
+    pub(super) fn damage(
+        &mut self,
+        kind: FaultKind,
+        process: u32,
+        reads: &[Read],
+        answers: &mut [Answer],
+    ) -> bool {
+        let mut found: Vec<(Key, &mut Versioned)> = reads
+            .iter()
+            .zip(answers.iter_mut())
+            .filter_map(|pair| match pair {
+                (Read::Get(key), Answer::Value(Some(value))) => Some((*key, value)),
+                _ => None,
+            })
+            .filter(|(key, _)| self.is_decided_about(key))
+            .collect();
+        if found.is_empty() {
+            return false;
+        }
+        let luck = &mut self.processes[process as usize].luck;
+        let place = luck.below(found.len() as u64) as usize;
+        let (key, value) = &mut found[place];
+        // Who only has to see that its own commit is there looks at the hot part alone.
+        let op = self.shared.borrow().current[process as usize].clone();
+        let settled = op.is_some_and(|op| op.applied.get() > 0);
+        let looked_at = !(settled && matches!(key, Key::ShardCold { .. }));
+        match kind {
+            FaultKind::BitFlip => {
+                let bit = luck.below(8 * value.bytes.len() as u64);
+                value.bytes[bit as usize / 8] ^= 1 << (bit % 8);
+                looked_at
+            }
+            FaultKind::TruncatedRead => {
+                let length = luck.below(value.bytes.len() as u64);
+                value.bytes.truncate(length as usize);
+                looked_at
+            }
+            FaultKind::WrongKeyRead => {
+                let mut others = self.disk.range(&KeyRange::all_of(key.kind()));
+                let other = others.find(|other| other != key);
+                let other = other.and_then(|other| self.disk.get(&other));
+                looked_at && other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
+            }
+            FaultKind::OldVersionRead => {
+                if let Some(before) = self.disk.before(key) {
+                    value.clone_from(before);
+                }
+                false
+            }
+            other => unreachable!("{} does not damage a read", other.name()),
+        }
+    }
+
+    /// Whether a read shows a value that was torn and not repaired yet.
+    pub(super) fn is_damaged(&self, read: &Read) -> bool {
+        let Read::Get(key) = read else { return false };
+        let still = |torn: &Torn| {
+            let value = self.disk.get(key);
+            torn.key == *key && value.is_some_and(|value| value.revision == torn.revision)
+        };
+        self.torn.iter().any(still) && self.is_decided_about(key)
+    }
+
+    /// Whether every operation that reads the value decodes it before it decides. Of a run that is
+    /// not registered to its end, or is deleted, nobody looks at the shards.
+    fn is_decided_about(&self, key: &Key) -> bool {
+        match *key {
+            Key::RunHead { .. } => true,
+            Key::ShardHot { tenant, shard } | Key::ShardCold { tenant, shard } => {
+                let oracle = &self.shared.borrow().oracle;
+                let run = oracle.find_shard(tenant, shard).map(|it| oracle.shards[it as usize].run);
+                run.is_some_and(|run| {
+                    let run = &oracle.runs[run as usize];
+                    !run.deleted && run.roots_born as usize > run.cuts.len()
+                })
+            }
+            _ => false,
+        }
+    }
+}

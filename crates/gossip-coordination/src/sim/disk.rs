@@ -1,0 +1,142 @@
+//! The simulated store: real keys, real encoded bytes, and the contract of an engine.
+//!
+//! Values are found by a table and scanned by an ordered map of keys, so that a checkpoint costs a
+//! simulation as little as it can. Each value keeps the one before it, for the faults that need
+//! something old to show. The disk itself never fails; who damages it is `wire` and `damage`.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::store::{
+    Answer, Compare, Conflict, Key, KeyBytes, KeyKind, KeyRange, Read, Txn, Versioned, Write,
+};
+
+/// A value, and what was under its key before.
+#[derive(Debug)]
+struct Stored {
+    value: Versioned,
+    before: Option<Versioned>,
+    /// The process whose end takes it along.
+    bound_to: Option<u32>,
+}
+
+/// What is stored.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    values: HashMap<Key, Stored, FixedState>,
+    /// The same keys in their order.
+    order: BTreeMap<KeyBytes, Key>,
+    revision: u64,
+}
+
+impl Disk {
+    /// The value of a key.
+    pub(super) fn get(&self, key: &Key) -> Option<&Versioned> {
+        self.values.get(key).map(|stored| &stored.value)
+    }
+
+    /// The value before the present one.
+    pub(super) fn before(&self, key: &Key) -> Option<&Versioned> {
+        self.values.get(key)?.before.as_ref()
+    }
+
+    /// Answers `reads`, in their order.
+    pub(super) fn read(&self, reads: &[Read], page: usize) -> Vec<Answer> {
+        reads.iter().map(|read| self.answer(read, page)).collect()
+    }
+
+    fn answer(&self, read: &Read, page: usize) -> Answer {
+        match read {
+            Read::Get(key) => Answer::Value(self.get(key).cloned()),
+            Read::Scan { range, limit } => {
+                let keys = self.range(range).take((*limit).min(page));
+                Answer::Page(keys.filter_map(|key| Some((key, self.get(&key)?.clone()))).collect())
+            }
+            Read::Count(range) => Answer::Count(self.range(range).count() as u64),
+        }
+    }
+
+    /// The keys of a range, in their order.
+    pub(super) fn range<'d>(&'d self, range: &KeyRange) -> impl Iterator<Item = Key> + use<'d> {
+        // A range may be empty the wrong way round, which the map would not take.
+        let end = range.end().max(range.start());
+        let bounds = (Bound::Included(*range.start()), Bound::Excluded(*end));
+        self.order.range(bounds).map(|(_, key)| *key)
+    }
+
+    /// What stands against `txn`, if anything does.
+    pub(super) fn conflict(&self, txn: &Txn) -> Option<Conflict> {
+        let broken = |compare: &Compare| match compare {
+            Compare::At { key, revision } => {
+                let found = self.get(key);
+                let same = found.is_some_and(|value| value.revision == *revision);
+                (!same).then(|| (*key, found.cloned()))
+            }
+            Compare::Absent(key) => self.get(key).map(|value| (*key, Some(value.clone()))),
+            Compare::Empty(range) => {
+                self.range(range).next().map(|key| (key, self.get(&key).cloned()))
+            }
+        };
+        Conflict::new(txn.compares().iter().filter_map(broken).collect())
+    }
+
+    /// Does what `txn` says for `process`, and answers the revision.
+    pub(super) fn apply(&mut self, txn: &Txn, process: u32) -> u64 {
+        self.revision += 1;
+        for write in txn.writes() {
+            match write {
+                Write::Put(key, bytes) => self.put(*key, bytes.clone(), None),
+                Write::Bind(key, bytes) => self.put(*key, bytes.clone(), Some(process)),
+                Write::Delete(key) => self.remove(key),
+            }
+        }
+        self.revision
+    }
+
+    /// Replaces the bytes of a value in place, as damage and its repair do.
+    pub(super) fn overwrite(&mut self, key: &Key, change: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(stored) = self.values.get_mut(key) {
+            change(&mut stored.value.bytes);
+        }
+    }
+
+    /// Puts back what was under `key` before its last write, with the old revision.
+    pub(super) fn lose_last_write(&mut self, key: &Key) -> bool {
+        let Some(stored) = self.values.get_mut(key) else { return false };
+        let Some(before) = stored.before.take() else { return false };
+        stored.value = before;
+        true
+    }
+
+    /// What is bound to `process` vanishes.
+    pub(super) fn vanish(&mut self, process: u32) {
+        self.revision += 1;
+        let owners = self.range(&KeyRange::all_of(KeyKind::Owner));
+        let bound = |key: &Key| self.values.get(key).is_some_and(|it| it.bound_to == Some(process));
+        let gone: Vec<Key> = owners.filter(bound).collect();
+        gone.iter().for_each(|key| self.remove(key));
+    }
+
+    fn put(&mut self, key: Key, bytes: Vec<u8>, bound_to: Option<u32>) {
+        let value = Versioned { revision: self.revision, bytes };
+        match self.values.get_mut(&key) {
+            Some(stored) => {
+                let before = std::mem::replace(&mut stored.value, value);
+                (stored.before, stored.bound_to) = (Some(before), bound_to);
+            }
+            None => {
+                self.values.insert(key, Stored { value, before: None, bound_to });
+                self.order.insert(key.to_bytes(), key);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if self.values.remove(key).is_some() {
+            self.order.remove(&key.to_bytes());
+        }
+    }
+}

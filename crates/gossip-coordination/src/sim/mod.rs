@@ -1,0 +1,95 @@
+//! Simulation: many workers, real records, a bad day, and the same again from the same seed.
+//!
+//! ```text
+//!  plan ──► world: the next event ──► programs on the production coordinators
+//!             │                              │ flights, kernel, codec, handle memory
+//!             │      wire: faults ◄──────────┘
+//!             └──► disk, sink ──► oracle: was that allowed?
+//! ```
+//!
+//! A world has tenants with an administrator and some workers each. Each of them is an `async`
+//! program on [`AsyncStoreCoordinator`](crate::store::AsyncStoreCoordinator), over a store whose
+//! every answer the world decides: flights are interleaved wherever they wait. There is no thread,
+//! no clock and no randomness but the seed's, so a world is a function of its [`Plan`], and its
+//! trace hash tells whether two runs of it were the same.
+//!
+//! The [oracle](oracle) hears commands, the instants of their commits and their answers, and keeps
+//! its own account of who may do what. The [faults](FaultKind) come with what they may cost.
+//!
+//! `cargo xtask sim` plays many worlds and prints what they came to;
+//! `docs/reliability-simulation.md` tells how to read that.
+
+mod admin;
+mod answers;
+mod audit;
+mod backend;
+mod bugs;
+mod context;
+mod damage;
+mod disk;
+mod effects;
+mod faults;
+mod keyspace;
+mod lives;
+mod op;
+pub mod oracle;
+mod plan;
+mod port;
+mod random;
+mod report;
+mod shrink;
+mod sink;
+mod splits;
+mod wire;
+mod worker;
+mod world;
+
+use std::rc::Rc;
+
+pub use self::backend::{SimDisk, SimulationBackend};
+pub use self::bugs::Bug;
+pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
+use self::keyspace::Keyspace;
+pub use self::op::{Label, Verb};
+pub use self::oracle::StaleTally;
+pub use self::plan::{OPERATIONS_DEFAULT, Plan};
+pub use self::port::SimStore;
+pub use self::report::{Coverage, Failure, Report, fault_table};
+pub use self::shrink::shrink;
+use self::world::World;
+
+#[cfg(test)]
+mod backend_tests;
+#[cfg(test)]
+mod oracle_tests;
+#[cfg(test)]
+mod sim_tests;
+
+/// Plays worlds, one after another.
+#[derive(Debug)]
+pub struct Simulator {
+    keys: Rc<Keyspace>,
+}
+
+impl Default for Simulator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Simulator {
+    /// A simulator.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { keys: Rc::new(Keyspace::new()) }
+    }
+
+    /// Plays the world of `plan` to its end.
+    ///
+    /// # Errors
+    ///
+    /// The rule that was broken.
+    pub fn play(&self, plan: &Plan) -> Result<Report, Failure> {
+        World::new(plan.clone(), Rc::clone(&self.keys)).run()
+    }
+}

@@ -1,0 +1,468 @@
+//! Doctored histories: each breaks one rule, and the oracle must say which.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId};
+use rstest::rstest;
+
+use super::answers::Told;
+use super::effects::newborn;
+use super::keyspace::Keyspace;
+use super::op::{Ending, Granted, LeaseRef, Op, Said, Terms, Verb};
+use super::oracle::{Limits, Oracle, Rule, RunFacts, Violation};
+use super::sink::Taken;
+use crate::record::ShardStatus;
+use crate::run::RunStatus;
+use crate::store::{Key, Txn};
+
+const TENANT: TenantId = TenantId::from_bytes([1; 32]);
+const RUN: RunId = RunId::from_raw(1);
+const LEASE: u64 = 100;
+const NOW: u64 = 1_000;
+const WORKER: u64 = 7;
+const OTHER: u64 = 8;
+const OFFER: Terms = Terms { handoff: 5, destination: OTHER, until: NOW + 50 };
+
+const fn key(shard: u64) -> ShardKey {
+    ShardKey::new(RUN, ShardId::from_raw(shard))
+}
+
+/// A run of ten keys with two shards, of which the first is held by [`WORKER`].
+struct Book {
+    oracle: Oracle,
+    /// The lease of the first shard.
+    lease: LeaseRef,
+}
+
+impl Book {
+    fn new() -> Self {
+        let limits = Limits { per_tenant: 2, total: 2 };
+        let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits, Vec::new());
+        oracle.expect_run(run());
+        for (shard, range) in [(0, (0, 5)), (1, (5, 10))] {
+            oracle.add_shard(TENANT, newborn(key(shard), 0, range, 1, range.0));
+        }
+        oracle.live_shards[0] = 2;
+        let lease = LeaseRef { grant: 1, fence: 2, token: 1, ..LeaseRef::to(0, key(0)) };
+        let mut book = Self { oracle, lease };
+        book.applied(&at(NOW, Verb::Acquire), 0).expect("a free shard is granted");
+        book
+    }
+
+    /// `op` changes shard `shard`.
+    fn applied(&mut self, op: &Op, shard: u64) -> Result<(), Violation> {
+        self.oracle.applied(op, TENANT, &change(shard))
+    }
+
+    fn under(&self, verb: Verb, change: impl FnOnce(&mut Op)) -> Op {
+        let mut op = at(NOW + 1, verb);
+        (op.lease, op.op_id) = (Some(self.lease), OpId::from_raw(9));
+        change(&mut op);
+        op
+    }
+
+    /// The results of `keys` reach the sink.
+    fn write(&mut self, keys: std::ops::Range<u32>) {
+        for key in keys {
+            assert_eq!(self.oracle.sink.write(0, key, 2, 1), Taken::Accepted);
+        }
+    }
+
+    fn told(&mut self, op: &Op, ending: Ending, name: &str) -> Result<(), Violation> {
+        self.oracle.ended(op, Told { ending, name, answer: None })
+    }
+}
+
+fn run() -> RunFacts {
+    RunFacts {
+        tenant: 0,
+        id: RUN,
+        status: Some(RunStatus::Active),
+        deleted: false,
+        paused: false,
+        lease: LEASE,
+        retries: Some(2),
+        key_count: 10,
+        cuts: vec![5],
+        roots_born: 2,
+        unsettled: 2,
+        logged: 0,
+    }
+}
+
+fn at(now: u64, verb: Verb) -> Op {
+    Op {
+        number: 1,
+        process: 0,
+        verb,
+        now: LogicalTime::from_raw(now),
+        tenant: 0,
+        run: None,
+        worker: WORKER,
+        lease: None,
+        target: None,
+        op_id: OpId::from_raw(0),
+        payload: 1,
+        said: Said::default(),
+        begun_at: 0,
+        good_until: 0,
+        applied: Cell::new(0),
+        ended: Cell::new(None),
+        damaged: Cell::new(false),
+        granted: Cell::new(None),
+        born: RefCell::new(Vec::new()),
+    }
+}
+
+fn change(shard: u64) -> Txn {
+    let mut txn = Txn::new();
+    txn.put(Key::ShardHot { tenant: TENANT, shard: key(shard) }, Vec::new());
+    txn
+}
+
+fn rule(result: Result<(), Violation>) -> Option<Rule> {
+    result.err().map(|violation| violation.rule)
+}
+
+fn to(position: u32) -> impl FnOnce(&mut Op) {
+    move |op| op.said.to = Some(position)
+}
+
+#[test]
+fn an_honest_history_is_accepted() {
+    let mut book = Book::new();
+    book.write(0..5);
+    let checkpoint = book.under(Verb::Checkpoint, to(3));
+    assert_eq!(rule(book.applied(&checkpoint, 0)), None);
+    assert_eq!(rule(book.told(&checkpoint, Ending::Executed, "Executed")), None);
+    let complete = book.under(Verb::Complete, |op| {
+        to(5)(op);
+        op.op_id = OpId::from_raw(10);
+    });
+    assert_eq!(rule(book.applied(&complete, 0)), None);
+    assert_eq!(book.oracle.shards[0].status, ShardStatus::Done);
+}
+
+#[rstest]
+#[case::somebody_else_holds_it(1, Rule::StaleFence)]
+#[case::the_shard_is_nobodys(0, Rule::StaleFence)]
+fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected: Rule) {
+    let mut book = Book::new();
+    let checkpoint = book.under(Verb::Park, |_| ());
+    let holder = &mut book.oracle.shards[0].holder;
+    *holder = (current > 0).then_some(super::oracle::Holder {
+        grant: 2,
+        worker: OTHER,
+        deadline: NOW + LEASE,
+    });
+    assert_eq!(rule(book.applied(&checkpoint, 0)), Some(expected));
+    assert_eq!(book.oracle.stale.operations_accepted, 1);
+}
+
+#[rstest]
+#[case::just_in_time(NOW + LEASE - 1, None)]
+#[case::at_the_deadline(NOW + LEASE, Some(Rule::Expired))]
+fn an_effect_after_the_deadline_is_refused(#[case] now: u64, #[case] expected: Option<Rule>) {
+    let mut book = Book::new();
+    let late = book.under(Verb::Park, |op| op.now = LogicalTime::from_raw(now));
+    assert_eq!(rule(book.applied(&late, 0)), expected);
+}
+
+#[rstest]
+#[case::early(NOW + LEASE - 1, Some(Rule::TwoOwners))]
+#[case::in_time(NOW + LEASE, None)]
+fn a_grant_of_a_live_lease_is_refused(#[case] now: u64, #[case] expected: Option<Rule>) {
+    let mut book = Book::new();
+    assert_eq!(rule(book.applied(&at(now, Verb::Claim), 0)), expected);
+}
+
+#[rstest]
+#[case::all_right(OTHER, NOW + 49, 5, None)]
+#[case::not_the_destination(WORKER, NOW + 49, 5, Some(Rule::Handoff))]
+#[case::too_late(OTHER, NOW + 50, 5, Some(Rule::Handoff))]
+#[case::another_move(OTHER, NOW + 49, 6, Some(Rule::Handoff))]
+fn a_wrong_acceptance_is_refused(
+    #[case] worker: u64,
+    #[case] now: u64,
+    #[case] handoff: u64,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    book.oracle.shards[0].offer = Some(OFFER);
+    let mut accept = at(now, Verb::Accept);
+    (accept.worker, accept.said.terms) = (worker, Some(Terms { handoff, ..OFFER }));
+    assert_eq!(rule(book.applied(&accept, 0)), expected);
+}
+
+#[test]
+fn a_move_that_redoes_keys_is_refused() {
+    let mut book = Book::new();
+    book.oracle.shards[0].offer = Some(OFFER);
+    book.oracle.worked[1] = 3;
+    let mut accept = at(NOW + 1, Verb::Accept);
+    (accept.worker, accept.said.terms) = (OTHER, Some(OFFER));
+    assert_eq!(rule(book.applied(&accept, 0)), Some(Rule::MoveRedoesNothing));
+}
+
+#[rstest]
+#[case::parks(Verb::Park, Some(Rule::FrozenSource))]
+#[case::renews(Verb::Renew, None)]
+#[case::withdraws(Verb::Withdraw, None)]
+fn a_source_that_goes_on_is_refused(#[case] verb: Verb, #[case] expected: Option<Rule>) {
+    let mut book = Book::new();
+    book.oracle.shards[0].offer = Some(OFFER);
+    let act = book.under(verb, |_| ());
+    assert_eq!(rule(book.applied(&act, 0)), expected);
+}
+
+#[rstest]
+#[case::the_same(1, Rule::Replay)]
+#[case::other_parameters(2, Rule::OpIdReused)]
+fn an_operation_that_is_done_twice_is_refused(#[case] payload: u64, #[case] expected: Rule) {
+    let mut book = Book::new();
+    book.write(0..5);
+    let first = book.under(Verb::Checkpoint, to(1));
+    book.applied(&first, 0).expect("the first time is fine");
+    let again = book.under(Verb::Checkpoint, |op| {
+        to(2)(op);
+        op.payload = payload;
+    });
+    assert_eq!(rule(book.applied(&again, 0)), Some(expected));
+}
+
+#[rstest]
+#[case::a_retry_that_is_refused(1, Ending::Refused, "StaleFence", Some(Rule::Replay))]
+#[case::a_reuse_that_is_refused_for_something_else(
+    2,
+    Ending::Refused,
+    "StaleFence",
+    Some(Rule::OpIdReused)
+)]
+#[case::a_reuse_that_is_refused(2, Ending::Refused, "OpIdConflict", None)]
+#[case::a_conflict_out_of_nothing(1, Ending::Refused, "OpIdConflict", Some(Rule::Replay))]
+#[case::a_retry_that_is_replayed(1, Ending::Replayed, "Replayed", None)]
+#[case::a_reuse_that_is_replayed(2, Ending::Replayed, "Replayed", Some(Rule::Replay))]
+fn a_wrong_answer_to_a_retry_is_refused(
+    #[case] payload: u64,
+    #[case] ending: Ending,
+    #[case] name: &str,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    book.write(0..5);
+    let first = book.under(Verb::Checkpoint, to(1));
+    book.applied(&first, 0).expect("the first time is fine");
+    let retry = book.under(Verb::Checkpoint, |op| {
+        to(1)(op);
+        (op.payload, op.begun_at) = (payload, 10);
+    });
+    assert_eq!(rule(book.told(&retry, ending, name)), expected);
+}
+
+#[rstest]
+#[case::nobody_wrote(0..0, 2, Some(Rule::LostKey))]
+#[case::one_is_missing(0..1, 2, Some(Rule::LostKey))]
+#[case::all_were_written(0..2, 2, None)]
+#[case::outside(0..5, 6, Some(Rule::ProgressFell))]
+fn a_cursor_that_passes_a_lost_key_is_refused(
+    #[case] written: std::ops::Range<u32>,
+    #[case] position: u32,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    book.write(written);
+    let checkpoint = book.under(Verb::Checkpoint, to(position));
+    assert_eq!(rule(book.applied(&checkpoint, 0)), expected);
+}
+
+#[test]
+fn a_cursor_that_goes_back_is_refused() {
+    let mut book = Book::new();
+    book.write(0..5);
+    book.oracle.shards[0].done = 3;
+    let checkpoint = book.under(Verb::Checkpoint, to(2));
+    assert_eq!(rule(book.applied(&checkpoint, 0)), Some(Rule::ProgressFell));
+}
+
+#[test]
+fn an_end_with_keys_left_is_refused() {
+    let mut book = Book::new();
+    book.write(0..4);
+    let complete = book.under(Verb::Complete, to(4));
+    assert_eq!(rule(book.applied(&complete, 0)), Some(Rule::DoneUncovered));
+}
+
+#[test]
+fn a_sink_orders_fences() {
+    let mut book = Book::new();
+    book.write(0..1);
+    let sink = &mut book.oracle.sink;
+    assert_eq!(sink.write(0, 0, 1, 9), Taken::Stale);
+    assert_eq!(sink.write(0, 0, 2, 9), Taken::Crossed);
+    assert_eq!(sink.write(0, 0, 3, 9), Taken::Accepted);
+}
+
+#[test]
+fn a_split_that_loses_its_parts_is_refused() {
+    let mut book = Book::new();
+    for verb in [Verb::SplitReplace, Verb::SplitResidual] {
+        let split = book.under(verb, |op| op.said.cuts = vec![3]);
+        assert_eq!(rule(book.applied(&split, 0)), Some(Rule::Tiling));
+    }
+}
+
+#[test]
+fn a_shard_too_many_is_refused() {
+    let mut book = Book::new();
+    let op = at(NOW, Verb::SplitResidual);
+    let born = newborn(key(2), 0, (3, 5), 1, 3);
+    assert_eq!(rule(book.oracle.birth(&op, TENANT, born)), Some(Rule::Limit));
+}
+
+#[rstest]
+#[case::right(2, 0, 1, None)]
+#[case::an_old_fence(1, 0, 1, Some(Rule::FenceFell))]
+#[case::an_old_position(2, 1, 1, Some(Rule::Acknowledged))]
+#[case::attempts_that_were_not_made(2, 0, 3, Some(Rule::Attempts))]
+fn a_grant_that_tells_something_else_is_refused(
+    #[case] fence: u64,
+    #[case] done: u32,
+    #[case] attempts: u32,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    let claim = at(NOW, Verb::Claim);
+    book.applied(&claim, 1).expect("the second shard is free");
+    let known = claim.granted.get().expect("it was granted");
+    let told = Granted { fence, done: known.done + done, attempts, ..known };
+    assert_eq!(rule(book.oracle.granted(&claim, told)), expected);
+}
+
+#[test]
+fn what_never_happened_cannot_be_acknowledged() {
+    let mut book = Book::new();
+    let checkpoint = book.under(Verb::Checkpoint, to(1));
+    let told = book.told(&checkpoint, Ending::Executed, "Executed");
+    assert_eq!(rule(told), Some(Rule::Acknowledged));
+    let lease = book.lease;
+    assert_eq!(rule(book.oracle.renewed(lease, NOW + LEASE + 1)), Some(Rule::Acknowledged));
+}
+
+#[test]
+fn what_happened_cannot_be_refused() {
+    let mut book = Book::new();
+    let park = book.under(Verb::Park, |_| ());
+    book.applied(&park, 0).expect("its holder may park it");
+    let told = book.told(&park, Ending::Refused, "LeaseExpired");
+    assert_eq!(rule(told), Some(Rule::RefusedHappened));
+    let failed = Ending::Failed { doubtful: false, corrupt: false };
+    assert_eq!(rule(book.told(&park, failed, "BackendError")), Some(Rule::RefusedHappened));
+    let doubtful = Ending::Failed { doubtful: true, corrupt: false };
+    assert_eq!(rule(book.told(&park, doubtful, "BackendError")), None);
+}
+
+#[test]
+fn what_was_refused_cannot_happen_later() {
+    let mut book = Book::new();
+    let park = book.under(Verb::Park, |_| ());
+    book.told(&park, Ending::Refused, "ShardNotFound").expect("nothing happened yet");
+    assert_eq!(rule(book.applied(&park, 0)), Some(Rule::RefusedHappened));
+}
+
+#[test]
+fn the_holder_of_a_live_lease_cannot_be_shut_out() {
+    let mut book = Book::new();
+    let renew = book.under(Verb::Renew, |op| op.good_until = NOW + LEASE);
+    let told = book.told(&renew, Ending::Refused, "StaleFence");
+    assert_eq!(rule(told), Some(Rule::OwnerShutOut));
+}
+
+#[test]
+fn a_free_shard_cannot_be_withheld() {
+    let mut book = Book::new();
+    let mut acquire = at(NOW, Verb::Acquire);
+    acquire.target = Some(LeaseRef::to(1, key(1)));
+    let told = book.told(&acquire, Ending::Refused, "AlreadyLeased");
+    assert_eq!(rule(told), Some(Rule::FreeShardWithheld));
+}
+
+#[rstest]
+#[case::too_early(2, Some(Rule::Attempts))]
+#[case::used_up(3, None)]
+fn a_shard_that_is_given_up_too_early_is_refused(
+    #[case] attempts: u32,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    book.oracle.shards[1].attempts = attempts;
+    let mut parks = change(1);
+    parks.put(Key::ParkedIndex { tenant: TENANT, shard: key(1) }, Vec::new());
+    let claim = at(NOW, Verb::Claim);
+    assert_eq!(rule(book.oracle.applied(&claim, TENANT, &parks)), expected);
+}
+
+#[test]
+fn a_run_that_is_over_or_paused_grows_nothing() {
+    let mut book = Book::new();
+    book.oracle.runs[0].paused = true;
+    assert_eq!(rule(book.applied(&at(NOW, Verb::Claim), 1)), Some(Rule::RunOver));
+    book.oracle.runs[0].status = Some(RunStatus::Failed);
+    let renew = book.under(Verb::Renew, |_| ());
+    assert_eq!(rule(book.applied(&renew, 0)), Some(Rule::RunOver));
+}
+
+#[rstest]
+#[case::completes(Verb::CompleteRun, Some(RunStatus::Active), Some(Rule::RunUnsettled))]
+#[case::fails(Verb::FailRun, Some(RunStatus::Active), None)]
+#[case::ends_twice(Verb::CancelRun, Some(RunStatus::Done), Some(Rule::RunOver))]
+#[case::is_made_twice(Verb::CreateRun, Some(RunStatus::Active), Some(Rule::RunReborn))]
+#[case::is_made(Verb::CreateRun, None, None)]
+fn a_wrong_step_of_a_run_is_refused(
+    #[case] verb: Verb,
+    #[case] status: Option<RunStatus>,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    book.oracle.runs[0].status = status;
+    let mut txn = Txn::new();
+    txn.put(Key::RunHead { tenant: TENANT, run: RUN }, Vec::new());
+    let mut op = at(NOW, verb);
+    op.run = Some(0);
+    assert_eq!(rule(book.oracle.applied(&op, TENANT, &txn)), expected);
+}
+
+#[test]
+fn a_deleted_run_cannot_come_back() {
+    let mut book = Book::new();
+    book.oracle.runs[0].deleted = true;
+    let park = book.under(Verb::Park, |_| ());
+    assert_eq!(rule(book.applied(&park, 0)), Some(Rule::RunReborn));
+}
+
+#[test]
+fn another_tenants_shard_cannot_be_changed() {
+    let mut book = Book::new();
+    let park = book.under(Verb::Park, |_| ());
+    let stranger = TenantId::from_bytes([2; 32]);
+    let told = book.oracle.applied(&park, stranger, &change(0));
+    assert_eq!(rule(told), Some(Rule::Tenants));
+}
+
+#[test]
+fn damaged_bytes_cannot_be_decided_about() {
+    let mut book = Book::new();
+    let renew = book.under(Verb::Renew, |_| ());
+    renew.damaged.set(true);
+    let told = book.told(&renew, Ending::Refused, "LeaseExpired");
+    assert_eq!(rule(told), Some(Rule::Undetected));
+}
+
+#[test]
+fn a_suspended_rule_is_not_held_against_anybody() {
+    let limits = Limits { per_tenant: 1, total: 1 };
+    let keys = Rc::new(Keyspace::new());
+    let oracle = Oracle::new(keys, 1, limits, vec![Rule::OwnerShutOut]);
+    assert_eq!(rule(oracle.require(false, Rule::OwnerShutOut, "excused")), None);
+    assert_eq!(rule(oracle.require(false, Rule::StaleFence, "not")), Some(Rule::StaleFence));
+}

@@ -1,0 +1,139 @@
+//! What a world, or many of them, came to.
+
+use super::faults::{FaultClass, FaultKind, FaultTally};
+use super::op::{Label, Verb};
+use super::oracle::StaleTally;
+use crate::model::Violation;
+
+/// How often each operation had each outcome.
+#[derive(Clone, Debug)]
+pub struct Coverage(Vec<Vec<(Label, u64)>>);
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self(vec![Vec::new(); Verb::COUNT])
+    }
+}
+
+impl Coverage {
+    pub(super) fn count(&mut self, verb: Verb, label: Label) {
+        self.add(verb, label, 1);
+    }
+
+    fn add(&mut self, verb: Verb, label: Label, count: u64) {
+        let outcomes = &mut self.0[verb as usize];
+        match outcomes.iter_mut().find(|(other, _)| *other == label) {
+            Some((_, sum)) => *sum += count,
+            None => outcomes.push((label, count)),
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (verb, outcomes) in Verb::ALL.iter().zip(&other.0) {
+            for (label, count) in outcomes {
+                self.add(*verb, *label, *count);
+            }
+        }
+    }
+
+    /// The outcomes of an operation, by name.
+    #[must_use]
+    pub fn of(&self, verb: Verb) -> Vec<(&str, u64)> {
+        let mut outcomes: Vec<_> =
+            self.0[verb as usize].iter().map(|(label, count)| (label.as_str(), *count)).collect();
+        outcomes.sort_unstable();
+        outcomes
+    }
+
+    /// How many pairs of operation and outcome were met.
+    #[must_use]
+    pub fn pair_count(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Worlds.
+    pub worlds: u64,
+    /// Operations that ended.
+    pub operations: u64,
+    /// Transactions that were applied.
+    pub commits: u64,
+    /// Ticks that passed.
+    pub ticks: u64,
+    /// Faults that were injected.
+    pub faults: FaultTally,
+    /// Writes under stale fences.
+    pub stale: StaleTally,
+    /// Operations and outcomes.
+    pub coverage: Coverage,
+    /// Damaged values that were shown to a process.
+    pub damaged_reads: u64,
+    /// Operations that ended as corruption.
+    pub corruption_told: u64,
+    /// Runs that finished.
+    pub runs_finished: u64,
+    /// The longest that a world took to finish after the last fault, in ticks.
+    pub calm_ticks_max: u64,
+    /// Over every event of every world, in their order.
+    pub trace_hash: u64,
+    /// Over the answers that each tenant of the world got.
+    pub tenant_hashes: Vec<u64>,
+}
+
+impl Report {
+    /// Adds what another came to.
+    pub fn add(&mut self, other: &Self) {
+        self.worlds += other.worlds;
+        self.operations += other.operations;
+        self.commits += other.commits;
+        self.ticks += other.ticks;
+        self.faults.add(&other.faults);
+        self.stale.add(&other.stale);
+        self.coverage.merge(&other.coverage);
+        self.damaged_reads += other.damaged_reads;
+        self.corruption_told += other.corruption_told;
+        self.runs_finished += other.runs_finished;
+        self.calm_ticks_max = self.calm_ticks_max.max(other.calm_ticks_max);
+        self.trace_hash = super::random::mix(self.trace_hash ^ other.trace_hash);
+    }
+
+    /// The kinds of `kinds` that were injected fewer than `floor` times.
+    #[must_use]
+    pub fn below_floor(&self, floor: u64) -> Vec<FaultKind> {
+        FaultKind::ALL.iter().copied().filter(|kind| self.faults.of(*kind) < floor).collect()
+    }
+}
+
+/// A world in which a rule was broken.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The rule, and how.
+    pub violation: Violation,
+    /// What happened, as far as it was written down.
+    pub trace: Vec<String>,
+    /// Operations that had ended by then.
+    pub operations: u64,
+    /// The faults that had been injected, by their numbers.
+    pub injected: Vec<u64>,
+}
+
+/// The faults, what they may cost, and how often each was injected, as Markdown.
+#[must_use]
+pub fn fault_table(tally: &FaultTally) -> String {
+    let mut table = String::from("| fault | what | class | noticed by | suspends | injected |\n");
+    table.push_str("|---|---|---|---|---|---|\n");
+    for kind in FaultKind::ALL {
+        let (class, by) = match kind.class() {
+            FaultClass::Tolerated => ("tolerated", ""),
+            FaultClass::Detected(by) => ("detected only", by),
+        };
+        let rules: Vec<String> = kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
+        let (name, what, rules) = (kind.name(), kind.what(), rules.join(", "));
+        let count = tally.of(*kind);
+        table.push_str(&format!("| {name} | {what} | {class} | {by} | {rules} | {count} |\n"));
+    }
+    table
+}

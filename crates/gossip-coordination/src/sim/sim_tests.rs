@@ -1,0 +1,195 @@
+//! The short form of the campaign, and tests of the tester.
+
+use std::rc::Rc;
+
+use super::faults::{Dice, Place};
+use super::keyspace::{KEYS_MAX, Keyspace};
+use super::oracle::Rule;
+use super::random::Stream;
+use super::world::World;
+use super::{Bug, FaultKind, FaultSet, Plan, Report, Simulator, Verb, shrink};
+
+/// Worlds of the short form.
+const SEEDS: u64 = 40;
+
+/// Operations of each before it calms down.
+const OPERATIONS: u64 = 2_500;
+
+/// Worlds in which a planted bug must show.
+const BUG_SEEDS: u64 = 30;
+
+fn play(plan: &Plan) -> Report {
+    match Simulator::new().play(plan) {
+        Ok(report) => report,
+        Err(failure) => panic!("{:?}\n{}", failure.violation, plan.command()),
+    }
+}
+
+/// One half of the short form: two tests, so that two cores play it.
+fn campaign(seeds: std::ops::Range<u64>) {
+    let mut sum = Report::default();
+    for seed in seeds {
+        // Worlds differ in their faults; every fourth has all that leave the rules in force.
+        let faults = seed.is_multiple_of(4).then(FaultSet::usual);
+        sum.add(&play(&Plan::of_seed(seed, OPERATIONS, faults)));
+    }
+    println!("{} operations, {} commits, {:?}", sum.operations, sum.commits, sum.stale);
+    assert_eq!(sum.stale.operations_accepted + sum.stale.keys_accepted, 0);
+    assert!(sum.stale.operations > 300 && sum.stale.keys > 200, "{:?}", sum.stale);
+    let rare = [FaultKind::LostWrite, FaultKind::OldVersionRead];
+    let missing: Vec<_> =
+        sum.below_floor(3).into_iter().filter(|kind| !rare.contains(kind)).collect();
+    assert!(missing.is_empty(), "too few of {missing:?}");
+    assert!(sum.corruption_told > 50 && sum.runs_finished > 100, "{sum:?}");
+    let unused: Vec<_> =
+        Verb::ALL.iter().filter(|verb| sum.coverage.of(**verb).is_empty()).collect();
+    assert!(unused.is_empty() && sum.coverage.pair_count() > 130, "{unused:?}");
+}
+
+#[test]
+fn worlds_of_many_seeds_keep_the_rules() {
+    campaign(0..SEEDS / 2);
+}
+
+#[test]
+fn worlds_of_more_seeds_keep_the_rules() {
+    campaign(SEEDS / 2..SEEDS);
+}
+
+#[test]
+fn worlds_without_faults_keep_the_rules() {
+    for seed in 1..=6 {
+        let report = play(&Plan::of_seed(seed, OPERATIONS, Some(FaultSet::NONE)));
+        assert!(FaultKind::ALL.iter().all(|kind| report.faults.of(*kind) == 0));
+    }
+}
+
+/// What breaks a promise that was made to us is noticed, and the rules that do not rest on it hold.
+#[test]
+fn worlds_with_a_store_that_lies_keep_the_other_rules() {
+    for kind in [FaultKind::LostWrite, FaultKind::OldVersionRead] {
+        let mut injected = 0;
+        for seed in 1..=4 {
+            let faults = FaultSet::usual().with(kind);
+            injected += play(&Plan::of_seed(seed, 1_500, Some(faults))).faults.of(kind);
+        }
+        assert!(injected > 0, "{kind:?} never happened");
+    }
+}
+
+#[test]
+fn the_same_plan_is_the_same_world_event_by_event() {
+    for seed in [3, 8, 21] {
+        let plan = Plan::of_seed(seed, 1_000, Some(FaultSet::usual()));
+        let (first, second) = (play(&plan), play(&plan));
+        assert_eq!(first.trace_hash, second.trace_hash);
+        assert_eq!(first.operations, second.operations);
+        let other = play(&Plan { seed: seed + 1, ..plan });
+        assert_ne!(first.trace_hash, other.trace_hash, "a hash over nothing proves nothing");
+    }
+}
+
+/// One tenant's replies do not depend on another tenant. Each operation is done before the next
+/// begins, so that the only way from one to the other would be the records; the limit over all
+/// tenants is out of reach, because that is the one thing they share.
+#[test]
+fn a_tenant_is_answered_the_same_with_and_without_another() {
+    // No fault that lets another in between the look of an operation and its commit.
+    let kinds = "drop,reply-lost,crash-before,same-name,twin,skew,drift,clock-back,clock-forward,\
+                 early-revoke";
+    let faults = FaultSet::parse(kinds).expect("names of faults");
+    for seed in 1..=6 {
+        let usual = Plan::of_seed(seed, u64::MAX, Some(faults));
+        let both = Plan { tenants: 2, atomic_until: Some(6_000), ..usual };
+        let alone = Plan { alone: Some(0), ..both.clone() };
+        let (both, alone) = (play(&both), play(&alone));
+        assert!(both.operations > alone.operations + 100, "the other tenant did nothing");
+        assert_eq!(both.tenant_hashes[0], alone.tenant_hashes[0], "seed {seed}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let simulator = Simulator::new();
+    for bug in Bug::ALL {
+        let mut plans = (1..=BUG_SEEDS)
+            .map(|seed| Plan { bug: Some(bug), ..Plan::of_seed(seed, OPERATIONS, None) });
+        let found = plans.find_map(|plan| simulator.play(&plan).err());
+        let found = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
+        println!("{bug:?}: {:?}", found.violation);
+    }
+}
+
+#[test]
+fn a_failure_shrinks_to_a_plan_that_fails_alike() {
+    let simulator = Simulator::new();
+    let bug = Some(Bug::CheckpointLost);
+    let plan = Plan { bug, ..Plan::of_seed(5, 600, Some(FaultSet::usual())) };
+    let rule = |plan: &Plan| simulator.play(plan).expect_err("it fails").violation.rule;
+    let small = shrink(&simulator, plan.clone());
+    assert_eq!(rule(&small), rule(&plan));
+    assert!(small.operations < plan.operations && small.faults == FaultSet::NONE, "{small:?}");
+    assert_eq!((small.tenants, small.workers), (1, 1));
+    assert!(small.command().contains("--faults none"));
+}
+
+#[test]
+fn what_never_ends_is_noticed() {
+    let plan = Plan { calm_ticks: 1, ..Plan::of_seed(2, 500, Some(FaultSet::NONE)) };
+    let failure = Simulator::new().play(&plan).expect_err("one tick is not enough");
+    assert_eq!(failure.violation.rule, Rule::NeverFinishes);
+}
+
+#[test]
+fn a_program_that_panics_is_noticed() {
+    let plan = Plan::of_seed(2, 500, Some(FaultSet::NONE));
+    let mut world = World::new(plan, Rc::new(Keyspace::new()));
+    world.processes[0].program = Some(Box::pin(async { panic!("told to") }));
+    world.poll(0);
+    let failure = world.run().expect_err("somebody panicked");
+    assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
+}
+
+#[test]
+fn a_draw_in_one_stream_shifts_no_other() {
+    let mut alone = Stream::named(7, "luck", 1);
+    let mut beside = Stream::named(7, "luck", 1);
+    let mut other = Stream::named(7, "latency", 1);
+    for _ in 0..100 {
+        other.draw();
+        assert_eq!(alone.draw(), beside.draw());
+    }
+    assert_ne!(Stream::named(7, "luck", 2).draw(), Stream::named(7, "luck", 1).draw());
+    assert_ne!(Stream::named(8, "luck", 1).draw(), Stream::named(7, "luck", 1).draw());
+}
+
+#[test]
+fn a_fault_that_is_switched_off_leaves_the_dice_of_the_others() {
+    let all = Dice::new(Place::Message, FaultSet::usual(), 4);
+    for kind in FaultSet::usual().kinds().filter(|kind| kind.place() == Place::Message) {
+        let without = Dice::new(Place::Message, FaultSet::usual().without(kind), 4);
+        for draw in 0..0x1_0000 {
+            let (before, after) = (all.roll(draw), without.roll(draw));
+            assert_eq!(after, before.filter(|before| *before != kind));
+        }
+    }
+}
+
+#[test]
+fn keys_are_in_byte_order_and_know_their_numbers() {
+    let keys = Keyspace::new();
+    for number in 0..KEYS_MAX {
+        assert!(keys.key(number) < keys.key(number + 1));
+        assert_eq!(keys.number(keys.key(number)), Some(number));
+        assert_eq!(keys.number(&keys.key(number)[1..]), None);
+    }
+}
+
+#[test]
+fn a_list_of_faults_is_read_back_as_it_was_written() {
+    for set in [FaultSet::NONE, FaultSet::usual(), FaultSet::NONE.with(FaultKind::Twin)] {
+        assert_eq!(FaultSet::parse(&set.list()), Some(set));
+    }
+    assert_eq!(FaultSet::parse("drop,nonsense"), None);
+    assert!(FaultKind::ALL.len() >= 25);
+}

@@ -1,0 +1,422 @@
+//! The way between processes, store and sink, and everything that goes wrong on it.
+
+use std::rc::Rc;
+
+use super::audit::Torn;
+use super::bugs::Planted;
+use super::context::Clock;
+use super::faults::FaultKind;
+use super::op::Op;
+use super::oracle::Rule;
+use super::port::{Ask, Reply, SinkWrite};
+use super::sink::Taken;
+use super::world::{Request, Sender, What, World, bound_number};
+use crate::error::{InfraError, StoreRefusal};
+use crate::store::{CommitOutcome, Key, Read, Txn, Write};
+
+/// Ticks after which a process gives a question up.
+pub(super) const TIMEOUT_TICKS: u64 = 24;
+
+/// The longest way of an ordinary message.
+const LATENCY_MAX: u64 = 3;
+
+/// How much later than its time-out a message arrives that was overtaken.
+const OVERTAKEN_MAX: u64 = 300;
+
+/// The longest time for which a process is cut off or the store has no leader.
+const CUT_MAX: u64 = 300;
+
+/// A pause that every lease survives, if it was young.
+const PAUSE_SHORT_MAX: u64 = 100;
+
+/// A pause that no lease survives.
+const PAUSE_LONG: (u64, u64) = (320, 900);
+
+/// How far a clock steps.
+const CLOCK_STEP_MAX: u64 = 2_000;
+
+/// How long a damaged value stays damaged.
+const REPAIR_AFTER: (u64, u64) = (20, 200);
+
+/// Where dice are cast.
+#[derive(Clone, Copy)]
+pub(super) enum Roll {
+    Message = 0,
+    Commit = 1,
+    Read = 2,
+}
+
+impl World {
+    /// Casts the dice for a process, and counts what comes of it.
+    pub(super) fn roll(&mut self, process: u32, roll: Roll) -> Option<FaultKind> {
+        if !self.is_rough() {
+            return None;
+        }
+        let luck = &mut self.processes[process as usize];
+        luck.chances += 1;
+        let number = (process as u64) << 32 | luck.chances;
+        let kind = self.dice[roll as usize].roll(luck.luck.draw())?;
+        if let Some(only) = &self.plan.only
+            && !only.contains(&number)
+        {
+            return None;
+        }
+        self.tally.count(kind);
+        self.injected.push(number);
+        let mut shared = self.shared.borrow_mut();
+        shared.note(kind as u64 + 0x100, number);
+        shared.say(|| format!("p{process} fault {} (number {number:x})", kind.name()));
+        Some(kind)
+    }
+
+    fn luck(&mut self, process: u32, bound: u64) -> u64 {
+        self.processes[process as usize].luck.below(bound)
+    }
+
+    fn sender(&self, process: u32) -> Sender {
+        let it = &self.processes[process as usize];
+        Sender { process, life: it.life, exchange: it.exchange, doubled: false }
+    }
+
+    /// Takes what a process asks for, and sends it on its way.
+    pub(super) fn send(&mut self, process: u32, ask: Ask) {
+        let from = self.sender(process);
+        match ask {
+            Ask::Wait(ticks) => {
+                let tell = What::Tell { to: from, reply: Reply::Waited, damaged: false };
+                self.schedule(ticks.max(1), process, tell);
+            }
+            Ask::Write(write) => self.send_results(from, write),
+            Ask::Read(reads) => self.send_request(from, Request::Read(reads)),
+            Ask::Commit(txns) => self.send_request(from, Request::Commit(txns)),
+        }
+    }
+
+    fn latency(&mut self, process: u32) -> u64 {
+        match self.plan.atomic_until {
+            Some(_) => 0,
+            None => 1 + self.processes[process as usize].latency.below(LATENCY_MAX),
+        }
+    }
+
+    fn send_request(&mut self, mut from: Sender, request: Request) {
+        let process = from.process;
+        let op = self.shared.borrow().current[process as usize].clone();
+        let latency = self.latency(process);
+        let fault = self.roll(process, Roll::Message);
+        let cut = self.processes[process as usize].requests_cut_until > self.now;
+        if cut || fault == Some(FaultKind::MessageDrop) {
+            return self.time_out(from, &request);
+        }
+        match fault {
+            Some(FaultKind::MessageDuplicate) => {
+                let (op, request) = (op.clone(), request.clone());
+                let again = latency + 1 + self.luck(process, 2 * TIMEOUT_TICKS);
+                from.doubled = true;
+                // A transport answers what was asked once; the other reply finds nobody.
+                let from = Sender { exchange: u64::MAX, ..from };
+                self.schedule(again, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::MessageReorder) => {
+                self.time_out(from, &request);
+                let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
+                return self.schedule(late, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::MessageDelay) => {
+                let late = latency + 1 + self.luck(process, TIMEOUT_TICKS - 2 * LATENCY_MAX - 2);
+                return self.schedule(late, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::CrashBeforeStore) => return self.crash(process),
+            Some(kind) => self.befall(kind, process),
+            None => {}
+        }
+        if latency == 0 {
+            self.arrive(from, op, request);
+        } else {
+            self.schedule(latency, process, What::Arrive { from, op, request });
+        }
+    }
+
+    /// What happens to a process beside its message.
+    fn befall(&mut self, kind: FaultKind, process: u32) {
+        let until = self.now + 1 + self.luck(process, CUT_MAX);
+        let it = &mut self.processes[process as usize];
+        match kind {
+            FaultKind::CutRequests => it.requests_cut_until = until,
+            FaultKind::CutReplies => it.replies_cut_until = until,
+            FaultKind::CutBoth => (it.requests_cut_until, it.replies_cut_until) = (until, until),
+            FaultKind::PauseShort => {
+                it.paused_until = self.now + 1 + it.luck.below(PAUSE_SHORT_MAX);
+            }
+            FaultKind::PauseLong => {
+                it.paused_until = self.now + it.luck.between(PAUSE_LONG.0, PAUSE_LONG.1);
+            }
+            FaultKind::Twin => self.make_twin(process),
+            FaultKind::ClockBack => self.step_clock(process, -1),
+            FaultKind::ClockForward => self.step_clock(process, 1),
+            FaultKind::LeaderChange => self.leaderless_until = until.min(self.now + TIMEOUT_TICKS),
+            FaultKind::EarlyRevoke => {
+                self.disk.vanish(bound_number(process, it.life));
+                if it.luck.one_in(2) {
+                    it.store.bind_anew();
+                }
+            }
+            other => unreachable!("{} does not befall a process", other.name()),
+        }
+    }
+
+    fn step_clock(&mut self, process: u32, sign: i64) {
+        let step = 1 + self.luck(process, CLOCK_STEP_MAX) as i64;
+        let clock: &mut Clock = &mut self.shared.borrow_mut().clocks[process as usize];
+        clock.offset += sign * step;
+    }
+
+    /// The process will be told that nobody knows.
+    fn time_out(&mut self, to: Sender, request: &Request) {
+        let reply = match request {
+            Request::Read(_) => Reply::Read(Err(transient("no reply to a read"))),
+            Request::Commit(txns) => {
+                Reply::Committed(txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect())
+            }
+        };
+        self.schedule(TIMEOUT_TICKS, to.process, What::Tell { to, reply, damaged: false });
+    }
+
+    fn send_results(&mut self, from: Sender, write: SinkWrite) {
+        let process = from.process;
+        let latency = self.latency(process).max(1);
+        let lost = What::Tell { to: from, reply: Reply::Written(None), damaged: false };
+        let cut = self.processes[process as usize].requests_cut_until > self.now;
+        match self.roll(process, Roll::Message) {
+            _ if cut => return self.schedule(TIMEOUT_TICKS, process, lost),
+            Some(FaultKind::MessageDrop) => return self.schedule(TIMEOUT_TICKS, process, lost),
+            Some(FaultKind::MessageReorder) => {
+                self.schedule(TIMEOUT_TICKS, process, lost);
+                let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
+                return self.schedule(late, process, What::Sink { from, write });
+            }
+            Some(FaultKind::MessageDuplicate) => {
+                let again = latency + 1 + self.luck(process, OVERTAKEN_MAX);
+                self.schedule(again, process, What::Sink { from, write });
+            }
+            Some(FaultKind::MessageDelay) => {
+                let late = latency + 1 + self.luck(process, TIMEOUT_TICKS / 2);
+                return self.schedule(late, process, What::Sink { from, write });
+            }
+            Some(FaultKind::CrashBeforeStore) => return self.crash(process),
+            Some(kind) => self.befall(kind, process),
+            None => {}
+        }
+        self.schedule(latency, process, What::Sink { from, write });
+    }
+
+    /// Results reach the sink, from whomever.
+    pub(super) fn sink(&mut self, from: Sender, write: SinkWrite) {
+        let SinkWrite { run, keys, shard, grant, fence } = write;
+        let taken = {
+            let shared = &mut *self.shared.borrow_mut();
+            let oracle = &mut shared.oracle;
+            let holder = oracle.shards[shard as usize].holder;
+            let current = holder.is_some_and(|holder| holder.grant == grant);
+            let (mut taken, mut crossed) = (true, false);
+            for key in keys.0..keys.1 {
+                let newest = oracle.sink.cell(run, key).fence;
+                let stale = fence < newest;
+                let fate = match Planted::sink_takes_anything(shared.bug) {
+                    true => oracle.sink.force(run, key, fence, grant),
+                    false => oracle.sink.write(run, key, fence, grant),
+                };
+                oracle.stale.keys += u64::from(stale);
+                oracle.stale.keys_accepted += u64::from(stale && fate == Taken::Accepted);
+                oracle.stale.keys_early += u64::from(!stale && !current);
+                taken &= fate == Taken::Accepted;
+                crossed |= fate == Taken::Crossed || stale && fate == Taken::Accepted;
+            }
+            let why = "the sink met a fence that it cannot order";
+            let verdict = oracle.require(!crossed, Rule::SinkOrder, why);
+            shared.note(u64::from(keys.0) << 32 | u64::from(keys.1), fence << 1 | u64::from(taken));
+            shared.say(|| {
+                let process = from.process;
+                format!("sink p{process} run {run} keys {keys:?} fence {fence} taken {taken}")
+            });
+            shared.judge(verdict);
+            taken
+        };
+        let after = self.latency(from.process).max(1);
+        let cut = self.processes[from.process as usize].replies_cut_until > self.now;
+        let (after, taken) = if cut { (TIMEOUT_TICKS, None) } else { (after, Some(taken)) };
+        let reply = Reply::Written(taken);
+        self.schedule(after, from.process, What::Tell { to: from, reply, damaged: false });
+    }
+
+    /// A request reaches the store.
+    pub(super) fn arrive(&mut self, from: Sender, op: Option<Rc<Op>>, request: Request) {
+        match request {
+            Request::Read(reads) => self.read(from, &reads),
+            Request::Commit(txns) => self.commit(from, op, txns),
+        }
+    }
+
+    fn reply(&mut self, to: Sender, reply: Reply, damaged: bool) {
+        if self.processes[to.process as usize].replies_cut_until > self.now {
+            let request = match &reply {
+                Reply::Committed(outcomes) => {
+                    Request::Commit(outcomes.iter().map(|_| Txn::new()).collect())
+                }
+                Reply::Read(_) | Reply::Waited | Reply::Written(_) => Request::Read(Vec::new()),
+            };
+            return self.time_out(to, &request);
+        }
+        let after = self.latency(to.process);
+        let waits = &self.processes[to.process as usize];
+        let is_paused = waits.paused_until > self.now;
+        let is_current = (waits.life, waits.exchange) == (to.life, to.exchange);
+        if after == 0 && is_current && !is_paused && !damaged {
+            self.at_once = Some(reply);
+        } else {
+            self.schedule(after, to.process, What::Tell { to, reply, damaged });
+        }
+    }
+
+    fn read(&mut self, from: Sender, reads: &[Read]) {
+        if self.leaderless_until > self.now {
+            let failed = Reply::Read(Err(transient("there is no leader")));
+            return self.reply(from, failed, false);
+        }
+        let fault = self.roll(from.process, Roll::Read);
+        if fault == Some(FaultKind::Compaction) {
+            let failed = Reply::Read(Err(transient("the revision was compacted")));
+            return self.reply(from, failed, false);
+        }
+        let mut answers = self.disk.read(reads, self.plan.store_limits().page);
+        let damaged = match fault {
+            Some(kind) => self.damage(kind, from.process, reads, &mut answers),
+            None => false,
+        } || reads.iter().any(|read| self.is_damaged(read));
+        self.damaged_reads += u64::from(damaged);
+        if let Some(bug) = self.plan.bug {
+            let op = self.shared.borrow().current[from.process as usize].clone();
+            if let Some(op) = op {
+                Planted::show(bug, &op, reads, &mut answers, &self.disk);
+            }
+        }
+        self.reply(from, Reply::Read(Ok(answers)), damaged);
+    }
+
+    fn commit(&mut self, from: Sender, op: Option<Rc<Op>>, txns: Vec<Txn>) {
+        let process = from.process;
+        let fault = self.roll(process, Roll::Commit);
+        let leaderless = self.leaderless_until > self.now;
+        let refused = match fault {
+            Some(FaultKind::DiskFull) => Some(StoreRefusal::NoSpace),
+            Some(FaultKind::TxnTooLarge) => Some(StoreRefusal::TooLarge),
+            _ => None,
+        };
+        // A refusal says that nothing will happen, which no transport may say of one copy of two.
+        if let Some(why) = refused.filter(|_| !from.doubled) {
+            let refuse = |_: &Txn| Err(refusal(why));
+            let outcomes = txns.iter().map(refuse).collect();
+            return self.reply(from, Reply::Committed(outcomes), false);
+        }
+        let unsure = leaderless || fault == Some(FaultKind::FsyncError);
+        let mut outcomes = Vec::with_capacity(txns.len());
+        for txn in txns {
+            // Whether it is on the disk is for chance to say, and nobody is told.
+            let lost = unsure && self.luck(process, 2) == 0;
+            let outcome = if lost { None } else { self.apply(from, op.as_deref(), txn, fault) };
+            outcomes.push(match outcome {
+                Some(outcome) if !unsure => outcome,
+                Some(_) | None => Ok(CommitOutcome::Unknown),
+            });
+        }
+        match fault {
+            Some(FaultKind::ReplyLost) => {
+                let nobody_knows = Request::Commit(outcomes.iter().map(|_| Txn::new()).collect());
+                self.time_out(from, &nobody_knows);
+            }
+            Some(FaultKind::CrashAfterStore) if self.is_alive(from) => self.crash(process),
+            _ => self.reply(from, Reply::Committed(outcomes), false),
+        }
+    }
+
+    fn is_alive(&self, who: Sender) -> bool {
+        let process = &self.processes[who.process as usize];
+        process.life == who.life && process.program.is_some()
+    }
+
+    /// Applies one transaction, if nothing stands against it, and lets the oracle hear of it.
+    fn apply(
+        &mut self,
+        from: Sender,
+        op: Option<&Op>,
+        txn: Txn,
+        fault: Option<FaultKind>,
+    ) -> Option<Result<CommitOutcome, InfraError>> {
+        let op = op.expect("only operations commit");
+        let planted = Planted::store(self.plan.bug, op, txn, &self.disk);
+        let Planted { txn, told } = planted;
+        if let Some(conflict) = self.disk.conflict(&txn) {
+            return Some(Ok(CommitOutcome::Conflict(conflict)));
+        }
+        let tenant = self.shared.borrow().tenants[op.tenant as usize];
+        let revision = self.disk.apply(&txn, bound_number(from.process, from.life));
+        {
+            let shared = &mut *self.shared.borrow_mut();
+            shared.note(revision, op.number);
+            shared.say(|| {
+                let (process, verb, count) = (from.process, op.verb, txn.writes().len());
+                format!("store p{process} op {} {verb:?}: {count} writes at {revision}", op.number)
+            });
+            let verdict = shared.oracle.applied(op, tenant, &txn);
+            shared.judge(verdict);
+        }
+        self.wound(from.process, fault, &txn, revision);
+        Some(Ok(told.unwrap_or(CommitOutcome::Applied { revision })))
+    }
+
+    /// What a fault does to a value that was just written.
+    fn wound(&mut self, process: u32, fault: Option<FaultKind>, txn: &Txn, revision: u64) {
+        let hot = txn.writes().iter().find_map(|write| match write {
+            Write::Put(key @ Key::ShardHot { .. }, bytes) => Some((*key, bytes)),
+            Write::Put(..) | Write::Delete(_) | Write::Bind(..) => None,
+        });
+        let Some((key, bytes)) = hot else { return };
+        match fault {
+            Some(FaultKind::TornWrite) => {
+                let half = bytes.len() / 2;
+                let (before, good) = (self.disk.before(&key).cloned(), bytes.clone());
+                let mut is_torn = false;
+                self.disk.overwrite(&key, |stored| {
+                    let old = before.map(|before| before.bytes).unwrap_or_default();
+                    stored.truncate(half);
+                    stored.extend(old.get(half..).unwrap_or_default());
+                    is_torn = *stored != good;
+                });
+                if is_torn {
+                    self.torn.push(Torn { key, revision });
+                }
+                let after = REPAIR_AFTER.0 + self.luck(process, REPAIR_AFTER.1);
+                self.schedule(after, process, What::Repair { key, bytes: good, revision });
+            }
+            Some(FaultKind::LostWrite) => _ = self.disk.lose_last_write(&key),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Somebody found the damage and put the value right.
+    pub(super) fn repair(&mut self, key: Key, bytes: Vec<u8>, revision: u64) {
+        self.torn.retain(|torn| torn.key != key || torn.revision != revision);
+        if self.disk.get(&key).is_some_and(|value| value.revision == revision) {
+            self.disk.overwrite(&key, |stored| *stored = bytes);
+        }
+    }
+}
+
+pub(super) fn transient(message: &str) -> InfraError {
+    InfraError::Transient { operation: "simulated store", message: message.to_owned() }
+}
+
+fn refusal(why: StoreRefusal) -> InfraError {
+    let message = "told to refuse".to_owned();
+    InfraError::Refused { operation: "simulated store", why, message }
+}

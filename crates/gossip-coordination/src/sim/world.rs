@@ -1,0 +1,408 @@
+//! A world: processes, a store, a sink, the messages between them, and the time.
+//!
+//! The world takes the next event, lets it happen, and looks at what the process it woke asks for
+//! next. There is one queue; events at one instant happen in the order of their processes, so what
+//! one tenant does never changes the order of another's. Nothing here knows a rule: the oracle
+//! listens, and the world stops when it objects.
+
+use std::cell::RefCell;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use gossip_contracts::identity::TenantId;
+
+use super::audit::Torn;
+use super::context::{Clock, Phase, Shared};
+use super::disk::Disk;
+use super::faults::{Dice, FaultKind, FaultTally, Place};
+use super::keyspace::Keyspace;
+use super::op::Op;
+use super::oracle::{Limits, Oracle, Rule, Violation};
+use super::plan::Plan;
+use super::port::{Reply, SimStore, SinkWrite};
+use super::random::Stream;
+use super::report::{Coverage, Failure, Report};
+use crate::store::{Key, Read, Txn};
+
+/// Shards one tenant may have, small enough to be met.
+pub(super) const SHARDS_PER_TENANT: u32 = 48;
+
+/// Shards there may be in all.
+pub(super) const SHARDS_TOTAL: u32 = 96;
+
+/// Ticks within which everything must finish after the last fault: a lease and an offer may have to
+/// run out (300 and 1,200 ticks at most), a shard may be parked again and again until its attempts
+/// were reset, and then a few hundred keys are done by a few workers. Worlds take a tenth of this.
+pub(super) const CALM_TICKS_MAX: u64 = 60_000;
+
+/// A simulated process between two events.
+pub(super) struct Process {
+    pub(super) tenant: u32,
+    pub(super) role: Role,
+    /// The name that it goes by.
+    pub(super) name: u64,
+    /// How often it was started.
+    pub(super) life: u32,
+    pub(super) program: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    pub(super) store: SimStore,
+    /// Of the question that it waits for.
+    pub(super) exchange: u64,
+    /// Events that were scheduled for it.
+    pub(super) scheduled: u64,
+    pub(super) paused_until: u64,
+    pub(super) requests_cut_until: u64,
+    pub(super) replies_cut_until: u64,
+    pub(super) luck: Stream,
+    pub(super) latency: Stream,
+    /// Chances for a fault that it had.
+    pub(super) chances: u64,
+}
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Worker,
+    Admin,
+    /// Lives only while it shares another's name.
+    Twin,
+}
+
+/// What a process sends to the store.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    Read(Vec<Read>),
+    Commit(Vec<Txn>),
+}
+
+/// Who sent something, and which of its questions it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) process: u32,
+    pub(super) life: u32,
+    pub(super) exchange: u64,
+    /// Whether it arrives twice.
+    pub(super) doubled: bool,
+}
+
+/// What happens.
+#[derive(Debug)]
+pub(super) enum What {
+    /// A request reaches the store.
+    Arrive { from: Sender, op: Option<Rc<Op>>, request: Request },
+    /// Results reach the sink.
+    Sink { from: Sender, write: SinkWrite },
+    /// A reply reaches its process; `damaged` if it shows what was never stored.
+    Tell { to: Sender, reply: Reply, damaged: bool },
+    /// A process is started again.
+    Start(u32),
+    /// A twin ends.
+    Stop(u32),
+    /// The store notices that a process is gone.
+    Vanish { process: u32, life: u32 },
+    /// A damaged value is repaired.
+    Repair { key: Key, bytes: Vec<u8>, revision: u64 },
+}
+
+#[derive(Debug)]
+struct Event {
+    at: u64,
+    process: u32,
+    number: u64,
+    what: What,
+}
+
+impl Event {
+    const fn order(&self) -> (u64, u32, u64) {
+        (self.at, self.process, self.number)
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Event {}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+/// A world.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) shared: Rc<RefCell<Shared>>,
+    pub(super) disk: Disk,
+    pub(super) processes: Vec<Process>,
+    pub(super) dice: [Dice; 3],
+    pub(super) tally: FaultTally,
+    /// The numbers of the faults that were injected.
+    pub(super) injected: Vec<u64>,
+    pub(super) leaderless_until: u64,
+    /// The reply to a question that was answered at once.
+    pub(super) at_once: Option<Reply>,
+    pub(super) damaged_reads: u64,
+    pub(super) torn: Vec<Torn>,
+    queue: BinaryHeap<Reverse<Event>>,
+    pub(super) now: u64,
+    calm_since: Option<u64>,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, keys: Rc<Keyspace>) -> Self {
+        let tenants: Vec<TenantId> =
+            (1..=plan.tenants as u8).map(|it| TenantId::from_bytes([it; 32])).collect();
+        let limits = match plan.atomic_until {
+            Some(_) => Limits { per_tenant: SHARDS_PER_TENANT, total: u32::MAX },
+            None => Limits { per_tenant: SHARDS_PER_TENANT, total: SHARDS_TOTAL },
+        };
+        let suspended = plan.faults.suspended();
+        let oracle = Oracle::new(keys, plan.tenants, limits, suspended);
+        let per_tenant = tenants.len();
+        let shared = Shared {
+            oracle,
+            now: 0,
+            phase: Phase::Rough,
+            clocks: Vec::new(),
+            tenants,
+            names: vec![Vec::new(); per_tenant],
+            directory: vec![Vec::new(); per_tenant],
+            board: vec![VecDeque::new(); per_tenant],
+            ops: 0,
+            op_count: 0,
+            coverage: Coverage::default(),
+            hash: plan.seed,
+            tenant_hashes: vec![0; per_tenant],
+            current: Vec::new(),
+            violation: None,
+            corruption_told: 0,
+            trace: plan.trace.then(Vec::new),
+            bug: plan.bug,
+            keeps_apart: plan.atomic_until.is_some(),
+        };
+        let dice = [Place::Message, Place::Commit, Place::Read]
+            .map(|place| Dice::new(place, plan.faults, plan.roughness));
+        let mut world = Self {
+            shared: Rc::new(RefCell::new(shared)),
+            disk: Disk::default(),
+            processes: Vec::new(),
+            dice,
+            tally: FaultTally::default(),
+            injected: Vec::new(),
+            leaderless_until: 0,
+            at_once: None,
+            damaged_reads: 0,
+            torn: Vec::new(),
+            queue: BinaryHeap::new(),
+            now: 0,
+            calm_since: None,
+            plan,
+        };
+        world.populate();
+        world
+    }
+
+    /// Lets everything happen, and answers what it came to.
+    ///
+    /// # Errors
+    ///
+    /// The rule that was broken, with the trace if the plan asks for one.
+    pub(super) fn run(mut self) -> Result<Report, Failure> {
+        while let Some(Reverse(event)) = self.queue.pop() {
+            if self.plan.atomic_until.is_some_and(|until| event.at >= until) {
+                break;
+            }
+            self.now = event.at;
+            self.shared.borrow_mut().now = event.at;
+            self.happen(event);
+            if self.is_over() {
+                break;
+            }
+        }
+        // Programs may hold what they borrowed; nobody asks them any more.
+        self.processes.iter_mut().for_each(|process| process.program = None);
+        self.audit();
+        self.report()
+    }
+
+    /// Goes from one phase to the next; whether there is nothing more to see.
+    fn is_over(&mut self) -> bool {
+        let (phase, ops, idle, failed) = {
+            let shared = self.shared.borrow();
+            let idle = shared.directory.iter().all(Vec::is_empty);
+            (shared.phase, shared.ops, idle, shared.violation.is_some())
+        };
+        if failed {
+            return true;
+        }
+        if self.plan.atomic_until.is_some() {
+            return false;
+        }
+        match (phase, self.calm_since) {
+            (Phase::Rough, _) => {
+                if ops >= self.plan.operations {
+                    self.calm_down();
+                }
+                false
+            }
+            (Phase::Calm, Some(since)) if !idle => {
+                let late = self.now - since > self.plan.calm_ticks;
+                if late {
+                    let mut shared = self.shared.borrow_mut();
+                    let why = "shards are left long after the last fault";
+                    let verdict = shared.oracle.require(false, Rule::NeverFinishes, why);
+                    shared.judge(verdict);
+                }
+                late
+            }
+            (Phase::Calm, _) => true,
+        }
+    }
+
+    fn calm_down(&mut self) {
+        self.shared.borrow_mut().phase = Phase::Calm;
+        self.calm_since = Some(self.now);
+        self.leaderless_until = 0;
+        for number in 0..self.processes.len() {
+            let process = &mut self.processes[number];
+            (process.paused_until, process.requests_cut_until) = (0, 0);
+            process.replies_cut_until = 0;
+            self.shared.borrow_mut().clocks[number] = Clock::default();
+        }
+    }
+
+    pub(super) fn is_rough(&self) -> bool {
+        self.calm_since.is_none()
+    }
+
+    /// Schedules something for or about a process.
+    pub(super) fn schedule(&mut self, after: u64, process: u32, what: What) {
+        let counter = &mut self.processes[process as usize].scheduled;
+        *counter += 1;
+        let (at, number) = (self.now + after, *counter);
+        self.queue.push(Reverse(Event { at, process, number, what }));
+    }
+
+    fn happen(&mut self, event: Event) {
+        let Event { process, what, .. } = event;
+        match what {
+            What::Tell { to, reply, damaged } => self.tell(to, reply, damaged),
+            What::Arrive { from, op, request } => self.arrive(from, op, request),
+            What::Sink { from, write } => self.sink(from, write),
+            What::Start(process) => self.start(process),
+            What::Stop(process) => self.stop(process),
+            What::Vanish { process, life } => self.disk.vanish(bound_number(process, life)),
+            What::Repair { key, bytes, revision } => self.repair(key, bytes, revision),
+        }
+        self.shared.borrow_mut().note(u64::from(process), self.now);
+    }
+
+    fn tell(&mut self, to: Sender, reply: Reply, damaged: bool) {
+        let now = self.now;
+        let process = &mut self.processes[to.process as usize];
+        if process.life != to.life && process.program.is_some() {
+            if self.calm_since.is_none() && self.plan.faults.has(FaultKind::PastLifeReply) {
+                self.tally.count(FaultKind::PastLifeReply);
+            }
+            return;
+        }
+        if process.life != to.life || process.exchange != to.exchange || process.program.is_none() {
+            return;
+        }
+        if process.paused_until > now {
+            let after = process.paused_until - now;
+            return self.schedule(after, to.process, What::Tell { to, reply, damaged });
+        }
+        self.deliver(to.process, reply, damaged);
+        self.poll(to.process);
+    }
+
+    /// Lets a process go on, and takes what it asks for next; again if that is answered at once.
+    pub(super) fn poll(&mut self, number: u32) {
+        loop {
+            let Some(mut program) = self.processes[number as usize].program.take() else { return };
+            let mut context = Context::from_waker(Waker::noop());
+            let polled = catch_unwind(AssertUnwindSafe(|| program.as_mut().poll(&mut context)));
+            match polled {
+                Ok(Poll::Ready(())) => return,
+                Ok(Poll::Pending) => {
+                    let process = &mut self.processes[number as usize];
+                    process.program = Some(program);
+                    let asked = process.store.asked().expect("a process that waits has asked");
+                    self.send(number, asked);
+                }
+                Err(panic) => return self.panicked(&crate::model::panic_message(&*panic)),
+            }
+            let Some(reply) = self.at_once.take() else { return };
+            self.deliver(number, reply, false);
+        }
+    }
+
+    fn panicked(&self, message: &str) {
+        let violation = Violation { rule: Rule::Panicked, why: message.to_owned() };
+        // A panic may have left the oracle borrowed; then it is the oracle's own.
+        if let Ok(mut shared) = self.shared.try_borrow_mut() {
+            shared.judge(Err(violation));
+        }
+    }
+
+    /// Puts a reply where its process finds it.
+    fn deliver(&mut self, number: u32, reply: Reply, damaged: bool) {
+        let process = &mut self.processes[number as usize];
+        // Whoever answers twice finds that nobody waits any more.
+        process.exchange += 1;
+        let mut shared = self.shared.borrow_mut();
+        shared.say(|| format!("p{number} is told {}", reply.summary()));
+        process.store.tell(reply);
+        if damaged && let Some(op) = &shared.current[number as usize] {
+            op.damaged.set(true);
+        }
+    }
+
+    fn report(self) -> Result<Report, Failure> {
+        let shared = &mut *self.shared.borrow_mut();
+        if let Some(violation) = shared.violation.take() {
+            let trace = shared.trace.take().unwrap_or_default();
+            let (operations, injected) = (shared.ops, self.injected);
+            return Err(Failure { violation, trace, operations, injected });
+        }
+        let over = shared.oracle.runs.iter().filter(|run| run.is_over()).count();
+        Ok(Report {
+            worlds: 1,
+            operations: shared.ops,
+            commits: shared.oracle.commits,
+            ticks: self.now,
+            faults: self.tally,
+            stale: shared.oracle.stale,
+            coverage: std::mem::take(&mut shared.coverage),
+            damaged_reads: self.damaged_reads,
+            corruption_told: shared.corruption_told,
+            runs_finished: over as u64,
+            calm_ticks_max: match shared.oracle.is_suspended(Rule::NeverFinishes) {
+                true => 0,
+                false => self.calm_since.map_or(0, |since| self.now - since),
+            },
+            trace_hash: shared.hash,
+            tenant_hashes: std::mem::take(&mut shared.tenant_hashes),
+        })
+    }
+}
+
+/// What the keys of a process in one of its lives are bound to.
+pub(super) const fn bound_number(process: u32, life: u32) -> u32 {
+    process << 20 | life & 0xF_FFFF
+}
