@@ -189,7 +189,7 @@ pub fn a_run_is_judged_by_its_progress<T: ConformanceTarget>(target: &T) {
     assert_eq!(judge(&mut world), (false, true, RunTerminalEvaluation::StillActive));
     world.finish(12, key(1), 1);
     assert_eq!(judge(&mut world), (true, true, RunTerminalEvaluation::HasFailures));
-    let (tenant, op_id) = (world.tenant, super::world::op(9));
+    let (tenant, op_id) = (world.tenant, op(9));
     world.backend.unpark_shard(at(13), tenant, key(0), op_id).expect("parked");
     world.finish(14, key(0), 2);
     assert_eq!(judge(&mut world), (true, false, RunTerminalEvaluation::AllDone));

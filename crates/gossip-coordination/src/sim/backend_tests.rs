@@ -1,7 +1,5 @@
 //! The simulated store is held to the suite that every backend is held to.
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
-
 use super::backend::{SimDisk, SimulationBackend};
 use crate::conformance::{ConformanceTarget, Settings, check_sequences, run_all};
 use crate::store::StoreConfig;
@@ -48,33 +46,6 @@ impl ConformanceTarget for OnSimulation {
     fn lose_next_reply(&self, backend: &mut SimulationBackend) -> bool {
         backend.store_mut().lose_next_reply();
         true
-    }
-
-    fn list_active_runs(
-        &self,
-        backend: &mut SimulationBackend,
-        tenant: TenantId,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut found = Vec::new();
-        backend.list_active_runs_into(tenant, after, limit, &mut found).unwrap();
-        Some(found)
-    }
-
-    fn gc_stale_initializing_runs(
-        &self,
-        backend: &mut SimulationBackend,
-        now: LogicalTime,
-        tenant: TenantId,
-        stale_after: u64,
-        limit: usize,
-    ) -> Option<Vec<RunId>> {
-        let mut gone = Vec::new();
-        backend
-            .gc_stale_initializing_runs_into(now, tenant, stale_after, limit, &mut gone)
-            .unwrap();
-        Some(gone)
     }
 }
 

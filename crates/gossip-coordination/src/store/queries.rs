@@ -101,10 +101,9 @@ pub(super) async fn list(
 ) -> Result<(), GetRunError> {
     let limit = core.limits.page;
     let (mut hot_rest, mut cold_rest) = match filter.only {
-        Some(shard) => (
-            KeyRange::hot_shards_between(tenant, run, shard..=shard),
-            KeyRange::cold_shards_between(tenant, run, shard..=shard),
-        ),
+        Some(shard) => {
+            (KeyRange::hot_shard(tenant, run, shard), KeyRange::cold_shard(tenant, run, shard))
+        }
         None => (KeyRange::hot_shards_of(tenant, run), KeyRange::cold_shards_of(tenant, run)),
     };
     let mut rows = Vec::new();

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use gossip_contracts::identity::{RunId, TenantId};
+use gossip_contracts::identity::{RunId, ShardId, TenantId};
 
 use super::key::{BEHIND_SEPARATOR, Key, KeyBytes, KeyKind, SEPARATOR};
 use super::place::ClaimSpot;
@@ -76,10 +76,22 @@ impl KeyRange {
         Self::below(of_run(KeyKind::ShardHot, tenant, run))
     }
 
+    /// The hot part of one shard of a run, as a range of one key.
+    #[must_use]
+    pub fn hot_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
+        Self::only(of_run(KeyKind::ShardHot, tenant, run).number(shard.as_raw()))
+    }
+
     /// The cold parts of a run's shards, in the order of their ids.
     #[must_use]
     pub fn cold_shards_of(tenant: TenantId, run: RunId) -> Self {
         Self::below(of_run(KeyKind::ShardCold, tenant, run))
+    }
+
+    /// The cold part of one shard of a run, as a range of one key.
+    #[must_use]
+    pub fn cold_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
+        Self::only(of_run(KeyKind::ShardCold, tenant, run).number(shard.as_raw()))
     }
 
     /// A run's parked shards. Empty exactly when none is parked.
@@ -132,6 +144,12 @@ impl KeyRange {
     /// Everything that continues `path` by another part.
     fn below(path: KeyBytes) -> Self {
         Self { start: path.push(&[SEPARATOR]), end: path.push(&[BEHIND_SEPARATOR]) }
+    }
+
+    /// The one key `key`.
+    fn only(key: KeyBytes) -> Self {
+        let end = key.push(&[0]);
+        Self { start: key, end }
     }
 }
 
