@@ -1,0 +1,572 @@
+---------------------------- MODULE Coordination ----------------------------
+(***************************************************************************)
+(* The world around the kernel: workers with leases, requests on their     *)
+(* way, a sink for results, administrators, and time.                      *)
+(*                                                                         *)
+(* WORKERS. A grant is everything that one worker believes under one       *)
+(* lease. Grants are never taken away: a worker that lost its shard, or    *)
+(* was taken for dead, is not told, and goes on as a zombie with what it   *)
+(* believes. One that crashed is one that does nothing more.               *)
+(*                                                                         *)
+(* MESSAGES. What was sent under a lease stays on its way for ever. Each   *)
+(* delivery is the first or a repetition, in any order, after anything;    *)
+(* what is never delivered was lost. A message that has had no effect yet  *)
+(* may have been sent at any earlier time, so it is sent when it first     *)
+(* arrives: what a worker can want to send now includes what it could want *)
+(* before. Only an offer is sent in a step of its own, because it freezes  *)
+(* its sender. A reply is heard or lost; it changes what a worker believes *)
+(* only where `Hear` says so.                                              *)
+(*                                                                         *)
+(* SINK. It keeps one result for each key, and the fence it came with. It  *)
+(* takes a write unless it has seen a higher fence for the key. Writes are *)
+(* repeated and late like messages. A worker writes a key before it counts *)
+(* it as done.                                                             *)
+(*                                                                         *)
+(* OBSERVER. It sees what was decided and told, keeps its own history in   *)
+(* `truth`, and puts the name of every law that it saw broken into         *)
+(* `broken`. It never looks into a record to learn what happened. Laws are *)
+(* stated over effects: what a sink or the coordinator accepted, from      *)
+(* whom, and not over what a record says about its owner.                  *)
+(*                                                                         *)
+(* NAMES. A law is called by what breaks it, as `Rule` in                  *)
+(* crates/gossip-coordination/src/model/oracle.rs calls it: the invariant  *)
+(* `StaleFence` holds as long as nothing was accepted from a stale fence.  *)
+(***************************************************************************)
+EXTENDS Kernel
+
+CONSTANTS
+    Workers,        \* names of workers
+    Moves,          \* ids of planned moves
+    KeyCount,       \* the keys are 1..KeyCount, in one root shard
+    Operations,     \* what is done in this world
+    GrantsMax,      \* grants that are ever made
+    SendsMax,       \* operations that are executed under one lease, and offers that are sent
+    AdminIds,       \* operation ids that administrators use
+    OfferTime,      \* ticks that a worker gives a destination to accept
+    Careless        \* whether workers use an operation id twice
+
+VARIABLES
+    shards,         \* what the store holds: a sequence of records
+    grants,         \* what workers believe: a sequence in the order of the grants
+    sink,           \* for each key the last write that was accepted
+    truth,          \* the observer's own history of each shard
+    reached,        \* the observer: keys that were ever at or below a cursor
+    broken          \* the observer: laws that were seen broken
+
+vars == <<shards, grants, sink, truth, reached, broken>>
+
+Keys == 1..KeyCount
+Clocks == -Skew..Skew
+ShardIds == 1..Len(shards)
+GrantIds == 1..Len(grants)
+
+NoMove == "none"
+Unwritten == [fence |-> 0, grant |-> 0]
+
+FirstFence == 1
+
+\* Both in one place for shards that are born.
+NewTruth(s) ==
+    [last |-> 0, told |-> Past, fence |-> s.fence, acked |-> s.cursor, attempts |-> s.attempts,
+     ended |-> FALSE, offer |-> NoOffer, memory |-> <<>>, residuals |-> <<>>]
+
+Init ==
+    /\ shards = <<NewShard(1, KeyCount, FirstFence, 0, 0)>>
+    /\ grants = <<>>
+    /\ sink = [k \in Keys |-> Unwritten]
+    /\ truth = <<NewTruth(shards[1])>>
+    /\ reached = {}
+    /\ broken = {}
+
+(***************************************************************************)
+(* What leaves are, and what is done of them                               *)
+(***************************************************************************)
+
+Leaves(ss) == {s \in 1..Len(ss) : ss[s].status # "Split"}
+
+\* The keys at or below the cursor of the leaf they belong to.
+Progress(ss) ==
+    {k \in Keys : \E s \in Leaves(ss) : ss[s].lo <= k /\ k <= Min(ss[s].cursor, ss[s].hi)}
+
+(***************************************************************************)
+(* OBSERVER                                                                *)
+(*                                                                         *)
+(* `truth[s]`:                                                             *)
+(*   last       the grant that holds the shard, 0 if nobody does           *)
+(*   told       until when that grant was told it lasts (ticks left)       *)
+(*   fence      the highest fence there was                                *)
+(*   acked      the last cursor that was acknowledged                      *)
+(*   attempts   grants since the last progress, where they are bounded     *)
+(*   ended      whether the shard is done, parked or split                 *)
+(*   offer      the offer that stands                                      *)
+(*   memory     the last LogCap operations that were executed              *)
+(*   residuals  the residual splits among them, which are never forgotten  *)
+(***************************************************************************)
+
+When(condition, law) == IF condition THEN {law} ELSE {}
+
+IsHeld(t, ahead) == t.last # 0 /\ t.told > ahead
+
+\* What the observer remembers of an operation id: at most one entry, newest first.
+Recalled(t, id, op) ==
+    LET log == {n \in 1..Len(t.memory) : t.memory[n].id = id}
+        list == {n \in 1..Len(t.residuals) : t.residuals[n].id = id}
+    IN  IF log # {} THEN {t.memory[CHOOSE n \in log : TRUE]}
+        ELSE IF op = "residual" /\ list # {} THEN {t.residuals[CHOOSE n \in list : TRUE]}
+        ELSE {}
+
+\* What happened is answered again as before, and not done again; something that never happened
+\* is not answered from memory; an id with another payload is refused.
+BreaksReplay(t, id, act, left, d) ==
+    LET recalled == Recalled(t, id, act.op)
+        sameOffer == act.op = "offer" /\ t.offer = Standing(act, left)
+    IN  IF recalled = {} THEN When(d.kind = "replay" /\ ~sameOffer, "Replay")
+        ELSE LET entry == CHOOSE e \in recalled : TRUE
+             IN  IF entry.act = act
+                 THEN When(d.kind # "replay" \/ d.answer # entry.answer, "Replay")
+                 ELSE When(d.kind # "refuse" \/ d.why # "OpIdConflict", "OpIdReused")
+
+\* The holder of a live lease is not refused for want of one.
+ShutOut(t, g, d, ahead) ==
+    /\ d.kind = "refuse"
+    /\ d.why \in {"StaleFence", "LeaseExpired", "ShardTerminal"}
+    /\ t.last = g
+    /\ IsHeld(t, ahead)
+
+\* An effect must come from the last grant, in time.
+BreaksLease(t, g, d, ahead) ==
+    LET executed == d.kind = "commit"
+    IN  When(executed /\ t.last # g, "StaleFence")
+        \cup When(executed /\ t.last = g /\ t.told <= ahead, "Expired")
+        \cup When(ShutOut(t, g, d, ahead), "OwnerShutOut")
+
+\* An offer nobody can accept is not taken, and only the standing offer is withdrawn.
+BreaksHandoff(t, act, left, ahead) ==
+    CASE act.op = "offer" -> left <= ahead
+      [] act.op = "withdraw" -> t.offer # NoOffer /\ t.offer.move # act.move
+      [] OTHER -> FALSE
+
+\* A decision about a message of grant `g` breaks these laws.
+BreaksHeld(t, g, id, act, left, d, ahead) ==
+    LET executed == d.kind = "commit"
+    IN  BreaksReplay(t, id, act, left, d)
+        \cup BreaksLease(t, g, d, ahead)
+        \cup When(executed /\ t.offer # NoOffer /\ act.op # "withdraw", "FrozenSource")
+        \cup When(executed /\ BreaksHandoff(t, act, left, ahead), "Handoff")
+
+PushMemory(memory, entry) ==
+    IF Len(memory) < LogCap THEN Append(memory, entry) ELSE Append(Tail(memory), entry)
+
+Recall(t, id, act, answer) ==
+    LET entry == [id |-> id, act |-> act, answer |-> answer]
+    IN  [t EXCEPT !.memory = PushMemory(@, entry),
+                  !.residuals = IF act.op = "residual" THEN Append(@, entry) ELSE @]
+
+Freed(t) == [t EXCEPT !.last = 0, !.told = Past, !.offer = NoOffer]
+Ended(t) == [Freed(t) EXCEPT !.ended = TRUE]
+
+\* Progress starts the count anew.
+Advanced(t, key) ==
+    [t EXCEPT !.acked = Max(@, key), !.attempts = IF key > t.acked THEN 0 ELSE @]
+
+\* What an executed operation of a holder means for the history.
+Learned(t, act, left) ==
+    CASE act.op = "checkpoint" -> Advanced(t, act.key)
+      [] act.op = "complete"   -> [Ended(t) EXCEPT !.acked = Max(@, act.key)]
+      [] act.op \in {"park", "replace"} -> Ended(t)
+      [] act.op = "release"    ->
+            [Freed(t) EXCEPT !.attempts = IF act.clean THEN Max(@ - 1, 0) ELSE @]
+      [] act.op = "residual"   -> t
+      [] act.op = "offer"      -> [Advanced(t, act.key) EXCEPT !.offer = Standing(act, left)]
+      [] act.op = "withdraw"   -> [t EXCEPT !.offer = NoOffer]
+
+\* The new shards of a split: what was acknowledged of the parent stays acknowledged.
+Born(t, act, births) ==
+    [n \in 1..Len(births) |->
+        [NewTruth(births[n]) EXCEPT
+            !.acked = IF act.op = "replace" /\ n = 1 THEN t.acked ELSE 0,
+            !.attempts = IF Retries = Unlimited THEN 0 ELSE Min(t.attempts, Max(Retries - 1, 0))]]
+
+(***************************************************************************)
+(* SINK                                                                    *)
+(***************************************************************************)
+
+SinkTakes(fence, key) == fence >= sink[key].fence
+
+\* Whoever writes after a later grant wrote is stale, whatever its fence says.
+AcceptWrite(g, key) ==
+    /\ SinkTakes(grants[g].fence, key)
+    /\ sink' = [sink EXCEPT ![key] = [fence |-> grants[g].fence, grant |-> g]]
+    /\ broken' = broken \cup When(sink[key].grant > g, "SinkOrder")
+
+\* A worker does its next key: the result is written first, and then the key counts as done.
+DoKey(g) ==
+    LET key == grants[g].pos + 1
+    IN  /\ grants[g].frozen = NoMove
+        /\ key <= grants[g].hi
+        /\ AcceptWrite(g, key)
+        /\ grants' = [grants EXCEPT ![g].pos = key]
+        /\ UNCHANGED <<shards, truth, reached>>
+
+\* A write arrives late or again. The one after `pos` was sent, and its sender never heard of it.
+LateWrite(g, key) ==
+    /\ grants[g].from <= key
+    /\ key <= Min(grants[g].pos + 1, grants[g].hi)
+    /\ sink[key].grant # g
+    /\ AcceptWrite(g, key)
+    /\ UNCHANGED <<shards, grants, truth, reached>>
+
+(***************************************************************************)
+(* GRANTS                                                                  *)
+(***************************************************************************)
+
+\* The worker starts behind the cursor that it was told.
+NewGrant(worker, s, record) ==
+    LET from == IF record.cursor = 0 THEN record.lo ELSE record.cursor + 1
+    IN  [worker |-> worker, shard |-> s, fence |-> record.fence, from |-> from,
+         hi |-> record.hi, pos |-> from - 1, frozen |-> NoMove, sent |-> <<>>]
+
+\* A worker was told of a fence that was there before, or of less than was acknowledged.
+BreaksGrant(t, record) ==
+    When(t.ended, "StaleFence")
+    \cup When(record.fence <= t.fence, "FenceFell")
+    \cup When(record.cursor < t.acked, "Acknowledged")
+
+\* A worker gets a shard, and the observer hears what it was told.
+TakeOver(worker, s, record, ahead, attempts, breaks) ==
+    /\ Len(grants) < GrantsMax
+    /\ grants' = Append(grants, NewGrant(worker, s, record))
+    /\ shards' = [shards EXCEPT ![s] = record]
+    /\ truth' = [truth EXCEPT ![s].last = Len(grants) + 1, ![s].told = Lease + ahead,
+                              ![s].fence = Max(@, record.fence), ![s].offer = NoOffer,
+                              ![s].attempts = attempts]
+    /\ broken' = broken \cup breaks \cup BreaksGrant(truth[s], record)
+    /\ reached' = reached \cup Progress(shards')
+    /\ UNCHANGED sink
+
+UsedUp(t) == Retries # Unlimited /\ t.attempts > Retries
+
+\* Without an offer a takeover needs an expired lease, and attempts that are left.
+AcquireShard(worker, s, ahead) ==
+    LET d == Acquire(shards[s], worker, ahead)
+        t == truth[s]
+    IN  /\ d.kind = "commit"
+        /\ d.answer = "granted"
+        /\ TakeOver(worker, s, d.shard, ahead, Count(t.attempts + 1),
+                    When(IsHeld(t, ahead), "TwoOwners") \cup When(UsedUp(t), "Attempts"))
+
+\* An acquire parks a shard that has used up its attempts.
+GiveUpShard(worker, s, ahead) ==
+    LET d == Acquire(shards[s], worker, ahead)
+        t == truth[s]
+    IN  /\ d.kind = "commit"
+        /\ d.answer = "gave up"
+        /\ shards' = [shards EXCEPT ![s] = d.shard]
+        /\ truth' = [truth EXCEPT ![s] = Ended(@)]
+        /\ broken' = broken \cup When(IsHeld(t, ahead), "TwoOwners")
+                            \cup When(~UsedUp(t), "Attempts")
+        /\ reached' = reached \cup Progress(shards')
+        /\ UNCHANGED <<grants, sink>>
+
+\* How far the holder of a shard has come under its lease; 0 if it has done nothing.
+DoneUnder(g) == IF g = 0 \/ grants[g].pos < grants[g].from THEN 0 ELSE grants[g].pos
+
+\* An offer is accepted by its destination, in time, while it stands, and redoes no key.
+BreaksAccept(t, worker, move, record, ahead) ==
+    LET agreed == /\ t.offer # NoOffer
+                  /\ t.offer.move = move
+                  /\ t.offer.to = worker
+                  /\ t.offer.left > ahead
+    IN  When(~agreed, "Handoff")
+        \cup When(agreed /\ DoneUnder(t.last) > record.cursor, "MoveRedoesNothing")
+
+\* A planned move is no new attempt at the work.
+AcceptShard(worker, s, move, ahead) ==
+    LET d == Accept(shards[s], worker, move, ahead)
+        t == truth[s]
+    IN  /\ d.kind = "commit"
+        /\ TakeOver(worker, s, d.shard, ahead, t.attempts,
+                    BreaksAccept(t, worker, move, d.shard, ahead))
+
+(***************************************************************************)
+(* RENEWALS carry no operation id; one that comes late is renewed late.    *)
+(***************************************************************************)
+
+RenewLease(g, ahead) ==
+    LET s == grants[g].shard
+        d == Renew(shards[s], grants[g], ahead)
+        t == truth[s]
+        executed == d.kind = "commit"
+    IN  /\ IF executed
+           THEN /\ shards' = [shards EXCEPT ![s] = d.shard]
+                /\ truth' = [truth EXCEPT ![s].told = d.answer]
+           ELSE UNCHANGED <<shards, truth>>
+        /\ broken' = broken \cup BreaksLease(t, g, d, ahead)
+                            \cup When(executed /\ d.answer < t.told, "Acknowledged")
+        /\ UNCHANGED <<grants, sink, reached>>
+
+(***************************************************************************)
+(* MESSAGES under a lease                                                  *)
+(***************************************************************************)
+
+\* Keys that a worker may say it has come to: it wrote them and was told that they are written.
+ClaimedKeys(lease) == lease.from..lease.pos
+
+\* A worker completes a shard when it has done the last key that it knows to be its own.
+CompletedKeys(lease) == IF lease.pos >= lease.hi THEN {lease.hi} ELSE {}
+
+\* Cuts of what a worker knows to be left of its range; each part has a key.
+Cuts(lease) == {k \in Keys : lease.from <= k /\ k < lease.hi}
+
+\* Planned moves that were offered under a lease.
+OfferedMoves(lease) ==
+    {lease.sent[n].act.move : n \in {n \in 1..Len(lease.sent) : lease.sent[n].act.op = "offer"}}
+
+\* What a worker may want to send, or may have wanted, by operation.
+Acts(g, op) ==
+    LET lease == grants[g]
+    IN  CASE op = "checkpoint" -> {[op |-> op, key |-> k] : k \in ClaimedKeys(lease)}
+          [] op = "complete" -> {[op |-> op, key |-> k] : k \in CompletedKeys(lease)}
+          [] op = "park" -> {[op |-> op]}
+          [] op = "release" ->
+                {[op |-> op, clean |-> c] : c \in IF Retries = Unlimited THEN {TRUE} ELSE BOOLEAN}
+          [] op = "replace" ->
+                \* With the cursor that is stored, or without one, which may be wrong.
+                {[op |-> op, cut |-> cut, hi |-> lease.hi, carried |-> carried] :
+                    cut \in Cuts(lease), carried \in {0, shards[lease.shard].cursor}}
+          [] op = "residual" -> {[op |-> op, cut |-> cut, hi |-> lease.hi] : cut \in Cuts(lease)}
+          [] op = "offer" -> {[op |-> "withdraw", move |-> m] : m \in OfferedMoves(lease)}
+          [] op \in {"renew", "unpark", "revoke"} -> {}
+
+\* Operation ids are derived from the lease and a sequence, so that a later lease can never be
+\* answered from an earlier one's log. A careless worker uses the first one again.
+OpIds(g) ==
+    LET next == Len(grants[g].sent) + 1
+    IN  {[grant |-> g, n |-> n] : n \in IF Careless THEN {1, next} ELSE {next}}
+
+\* Every move has an id of its own.
+FreshMoves == {m \in Moves : \A g \in GrantIds : m \notin OfferedMoves(grants[g])}
+
+\* From the moment it sends its offer the source is frozen: it does no more keys.
+FrozenBy(move) == move
+
+\* The offer carries the final cursor, or none if nothing was done.
+SendOffer(g, move, to) ==
+    LET lease == grants[g]
+        key == IF lease.pos >= lease.from THEN lease.pos ELSE 0
+        act == [op |-> "offer", move |-> move, to |-> to, key |-> key]
+        id == [grant |-> g, n |-> Len(lease.sent) + 1]
+    IN  /\ Len(lease.sent) < SendsMax
+        /\ lease.frozen = NoMove
+        /\ grants' = [grants EXCEPT
+                ![g].frozen = FrozenBy(move),
+                ![g].sent = Append(@, [id |-> id, act |-> act, left |-> OfferTime])]
+        /\ UNCHANGED <<shards, sink, truth, reached, broken>>
+
+\* What a worker learns from a reply that is not a refusal: that the right part of its range is
+\* somebody else's, and that its offer is off. A reply about an earlier offer thaws nothing.
+Hear(lease, act) ==
+    [lease EXCEPT
+        !.hi = IF act.op = "residual" THEN Min(@, act.cut) ELSE @,
+        !.frozen = IF act.op = "withdraw" /\ @ = act.move THEN NoMove ELSE @]
+
+\* Whether a reply is heard makes a difference only where it teaches something.
+Replies(act) == IF act.op \in {"residual", "withdraw"} THEN BOOLEAN ELSE {FALSE}
+
+\* What a store makes of a change of a shard, and of newborn shards.
+Stored(old, new, act) == new
+StoredBirths(births, act) == births
+
+\* The message of a lease is decided. `sent` is what the worker has sent once this is over.
+Arrive(g, id, act, left, ahead, heard, sent) ==
+    LET lease == grants[g]
+        s == lease.shard
+        d == Decide(shards[s], lease, id, act, left, Len(shards), ahead)
+        t == truth[s]
+    IN  /\ IF d.kind = "commit"
+           THEN LET births == StoredBirths(d.births, act)
+                IN  /\ shards' = [shards EXCEPT ![s] = Stored(@, d.shard, act)] \o births
+                    /\ truth' = [truth EXCEPT
+                            ![s] = Recall(Learned(t, act, left), id, act, d.answer)]
+                                  \o Born(t, act, births)
+                    /\ reached' = reached \cup Progress(shards')
+           ELSE UNCHANGED <<shards, truth, reached>>
+        /\ grants' = IF d.kind = "refuse" THEN grants
+                     ELSE [grants EXCEPT ![g] =
+                        [IF heard THEN Hear(@, act) ELSE @ EXCEPT !.sent = sent]]
+        /\ broken' = broken \cup BreaksHeld(t, g, id, act, left, d, ahead)
+        /\ UNCHANGED sink
+
+\* A message arrives for the first time. One that is refused left no trace, and need not be kept.
+ArriveFirst(g, act, id, ahead, heard) ==
+    /\ Len(grants[g].sent) < SendsMax
+    /\ Arrive(g, id, act, Past, ahead, heard,
+              Append(grants[g].sent, [id |-> id, act |-> act, left |-> Past]))
+
+\* A message arrives again; an offer perhaps for the first time.
+ArriveAgain(g, n, ahead, heard) ==
+    LET message == grants[g].sent[n]
+    IN  Arrive(g, message.id, message.act, message.left, ahead, heard, grants[g].sent)
+
+(***************************************************************************)
+(* ADMINISTRATORS                                                          *)
+(***************************************************************************)
+
+\* What an executed operation of an administrator means for the history.
+LearnedAdmin(t, act, fence) ==
+    LET free == [Freed(t) EXCEPT !.fence = Max(@, fence)]
+    IN  IF act.op = "unpark" THEN [free EXCEPT !.attempts = 0, !.ended = FALSE] ELSE free
+
+AdminAct(s, op, n) ==
+    LET id == [grant |-> 0, n |-> n]
+        act == [op |-> op]
+        d == DecideAdmin(shards[s], id, act)
+        t == truth[s]
+    IN  /\ op \in Operations
+        /\ IF d.kind = "commit"
+           THEN /\ shards' = [shards EXCEPT ![s] = d.shard]
+                /\ truth' = [truth EXCEPT
+                        ![s] = Recall(LearnedAdmin(t, act, d.shard.fence), id, act, {})]
+                /\ reached' = reached \cup Progress(shards')
+                /\ broken' = broken \cup BreaksReplay(t, id, act, Past, d)
+                                    \cup When(d.shard.fence <= t.fence, "FenceFell")
+           ELSE /\ broken' = broken \cup BreaksReplay(t, id, act, Past, d)
+                /\ UNCHANGED <<shards, truth, reached>>
+        /\ UNCHANGED <<grants, sink>>
+
+(***************************************************************************)
+(* TIME                                                                    *)
+(***************************************************************************)
+
+Later(left, floor) == Max(left - 1, floor)
+
+LaterOffer(offer) ==
+    IF offer = NoOffer THEN NoOffer ELSE [offer EXCEPT !.left = Later(@, LongPast)]
+
+Tick ==
+    /\ shards' = [s \in ShardIds |->
+            [shards[s] EXCEPT !.left = Later(@, Past), !.offer = LaterOffer(@)]]
+    /\ truth' = [s \in ShardIds |->
+            [truth[s] EXCEPT !.told = Later(@, Past), !.offer = LaterOffer(@)]]
+    /\ grants' = [g \in GrantIds |-> [grants[g] EXCEPT !.sent = [n \in 1..Len(@) |->
+            IF @[n].act.op = "offer" THEN [@[n] EXCEPT !.left = Later(@, LongPast)] ELSE @[n]]]]
+    /\ UNCHANGED <<sink, reached, broken>>
+
+(***************************************************************************)
+(* The whole                                                               *)
+(***************************************************************************)
+
+WorkerStep(g) ==
+    \/ DoKey(g)
+    \/ \E key \in Keys : LateWrite(g, key)
+    \/ "renew" \in Operations /\ \E ahead \in Clocks : RenewLease(g, ahead)
+    \/ "offer" \in Operations /\ \E move \in FreshMoves, to \in Workers : SendOffer(g, move, to)
+    \/ \E ahead \in Clocks :
+        \/ \E op \in Operations : \E act \in Acts(g, op) : \E id \in OpIds(g) :
+            \E heard \in Replies(act) : ArriveFirst(g, act, id, ahead, heard)
+        \/ \E n \in 1..Len(grants[g].sent) :
+            \E heard \in Replies(grants[g].sent[n].act) : ArriveAgain(g, n, ahead, heard)
+
+Next ==
+    \/ Tick
+    \/ \E g \in GrantIds : WorkerStep(g)
+    \/ \E worker \in Workers, s \in ShardIds, ahead \in Clocks :
+        \/ AcquireShard(worker, s, ahead)
+        \/ GiveUpShard(worker, s, ahead)
+        \/ \E move \in Moves : AcceptShard(worker, s, move, ahead)
+    \/ \E s \in ShardIds, op \in {"unpark", "revoke"}, n \in AdminIds : AdminAct(s, op, n)
+
+Spec == Init /\ [][Next]_vars
+
+(***************************************************************************)
+(* LAWS                                                                    *)
+(***************************************************************************)
+
+\* The coordinator executes nothing for anybody but the last grant.
+StaleFence == "StaleFence" \notin broken
+
+\* The coordinator executes nothing at or after the deadline that the worker was told.
+Expired == "Expired" \notin broken
+
+\* A sink never takes a write for a key after a later grant wrote it. Fences are all it can
+\* compare; the observer knows the order of the grants.
+SinkOrder == "SinkOrder" \notin broken
+
+\* No shard is granted while another's lease is live, but by its own offer.
+TwoOwners == "TwoOwners" \notin broken
+
+\* An offer is accepted by its destination, in time, while it stands, and is withdrawn by its id.
+Handoff == "Handoff" \notin broken
+
+\* While an offer stands, its source does nothing but renew and withdraw.
+FrozenSource == "FrozenSource" \notin broken
+
+\* A planned move redoes no key.
+MoveRedoesNothing == "MoveRedoesNothing" \notin broken
+
+\* What happened is answered again as before, and not done again.
+Replay == "Replay" \notin broken
+
+\* A retry with other parameters is refused.
+OpIdReused == "OpIdReused" \notin broken
+
+\* The holder of a live lease is not refused for want of one.
+OwnerShutOut == "OwnerShutOut" \notin broken
+
+\* The leaves tile the root: every key belongs to exactly one.
+Tiling ==
+    \A k \in Keys :
+        Cardinality({s \in Leaves(shards) : shards[s].lo <= k /\ k <= shards[s].hi}) = 1
+
+\* Every key at or below a cursor was handed to a worker whose write was accepted.
+LostKey == \A k \in Progress(shards) : sink[k] # Unwritten
+
+\* The whole range of a shard that is done was covered.
+DoneUncovered ==
+    \A s \in ShardIds : shards[s].status = "Done" =>
+        \A k \in shards[s].lo..shards[s].hi : sink[k] # Unwritten
+
+\* A key that was at or below a cursor stays so.
+ProgressFell == reached \subseteq Progress(shards)
+
+\* What a worker was told is what the store holds: cursor, owner, deadline, end.
+Acknowledged ==
+    /\ "Acknowledged" \notin broken
+    /\ \A s \in ShardIds :
+        /\ shards[s].cursor = truth[s].acked
+        /\ IsTerminal(shards[s]) = truth[s].ended
+        /\ truth[s].last # 0 => /\ shards[s].owner = grants[truth[s].last].worker
+                                /\ shards[s].left = truth[s].told
+
+\* A fence never falls, and rises with every grant, unpark and revocation.
+FenceFell ==
+    /\ "FenceFell" \notin broken
+    /\ \A s \in ShardIds : shards[s].fence >= truth[s].fence
+
+\* A shard that nobody holds is handed out to whoever asks, or parked if its attempts are used up.
+FreeShardWithheld ==
+    \A s \in ShardIds, ahead \in Clocks, worker \in Workers :
+        ~truth[s].ended /\ ~IsHeld(truth[s], ahead)
+            => Acquire(shards[s], worker, ahead).kind = "commit"
+
+\* Attempts are counted, and parking follows from the count.
+Attempts ==
+    /\ "Attempts" \notin broken
+    /\ \A s \in ShardIds : Count(shards[s].attempts) = Count(truth[s].attempts)
+
+\* Nothing outgrows its limit.
+Limit ==
+    /\ Len(shards) <= ShardLimit
+    /\ \A s \in ShardIds : Len(shards[s].log) <= LogCap
+
+\* What evolve asserts (record.rs, INV-3, INV-6, INV-9, INV-11): a shard that ended has no owner,
+\* a split one has children, operation ids are unique, an offer needs a lease.
+Panicked ==
+    \A s \in ShardIds :
+        /\ IsTerminal(shards[s]) => shards[s].owner = Nobody
+        /\ shards[s].status = "Split" => shards[s].spawned # <<>>
+        /\ \A m, n \in 1..Len(shards[s].log) :
+            m # n => shards[s].log[m].id # shards[s].log[n].id
+        /\ IsOffered(shards[s]) => shards[s].owner # Nobody
+
+=============================================================================
