@@ -29,6 +29,7 @@ mod source;
 mod tally;
 mod test;
 mod tidy;
+mod tla;
 mod workspace;
 
 use std::env;
@@ -51,7 +52,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "test",
         arguments: "",
@@ -88,6 +89,13 @@ const COMMANDS: [Command; 11] = [
         arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
         purpose: "search small worlds of the kernel to their end, or for planted bugs",
         run: check_model::run,
+    },
+    Command {
+        name: "tla",
+        arguments: "[--short | --mutations] [--save]",
+        purpose: "search the TLA+ specification to its end, then its mutations; \
+                  --save writes the tables of its README",
+        run: tla::run,
     },
     Command {
         name: "kill-sqlite",

@@ -27,7 +27,7 @@ struct DebianPackage {
 }
 
 /// Everything we take from Debian. A new row is all that a new need takes.
-const PACKAGES: [DebianPackage; 3] = [
+const PACKAGES: [DebianPackage; 5] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
@@ -49,6 +49,20 @@ const PACKAGES: [DebianPackage; 3] = [
         needed_by: &["test", "bench", "coverage", "mutants"],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store start real servers",
+    },
+    DebianPackage {
+        package: "default-jre-headless",
+        binary: "java",
+        needed_by: &["tla"],
+        with_crate: None,
+        reason: "TLC, which checks the specification, is a Java program",
+    },
+    DebianPackage {
+        package: "python3-pip",
+        binary: "pip3",
+        needed_by: &["tla"],
+        with_crate: None,
+        reason: "fetches TLC",
     },
 ];
 

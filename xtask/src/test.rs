@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::process::{self, Pipe};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{deny, setup, tidy};
+use crate::{deny, setup, tidy, tla};
 
 /// The one crate whose debug builds behave differently: they overwrite freed bytes, which hides
 /// what release builds leave behind. Its tests hold in both.
@@ -25,7 +25,7 @@ struct Stage {
     run: fn(&mut Tally) -> Result<(), Failure>,
 }
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage { name: "setup", run: |_| setup::packages_for("test", &Workspace::load()?) },
     Stage { name: "format", run: |_| format() },
     Stage { name: "tidy", run: |_| tidy::check() },
@@ -34,6 +34,7 @@ const STAGES: [Stage; 9] = [
     Stage { name: "tests in release", run: release_tests },
     Stage { name: "documentation tests", run: documentation_tests },
     Stage { name: "documentation", run: |_| documentation() },
+    Stage { name: "specification", run: |_| tla::check_if_installed() },
     Stage { name: "licences, bans, sources", run: |_| deny::check_if_installed() },
 ];
 

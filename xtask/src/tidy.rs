@@ -8,6 +8,7 @@ mod boundaries;
 mod hygiene;
 mod names;
 mod sizes;
+mod specs;
 
 use std::fmt;
 use std::fs;
@@ -87,6 +88,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     findings.extend(names::check(workspace, &files, NAMES_DIRECTORY));
     findings.extend(sizes::check(&files, SIZE_EXCEPTIONS, &exceptions));
     findings.extend(hygiene::check(&files));
+    findings.extend(specs::check(&files));
     findings.sort();
     Ok(findings)
 }

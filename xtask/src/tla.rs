@@ -1,0 +1,210 @@
+//! `cargo xtask tla`: the specification in `specs/coordination`, searched to its end by TLC.
+//!
+//! First every configuration must keep every law it lists until the queue is empty. Then every
+//! mutation must break the law it names, and no other one before. [`spec`] reads what there is from
+//! the files themselves, so a new configuration or mutation needs no change here. `--save` writes
+//! the tables of the README ([`report`]); `cargo xtask tidy` holds them to the files.
+
+mod report;
+pub(crate) mod spec;
+mod tlc;
+mod tools;
+
+use std::fs;
+use std::process::ExitCode;
+
+use self::report::Line;
+use self::spec::{Configuration, Mutation, Specification};
+use self::tlc::{Outcome, Tlc, Verdict};
+use crate::failure::Failure;
+use crate::setup;
+use crate::workspace::Workspace;
+
+pub(crate) use self::report::{README, Section, seal};
+
+const USAGE: &str = "[--short] | [--mutations] [--save]";
+
+/// What the tests run: the smallest world with the widest rules, and two mutations that show that
+/// something can be found. Together they take some five seconds of one core.
+const SHORT_CONFIGURATIONS: [&str; 1] = ["clocks"];
+const SHORT_MUTATIONS: [&str; 2] = ["FenceIgnored", "CursorReset"];
+
+/// How much is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Everything,
+    Short,
+    Mutations,
+}
+
+impl Scope {
+    fn has_configuration(self, configuration: &Configuration) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Short => SHORT_CONFIGURATIONS.contains(&configuration.name.as_str()),
+            Self::Mutations => false,
+        }
+    }
+
+    fn has_mutation(self, mutation: &Mutation) -> bool {
+        match self {
+            Self::Everything | Self::Mutations => true,
+            Self::Short => SHORT_MUTATIONS.contains(&mutation.name.as_str()),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let (scope, save) = parse(arguments)?;
+    let workspace = Workspace::load()?;
+    setup::packages_for("tla", &workspace)?;
+    let jar = tools::jar(&workspace.target)?;
+    let tlc = Tlc::new(&workspace, jar)?;
+    let specification = read(&workspace)?;
+    let save = |section, lines: &[Line]| match save {
+        true => report::save(&workspace.root, section, &specification, lines),
+        false => Ok(()),
+    };
+    if scope != Scope::Mutations {
+        let lines = check_configurations(&tlc, &specification, scope)?;
+        save(Section::Configurations, &lines)?;
+    }
+    let lines = check_mutations(&tlc, &specification, scope)?;
+    save(Section::Mutations, &lines)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The stage of `cargo xtask test`: the short form, where an earlier `cargo xtask tla` has fetched
+/// what it needs. The test itself fetches nothing: the checks of `tidy` need no TLC.
+pub(crate) fn check_if_installed() -> Result<(), Failure> {
+    let workspace = Workspace::load()?;
+    let Some(jar) = tools::jar_if_there(&workspace.target)? else {
+        eprintln!("skipped: TLC is not there; `cargo xtask tla` fetches and runs it");
+        return Ok(());
+    };
+    let tlc = Tlc::new(&workspace, jar)?;
+    let specification = read(&workspace)?;
+    check_configurations(&tlc, &specification, Scope::Short)?;
+    check_mutations(&tlc, &specification, Scope::Short)?;
+    Ok(())
+}
+
+/// What to search, and whether to write it down. The short form has not all the figures.
+fn parse(arguments: &[String]) -> Result<(Scope, bool), Failure> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Ok((Scope::Everything, false)),
+        ["--short"] => Ok((Scope::Short, false)),
+        ["--mutations"] => Ok((Scope::Mutations, false)),
+        ["--save"] => Ok((Scope::Everything, true)),
+        ["--mutations", "--save"] => Ok((Scope::Mutations, true)),
+        _ => Err(Failure::usage("tla", format!("`{}` is not understood", words.join(" ")), USAGE)),
+    }
+}
+
+fn read(workspace: &Workspace) -> Result<Specification, Failure> {
+    Specification::parse(&workspace.files()?).map_err(|why| {
+        Failure::new("the specification was not understood", why, "compare specs/coordination")
+    })
+}
+
+/// Searches the worlds to their end. The first that is not kept ends the run: what it found is
+/// worth more than the rest.
+fn check_configurations(
+    tlc: &Tlc,
+    specification: &Specification,
+    scope: Scope,
+) -> Result<Vec<Line>, Failure> {
+    let mut lines = Vec::new();
+    for configuration in &specification.configurations {
+        if !scope.has_configuration(configuration) {
+            continue;
+        }
+        let (name, text) = (&configuration.name, &configuration.text);
+        let outcome = tlc.run(name, &configuration.module, text)?;
+        if outcome.verdict != Verdict::Kept {
+            return Err(not_kept(configuration, &outcome));
+        }
+        println!("{name}: {}", outcome.figures());
+        println!("  laws kept: {}", configuration.laws.join(" "));
+        lines.push(Line::of(name, outcome));
+    }
+    Ok(lines)
+}
+
+fn not_kept(configuration: &Configuration, outcome: &Outcome) -> Failure {
+    let log = outcome.log.display();
+    Failure::new(
+        format!("the configuration `{}` does not hold", configuration.name),
+        format!("{}; {}", outcome.verdict, outcome.figures()),
+        format!("read the behaviour that TLC wrote to {log}"),
+    )
+}
+
+/// Runs all mutations before it judges, so that one run shows all that went unnoticed.
+fn check_mutations(
+    tlc: &Tlc,
+    specification: &Specification,
+    scope: Scope,
+) -> Result<Vec<Line>, Failure> {
+    let mut lines = Vec::new();
+    let mut unnoticed = Vec::new();
+    for mutation in specification.mutations.iter().filter(|it| scope.has_mutation(it)) {
+        let text = specification.mutated(mutation);
+        let outcome = tlc.run(&mutation.name, &mutation.module, &text)?;
+        let noticed = outcome.verdict == Verdict::Broken(mutation.law.clone());
+        println!("{}: {}; {}", mutation.name, outcome.verdict, outcome.figures());
+        if !noticed {
+            unnoticed.push(format!("{} should break {}", mutation.name, mutation.law));
+        }
+        lines.push(Line::of(&mutation.name, outcome));
+    }
+    if unnoticed.is_empty() {
+        return Ok(lines);
+    }
+    Err(Failure::new(
+        "mutations were not noticed by the law they name",
+        unnoticed.join(", "),
+        format!("read what TLC wrote in {}", tlc.directory().display()),
+    ))
+}
+
+/// Writes a file of ours below the target directory.
+fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+    let written =
+        path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+    written.map_err(|error| {
+        let what = format!("{} was not written", path.display());
+        Failure::new(what, error.to_string(), "make room, or the directory writable")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_checked() {
+        let parsed = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            parse(&words).ok()
+        };
+        assert_eq!(parsed(&[]), Some((Scope::Everything, false)));
+        assert_eq!(parsed(&["--save"]), Some((Scope::Everything, true)));
+        assert_eq!(parsed(&["--short"]), Some((Scope::Short, false)));
+        assert_eq!(parsed(&["--short", "--save"]), None);
+        assert_eq!(parsed(&["--long"]), None);
+    }
+
+    #[test]
+    fn the_short_form_names_what_exists() {
+        let files = Workspace::load().unwrap().files().unwrap();
+        let specification = Specification::parse(&files).unwrap();
+        let configurations = specification.configurations.iter();
+        let short = configurations.filter(|it| Scope::Short.has_configuration(it)).count();
+        assert_eq!(short, SHORT_CONFIGURATIONS.len());
+        let mutations = specification.mutations.iter();
+        let short = mutations.filter(|it| Scope::Short.has_mutation(it)).count();
+        assert_eq!(short, SHORT_MUTATIONS.len());
+    }
+}
