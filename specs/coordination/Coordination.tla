@@ -85,7 +85,8 @@ Init ==
 Leaves(ss) == {s \in 1..Len(ss) : ss[s].status # "Split"}
 
 \* The keys at or below the cursor of the leaf they belong to.
-Progress(ss) == {k \in Keys : \E s \in Leaves(ss) : ss[s].lo <= k /\ k <= Min(ss[s].cursor, ss[s].hi)}
+Progress(ss) ==
+    {k \in Keys : \E s \in Leaves(ss) : ss[s].lo <= k /\ k <= Min(ss[s].cursor, ss[s].hi)}
 
 (***************************************************************************)
 (* OBSERVER                                                                *)

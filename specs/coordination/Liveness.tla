@@ -55,7 +55,8 @@ Disturb(g) ==
        /\ HasSpare(g, 2)
        /\ \/ /\ "offer" \in Operations
              /\ \E move \in FreshMoves, to \in Workers : SendOffer(g, move, to)
-          \/ \E op \in Operations \ {"complete", "offer"} : \E act \in Acts(g, op), id \in OpIds(g) :
+          \/ \E op \in Operations \ {"complete", "offer"} :
+                \E act \in Acts(g, op), id \in OpIds(g) :
                 \E heard \in Replies(act) : ArriveFirst(g, act, id, 0, heard)
 
 AcceptMove ==

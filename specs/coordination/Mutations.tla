@@ -159,7 +159,7 @@ FenceReusedAfterUnpark(fence) == fence
 \* A revoked shard keeps its fence.
 FenceReusedAfterRevoke(fence) == fence
 
-\* MUTATION of UnparkFence in parking breaks StaleFence without FenceFell
+\* MUTATION of UnparkFence in parking breaks SinkOrder without FenceFell
 \* A shard is unparked into a new life that begins with an old fence.
 FenceOfAnOldLife(fence) == fence - 1
 

@@ -11,7 +11,7 @@
 use super::Finding;
 use crate::items::items;
 use crate::tla::spec::Specification;
-use crate::tla::{BEGIN, END, README, seal};
+use crate::tla::{README, Section, seal};
 use crate::workspace::File;
 
 /// The oracle whose rules have the names of the laws.
@@ -92,23 +92,27 @@ fn references(line: &str) -> Vec<(&str, &str)> {
 
 /// The results are of this specification, and complete.
 fn check_results(specification: &Specification, readme: &File) -> Vec<Finding> {
-    let stale = |what: &str| {
-        let what = format!("{what}; `cargo xtask tla --save` writes them anew");
-        vec![Finding::new(README, what)]
+    let of_section = |section: &Section| {
+        let what = result_problem(specification, *section, &readme.text)?;
+        let what = format!("{what}; `cargo xtask tla --save` writes the results anew");
+        Some(Finding::new(README, what))
     };
-    let results = readme.text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
-    let Some((results, _)) = results else {
-        return stale("the marks of the results are missing");
+    Section::ALL.iter().filter_map(of_section).collect()
+}
+
+fn result_problem(specification: &Specification, section: Section, page: &str) -> Option<String> {
+    let Some(results) = section.find(page) else {
+        return Some(format!("the marks of {section:?} are missing"));
     };
     if !results.contains(&seal(specification)) {
-        return stale("the results are of another specification");
+        return Some(format!("{section:?} are those of another specification"));
     }
-    let configurations = specification.configurations.iter().map(|it| &it.name);
-    let mut names = configurations.chain(specification.mutations.iter().map(|it| &it.name));
-    match names.find(|name| !results.contains(&format!("| {name} |"))) {
-        Some(name) => stale(&format!("the results lack {name}")),
-        None => Vec::new(),
-    }
+    let names: Vec<&String> = match section {
+        Section::Configurations => specification.configurations.iter().map(|it| &it.name).collect(),
+        Section::Mutations => specification.mutations.iter().map(|it| &it.name).collect(),
+    };
+    let missing = names.into_iter().find(|name| !results.contains(&format!("| {name} |")));
+    missing.map(|name| format!("{section:?} lack {name}"))
 }
 
 /// The first cells of the table whose head begins with `head`.

