@@ -154,9 +154,9 @@ pub(super) struct Trip<'o, T: ShardTransition> {
     kin_is_newer: bool,
     ties: Ties,
     /// What the last transaction does. Present until its outcome is told.
-    sent: Option<Prepared<T>>,
+    sent: Option<Box<Prepared<T>>>,
     /// A transaction whose reply was lost.
-    doubt: Option<Prepared<T>>,
+    doubt: Option<Box<Prepared<T>>>,
 }
 
 impl<'o, T: ShardTransition> Trip<'o, T> {
@@ -210,8 +210,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             }
             Verdict::Refused(error) => Next::Done(Err(error)),
             Verdict::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
-            Verdict::Commits(commit) => {
-                let (txn, prepared) = *commit;
+            Verdict::Commits(txn, prepared) => {
                 core.check_fits(&txn)?;
                 self.sent = Some(prepared);
                 Next::Commit(txn)
@@ -304,7 +303,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         self.tries.ended(error)
     }
 
-    fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> Told<T> {
+    fn executed(&self, core: &mut Core, prepared: Box<Prepared<T>>) -> Told<T> {
         let (tenant, key) = self.operation.subject();
         core.emit(tenant, key.run(), self.now, prepared.event);
         prepared.answer.map(IdempotentOutcome::Executed)
@@ -346,13 +345,19 @@ fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
     }
 }
 
+/// What nearly every transaction compares: the hot part and the run's head.
+const COMPARES: usize = 2;
+
+/// What most write: the hot part, or with it an entry of the claim index at two times.
+const WRITES: usize = 3;
+
 /// What a decision came to.
 enum Verdict<T: ShardTransition> {
     /// It asked for shards of the same run that were not loaded yet.
     Asks(Vec<ShardId>),
     Refused(T::Error),
     Replayed(T::Output),
-    Commits(Box<(Txn, Prepared<T>)>),
+    Commits(Txn, Box<Prepared<T>>),
 }
 
 /// What to say once a transaction is stored, and how to see that it is.
@@ -476,7 +481,7 @@ fn judge<T: ShardTransition>(
 ) -> Result<Verdict<T>, InfraError> {
     let (tenant, key) = operation.subject();
     let LookedAt { loaded, kin, ties } = looked_at;
-    let owner = Arc::new(tenant);
+    let owner = core.shared(tenant);
     let room = match T::MAKES_SHARDS {
         true => loaded.counters.room(tenant, &core.config, 0)?,
         false => ShardRoom::UNLIMITED,
@@ -521,7 +526,7 @@ fn judge<T: ShardTransition>(
                     let (bound, trace) = (ties.binding, Trace::of::<T>(&change));
                     let base = loaded.hot.as_ref().map(|hot| hot.revision);
                     let prepared = Prepared { base, parts, holding, bound, trace, answer, event };
-                    Ok(Verdict::Commits(Box::new((txn, prepared))))
+                    Ok(Verdict::Commits(txn, Box::new(prepared)))
                 }
             }
         }
@@ -544,7 +549,7 @@ fn prepare<T: ShardTransition>(
     let before = record.status();
     evolve(record, &mut core.pool, change)?;
 
-    let mut txn = Txn::new();
+    let mut txn = Txn::with_room(COMPARES, WRITES);
     txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
     let head = loaded.head.map(|head| head.revision);
     txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
