@@ -17,6 +17,7 @@ mod bench;
 mod check_model;
 mod coverage;
 mod deny;
+mod etcd_faults;
 mod failure;
 mod fuzz;
 mod items;
@@ -51,7 +52,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "test",
         arguments: "",
@@ -94,6 +95,12 @@ const COMMANDS: [Command; 11] = [
         arguments: "[--cycles N] [--seed N]",
         purpose: "kill and race processes on one SQLite file, and look what became of it",
         run: kill_sqlite::run,
+    },
+    Command {
+        name: "etcd-faults",
+        arguments: "[--rounds N]",
+        purpose: "lose the leader of three etcd servers again and again while workers go on",
+        run: etcd_faults::run,
     },
     Command {
         name: "miri",
