@@ -18,6 +18,7 @@ mod check_handoff;
 mod check_model;
 mod coverage;
 mod deny;
+mod etcd_faults;
 mod failure;
 mod fuzz;
 mod handoff;
@@ -55,7 +56,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 15] = [
+const COMMANDS: [Command; 16] = [
     Command {
         name: "test",
         arguments: "",
@@ -123,6 +124,12 @@ const COMMANDS: [Command; 15] = [
         arguments: "[--moves N] [--store sqlite|etcd] [--save]",
         purpose: "move shards between real processes, kill them, restart them; measure the gaps",
         run: handoff::run,
+    },
+    Command {
+        name: "etcd-faults",
+        arguments: "[--rounds N]",
+        purpose: "lose the leader of three etcd servers again and again while workers go on",
+        run: etcd_faults::run,
     },
     Command {
         name: "miri",

@@ -1,6 +1,6 @@
 //! How long writes stand still when a cluster of three loses its leader, in four ways.
 //!
-//! `cargo run --release -p gossip-coordination-etcd --features test-support --example lose_leader`
+//! `cargo xtask etcd-faults` runs it after the campaign of workers.
 //!
 //! Each line: the way, how long until the first write succeeded, how many attempts failed and how
 //! many of them left it open whether they had happened. The namespaces need root.

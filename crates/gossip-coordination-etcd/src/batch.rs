@@ -8,7 +8,8 @@
 //! Compares of nested transactions all look at the state *before* the batch. Two of them are
 //! independent only if neither writes what the other compares or writes: otherwise both could
 //! succeed where, one after the other, the second would have failed. Two that compare the same key
-//! and leave it alone go together; the head of a run is compared by every renewal of its shards.
+//! and leave it alone go together, and the server compares it once ([`groups`](crate::groups)): the
+//! head of a run, which every operation on one of its shards compares.
 //!
 //! # Limits
 //!
@@ -25,6 +26,7 @@ use hashbrown::HashSet;
 use prost::Message;
 
 use crate::budget::Budget;
+use crate::groups::{Group, Member, groups};
 use crate::keyspace::Namespace;
 use crate::proto::{Request, TxnRequest, TxnResponse};
 use crate::wire;
@@ -44,6 +46,8 @@ pub(crate) struct Parcel {
     bytes: usize,
     /// Whether it binds keys to the life of this process.
     binds: bool,
+    /// Operations that the server takes.
+    limit: usize,
 }
 
 impl Parcel {
@@ -63,7 +67,7 @@ impl Parcel {
         if ops > budget.ops || bytes > budget.bytes {
             return Err(too_large(ops, bytes, budget));
         }
-        Ok(Self { txn, request, ops, bytes, binds })
+        Ok(Self { txn, request, ops, bytes, binds, limit: budget.ops })
     }
 
     /// Whether it binds keys to the life of this process.
@@ -123,9 +127,10 @@ impl<N> Batch<N> {
     pub(crate) fn request(&self, lease: i64) -> TxnRequest {
         let mut request = match &*self.parcels {
             [(parcel, _)] => parcel.request.clone(),
-            parcels => {
-                let nested = parcels.iter().map(|(parcel, _)| parcel.request.clone());
-                let success = nested.map(|txn| Request::Txn(txn).into()).collect();
+            _ => {
+                let groups = self.groups();
+                let steps = groups.iter().map(|group| self.group_request(group));
+                let success = steps.map(|txn| Request::Txn(txn).into()).collect();
                 TxnRequest { success, ..TxnRequest::default() }
             }
         };
@@ -146,15 +151,29 @@ impl<N> Batch<N> {
             return self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         };
         let of = |parcel: &Parcel, response: Option<TxnResponse>| match response {
-            Some(response) => wire::outcome(namespace, &parcel.txn, response, revision),
+            Some(response) => wire::outcome(namespace, parcel.txn.compares(), response, revision),
             None => Ok(CommitOutcome::Unknown),
         };
         if let [(parcel, _)] = &*self.parcels {
             return vec![of(parcel, Some(response))];
         }
+        let mut outcomes: Vec<_> =
+            self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         let mut answers = response.responses.into_iter();
-        let parcels = self.parcels.iter();
-        parcels.map(|(parcel, _)| of(parcel, wire::txn_answer(answers.next()))).collect()
+        for group in self.groups() {
+            match (group, wire::txn_answer(answers.next())) {
+                (Group::Single(place), answer) => {
+                    outcomes[place] = of(&self.parcels[place].0, answer);
+                }
+                (Group::Sharing(_), None) => {}
+                (Group::Sharing(members), Some(answer)) => {
+                    for (place, outcome) in self.of_group(namespace, &members, answer, revision) {
+                        outcomes[place] = outcome;
+                    }
+                }
+            }
+        }
+        outcomes
     }
 
     /// Each parcel as a batch of its own.
@@ -165,6 +184,55 @@ impl<N> Batch<N> {
     /// The notes, in the order of the parcels.
     pub(crate) fn into_notes(self) -> impl Iterator<Item = N> {
         self.parcels.into_iter().map(|(_, note)| note)
+    }
+
+    /// How the parcels travel, if there are several.
+    fn groups(&self) -> Vec<Group> {
+        let limit = self.parcels.first().map_or(0, |(parcel, _)| parcel.limit);
+        groups(self.parcels.iter().map(|(parcel, _)| &parcel.txn), self.ops_max, limit)
+    }
+
+    fn group_request(&self, group: &Group) -> TxnRequest {
+        let members = match group {
+            Group::Single(place) => return self.parcels[*place].0.request.clone(),
+            Group::Sharing(members) => members,
+        };
+        let request = |member: &Member| &self.parcels[member.place].0.request;
+        let mut whole = TxnRequest::default();
+        if let Some(first) = members.first() {
+            whole.compare.push(request(first).compare[first.shared].clone());
+            whole.failure.push(request(first).failure[first.shared].clone());
+        }
+        let nested = members.iter().map(|member| without(request(member), member.shared));
+        whole.success.extend(nested.map(|txn| Request::Txn(txn).into()));
+        whole
+    }
+
+    /// What became of the members of a group, by their places.
+    fn of_group(
+        &self,
+        namespace: &Namespace,
+        members: &[Member],
+        response: TxnResponse,
+        revision: u64,
+    ) -> Vec<(usize, Result<CommitOutcome, InfraError>)> {
+        let txn = |member: &Member| &self.parcels[member.place].0.txn;
+        let mut answers = response.responses.into_iter();
+        if !response.succeeded {
+            let compare = members.first().map(|first| &txn(first).compares()[first.shared]);
+            let conflict = wire::conflict(namespace, compare, answers);
+            return members.iter().map(|member| (member.place, conflict.clone())).collect();
+        }
+        let outcome = |member: &Member| match wire::txn_answer(answers.next()) {
+            Some(nested) => {
+                let compares = txn(member).compares().iter().enumerate();
+                let rest = compares.filter(|(index, _)| *index != member.shared);
+                wire::outcome(namespace, rest.map(|(_, compare)| compare), nested, revision)
+            }
+            None => Ok(CommitOutcome::Unknown),
+        };
+        let places = members.iter().map(|member| member.place);
+        places.zip(members.iter().map(outcome).collect::<Vec<_>>()).collect()
     }
 
     fn push(&mut self, parcel: Parcel, note: N) {
@@ -214,6 +282,19 @@ impl Footprint {
 
 fn contains(range: &KeyRange, key: &Key) -> bool {
     range.contains(key.to_bytes().as_bytes())
+}
+
+/// A request without one of its compares, and without what a failure of it would tell.
+fn without(request: &TxnRequest, index: usize) -> TxnRequest {
+    fn rest<T: Clone>(list: &[T], index: usize) -> Vec<T> {
+        let kept = list.iter().enumerate().filter(|(place, _)| *place != index);
+        kept.map(|(_, item)| item.clone()).collect()
+    }
+    TxnRequest {
+        compare: rest(&request.compare, index),
+        success: request.success.clone(),
+        failure: rest(&request.failure, index),
+    }
 }
 
 fn longest_list(request: &TxnRequest) -> usize {

@@ -1,5 +1,5 @@
-//! Workers on three real servers that lose their leader, in short; the long form is the example
-//! `faults`.
+//! Workers on three real servers that lose their leader, in short; the long form is
+//! `cargo xtask etcd-faults`.
 
 use crate::test_support::{Campaign, EtcdCluster, Loss};
 

@@ -15,6 +15,7 @@ mod config;
 mod diagnosis;
 mod driven;
 mod error;
+mod groups;
 mod grpc;
 mod grpc_codec;
 mod grpc_config;
@@ -84,6 +85,8 @@ mod facts_tests;
 mod fault_tests;
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod groups_tests;
 #[cfg(test)]
 mod grpc_tests;
 #[cfg(test)]

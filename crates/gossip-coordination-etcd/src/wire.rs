@@ -54,20 +54,29 @@ pub(crate) fn set_lease(request: &mut TxnRequest, lease: i64) {
     }
 }
 
-/// What became of `txn`, from the answer to its own request. `revision` is that of the outermost
-/// transaction, which is the revision of everything in it.
-pub(crate) fn outcome(
+/// What became of a transaction with `compares`, from the answer to its own request. `revision` is
+/// that of the outermost transaction, which is the revision of everything in it.
+pub(crate) fn outcome<'c>(
     namespace: &Namespace,
-    txn: &Txn,
+    compares: impl IntoIterator<Item = &'c Compare>,
     response: TxnResponse,
     revision: u64,
 ) -> Result<CommitOutcome, InfraError> {
     if response.succeeded {
         return Ok(CommitOutcome::Applied { revision });
     }
-    let mut answers = response.responses.into_iter();
+    conflict(namespace, compares, response.responses)
+}
+
+/// The conflict of a transaction with `compares`, of which at least one failed.
+pub(crate) fn conflict<'c>(
+    namespace: &Namespace,
+    compares: impl IntoIterator<Item = &'c Compare>,
+    answers: impl IntoIterator<Item = ResponseOp>,
+) -> Result<CommitOutcome, InfraError> {
+    let mut answers = answers.into_iter();
     let mut found = Vec::new();
-    for compare in txn.compares() {
+    for compare in compares {
         let Some(target) = Target::of(namespace, compare) else { continue };
         let range = range_answer(answers.next());
         let range = range.ok_or_else(|| crossed("a compared key is not told"))?;

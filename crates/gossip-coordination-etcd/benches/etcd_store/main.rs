@@ -14,6 +14,7 @@ mod claims;
 mod counting;
 mod ours;
 mod rounds;
+mod work;
 
 use gossip_contracts::identity::RunId;
 use gossip_coordination_etcd::test_support::{EtcdCluster, EtcdServer};
@@ -42,6 +43,9 @@ fn main() {
     runtime.block_on(async {
         if wanted("checkpoints") {
             checkpoints().await;
+        }
+        if wanted("work") {
+            work::work().await;
         }
         if wanted("claims") {
             claims::claims().await;

@@ -16,6 +16,8 @@ pub trait Caller: Send + 'static {
 /// What one round showed.
 #[derive(Clone, Copy)]
 pub struct Round {
+    /// Operations.
+    pub count: usize,
     /// Operations per second.
     pub rate: f64,
     /// Milliseconds.
@@ -49,8 +51,9 @@ pub async fn together<C: Caller>(callers: Vec<C>) -> (Vec<C>, Round) {
         back.push(caller);
         times.extend(of_caller);
     }
-    let rate = times.len() as f64 / begin.elapsed().as_secs_f64();
-    (back, Round { rate, p50: median(times.iter().map(millis).collect()) })
+    let count = times.len();
+    let rate = count as f64 / begin.elapsed().as_secs_f64();
+    (back, Round { count, rate, p50: median(times.iter().map(millis).collect()) })
 }
 
 pub fn millis(time: &Duration) -> f64 {

@@ -1,0 +1,260 @@
+//! Groups of transactions that share a compare: what they save, and that they change no outcome.
+
+use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
+use gossip_coordination::block_on;
+use gossip_coordination::store::{
+    Answer, AsyncStore, CommitOutcome, Conflict, Key, Read, Txn, Versioned,
+};
+use proptest::prelude::*;
+use prost::Message;
+
+use crate::batch::{Batch, Parcel};
+use crate::budget::Budget;
+use crate::groups::{Group, groups};
+use crate::post::Outcome;
+use crate::proto::{Request, TxnRequest};
+use crate::real_servers::Servers;
+use crate::sim_etcd_kv::SimEtcdKv;
+use crate::{EtcdConfig, EtcdKv, EtcdStore};
+
+const TENANT: TenantId = TenantId::from_bytes([7; 32]);
+
+/// Runs of a test, and shards of each.
+const RUNS: u64 = 3;
+const SHARDS: u64 = 8;
+
+fn head(run: u64) -> Key {
+    Key::RunHead { tenant: TENANT, run: RunId::from_raw(run) }
+}
+
+fn hot(run: u64, number: u64) -> Key {
+    let shard = ShardKey::new(RunId::from_raw(run), ShardId::from_raw(number));
+    Key::ShardHot { tenant: TENANT, shard }
+}
+
+fn at(revision: u64) -> Versioned {
+    Versioned { revision, bytes: Vec::new() }
+}
+
+/// As a checkpoint: compares a shard and the head of its run, and writes the shard.
+fn checkpoint(run: u64, number: u64, hot_at: u64, head_at: u64) -> Txn {
+    let mut txn = Txn::new();
+    txn.expect(hot(run, number), Some(&at(hot_at)));
+    txn.expect(head(run), Some(&at(head_at)));
+    txn.put(hot(run, number), vec![9; 8]);
+    txn
+}
+
+fn config() -> EtcdConfig {
+    EtcdConfig::new(["h:1"], "groups").expect("the usual settings work")
+}
+
+/// The request of a batch of all of `txns`, which fit.
+fn request(txns: impl IntoIterator<Item = Txn>) -> TxnRequest {
+    let config = config();
+    let budget = Budget::new(&config).expect("the usual settings work");
+    let parcel = |txn| Parcel::new(&config.namespace, &budget, txn).expect("it is small");
+    let mut parcels = txns.into_iter().map(parcel);
+    let mut batch = Batch::of(parcels.next().expect("one at least"), ());
+    for parcel in parcels {
+        assert!(batch.add(&budget, parcel, ()).is_none(), "it fits");
+    }
+    batch.request(0)
+}
+
+fn nested(request: &TxnRequest) -> Vec<&TxnRequest> {
+    let nested = request.success.iter().map(|step| match &step.request {
+        Some(Request::Txn(txn)) => txn,
+        other => panic!("{other:?}"),
+    });
+    nested.collect()
+}
+
+#[test]
+fn the_head_of_a_run_is_compared_once_for_all_who_expect_the_same() {
+    let of_two_runs = [(1, 1, 5), (2, 1, 6), (1, 2, 5), (2, 2, 6), (1, 3, 4), (1, 4, 5)];
+    let request = request(of_two_runs.map(|(run, shard, at)| checkpoint(run, shard, 3, at)));
+    let groups = nested(&request);
+    // Both runs, and the one whose memory is old.
+    let sizes: Vec<usize> = groups.iter().map(|group| nested_count(group)).collect();
+    assert_eq!(sizes, [3, 2, 0]);
+    for group in &groups[..2] {
+        assert_eq!((group.compare.len(), group.failure.len()), (1, 1));
+        assert!(nested(group).iter().all(|it| (it.compare.len(), it.failure.len()) == (1, 1)));
+    }
+    assert_eq!(groups[2].compare.len(), 2);
+}
+
+fn nested_count(request: &TxnRequest) -> usize {
+    request.success.iter().filter(|step| matches!(step.request, Some(Request::Txn(_)))).count()
+}
+
+#[test]
+fn a_shared_compare_is_sent_once() {
+    let txns = || (0..SHARDS).map(|number| checkpoint(1, number, 3, 5));
+    let alone: usize = txns().map(|txn| request([txn]).encoded_len()).sum();
+    let together = request(txns()).encoded_len();
+    println!("{alone} bytes alone, {together} together");
+    assert!(together < alone, "{together} bytes");
+}
+
+#[test]
+fn one_group_that_is_too_deep_is_made_two() {
+    let txns: Vec<Txn> = (0..10).map(|number| checkpoint(1, number, 3, 5)).collect();
+    let sizes = |limit| {
+        let groups = groups(txns.iter(), 2, limit);
+        groups.iter().map(|it| if let Group::Sharing(all) = it { all.len() } else { 1 }).collect()
+    };
+    let expected: [(usize, Vec<usize>); 3] = [(13, vec![10]), (12, vec![5, 5]), (8, vec![1; 10])];
+    for (limit, expected) in expected {
+        let sizes: Vec<usize> = sizes(limit);
+        assert_eq!(sizes, expected, "where the server takes {limit}");
+    }
+}
+
+/// As many as fit, of any length, and the server takes them.
+#[test]
+fn a_full_batch_of_groups_is_taken() {
+    let config = config();
+    let budget = Budget::new(&config).expect("the usual settings work");
+    for writes in [1, 2, 3, 4, 60, 62, 124, 125, 126] {
+        for runs in [1, 2, 60] {
+            let parcel = |number: u64| {
+                let mut txn = checkpoint(number % runs, number, 3, 5);
+                (1..writes).for_each(|write| txn.put(hot(1_000 + number, write), vec![1]));
+                Parcel::new(&config.namespace, &budget, txn).expect("it is small")
+            };
+            let mut batch = Batch::of(parcel(0), ());
+            let mut number = 1;
+            while batch.add(&budget, parcel(number), ()).is_none() {
+                number += 1;
+            }
+            let taken = block_on(SimEtcdKv::new().txn(batch.request(0)));
+            assert!(taken.is_ok(), "{number} of {writes} writes in {runs} runs: {taken:?}");
+        }
+    }
+}
+
+async fn revision<S: AsyncStore>(store: &mut S, key: Key) -> u64 {
+    let answers = store.read(vec![Read::Get(key)]).await.expect("the store works");
+    match &answers[..] {
+        [Answer::Value(Some(value))] => value.revision,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Writes every head and every shard once.
+async fn populate<S: AsyncStore>(store: &mut S) {
+    for run in 0..RUNS {
+        let mut txn = Txn::new();
+        txn.put(head(run), vec![1]);
+        (0..SHARDS).for_each(|number| txn.put(hot(run, number), vec![1]));
+        assert!(matches!(store.commit(vec![txn]).await[..], [Ok(CommitOutcome::Applied { .. })]));
+    }
+}
+
+/// A checkpoint that expects the shard and the head as they are, or not.
+async fn expecting<S: AsyncStore>(
+    store: &mut S,
+    (run, number, hot_is_right, head_is_right): (u64, u64, bool, bool),
+) -> Txn {
+    let hot_at = revision(store, hot(run, number)).await - u64::from(!hot_is_right);
+    let head_at = revision(store, head(run)).await - u64::from(!head_is_right);
+    checkpoint(run, number, hot_at, head_at)
+}
+
+/// The keys of a conflict; none if there is no conflict.
+fn conflicting(outcome: &Outcome) -> Vec<Key> {
+    match outcome {
+        Ok(CommitOutcome::Applied { .. }) => Vec::new(),
+        Ok(CommitOutcome::Conflict(conflict)) => {
+            let keys = Conflict::found(conflict).iter().map(|(key, _)| *key);
+            keys.collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Together they have the outcomes that each has alone.
+async fn together_as_alone<K: EtcdKv>(
+    mut together: EtcdStore<K>,
+    mut alone: EtcdStore<K>,
+    wishes: &[(u64, u64, bool, bool)],
+) {
+    populate(&mut together).await;
+    populate(&mut alone).await;
+    let mut txns = Vec::new();
+    for wish in wishes {
+        txns.push(expecting(&mut together, *wish).await);
+    }
+    let outcomes = together.commit(txns).await;
+    assert_eq!(outcomes.len(), wishes.len());
+    for (wish, outcome) in wishes.iter().zip(&outcomes) {
+        let txn = expecting(&mut alone, *wish).await;
+        let expected = alone.commit(vec![txn]).await.pop().expect("one for each");
+        let (keys, expected) = (conflicting(outcome), conflicting(&expected));
+        assert_eq!(keys.is_empty(), expected.is_empty(), "{wish:?}: {outcome:?}");
+        // A conflict of the head may hide one of the shard, and tells nothing that is not so.
+        assert!(keys.iter().all(|key| expected.contains(key)), "{wish:?}: {outcome:?}");
+    }
+}
+
+fn wishes() -> impl Strategy<Value = Vec<(u64, u64, bool, bool)>> {
+    let is_right = || prop::bool::weighted(0.8);
+    let keys: Vec<(u64, u64)> =
+        (0..RUNS).flat_map(|run| (0..SHARDS).map(move |number| (run, number))).collect();
+    let len = keys.len();
+    (prop::sample::subsequence(keys, 1..=len).prop_shuffle()).prop_flat_map(move |keys| {
+        let len = keys.len();
+        let rights = prop::collection::vec((is_right(), is_right()), len);
+        rights.prop_map(move |rights| {
+            let both = keys.iter().zip(rights);
+            both.map(|((run, number), (hot, head))| (*run, *number, hot, head)).collect()
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn transactions_together_have_the_outcomes_that_each_has_alone(wishes in wishes()) {
+        let store = || EtcdStore::without_tasks(SimEtcdKv::new(), &config()).unwrap();
+        block_on(together_as_alone(store(), store(), &wishes));
+    }
+}
+
+/// The same on a real server, with a stale head among good ones of the same run.
+#[tokio::test]
+async fn nobody_pays_for_a_neighbour_whose_head_is_stale() {
+    let wishes: Vec<_> = (0..SHARDS)
+        .flat_map(|number| (0..RUNS).map(move |run| (run, number)))
+        .map(|(run, number)| (run, number, number != 3, run != 1 || number % 2 == 0))
+        .collect();
+    for servers in [Servers::Single, Servers::Three] {
+        let store = || EtcdStore::start(servers.client(), &servers.config()).unwrap();
+        together_as_alone(store(), store(), &wishes).await;
+    }
+}
+
+/// As many as one request takes, at a real server's limit.
+#[tokio::test]
+async fn a_real_server_takes_a_full_batch() {
+    let (client, config) = (Servers::Single.client(), Servers::Single.config());
+    let budget = Budget::new(&config).expect("the usual settings work");
+    for writes in 1..4_u64 {
+        let mut number = 0;
+        let mut parcel = || {
+            number += 1;
+            let mut txn = Txn::new();
+            txn.expect(head(1), None);
+            txn.expect(hot(writes, number), None);
+            (0..writes).for_each(|write| txn.put(hot(100 * writes + write, number), vec![1]));
+            Parcel::new(&config.namespace, &budget, txn).expect("it is small")
+        };
+        let mut batch = Batch::of(parcel(), ());
+        while batch.add(&budget, parcel(), ()).is_none() {}
+        let answer = client.txn(batch.request(0)).await.expect("it fits");
+        let outcomes = batch.outcomes(&config.namespace, answer);
+        assert!(outcomes.len() > 120, "{} fit", outcomes.len());
+        assert!(outcomes.iter().all(|it| matches!(it, Ok(CommitOutcome::Applied { .. }))));
+    }
+}
