@@ -20,6 +20,9 @@ const USAGE: &str = "usage: simulate [--seed N] [--seeds N] [--ops N] [--faults 
 /// Worlds, unless somebody asks for another number.
 const SEEDS_DEFAULT: u64 = 1_000;
 
+/// Operations from which on every kind of fault must have reached its floor.
+const FLOOR_FROM: u64 = 10_000_000;
+
 /// Worlds in which a planted bug is looked for.
 const BUG_SEEDS_MAX: u64 = 200;
 
@@ -124,7 +127,10 @@ fn play(wanted: &Wanted) -> bool {
         }
     }
     print_report(&sum, started.elapsed());
-    true
+    let (floor, below) = (sum.floor(), sum.below_floor(sum.floor()));
+    println!("\nFloor: {floor} of each kind; below it: {below:?}.");
+    // A few worlds need not have everything, and a list of faults is somebody's choice.
+    below.is_empty() || sum.operations < FLOOR_FROM || wanted.faults.is_some()
 }
 
 /// Shrinks a world that broke a rule and prints what happens in it.

@@ -13,7 +13,7 @@
 //! no clock and no randomness but the seed's, so a world is a function of its [`Plan`], and its
 //! trace hash tells whether two runs of it were the same.
 //!
-//! The [oracle](oracle) hears commands, the instants of their commits and their answers, and keeps
+//! The [oracle] hears commands, the instants of their commits and their answers, and keeps
 //! its own account of who may do what. The [faults](FaultKind) come with what they may cost.
 //!
 //! `cargo xtask sim` plays many worlds and prints what they came to;

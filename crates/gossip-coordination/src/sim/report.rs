@@ -52,6 +52,10 @@ impl Coverage {
     }
 }
 
+/// Operations for each fault of every kind, at most: a hundred thousand of each in a campaign of a
+/// thousand million operations.
+const OPERATIONS_PER_FAULT: u64 = 10_000;
+
 /// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -100,7 +104,13 @@ impl Report {
         self.trace_hash = super::random::mix(self.trace_hash ^ other.trace_hash);
     }
 
-    /// The kinds of `kinds` that were injected fewer than `floor` times.
+    /// How often each kind of fault should have been injected: once in ten thousand operations.
+    #[must_use]
+    pub const fn floor(&self) -> u64 {
+        self.operations / OPERATIONS_PER_FAULT
+    }
+
+    /// The kinds that were injected fewer than `floor` times.
     #[must_use]
     pub fn below_floor(&self, floor: u64) -> Vec<FaultKind> {
         FaultKind::ALL.iter().copied().filter(|kind| self.faults.of(*kind) < floor).collect()
