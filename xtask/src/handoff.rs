@@ -15,8 +15,8 @@ use crate::workspace::Workspace;
 
 /// Moves of each campaign, unless it is told otherwise.
 const MOVES: &str = "2000";
-/// Kills of the campaign that kills: one in forty moves of the usual number.
-const KILLS: &str = "50";
+/// Moves for each process that is killed, in the campaign that kills.
+const MOVES_PER_KILL: u64 = 20;
 /// Workers of the rolling restart, as the specification asks, and keys of each of their shards.
 const RESTART: [&str; 2] = ["8", "4000"];
 /// A campaign without a seed is the one whose figures are written down.
@@ -33,12 +33,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let order = parse(arguments)?;
     let workspace = Workspace::load()?;
     let directory = workspace.target.join("handoff-trials");
+    let kills = (order.moves.parse::<u64>().unwrap_or(0) / MOVES_PER_KILL).to_string();
     let mut table = String::from("| store | trial | figures |\n|---|---|---|\n");
     for store in STORES.iter().filter(|store| order.store.is_none_or(|only| only == **store)) {
         let [workers, keys] = RESTART;
         let trials: [(&str, Vec<&str>); 3] = [
             ("moves", vec!["moves", order.moves, "0", SEED]),
-            ("moves and kills", vec!["moves", order.moves, KILLS, SEED]),
+            ("moves and kills", vec!["moves", order.moves, &kills, SEED]),
             ("rolling restart", vec!["restart", workers, keys, SEED]),
         ];
         for (name, words) in trials {

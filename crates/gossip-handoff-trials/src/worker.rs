@@ -254,12 +254,22 @@ impl Worker {
         Ok(())
     }
 
-    /// Lets every move that is under way go on as far as it can.
+    /// Lets every move that is under way go on as far as it can. What arrives goes first: its
+    /// source stands still.
     fn move_on(&mut self) -> Result<(), Failure> {
-        let shards: Vec<u64> = self.held.keys().copied().collect();
-        for shard in shards {
-            self.move_out(shard)?;
+        self.arrive()?;
+        let is_leaving = |(shard, held): (&u64, &Held)| held.source.as_ref().map(|_| *shard);
+        let leaving: Vec<u64> = self.held.iter().filter_map(is_leaving).collect();
+        for shard in leaving {
+            while self.move_out(shard)? {
+                self.arrive()?;
+            }
         }
+        Ok(())
+    }
+
+    /// Takes what was offered.
+    fn arrive(&mut self) -> Result<(), Failure> {
         self.find()?;
         for mut destination in std::mem::take(&mut self.arriving) {
             if self.move_in(&mut destination)? {
@@ -269,34 +279,32 @@ impl Worker {
         Ok(())
     }
 
-    fn move_out(&mut self, shard: u64) -> Result<(), Failure> {
-        let Some(held) = self.held.get_mut(&shard) else { return Ok(()) };
-        let Some(mut source) = held.source.take() else { return Ok(()) };
+    /// One step of a move away; whether there is another at once.
+    fn move_out(&mut self, shard: u64) -> Result<bool, Failure> {
+        let Some(held) = self.held.get_mut(&shard) else { return Ok(false) };
+        let Some(mut source) = held.source.take() else { return Ok(false) };
         let lease = held.lease.clone();
-        let end = loop {
-            match mover(&mut self.site).step_source(&mut source, Some(&lease), now()) {
-                SourceNext::Again => {}
-                // Its last keys travel with the offer.
-                SourceNext::Freeze => {
-                    self.journal.note(shard, held.fence(), &[What::Froze])?;
-                    held.is_frozen = true;
-                    source.freeze(now(), held.cursor());
-                }
-                SourceNext::Wait(_) => {
-                    held.source = Some(source);
-                    return Ok(());
-                }
-                SourceNext::Done(end) => break end,
-            }
-        };
-        match end {
-            SourceEnd::Kept(_) => {
+        let mut next = mover(&mut self.site).step_source(&mut source, Some(&lease), now());
+        if next == SourceNext::Freeze {
+            // Its last keys travel with the offer, which follows at once.
+            self.journal.note(shard, held.fence(), &[What::Froze])?;
+            held.is_frozen = true;
+            source.freeze(now(), held.cursor());
+            next = mover(&mut self.site).step_source(&mut source, Some(&lease), now());
+        }
+        match next {
+            SourceNext::Done(SourceEnd::Kept(_)) => {
                 held.is_frozen = false;
                 self.journal.note(shard, held.fence(), &[What::Kept])?;
             }
-            SourceEnd::Moved | SourceEnd::Lost(_) => drop(self.held.remove(&shard)),
+            SourceNext::Done(SourceEnd::Moved | SourceEnd::Lost(_)) => {
+                drop(self.held.remove(&shard));
+            }
+            SourceNext::Again | SourceNext::Freeze | SourceNext::Wait(_) => {
+                held.source = Some(source);
+            }
         }
-        Ok(())
+        Ok(next == SourceNext::Again)
     }
 
     /// Looks for moves to this worker that it does not know yet.

@@ -145,7 +145,7 @@ impl Drain {
         waiting.chain(self.under_way.iter().map(|passage| &passage.lease))
     }
 
-    /// Does one thing for one of the shards, each in its turn.
+    /// Does one thing for one of the shards.
     pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
         mover: &mut Mover<'_, B, R>,
@@ -156,8 +156,9 @@ impl Drain {
         for _ in 0..self.under_way.len() {
             let Some(mut passage) = self.under_way.pop_front() else { break };
             match self.advance(mover, &mut passage, now) {
+                // What was begun is offered before the next is begun: it stands still.
                 Turn::Again => {
-                    self.under_way.push_back(passage);
+                    self.under_way.push_front(passage);
                     return DrainNext::Again;
                 }
                 Turn::Wait(until) => {
