@@ -21,6 +21,7 @@ mod failure;
 mod fuzz;
 mod items;
 mod kill_sqlite;
+mod kill_worker;
 mod miri;
 mod mutants;
 mod process;
@@ -51,7 +52,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "test",
         arguments: "",
@@ -94,6 +95,12 @@ const COMMANDS: [Command; 11] = [
         arguments: "[--cycles N] [--seed N]",
         purpose: "kill and race processes on one SQLite file, and look what became of it",
         run: kill_sqlite::run,
+    },
+    Command {
+        name: "kill-worker",
+        arguments: "[--kills N] [--seed N]",
+        purpose: "kill gossip exec again and again, and look whether a key was lost",
+        run: kill_worker::run,
     },
     Command {
         name: "miri",
