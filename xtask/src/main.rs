@@ -24,6 +24,7 @@ mod fuzz;
 mod handoff;
 mod items;
 mod kill_sqlite;
+mod kill_worker;
 mod miri;
 mod mutants;
 mod process;
@@ -56,7 +57,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 16] = [
+const COMMANDS: [Command; 17] = [
     Command {
         name: "test",
         arguments: "",
@@ -130,6 +131,12 @@ const COMMANDS: [Command; 16] = [
         arguments: "[--rounds N]",
         purpose: "lose the leader of three etcd servers again and again while workers go on",
         run: etcd_faults::run,
+    },
+    Command {
+        name: "kill-worker",
+        arguments: "[--kills N] [--seed N]",
+        purpose: "kill gossip exec again and again, and look whether a key was lost",
+        run: kill_worker::run,
     },
     Command {
         name: "miri",

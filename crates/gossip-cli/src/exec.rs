@@ -22,7 +22,7 @@ use gossip_scanner_runtime::{
 };
 use gossip_stores::{Backend, Coordinator};
 
-use crate::args::{ExecArgs, Global, WorkArgs, WorkerArgs};
+use crate::args::{ExecArgs, Format, Global, WorkArgs, WorkerArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
@@ -316,26 +316,32 @@ impl Session<'_> {
         };
         self.console.note(&format!("run {id}: {said}"));
         self.console.detail(&progress.line());
-        self.summary(code, &tally, progress)?;
+        let here = progress.keys.load(Ordering::Relaxed);
+        summary(self.global.output, self.run, code, &tally, here)?;
         Ok(code)
     }
+}
 
-    /// The outcome for programs, if it was asked for.
-    fn summary(&self, code: Code, tally: &runs::Tally, progress: &Progress) -> Result<(), Failure> {
-        if self.global.output == crate::args::Format::Table {
-            return Ok(());
-        }
-        let here = progress.keys.load(Ordering::Relaxed);
-        let record = Record::new()
-            .with("run", format!("{:016x}", self.run.as_raw()))
-            .with("exit_code", code as u8)
-            .with("keys", tally.keys)
-            .with("keys_here", here)
-            .with("unread", tally.unread)
-            .with("shards", tally.shards)
-            .with("parked", tally.parked);
-        output::one(self.global.output, &record)
+/// The outcome for programs, if it was asked for; `here` is what this process has done.
+fn summary(
+    format: Format,
+    run: RunId,
+    code: Code,
+    tally: &runs::Tally,
+    here: u64,
+) -> Result<(), Failure> {
+    if format == Format::Table {
+        return Ok(());
     }
+    let record = Record::new()
+        .with("run", format!("{:016x}", run.as_raw()))
+        .with("exit_code", code as u8)
+        .with("keys", tally.keys)
+        .with("keys_here", here)
+        .with("unread", tally.unread)
+        .with("shards", tally.shards)
+        .with("parked", tally.parked);
+    output::one(format, &record)
 }
 
 /// The same command was finished before.
@@ -360,6 +366,7 @@ fn already_over(
         runs::status_word(status),
         tally.keys
     ));
+    summary(global.output, run, code, &tally, 0)?;
     Ok(code)
 }
 

@@ -253,6 +253,25 @@ fn several_processes_share_a_run() {
     assert_eq!((seen.len(), seen.iter().collect::<BTreeSet<_>>().len()), (200, 200));
 }
 
+/// A process that was stopped beyond its lease finds its shards taken, and goes on with others.
+#[test]
+fn a_worker_that_slept_beyond_its_lease_does_no_harm() {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "echo $1 >> seen; sleep 0.02", "sh", "{}"];
+    let args = exec(&["range:0..100", "--jobs", "2", "--lease", "1s"], &slow);
+    let sleeper = scratch.gossip(&args).spawn().unwrap();
+    wait_until("some keys", || scratch.lines("seen").len() >= 10);
+    signal(&sleeper, Signal::STOP);
+    let other = scratch.run(&args);
+    assert_eq!(other.code, Some(0), "{}", other.stderr);
+    assert!(other.stderr.contains("complete: 100 keys"), "{}", other.stderr);
+    signal(&sleeper, Signal::CONT);
+    let sleeper = finish(sleeper);
+    assert_eq!(sleeper.code, Some(0), "{}", sleeper.stderr);
+    assert!(sleeper.stderr.contains("complete: 100 keys"), "counted once: {}", sleeper.stderr);
+    assert_eq!(scratch.lines("seen").iter().collect::<BTreeSet<_>>().len(), 100);
+}
+
 #[test]
 fn a_run_can_be_paused_and_resumed() {
     let scratch = Scratch::new();

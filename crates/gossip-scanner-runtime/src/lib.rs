@@ -2,6 +2,8 @@
 //!
 //! | piece | what it is |
 //! |---|---|
+//! | [`scan`] | a closure over every key of a source, in one call |
+//! | [`work`] | a worker: threads, leases, draining |
 //! | [`ShardTask`] | one shard's life under one lease, stepped, without a clock of its own |
 //! | [`Processor`] | what is done with every key |
 //! | [`Watermark`] | how far a shard has come when its items finish out of order |
@@ -24,6 +26,7 @@ mod observer;
 mod op_ids;
 mod processor;
 mod run_plan;
+mod scan;
 mod task;
 mod throttle;
 mod token;
@@ -38,6 +41,8 @@ mod backoff_tests;
 mod initial_tests;
 #[cfg(test)]
 mod run_plan_tests;
+#[cfg(test)]
+mod scan_tests;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
@@ -55,6 +60,7 @@ pub use self::processor::{Broken, Inline, Processor, Report, Verdict, Work};
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
+pub use self::scan::{ScanError, ScanOptions, Scanned, scan};
 pub use self::task::{Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};

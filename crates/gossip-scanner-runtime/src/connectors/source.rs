@@ -205,6 +205,23 @@ impl Source {
         }
     }
 
+    /// What was said about it when it was parsed.
+    #[must_use]
+    pub const fn options(&self) -> SourceOptions {
+        let none = SourceOptions::NONE;
+        match self {
+            Self::Tree { options: TreeOptions { ignore, follow_links }, .. } => {
+                SourceOptions { ignore: *ignore, follow_links: *follow_links, ..none }
+            }
+            Self::Manifest { format: ManifestFormat::Csv { header }, .. } => {
+                SourceOptions { no_header: !*header, ..none }
+            }
+            Self::Manifest { format: ManifestFormat::JsonLines, .. }
+            | Self::Lines { .. }
+            | Self::Integers(_) => none,
+        }
+    }
+
     /// What was chosen about the source, by the names of the command line.
     #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, bool)> {

@@ -87,6 +87,20 @@ pub enum Finish {
     Drained,
 }
 
+impl Finish {
+    /// How a run with this status has ended.
+    #[must_use]
+    pub const fn of_run(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Done => Self::Complete,
+            RunStatus::Initializing
+            | RunStatus::Active
+            | RunStatus::Failed
+            | RunStatus::Cancelled => Self::RunOver(status),
+        }
+    }
+}
+
 /// Why a worker could not go on. What was finished is recorded.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]

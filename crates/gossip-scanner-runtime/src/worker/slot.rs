@@ -7,7 +7,7 @@ use std::time::Duration;
 use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId};
 use gossip_coordination::{
     AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, Lease, ParkReason,
-    RunStatus, RunTransitionError,
+    RunTransitionError,
 };
 
 use super::{Crew, Finish, WorkerError};
@@ -97,7 +97,7 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
                 let until = now.saturating_add(self.idle.jitter(IDLE_LONGEST));
                 self.nap(now, heard, until);
             }
-            ClaimError::RunTerminal { status } => self.crew.finish(Ok(end_of_run(status))),
+            ClaimError::RunTerminal { status } => self.crew.finish(Ok(Finish::of_run(status))),
             ClaimError::BackendError(error) => self.store_failed(now, heard, error),
             // The last two, and whatever the coordinator may add: there is nothing to claim from.
             ClaimError::RunNotFound | ClaimError::TenantMismatch { .. } | _ => {
@@ -153,7 +153,7 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
         let op_id = completion_id(config.run);
         match self.coordinator.complete_run(now, config.tenant, config.run, op_id) {
             Ok(_) => Ok(Some(Finish::Complete)),
-            Err(RunTransitionError::RunTerminal { status }) => Ok(Some(end_of_run(status))),
+            Err(RunTransitionError::RunTerminal { status }) => Ok(Some(Finish::of_run(status))),
             Err(RunTransitionError::BackendError(error)) => Err(error),
             // A shard was unparked or split meanwhile: it is claimed next.
             Err(_) => Ok(None),
@@ -229,7 +229,7 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
                     crew.finish(Err(WorkerError::TooManyParked { parked, max }));
                 }
             }
-            Ending::RunOver(status) => crew.finish(Ok(end_of_run(status))),
+            Ending::RunOver(status) => crew.finish(Ok(Finish::of_run(status))),
             Ending::StoreFailed(error) => crew.finish(Err(WorkerError::Store(error))),
             Ending::Broken(broken) => crew.finish(Err(WorkerError::Broken(broken))),
         }
@@ -266,15 +266,6 @@ fn nap<B>(crew: &Crew<'_, B>, now: LogicalTime, heard: u64, until: LogicalTime) 
 /// A deadline that has passed on our clock may be live on that of the store: not at once again.
 fn soon(now: LogicalTime) -> LogicalTime {
     now.saturating_add(IDLE_FIRST)
-}
-
-const fn end_of_run(status: RunStatus) -> Finish {
-    match status {
-        RunStatus::Done => Finish::Complete,
-        RunStatus::Initializing | RunStatus::Active | RunStatus::Failed | RunStatus::Cancelled => {
-            Finish::RunOver(status)
-        }
-    }
 }
 
 /// Whoever completes a run does the same thing, so all of them use the same id.

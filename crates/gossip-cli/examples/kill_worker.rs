@@ -1,0 +1,191 @@
+//! `cargo xtask kill-worker`: kills `gossip exec` with signal 9 again and again, and looks whether
+//! a key was lost.
+//!
+//! `kill_worker KILLS SEED DIRECTORY`. A job of 10⁵ keys is worked on by one process at a time,
+//! which is killed after a random time, until the job is complete; then its certificate is compared
+//! with the source, what its handlers wrote is counted, and the next job begins.
+
+use std::error::Error;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Keys of one job.
+const KEYS: usize = 100_000;
+/// Keys for each command, and keys between two checkpoints.
+const BATCH: usize = 250;
+/// Threads of the worker, each with a shard.
+const JOBS: usize = 4;
+/// A short lease, because whoever comes next waits for it to end.
+const LEASE: &str = "300ms";
+/// The longest life of a worker, in milliseconds: about two leases.
+const LIFE_MAX: u64 = 700;
+
+/// Notes the keys of one batch in one write, after a moment: a job takes a few hundred lives.
+const HANDLER: &str = "sleep 0.15; echo \"$*\" >> seen";
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [kills, seed, directory] = args.as_slice() else {
+        return Err("type: kill_worker KILLS SEED DIRECTORY".into());
+    };
+    let mut campaign = Campaign::new(seed.parse()?, Path::new(directory))?;
+    campaign.run(kills.parse()?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Campaign {
+    gossip: PathBuf,
+    directory: PathBuf,
+    dice: u64,
+    kills: usize,
+    jobs: usize,
+    redone: usize,
+    most_redone_by_a_kill: usize,
+}
+
+impl Campaign {
+    fn new(seed: u64, directory: &Path) -> Result<Self, Box<dyn Error>> {
+        // Examples lie in a directory beside the binary.
+        let gossip = std::env::current_exe()?.with_file_name("../gossip");
+        fs::remove_dir_all(directory).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
+        fs::create_dir_all(directory)?;
+        Ok(Self {
+            gossip: fs::canonicalize(gossip)?,
+            directory: fs::canonicalize(directory)?,
+            dice: seed,
+            kills: 0,
+            jobs: 0,
+            redone: 0,
+            most_redone_by_a_kill: 0,
+        })
+    }
+
+    /// Whole jobs, until there were enough kills.
+    fn run(&mut self, kills: usize) -> Result<(), Box<dyn Error>> {
+        let begun = Instant::now();
+        while self.kills < kills {
+            self.job()?;
+            self.say(&format!(
+                "{} kills, {} jobs of {KEYS} keys, {} keys redone, {:.0} s",
+                self.kills,
+                self.jobs,
+                self.redone,
+                begun.elapsed().as_secs_f64()
+            ))?;
+        }
+        self.say(&format!(
+            "no key lost; at most {} keys redone by a kill ({} allowed); every certificate verifies",
+            self.most_redone_by_a_kill,
+            allowed_by_a_kill()
+        ))
+    }
+
+    /// One job from its beginning to its certificate.
+    fn job(&mut self) -> Result<(), Box<dyn Error>> {
+        let _ = fs::remove_file(self.directory.join("seen"));
+        let kills_before = self.kills;
+        let run = loop {
+            let mut worker = self.start()?;
+            if let Some(run) = self.live_and_die(&mut worker)? {
+                break run;
+            }
+        };
+        self.jobs += 1;
+        let kills = self.kills - kills_before;
+        self.count(kills)?;
+        self.verify(&run)
+    }
+
+    fn start(&self) -> io::Result<Child> {
+        let source = format!("range:0..{KEYS}");
+        let (batch, jobs) = (BATCH.to_string(), JOBS.to_string());
+        let mut command = self.command();
+        command.args(["exec", &source, "-o", "jsonl", "-q", "--lease", LEASE, "--batch", &batch]);
+        command.args(["--checkpoint-keys", &batch, "--jobs", &jobs, "--retries", "1000000"]);
+        // The number of the job is no argument that the handler looks at; it makes another run.
+        command.args(["--", "sh", "-c", HANDLER, &format!("job-{}", self.jobs), "{}"]);
+        command.stdout(Stdio::piped()).spawn()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.gossip);
+        command.current_dir(&self.directory).stdin(Stdio::null());
+        command.env("GOSSIP_STORE", format!("sqlite:{}", self.directory.join("db").display()));
+        command
+    }
+
+    /// Kills a worker after a random time; the run, if it was complete before.
+    fn live_and_die(&mut self, worker: &mut Child) -> Result<Option<String>, Box<dyn Error>> {
+        let until = Instant::now() + Duration::from_millis(1 + self.roll() % LIFE_MAX);
+        while Instant::now() < until {
+            if let Some(status) = worker.try_wait()? {
+                if !status.success() {
+                    return Err(format!("the worker ended by itself: {status}").into());
+                }
+                let mut line = String::new();
+                if let Some(stdout) = &mut worker.stdout {
+                    io::Read::read_to_string(stdout, &mut line)?;
+                }
+                let (_, rest) = line.split_once("\"run\":\"").ok_or("no outcome")?;
+                return Ok(Some(rest.get(..16).ok_or("no run")?.to_owned()));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        worker.kill()?;
+        worker.wait()?;
+        self.kills += 1;
+        Ok(None)
+    }
+
+    /// Every key must have been noted; those noted again are what kills cost.
+    fn count(&mut self, kills: usize) -> Result<(), Box<dyn Error>> {
+        // Commands of the last worker that was killed may still write.
+        thread::sleep(Duration::from_millis(500));
+        let mut times = vec![0_u32; KEYS];
+        for number in fs::read_to_string(self.directory.join("seen"))?.split_whitespace() {
+            *times.get_mut(number.parse::<usize>()?).ok_or("no such key")? += 1;
+        }
+        if let Some(lost) = times.iter().position(|times| *times == 0) {
+            return Err(format!("key {lost} was lost").into());
+        }
+        let redone: usize = times.iter().map(|times| *times as usize - 1).sum();
+        if redone > kills * allowed_by_a_kill() {
+            return Err(format!("{redone} keys redone by {kills} kills").into());
+        }
+        self.redone += redone;
+        self.most_redone_by_a_kill = self.most_redone_by_a_kill.max(redone.div_ceil(kills.max(1)));
+        Ok(())
+    }
+
+    fn verify(&self, run: &str) -> Result<(), Box<dyn Error>> {
+        let verified = self.command().args(["run", "verify", run, "--source", "-q"]).output()?;
+        match verified.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&verified.stderr).into_owned().into()),
+        }
+    }
+
+    fn say(&self, text: &str) -> Result<(), Box<dyn Error>> {
+        writeln!(io::stdout(), "{text}")?;
+        Ok(())
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        self.dice
+    }
+}
+
+/// Of each shard that was held: the batch since the last checkpoint, and the one under way.
+const fn allowed_by_a_kill() -> usize {
+    JOBS * 2 * BATCH
+}

@@ -1,0 +1,173 @@
+//! A closure over every key of a source: the runtime in one call.
+//!
+//! [`scan`] finds or makes the run, works on it, and ends it. Called again with the same source and
+//! name, here or in another process with the same store, it goes on where it stopped, or joins.
+
+use std::thread;
+use std::time::Duration;
+
+use gossip_contracts::connector::ConnectorError;
+use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
+use gossip_contracts::identity::{RunId, TenantId, WorkerId};
+use gossip_coordination::{CoordinationFacade, RunConfig, RunConfigError};
+use thiserror::Error;
+
+use crate::clock::SystemClock;
+use crate::connectors::Source;
+use crate::initial::{INITIAL_SHARDS_MAX, initial_shards};
+use crate::job::{Job, JobError};
+use crate::observer::Observer;
+use crate::processor::{Inline, Verdict, Work};
+use crate::run_plan::{OpenRunError, OpenedState, RunPlan, open_run};
+use crate::task::TaskConfig;
+use crate::throttle::Limits;
+use crate::worker::{Drain, Finish, Parts, WorkerConfig, WorkerError, work};
+
+/// Initial shards for each thread.
+const SHARDS_PER_THREAD: usize = 4;
+
+/// How a scan is done. What does not say otherwise may differ from one call to the next.
+#[derive(Clone, Debug)]
+pub struct ScanOptions {
+    /// What makes it another scan of the same source: change it when the closure means something
+    /// else. Part of the run's identity.
+    pub name: String,
+    /// Whose run it is; part of its identity.
+    pub tenant: TenantId,
+    /// How long a lease lasts; part of the run's identity.
+    pub lease: Duration,
+    /// How many grants without progress a shard survives; part of the run's identity.
+    pub retries: u32,
+    /// A number that no other process has; also what jitter is drawn from.
+    pub worker: u64,
+    /// Shards at once.
+    pub threads: usize,
+    /// Whether a scan that is over is begun anew.
+    pub again: bool,
+    /// How each shard is worked on.
+    pub task: TaskConfig,
+    /// How fast items may be started.
+    pub limits: Limits,
+}
+
+impl ScanOptions {
+    /// The usual settings for a scan of this name, by a worker with a number of its own.
+    #[must_use]
+    pub fn new(name: &str, worker: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            tenant: TenantId::from_bytes([0; 32]),
+            lease: Duration::from_secs(15),
+            retries: 3,
+            worker,
+            threads: thread::available_parallelism().map_or(1, usize::from),
+            again: false,
+            task: TaskConfig::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How a scan ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scanned {
+    /// The run, for looking at it and for its certificate.
+    pub run: RunId,
+    /// How it ended.
+    pub finish: Finish,
+}
+
+/// Why a scan could not be done.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// The source cannot be opened.
+    #[error("the source cannot be opened: {0}")]
+    Source(#[from] ConnectorError),
+    /// The settings make no run.
+    #[error(transparent)]
+    Config(#[from] RunConfigError),
+    /// Source and name do not fit beside a range.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The run can neither be found nor made.
+    #[error(transparent)]
+    Open(#[from] OpenRunError),
+    /// The worker could not go on.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+/// Calls `process` with every key of `source` at least once, and with none that is recorded as
+/// done, until all are; `drain` ends it before.
+///
+/// # Errors
+///
+/// [`ScanError`]. What was finished is recorded.
+pub fn scan<B: CoordinationFacade>(
+    source: &Source,
+    options: &ScanOptions,
+    coordinator: &(dyn Fn() -> B + Sync),
+    drain: &Drain,
+    observer: &dyn Observer,
+    process: &(dyn Fn(Work<'_>, &mut Vec<u8>) -> Verdict + Sync),
+) -> Result<Scanned, ScanError> {
+    let (connector, clock) = (source.open()?, SystemClock::new());
+    let ticks = u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX);
+    let config = RunConfig::try_new(CursorSemantics::Completed, ticks, Some(options.retries))?;
+    let metadata = job(source, options)?.encode()?;
+    let canonical = source.canonical();
+    let plan = RunPlan {
+        tenant: options.tenant,
+        source: &canonical,
+        settings: options.name.as_bytes(),
+        config,
+        again: options.again,
+    };
+    let cut = || {
+        let root = source.root();
+        let root = ShardSpec::try_new(root.start(), root.end(), &metadata)
+            .expect("the root of a source is a range, and the job was measured");
+        let target = options.threads.saturating_mul(SHARDS_PER_THREAD);
+        initial_shards(&*connector, root.as_spec_ref(), target.clamp(1, INITIAL_SHARDS_MAX))
+    };
+    let opened = open_run(&mut coordinator(), &clock, &thread::sleep, &plan, &cut)?;
+    if let OpenedState::Over(status) = opened.state {
+        return Ok(Scanned { run: opened.run, finish: Finish::of_run(status) });
+    }
+    let parts = Parts {
+        coordinator,
+        connector: &*connector,
+        processor: &|_| Box::new(Inline::new(process)),
+        clock: &clock,
+        drain,
+        observer,
+    };
+    let finish = work(&worker_config(options, opened.run, config), parts)?;
+    Ok(Scanned { run: opened.run, finish })
+}
+
+fn job(source: &Source, options: &ScanOptions) -> Result<Job, ConnectorError> {
+    Ok(Job {
+        source: source.text(),
+        options: source.options(),
+        stamp: source.stamp()?,
+        command: vec![(&options.name).into()],
+        stream: false,
+    })
+}
+
+fn worker_config(options: &ScanOptions, run: RunId, config: RunConfig) -> WorkerConfig {
+    WorkerConfig {
+        tenant: options.tenant,
+        run,
+        worker: WorkerId::from_raw(options.worker),
+        lease_ticks: config.lease_duration(),
+        threads: options.threads,
+        task: TaskConfig { shard_retries: config.max_shard_retries(), ..options.task },
+        limits: options.limits,
+        max_parked: usize::MAX,
+        auto_split: true,
+        seed: options.worker,
+    }
+}
