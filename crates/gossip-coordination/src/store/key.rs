@@ -148,9 +148,11 @@ impl KeyKind {
             Self::TenantCounter => OF_TENANT,
             Self::RunHead | Self::Worker | Self::Handoff | Self::Tombstone => OF_TENANT + PART,
             Self::RunRoots => OF_TENANT + PART + "/".len() + U16_DIGITS,
-            Self::ShardHot | Self::ShardCold | Self::Owner | Self::ParkedIndex => {
-                OF_TENANT + 2 * PART
-            }
+            Self::ShardHot
+            | Self::ShardCold
+            | Self::Owner
+            | Self::ParkedIndex
+            | Self::HandoffIndex => OF_TENANT + 2 * PART,
             Self::ClaimIndex => OF_TENANT + 3 * PART,
         };
         self.name().len() + parts
