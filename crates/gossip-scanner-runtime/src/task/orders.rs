@@ -7,6 +7,9 @@ use gossip_coordination::{ShardAction, SplitKey};
 
 use super::{Decision, Gear, Operation, ShardTask};
 
+/// Fewer keys than this are finished about as soon as a new shard would be begun.
+const SPLIT_KEYS_MIN: usize = 4;
+
 /// Keys that a split looks at to find the middle of what remains.
 const SPLIT_SAMPLE_KEYS: usize = 256;
 
@@ -80,7 +83,7 @@ impl ShardTask {
         let known = self.page.len() - first_open;
         if self.page.is_exhausted() && self.listing.is_some() {
             let middle = self.page.item(first_open + known / 2)?;
-            return (known >= 2).then(|| self.admissible(middle.key())).flatten();
+            return (known >= SPLIT_KEYS_MIN).then(|| self.admissible(middle.key())).flatten();
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
