@@ -3,8 +3,10 @@
 //! A caller boards with a job. If nobody drives, it drives: it takes every job that is waiting,
 //! does them in one go, and gives each back to its caller with the answer inside. So whatever a job
 //! holds is made and dropped by one thread, and the driver neither allocates nor frees for others.
-//! Whoever boards meanwhile waits for the next convoy. So a caller alone pays no thread switch, and nobody ever waits for a convoy to fill:
-//! what queued up during the last one is what the next one takes.
+//!
+//! Whoever boards meanwhile waits for the next convoy. So a caller alone pays no thread switch, and
+//! nobody ever waits for a convoy to fill: what queued up during the last one is what the next one
+//! takes.
 //!
 //! A driver drives a few more convoys while others wait, and then passes the lead to the first of
 //! them.

@@ -190,7 +190,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
         let Some(loaded) = &self.loaded else { return Ok(load()) };
         if let Some(sure) = self.doubt.take_if(|doubt| doubt.landed(tenant, key, loaded)) {
-            return Ok(Next::Done(self.executed(core, sure)));
+            return Ok(Next::Done(self.executed(core, *sure)));
         }
         if self.doubt.as_ref().is_some_and(|doubt| doubt.may_be_forgotten(tenant, key, loaded)) {
             return Err(self.tries.ended(forgotten()));
@@ -265,7 +265,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let ticks = match outcome {
             CommitOutcome::Applied { revision } => {
                 sent.remember(core, self.operation.subject(), loaded, revision);
-                return Ok(Landing::Done(self.executed(core, sent)));
+                return Ok(Landing::Done(self.executed(core, *sent)));
             }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
             CommitOutcome::Unknown => {
@@ -303,7 +303,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         self.tries.ended(error)
     }
 
-    fn executed(&self, core: &mut Core, prepared: Box<Prepared<T>>) -> Told<T> {
+    fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> Told<T> {
         let (tenant, key) = self.operation.subject();
         core.emit(tenant, key.run(), self.now, prepared.event);
         prepared.answer.map(IdempotentOutcome::Executed)
