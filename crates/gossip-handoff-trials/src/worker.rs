@@ -128,16 +128,21 @@ impl Worker {
         Ok(())
     }
 
+    /// What is due now and then. Arrivals are looked for in between: they stand still.
     fn upkeep(&mut self) -> Result<(), Failure> {
         self.upkeep_at = now().saturating_add(UPKEEP);
         self.renew();
+        self.arrive()?;
         let state = if self.held.is_empty() { WorkerState::Idle } else { WorkerState::Working };
         if self.site.backend.heartbeat(now(), TENANT, self.me, state).is_err() {
             self.site.backend.register_worker(now(), TENANT, self.me)?;
         }
+        self.arrive()?;
         self.peers.clear();
         self.site.backend.list_workers_into(now(), TENANT, &mut self.peers)?;
-        while self.held.len() < CLAIMS && self.claim()? {}
+        while self.held.len() < CLAIMS && self.claim()? {
+            self.arrive()?;
+        }
         self.resume_recovery()
     }
 
