@@ -90,6 +90,8 @@ pub(super) struct Core {
     pub(super) memory: Memory,
     /// How full the claim indexes of its runs are.
     pub(super) sights: Sights,
+    /// The tenant of the last shard that was looked at: mostly the next one's, too.
+    tenant: Arc<TenantId>,
     /// Grants that this handle asked for.
     grant_count: u64,
     /// Last successful claim of each worker; empty when there is no cooldown.
@@ -106,10 +108,19 @@ impl Core {
             pool: RecordPool::new(POOL_BYTES),
             memory: Memory::default(),
             sights: Sights::default(),
+            tenant: Arc::new(TenantId::from_bytes([0; 32])),
             grant_count: 0,
             last_claims: BTreeMap::new(),
             events: None,
         }
+    }
+
+    /// `tenant` for the records of its shards to share.
+    pub(super) fn shared(&mut self, tenant: TenantId) -> Arc<TenantId> {
+        if *self.tenant != tenant {
+            self.tenant = Arc::new(tenant);
+        }
+        Arc::clone(&self.tenant)
     }
 
     /// A number that no other grant of the store has. Nonces may be neighbours, so adding a count

@@ -122,7 +122,7 @@ impl Mailbox {
 enum Mail {
     #[default]
     Empty,
-    Asking(Box<Ask>),
+    Asking(Ask),
     /// The driver has the question.
     Asked,
     Told(Told),
@@ -250,7 +250,7 @@ impl Future for Exchange<'_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Told> {
         let mut mail = self.io.mail();
         if let Some(ask) = self.ask.take() {
-            *mail = Mail::Asking(Box::new(ask));
+            *mail = Mail::Asking(ask);
             return Poll::Pending;
         }
         match std::mem::take(&mut *mail) {

@@ -37,7 +37,7 @@ use super::place::{place_of, shard_at};
 use crate::handoff::HandoffId;
 
 /// Length of the longest key, that of the claim index.
-pub const KEY_LEN_MAX: usize = "claim".len() + 4 * "/".len() + TENANT_DIGITS + 3 * U64_DIGITS;
+pub const KEY_LEN_MAX: usize = KeyKind::ClaimIndex.key_len();
 
 /// Room for a key and the byte behind it that makes an inclusive bound exclusive.
 const KEY_ROOM: usize = 128;
@@ -131,6 +131,24 @@ impl KeyKind {
             Self::Handoff => "handoff",
             Self::Tombstone => "tombstone",
         }
+    }
+
+    /// Bytes of every key of this kind.
+    #[must_use]
+    pub const fn key_len(self) -> usize {
+        const PART: usize = "/".len() + U64_DIGITS;
+        const OF_TENANT: usize = "/".len() + TENANT_DIGITS;
+        let parts = match self {
+            Self::TotalCounter => 0,
+            Self::TenantCounter => OF_TENANT,
+            Self::RunHead | Self::Worker | Self::Handoff | Self::Tombstone => OF_TENANT + PART,
+            Self::RunRoots => OF_TENANT + PART + "/".len() + U16_DIGITS,
+            Self::ShardHot | Self::ShardCold | Self::Owner | Self::ParkedIndex => {
+                OF_TENANT + 2 * PART
+            }
+            Self::ClaimIndex => OF_TENANT + 3 * PART,
+        };
+        self.name().len() + parts
     }
 
     /// The step named in the errors of a decoder.
@@ -298,13 +316,12 @@ impl KeyBytes {
     }
 
     /// A separator and the digits of `bytes`.
-    fn part(mut self, bytes: &[u8]) -> Self {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let room = &mut self.bytes[self.len..][..1 + 2 * bytes.len()];
+    fn part<const N: usize>(mut self, bytes: &[u8; N]) -> Self {
+        let room = &mut self.bytes[self.len..][..1 + 2 * N];
         room[0] = SEPARATOR;
         for (pair, byte) in room[1..].chunks_exact_mut(2).zip(bytes) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 0xF)];
+            pair[0] = digit(byte >> 4);
+            pair[1] = digit(byte & 0xF);
         }
         self.len += room.len();
         self
@@ -414,6 +431,12 @@ impl Parts<'_> {
         self.rest = rest;
         Some(bytes)
     }
+}
+
+/// The digit of a value below sixteen, computed: a table would keep the processor from doing many
+/// at once.
+const fn digit(value: u8) -> u8 {
+    value + b'0' + (value > 9) as u8 * (b'a' - b'9' - 1)
 }
 
 /// The value of a lower-case digit; upper case would give one key two spellings.

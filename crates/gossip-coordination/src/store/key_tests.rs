@@ -121,6 +121,7 @@ proptest! {
         let (a_bytes, b_bytes) = (a.to_bytes(), b.to_bytes());
         prop_assert!(a == b || !b_bytes.as_bytes().starts_with(a_bytes.as_bytes()));
         prop_assert!(a_bytes.as_bytes().len() <= KEY_LEN_MAX);
+        prop_assert_eq!(a_bytes.as_bytes().len(), a.kind().key_len());
     }
 
     #[test]

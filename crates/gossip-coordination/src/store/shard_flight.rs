@@ -153,9 +153,9 @@ pub(super) struct Trip<'o, T: ShardTransition> {
     kin_is_newer: bool,
     ties: Ties,
     /// What the last transaction does. Present until its outcome is told.
-    sent: Option<Prepared<T>>,
+    sent: Option<Box<Prepared<T>>>,
     /// A transaction whose reply was lost.
-    doubt: Option<Prepared<T>>,
+    doubt: Option<Box<Prepared<T>>>,
 }
 
 impl<'o, T: ShardTransition> Trip<'o, T> {
@@ -189,7 +189,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
         let Some(loaded) = &self.loaded else { return Ok(load()) };
         if let Some(sure) = self.doubt.take_if(|doubt| doubt.landed(tenant, key, loaded)) {
-            return Ok(Next::Done(self.executed(core, sure)));
+            return Ok(Next::Done(self.executed(core, *sure)));
         }
         if self.doubt.as_ref().is_some_and(|doubt| doubt.may_be_forgotten(tenant, key, loaded)) {
             return Err(self.tries.ended(forgotten()));
@@ -209,8 +209,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             }
             Verdict::Refused(error) => Next::Done(Err(error)),
             Verdict::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
-            Verdict::Commits(commit) => {
-                let (txn, prepared) = *commit;
+            Verdict::Commits(txn, prepared) => {
                 core.check_fits(&txn)?;
                 self.sent = Some(prepared);
                 Next::Commit(txn)
@@ -265,7 +264,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let ticks = match outcome {
             CommitOutcome::Applied { revision } => {
                 sent.remember(core, self.operation.subject(), loaded, revision);
-                return Ok(Landing::Done(self.executed(core, sent)));
+                return Ok(Landing::Done(self.executed(core, *sent)));
             }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
             CommitOutcome::Unknown => {
@@ -344,13 +343,19 @@ fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
     }
 }
 
+/// What nearly every transaction compares: the hot part and the run's head.
+const COMPARES: usize = 2;
+
+/// What most write: the hot part, or with it an entry of the claim index at two times.
+const WRITES: usize = 3;
+
 /// What a decision came to.
 enum Verdict<T: ShardTransition> {
     /// It asked for shards of the same run that were not loaded yet.
     Asks(Vec<ShardId>),
     Refused(T::Error),
     Replayed(T::Output),
-    Commits(Box<(Txn, Prepared<T>)>),
+    Commits(Txn, Box<Prepared<T>>),
 }
 
 /// What to say once a transaction is stored, and how to see that it is.
@@ -474,7 +479,7 @@ fn judge<T: ShardTransition>(
 ) -> Result<Verdict<T>, InfraError> {
     let (tenant, key) = operation.subject();
     let LookedAt { loaded, kin, ties } = looked_at;
-    let owner = Arc::new(tenant);
+    let owner = core.shared(tenant);
     let room = match T::MAKES_SHARDS {
         true => loaded.counters.room(tenant, &core.config, 0)?,
         false => ShardRoom::UNLIMITED,
@@ -519,7 +524,7 @@ fn judge<T: ShardTransition>(
                     let (bound, trace) = (ties.binding, Trace::of::<T>(&change));
                     let base = loaded.hot.as_ref().map(|hot| hot.revision);
                     let prepared = Prepared { base, parts, holding, bound, trace, answer, event };
-                    Ok(Verdict::Commits(Box::new((txn, prepared))))
+                    Ok(Verdict::Commits(txn, Box::new(prepared)))
                 }
             }
         }
@@ -542,7 +547,7 @@ fn prepare<T: ShardTransition>(
     let before = record.status();
     evolve(record, &mut core.pool, change)?;
 
-    let mut txn = Txn::new();
+    let mut txn = Txn::with_room(COMPARES, WRITES);
     txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
     let head = loaded.head.map(|head| head.revision);
     txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);

@@ -66,12 +66,16 @@ impl fmt::Debug for Write {
     }
 }
 
+/// Writes up to which a transaction looks through them to see that a key is new: comparing a few
+/// keys costs less than hashing one.
+const WRITES_COMPARED: usize = 8;
+
 /// Compares and writes that happen together or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     compares: Vec<Compare>,
     writes: Vec<Write>,
-    /// The keys of `writes`.
+    /// The keys of `writes`, once there are more than [`WRITES_COMPARED`]; empty before.
     written: HashSet<Key, FixedState>,
     /// Bytes of keys and values to be written.
     byte_count: usize,
@@ -82,6 +86,16 @@ impl Txn {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A transaction that does nothing yet, with room for so many compares and writes.
+    #[must_use]
+    pub fn with_room(compares: usize, writes: usize) -> Self {
+        Self {
+            compares: Vec::with_capacity(compares),
+            writes: Vec::with_capacity(writes),
+            ..Self::default()
+        }
     }
 
     /// Requires that `key` is as it was when it was loaded: at a revision, or absent.
@@ -160,9 +174,19 @@ impl Txn {
     }
 
     fn write(&mut self, write: Write) {
-        assert!(self.written.insert(*write.key()), "a transaction writes a key once");
-        self.byte_count += write.key().to_bytes().as_bytes().len();
+        assert!(self.is_new(write.key()), "a transaction writes a key once");
+        self.byte_count += write.key().kind().key_len();
         self.writes.push(write);
+    }
+
+    fn is_new(&mut self, key: &Key) -> bool {
+        if self.writes.len() < WRITES_COMPARED {
+            return self.writes.iter().all(|write| write.key() != key);
+        }
+        if self.written.is_empty() {
+            self.written.extend(self.writes.iter().map(|write| *write.key()));
+        }
+        self.written.insert(*key)
     }
 }
 

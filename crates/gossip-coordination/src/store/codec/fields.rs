@@ -54,17 +54,30 @@ impl<'a> Fields<'a> {
     }
 
     /// `len` bytes. The length may be anything: it is compared before it is used.
+    #[inline]
     pub(super) fn bytes(
         &mut self,
         field: &'static str,
         len: usize,
     ) -> Result<&'a [u8], InfraError> {
         let Some((bytes, rest)) = self.rest.split_at_checked(len) else {
-            let left = self.rest.len();
-            return Err(self.refuse(field, format_args!("{left} of {len} bytes are there")));
+            return Err(self.cut_off(field, len));
         };
         self.rest = rest;
         Ok(bytes)
+    }
+
+    /// What `of` makes of the next `N` bytes. If it makes nothing of them, or they are not there,
+    /// they are still to be read.
+    #[inline]
+    pub(super) fn take_if<const N: usize, T>(
+        &mut self,
+        of: impl FnOnce(&[u8; N]) -> Option<T>,
+    ) -> Option<T> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        let taken = of(bytes)?;
+        self.rest = rest;
+        Some(taken)
     }
 
     /// All bytes that are left, if they are at most `max`.
@@ -77,23 +90,28 @@ impl<'a> Fields<'a> {
         self.bytes(field, len)
     }
 
+    #[inline]
     pub(super) fn u8(&mut self, field: &'static str) -> Result<u8, InfraError> {
         self.array(field).map(u8::from_le_bytes)
     }
 
+    #[inline]
     pub(super) fn u16(&mut self, field: &'static str) -> Result<u16, InfraError> {
         self.array(field).map(u16::from_le_bytes)
     }
 
+    #[inline]
     pub(super) fn u32(&mut self, field: &'static str) -> Result<u32, InfraError> {
         self.array(field).map(u32::from_le_bytes)
     }
 
+    #[inline]
     pub(super) fn u64(&mut self, field: &'static str) -> Result<u64, InfraError> {
         self.array(field).map(u64::from_le_bytes)
     }
 
     /// A number that zero would be a bug for: hashes and times of things that happened.
+    #[inline]
     pub(super) fn nonzero_u64(&mut self, field: &'static str) -> Result<u64, InfraError> {
         match self.u64(field)? {
             0 => Err(self.refuse(field, "zero")),
@@ -102,12 +120,14 @@ impl<'a> Fields<'a> {
     }
 
     /// A length or a count of at most `max`.
+    #[inline]
     pub(super) fn len(&mut self, field: &'static str, max: usize) -> Result<usize, InfraError> {
         let len = usize::from(self.u16(field)?);
         self.bounded(field, len, max)
     }
 
     /// A count of at most `max`, in one byte.
+    #[inline]
     pub(super) fn count_u8(
         &mut self,
         field: &'static str,
@@ -118,6 +138,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One byte that `of` understands.
+    #[inline]
     pub(super) fn number<T>(
         &mut self,
         field: &'static str,
@@ -128,6 +149,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One byte of flags, of which only those in `known` may be set.
+    #[inline]
     pub(super) fn flags(&mut self, field: &'static str, known: u8) -> Result<Flags, InfraError> {
         let flags = self.u8(field)?;
         match flags & !known {
@@ -154,6 +176,13 @@ impl<'a> Fields<'a> {
         checked.map_err(|broken| corrupt(self.kind, broken))
     }
 
+    #[cold]
+    fn cut_off(&self, field: &'static str, len: usize) -> InfraError {
+        let left = self.rest.len();
+        self.refuse(field, format_args!("{left} of {len} bytes are there"))
+    }
+
+    #[inline]
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], InfraError> {
         let bytes = self.bytes(field, N)?;
         Ok(bytes.try_into().expect("as many bytes as were asked for"))

@@ -489,14 +489,37 @@ fn write_op(out: &mut impl Put, entry: &OpLogEntry) {
 fn read_op_log(fields: &mut Fields<'_>, count: usize) -> Result<OpLog, InfraError> {
     let mut log = OpLog::new();
     for _ in 0..count {
-        let entry = read_op(fields)?;
+        // The long way names the field that is wrong.
+        let entry = match fields.take_if(sound_op) {
+            Some(entry) => entry,
+            None => read_op(fields)?,
+        };
         let fresh = log.find(entry.op_id()).is_none();
         fields.require(holds(fresh, "INV-9: operation ids are unique"))?;
         let later = entry.executed_at() >= log.last_time();
         fields.require(holds(later, "INV-13: times in the log never fall"))?;
-        log.push(entry);
+        log.push_unchecked(entry);
     }
     Ok(log)
+}
+
+/// Bytes of an entry of the log.
+const OP_LEN: usize = 8 + 8 + 8 + 1 + 1;
+
+/// What [`read_op`] reads, if nothing is wrong with it: most of what a shard's hot part holds is
+/// its log, and this is several times as fast.
+fn sound_op(bytes: &[u8; OP_LEN]) -> Option<OpLogEntry> {
+    let number = |at: usize| {
+        let (number, _) = bytes.get(at..)?.split_first_chunk()?;
+        Some(u64::from_le_bytes(*number))
+    };
+    let (op_id, payload_hash, executed_at) = (number(0)?, number(8)?, number(16)?);
+    let (kind, result) = (OpKind::from_u8(bytes[24])?, OpResult::from_u8(bytes[25])?);
+    let is_sound = payload_hash != 0 && executed_at != 0 && result == OpResult::Completed;
+    is_sound.then(|| {
+        let at = LogicalTime::from_raw(executed_at);
+        OpLogEntry::new(OpId::from_raw(op_id), kind, payload_hash, at)
+    })
 }
 
 fn read_op(fields: &mut Fields<'_>) -> Result<OpLogEntry, InfraError> {
