@@ -102,7 +102,10 @@ impl<'t> Step<'t> {
         let (next, key) = (self.revision + 1, self.key.to_bytes());
         let values = params![key.as_bytes(), signed(next)?, self.value, signed(self.revision)?];
         if changed(connection, UPDATE_AT, values)? == 1 {
-            seen.insert(key, Some(next));
+            // Who looks for it later finds it in the table; only what was remembered must follow.
+            if let Some(known) = seen.get_mut(&key) {
+                *known = Some(next);
+            }
             return Ok(CommitOutcome::Applied { revision: next });
         }
         let found = (*self.key, get(connection, self.key, COMMIT)?);

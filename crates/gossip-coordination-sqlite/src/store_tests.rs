@@ -88,6 +88,27 @@ fn transactions_of_one_call_are_independent_and_see_those_before_them() {
 }
 
 #[test]
+fn what_a_group_looked_at_follows_what_it_writes() {
+    let scratch = Scratch::new();
+    let mut store = scratch.database().store();
+    let first = applied(&mut store, put(1, b"one"));
+    let at = |number: u64, revision: u64| {
+        let mut txn = put(number, b"x");
+        txn.expect_revision(key(1), Some(revision));
+        txn
+    };
+    // Looks at the first key, changes it, and looks at it again, old and new, three times over.
+    let group = vec![at(2, first), at(1, first), at(3, first), at(1, first + 1), at(4, first + 2)];
+    let outcomes = store.commit(group);
+    let is_applied: Vec<bool> = outcomes
+        .iter()
+        .map(|outcome| matches!(outcome, Ok(CommitOutcome::Applied { .. })))
+        .collect();
+    assert_eq!(is_applied, [true, true, false, true, true], "{outcomes:?}");
+    assert_eq!(stored(&mut store, 1).unwrap().revision, first + 2);
+}
+
+#[test]
 fn scans_are_ordered_bounded_and_counted() {
     let scratch = Scratch::new();
     let mut store = scratch.database().store();
