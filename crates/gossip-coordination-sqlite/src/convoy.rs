@@ -1,9 +1,12 @@
 //! Group commit without a thread of its own: whoever comes first drives for all who wait.
 //!
 //! A caller boards with a job. If nobody drives, it drives: it takes every job that is waiting,
-//! does them in one go, and hands out the answers. Whoever boards meanwhile waits for the next
-//! convoy. So a caller alone pays no thread switch, and nobody ever waits for a convoy to fill:
-//! what queued up during the last one is what the next one takes.
+//! does them in one go, and gives each back to its caller with the answer inside. So whatever a job
+//! holds is made and dropped by one thread, and the driver neither allocates nor frees for others.
+//!
+//! Whoever boards meanwhile waits for the next convoy. So a caller alone pays no thread switch, and
+//! nobody ever waits for a convoy to fill: what queued up during the last one is what the next one
+//! takes.
 //!
 //! A driver drives a few more convoys while others wait, and then passes the lead to the first of
 //! them.
@@ -27,115 +30,112 @@ use super::sync::{Arc, Mutex, MutexGuard, PoisonError, Thread, thread};
 /// whose own job is done waits for no more than this many.
 pub(crate) const ROUNDS_MAX: usize = 8;
 
-/// How long one caller drives before it passes the lead on, however few convoys that were: many
-/// times an ordinary one. When another process holds the file each convoy waits for seconds, and a
-/// caller whose own job is done shall not wait for eight of them: its lease may be over by then.
-pub(crate) const LEAD_TIME_MAX: Duration = Duration::from_millis(20);
-
-/// Jobs `J` that are done together and answered one by one with `A`.
+/// Jobs `J` that are done together and given back one by one.
 #[derive(Debug)]
-pub(crate) struct Convoy<J, A> {
-    road: Mutex<Road<J, A>>,
+pub(crate) struct Convoy<J> {
+    road: Mutex<Road<J>>,
     /// The most load of one convoy; a job that is heavier alone drives alone.
     load_max: usize,
+    /// How long one caller drives before it passes the lead on, however few convoys that were.
+    lead_time_max: Duration,
 }
 
 #[derive(Debug)]
-struct Road<J, A> {
-    waiting: VecDeque<Passenger<J, A>>,
+struct Road<J> {
+    waiting: VecDeque<Passenger<J>>,
     /// Whether somebody drives, or has been told to.
     is_driven: bool,
 }
 
 #[derive(Debug)]
-struct Passenger<J, A> {
+struct Passenger<J> {
     job: J,
     load: usize,
-    seat: Arc<Seat<A>>,
+    seat: Arc<Seat<J>>,
 }
 
 /// Where one caller waits.
 #[derive(Debug)]
-struct Seat<A> {
-    word: Mutex<Word<A>>,
+struct Seat<J> {
+    word: Mutex<Word<J>>,
     /// Who waits. Waking a thread that does not sleep costs no call of the system, and a driver
     /// never sleeps for its own answer.
     caller: Thread,
 }
 
 #[derive(Debug)]
-enum Word<A> {
+enum Word<J> {
     /// Nothing yet.
     Wait,
     /// You are the first now.
     Drive,
-    /// This came of your job.
-    Answer(A),
+    /// Your job is done.
+    Done(J),
     /// The driver is gone, and what it did is not known.
     Lost,
 }
 
-impl<J, A> Convoy<J, A> {
-    /// A convoy that takes up to `load_max` at once.
-    pub(crate) const fn new(load_max: usize) -> Self {
+impl<J> Convoy<J> {
+    /// A convoy that takes up to `load_max` at once, and whose lead is passed on after
+    /// `lead_time_max`.
+    pub(crate) const fn new(load_max: usize, lead_time_max: Duration) -> Self {
         let road = Road { waiting: VecDeque::new(), is_driven: false };
-        Self { road: Mutex::new(road), load_max }
+        Self { road: Mutex::new(road), load_max, lead_time_max }
     }
 
     /// Has `job` done, by `drive` together with others or by the `drive` of another caller, and
-    /// answers what came of it; `None` if the driver panicked. `drive` gives one answer for each
-    /// job, in their order.
-    pub(crate) fn ride(
-        &self,
-        job: J,
-        load: usize,
-        mut drive: impl FnMut(Vec<J>) -> Vec<A>,
-    ) -> Option<A> {
+    /// gives it back; `None` if the driver panicked.
+    pub(crate) fn ride(&self, job: J, load: usize, mut drive: impl FnMut(&mut [J])) -> Option<J> {
         let seat = Arc::new(Seat { word: Mutex::new(Word::Wait), caller: thread::current() });
         if !self.board(Passenger { job, load, seat: Arc::clone(&seat) }) {
             match seat.listen() {
-                Word::Answer(answer) => return Some(answer),
+                Word::Done(job) => return Some(job),
                 Word::Lost => return None,
                 Word::Drive | Word::Wait => {}
             }
         }
         self.lead(&mut drive);
         match seat.listen() {
-            Word::Answer(answer) => Some(answer),
+            Word::Done(job) => Some(job),
             Word::Lost | Word::Drive | Word::Wait => None,
         }
     }
 
     /// Drives what waits, and passes the lead on in time.
-    fn lead(&self, drive: &mut impl FnMut(Vec<J>) -> Vec<A>) {
+    fn lead(&self, drive: &mut impl FnMut(&mut [J])) {
         let begun = Instant::now();
         for round in 1.. {
-            let (jobs, seats) = self.take();
+            let (mut jobs, seats) = self.take();
             let mut trip = Trip { convoy: self, seats, is_led: true };
-            let answers = match round {
-                1 => drive(jobs),
+            let is_done = match round {
+                1 => {
+                    drive(&mut jobs);
+                    true
+                }
                 // It was reported when it happened. Whoever waits learns that its answer is lost.
-                _ => catch_unwind(AssertUnwindSafe(|| drive(jobs))).unwrap_or_default(),
+                _ => catch_unwind(AssertUnwindSafe(|| drive(&mut jobs))).is_ok(),
             };
-            trip.hand_out(answers);
-            if round == ROUNDS_MAX || begun.elapsed() >= LEAD_TIME_MAX || !trip.keep_lead() {
+            if is_done {
+                trip.hand_out(jobs);
+            }
+            if round == ROUNDS_MAX || begun.elapsed() >= self.lead_time_max || !trip.keep_lead() {
                 break;
             }
         }
     }
 
     /// Whether the passenger drives at once.
-    fn board(&self, passenger: Passenger<J, A>) -> bool {
+    fn board(&self, passenger: Passenger<J>) -> bool {
         let mut road = self.road();
         road.waiting.push_back(passenger);
         !std::mem::replace(&mut road.is_driven, true)
     }
 
     /// The jobs of the next convoy and the seats of their callers, the driver's first.
-    fn take(&self) -> (Vec<J>, VecDeque<Arc<Seat<A>>>) {
+    fn take(&self) -> (Vec<J>, Vec<Arc<Seat<J>>>) {
         let mut road = self.road();
         let mut load = 0_usize;
-        let mut fits = |passenger: &Passenger<J, A>| {
+        let mut fits = |passenger: &Passenger<J>| {
             load = load.saturating_add(passenger.load);
             load <= self.load_max
         };
@@ -171,51 +171,50 @@ impl<J, A> Convoy<J, A> {
         self.road().waiting.len()
     }
 
-    fn road(&self) -> MutexGuard<'_, Road<J, A>> {
+    fn road(&self) -> MutexGuard<'_, Road<J>> {
         // Nothing that can panic runs under this lock.
         self.road.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<A> Seat<A> {
-    fn say(&self, word: Word<A>) {
+impl<J> Seat<J> {
+    fn say(&self, word: Word<J>) {
         *self.word() = word;
         self.caller.unpark();
     }
 
     /// Waits for a word, and takes it. Only its caller listens.
-    fn listen(&self) -> Word<A> {
+    fn listen(&self) -> Word<J> {
         loop {
             // The lock is given back before the caller sleeps, or nobody could ever say a word.
             let word = std::mem::replace(&mut *self.word(), Word::Wait);
             match word {
                 // It may wake for no reason, and then looks again.
                 Word::Wait => thread::park(),
-                said @ (Word::Drive | Word::Answer(_) | Word::Lost) => return said,
+                said @ (Word::Drive | Word::Done(_) | Word::Lost) => return said,
             }
         }
     }
 
-    fn word(&self) -> MutexGuard<'_, Word<A>> {
+    fn word(&self) -> MutexGuard<'_, Word<J>> {
         self.word.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A convoy on its way. Dropping it, also by a panic, leaves nobody waiting.
-struct Trip<'c, J, A> {
-    convoy: &'c Convoy<J, A>,
+struct Trip<'c, J> {
+    convoy: &'c Convoy<J>,
     /// Those who have no answer yet.
-    seats: VecDeque<Arc<Seat<A>>>,
+    seats: Vec<Arc<Seat<J>>>,
     /// Whether the lead was not passed on yet.
     is_led: bool,
 }
 
-impl<J, A> Trip<'_, J, A> {
-    fn hand_out(&mut self, answers: Vec<A>) {
-        for answer in answers {
-            if let Some(seat) = self.seats.pop_front() {
-                seat.say(Word::Answer(answer));
-            }
+impl<J> Trip<'_, J> {
+    /// Gives the jobs back, which are done.
+    fn hand_out(&mut self, jobs: Vec<J>) {
+        for (seat, job) in self.seats.drain(..).zip(jobs) {
+            seat.say(Word::Done(job));
         }
     }
 
@@ -232,7 +231,7 @@ impl<J, A> Trip<'_, J, A> {
     }
 }
 
-impl<J, A> Drop for Trip<'_, J, A> {
+impl<J> Drop for Trip<'_, J> {
     fn drop(&mut self) {
         self.pass_lead();
         self.seats.drain(..).for_each(|seat| seat.say(Word::Lost));

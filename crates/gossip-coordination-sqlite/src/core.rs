@@ -1,6 +1,7 @@
 //! What every handle and thread of a database shares: the writer, the readers, and the way to them.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gossip_coordination::store::{Answer, CommitOutcome, Read, StoreLimits, Txn};
 use gossip_coordination::{InfraError, StoreRefusal};
@@ -25,11 +26,24 @@ const GROUP_LOAD_MAX: usize = 4_096;
 
 const _: () = assert!(LIMITS.txn_ops <= GROUP_LOAD_MAX);
 
+/// How long one caller commits for others: many times an ordinary group. When another process holds
+/// the file each group waits for seconds, and a caller whose own job is done shall not wait for
+/// eight of them: its lease may be over by then.
+const LEAD_TIME_MAX: Duration = Duration::from_millis(20);
+
+/// Transactions of one caller, and what became of them.
+#[derive(Debug)]
+struct Job {
+    txns: Vec<Txn>,
+    /// As many as `txns` once the job is done.
+    outcomes: Vec<Outcome>,
+}
+
 /// The shared part of a database.
 #[derive(Debug)]
 pub(crate) struct Core {
     place: Arc<Place>,
-    convoy: Convoy<Vec<Txn>, Vec<Outcome>>,
+    convoy: Convoy<Job>,
     /// Locked by whoever drives a convoy, and by nobody else.
     writer: Mutex<Writer>,
     readers: Readers,
@@ -42,7 +56,7 @@ impl Core {
         log: Arc<Log>,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
-            convoy: Convoy::new(GROUP_LOAD_MAX),
+            convoy: Convoy::new(GROUP_LOAD_MAX, LEAD_TIME_MAX),
             writer: Mutex::new(Writer::new(Arc::clone(&place), connection, log)?),
             readers: Readers::new(Arc::clone(&place)),
             place,
@@ -75,18 +89,24 @@ impl Core {
             return Vec::new();
         }
         let count = txns.len();
-        let outcomes = self.convoy.ride(txns, load, |jobs| self.drive(jobs));
-        // Whoever drove panicked, perhaps before, perhaps after the commit.
-        outcomes.unwrap_or_else(|| vec![Ok(CommitOutcome::Unknown); count])
+        let job = Job { txns, outcomes: Vec::with_capacity(count) };
+        match self.convoy.ride(job, load, |jobs| self.drive(jobs)) {
+            Some(job) => job.outcomes,
+            // Whoever drove panicked, perhaps before, perhaps after the commit.
+            None => vec![Ok(CommitOutcome::Unknown); count],
+        }
     }
 
-    fn drive(&self, jobs: Vec<Vec<Txn>>) -> Vec<Vec<Outcome>> {
-        let counts: Vec<usize> = jobs.iter().map(Vec::len).collect();
-        let group: Vec<Txn> = jobs.into_iter().flatten().collect();
+    fn drive(&self, jobs: &mut [Job]) {
+        let group: Vec<&Txn> = jobs.iter().flat_map(|job| &job.txns).collect();
         // The writer puts itself in order before each group, also after a panic.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut outcomes = writer.commit(&group).into_iter();
-        counts.into_iter().map(|count| outcomes.by_ref().take(count).collect()).collect()
+        let outcomes = writer.commit(&group);
+        assert_eq!(outcomes.len(), group.len(), "each transaction has an outcome");
+        let mut outcomes = outcomes.into_iter();
+        for job in jobs {
+            job.outcomes.extend(outcomes.by_ref().take(job.txns.len()));
+        }
     }
 
     /// Answers each of `batches`, all of one instant.

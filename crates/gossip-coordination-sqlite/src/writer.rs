@@ -73,7 +73,7 @@ impl Writer {
     }
 
     /// Commits `txns` as one group, and answers for each.
-    pub(crate) fn commit(&mut self, txns: &[Txn]) -> Vec<Outcome> {
+    pub(crate) fn commit(&mut self, txns: &[&Txn]) -> Vec<Outcome> {
         let outcomes = match self.try_group(txns) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(GroupFailure::Spoiled(_)) if txns.len() > 1 => self.commit_each(txns),
@@ -95,7 +95,7 @@ impl Writer {
 
     /// Commits each of `txns` alone. If one waits for the file in vain, those behind it do not wait
     /// again, or a large group would take as many times as long as it has members.
-    fn commit_each(&mut self, txns: &[Txn]) -> Vec<Outcome> {
+    fn commit_each(&mut self, txns: &[&Txn]) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(txns.len());
         for txn in txns {
             match self.try_group(std::slice::from_ref(txn)) {
@@ -112,7 +112,7 @@ impl Writer {
         outcomes
     }
 
-    fn try_group(&mut self, txns: &[Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
+    fn try_group(&mut self, txns: &[&Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.reconnect().map_err(|error| not_begun(&error))?,
@@ -129,7 +129,7 @@ impl Writer {
     fn group_on(
         &mut self,
         connection: &Connection,
-        txns: &[Txn],
+        txns: &[&Txn],
     ) -> Result<Vec<CommitOutcome>, GroupFailure> {
         self.place.check().map_err(|error| not_begun(&error))?;
         self.turn.before_group(connection);
