@@ -23,7 +23,7 @@ fn a_caller_alone_drives_its_own_job() {
     let thread = std::thread::current().id();
     let answer = convoy.ride(21, 1, |jobs| {
         assert_eq!(std::thread::current().id(), thread);
-        doubled(jobs)
+        doubled(jobs);
     });
     assert_eq!(answer, Some(42));
 }
@@ -40,7 +40,7 @@ fn everybody_gets_the_answer_to_the_own_job() {
                     let answer = convoy.ride(job, 1, |jobs| {
                         assert!(jobs.len() <= 8, "{} jobs in a convoy of 8", jobs.len());
                         driven.fetch_add(jobs.len(), Ordering::Relaxed);
-                        doubled(jobs)
+                        doubled(jobs);
                     });
                     assert_eq!(answer, Some(2 * job));
                 }
@@ -132,7 +132,7 @@ fn a_panic_in_the_convoy_of_others_is_not_the_drivers() {
             convoy.ride(1, 1, |jobs| {
                 assert!(std::mem::replace(&mut is_own, false), "told to");
                 wait.recv().unwrap();
-                doubled(jobs)
+                doubled(jobs);
             })
         });
         while !convoy.is_driven() {
