@@ -184,8 +184,12 @@ impl Shared {
     }
 
     fn admits(&self, peer_port: u16) -> bool {
-        let rules = self.rules();
-        !rules.is_cut && !rules.cut_pids.iter().any(|pid| is_of(*pid, peer_port, self.port))
+        let (is_cut, cut_pids) = {
+            let rules = self.rules();
+            (rules.is_cut, rules.cut_pids.clone())
+        };
+        // To ask the kernel takes milliseconds. Whoever is not cut off must not wait meanwhile.
+        !is_cut && !cut_pids.iter().any(|pid| is_of(*pid, peer_port, self.port))
     }
 
     /// Waits until something may pass. `false` at the end of the proxy.
