@@ -79,12 +79,15 @@ const SPECIFIED: [&str; 12] = [
 ];
 
 /// Those that we added by the same pattern.
-const ADDED: [&str; 6] = [
+const ADDED: [&str; 9] = [
     "gossip/run-id/v1",
     "gossip/runtime/v1/op-id",
     "gossip/certificate/v1",
     "gossip/certificate/v1/item",
     "gossip/certificate/v1/signature-key",
+    "gossip/handoff/v1/id",
+    "gossip/handoff/v1/party",
+    "gossip/handoff/v1/op-id",
     "gossip/coord/v1/record-checksum",
 ];
 
