@@ -119,7 +119,7 @@ fault_kinds! {
     ClockForward, "clock-forward", Message, 60, Tolerated, [], "a clock steps forward";
     TornWrite, "torn-write", Commit, 40, Detected("checksum"), [],
         "a value is half written, and found so until it is repaired";
-    LostWrite, "lost-write", Commit, 600, Detected("the audit of records, not the product"),
+    LostWrite, "lost-write", Commit, 600, Detected("corruption, in part; the rest by nobody"),
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,
          OpIdReused, LostKey, DoneUncovered, SinkOrder, Tiling, FenceFell, ProgressFell,
          Acknowledged, RefusedHappened, OwnerShutOut, FreeShardWithheld, Attempts, RunOver,
