@@ -120,6 +120,15 @@ impl<K: EtcdKv> EtcdStore<K> {
         }
     }
 
+    /// The usual case: one transaction, nothing to sort out.
+    async fn commit_lone(&self, txn: Txn) -> Outcome {
+        let parcel = Parcel::new(&self.post.namespace, &self.post.budget, txn)?;
+        if parcel.binds() {
+            self.post.granted_lease().await.map_err(|error| infra_error(&error))?;
+        }
+        self.commit_one(parcel).await
+    }
+
     async fn commit_one(&self, parcel: Parcel) -> Outcome {
         if let Some(coalescer) = &self.coalescer {
             return coalescer.commit(&self.post, parcel).await;
@@ -162,7 +171,13 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
         reads.iter().zip(is_asked).map(answer).collect()
     }
 
-    async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Outcome> {
+    async fn commit(&mut self, mut txns: Vec<Txn>) -> Vec<Outcome> {
+        if txns.len() <= 1 {
+            return match txns.pop() {
+                Some(txn) => vec![self.commit_lone(txn).await],
+                None => Vec::new(),
+            };
+        }
         let post = &self.post;
         let measured: Vec<Result<Parcel, InfraError>> =
             txns.into_iter().map(|txn| Parcel::new(&post.namespace, &post.budget, txn)).collect();
