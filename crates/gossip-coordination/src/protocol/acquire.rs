@@ -74,6 +74,7 @@ impl ShardTransition for Acquire {
         }
         let (shard, run) = seen.shard_and_run(self.key)?;
         let grant = self.grant(now, shard.record(), &run);
+        debug_assert!(!shard.record().is_leased_at(now), "nobody is robbed of a live lease");
         Ok(Decision::commit(grant.change(None), grant))
     }
 }
@@ -105,6 +106,8 @@ impl Acquire {
             return Err(terminal(self.key, record.status()));
         }
         self.check_nobody_holds(now, record, seen)?;
+        // Counted at the grant and judged at the next: a shard that kills its owners says nothing,
+        // so only the one who comes after can notice.
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
             return Ok(Verdict::GiveUp);
         }
@@ -129,6 +132,7 @@ impl Acquire {
             return Ok(());
         };
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
+        debug_assert!(lease_deadline >= holder.deadline(), "evidence only delays a takeover");
         if now < lease_deadline {
             let current_owner = Redacted::new(holder.owner());
             return Err(AcquireError::AlreadyLeased { current_owner, lease_deadline });
@@ -161,6 +165,8 @@ pub(super) fn grant(
 ) -> Lease {
     let deadline = now.saturating_add(run.config.lease_duration());
     let fence = record.fence_epoch().increment();
+    assert!(fence > record.fence_epoch(), "every grant raises the fence");
+    assert!(deadline >= now, "a lease does not end before it begins");
     Lease::new(tenant, record.key(), worker, fence, deadline, token)
 }
 
