@@ -177,6 +177,8 @@ pub use self::repository::{
 pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
 
 #[cfg(test)]
+mod arrivals_tests;
+#[cfg(test)]
 mod drain_tests;
 #[cfg(test)]
 mod join_tests;
