@@ -30,6 +30,7 @@ mod mutants;
 mod process;
 mod setup;
 mod sim;
+mod sim_handoff;
 mod source;
 mod tally;
 mod test;
@@ -119,6 +120,12 @@ const COMMANDS: [Command; 17] = [
         arguments: "[FAULTS CRASHES]",
         purpose: "search everything that can happen to one planned move, and for planted bugs",
         run: check_handoff::run,
+    },
+    Command {
+        name: "sim-handoff",
+        arguments: "[--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs",
+        purpose: "play random schedules of planned moves, and look for planted bugs",
+        run: sim_handoff::run,
     },
     Command {
         name: "handoff",

@@ -96,8 +96,8 @@ pub use self::core::StoreConfig;
 pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::{Flight, Step, Told};
 pub use self::handoffs::{
-    HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_moves,
-    load_handoff, save_handoff,
+    HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
+    list_moves, load_handoff, save_handoff,
 };
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};
