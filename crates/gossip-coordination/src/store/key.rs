@@ -305,6 +305,13 @@ impl KeyBytes {
         Self { bytes: [0; KEY_ROOM], len: 0 }.push(kind.name().as_bytes())
     }
 
+    /// Any bytes that are not too many.
+    #[cfg(any(test, feature = "conformance"))]
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        let empty = Self { bytes: [0; KEY_ROOM], len: 0 };
+        (bytes.len() <= KEY_ROOM).then(|| empty.push(bytes))
+    }
+
     pub(super) fn tenant(self, tenant: TenantId) -> Self {
         self.part(tenant.as_bytes())
     }
