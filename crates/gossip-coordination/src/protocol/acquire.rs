@@ -13,6 +13,7 @@ use super::{
 use crate::error::AcquireError;
 use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
+use crate::planted::planted;
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
@@ -115,7 +116,8 @@ impl Acquire {
     #[inline]
     pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
         let lease = grant(now, self.tenant, record, run, self.worker, self.token);
-        Grant { lease, attempts: record.attempts().saturating_add(1) }
+        let counted = u32::from(!planted!(AttemptsUncounted));
+        Grant { lease, attempts: record.attempts().saturating_add(counted) }
     }
 
     /// Also for the same worker: two processes may share a name by mistake.
@@ -129,7 +131,8 @@ impl Acquire {
             return Ok(());
         };
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
-        if now < lease_deadline {
+        let is_stranded = planted!(OfferStrands) && record.offer().is_some();
+        if now < lease_deadline && !planted!(StealsLiveLease) || is_stranded {
             let current_owner = Redacted::new(holder.owner());
             return Err(AcquireError::AlreadyLeased { current_owner, lease_deadline });
         }
