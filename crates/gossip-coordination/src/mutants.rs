@@ -275,8 +275,8 @@ mutants! {
 }
 
 thread_local! {
-    /// What [`with`] planted in this thread.
-    static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
+    /// What is planted in this thread, and whether the guards look.
+    static PLANTED: Cell<Option<(Mutant, Guards)>> = const { Cell::new(None) };
 }
 
 /// The bug of the whole build.
@@ -286,14 +286,24 @@ const OF_THIS_BUILD: Option<Mutant> = match option_env!("GOSSIP_PLANTED_BUG") {
     None => None,
 };
 
+/// Whether the guards of the kernel look at what a planted bug does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "they look or they do not")]
+pub enum Guards {
+    /// As in a product.
+    On,
+    /// The bug has its way, and the oracles must find it.
+    Off,
+}
+
 /// Calls `work` with `mutant` planted in this thread.
-pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
-    let _before = Before(PLANTED.replace(Some(mutant)));
+pub fn with<T>(mutant: Mutant, guards: Guards, work: impl FnOnce() -> T) -> T {
+    let _before = Before(PLANTED.replace(Some((mutant, guards))));
     work()
 }
 
 /// Puts back what was planted before, also if `work` panics.
-struct Before(Option<Mutant>);
+struct Before(Option<(Mutant, Guards)>);
 
 impl Drop for Before {
     fn drop(&mut self) {
@@ -305,7 +315,14 @@ impl Drop for Before {
 #[cfg(any(test, planted_bugs))]
 #[inline]
 pub(crate) fn is_planted(mutant: Mutant) -> bool {
-    OF_THIS_BUILD == Some(mutant) || PLANTED.get() == Some(mutant)
+    OF_THIS_BUILD == Some(mutant) || PLANTED.get().is_some_and(|(planted, _)| planted == mutant)
+}
+
+/// Whether the guards look in this thread.
+#[cfg(any(test, planted_bugs))]
+#[inline]
+pub(crate) fn is_guarded() -> bool {
+    PLANTED.get().is_none_or(|(_, guards)| guards == Guards::On)
 }
 
 /// The bug of that name. A name that does not exist is an error of the build.

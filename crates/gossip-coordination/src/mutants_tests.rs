@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use rstest::rstest;
 
 use crate::model::{Finding, Rule, Scale, Strictness, configuration, search};
-use crate::mutants::{self, Hunter, Mutant, is_planted};
+use crate::mutants::{self, Guards, Hunter, Mutant, is_planted};
 use crate::sim::{Plan, Simulator};
 
 /// Worlds in which a bug must show.
@@ -17,7 +17,7 @@ const OPERATIONS: u64 = 2_500;
 fn found_by_model(mutant: Mutant, strictness: Strictness) -> Option<Finding> {
     let Hunter::Model(name) = mutant.hunter() else { panic!("the simulator looks for it") };
     let config = configuration(name, Scale::Short).expect("a configuration of that name");
-    mutants::with(mutant, || search(config, strictness, usize::MAX)).finding
+    mutants::with(mutant, Guards::Off, || search(config, strictness, usize::MAX)).finding
 }
 
 fn of_model() -> impl Iterator<Item = Mutant> {
@@ -38,7 +38,7 @@ fn the_simulator_finds_every_bug_it_is_to_find() {
     let simulator = Simulator::new();
     let found = |mutant: &Mutant| {
         let mut plans = (1..=SEEDS).map(|seed| Plan::of_seed(seed, OPERATIONS, None));
-        plans.any(|plan| mutants::with(*mutant, || simulator.play(&plan)).is_err())
+        plans.any(|plan| mutants::with(*mutant, Guards::Off, || simulator.play(&plan)).is_err())
     };
     let of_simulator = Mutant::ALL.iter().filter(|it| it.hunter() == Hunter::Simulator);
     let hidden: Vec<&Mutant> = of_simulator.filter(|mutant| !found(mutant)).collect();
@@ -73,8 +73,8 @@ fn a_bug_breaks_the_rule_it_is_about(#[case] mutant: Mutant, #[case] rule: Rule)
 fn a_bug_is_planted_for_one_call() {
     let (outer, inner) = (Mutant::FenceIgnored, Mutant::ChildLost);
     let panicked = catch_unwind(|| {
-        mutants::with(outer, || {
-            assert!(mutants::with(inner, || is_planted(inner) && !is_planted(outer)));
+        mutants::with(outer, Guards::Off, || {
+            assert!(mutants::with(inner, Guards::Off, || is_planted(inner) && !is_planted(outer)));
             assert!(is_planted(outer) && !is_planted(inner));
             panic!("as a search would");
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::configurations::{Config, Scale, configuration, configurations};
 use super::{Op, Report, Rule, Strictness, coverage, search};
-use crate::mutants::{self, Mutant};
+use crate::mutants::{self, Guards, Mutant};
 
 /// Issue 5 asks for so many distinct states within the tests.
 const STATES_MIN: usize = 1_000_000;
@@ -68,7 +68,7 @@ fn a_planned_move_may_redo_keys_once_the_withdrawal_is_forgotten() {
 #[test]
 fn a_finding_tells_the_shortest_way_to_it() {
     let hunt = || search(short("lease"), Strictness::Records, usize::MAX);
-    let report = mutants::with(Mutant::FenceIgnored, hunt);
+    let report = mutants::with(Mutant::FenceIgnored, Guards::Off, hunt);
     let trace = report.finding.expect("it is found").trace;
     // One worker acquires and sends, its lease runs out, another acquires, the message arrives.
     assert_eq!(trace.len(), 6, "{}", trace.join("\n"));

@@ -51,6 +51,8 @@ impl ShardTransition for Checkpoint<'_> {
         if planted!(ReplayAfterLease) {
             check_lease(now, self.tenant, self.lease, record)?;
         }
+        // Before the lease is looked at: the reply to a checkpoint may be lost, and the retry come
+        // when the lease is gone. What happened has happened, and the caller must hear so.
         if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
             return Ok(Decision::Replay(CheckpointResult::default()));
         }
@@ -59,6 +61,7 @@ impl ShardTransition for Checkpoint<'_> {
         check_key_present(self.cursor)?;
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
+        debug_assert!(record.lease_owner() == Some(self.lease.owner()), "the owner is the caller");
         let at = stored_time(shard, now);
         let change = ShardChange::Advance {
             cursor: self.cursor,
@@ -66,6 +69,7 @@ impl ShardTransition for Checkpoint<'_> {
             drop_request: request_expired(record, now),
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
         };
+        // Busy owners checkpoint more often than they renew, so they hear of requests here too.
         let request = live_request(record, now).cloned();
         Ok(Decision::commit(change, CheckpointResult { request }))
     }

@@ -1,8 +1,9 @@
 //! Applying a change: the only code that mutates a record.
 //!
 //! A change was decided; nothing is refused here except for lack of room, and then the record is
-//! as it was. What needs room comes before what cannot fail. Every change ends by asserting the
-//! record's invariants, so that a broken rule stops before anything is stored.
+//! as it was. What needs room comes before what cannot fail. Every change is guarded on both sides
+//! (`guard.rs`) and ends by asserting the record's invariants, so that a broken rule stops before
+//! anything is stored.
 
 use gossip_contracts::coordination::{
     CursorUpdate, PooledShardSpec, PooledSpawnedError, ShardSpecRef,
@@ -10,9 +11,10 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{FenceEpoch, ShardId};
 use gossip_stdx::SlabFull;
 
+use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
-use crate::lease::{LeaseHolder, OpKind, OpLogEntry};
+use crate::lease::{LeaseHolder, OpKind, OpLogEntry, OpResult};
 use crate::planted::planted;
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
@@ -35,9 +37,10 @@ pub fn evolve(
     pool: &mut RecordPool,
     change: &ShardChange<'_>,
 ) -> Result<(), SlabFull> {
-    let fence_before = record.fence_epoch;
+    assert_before(record, pool, change);
+    let before = Before::of(record);
     apply(record, pool, change)?;
-    assert!(record.fence_epoch >= fence_before, "a fence never falls");
+    assert_after(before, record, pool, change);
     record.assert_invariants(pool);
     Ok(())
 }
@@ -123,17 +126,27 @@ pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
     match change {
         RunChange::Activate { registration, roots } => {
             assert!(run.status.may_become(RunStatus::Active), "registration makes a run active");
+            assert!(run.root_shards.is_empty(), "a run gets its shards once");
+            // What began in chunks is ended under the operation that began it (DESIGN Q16).
+            assert!(
+                run.registration.is_none_or(|begun| begun == *registration),
+                "a registration ends as it began",
+            );
             run.status = RunStatus::Active;
             run.registration = Some(*registration);
             run.root_shards = roots.births().map(|birth| birth.shard).collect();
         }
         RunChange::End { status, entry } => {
             assert!(run.status.may_become(*status), "a run ends once, and by a legal way");
+            assert!(run.completed_at.is_none(), "a run that goes on has no end");
+            assert!(entry.executed_at() >= run.created_at(), "a run ends after it began");
             run.status = *status;
             run.completed_at = Some(entry.executed_at());
             remember_run(run, *entry);
         }
-        RunChange::Pause { paused, changed: _, entry } => {
+        RunChange::Pause { paused, changed, entry } => {
+            assert!(run.status == RunStatus::Active, "only an active run is paused or resumed");
+            assert!(*changed == (run.paused != *paused), "observers are told what is new");
             run.paused = *paused;
             remember_run(run, *entry);
         }
@@ -174,7 +187,6 @@ fn renew(record: &mut ShardRecord, holder: LeaseHolder, drop_request: bool) {
 /// Raises the fence. Any bump ends an offer and a request, and remembers the move behind it.
 #[inline]
 fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>) {
-    assert!(fence == record.fence_epoch.increment(), "a fence rises by one");
     record.fence_epoch = fence;
     if handoff.is_some() {
         rare(record);
@@ -200,7 +212,6 @@ fn park(record: &mut ShardRecord, reason: ParkReason) {
 
 /// The one way out of a terminal status: a new life without the last one's attempts.
 fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
-    assert!(record.status == ShardStatus::Parked, "only a parked shard is unparked");
     record.status = ShardStatus::Active;
     record.park_reason = None;
     if !planted!(AttemptsSurviveUnpark) {
@@ -287,6 +298,7 @@ fn add_spawned(
 }
 
 fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
+    assert!(entry.result() == OpResult::Completed, "refusals are not remembered");
     if planted!(TerminalEntryEvicted) && entry.kind() == OpKind::Complete
         || planted!(WithdrawalForgotten) && entry.kind() == OpKind::Withdraw
     {
@@ -296,6 +308,8 @@ fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) 
 }
 
 fn remember_run(run: &mut RunRecord, entry: RunOpLogEntry) {
+    let known = run.op_log.iter().any(|known| known.op_id() == entry.op_id());
+    assert!(!known, "an operation is remembered once");
     run.op_log.push_back_overwrite(entry);
 }
 

@@ -41,6 +41,9 @@ mod complete;
 mod create_run;
 mod delete_run;
 mod evolve;
+mod guard;
+#[cfg(test)]
+mod guard_tests;
 mod offer;
 mod park;
 mod register_shards;
@@ -581,7 +584,9 @@ fn check_no_offer(record: &ShardRecord) -> Result<(), OfferStands> {
 /// The time at which something done at `now` is remembered: stored times never fall, so a clock
 /// that lags behind another machine's breaks nothing.
 fn stored_time(shard: ShardView<'_>, now: LogicalTime) -> LogicalTime {
-    now.max(shard.op_log().last_time())
+    let at = now.max(shard.op_log().last_time());
+    assert!(at >= now, "a stored time is not before the present");
+    at
 }
 
 /// The pending request, if it still counts.
@@ -597,6 +602,8 @@ fn request_expired(record: &ShardRecord, now: LogicalTime) -> bool {
 /// Attempts after the cursor was set to `new`: a strict advance is progress, and starts anew.
 fn attempts_after_advance(shard: ShardView<'_>, new: CursorUpdate<'_>) -> u32 {
     let advanced = new.last_key() > shard.cursor().last_key() || planted!(StandstillIsProgress);
+    // A position that was reached before says nothing about the next key, which may be the one
+    // that kills its owners: only what lies beyond starts the count anew.
     if advanced { 0 } else { shard.record().attempts() }
 }
 
@@ -604,7 +611,9 @@ fn attempts_after_advance(shard: ShardView<'_>, new: CursorUpdate<'_>) -> u32 {
 /// a poisoned range goes on and the innocent part is not parked (DESIGN Q13).
 fn inherited_attempts(parent: &ShardRecord, run: &RunHead) -> u32 {
     let one_try_left = run.config.max_shard_retries().map(|max| max.saturating_sub(1));
-    parent.attempts().min(one_try_left.unwrap_or(u32::MAX))
+    let inherited = parent.attempts().min(one_try_left.unwrap_or(u32::MAX));
+    assert!(inherited <= parent.attempts(), "a split is no attempt");
+    inherited
 }
 
 #[cfg(test)]

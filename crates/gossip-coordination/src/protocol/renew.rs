@@ -59,6 +59,7 @@ impl ShardTransition for Renew<'_> {
     ) -> Result<Decision<ShardChange<'_>, Renewed, RenewError>, RenewError> {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
         let record = shard.record();
+        // No operation id: a renewal changes only a deadline, and to do that twice is harmless.
         let revives =
             planted!(RenewRevives) && record.lease().is_some() && !record.is_leased_at(now);
         if !revives {
@@ -68,6 +69,8 @@ impl ShardTransition for Renew<'_> {
 
         let holder = record.lease().expect("a lease that passes the ladder has a holder");
         let new_deadline = renewed_deadline(now, holder, record, &run);
+        assert!(new_deadline >= holder.deadline(), "a renewal never shortens a lease");
+        assert!(new_deadline > now, "a renewed lease is live");
         let renewed = Renewed {
             new_deadline,
             offer: record.offer().map(|offer| offer.notice()),

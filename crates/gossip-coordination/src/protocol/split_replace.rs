@@ -18,8 +18,8 @@ use super::{
 };
 use crate::error::SplitReplaceError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::planted::planted;
-use crate::record::{Birth, Lineage, ShardView};
+use crate::planted::{is_guarded, planted};
+use crate::record::{Birth, Lineage, ShardStatus, ShardView};
 use crate::split_execution::{
     DerivedShardKind, SplitReplaceResult, derive_split_shard_id, hash_split_replace,
 };
@@ -83,6 +83,9 @@ impl ShardTransition for SplitReplace<'_> {
         let ids: InlineVec<ShardId, MAX_SPLIT_CHILDREN> =
             children.births().map(|birth| birth.shard).collect();
         check_ids_free(&ids, seen)?;
+        let all_named = ids.len() == self.plan.children().len() || !is_guarded();
+        assert!(all_named, "every child of the plan gets an id");
+        assert!(ids.iter().all(|id| id.is_derived()), "children have derived ids");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::SplitReplace, payload_hash, at);
         let change = ShardChange::Replace { children, entry };
@@ -113,7 +116,10 @@ impl SplitReplace<'_> {
 
     /// The parent ended with this split, so its last children are the ones it made.
     fn replayed(&self, shard: ShardView<'_>) -> SplitReplaceResult {
-        let first = shard.record().spawned_count() - self.plan.children().len();
+        let (spawned, made) = (shard.record().spawned_count(), self.plan.children().len());
+        assert!(shard.record().status() == ShardStatus::Split, "a remembered split happened");
+        assert!(spawned >= made, "a split shard remembers its children");
+        let first = spawned - made;
         SplitReplaceResult { children: shard.spawned().skip(first).collect() }
     }
 }
@@ -156,6 +162,7 @@ impl<'c> Children<'c> {
     fn birth(&self, number: usize, index: usize) -> Birth<'c> {
         let child = self.plan.children()[index];
         let (run, parent) = (self.parent.run(), self.parent.shard());
+        // Numbers go on across splits, so that no two splits of one parent derive the same id.
         let number = u32::try_from(self.first_index + number).expect("spawned is bounded");
         let kind = DerivedShardKind::Child;
         Birth {

@@ -51,12 +51,14 @@ impl ShardTransition for Withdraw<'_> {
         if !planted!(WithdrawUnchecked) {
             check_lease(now, self.tenant, self.lease, record)?;
         }
+        // Another move's offer stays: its destination may be accepting it this moment.
         if record.offer().is_some_and(|offer| offer.handoff != self.handoff) {
             return Err(WithdrawError::NoOffer);
         }
 
         let asked = record.request().map(|request| request.action());
         let at = stored_time(shard, now);
+        assert!(at >= now, "stored times never fall");
         let change = ShardChange::Withdraw {
             handoff: self.handoff,
             drop_request: asked == Some(&ShardAction::Withdraw),
