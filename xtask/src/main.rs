@@ -92,8 +92,8 @@ const COMMANDS: [Command; 17] = [
     },
     Command {
         name: "check-model",
-        arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
-        purpose: "search small worlds of the kernel to their end, or for planted bugs",
+        arguments: "[--config NAME] [--max-states N] [--short]",
+        purpose: "search small worlds of the kernel to their end",
         run: check_model::run,
     },
     Command {
