@@ -193,7 +193,6 @@ where
         throttle: Throttle::new(config.limits),
         seats: (0..threads).map(|_| Seat::default()).collect(),
         busy: AtomicUsize::new(0),
-        idle: AtomicUsize::new(0),
         parked: AtomicUsize::new(0),
         end: Mutex::new(None),
     };
@@ -224,8 +223,6 @@ struct Crew<'a, B> {
     seats: Vec<Seat>,
     /// How many slots have a shard.
     busy: AtomicUsize,
-    /// How many slots found nothing to claim.
-    idle: AtomicUsize,
     /// How many shards this worker has set aside.
     parked: AtomicUsize,
     /// How the worker ends; the first to say so decides.

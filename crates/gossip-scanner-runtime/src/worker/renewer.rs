@@ -16,15 +16,32 @@ const RENEW_SHORTEST: u64 = 10;
 
 /// Renews until the worker has ended.
 pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>) {
-    let mut coordinator = (crew.parts.coordinator)();
-    let period = (crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST);
-    let mut said = None;
+    let mut renewer = Renewer::new(crew);
     while !crew.has_ended() {
-        let now = crew.parts.clock.now();
-        renew(crew, &mut coordinator, now);
-        said = heartbeat(crew, &mut coordinator, now, said);
-        split_for_others(crew, &mut coordinator, now);
-        rest(crew, Duration::from_millis(period));
+        let ticks = renewer.round(crew.parts.clock.now());
+        rest(crew, Duration::from_millis(ticks));
+    }
+}
+
+/// Keeps leases alive; stepped by a thread or in virtual time.
+pub(super) struct Renewer<'c, 'a, B> {
+    crew: &'c Crew<'a, B>,
+    coordinator: B,
+    /// What the registry was last told; `None` if it does not know the worker.
+    said: Option<WorkerState>,
+}
+
+impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
+    pub(super) fn new(crew: &'c Crew<'a, B>) -> Self {
+        Self { crew, coordinator: (crew.parts.coordinator)(), said: None }
+    }
+
+    /// Renews everything once; tells after how many ticks to do so again.
+    pub(super) fn round(&mut self, now: LogicalTime) -> u64 {
+        renew(self.crew, &mut self.coordinator, now);
+        self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
+        split_for_others(self.crew, &mut self.coordinator, now);
+        (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST)
     }
 }
 
