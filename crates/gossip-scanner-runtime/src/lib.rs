@@ -30,6 +30,7 @@ mod processor;
 mod progress;
 mod run_plan;
 mod scan;
+mod split_policy;
 mod task;
 mod throttle;
 mod token;
@@ -66,7 +67,8 @@ pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
 pub use self::scan::{ScanError, ScanOptions, Scanned, scan};
-pub use self::task::{Ending, Gear, ShardTask, TaskConfig, Turn};
+pub use self::split_policy::SPLITS_PER_LEASE;
+pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
 pub use self::watermark::{Settled, Watermark};

@@ -30,7 +30,7 @@ pub struct Eta {
 
 /// How fast a run goes, in working time.
 #[derive(Debug, Default)]
-pub(super) struct Speed {
+pub(crate) struct Speed {
     /// Working time so far, in ticks since the first look.
     worked: u64,
     /// The time of the last look, and whether the run was paused then.
@@ -51,7 +51,7 @@ struct Followed {
 
 impl Speed {
     /// Takes a look in.
-    pub(super) fn look(&mut self, at: LogicalTime, paused: bool, keys: u64) {
+    pub(crate) fn look(&mut self, at: LogicalTime, paused: bool, keys: u64) {
         if let Some((before, was_paused)) = self.last
             && !paused
             && !was_paused
@@ -71,7 +71,7 @@ impl Speed {
     }
 
     /// Forgets shards that are no longer leased, or under another lease.
-    pub(super) fn keep(&mut self, leased: &BTreeMap<ShardId, FenceEpoch>) {
+    pub(crate) fn keep(&mut self, leased: &BTreeMap<ShardId, FenceEpoch>) {
         self.shards.retain(|shard, known| leased.get(shard) == Some(&known.fence));
     }
 
@@ -86,13 +86,25 @@ impl Speed {
         keys: u64,
         left: f64,
     ) -> Option<f64> {
-        if self.shards.len() >= SHARDS_FOLLOWED && !self.shards.contains_key(&shard) {
-            return None;
-        }
-        let since = (self.worked, keys);
-        let known = self.shards.entry(shard).or_insert(Followed { fence, since });
-        let (ticks, done) = (self.worked - known.since.0, keys.saturating_sub(known.since.1));
+        self.follow(shard, fence, keys);
+        let (ticks, done) = self.seen(shard, keys);
         (ticks > 0).then(|| left.max(1.0) * ticks as f64 / done.max(1) as f64)
+    }
+
+    /// Begins to follow a leased shard, which now counts `keys`, unless it is followed.
+    pub(crate) fn follow(&mut self, shard: ShardId, fence: FenceEpoch, keys: u64) {
+        if self.shards.len() < SHARDS_FOLLOWED || self.shards.contains_key(&shard) {
+            let since = (self.worked, keys);
+            self.shards.entry(shard).or_insert(Followed { fence, since });
+        }
+    }
+
+    /// For how many ticks a shard, which now counts `keys`, was followed, and how many keys it has
+    /// finished meanwhile; neither if it is not followed.
+    pub(crate) fn seen(&self, shard: ShardId, keys: u64) -> (u64, u64) {
+        self.shards.get(&shard).map_or((0, 0), |known| {
+            (self.worked - known.since.0, keys.saturating_sub(known.since.1))
+        })
     }
 
     /// Ticks for each key, and the relative error of that; `None` without progress.

@@ -32,6 +32,7 @@ use gossip_coordination::{
 };
 
 pub use self::eta::Eta;
+pub(crate) use self::eta::Speed;
 pub use self::meter::ProgressMeter;
 use crate::density::Density;
 use crate::token::RuntimeToken;
@@ -167,7 +168,7 @@ impl Tally {
 }
 
 /// What the token of a shard counts: keys, and those of them that are unread.
-fn counted(shard: &ShardSummary) -> (u64, u64) {
+pub(crate) fn counted(shard: &ShardSummary) -> (u64, u64) {
     // Bytes that are no token of ours count nothing; whoever restores the shard parks it.
     let token = shard.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
     token.map_or((0, 0), |token| (token.accumulator.count(), token.unread))

@@ -40,7 +40,6 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     pub(super) fn round(&mut self, now: LogicalTime) -> u64 {
         renew(self.crew, &mut self.coordinator, now);
         self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
-        split_for_others(self.crew, &mut self.coordinator, now);
         (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST)
     }
 }
@@ -97,24 +96,5 @@ fn heartbeat<B: CoordinationFacade>(
         // Forgotten after a long silence: registers again.
         Err(RegistryError::NotRegistered) => None,
         Err(_) => said,
-    }
-}
-
-/// Splits a shard if another worker has nothing to do.
-fn split_for_others<B: CoordinationFacade>(
-    crew: &Crew<'_, B>,
-    coordinator: &mut B,
-    now: LogicalTime,
-) {
-    let all_busy = crew.busy.load(Ordering::SeqCst) == crew.seats.len();
-    if !crew.config.auto_split || !all_busy {
-        return;
-    }
-    let mut workers = Vec::new();
-    if coordinator.list_workers_into(now, crew.config.tenant, &mut workers).is_err() {
-        return;
-    }
-    if workers.iter().any(|entry| entry.state == WorkerState::Idle) {
-        crew.ask_split();
     }
 }

@@ -10,7 +10,7 @@ use gossip_coordination::{
     RunTransitionError,
 };
 
-use super::{Crew, Finish, WorkerError};
+use super::{Crew, Finish, WorkerError, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
 use crate::op_ids::OpIds;
@@ -162,9 +162,8 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
                 Ok(None) => {}
                 Err(error) => return self.store_failed(now, error),
             }
-        } else {
-            crew.ask_split();
         }
+        sharing::ask(crew, &mut self.coordinator, now);
         let wait = now.saturating_add(self.idle.wait());
         Rest::Until(earliest.map_or(wait, |deadline| wait.min(deadline.max(soon(now)))))
     }
@@ -211,6 +210,7 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
         self.processor.abandon();
         crew.seats[self.number].leave();
         crew.busy.fetch_sub(1, Ordering::SeqCst);
+        crew.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
         crew.parts.observer.observe(Event::Ended { shard: task.lease().key(), ending: &ending });
         self.account_for(ending);
         // Others may wait for what was split off or given back.
