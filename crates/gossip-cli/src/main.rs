@@ -13,6 +13,7 @@ mod console;
 mod duration;
 mod exec;
 mod failure;
+mod opening;
 mod output;
 mod progress;
 mod runs;

@@ -66,6 +66,15 @@ pub(crate) fn one(format: Format, record: &Record) -> Result<(), Failure> {
     }
 }
 
+/// Writes one record of which people want one field, by itself on a line.
+pub(crate) fn named(format: Format, field: &str, record: &Record) -> Result<(), Failure> {
+    let found = record.0.iter().find(|(name, _)| *name == field);
+    match (format, found) {
+        (Format::Table, Some((_, value))) => write(&format!("{}\n", cell(value))),
+        (Format::Table | Format::Json | Format::Jsonl, _) => one(format, record),
+    }
+}
+
 fn table(columns: &[&str], records: &[Record]) -> String {
     let header = columns.iter().map(|name| name.to_uppercase().replace('_', " ")).collect();
     let field = |record: &Record, name: &str| {

@@ -13,7 +13,7 @@ use crate::certificate::{self, Settled};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
-use crate::{duration, store};
+use crate::{duration, exec, store};
 
 /// Runs that one listing asks for at a time.
 const PAGE: usize = 256;
@@ -35,6 +35,7 @@ pub(crate) fn run(
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
     let coordinator = &mut backend.coordinator();
     match command {
+        RunCommand::Create(args) => return exec::create(global, &backend, &args, console),
         RunCommand::List => list(global, coordinator, tenant)?,
         RunCommand::Show(arg) => show(global, coordinator, tenant, RunId::from_raw(arg.run))?,
         RunCommand::Pause(arg) => {
