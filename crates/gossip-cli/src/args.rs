@@ -206,8 +206,12 @@ pub(crate) struct WorkArgs {
 pub(crate) enum RunCommand {
     /// Make a run without working on it, and tell its id; `gossip worker` joins it
     Create(Box<JobArgs>),
-    /// The runs that are not over
-    List,
+    /// All runs, also those that are over
+    List {
+        /// Only those that are not over
+        #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
+        active: bool,
+    },
     /// One run
     Show(RunArg),
     /// Let nobody start a shard, and the owners give theirs back

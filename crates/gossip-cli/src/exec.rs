@@ -249,7 +249,7 @@ fn worker_failure(error: &WorkerError, id: &str) -> Failure {
     match error {
         WorkerError::Store(error) => Failure::store(error),
         WorkerError::RunNotFound => Failure::new(Code::Usage, format!("there is no run {id}"))
-            .next("gossip run list shows the runs that are not over"),
+            .next("gossip run list shows the runs"),
         WorkerError::Broken(broken) => Failure::new(Code::Internal, "the command does not work")
             .why(broken)
             .next("mend it and type the same again; what was finished is recorded"),

@@ -143,7 +143,7 @@ fn a_key_that_fails_is_set_aside_and_can_be_brought_back() {
 }
 
 fn run_id(scratch: &Scratch) -> String {
-    let listed = scratch.run(&["run", "list", "-o", "jsonl"]);
+    let listed = scratch.run(&["run", "list", "--active", "-o", "jsonl"]);
     let (_, rest) = listed.stdout.split_once("\"run\":\"").expect("there is a run");
     rest[..16].to_owned()
 }
@@ -259,6 +259,24 @@ fn a_variable_stands_for_a_flag(
     let ran = finish(command.env("GOSSIP_QUIET", value).spawn().unwrap());
     assert_eq!(ran.code, code, "{}", ran.stderr);
     assert!(ran.stderr.contains(needle) && ran.stderr.is_empty() == needle.is_empty());
+}
+
+#[test]
+fn runs_that_are_over_are_listed_until_they_are_deleted() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.run(&exec(&["range:0..3"], &["true"])).code, Some(0));
+    assert_eq!(scratch.run(&exec(&["range:0..4", "--tries", "1"], &["false"])).code, Some(3));
+    let listed = scratch.run(&["run", "list"]);
+    assert!(listed.stdout.contains("  done  ") && listed.stdout.contains("  incomplete  "));
+    let active = scratch.run(&["run", "list", "--active", "-o", "jsonl"]).stdout;
+    assert_eq!(active.lines().count(), 1, "{active}");
+    let all = scratch.run(&["run", "list", "-o", "json"]).stdout;
+    let done = all.split("\"run\": \"").skip(1).map(|rest| rest[..16].to_owned());
+    for run in done {
+        let _ = scratch.run(&["run", "cancel", &run]);
+        assert_eq!(scratch.run(&["run", "rm", &run]).code, Some(0));
+    }
+    assert_eq!(scratch.run(&["run", "list", "-o", "json"]).stdout, "[]\n");
 }
 
 #[test]
