@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, RangedU64ValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::duration;
 
@@ -24,14 +24,23 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// Reads what was typed.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = names_only(Self::command()).try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
 /// What every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
     /// Where coordination lives: sqlite:PATH, etcd://HOST:PORT/PREFIX or memory:
     ///
     /// Without it a file of yours: $XDG_STATE_HOME/gossip/store.db, or
     /// ~/.local/state/gossip/store.db.
-    #[arg(long, env = "GOSSIP_STORE", hide_env_values = true, global = true, value_name = "URL")]
+    #[arg(long, env = "GOSSIP_STORE", global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Whose runs these are: a name of up to 32 bytes
     #[arg(
@@ -108,6 +117,7 @@ pub(crate) struct ExecArgs {
 
 /// What makes a run.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "What to do")]
 pub(crate) struct JobArgs {
     /// What to go through: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
     pub(crate) source: OsString,
@@ -127,7 +137,7 @@ pub(crate) struct JobArgs {
     #[arg(long, env = "GOSSIP_STREAM", value_parser = flag())]
     pub(crate) stream: bool,
     /// How long a lease lasts: when a worker dies, others wait so long before they go on
-    #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s")]
+    #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s", value_name = "TIME")]
     pub(crate) lease: Duration,
     /// How often a shard may be begun in a row without any progress before it is set aside
     #[arg(long, env = "GOSSIP_RETRIES", default_value_t = 3, value_name = "N")]
@@ -157,6 +167,7 @@ pub(crate) struct WorkerArgs {
 
 /// How this process works; no part of what makes a run.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "How to work")]
 pub(crate) struct WorkArgs {
     /// How many commands run at a time; one for each processor unless given
     #[arg(short, long, env = "GOSSIP_JOBS", value_name = "N")]
@@ -165,7 +176,7 @@ pub(crate) struct WorkArgs {
     #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = NonZeroUsize::MIN, value_name = "N")]
     pub(crate) batch: NonZeroUsize,
     /// How long a command may take; 0s for ever
-    #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m")]
+    #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) timeout: Duration,
     /// How often a key is tried before it is set aside
     #[arg(
@@ -195,7 +206,7 @@ pub(crate) struct WorkArgs {
     )]
     pub(crate) checkpoint_keys: u64,
     /// Record progress after such a time
-    #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s")]
+    #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
     pub(crate) checkpoint_every: Duration,
     /// Do not split busy shards when somebody has nothing to do
     #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
@@ -316,6 +327,11 @@ pub(crate) struct ShardArg {
     /// 16 hexadecimal digits
     #[arg(value_parser = parse_id)]
     pub(crate) shard: u64,
+}
+
+/// Lets the help name variables and not tell their values, which stand in its way.
+fn names_only(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(names_only)
 }
 
 /// How the variable of a flag is read: yes, true, on, 1, or their opposites.

@@ -22,7 +22,7 @@ use crate::args::{ExecArgs, Format, Global, JobArgs, WorkArgs, WorkerArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::opening::{Handler, Prepared, check_stamp, open_source};
-use crate::output::{self, Record};
+use crate::output::{self, Record, count};
 use crate::progress::{Painter, Progress};
 use crate::{runs, signals, store};
 
@@ -168,17 +168,19 @@ impl Session<'_> {
         let mut coordinator = self.backend.coordinator();
         let tally = runs::tally(&mut coordinator, self.tenant, self.run)?;
         let (code, said) = match finish {
-            Finish::Complete if tally.unread > 0 => {
-                (Code::Incomplete, format!("incomplete: {} keys could not be read", tally.unread))
-            }
-            Finish::Complete => (Code::Complete, format!("complete: {} keys", tally.keys)),
+            Finish::Complete if tally.unread > 0 => (
+                Code::Incomplete,
+                format!("incomplete: {} could not be read", count(tally.unread, "key")),
+            ),
+            Finish::Complete => (Code::Complete, format!("complete: {}", count(tally.keys, "key"))),
             Finish::Incomplete { parked } => (
                 Code::Incomplete,
                 format!(
-                    "incomplete: {parked} set aside, {} keys done; \
+                    "incomplete: {} set aside, {} done; \
                      gossip shard list {id} --parked shows them, \
                      gossip shard unpark {id} --all brings them back",
-                    tally.keys
+                    count(parked, "shard"),
+                    count(tally.keys, "key")
                 ),
             ),
             Finish::RunOver(status) => {
@@ -186,7 +188,7 @@ impl Session<'_> {
             }
             Finish::Drained => (
                 Code::Interrupted,
-                format!("interrupted: {} keys are done; the same command goes on", tally.keys),
+                format!("interrupted: {} done; the same command goes on", count(tally.keys, "key")),
             ),
         };
         self.console.note(&format!("run {id}: {said}"));
@@ -237,9 +239,9 @@ fn already_over(
         }
     };
     console.note(&format!(
-        "run {id}: already {} ({} keys); add --again to begin anew",
+        "run {id}: already {} ({}); add --again to begin anew",
         runs::status_word(status),
-        tally.keys
+        count(tally.keys, "key")
     ));
     summary(global.output, run, code, &tally, 0)?;
     Ok(code)

@@ -1,6 +1,6 @@
 //! From what was typed to a run: its source, its command, and the run of both, found or made.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt as _;
 use std::thread;
@@ -48,10 +48,7 @@ impl<'a> Prepared<'a> {
             no_header: args.no_header,
         };
         let handler = Handler::parse(&args.command, args.stream)?;
-        let source = Source::parse(&args.source, options).map_err(|error| {
-            let shown = progress::shown(args.source.as_bytes());
-            Failure::new(Code::Usage, format!("the source `{shown}` is not understood")).why(error)
-        })?;
+        let source = parse_source(&args.source, options)?;
         let connector = open_source(&source)?;
         let job = Job {
             source: source.text(),
@@ -204,6 +201,14 @@ fn tell_opened(console: &Console, opened: &OpenedRun) {
         OpenedState::Resumed => console.note(&format!("run {id}: going on where it stopped")),
         OpenedState::Over(_) => {}
     }
+}
+
+/// A source as it was typed.
+pub(crate) fn parse_source(typed: &OsStr, options: SourceOptions) -> Result<Source, Failure> {
+    Source::parse(typed, options).map_err(|error| {
+        let shown = progress::shown(typed.as_bytes());
+        Failure::new(Code::Usage, format!("the source `{shown}` is not understood")).why(error)
+    })
 }
 
 pub(crate) fn open_source(source: &Source) -> Result<Box<dyn Connector>, Failure> {

@@ -7,6 +7,11 @@ use serde_json::{Map, Value};
 use crate::args::Format;
 use crate::failure::{Code, Failure};
 
+/// A number of things, in words.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// One thing with named fields, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record(Vec<(&'static str, Value)>);

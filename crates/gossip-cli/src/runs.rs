@@ -191,6 +191,9 @@ impl Steer<'_> {
         match self.coordinator.delete_run(now, self.tenant, self.run, op_id) {
             Ok(_) => console.note("deleted"),
             Err(DeleteRunError::BackendError(error)) => return Err(Failure::store(&error)),
+            Err(DeleteRunError::RunNotFound) => {
+                return Err(not_found(self.run, &GetRunError::RunNotFound));
+            }
             Err(error @ DeleteRunError::NotTerminal { .. }) => {
                 let id = format!("{:016x}", self.run.as_raw());
                 return Err(Failure::new(Code::Usage, "the run is not over")
@@ -259,8 +262,8 @@ pub(crate) fn job_of(
 pub(crate) fn not_found(run: RunId, error: &GetRunError) -> Failure {
     match error {
         GetRunError::BackendError(error) => Failure::store(error),
-        error => Failure::new(Code::Usage, format!("there is no run {:016x}", run.as_raw()))
-            .why(error)
+        // The tenant of the question is that of the answer: the run is not there for anybody else.
+        _ => Failure::new(Code::Usage, format!("there is no run {:016x}", run.as_raw()))
             .next("gossip run list shows the runs; check --store and --tenant"),
     }
 }
