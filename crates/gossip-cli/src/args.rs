@@ -214,9 +214,18 @@ pub(crate) struct VerifyArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) key: KeyArg,
-    /// List this source again and compare every key; its options are those of the certificate
+    /// List this source again and compare every key; add the options that were asked for
     #[arg(long, value_name = "SOURCE")]
     pub(crate) source: Option<OsString>,
+    /// What ripgrep passes over was to be left out
+    #[arg(long, requires = "source")]
+    pub(crate) ignore: bool,
+    /// Symbolic links were to be followed
+    #[arg(long, requires = "source")]
+    pub(crate) follow_links: bool,
+    /// The first row of the CSV file was to be a row like others
+    #[arg(long, requires = "source")]
+    pub(crate) no_header: bool,
 }
 
 #[derive(Debug, Args)]

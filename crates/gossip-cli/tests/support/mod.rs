@@ -1,5 +1,6 @@
 //! The real binary in a directory of its own.
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
+#![allow(dead_code, reason = "each file of tests uses its part of it")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
