@@ -105,8 +105,10 @@ const COMMANDS: [Command; 20] = [
     },
     Command {
         name: "sim",
-        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
-        purpose: "play simulated worlds with faults, or look for planted bugs",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same | \
+                    --campaign [--seeds N] [--threads N] [--save]",
+        purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
+                  very many and goes on where it was stopped",
         run: sim::run,
     },
     Command {

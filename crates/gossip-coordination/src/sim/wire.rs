@@ -187,8 +187,11 @@ impl World {
         let latency = self.latency(process).max(1);
         let lost = What::Tell { to: from, reply: Reply::Written(None), damaged: false };
         let cut = self.processes[process as usize].requests_cut_until > self.now;
-        match self.roll(process, Roll::Message) {
-            _ if cut => return self.schedule(TIMEOUT_TICKS, process, lost),
+        let fault = self.roll(process, Roll::Message);
+        if cut {
+            return self.schedule(TIMEOUT_TICKS, process, lost);
+        }
+        match fault {
             Some(FaultKind::MessageDrop) => return self.schedule(TIMEOUT_TICKS, process, lost),
             Some(FaultKind::MessageReorder) => {
                 self.schedule(TIMEOUT_TICKS, process, lost);
@@ -310,7 +313,7 @@ impl World {
         let refused = match fault {
             Some(FaultKind::DiskFull) => Some(StoreRefusal::NoSpace),
             Some(FaultKind::TxnTooLarge) => Some(StoreRefusal::TooLarge),
-            _ => None,
+            Some(_) | None => None,
         };
         // A refusal says that nothing will happen, which no transport may say of one copy of two.
         if let Some(why) = refused.filter(|_| !from.doubled) {
@@ -335,7 +338,7 @@ impl World {
                 self.time_out(from, &nobody_knows);
             }
             Some(FaultKind::CrashAfterStore) if self.is_alive(from) => self.crash(process),
-            _ => self.reply(from, Reply::Committed(outcomes), false),
+            Some(_) | None => self.reply(from, Reply::Committed(outcomes), false),
         }
     }
 
