@@ -86,6 +86,8 @@ impl World {
 pub(super) struct Torn {
     pub(super) key: Key,
     pub(super) revision: u64,
+    /// Whether somebody has met it.
+    pub(super) shown: bool,
 }
 
 impl Torn {

@@ -102,8 +102,8 @@ fault_kinds! {
         "for a while nothing of the store reaches a process";
     CutBoth, "cut-both", Message, 40, Tolerated, [], "for a while neither hears the other";
     ReplyLost, "reply-lost", Commit, 700, Tolerated, [], "a commit happens and its reply is lost";
-    PastLifeReply, "past-life", Life, 0, Tolerated, [],
-        "a reply arrives for a process that died and lives again";
+    PastLifeReply, "past-life", Message, 60, Tolerated, [],
+        "a commit of a past life happens after its process lives again, and nobody hears of it";
     CrashBeforeStore, "crash-before", Message, 60, Tolerated, [],
         "a process dies with its request unsent";
     CrashAfterStore, "crash-after", Commit, 90, Tolerated, [],
@@ -117,7 +117,7 @@ fault_kinds! {
     ClockDrift, "drift", Life, 0, Tolerated, [], "a clock runs too fast or too slow";
     ClockBack, "clock-back", Message, 60, Tolerated, [], "a clock steps back";
     ClockForward, "clock-forward", Message, 60, Tolerated, [], "a clock steps forward";
-    TornWrite, "torn-write", Commit, 40, Detected("checksum"), [],
+    TornWrite, "torn-write", Commit, 200, Detected("checksum"), [],
         "a value is half written, and found so until it is repaired";
     LostWrite, "lost-write", Commit, 600, Detected("corruption, in part; the rest by nobody"),
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,

@@ -78,6 +78,20 @@ fn worlds_with_a_store_that_lies_keep_the_other_rules() {
 }
 
 #[test]
+fn a_fault_counts_when_it_changes_something() {
+    let revoked = |binds: bool| {
+        let faults = FaultSet::NONE.with(FaultKind::EarlyRevoke);
+        let usual = Plan::of_seed(4, OPERATIONS, Some(faults));
+        play(&Plan { binds, ..usual }).faults.of(FaultKind::EarlyRevoke)
+    };
+    assert!(revoked(true) > 0);
+    assert_eq!(revoked(false), 0, "nothing was bound that could vanish");
+    let faults = FaultSet::NONE.with(FaultKind::PastLifeReply);
+    let past = play(&Plan::of_seed(4, OPERATIONS, Some(faults)));
+    assert!(past.faults.of(FaultKind::PastLifeReply) > 0, "a past life was never met");
+}
+
+#[test]
 fn the_same_plan_is_the_same_world_event_by_event() {
     for seed in [3, 8, 21] {
         let plan = Plan::of_seed(seed, 1_000, Some(FaultSet::usual()));
