@@ -151,6 +151,7 @@ fn print_report(sum: &Report, time: Duration) {
     println!("| what | figure |\n|---|---|");
     println!("| worlds (seeds) | {worlds} |");
     println!("| operations | {operations} |");
+    println!("| of these after a fault had suspended some rule | {} |", sum.operations_excused);
     println!("| operations per second | {rate:.0} |");
     println!("| transactions applied | {commits} |");
     println!("| simulated ticks | {ticks} |");

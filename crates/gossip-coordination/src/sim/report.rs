@@ -63,6 +63,8 @@ pub struct Report {
     pub worlds: u64,
     /// Operations that ended.
     pub operations: u64,
+    /// Of those, how many ended after a fault had suspended some rule.
+    pub operations_excused: u64,
     /// Transactions that were applied.
     pub commits: u64,
     /// Ticks that passed.
@@ -92,6 +94,7 @@ impl Report {
     pub fn add(&mut self, other: &Self) {
         self.worlds += other.worlds;
         self.operations += other.operations;
+        self.operations_excused += other.operations_excused;
         self.commits += other.commits;
         self.ticks += other.ticks;
         self.faults.add(&other.faults);

@@ -61,6 +61,10 @@ impl World {
         {
             return None;
         }
+        // Until then such a world is held to every rule.
+        if !kind.suspends().is_empty() && !self.is_late() {
+            return None;
+        }
         self.injected.push(number);
         let mut shared = self.shared.borrow_mut();
         shared.note(kind as u64 + 0x100, number);
@@ -68,9 +72,17 @@ impl World {
         Some(kind)
     }
 
-    /// Counts a fault that has changed something just now.
+    /// Counts a fault that has changed something just now, and suspends the rules that it breaks.
     pub(super) fn felt(&mut self, kind: FaultKind) {
         self.tally.count(kind);
+        if !kind.suspends().is_empty() {
+            self.shared.borrow_mut().oracle.suspend(kind.suspends());
+        }
+    }
+
+    /// Whether a world is so far that a kind may happen which suspends rules.
+    fn is_late(&self) -> bool {
+        self.shared.borrow().ops >= self.plan.operations / 4 * 3
     }
 
     fn luck(&mut self, process: u32, bound: u64) -> u64 {

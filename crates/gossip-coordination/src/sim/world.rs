@@ -178,8 +178,7 @@ impl World {
             Some(_) => Limits { per_tenant: SHARDS_PER_TENANT, total: u32::MAX },
             None => Limits { per_tenant: SHARDS_PER_TENANT, total: SHARDS_TOTAL },
         };
-        let suspended = plan.faults.suspended();
-        let oracle = Oracle::new(keys, plan.tenants, limits, suspended);
+        let oracle = Oracle::new(keys, plan.tenants, limits);
         let per_tenant = tenants.len();
         let shared = Shared {
             oracle,
@@ -191,6 +190,7 @@ impl World {
             directory: vec![Vec::new(); per_tenant],
             board: vec![VecDeque::new(); per_tenant],
             ops: 0,
+            ops_excused: 0,
             op_count: 0,
             coverage: Coverage::default(),
             hash: plan.seed,
@@ -393,6 +393,7 @@ impl World {
         Ok(Report {
             worlds: 1,
             operations: shared.ops,
+            operations_excused: shared.ops_excused,
             commits: shared.oracle.commits,
             ticks: self.now,
             faults: self.tally,
