@@ -79,6 +79,8 @@ pub(super) struct Shared {
     pub(super) board: Vec<VecDeque<Posted>>,
     /// Operations that ended.
     pub(super) ops: u64,
+    /// Of those, how many ended when some rule was suspended.
+    pub(super) ops_excused: u64,
     pub(super) op_count: u64,
     pub(super) coverage: Coverage,
     /// Over every event.
@@ -294,6 +296,7 @@ impl Cx {
     fn finish(&self, op: &Op, ending: Ending, label: Label, answer: Option<u64>) -> Ending {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
+        shared.ops_excused += u64::from(shared.oracle.excuses());
         shared.coverage.count(op.verb, label);
         let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
         shared.corruption_told += u64::from(corrupt);

@@ -122,13 +122,14 @@ impl Disk {
         true
     }
 
-    /// What is bound to `process` vanishes.
-    pub(super) fn vanish(&mut self, process: u32) {
+    /// What is bound to `process` vanishes; whether there was anything.
+    pub(super) fn vanish(&mut self, process: u32) -> bool {
         self.revision += 1;
         let owners = KeyRange::all_of(KeyKind::Owner);
         let bound = |key: &Key| self.values.get(key).is_some_and(|it| it.bound_to == Some(process));
         let gone: Vec<Key> = self.range(&owners).filter(bound).collect();
         gone.iter().for_each(|key| self.remove(key));
+        !gone.is_empty()
     }
 
     fn put(&mut self, key: Key, bytes: &[u8], bound_to: Option<u32>) {

@@ -15,7 +15,7 @@ use crate::store::{Key, Txn, Write, decode_cold};
 const FENCE_OF_ROOTS: u64 = FenceEpoch::INITIAL.as_raw();
 
 /// What is wrong with what happens too late.
-const AFTER_REFUSAL: &str = "an operation took effect after its refusal";
+const AFTER_REFUSAL: &str = "an operation took effect after its caller was told that it had not";
 
 /// A newborn shard and its range.
 type Part = (ShardKey, (u32, u32));

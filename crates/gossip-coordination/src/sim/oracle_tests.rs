@@ -38,7 +38,7 @@ struct Book {
 impl Book {
     fn new() -> Self {
         let limits = Limits { per_tenant: 2, total: 2 };
-        let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits, Vec::new());
+        let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits);
         oracle.expect_run(run());
         for (shard, range) in [(0, (0, 5)), (1, (5, 10))] {
             oracle.add_shard(TENANT, newborn(key(shard), 0, range, 1, range.0));
@@ -154,7 +154,7 @@ fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected:
     let mut book = Book::new();
     let checkpoint = book.under(Verb::Park, |_| ());
     let holder = &mut book.oracle.shards[0].holder;
-    *holder = (current > 0).then_some(super::oracle::Holder {
+    *holder = (current > 0).then_some(Holder {
         grant: 2,
         worker: OTHER,
         deadline: NOW + LEASE,
@@ -510,7 +510,10 @@ fn damaged_bytes_cannot_be_decided_about() {
 fn a_suspended_rule_is_not_held_against_anybody() {
     let limits = Limits { per_tenant: 1, total: 1 };
     let keys = Rc::new(Keyspace::new());
-    let oracle = Oracle::new(keys, 1, limits, vec![Rule::OwnerShutOut]);
+    let mut oracle = Oracle::new(keys, 1, limits);
+    let before = oracle.require(false, Rule::OwnerShutOut, "not yet");
+    assert_eq!(rule(before), Some(Rule::OwnerShutOut));
+    oracle.suspend(&[Rule::OwnerShutOut]);
     assert_eq!(rule(oracle.require(false, Rule::OwnerShutOut, "excused")), None);
     assert_eq!(rule(oracle.require(false, Rule::StaleFence, "not")), Some(Rule::StaleFence));
 }

@@ -85,6 +85,7 @@ impl Report {
         [
             self.worlds,
             self.operations,
+            self.operations_excused,
             self.commits,
             self.ticks,
             self.damaged_reads,
@@ -102,13 +103,14 @@ impl Report {
     }
 
     fn of_numbers(numbers: [u64; NUMBERS]) -> Self {
-        let [worlds, operations, commits, ticks, damaged_reads, corruption_told, rest @ ..] =
-            numbers;
+        let [worlds, operations, operations_excused, commits, ticks, rest @ ..] = numbers;
+        let [damaged_reads, corruption_told, rest @ ..] = rest;
         let [runs_finished, calm_ticks_max, trace_hash, stale @ ..] = rest;
         let [sent, accepted, excused, keys, keys_accepted, keys_early] = stale;
         Self {
             worlds,
             operations,
+            operations_excused,
             commits,
             ticks,
             damaged_reads,
@@ -132,4 +134,4 @@ impl Report {
 }
 
 /// Numbers that stand before the faults.
-const NUMBERS: usize = 15;
+const NUMBERS: usize = 16;

@@ -66,6 +66,8 @@ pub struct Report {
     pub worlds: u64,
     /// Operations that ended.
     pub operations: u64,
+    /// Of those, how many ended after a fault had suspended some rule.
+    pub operations_excused: u64,
     /// Transactions that were applied.
     pub commits: u64,
     /// Ticks that passed.
@@ -95,6 +97,7 @@ impl Report {
     pub fn add(&mut self, other: &Self) {
         self.worlds += other.worlds;
         self.operations += other.operations;
+        self.operations_excused += other.operations_excused;
         self.commits += other.commits;
         self.ticks += other.ticks;
         self.faults.add(&other.faults);
@@ -169,6 +172,8 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| what | figure |\n|---|---|")?;
         writeln!(f, "| worlds (seeds) | {worlds} |")?;
         writeln!(f, "| operations | {operations} |")?;
+        let excused = self.report.operations_excused;
+        writeln!(f, "| of these after a fault had suspended some rule | {excused} |")?;
         writeln!(f, "| violations | 0 |")?;
         writeln!(f, "| processor time | {seconds:.1} s |")?;
         writeln!(f, "| operations per second | {rate:.0} |")?;

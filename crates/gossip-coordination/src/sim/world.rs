@@ -57,6 +57,12 @@ pub(super) struct Process {
     pub(super) paused_until: u64,
     pub(super) requests_cut_until: u64,
     pub(super) replies_cut_until: u64,
+    /// The cut that has cost no message yet.
+    pub(super) cut: Option<FaultKind>,
+    /// The pause that has held nothing up yet.
+    pub(super) pause: Option<FaultKind>,
+    /// Whether it died and keeps its name.
+    pub(super) keeps_name: bool,
     pub(super) luck: Stream,
     pub(super) latency: Stream,
     /// Chances for a fault that it had.
@@ -157,6 +163,8 @@ pub(super) struct World {
     /// The numbers of the faults that were injected.
     pub(super) injected: Vec<u64>,
     pub(super) leaderless_until: u64,
+    /// Whether the leader is gone and nobody has noticed yet.
+    pub(super) leader_lost: bool,
     /// The reply to a question that was answered at once.
     pub(super) at_once: Option<Reply>,
     pub(super) damaged_reads: u64,
@@ -174,8 +182,7 @@ impl World {
             Some(_) => Limits { per_tenant: SHARDS_PER_TENANT, total: u32::MAX },
             None => Limits { per_tenant: SHARDS_PER_TENANT, total: SHARDS_TOTAL },
         };
-        let suspended = plan.faults.suspended();
-        let oracle = Oracle::new(keys, plan.tenants, limits, suspended);
+        let oracle = Oracle::new(keys, plan.tenants, limits);
         let per_tenant = tenants.len();
         let shared = Shared {
             oracle,
@@ -187,6 +194,7 @@ impl World {
             directory: vec![Vec::new(); per_tenant],
             board: vec![VecDeque::new(); per_tenant],
             ops: 0,
+            ops_excused: 0,
             op_count: 0,
             coverage: Coverage::default(),
             hash: plan.seed,
@@ -208,6 +216,7 @@ impl World {
             tally: FaultTally::default(),
             injected: Vec::new(),
             leaderless_until: 0,
+            leader_lost: false,
             at_once: None,
             damaged_reads: 0,
             torn: Vec::new(),
@@ -308,7 +317,9 @@ impl World {
             What::Sink { from, write } => self.sink(from, write),
             What::Start(process) => self.start(process),
             What::Stop(process) => self.stop(process),
-            What::Vanish { process, life } => self.disk.vanish(bound_number(process, life)),
+            What::Vanish { process, life } => {
+                self.disk.vanish(bound_number(process, life));
+            }
             What::Repair { key, bytes, revision } => self.repair(key, bytes, revision),
         }
         self.shared.borrow_mut().note(u64::from(process), self.now);
@@ -317,17 +328,15 @@ impl World {
     fn tell(&mut self, to: Sender, reply: Reply, damaged: bool) {
         let now = self.now;
         let process = &mut self.processes[to.process as usize];
-        if process.life != to.life && process.program.is_some() {
-            if self.calm_since.is_none() && self.plan.faults.has(FaultKind::PastLifeReply) {
-                self.tally.count(FaultKind::PastLifeReply);
-            }
-            return;
-        }
+        // A transport answers the life that asked, and no other.
         if process.life != to.life || process.exchange != to.exchange || process.program.is_none() {
             return;
         }
         if process.paused_until > now {
             let after = process.paused_until - now;
+            if let Some(kind) = process.pause.take() {
+                self.felt(kind);
+            }
             return self.schedule(after, to.process, What::Tell { to, reply, damaged });
         }
         self.deliver(to.process, reply, damaged);
@@ -387,6 +396,7 @@ impl World {
         Ok(Report {
             worlds: 1,
             operations: shared.ops,
+            operations_excused: shared.ops_excused,
             commits: shared.oracle.commits,
             ticks: self.now,
             faults: self.tally,
