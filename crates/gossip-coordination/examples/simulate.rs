@@ -162,10 +162,14 @@ fn print_report(sum: &Report, time: Duration) {
         stale.operations, stale.operations_accepted
     );
     println!(
-        "| keys sent to the sink under a stale fence, accepted | {}, {} |",
-        stale.keys, stale.keys_accepted
+        "| stale operations sent after the rule was suspended | {} |",
+        stale.operations_unjudged
     );
     println!("| stale operations that a store which forgot took | {} |", stale.operations_excused);
+    println!(
+        "| keys sent to the simulated sink by older grants, accepted by it | {}, {} |",
+        stale.keys, stale.keys_accepted
+    );
     println!("| keys of lost leases that came before anybody else's | {} |", stale.keys_early);
     println!(
         "| damaged reads shown, operations ended as corruption | {}, {} |",
