@@ -17,9 +17,11 @@ impl World {
         let mut found: Vec<(Key, &mut Versioned)> = reads
             .iter()
             .zip(answers.iter_mut())
-            .filter_map(|pair| match pair {
-                (Read::Get(key), Answer::Value(Some(value))) => Some((*key, value)),
-                _ => None,
+            .filter_map(|(read, answer)| {
+                let (Read::Get(key), Answer::Value(Some(value))) = (read, answer) else {
+                    return None;
+                };
+                Some((*key, value))
             })
             .filter(|(key, _)| self.is_decided_about(key))
             .collect();
@@ -45,8 +47,8 @@ impl World {
                 true
             }
             FaultKind::WrongKeyRead => {
-                let mut others = self.disk.range(&KeyRange::all_of(key.kind()));
-                let other = others.find(|other| other != key);
+                let alike = KeyRange::all_of(key.kind());
+                let other = self.disk.range(&alike).find(|other| other != key);
                 let other = other.and_then(|other| self.disk.get(&other));
                 other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
             }
@@ -101,7 +103,16 @@ impl World {
                     !run.deleted && run.roots_born as usize > run.cuts.len()
                 })
             }
-            _ => false,
+            Key::RunRoots { .. }
+            | Key::Owner { .. }
+            | Key::ClaimIndex { .. }
+            | Key::ParkedIndex { .. }
+            | Key::TenantCounter { .. }
+            | Key::TotalCounter
+            | Key::Worker { .. }
+            | Key::Handoff { .. }
+            | Key::Tombstone { .. }
+            | Key::HandoffIndex { .. } => false,
         }
     }
 }

@@ -254,6 +254,12 @@ impl Default for FaultTally {
 }
 
 impl FaultTally {
+    /// The tally of these numbers, in the order of [`FaultKind::ALL`].
+    pub(super) fn of_counts(counts: Vec<u64>) -> Self {
+        debug_assert_eq!(counts.len(), FaultKind::ALL.len(), "one number for each kind");
+        Self(counts)
+    }
+
     pub(super) fn count(&mut self, kind: FaultKind) {
         self.0[kind as usize] += 1;
     }

@@ -31,7 +31,7 @@ const SKEW_MAX: u64 = 300;
 const DRIFT_MAX: u64 = 30;
 
 /// How long after its deadline the lease of a live owner is honoured.
-const CLOCK_SKEW_HONOURED: u64 = 40;
+pub(super) const CLOCK_SKEW_HONOURED: u64 = 40;
 
 impl World {
     /// Makes the processes of every tenant and starts them.

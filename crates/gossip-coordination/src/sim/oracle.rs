@@ -100,6 +100,10 @@ pub(super) struct RunFacts {
     /// Shards that are active or parked.
     pub(super) unsettled: u32,
     pub(super) logged: u32,
+    /// Its shards, in the order of their making.
+    pub(super) shards: Vec<u32>,
+    /// When anything of the run itself last changed, in commits.
+    pub(super) changed_at: u64,
 }
 
 impl RunFacts {
@@ -260,7 +264,9 @@ impl Oracle {
     pub(super) fn add_shard(&mut self, tenant: TenantId, facts: ShardFacts) {
         let number = u32::try_from(self.shards.len()).expect("a world has few shards");
         self.shard_index.insert((tenant, facts.key), number);
-        self.shards_of[self.runs[facts.run as usize].tenant as usize].push(number);
+        let run = &mut self.runs[facts.run as usize];
+        run.shards.push(number);
+        self.shards_of[run.tenant as usize].push(number);
         self.shards.push(facts);
     }
 

@@ -412,7 +412,7 @@ impl World {
         let refused = match fault {
             Some(FaultKind::DiskFull) => Some(StoreRefusal::NoSpace),
             Some(FaultKind::TxnTooLarge) => Some(StoreRefusal::TooLarge),
-            _ => None,
+            Some(_) | None => None,
         };
         // A refusal says that nothing will happen, which no transport may say of one copy of two.
         if let Some(why) = refused.filter(|_| !from.doubled) {
@@ -449,7 +449,7 @@ impl World {
                 self.felt_if(hears && !leaderless, fault);
                 self.reply(from, Reply::Committed(outcomes), false);
             }
-            _ => self.reply(from, Reply::Committed(outcomes), false),
+            Some(_) | None => self.reply(from, Reply::Committed(outcomes), false),
         }
     }
 

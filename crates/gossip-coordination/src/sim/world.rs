@@ -6,7 +6,7 @@
 //! listens, and the world stops when it objects.
 
 use std::cell::RefCell;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -114,37 +114,41 @@ pub(super) enum What {
     Repair { key: Key, bytes: Vec<u8>, revision: u64 },
 }
 
-#[derive(Debug)]
+/// When something happens, and to whom. Their order is the order of the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at: u64,
     process: u32,
+    /// Of its process; no two are equal.
     number: u64,
-    what: What,
+    /// Where in [`Agenda::whats`] it stands what happens.
+    place: u32,
 }
 
-impl Event {
-    const fn order(&self) -> (u64, u32, u64) {
-        (self.at, self.process, self.number)
+/// What is going to happen. The queue moves small things about, and what happens stays in place.
+#[derive(Debug, Default)]
+struct Agenda {
+    queue: BinaryHeap<Reverse<Event>>,
+    /// Empty where `free` says so.
+    whats: Vec<Option<What>>,
+    free: Vec<u32>,
+}
+
+impl Agenda {
+    fn push(&mut self, at: u64, process: u32, number: u64, what: What) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.whats.push(None);
+            u32::try_from(self.whats.len() - 1).expect("few things are going to happen")
+        });
+        self.whats[place as usize] = Some(what);
+        self.queue.push(Reverse(Event { at, process, number, place }));
     }
-}
 
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
+    fn pop(&mut self) -> Option<(u64, u32, What)> {
+        let Reverse(Event { at, process, place, .. }) = self.queue.pop()?;
+        self.free.push(place);
+        let what = self.whats[place as usize].take().expect("what happens stands until it does");
+        Some((at, process, what))
     }
 }
 
@@ -165,7 +169,7 @@ pub(super) struct World {
     pub(super) at_once: Option<Reply>,
     pub(super) damaged_reads: u64,
     pub(super) torn: Vec<Torn>,
-    queue: BinaryHeap<Reverse<Event>>,
+    agenda: Agenda,
     pub(super) now: u64,
     calm_since: Option<u64>,
 }
@@ -216,7 +220,7 @@ impl World {
             at_once: None,
             damaged_reads: 0,
             torn: Vec::new(),
-            queue: BinaryHeap::new(),
+            agenda: Agenda::default(),
             now: 0,
             calm_since: None,
             plan,
@@ -231,13 +235,13 @@ impl World {
     ///
     /// The rule that was broken, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
-        while let Some(Reverse(event)) = self.queue.pop() {
-            if self.plan.atomic_until.is_some_and(|until| event.at >= until) {
+        while let Some((at, process, what)) = self.agenda.pop() {
+            if self.plan.atomic_until.is_some_and(|until| at >= until) {
                 break;
             }
-            self.now = event.at;
-            self.shared.borrow_mut().now = event.at;
-            self.happen(event);
+            self.now = at;
+            self.shared.borrow_mut().now = at;
+            self.happen(process, what);
             if self.is_over() {
                 break;
             }
@@ -303,11 +307,10 @@ impl World {
         let counter = &mut self.processes[process as usize].scheduled;
         *counter += 1;
         let (at, number) = (self.now + after, *counter);
-        self.queue.push(Reverse(Event { at, process, number, what }));
+        self.agenda.push(at, process, number, what);
     }
 
-    fn happen(&mut self, event: Event) {
-        let Event { process, what, .. } = event;
+    fn happen(&mut self, process: u32, what: What) {
         match what {
             What::Tell { to, reply, damaged } => self.tell(to, reply, damaged),
             What::Arrive { from, op, request } => self.arrive(from, op, request),
