@@ -58,7 +58,7 @@ fn what_is_offered_is_found_accepted_and_acknowledged() {
     assert_eq!(arrive(&mut world, &mut arrivals, 12), (vec![], 13));
     offer(&mut world, &lease, &mut source, 12);
     let (live, until) = arrive(&mut world, &mut arrivals, 13);
-    assert_eq!((live, until), (vec![0], 12 + CONFIG.find_ticks));
+    assert_eq!((live, until), (vec![0], 13 + CONFIG.find_ticks));
     assert_eq!(world.found(1).record.state, Phase::Ack);
     assert!(arrivals.is_idle());
     // What was acknowledged is not asked for again.
