@@ -24,7 +24,6 @@ mod fuzz;
 mod handoff;
 mod items;
 mod kill_sqlite;
-mod kill_worker;
 mod miri;
 mod mutants;
 mod process;
@@ -36,6 +35,7 @@ mod tally;
 mod test;
 mod tidy;
 mod tla;
+mod worker_trials;
 mod workspace;
 
 use std::env;
@@ -58,7 +58,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 18] = [
+const COMMANDS: [Command; 21] = [
     Command {
         name: "test",
         arguments: "",
@@ -92,8 +92,8 @@ const COMMANDS: [Command; 18] = [
     },
     Command {
         name: "check-model",
-        arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
-        purpose: "search small worlds of the kernel to their end, or for planted bugs",
+        arguments: "[--config NAME] [--max-states N] [--short]",
+        purpose: "search small worlds of the kernel to their end",
         run: check_model::run,
     },
     Command {
@@ -105,8 +105,10 @@ const COMMANDS: [Command; 18] = [
     },
     Command {
         name: "sim",
-        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
-        purpose: "play simulated worlds with faults, or look for planted bugs",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same | \
+                    --campaign [--seeds N] [--threads N] [--save]",
+        purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
+                  very many and goes on where it was stopped",
         run: sim::run,
     },
     Command {
@@ -143,7 +145,19 @@ const COMMANDS: [Command; 18] = [
         name: "kill-worker",
         arguments: "[--kills N] [--seed N]",
         purpose: "kill gossip exec again and again, and look whether a key was lost",
-        run: kill_worker::run,
+        run: worker_trials::kill_worker,
+    },
+    Command {
+        name: "fleet",
+        arguments: "[--keys N]",
+        purpose: "eight workers on one etcd: kill, stop and drain some, and look what became of it",
+        run: worker_trials::fleet,
+    },
+    Command {
+        name: "poison",
+        arguments: "[--keys N] [--killers N] [--seed N]",
+        purpose: "plant keys that kill their worker, and look whether exactly those are set aside",
+        run: worker_trials::poison,
     },
     Command {
         name: "miri",
