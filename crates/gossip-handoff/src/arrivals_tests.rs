@@ -124,6 +124,22 @@ fn closed_arrivals_accept_nothing_and_write_down_what_they_have() {
 }
 
 #[test]
+fn a_move_that_was_missed_is_looked_at_again_now_and_then() {
+    let mut world = World::with_shards(1);
+    let mut arrivals = Arrivals::new(worker(2), CONFIG);
+    let (_, source) = prepared(&mut world, 0, CONFIG);
+    // Its source is gone, and its time is over.
+    assert_eq!(arrive(&mut world, &mut arrivals, 80).0, []);
+    assert!(arrivals.is_idle());
+    // Another takes the shard, so the record can end when it is looked at again.
+    world.acquire(112, 0, 3);
+    arrive(&mut world, &mut arrivals, 113);
+    assert_eq!(world.found(2).record.state, Phase::Transfer);
+    arrive(&mut world, &mut arrivals, 80 + CONFIG.finish_ticks);
+    assert_eq!(world.records.get(&source.terms().id).unwrap().record.state, Phase::RolledBack);
+}
+
+#[test]
 fn leftovers_end_as_the_fence_says() {
     let mut world = World::with_shards(2);
     // The process is gone. Nobody knows that the first was not offered, so both stay.

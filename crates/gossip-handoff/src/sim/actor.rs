@@ -273,8 +273,14 @@ impl Actor {
     }
 
     fn give_away(&mut self, world: &Rc<World>) {
+        if let Some(place) = self.pick_working(world) {
+            self.begin_move(world, place);
+        }
+    }
+
+    /// Begins to give a shard away, to anybody.
+    fn begin_move(&mut self, world: &World, place: usize) {
         let now = self.now(world);
-        let Some(place) = self.pick_working(world) else { return };
         let to = worker(world.random.borrow_mut().place(world.worker_count()));
         let held = &mut self.held[place];
         if held.source.is_some() || to == self.me {
@@ -346,6 +352,10 @@ impl Actor {
             }
             SourceNext::Done(SourceEnd::Kept(_)) => {
                 held.is_frozen = false;
+                // Now and then another is tried at once.
+                if world.is_faulty() && world.one_in(2) {
+                    self.begin_move(world, place);
+                }
                 return false;
             }
             SourceNext::Done(SourceEnd::Moved) if world.bug == Some(Bug::KeepsWhatMoved) => {
@@ -393,6 +403,10 @@ impl Actor {
             self.take(held);
             let last = self.held.len() - 1;
             self.do_key(world, last);
+            // Now and then it goes on to a third before its first move is over.
+            if world.is_faulty() && world.one_in(2) {
+                self.begin_move(world, last);
+            }
         }
         is_busy
     }

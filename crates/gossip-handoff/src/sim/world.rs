@@ -40,9 +40,9 @@ const KEYS_EACH: u8 = 8;
 const STEPS: std::ops::Range<u64> = 20..61;
 /// Rounds after which a world without faults has come to rest: an offer and two leases end, a
 /// shard is taken, moved once more by whoever drains, worked off, and every record is recovered.
-const SETTLE_ROUNDS: u64 = 60;
+const SETTLE_ROUNDS: u64 = 40;
 /// Ticks of such a round.
-const SETTLE_TICKS: u64 = 5;
+const SETTLE_TICKS: u64 = 8;
 /// How deep operations are interleaved: one in the middle of another, in the middle of a third.
 const DEPTH_MAX: u32 = 2;
 /// Steps after which what was delayed is lost. The log of a shard forgets after sixteen operations
@@ -128,7 +128,6 @@ pub(super) struct World {
     letters: RefCell<Vec<(Txn, u64)>>,
     step: Cell<u64>,
     depth: Cell<u32>,
-    /// Whether anything goes wrong.
     is_faulty: Cell<bool>,
     pub(super) faults: Cell<Faults>,
     /// Handles so far; each has a number of its own.
@@ -211,6 +210,11 @@ impl World {
 
     pub(super) fn worker_count(&self) -> usize {
         self.ahead.len()
+    }
+
+    /// Whether anything goes wrong; if not, everything comes to rest.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.is_faulty.get()
     }
 
     pub(super) fn is_dead(&self, place: usize) -> bool {
@@ -366,7 +370,8 @@ impl World {
     }
 
     fn is_at_rest(self: &Rc<Self>) -> bool {
-        let is_over = self.disk.borrow().oracle().rest(false).is_ok();
+        let disk = self.disk.borrow();
+        let is_over = disk.oracle().rest(disk.oracle().is_cancelled()).is_ok();
         is_over && self.slots.borrow().iter().flatten().all(|actor| actor.is_idle())
     }
 
