@@ -21,6 +21,7 @@ mod deny;
 mod etcd_faults;
 mod failure;
 mod fuzz;
+mod hall;
 mod handoff;
 mod items;
 mod kill_sqlite;
@@ -28,6 +29,7 @@ mod kill_worker;
 mod miri;
 mod mutants;
 mod process;
+mod saved;
 mod setup;
 mod sim;
 mod source;
@@ -57,7 +59,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 17] = [
+const COMMANDS: [Command; 18] = [
     Command {
         name: "test",
         arguments: "",
@@ -107,6 +109,12 @@ const COMMANDS: [Command; 17] = [
         arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
         purpose: "play simulated worlds with faults, or look for planted bugs",
         run: sim::run,
+    },
+    Command {
+        name: "hall",
+        arguments: "[--broken] [--save]",
+        purpose: "look for every planted bug, or break whole builds and see that tests notice",
+        run: hall::run,
     },
     Command {
         name: "kill-sqlite",
