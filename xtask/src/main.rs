@@ -87,8 +87,8 @@ const COMMANDS: [Command; 18] = [
     },
     Command {
         name: "fuzz",
-        arguments: "TARGET SECONDS | --list",
-        purpose: "run one fuzz target",
+        arguments: "TARGET SECONDS | TARGET --runs N | --list",
+        purpose: "run one fuzz target for a time or a number of executions",
         run: fuzz::run,
     },
     Command {
