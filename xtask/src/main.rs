@@ -25,18 +25,19 @@ mod hall;
 mod handoff;
 mod items;
 mod kill_sqlite;
-mod kill_worker;
 mod miri;
 mod mutants;
 mod process;
 mod saved;
 mod setup;
 mod sim;
+mod sim_handoff;
 mod source;
 mod tally;
 mod test;
 mod tidy;
 mod tla;
+mod worker_trials;
 mod workspace;
 
 use std::env;
@@ -59,7 +60,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 18] = [
+const COMMANDS: [Command; 21] = [
     Command {
         name: "test",
         arguments: "",
@@ -106,8 +107,10 @@ const COMMANDS: [Command; 18] = [
     },
     Command {
         name: "sim",
-        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
-        purpose: "play simulated worlds with faults, or look for planted bugs",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same | \
+                    --campaign [--seeds N] [--threads N] [--save]",
+        purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
+                  very many and goes on where it was stopped",
         run: sim::run,
     },
     Command {
@@ -129,6 +132,12 @@ const COMMANDS: [Command; 18] = [
         run: check_handoff::run,
     },
     Command {
+        name: "sim-handoff",
+        arguments: "[--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs",
+        purpose: "play random schedules of planned moves, and look for planted bugs",
+        run: sim_handoff::run,
+    },
+    Command {
         name: "handoff",
         arguments: "[--moves N] [--store sqlite|etcd] [--save]",
         purpose: "move shards between real processes, kill them, restart them; measure the gaps",
@@ -144,7 +153,19 @@ const COMMANDS: [Command; 18] = [
         name: "kill-worker",
         arguments: "[--kills N] [--seed N]",
         purpose: "kill gossip exec again and again, and look whether a key was lost",
-        run: kill_worker::run,
+        run: worker_trials::kill_worker,
+    },
+    Command {
+        name: "fleet",
+        arguments: "[--keys N]",
+        purpose: "eight workers on one etcd: kill, stop and drain some, and look what became of it",
+        run: worker_trials::fleet,
+    },
+    Command {
+        name: "poison",
+        arguments: "[--keys N] [--killers N] [--seed N]",
+        purpose: "plant keys that kill their worker, and look whether exactly those are set aside",
+        run: worker_trials::poison,
     },
     Command {
         name: "miri",

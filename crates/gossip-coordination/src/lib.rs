@@ -107,6 +107,8 @@ mod adapters_tests;
 #[cfg(test)]
 mod conformance_handle_tests;
 #[cfg(test)]
+mod conformance_in_turn_tests;
+#[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]
 mod error_matrix_tests;
