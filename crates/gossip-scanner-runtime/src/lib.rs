@@ -30,6 +30,8 @@ mod processor;
 mod progress;
 mod run_plan;
 mod scan;
+#[cfg(any(test, feature = "skew"))]
+pub mod skew;
 mod split_policy;
 mod task;
 mod throttle;

@@ -137,7 +137,7 @@ impl SplitPolicy {
         (situation.near)(shard.shard).unwrap_or_else(seen)
     }
 
-    /// How long a shard will take its owner; endless if nothing is known of its speed.
+    /// How long a shard will take its owner; endless if nothing is known of its keys or its speed.
     fn ticks_left(
         &self,
         shard: &ShardSummary,
@@ -145,6 +145,9 @@ impl SplitPolicy {
         density: &Density,
         scale: f64,
     ) -> f64 {
+        if density.is_empty() {
+            return f64::MAX;
+        }
         let (keys, left) = (counted(shard).0, keys_left(shard, density, scale));
         let seen = self.speed.seen(shard.shard, keys);
         match (seen, situation.ticks_per_key) {

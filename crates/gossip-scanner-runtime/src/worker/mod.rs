@@ -36,8 +36,12 @@ use gossip_coordination::{CoordinationFacade, InfraError, RunStatus};
 use thiserror::Error;
 
 use self::bell::Bell;
+#[cfg(any(test, feature = "skew"))]
+pub(crate) use self::renewer::Renewer;
 use self::seat::Seat;
 use self::sharing::Sharing;
+#[cfg(any(test, feature = "skew"))]
+pub(crate) use self::slot::{NAP_LONGEST, Rest, Slot};
 use crate::clock::Clock;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
@@ -188,22 +192,13 @@ pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, Wor
 where
     B: CoordinationFacade,
 {
-    let threads = config.threads.clamp(1, MAX_THREADS);
-    let crew = Crew {
-        config: config.clone(),
-        parts,
-        throttle: Throttle::new(config.limits),
-        seats: (0..threads).map(|_| Seat::default()).collect(),
-        busy: AtomicUsize::new(0),
-        parked: AtomicUsize::new(0),
-        sharing: Sharing::new(config.seed),
-        end: Mutex::new(None),
-    };
+    let crew = Crew::new(config, parts);
     let crew = &crew;
     thread::scope(|scope| {
         let renewer = scope.spawn(|| renewer::run(crew));
-        let slots: Vec<_> =
-            (0..threads).map(|number| scope.spawn(move || slot::run(crew, number))).collect();
+        let slots: Vec<_> = (0..crew.seats.len())
+            .map(|number| scope.spawn(move || slot::run(crew, number)))
+            .collect();
         for slot in slots {
             // A slot catches what its shards throw; what is left is our own bug.
             if slot.join().is_err() {
@@ -218,7 +213,7 @@ where
 }
 
 /// What the threads of a worker share.
-struct Crew<'a, B> {
+pub(crate) struct Crew<'a, B> {
     config: WorkerConfig,
     parts: Parts<'a, B>,
     throttle: Throttle,
@@ -234,7 +229,21 @@ struct Crew<'a, B> {
     end: Mutex<Option<Result<Finish, WorkerError>>>,
 }
 
-impl<B> Crew<'_, B> {
+impl<'a, B> Crew<'a, B> {
+    pub(crate) fn new(config: &WorkerConfig, parts: Parts<'a, B>) -> Self {
+        let threads = config.threads.clamp(1, MAX_THREADS);
+        Self {
+            config: config.clone(),
+            parts,
+            throttle: Throttle::new(config.limits),
+            seats: (0..threads).map(|_| Seat::default()).collect(),
+            busy: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
+            sharing: Sharing::new(config.seed),
+            end: Mutex::new(None),
+        }
+    }
+
     /// Ends the worker, unless it has ended.
     fn finish(&self, end: Result<Finish, WorkerError>) {
         let mut decided = self.end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,7 +258,7 @@ impl<B> Crew<'_, B> {
             || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 

@@ -24,7 +24,7 @@ pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>) {
 }
 
 /// Keeps leases alive; stepped by a thread or in virtual time.
-pub(super) struct Renewer<'c, 'a, B> {
+pub(crate) struct Renewer<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     /// What the registry was last told; `None` if it does not know the worker.
@@ -32,12 +32,12 @@ pub(super) struct Renewer<'c, 'a, B> {
 }
 
 impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
-    pub(super) fn new(crew: &'c Crew<'a, B>) -> Self {
+    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Self {
         Self { crew, coordinator: (crew.parts.coordinator)(), said: None }
     }
 
     /// Renews everything once; tells after how many ticks to do so again.
-    pub(super) fn round(&mut self, now: LogicalTime) -> u64 {
+    pub(crate) fn round(&mut self, now: LogicalTime) -> u64 {
         renew(self.crew, &mut self.coordinator, now);
         self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
         (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST)

@@ -24,7 +24,7 @@ const IDLE_FIRST: u64 = 20;
 const IDLE_LONGEST: u64 = 1_000;
 
 /// How long a thread sleeps at most before it looks at the world again, in ticks.
-const NAP_LONGEST: u64 = 500;
+pub(crate) const NAP_LONGEST: u64 = 500;
 
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
@@ -46,7 +46,7 @@ pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, number: usize) {
 
 /// How long a slot has nothing to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     /// Step again at once.
     No,
     /// Until then, or until something happens in the worker.
@@ -56,7 +56,7 @@ pub(super) enum Rest {
 }
 
 /// One place for a shard: a machine that is stepped, by a thread or in virtual time.
-pub(super) struct Slot<'c, 'a, B> {
+pub(crate) struct Slot<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     number: usize,
     coordinator: B,
@@ -72,7 +72,7 @@ pub(super) struct Slot<'c, 'a, B> {
 
 impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     /// A slot without a shard.
-    pub(super) fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
+    pub(crate) fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
         Self {
             crew,
             number,
@@ -87,7 +87,7 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     }
 
     /// Claims a shard, or does the next thing for the one it has.
-    pub(super) fn step(&mut self, now: LogicalTime) -> Rest {
+    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
             None if self.crew.is_stopping() => Rest::Over,
@@ -155,8 +155,8 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         self.store_fails_since = None;
         let crew = self.crew;
-        // While this process has shards the run is not settled, and nobody need ask.
-        if crew.busy.load(Ordering::SeqCst) == 0 {
+        // While somebody holds a shard the run is not settled, and counting it is not cheap.
+        if earliest.is_none() && crew.busy.load(Ordering::SeqCst) == 0 {
             match self.settle_run(now) {
                 Ok(Some(finish)) => return self.finish(Ok(finish)),
                 Ok(None) => {}
