@@ -1,7 +1,7 @@
 //! Sources that are hard to divide: where keys are, and what each costs.
 
 /// The mean cost of a key, in ticks.
-const MEAN_TICKS: u64 = 2_500;
+const MEAN_TICKS: u64 = 1_000;
 
 /// No key costs more than this part of all work: it cannot be divided, so a dearer one would decide
 /// the makespan of 64 workers by itself.

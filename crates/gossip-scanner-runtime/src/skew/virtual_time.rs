@@ -20,7 +20,7 @@ use crate::initial::{INITIAL_SHARDS_MAX, initial_shards};
 use crate::processor::{Broken, Processor, Report, Verdict, Work};
 use crate::task::{Cut, TaskConfig};
 use crate::throttle::Limits;
-use crate::worker::{Crew, Drain, NAP_LONGEST, Parts, Renewer, Rest, Slot, WorkerConfig};
+use crate::worker::{Crew, Drain, Parts, Renewer, Rest, Slot, WorkerConfig};
 
 const TENANT: TenantId = TenantId::from_bytes([5; 32]);
 const RUN: RunId = RunId::from_raw(1);
@@ -165,6 +165,7 @@ impl World {
                     coordinator: &coordinator,
                     connector: source,
                     processor,
+                    records: None,
                     clock: self,
                     drain: &drain,
                     observer: &(),
@@ -192,7 +193,7 @@ impl World {
                 Actor::Slot(number) => match slots[number].step(now) {
                     // A key is being processed, or there is more to do at once.
                     Rest::No => Some(desks[number].ready_at.load(Ordering::Relaxed).max(time)),
-                    Rest::Until(until) => Some(until.as_raw().clamp(time + 1, time + NAP_LONGEST)),
+                    Rest::Until(until) => Some(until.as_raw().max(time + 1)),
                     Rest::Over => None,
                 },
             };

@@ -14,12 +14,16 @@ const RENEWALS_PER_LEASE: u64 = 3;
 /// The shortest time between renewals, in ticks, whatever the lease.
 const RENEW_SHORTEST: u64 = 10;
 
+/// The shortest time after which the registry hears that a worker is idle, or not any more: one
+/// with many small shards changes all the time.
+const STATE_SHORTEST: Duration = Duration::from_millis(500);
+
 /// Renews until the worker has ended.
 pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>) {
     let mut renewer = Renewer::new(crew);
     while !crew.has_ended() {
         let ticks = renewer.round(crew.parts.clock.now());
-        rest(crew, Duration::from_millis(ticks));
+        rest(crew, Duration::from_millis(ticks), renewer.said);
     }
 }
 
@@ -44,11 +48,14 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     }
 }
 
-/// Waits for one period, or until the worker has ended. Other rings are not for the renewer: a
-/// worker with many small shards rings all the time.
-fn rest<B>(crew: &Crew<'_, B>, period: Duration) {
+/// Waits for one period, until the worker has ended, or until the registry should hear that it is
+/// idle or not any more. Other rings are not for the renewer.
+fn rest<B>(crew: &Crew<'_, B>, period: Duration, said: Option<WorkerState>) {
     let begun = Instant::now();
     while !crew.has_ended() {
+        if begun.elapsed() >= STATE_SHORTEST && said != Some(state(crew)) {
+            return;
+        }
         let Some(left) = period.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) else {
             return;
         };
@@ -73,6 +80,17 @@ fn renew<B: CoordinationFacade>(crew: &Crew<'_, B>, coordinator: &mut B, now: Lo
     }
 }
 
+/// A worker is idle while it has room for a shard.
+fn state<B>(crew: &Crew<'_, B>) -> WorkerState {
+    if crew.is_stopping() {
+        WorkerState::Draining
+    } else if crew.busy.load(Ordering::SeqCst) == crew.seats.len() {
+        WorkerState::Working
+    } else {
+        WorkerState::Idle
+    }
+}
+
 /// Says what the worker is doing. It is advice, so a failure waits for the next time.
 fn heartbeat<B: CoordinationFacade>(
     crew: &Crew<'_, B>,
@@ -81,13 +99,7 @@ fn heartbeat<B: CoordinationFacade>(
     said: Option<WorkerState>,
 ) -> Option<WorkerState> {
     let (tenant, worker) = (crew.config.tenant, crew.config.worker);
-    let state = if crew.is_stopping() {
-        WorkerState::Draining
-    } else if crew.busy.load(Ordering::SeqCst) > 0 {
-        WorkerState::Working
-    } else {
-        WorkerState::Idle
-    };
+    let state = state(crew);
     if said.is_none() {
         coordinator.register_worker(now, tenant, worker).ok()?;
     }

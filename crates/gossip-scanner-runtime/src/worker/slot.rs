@@ -24,7 +24,7 @@ const IDLE_FIRST: u64 = 20;
 const IDLE_LONGEST: u64 = 1_000;
 
 /// How long a thread sleeps at most before it looks at the world again, in ticks.
-pub(crate) const NAP_LONGEST: u64 = 500;
+const NAP_LONGEST: u64 = 500;
 
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
@@ -90,8 +90,11 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
-            None if self.crew.is_stopping() => Rest::Over,
-            None => self.claim(now),
+            None => match self.crew.porch.take() {
+                Some(task) => self.begin(now, task),
+                None if self.crew.is_stopping() => Rest::Over,
+                None => self.claim(now),
+            },
         }
     }
 
@@ -113,17 +116,17 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
                 let task = ShardTask::restore(config.task, &acquired, now, seed);
                 self.crew.parts.observer.observe(Event::Claimed { shard, attempts });
                 self.answered();
-                self.begin(now, task);
-                Rest::No
+                self.begin(now, task)
             }
             Err(error) => self.claim_refused(now, error),
         }
     }
 
-    fn begin(&mut self, now: LogicalTime, task: ShardTask) {
+    fn begin(&mut self, now: LogicalTime, task: ShardTask) -> Rest {
         self.crew.seats[self.number].take(task.lease().clone());
         self.crew.busy.fetch_add(1, Ordering::SeqCst);
         self.task = Some((Box::new(task), now));
+        Rest::No
     }
 
     fn claim_refused(&mut self, now: LogicalTime, error: ClaimError) -> Rest {
@@ -220,8 +223,13 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
 
     fn step_task(&mut self, now: LogicalTime, task: &mut ShardTask) -> Turn {
         let crew = self.crew;
-        crew.seats[self.number].tell(task);
-        if crew.is_stopping() {
+        let seat = &crew.seats[self.number];
+        seat.tell(task);
+        if crew.has_ended() {
+            // Nobody moves it any more.
+            task.go_on();
+        }
+        if crew.is_let_go() {
             task.release();
         }
         let mut gear = Gear {
@@ -231,7 +239,11 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
             throttle: &crew.throttle,
             observer: crew.parts.observer,
         };
-        task.step(now, &mut gear)
+        let turn = task.step(now, &mut gear);
+        if seat.note(task) {
+            crew.bell().ring();
+        }
+        turn
     }
 
     /// A broken invariant: nothing of it was stored. The shard is set aside, and whatever may be in
@@ -251,7 +263,7 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     fn account_for(&mut self, ending: Ending) {
         let crew = self.crew;
         match ending {
-            Ending::Completed | Ending::Released | Ending::Lost => {}
+            Ending::Completed | Ending::Released | Ending::Moved | Ending::Lost => {}
             Ending::Parked(_) => {
                 let parked = crew.parked.fetch_add(1, Ordering::SeqCst) + 1;
                 let max = crew.config.max_parked;
