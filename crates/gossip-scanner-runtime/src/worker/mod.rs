@@ -203,9 +203,9 @@ where
     B: CoordinationFacade,
 {
     let crew = Crew::new(config, parts);
-    let crew = &crew;
+    let (crew, gone_home) = (&crew, &AtomicBool::new(false));
     thread::scope(|scope| {
-        let renewer = scope.spawn(|| renewer::run(crew));
+        let renewer = scope.spawn(|| renewer::run(crew, gone_home));
         let porter = scope.spawn(|| porter::run(crew));
         let slots: Vec<_> = (0..crew.seats.len())
             .map(|number| scope.spawn(move || slot::run(crew, number)))
@@ -216,6 +216,7 @@ where
                 crew.finish(Err(WorkerError::Broken(Broken("a worker thread panicked".into()))));
             }
         }
+        gone_home.store(true, Ordering::SeqCst);
         crew.finish(Ok(Finish::Drained));
         drop((renewer, porter));
     });
@@ -274,8 +275,7 @@ impl<'a, B> Crew<'a, B> {
 
     /// Whether no more shards are claimed.
     fn is_stopping(&self) -> bool {
-        self.parts.drain.is_asked()
-            || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.parts.drain.is_asked() || self.has_ended()
     }
 
     /// Whether shards are given back.

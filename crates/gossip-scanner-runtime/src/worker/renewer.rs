@@ -1,6 +1,6 @@
 //! The thread that keeps the leases of a worker alive, and hears what others want of it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gossip_contracts::identity::LogicalTime;
@@ -18,12 +18,13 @@ const RENEW_SHORTEST: u64 = 10;
 /// with many small shards changes all the time.
 const STATE_SHORTEST: Duration = Duration::from_millis(500);
 
-/// Renews until the worker has ended.
-pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>) {
+/// Renews until every slot has gone home. A worker that has ended still has shards until then, with
+/// items under way.
+pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, gone_home: &AtomicBool) {
     let mut renewer = Renewer::new(crew);
-    while !crew.has_ended() {
+    while !gone_home.load(Ordering::SeqCst) {
         let ticks = renewer.round(crew.parts.clock.now());
-        rest(crew, Duration::from_millis(ticks), renewer.said);
+        rest(crew, gone_home, Duration::from_millis(ticks), renewer.said);
     }
 }
 
@@ -48,11 +49,16 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     }
 }
 
-/// Waits for one period, until the worker has ended, or until the registry should hear that it is
-/// idle or not any more. Other rings are not for the renewer.
-fn rest<B>(crew: &Crew<'_, B>, period: Duration, said: Option<WorkerState>) {
+/// Waits for one period, until the slots have gone home, or until the registry should hear that the
+/// worker is idle or not any more. Other rings are not for the renewer.
+fn rest<B>(
+    crew: &Crew<'_, B>,
+    gone_home: &AtomicBool,
+    period: Duration,
+    said: Option<WorkerState>,
+) {
     let begun = Instant::now();
-    while !crew.has_ended() {
+    while !gone_home.load(Ordering::SeqCst) {
         if begun.elapsed() >= STATE_SHORTEST && said != Some(state(crew)) {
             return;
         }
@@ -60,7 +66,7 @@ fn rest<B>(crew: &Crew<'_, B>, period: Duration, said: Option<WorkerState>) {
             return;
         };
         let heard = crew.bell().heard();
-        if crew.has_ended() {
+        if gone_home.load(Ordering::SeqCst) {
             return;
         }
         crew.bell().wait(heard, left);
