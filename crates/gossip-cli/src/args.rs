@@ -120,9 +120,10 @@ pub(crate) struct ExecArgs {
 #[command(next_help_heading = "What to do")]
 pub(crate) struct JobArgs {
     /// What to go through: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
+    #[arg(help_heading = None)]
     pub(crate) source: OsString,
     /// The command, behind --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
     pub(crate) command: Vec<OsString>,
     /// Leave out what ripgrep passes over: hidden and ignored files
     #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
