@@ -58,7 +58,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 19] = [
+const COMMANDS: [Command; 20] = [
     Command {
         name: "test",
         arguments: "",
@@ -105,8 +105,10 @@ const COMMANDS: [Command; 19] = [
     },
     Command {
         name: "sim",
-        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
-        purpose: "play simulated worlds with faults, or look for planted bugs",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same | \
+                    --campaign [--seeds N] [--threads N] [--save]",
+        purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
+                  very many and goes on where it was stopped",
         run: sim::run,
     },
     Command {

@@ -260,9 +260,18 @@ pub(crate) struct VerifyArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) key: KeyArg,
-    /// List this source again and compare every key; its options are those of the certificate
+    /// List this source again and compare every key; add the options that were asked for
     #[arg(long, env = "GOSSIP_SOURCE", value_name = "SOURCE")]
     pub(crate) source: Option<OsString>,
+    /// What ripgrep passes over was to be left out
+    #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
+    pub(crate) ignore: bool,
+    /// Symbolic links were to be followed
+    #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
+    pub(crate) follow_links: bool,
+    /// The first row of the CSV file was to be a row like others
+    #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
+    pub(crate) no_header: bool,
 }
 
 #[derive(Debug, Args)]

@@ -84,8 +84,10 @@ pub(crate) fn verify_file(
     let verification = check(&certificate, against)?;
     let verification = match &args.source {
         Some(typed) => {
-            let source = typed_source(typed, &verification.request)?;
-            against_source(&certificate, &source, key.as_ref())?
+            let source = typed_source(typed, args)?;
+            let stated = &verification.request.options;
+            against_source(&certificate, &source, key.as_ref())
+                .map_err(|failure| hint_options(failure, stated, &source))?
         }
         None => verification,
     };
@@ -185,15 +187,36 @@ fn against_source(
     check(certificate, key.map_or(against, |key| against.with_key(key)))
 }
 
-/// A source as it was typed, with the options that the certificate states.
-fn typed_source(typed: &OsString, request: &Request) -> Result<Source, Failure> {
-    let chosen = |name: &str| request.options.iter().any(|(option, on)| option == name && *on);
+/// What was typed, options too: what the certificate says of itself would compare with anything.
+fn typed_source(typed: &OsString, args: &VerifyArgs) -> Result<Source, Failure> {
     let options = SourceOptions {
-        ignore: chosen("ignore"),
-        follow_links: chosen("follow-links"),
-        no_header: chosen("no-header"),
+        ignore: args.ignore,
+        follow_links: args.follow_links,
+        no_header: args.no_header,
     };
     opening::parse_source(typed, options)
+}
+
+/// Says what a certificate states if that is not what was typed.
+fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) -> Failure {
+    let (stated, typed) =
+        (chosen(stated), chosen(&Request::new(RunId::from_raw(0), source).options));
+    if stated == typed {
+        return failure;
+    }
+    let words =
+        |options: String| if options.is_empty() { "no options".to_owned() } else { options };
+    failure.next(format!(
+        "the certificate is for {}, {} was typed; type what the run was to be asked for",
+        words(stated),
+        words(typed)
+    ))
+}
+
+/// The options that are on, as they are typed.
+fn chosen(options: &[(String, bool)]) -> String {
+    let chosen = options.iter().filter(|(_, on)| *on).map(|(name, _)| format!("--{name}"));
+    chosen.collect::<Vec<_>>().join(" ")
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -239,6 +262,8 @@ fn tell(global: &Global, found: &Verification, console: &Console) -> Result<Code
         .with("compared", found.is_compared)
         .with("run", format!("{:016x}", found.request.run.as_raw()))
         .with_bytes(["source", "source_hex"], source.as_bytes())
+        .with("options", chosen(&found.request.options))
+        .with("excluded", found.request.excluded.join("; "))
         .with("keys", found.keys)
         .with("unread", found.unread)
         .with("done", found.done)

@@ -175,6 +175,8 @@ impl Admin {
                 roots_born: 0,
                 unsettled: 0,
                 logged: 0,
+                shards: Vec::new(),
+                changed_at: 0,
             });
             shared.directory[self.cx.tenant as usize].push(run);
             run
@@ -229,9 +231,10 @@ impl Admin {
         for _ in 0..TRIES_MAX {
             let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
             let (now, tenant) = (op.now, self.cx.tenant_id);
-            let told = match verb {
-                Verb::PauseRun => self.handle.pause_run(now, tenant, id, op_id).await,
-                _ => self.handle.resume_run(now, tenant, id, op_id).await,
+            let told = if verb == Verb::PauseRun {
+                self.handle.pause_run(now, tenant, id, op_id).await
+            } else {
+                self.handle.resume_run(now, tenant, id, op_id).await
             };
             if !self.again(&op, &told) {
                 break;
@@ -247,7 +250,8 @@ impl Admin {
             let told = match verb {
                 Verb::CompleteRun => self.handle.complete_run(now, tenant, id, op_id).await,
                 Verb::FailRun => self.handle.fail_run(now, tenant, id, op_id).await,
-                _ => self.handle.cancel_run(now, tenant, id, op_id).await,
+                Verb::CancelRun => self.handle.cancel_run(now, tenant, id, op_id).await,
+                other => unreachable!("{other:?} does not end a run"),
             };
             let again = self.again(&op, &told);
             let over = matches!(told, Err(RunTransitionError::RunTerminal { .. }));

@@ -160,6 +160,8 @@ fn strike(keys: &mut Vec<Key>, key: &Key) -> bool {
 pub(super) struct Torn {
     pub(super) key: Key,
     pub(super) revision: u64,
+    /// Whether somebody has met it.
+    pub(super) shown: bool,
 }
 
 impl Torn {

@@ -13,7 +13,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId,
 
 use super::answers::Told;
 use super::bugs::Bug;
-use super::op::{Ending, Label, LeaseRef, MayBeInfra, Op, Said, Terms, Verb, ending};
+use super::op::{Ending, Label, LeaseRef, MayBeInfra, Member, Op, Said, Terms, Verb, ending};
 use super::oracle::{Oracle, Violation};
 use super::port::{Ask, Reply, SimStore, SinkWrite};
 use super::random::{Stream, mix};
@@ -79,6 +79,8 @@ pub(super) struct Shared {
     pub(super) board: Vec<VecDeque<Posted>>,
     /// Operations that ended.
     pub(super) ops: u64,
+    /// Of those, how many ended when some rule was suspended.
+    pub(super) ops_excused: u64,
     pub(super) op_count: u64,
     pub(super) coverage: Coverage,
     /// Over every event.
@@ -238,7 +240,8 @@ impl Cx {
             ended: Cell::new(None),
             damaged: Cell::new(false),
             granted: Cell::new(None),
-            born: RefCell::new(Vec::new()),
+            born: RefCell::default(),
+            batch: RefCell::default(),
         });
         let process = self.process as usize;
         shared.current[process] = Some(Rc::clone(&op));
@@ -252,6 +255,16 @@ impl Cx {
             )
         });
         op
+    }
+
+    /// Announces which leases `op` renews together.
+    pub(super) fn begin_batch(&self, op: &Op, leases: &[LeaseRef]) {
+        let oracle = &mut self.shared.borrow_mut().oracle;
+        let member = |lease: &LeaseRef| {
+            let good_until = oracle.good_until(*lease);
+            Member { lease: *lease, good_until, applied: false, refused: false }
+        };
+        op.batch.replace(leases.iter().map(member).collect());
     }
 
     /// Tells what an operation was answered.
@@ -283,6 +296,7 @@ impl Cx {
     fn finish(&self, op: &Op, ending: Ending, label: Label, answer: Option<u64>) -> Ending {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
+        shared.ops_excused += u64::from(shared.oracle.excuses());
         shared.coverage.count(op.verb, label);
         let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
         shared.corruption_told += u64::from(corrupt);

@@ -24,6 +24,7 @@ mod answers;
 mod audit;
 mod backend;
 mod bugs;
+pub mod command;
 mod context;
 mod damage;
 mod disk;
@@ -35,6 +36,7 @@ mod op;
 pub mod oracle;
 mod plan;
 mod port;
+mod progress;
 mod random;
 mod report;
 mod shrink;
@@ -54,7 +56,8 @@ pub use self::op::{Label, Verb};
 pub use self::oracle::StaleTally;
 pub use self::plan::{OPERATIONS_DEFAULT, Plan};
 pub use self::port::SimStore;
-pub use self::report::{Coverage, Failure, Report, fault_table};
+pub use self::progress::{FINGERPRINT, fingerprint};
+pub use self::report::{Coverage, Failure, Figures, Report, fault_table, outcome_table};
 pub use self::shrink::shrink;
 use self::world::World;
 
@@ -62,6 +65,8 @@ use self::world::World;
 mod backend_tests;
 #[cfg(test)]
 mod oracle_tests;
+#[cfg(test)]
+mod progress_tests;
 #[cfg(test)]
 mod sim_tests;
 

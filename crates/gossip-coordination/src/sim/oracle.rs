@@ -100,6 +100,10 @@ pub(super) struct RunFacts {
     /// Shards that are active or parked.
     pub(super) unsettled: u32,
     pub(super) logged: u32,
+    /// Its shards, in the order of their making.
+    pub(super) shards: Vec<u32>,
+    /// When anything of the run itself last changed, in commits.
+    pub(super) changed_at: u64,
 }
 
 impl RunFacts {
@@ -154,8 +158,8 @@ pub(super) struct Oracle {
     /// The runs and the shards of each tenant, in the order of their making.
     pub(super) runs_of: Vec<Vec<u32>>,
     pub(super) shards_of: Vec<Vec<u32>>,
-    /// Rules that the faults of this world suspend.
-    suspended: Vec<Rule>,
+    /// Rules that are suspended since a fault broke what they rest on, a bit for each.
+    suspended: u64,
     shard_index: HashMap<(TenantId, ShardKey), u32, FixedState>,
     history: HashMap<(Log, OpId), Remembered, FixedState>,
 }
@@ -189,12 +193,7 @@ impl StaleTally {
 }
 
 impl Oracle {
-    pub(super) fn new(
-        keys: Rc<Keyspace>,
-        tenants: u32,
-        limits: Limits,
-        suspended: Vec<Rule>,
-    ) -> Self {
+    pub(super) fn new(keys: Rc<Keyspace>, tenants: u32, limits: Limits) -> Self {
         Self {
             keys,
             shards: Vec::new(),
@@ -208,13 +207,13 @@ impl Oracle {
             worked: vec![0],
             runs_of: vec![Vec::new(); tenants as usize],
             shards_of: vec![Vec::new(); tenants as usize],
-            suspended,
+            suspended: 0,
             shard_index: HashMap::default(),
             history: HashMap::default(),
         }
     }
 
-    /// Refuses unless `condition` holds, or the world's faults excuse it.
+    /// Refuses unless `condition` holds, or a fault that happened excuses it.
     #[inline]
     pub(super) fn require(&self, condition: bool, rule: Rule, why: &str) -> Result<(), Violation> {
         if condition || self.is_suspended(rule) {
@@ -223,8 +222,20 @@ impl Oracle {
         Err(Violation { rule, why: why.to_owned() })
     }
 
-    pub(super) fn is_suspended(&self, rule: Rule) -> bool {
-        self.suspended.contains(&rule)
+    /// From now on nobody is held to `rules`: a fault has broken what they rest on.
+    pub(super) fn suspend(&mut self, rules: &[Rule]) {
+        for rule in rules {
+            self.suspended |= 1 << *rule as u32;
+        }
+    }
+
+    pub(super) const fn is_suspended(&self, rule: Rule) -> bool {
+        self.suspended >> rule as u32 & 1 == 1
+    }
+
+    /// Whether any rule is suspended.
+    pub(super) const fn excuses(&self) -> bool {
+        self.suspended != 0
     }
 
     /// A run that somebody is about to make. Answers its number.
@@ -248,7 +259,9 @@ impl Oracle {
     pub(super) fn add_shard(&mut self, tenant: TenantId, facts: ShardFacts) {
         let number = u32::try_from(self.shards.len()).expect("a world has few shards");
         self.shard_index.insert((tenant, facts.key), number);
-        self.shards_of[self.runs[facts.run as usize].tenant as usize].push(number);
+        let run = &mut self.runs[facts.run as usize];
+        run.shards.push(number);
+        self.shards_of[run.tenant as usize].push(number);
         self.shards.push(facts);
     }
 

@@ -78,6 +78,36 @@ fn worlds_with_a_store_that_lies_keep_the_other_rules() {
 }
 
 #[test]
+fn a_fault_counts_when_it_changes_something() {
+    let revoked = |binds: bool| {
+        let faults = FaultSet::NONE.with(FaultKind::EarlyRevoke);
+        let usual = Plan::of_seed(4, OPERATIONS, Some(faults));
+        play(&Plan { binds, ..usual }).faults.of(FaultKind::EarlyRevoke)
+    };
+    assert!(revoked(true) > 0);
+    assert_eq!(revoked(false), 0, "nothing was bound that could vanish");
+    let faults = FaultSet::NONE.with(FaultKind::PastLifeReply);
+    let past = play(&Plan::of_seed(4, OPERATIONS, Some(faults)));
+    assert!(past.faults.of(FaultKind::PastLifeReply) > 0, "a past life was never met");
+}
+
+#[test]
+fn a_rule_is_suspended_by_what_happened_and_not_by_what_might() {
+    let faults = FaultSet::NONE.with(FaultKind::LostWrite);
+    let might = Plan::of_seed(6, OPERATIONS, Some(faults));
+    let happened = play(&might);
+    assert!(happened.faults.of(FaultKind::LostWrite) > 0);
+    assert!(happened.operations_excused > 0);
+    let judged = happened.operations - happened.operations_excused;
+    assert!(judged >= OPERATIONS / 4 * 3, "{judged}");
+    let never = Plan { only: Some(Vec::new()), ..might };
+    assert_eq!(play(&never).operations_excused, 0);
+    let wrong = Plan { bug: Some(Bug::CheckpointLost), ..never };
+    let failure = Simulator::new().play(&wrong).expect_err("no fault excuses this");
+    assert_eq!(failure.violation.rule, Rule::Acknowledged);
+}
+
+#[test]
 fn the_same_plan_is_the_same_world_event_by_event() {
     for seed in [3, 8, 21] {
         let plan = Plan::of_seed(seed, 1_000, Some(FaultSet::usual()));

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId, ShardKey, TenantId};
 
 use super::capacity::Rider;
-use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot};
+use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot, peek_indexed_at};
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
 use super::flight::{Answers, Io};
@@ -231,7 +231,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     fn standing(&self) -> Option<LogicalTime> {
         let (tenant, key) = self.operation.subject();
         let hot = self.loaded.as_ref()?.hot.as_ref()?;
-        decode_hot(tenant, key, &hot.bytes).ok()?.indexed_at
+        peek_indexed_at(tenant, key, &hot.bytes)
     }
 
     /// Takes the cold parts of shards of the same run.

@@ -21,8 +21,9 @@
 //! items, nobody knows which was at fault, so they are given again one at a time until it has
 //! finished some; if it had one, that one has failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -41,9 +42,10 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 /// Answers that wait to be looked at: a program that floods its output waits in its own writes.
 const MAX_LINES_WAITING: usize = 1024;
 
-/// How often in a row a program may end without having answered anything: more often than one item
-/// is tried, so that an item which kills its handler is set aside and does not end the worker.
-const MAX_SILENT_ENDS: u32 = 10;
+/// From so many different items on, each of which a program ended with alone and none of which it
+/// answered, it is the program that does not work. However often one item is tried counts once, so
+/// that an item which kills its handler is set aside and does not end the worker.
+const MAX_SILENT_ITEMS: usize = 10;
 
 /// How many items a program has to finish alone before it gets several at a time again.
 const CAUTIOUS_ITEMS: u32 = 8;
@@ -68,7 +70,9 @@ pub struct StreamProcessor {
     ready: Vec<Report>,
     /// Items left to be finished alone.
     cautious: u32,
-    silent_ends: u32,
+    /// Items that the program ended with since it last answered, by the hash of their key; fewer
+    /// than [`MAX_SILENT_ITEMS`].
+    silent_items: BTreeSet<u64>,
     scratch: Vec<u8>,
     text: Vec<u8>,
 }
@@ -76,6 +80,8 @@ pub struct StreamProcessor {
 #[derive(Clone, Copy, Debug)]
 struct Given {
     ticket: usize,
+    /// Tells its key from those of others; two that are taken for one do no harm.
+    key_hash: u64,
     since: Instant,
 }
 
@@ -108,7 +114,7 @@ impl StreamProcessor {
             given: BTreeMap::new(),
             ready: Vec::new(),
             cautious: 0,
-            silent_ends: 0,
+            silent_items: BTreeSet::new(),
             scratch: Vec::new(),
             text: Vec::new(),
         }
@@ -129,7 +135,7 @@ impl StreamProcessor {
         let given = answer.as_ref().and_then(|answer| self.given.remove(&answer.id));
         match (answer, given) {
             (Some(answer), Some(given)) => {
-                self.silent_ends = 0;
+                self.silent_items.clear();
                 self.cautious = self.cautious.saturating_sub(1);
                 self.ready.push(Report { ticket: given.ticket, verdict: answer.verdict });
                 Ok(())
@@ -145,13 +151,16 @@ impl StreamProcessor {
         if let Some(mut talk) = self.talk.take() {
             talk.running.kill();
         }
-        self.silent_ends += 1;
-        if self.silent_ends >= MAX_SILENT_ENDS {
+        let alone = self.given.len() == 1;
+        if alone {
+            self.silent_items.extend(self.given.values().map(|given| given.key_hash));
+        }
+        if self.silent_items.len() >= MAX_SILENT_ITEMS {
             return Err(Broken(
-                format!("{complaint}, {MAX_SILENT_ENDS} times without finishing an item").into(),
+                format!("{complaint}, with {MAX_SILENT_ITEMS} items and without finishing one")
+                    .into(),
             ));
         }
-        let alone = self.given.len() == 1;
         for given in std::mem::take(&mut self.given).into_values() {
             let verdict = match alone {
                 true => Verdict::Failed(complaint.into()),
@@ -211,7 +220,8 @@ impl Processor for StreamProcessor {
             let line = item_line(id, &work, &text);
             self.talk()?.say(line);
             self.next_id += 1;
-            self.given.insert(id, Given { ticket: work.ticket, since: Instant::now() });
+            let key_hash = hash_of(work.key());
+            self.given.insert(id, Given { ticket: work.ticket, key_hash, since: Instant::now() });
         }
         self.text = text;
         Ok(())
@@ -248,7 +258,7 @@ impl fmt::Debug for StreamProcessor {
         f.debug_struct("StreamProcessor")
             .field("window", &self.window)
             .field("given", &self.given.len())
-            .field("silent_ends", &self.silent_ends)
+            .field("silent_items", &self.silent_items.len())
             .finish_non_exhaustive()
     }
 }
@@ -321,6 +331,12 @@ impl Answer {
         };
         Some(Self { id, verdict })
     }
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish()
 }
 
 fn clip(message: &str) -> &str {

@@ -72,15 +72,27 @@ fn a_handler_that_never_makes_sense_breaks_the_processor(
 ) {
     let mut processor = stream(&handler(&answer), config(1, None));
     let mut outcome = Ok(vec![]);
-    // Each try of an item ends a handler; a worker tries again in the same way.
-    for _ in 0..10 {
-        outcome = process(&mut processor, &[b"a"]);
+    // Whatever the item, the handler ends; a worker would go on in the same way.
+    for item in 0..10 {
+        outcome = process(&mut processor, &[&[item]]);
         if outcome.is_err() {
             break;
         }
     }
     let Err(Broken(message)) = outcome else { panic!("it made sense: {outcome:?}") };
     assert!(message.contains(needle), "{message}");
+}
+
+/// Four of them with nothing between them, each tried often: they fail, and the worker goes on.
+#[test]
+fn a_few_keys_that_kill_their_handler_do_not_break_the_processor() {
+    let answer = format!("case $line in *bad*) exit 7;; esac; {DONE}");
+    let mut processor = stream(&handler(&answer), config(1, None));
+    for _ in 0..4 {
+        let verdicts = process(&mut processor, &[b"bad1", b"bad2", b"bad3", b"bad4"]).unwrap();
+        assert!(verdicts.iter().all(|verdict| is_failed(verdict, "exit status 7")), "{verdicts:?}");
+    }
+    assert_eq!(process(&mut processor, &[b"good"]), Ok(vec![Verdict::Done]));
 }
 
 #[test]

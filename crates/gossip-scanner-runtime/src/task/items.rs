@@ -72,8 +72,17 @@ impl ShardTask {
         collected
     }
 
-    /// Nothing is with the processor: waits for the throttle, or for the next retry.
-    pub(super) fn wait_for_items(&mut self, throttled: Option<LogicalTime>) -> Turn {
+    /// Nothing is with the processor: waits for the throttle, or for the next retry, and records
+    /// progress meanwhile.
+    pub(super) fn wait_for_items(
+        &mut self,
+        now: LogicalTime,
+        throttled: Option<LogicalTime>,
+    ) -> Turn {
+        if self.checkpoint_is_due(now) {
+            self.begin(Operation::Checkpoint);
+            return Turn::Going;
+        }
         let end = match self.verdict {
             Some(Decision::ParkItem(index)) => index,
             None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {
@@ -83,6 +92,7 @@ impl ShardTask {
         let retries = self.retries_before(end).map(|(_, at)| at);
         match throttled.into_iter().chain(retries).min() {
             Some(until) => {
+                let until = self.checkpoint_due_at().map_or(until, |due| until.min(due));
                 self.wait_until = Some(until);
                 Turn::Wait(until)
             }

@@ -29,6 +29,8 @@ mod refusal;
 
 #[cfg(test)]
 mod task_tests;
+#[cfg(test)]
+mod waiting_tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -288,15 +290,18 @@ impl ShardTask {
         if self.lost || (now >= self.lease.deadline() && self.pending.is_none()) {
             return self.drop_everything(gear);
         }
-        if let Some(until) = self.wait_until.take_if(|until| now < *until) {
+        // A decision does not wait for the next item, nor an order for the throttle. An operation
+        // that failed does wait.
+        let is_decided = self.submitted == 0 && self.is_decided();
+        let until = self.wait_until.take().filter(|until| now < *until);
+        if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
             return Turn::Wait(until);
         }
-        self.wait_until = None;
         if self.pending.is_some() {
             return self.perform(now, gear);
         }
-        if self.submitted == 0 && self.is_decided() {
+        if is_decided {
             return self.settle(gear);
         }
         self.work(now, gear)
@@ -318,7 +323,7 @@ impl ShardTask {
             Err(broken) => return self.give_up(broken, gear),
         };
         if self.submitted == 0 {
-            return self.wait_for_items(throttled);
+            return self.wait_for_items(now, throttled);
         }
         if let Err(broken) = self.collect(now, gear) {
             return self.give_up(broken, gear);
@@ -447,9 +452,14 @@ impl ShardTask {
         if self.cautious > 0 && self.covered.unsaved > 0 {
             return true;
         }
-        let by_time = now >= self.saved_at.saturating_add(self.config.checkpoint_ticks);
-        self.covered.unsaved >= self.config.checkpoint_items
-            || (self.covered.unsaved > 0 && by_time)
+        let by_time = self.checkpoint_due_at().is_some_and(|due| now >= due);
+        by_time || self.covered.unsaved >= self.config.checkpoint_items
+    }
+
+    /// When what is not recorded has waited long enough; `None` if there is nothing.
+    fn checkpoint_due_at(&self) -> Option<LogicalTime> {
+        let due = self.saved_at.saturating_add(self.config.checkpoint_ticks);
+        (self.covered.unsaved > 0).then_some(due)
     }
 
     fn drop_everything<B>(&mut self, gear: &mut Gear<'_, B>) -> Turn {

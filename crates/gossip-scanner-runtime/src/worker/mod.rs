@@ -199,9 +199,9 @@ where
         sharing: Sharing::new(config.seed),
         end: Mutex::new(None),
     };
-    let crew = &crew;
+    let (crew, gone_home) = (&crew, &AtomicBool::new(false));
     thread::scope(|scope| {
-        let renewer = scope.spawn(|| renewer::run(crew));
+        let renewer = scope.spawn(|| renewer::run(crew, gone_home));
         let slots: Vec<_> =
             (0..threads).map(|number| scope.spawn(move || slot::run(crew, number))).collect();
         for slot in slots {
@@ -210,6 +210,7 @@ where
                 crew.finish(Err(WorkerError::Broken(Broken("a worker thread panicked".into()))));
             }
         }
+        gone_home.store(true, Ordering::SeqCst);
         crew.finish(Ok(Finish::Drained));
         drop(renewer);
     });
@@ -245,8 +246,7 @@ impl<B> Crew<'_, B> {
 
     /// Whether shards are given back and none claimed.
     fn is_stopping(&self) -> bool {
-        self.parts.drain.is_asked()
-            || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.parts.drain.is_asked() || self.has_ended()
     }
 
     fn has_ended(&self) -> bool {

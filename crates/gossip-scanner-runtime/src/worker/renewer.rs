@@ -1,6 +1,6 @@
 //! The thread that keeps the leases of a worker alive, and hears what others want of it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gossip_contracts::identity::LogicalTime;
@@ -14,12 +14,13 @@ const RENEWALS_PER_LEASE: u64 = 3;
 /// The shortest time between renewals, in ticks, whatever the lease.
 const RENEW_SHORTEST: u64 = 10;
 
-/// Renews until the worker has ended.
-pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>) {
+/// Renews until every slot has gone home. A worker that has ended still has shards until then, with
+/// items under way.
+pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, gone_home: &AtomicBool) {
     let mut renewer = Renewer::new(crew);
-    while !crew.has_ended() {
+    while !gone_home.load(Ordering::SeqCst) {
         let ticks = renewer.round(crew.parts.clock.now());
-        rest(crew, Duration::from_millis(ticks));
+        rest(crew, gone_home, Duration::from_millis(ticks));
     }
 }
 
@@ -44,16 +45,16 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     }
 }
 
-/// Waits for one period, or until the worker has ended. Other rings are not for the renewer: a
+/// Waits for one period, or until the slots have gone home. Other rings are not for the renewer: a
 /// worker with many small shards rings all the time.
-fn rest<B>(crew: &Crew<'_, B>, period: Duration) {
+fn rest<B>(crew: &Crew<'_, B>, gone_home: &AtomicBool, period: Duration) {
     let begun = Instant::now();
-    while !crew.has_ended() {
+    while !gone_home.load(Ordering::SeqCst) {
         let Some(left) = period.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) else {
             return;
         };
         let heard = crew.bell().heard();
-        if crew.has_ended() {
+        if gone_home.load(Ordering::SeqCst) {
             return;
         }
         crew.bell().wait(heard, left);

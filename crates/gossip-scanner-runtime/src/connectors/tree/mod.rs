@@ -26,6 +26,12 @@
 //! with its length.
 //! Files made or renamed while a shard is listed may be seen or not.
 //!
+//! The **root** must stay the directory that was opened. Before anything is taken for gone, and
+//! before a listing ends, it is looked at once more: if it is not there, or another directory is in
+//! its place (a disk was unmounted, and what is left is the empty mount point), nothing below it is
+//! believed. That is [`ConnectorError::NotFound`] or [`ConnectorError::SourceChanged`]. A file
+//! system that is mounted further down and taken away is not told from files that were deleted.
+//!
 //! # Cost
 //!
 //! A listing reads the directories on the way to its cursor and no others before it. It holds the
@@ -48,7 +54,7 @@ mod tree_tests;
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -105,10 +111,22 @@ impl TreeOptions {
 /// What listings share with their connector.
 pub(crate) struct Tree {
     root: PathBuf,
+    /// Device and number of the root when it was opened.
+    identity: (u64, u64),
     options: TreeOptions,
 }
 
 impl Tree {
+    /// Whether the root is still the directory that was opened. Where it is not, whatever is
+    /// missing below it says nothing.
+    fn check_root(&self) -> Result<(), ConnectorError> {
+        match std::fs::metadata(&self.root) {
+            Ok(metadata) if identity_of(&metadata) == self.identity => Ok(()),
+            Ok(_) => Err(ConnectorError::SourceChanged),
+            Err(error) => Err(ConnectorError::from_io(&error)),
+        }
+    }
+
     /// Where a key, or a directory with or without its last `/`, lies in the file system.
     fn path(&self, relative: &[u8]) -> PathBuf {
         self.root.join(OsStr::from_bytes(relative))
@@ -131,8 +149,32 @@ impl FileTree {
         if !metadata.is_dir() {
             return Err(ConnectorError::NotFound);
         }
-        let tree = Arc::new(Tree { root: root.to_owned(), options });
+        let tree = Tree { root: root.to_owned(), identity: identity_of(&metadata), options };
+        let tree = Arc::new(tree);
         Ok(Self { tree, opened_beside: Mutex::new(None) })
+    }
+
+    fn open_listed(&self, key: &[u8]) -> Result<File, OpenError> {
+        if !is_path(key) {
+            return Err(OpenError::Vanished);
+        }
+        self.check_listed(key)?;
+        let path = self.tree.path(key);
+        let metadata = match self.tree.options.follow_links {
+            true => std::fs::metadata(&path),
+            false => std::fs::symlink_metadata(&path),
+        };
+        let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
+        // Asked before opening, which would wait for the other end of a pipe.
+        if !metadata.is_file() {
+            return Err(OpenError::Changed);
+        }
+        let file = File::open(&path).map_err(|error| OpenError::from_io(&error))?;
+        let opened = file.metadata().map_err(|error| OpenError::from_io(&error))?;
+        if identity_of(&opened) != identity_of(&metadata) {
+            return Err(OpenError::Changed);
+        }
+        Ok(file)
     }
 
     /// Refuses a key that no listing gives: below a link that is not followed, or ignored.
@@ -203,26 +245,14 @@ impl Connector for FileTree {
         item: PageItem<'_>,
         _scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        if !is_path(item.key()) {
-            return Err(OpenError::Vanished);
+        match self.open_listed(item.key()) {
+            // Not believed of a root that is gone itself.
+            Err(OpenError::Vanished) => {
+                self.tree.check_root()?;
+                Err(OpenError::Vanished)
+            }
+            opened => opened.map(|file| ItemBody::Reader(Box::new(file))),
         }
-        self.check_listed(item.key())?;
-        let path = self.tree.path(item.key());
-        let metadata = match self.tree.options.follow_links {
-            true => std::fs::metadata(&path),
-            false => std::fs::symlink_metadata(&path),
-        };
-        let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
-        // Asked before opening, which would wait for the other end of a pipe.
-        if !metadata.is_file() {
-            return Err(OpenError::Changed);
-        }
-        let file = File::open(&path).map_err(|error| OpenError::from_io(&error))?;
-        let opened = file.metadata().map_err(|error| OpenError::from_io(&error))?;
-        if (opened.dev(), opened.ino()) != (metadata.dev(), metadata.ino()) {
-            return Err(OpenError::Changed);
-        }
-        Ok(ItemBody::Reader(Box::new(file)))
     }
 
     fn sample_keys(
@@ -239,6 +269,11 @@ impl fmt::Debug for FileTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileTree").field("options", &self.tree.options).finish_non_exhaustive()
     }
+}
+
+/// What tells a file or directory from every other one, as long as it is there.
+fn identity_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Whether a file could have this path: names of legal length, none that the system reads as

@@ -1,15 +1,14 @@
 //! A listing of a tree: down the directories that may hold wanted keys, in byte order.
 
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use gossip_contracts::connector::{ConnectorError, Enumeration, Page, PageItem};
 use gossip_contracts::coordination::MAX_KEY_SIZE;
 
-use super::Tree;
 use super::bounds::Bounds;
 use super::directory::{Entries, Reading};
 use super::ignore_rules::Rules;
+use super::{Tree, identity_of};
 
 /// A listing on its way.
 pub(super) struct Walk {
@@ -107,7 +106,7 @@ impl Walk {
         }
         // If it is gone by now, reading it will tell.
         let metadata = std::fs::metadata(self.tree.path(&self.path)).ok()?;
-        Some((metadata.dev(), metadata.ino()))
+        Some(identity_of(&metadata))
     }
 }
 
@@ -120,7 +119,8 @@ impl Enumeration for Walk {
             if !self.is_waiting {
                 match self.advance() {
                     Ok(true) => self.is_waiting = true,
-                    Ok(false) => break,
+                    // An end is believed only of the tree that was opened.
+                    Ok(false) => break self.tree.check_root()?,
                     // The keys before it can be worked on, and the cursor comes to rest there.
                     Err(failure) if !page.is_empty() => {
                         self.failure = Some(failure);
