@@ -154,11 +154,7 @@ fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected:
     let mut book = Book::new();
     let checkpoint = book.under(Verb::Park, |_| ());
     let holder = &mut book.oracle.shards[0].holder;
-    *holder = (current > 0).then_some(Holder {
-        grant: 2,
-        worker: OTHER,
-        deadline: NOW + LEASE,
-    });
+    *holder = (current > 0).then_some(Holder { grant: 2, worker: OTHER, deadline: NOW + LEASE });
     assert_eq!(rule(book.applied(&checkpoint, 0)), Some(expected));
     assert_eq!(book.oracle.stale.operations_accepted, 1);
 }
