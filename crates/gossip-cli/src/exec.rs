@@ -7,14 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use gossip_contracts::connector::Connector;
-use gossip_contracts::identity::{RunId, TenantId, WorkerId};
+use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement as _, RunStatus};
 use gossip_coordination_sqlite::fresh_nonce;
+use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::exec::{ExecConfig, Rendering};
 use gossip_scanner_runtime::{
     Drain, Finish, Limits, OpenedState, Parts, SystemClock, TaskConfig, WorkerConfig, WorkerError,
-    work,
+    work, worker_of,
 };
 use gossip_stores::Backend;
 
@@ -118,6 +119,7 @@ impl Session<'_> {
             coordinator: &|| self.backend.coordinator(),
             connector,
             processor: &|_| handler.processor(&rendering, exec),
+            records: Some(&|| self.records()),
             clock: &clock,
             drain: &drain,
             observer: &*progress,
@@ -141,12 +143,17 @@ impl Session<'_> {
         self.conclude(finish, &progress)
     }
 
+    /// The records of planned moves, beside the shards.
+    fn records(&self) -> Box<dyn Repository> {
+        Box::new(StoreRepository::new(self.backend.store(), self.tenant, fresh_nonce()))
+    }
+
     fn worker_config(&self, run: RunConfig) -> WorkerConfig {
         let args = self.work;
         WorkerConfig {
             tenant: self.tenant,
             run: self.run,
-            worker: WorkerId::from_raw(fresh_nonce()),
+            worker: worker_of(self.run, fresh_nonce()),
             lease_ticks: run.lease_duration(),
             threads: jobs(args),
             task: TaskConfig {

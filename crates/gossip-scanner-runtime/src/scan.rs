@@ -139,6 +139,7 @@ pub fn scan<B: CoordinationFacade>(
         coordinator,
         connector: &*connector,
         processor: &|_| Box::new(Inline::new(process)),
+        records: None,
         clock: &clock,
         drain,
         observer,

@@ -219,8 +219,7 @@ impl Cx {
         let mut shared = self.shared.borrow_mut();
         shared.op_count += 1;
         let good_until = lease.map_or(0, |lease| shared.oracle.good_until(lease));
-        let stale = lease.is_some() && good_until == 0;
-        shared.oracle.stale.operations += u64::from(stale);
+        shared.oracle.count_stale(lease);
         let op = Rc::new(Op {
             number: shared.op_count,
             process: self.process,

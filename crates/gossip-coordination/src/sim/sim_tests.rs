@@ -35,7 +35,8 @@ fn campaign(seeds: std::ops::Range<u64>) {
     }
     println!("{} operations, {} commits, {:?}", sum.operations, sum.commits, sum.stale);
     assert_eq!(sum.stale.operations_accepted + sum.stale.keys_accepted, 0);
-    assert!(sum.stale.operations > 300 && sum.stale.keys > 200, "{:?}", sum.stale);
+    assert!(sum.stale.operations * 100 > sum.operations, "{:?}", sum.stale);
+    assert!(sum.stale.keys > 200, "{:?}", sum.stale);
     let rare = [FaultKind::LostWrite, FaultKind::OldVersionRead];
     let missing: Vec<_> =
         sum.below_floor(3).into_iter().filter(|kind| !rare.contains(kind)).collect();

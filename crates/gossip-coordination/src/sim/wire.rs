@@ -317,16 +317,17 @@ impl World {
             let oracle = &mut shared.oracle;
             let holder = oracle.shards[shard as usize].holder;
             let current = holder.is_some_and(|holder| holder.grant == grant);
+            let judged = !oracle.is_suspended(Rule::SinkOrder);
             let (mut taken, mut crossed) = (true, false);
             for key in keys.0..keys.1 {
-                let newest = oracle.sink.cell(run, key).fence;
-                let stale = fence < newest;
+                // By the order of the grants, which the sink does not know.
+                let stale = grant < oracle.sink.cell(run, key).grant;
                 let fate = match Planted::sink_takes_anything(shared.bug) {
                     true => oracle.sink.force(run, key, fence, grant),
                     false => oracle.sink.write(run, key, fence, grant),
                 };
                 oracle.stale.keys += u64::from(stale);
-                oracle.stale.keys_accepted += u64::from(stale && fate == Taken::Accepted);
+                oracle.stale.keys_accepted += u64::from(stale && judged && fate == Taken::Accepted);
                 oracle.stale.keys_early += u64::from(!stale && !current);
                 taken &= fate == Taken::Accepted;
                 crossed |= fate == Taken::Crossed || stale && fate == Taken::Accepted;

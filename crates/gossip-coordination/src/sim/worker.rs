@@ -47,7 +47,7 @@ const IDLE_TICKS: u64 = 25;
 const NOTHING_TICKS: u64 = 60;
 
 /// What a worker does under a lease that it was told to have lost, before it believes it.
-const ZOMBIE_STEPS_MAX: u64 = 6;
+const ZOMBIE_STEPS_MAX: u64 = 8;
 
 /// The coordinator of a simulated process.
 pub(super) type Handle = AsyncStoreCoordinator<SimStore>;
