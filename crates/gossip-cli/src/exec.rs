@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -124,9 +124,22 @@ impl Session<'_> {
             drain: &drain,
             observer: &*progress,
         };
-        let painter = Painter::start(&progress);
-        let finish = work(&self.worker_config(record.config()), parts);
-        drop(painter);
+        let over = AtomicBool::new(false);
+        let painter = Painter {
+            progress: &progress,
+            backend: self.backend,
+            tenant: self.tenant,
+            run: self.run,
+            source,
+            connector,
+            over: &over,
+        };
+        let finish = thread::scope(|scope| {
+            scope.spawn(|| painter.paint());
+            let finish = work(&self.worker_config(record.config()), parts);
+            over.store(true, Ordering::SeqCst);
+            finish
+        });
         self.conclude(finish, &progress)
     }
 
@@ -199,7 +212,7 @@ impl Session<'_> {
             ),
         };
         self.console.note(&format!("run {id}: {said}"));
-        self.console.detail(&progress.line());
+        self.console.detail(&progress.done_here());
         let here = progress.keys.load(Ordering::Relaxed);
         summary(self.global.output, self.run, code, &tally, here)?;
         Ok(code)
