@@ -148,7 +148,7 @@ pub(crate) struct WorkArgs {
     /// Keys for each command, or items that a running one has at a time
     #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = 1, value_name = "N")]
     pub(crate) batch: usize,
-    /// How long a command may take; 0s for ever
+    /// How long a command may take, or a running one may answer nothing; 0s for ever
     #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m")]
     pub(crate) timeout: Duration,
     /// How often a key is tried before it is set aside
