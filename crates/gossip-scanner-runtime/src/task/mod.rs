@@ -158,6 +158,8 @@ pub struct ShardTask {
     troubled: BTreeMap<usize, Troubled>,
     /// How many items are with the processor.
     submitted: usize,
+    /// How many items were settled in this lease.
+    settles: u64,
     reports: Vec<Report>,
     ops: OpIds,
     /// The operation under way, with its id: it is repeated until it is answered.
@@ -185,8 +187,10 @@ pub struct ShardTask {
 struct Troubled {
     /// How often it was tried in vain.
     failures: u32,
-    /// How often it was handed back untried.
+    /// How often it was handed back untried since something was settled.
     undone: u32,
+    /// How many items were settled when it was last handed back.
+    settles: u64,
     /// When it may be tried again; `None` while it is with the processor.
     retry_at: Option<LogicalTime>,
 }
@@ -251,6 +255,7 @@ impl ShardTask {
             mark: Watermark::default(),
             troubled: BTreeMap::new(),
             submitted: 0,
+            settles: 0,
             reports: Vec::new(),
             ops: OpIds::of(acquired.lease.clone()),
             pending: None,

@@ -408,6 +408,47 @@ fn a_broken_processor_gives_the_shard_back() {
     assert!(!world.rows()[0].leased);
 }
 
+/// Has many items at a time, finishes `per_life` of them, and hands the others back.
+struct Recycled {
+    per_life: usize,
+    given: Vec<usize>,
+}
+
+impl Processor for Recycled {
+    fn capacity(&self) -> usize {
+        100
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.given.push(work.ticket);
+        Ok(())
+    }
+
+    fn collect(&mut self, _: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        for (at, ticket) in std::mem::take(&mut self.given).into_iter().enumerate() {
+            let verdict = if at < self.per_life { Verdict::Done } else { Verdict::Undone };
+            reports.push(Report { ticket, verdict });
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.given.clear();
+    }
+}
+
+#[rstest]
+#[case::as_long_as_something_is_finished(1, Ending::Completed)]
+#[case::but_not_for_ever(0, Ending::Parked(ParkReason::Poisoned))]
+fn items_may_be_handed_back_untried(#[case] per_life: usize, #[case] expected: Ending) {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let mut processor = Recycled { per_life, given: Vec::new() };
+    let ending = world.drive(&mut task, &mut handle, &numbered(100), &mut processor, &());
+    assert_eq!(ending, expected);
+}
+
 #[test]
 fn a_throttle_makes_a_task_wait() {
     let mut world = World::new();
