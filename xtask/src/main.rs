@@ -24,17 +24,18 @@ mod fuzz;
 mod handoff;
 mod items;
 mod kill_sqlite;
-mod kill_worker;
 mod miri;
 mod mutants;
 mod process;
 mod setup;
 mod sim;
+mod sim_handoff;
 mod source;
 mod tally;
 mod test;
 mod tidy;
 mod tla;
+mod worker_trials;
 mod workspace;
 
 use std::env;
@@ -57,7 +58,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 17] = [
+const COMMANDS: [Command; 19] = [
     Command {
         name: "test",
         arguments: "",
@@ -91,8 +92,8 @@ const COMMANDS: [Command; 17] = [
     },
     Command {
         name: "check-model",
-        arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
-        purpose: "search small worlds of the kernel to their end, or for planted bugs",
+        arguments: "[--config NAME] [--max-states N] [--short]",
+        purpose: "search small worlds of the kernel to their end",
         run: check_model::run,
     },
     Command {
@@ -121,6 +122,12 @@ const COMMANDS: [Command; 17] = [
         run: check_handoff::run,
     },
     Command {
+        name: "sim-handoff",
+        arguments: "[--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs",
+        purpose: "play random schedules of planned moves, and look for planted bugs",
+        run: sim_handoff::run,
+    },
+    Command {
         name: "handoff",
         arguments: "[--moves N] [--store sqlite|etcd] [--save]",
         purpose: "move shards between real processes, kill them, restart them; measure the gaps",
@@ -136,7 +143,19 @@ const COMMANDS: [Command; 17] = [
         name: "kill-worker",
         arguments: "[--kills N] [--seed N]",
         purpose: "kill gossip exec again and again, and look whether a key was lost",
-        run: kill_worker::run,
+        run: worker_trials::kill_worker,
+    },
+    Command {
+        name: "fleet",
+        arguments: "[--keys N]",
+        purpose: "eight workers on one etcd: kill, stop and drain some, and look what became of it",
+        run: worker_trials::fleet,
+    },
+    Command {
+        name: "poison",
+        arguments: "[--keys N] [--killers N] [--seed N]",
+        purpose: "plant keys that kill their worker, and look whether exactly those are set aside",
+        run: worker_trials::poison,
     },
     Command {
         name: "miri",

@@ -1,10 +1,12 @@
 //! What can be typed.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{BoolishValueParser, RangedU64ValueParser};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::duration;
 
@@ -22,14 +24,23 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// Reads what was typed.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = names_only(Self::command()).try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
 /// What every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
     /// Where coordination lives: sqlite:PATH, etcd://HOST:PORT/PREFIX or memory:
     ///
     /// Without it a file of yours: $XDG_STATE_HOME/gossip/store.db, or
     /// ~/.local/state/gossip/store.db.
-    #[arg(long, env = "GOSSIP_STORE", hide_env_values = true, global = true, value_name = "URL")]
+    #[arg(long, env = "GOSSIP_STORE", global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Whose runs these are: a name of up to 32 bytes
     #[arg(
@@ -44,10 +55,17 @@ pub(crate) struct Global {
     #[arg(short, long, env = "GOSSIP_OUTPUT", global = true, value_enum, default_value = "table")]
     pub(crate) output: Format,
     /// Say nothing but failures
-    #[arg(short, long, env = "GOSSIP_QUIET", global = true)]
+    #[arg(short, long, env = "GOSSIP_QUIET", global = true, value_parser = flag())]
     pub(crate) quiet: bool,
     /// Say more
-    #[arg(short, long, env = "GOSSIP_VERBOSE", global = true, conflicts_with = "quiet")]
+    #[arg(
+        short,
+        long,
+        env = "GOSSIP_VERBOSE",
+        global = true,
+        value_parser = flag(),
+        conflicts_with = "quiet"
+    )]
     pub(crate) verbose: bool,
 }
 
@@ -91,40 +109,48 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArgs {
-    /// What to go through
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+}
+
+/// What makes a run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What to do")]
+pub(crate) struct JobArgs {
+    /// What to go through: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
     pub(crate) source: OsString,
     /// The command, behind --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// Leave out what ripgrep passes over: hidden and ignored files
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
     pub(crate) ignore: bool,
     /// Follow symbolic links
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
     pub(crate) follow_links: bool,
     /// The first row of a CSV file is a row like others
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
     pub(crate) no_header: bool,
     /// Keep the command running, and give it items as JSON lines
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_STREAM", value_parser = flag())]
     pub(crate) stream: bool,
     /// How long a lease lasts: when a worker dies, others wait so long before they go on
-    #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s")]
+    #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s", value_name = "TIME")]
     pub(crate) lease: Duration,
     /// How often a shard may be begun in a row without any progress before it is set aside
     #[arg(long, env = "GOSSIP_RETRIES", default_value_t = 3, value_name = "N")]
     pub(crate) retries: u32,
     /// How many shards to begin with; four for each job unless given
     #[arg(long, env = "GOSSIP_SHARDS", value_name = "N")]
-    pub(crate) shards: Option<usize>,
+    pub(crate) shards: Option<NonZeroUsize>,
     /// Begin anew although the same command was completed before
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_AGAIN", value_parser = flag())]
     pub(crate) again: bool,
     /// Begin although a run of this source with other settings is not finished
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_BESIDE", value_parser = flag())]
     pub(crate) beside: bool,
-    #[command(flatten)]
-    pub(crate) work: WorkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -141,43 +167,62 @@ pub(crate) struct WorkerArgs {
 
 /// How this process works; no part of what makes a run.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "How to work")]
 pub(crate) struct WorkArgs {
     /// How many commands run at a time; one for each processor unless given
     #[arg(short, long, env = "GOSSIP_JOBS", value_name = "N")]
-    pub(crate) jobs: Option<usize>,
+    pub(crate) jobs: Option<NonZeroUsize>,
     /// Keys for each command, or items that a running one has at a time
-    #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = 1, value_name = "N")]
-    pub(crate) batch: usize,
+    #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = NonZeroUsize::MIN, value_name = "N")]
+    pub(crate) batch: NonZeroUsize,
     /// How long a command may take, or a running one may answer nothing; 0s for ever
-    #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m")]
+    #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) timeout: Duration,
     /// How often a key is tried before it is set aside
-    #[arg(long, env = "GOSSIP_TRIES", default_value_t = 3, value_name = "N")]
+    #[arg(
+        long,
+        env = "GOSSIP_TRIES",
+        default_value_t = 3,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) tries: u32,
     /// Stop when more shards than this were set aside
     #[arg(long, env = "GOSSIP_MAX_PARKED", default_value_t = 100, value_name = "N")]
     pub(crate) max_parked: usize,
     /// Keys in a second, at most
-    #[arg(long, env = "GOSSIP_RATE", value_name = "N")]
+    #[arg(long, env = "GOSSIP_RATE", value_name = "N", value_parser = at_least_one())]
     pub(crate) rate: Option<u64>,
     /// Bytes in a second, at most, where the source tells sizes
-    #[arg(long, env = "GOSSIP_BYTE_RATE", value_name = "N")]
+    #[arg(long, env = "GOSSIP_BYTE_RATE", value_name = "N", value_parser = at_least_one())]
     pub(crate) byte_rate: Option<u64>,
     /// Record progress after so many keys
-    #[arg(long, env = "GOSSIP_CHECKPOINT_KEYS", default_value_t = 1000, value_name = "N")]
+    #[arg(
+        long,
+        env = "GOSSIP_CHECKPOINT_KEYS",
+        default_value_t = 1000,
+        value_name = "N",
+        value_parser = at_least_one()
+    )]
     pub(crate) checkpoint_keys: u64,
     /// Record progress after such a time
-    #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s")]
+    #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
     pub(crate) checkpoint_every: Duration,
     /// Do not split busy shards when somebody has nothing to do
-    #[arg(long, env = "GOSSIP_NO_SPLIT")]
+    #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
     pub(crate) no_split: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunCommand {
-    /// The runs that are not over
-    List,
+    /// Make a run without working on it, and tell its id; `gossip worker` joins it
+    Create(Box<JobArgs>),
+    /// All runs, also those that are over
+    List {
+        /// Only those that are not over
+        #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
+        active: bool,
+    },
     /// One run
     Show(RunArg),
     /// Let nobody start a shard, and the owners give theirs back
@@ -193,7 +238,7 @@ pub(crate) enum RunCommand {
         #[command(flatten)]
         key: KeyArg,
         /// Into this file instead of standard output
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, env = "GOSSIP_TO", value_name = "FILE")]
         to: Option<PathBuf>,
     },
     /// Check what a settled run says against itself, and against its source
@@ -201,7 +246,7 @@ pub(crate) enum RunCommand {
         #[command(flatten)]
         run: RunArg,
         /// List the source again and compare every key
-        #[arg(long)]
+        #[arg(long, env = "GOSSIP_COMPARE", value_parser = flag())]
         source: bool,
     },
     /// Delete a run that is over
@@ -215,16 +260,16 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) key: KeyArg,
     /// List this source again and compare every key; add the options that were asked for
-    #[arg(long, value_name = "SOURCE")]
+    #[arg(long, env = "GOSSIP_SOURCE", value_name = "SOURCE")]
     pub(crate) source: Option<OsString>,
     /// What ripgrep passes over was to be left out
-    #[arg(long, requires = "source")]
+    #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
     pub(crate) ignore: bool,
     /// Symbolic links were to be followed
-    #[arg(long, requires = "source")]
+    #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
     pub(crate) follow_links: bool,
     /// The first row of the CSV file was to be a row like others
-    #[arg(long, requires = "source")]
+    #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
     pub(crate) no_header: bool,
 }
 
@@ -249,7 +294,7 @@ pub(crate) enum ShardCommand {
         #[command(flatten)]
         run: RunArg,
         /// Only those that are set aside
-        #[arg(long)]
+        #[arg(long, env = "GOSSIP_PARKED", value_parser = flag())]
         parked: bool,
     },
     /// One shard
@@ -262,7 +307,7 @@ pub(crate) enum ShardCommand {
         #[arg(value_parser = parse_id, required_unless_present = "all")]
         shard: Option<u64>,
         /// All of the run
-        #[arg(long, conflicts_with = "shard")]
+        #[arg(long, env = "GOSSIP_ALL", value_parser = flag(), conflicts_with = "shard")]
         all: bool,
     },
     /// Ask the owner to split what remains
@@ -270,7 +315,7 @@ pub(crate) enum ShardCommand {
         #[command(flatten)]
         shard: ShardArg,
         /// At this key
-        #[arg(long, value_name = "KEY")]
+        #[arg(long, env = "GOSSIP_AT", value_name = "KEY")]
         at: Option<OsString>,
     },
     /// Ask the owner to give the shard back
@@ -278,7 +323,7 @@ pub(crate) enum ShardCommand {
         #[command(flatten)]
         shard: ShardArg,
         /// Take it away without asking: its owner is dead
-        #[arg(long)]
+        #[arg(long, env = "GOSSIP_FORCE", value_parser = flag())]
         force: bool,
     },
 }
@@ -293,9 +338,28 @@ pub(crate) struct ShardArg {
     pub(crate) shard: u64,
 }
 
+/// Lets the help name variables and not tell their values, which stand in its way.
+fn names_only(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(names_only)
+}
+
+/// How the variable of a flag is read: yes, true, on, 1, or their opposites.
+fn flag() -> BoolishValueParser {
+    BoolishValueParser::new()
+}
+
+/// Numbers of which none would mean to stand still.
+fn at_least_one() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..)
+}
+
 /// Reads an id as it is shown.
 fn parse_id(text: &str) -> Result<u64, String> {
     let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
     number.ok_or_else(|| "an id is 16 hexadecimal digits; `gossip run list` shows them".into())
 }
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

@@ -88,8 +88,8 @@ impl Steer<'_> {
             })?;
         }
         self.console.note(&format!(
-            "{} shards brought back; type the command of the run again, or gossip worker {:016x}",
-            shards.len(),
+            "{} brought back; type the command of the run again, or gossip worker {:016x}",
+            output::count(shards.len() as u64, "shard"),
             run.as_raw()
         ));
         Ok(())

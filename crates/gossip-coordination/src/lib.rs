@@ -24,7 +24,10 @@ mod lease;
 #[cfg(any(test, feature = "model", feature = "sim"))]
 pub mod model;
 mod move_errors;
+#[cfg(any(test, planted_bugs, feature = "model"))]
+pub mod mutants;
 mod outcome;
+mod planted;
 mod pool;
 pub mod protocol;
 mod record;
@@ -104,6 +107,8 @@ mod adapters_tests;
 #[cfg(test)]
 mod conformance_handle_tests;
 #[cfg(test)]
+mod conformance_in_turn_tests;
+#[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]
 mod error_matrix_tests;
@@ -115,6 +120,8 @@ mod events_tests;
 mod lease_tests;
 #[cfg(test)]
 mod method_list_tests;
+#[cfg(test)]
+mod mutants_tests;
 #[cfg(test)]
 mod op_log_tests;
 #[cfg(test)]

@@ -13,6 +13,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: figures and failures")]
 
 mod book;
+mod door;
 mod figures;
 mod fleet;
 mod held;

@@ -91,7 +91,7 @@ pub(crate) fn restart(
     let mut site = Site::open(url)?;
     await_progress(&mut site, |progress| progress.leased >= shards)?;
     let meter = Meter::start(site.another_store());
-    let mut tally = [0_u64; 3];
+    let mut tally = [0_u64; 4];
     for place in old {
         let worker = fleet.lives[place].worker;
         let words = fleet.drain(place)?;
@@ -111,10 +111,11 @@ pub(crate) fn restart(
         let expected = shards * keys;
         return Err(format!("{} of {expected} keys, {} redone", sum.keys, sum.redone).into());
     }
-    let [moved, released, lost] = tally;
+    let [moved, released, lost, finished] = tally;
     let how = format!(
         "{workers} workers restarted with {left} of {shards} shards unfinished behind them: \
-         {moved} shards moved, {released} released, {lost} lost; the run is complete"
+         {moved} shards moved, {released} released, {lost} lost, {finished} finished meanwhile; \
+         the run is complete"
     );
     Ok(told(&sum, &commits, &how))
 }

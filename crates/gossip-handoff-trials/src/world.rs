@@ -10,7 +10,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::StoreRepository;
-use gossip_handoff::join::JoinConfig;
+use gossip_handoff::join::{JoinConfig, Mover};
 use gossip_stores::{AnyStore, Backend, Coordinator, StoreUrl};
 
 use crate::Failure;
@@ -31,7 +31,10 @@ pub(crate) const CONFIG: JoinConfig = JoinConfig {
     prepare_ticks: 4_000,
     offer_ticks: 4_000,
     finish_ticks: 4_000,
+    lead_ticks: 12,
+    find_ticks: 5,
     poll_ticks: 1,
+    accepts_per_look: 8,
     retry_ticks: 10,
 };
 
@@ -75,6 +78,11 @@ impl Site {
         let open = Backend::open(&url.parse::<StoreUrl>()?)?;
         let records = StoreRepository::new(open.store(), TENANT, fresh_nonce());
         Ok(Self { backend: open.coordinator(), records, open })
+    }
+
+    /// What moves shards on this site.
+    pub(crate) const fn mover(&mut self) -> Mover<'_, Coordinator, StoreRepository<AnyStore>> {
+        Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
     }
 
     /// A store of its own for one more thread.

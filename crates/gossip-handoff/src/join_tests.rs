@@ -25,7 +25,10 @@ pub(crate) const CONFIG: JoinConfig = JoinConfig {
     prepare_ticks: 50,
     offer_ticks: 60,
     finish_ticks: 100,
+    lead_ticks: 0,
+    find_ticks: 1,
     poll_ticks: 1,
+    accepts_per_look: 1,
     retry_ticks: 1,
 };
 

@@ -164,6 +164,8 @@ mod record;
 mod repository;
 #[cfg(any(test, feature = "model"))]
 pub mod search;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 mod store_repository;
 
 pub use self::machine::{HandoffError, Machine};
@@ -177,6 +179,8 @@ pub use self::repository::{
 pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
 
 #[cfg(test)]
+mod arrivals_tests;
+#[cfg(test)]
 mod drain_tests;
 #[cfg(test)]
 mod join_tests;
@@ -188,5 +192,7 @@ mod record_tests;
 mod repository_tests;
 #[cfg(test)]
 mod search_tests;
+#[cfg(test)]
+mod sim_tests;
 #[cfg(test)]
 mod store_repository_tests;

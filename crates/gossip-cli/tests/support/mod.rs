@@ -48,10 +48,9 @@ impl Scratch {
     /// The binary, with the store of this test and none of the caller's settings.
     pub(crate) fn gossip<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gossip"));
-        command.args(args).current_dir(&self.path).stdin(Stdio::null()).env_clear();
+        piped(&mut command).args(args).current_dir(&self.path).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("GOSSIP_STORE", format!("sqlite:{}", self.path.join("store.db").display()));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -72,6 +71,11 @@ impl Drop for Scratch {
         // A test that failed says so itself.
         let _ = std::fs::remove_dir_all(&self.path);
     }
+}
+
+/// A program without input, whose output is read.
+pub(crate) fn piped(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 
 /// How a run of the binary ended.

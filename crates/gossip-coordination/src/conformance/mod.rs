@@ -10,6 +10,9 @@
 //! sequences of operations, whose answers must equal those of a naive model written apart, and
 //! [`differential`] compares a backend with the coordinator in memory.
 //!
+//! [`in_turn`] makes several handles act as one, each operation by the next of them, and [`remote`]
+//! lets their stores stand in processes of their own.
+//!
 //! What the suite never does: read a clock, start a thread, sleep. Time is an argument; a target
 //! that can race its handles says how ([`ConformanceTarget::race`]).
 
@@ -22,9 +25,11 @@ pub mod events;
 pub mod fencing;
 pub mod handoff;
 pub mod idempotency;
+pub mod in_turn;
 pub mod limits;
 pub mod listing;
 pub mod parking;
+pub mod remote;
 pub mod requests;
 pub mod runs;
 pub mod splits;

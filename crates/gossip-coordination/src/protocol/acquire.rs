@@ -13,6 +13,7 @@ use super::{
 use crate::error::AcquireError;
 use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
+use crate::planted::{is_guarded, planted};
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
@@ -74,7 +75,8 @@ impl ShardTransition for Acquire {
         }
         let (shard, run) = seen.shard_and_run(self.key)?;
         let grant = self.grant(now, shard.record(), &run);
-        debug_assert!(!shard.record().is_leased_at(now), "nobody is robbed of a live lease");
+        let is_free = !shard.record().is_leased_at(now) || !is_guarded();
+        debug_assert!(is_free, "nobody is robbed of a live lease");
         Ok(Decision::commit(grant.change(None), grant))
     }
 }
@@ -118,7 +120,8 @@ impl Acquire {
     #[inline]
     pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
         let lease = grant(now, self.tenant, record, run, self.worker, self.token);
-        Grant { lease, attempts: record.attempts().saturating_add(1) }
+        let counted = u32::from(!planted!(AttemptsUncounted));
+        Grant { lease, attempts: record.attempts().saturating_add(counted) }
     }
 
     /// Also for the same worker: two processes may share a name by mistake.
@@ -132,8 +135,10 @@ impl Acquire {
             return Ok(());
         };
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
-        debug_assert!(lease_deadline >= holder.deadline(), "evidence only delays a takeover");
-        if now < lease_deadline {
+        let only_delays = lease_deadline >= holder.deadline() || !is_guarded();
+        debug_assert!(only_delays, "evidence only delays a takeover");
+        let is_stranded = planted!(OfferStrands) && record.offer().is_some();
+        if now < lease_deadline && !planted!(StealsLiveLease) || is_stranded {
             let current_owner = Redacted::new(holder.owner());
             return Err(AcquireError::AlreadyLeased { current_owner, lease_deadline });
         }

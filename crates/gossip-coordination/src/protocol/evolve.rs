@@ -14,7 +14,8 @@ use gossip_stdx::SlabFull;
 use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
-use crate::lease::{LeaseHolder, OpLogEntry, OpResult};
+use crate::lease::{LeaseHolder, OpKind, OpLogEntry, OpResult};
+use crate::planted::planted;
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
@@ -53,14 +54,12 @@ fn apply(
 ) -> Result<(), SlabFull> {
     match change {
         ShardChange::Grant { holder, fence, attempts, handoff } => {
+            advance(record, pool, planted!(CursorReset).then(CursorUpdate::initial))?;
             grant(record, *holder, *fence, *attempts, *handoff);
         }
-        ShardChange::Renew { holder, drop_request } => {
-            record.lease = Some(*holder);
-            clear_request(record, *drop_request);
-        }
+        ShardChange::Renew { holder, drop_request } => renew(record, *holder, *drop_request),
         ShardChange::Advance { cursor, attempts, drop_request, entry } => {
-            record.cursor.update(*cursor, &mut pool.bytes)?;
+            advance(record, pool, Some(*cursor).filter(|_| !planted!(CheckpointLost)))?;
             record.attempts = *attempts;
             clear_request(record, *drop_request);
             remember(record, pool, *entry);
@@ -167,10 +166,22 @@ fn grant(
     attempts: u32,
     handoff: Option<HandoffId>,
 ) {
+    if handoff.is_some() && planted!(RollbackAfterAccept) {
+        return;
+    }
     bump(record, fence, handoff);
     record.lease = Some(holder);
     record.attempts = attempts;
     record.acquire_count = record.acquire_count.saturating_add(1);
+}
+
+#[inline]
+fn renew(record: &mut ShardRecord, holder: LeaseHolder, drop_request: bool) {
+    if planted!(RenewalLost) {
+        return;
+    }
+    record.lease = Some(holder);
+    clear_request(record, drop_request);
 }
 
 /// Raises the fence. Any bump ends an offer and a request, and remembers the move behind it.
@@ -189,7 +200,9 @@ fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>)
 
 fn revoke(record: &mut ShardRecord, fence: FenceEpoch) {
     clear_lease(record);
-    bump(record, fence, None);
+    if !planted!(FenceReusedAfterRevoke) {
+        bump(record, fence, None);
+    }
 }
 
 fn park(record: &mut ShardRecord, reason: ParkReason) {
@@ -201,8 +214,12 @@ fn park(record: &mut ShardRecord, reason: ParkReason) {
 fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
     record.status = ShardStatus::Active;
     record.park_reason = None;
-    record.attempts = 0;
-    bump(record, fence, None);
+    if !planted!(AttemptsSurviveUnpark) {
+        record.attempts = 0;
+    }
+    if !planted!(FenceReusedAfterUnpark) {
+        bump(record, fence, None);
+    }
 }
 
 /// The shard reaches a terminal status: nobody holds it, offers it or is asked about it.
@@ -262,7 +279,9 @@ fn shrink(
         spec.free(&mut pool.bytes);
         return Err(full);
     }
-    std::mem::replace(&mut record.spec, spec).free(&mut pool.bytes);
+    let kept =
+        if planted!(ResidualOverlaps) { spec } else { std::mem::replace(&mut record.spec, spec) };
+    kept.free(&mut pool.bytes);
     Ok(())
 }
 
@@ -280,6 +299,11 @@ fn add_spawned(
 
 fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
     assert!(entry.result() == OpResult::Completed, "refusals are not remembered");
+    if planted!(TerminalEntryEvicted) && entry.kind() == OpKind::Complete
+        || planted!(WithdrawalForgotten) && entry.kind() == OpKind::Withdraw
+    {
+        return;
+    }
     pool.logs.get_mut(&mut record.op_log).push(entry);
 }
 

@@ -16,6 +16,7 @@ use super::{
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::move_errors::OfferError;
+use crate::planted::planted;
 use crate::record::{ShardRecord, ShardView};
 use crate::refusal::OfferStands;
 use crate::request::{PendingRequest, ShardAction};
@@ -89,7 +90,7 @@ impl ShardTransition for OfferShard<'_> {
         if let Some(standing) = record.offer() {
             return self.answer_standing(standing, payload_hash);
         }
-        if self.was_withdrawn(shard) {
+        if self.was_withdrawn(shard) && !planted!(LateOfferStands) {
             return Err(OfferError::Withdrawn { handoff: self.terms.handoff });
         }
         if self.terms.destination == self.lease.owner() {

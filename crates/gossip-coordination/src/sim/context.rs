@@ -26,6 +26,9 @@ pub(super) const EPOCH: u64 = 1 << 24;
 /// Offers that wait to be noticed; older ones are forgotten.
 const BOARD_MAX: usize = 16;
 
+/// Every so many times a worker tries to accept an offer to whomever, which must be refused.
+const GREEDY_ONE_IN: u64 = 32;
+
 /// How a world goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -328,11 +331,13 @@ impl Cx {
 
     /// An offer to this worker, or now and then to another.
     pub(super) fn noticed(&self) -> Option<Posted> {
+        let greedy = self.one_in(GREEDY_ONE_IN);
         let mut shared = self.shared.borrow_mut();
         let me = self.worker.as_raw();
         let board = &mut shared.board[self.tenant as usize];
-        let place = board.iter().position(|it| it.terms.destination == me)?;
-        board.remove(place)
+        let place = board.iter().position(|it| greedy || it.terms.destination == me)?;
+        // Whoever is not named leaves the offer to its destination.
+        if greedy { board.get(place).copied() } else { board.remove(place) }
     }
 
     pub(super) fn target(&self, shard: u32) -> LeaseRef {

@@ -6,6 +6,7 @@ use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
 use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
 use super::random::mix;
 use crate::lease::OP_LOG_CAP;
+use crate::protocol::OFFER_LEASES_MAX;
 use crate::record::ShardStatus;
 use crate::run::{RUN_OP_LOG_CAP, RunStatus};
 use crate::store::{Key, Txn, Write, decode_cold};
@@ -30,13 +31,14 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.commits += 1;
         self.count_deletions(op.tenant, txn);
-        if let Some(Ending::Refused) = op.ended.get() {
-            self.require(
-                false,
-                Rule::RefusedHappened,
-                "an operation took effect after its refusal",
-            )?;
-        }
+        // Of a batch some may happen and others not, and each is told apart.
+        let said_no = matches!(
+            op.ended.get(),
+            Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
+        );
+        let late = said_no && op.verb != Verb::RenewMany;
+        let why = "an operation took effect after its caller was told that it had not";
+        self.require(!late, Rule::RefusedHappened, why)?;
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);
         }
@@ -141,9 +143,16 @@ impl Oracle {
                 if op.said.to.is_some() {
                     self.advance(number, op.said.to)?;
                 }
+                self.check_offer(op, number, holder)?;
                 self.shards[number as usize].offer = op.said.terms;
             }
-            Verb::Withdraw => self.shards[number as usize].offer = None,
+            Verb::Withdraw => {
+                let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
+                let named = op.said.terms.map(|terms| terms.handoff);
+                let right = standing.is_none() || standing == named;
+                self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
+                self.shards[number as usize].offer = None;
+            }
             Verb::SplitReplace => {
                 self.births(op, tenant, number, txn)?;
                 self.end_shard(number, ShardStatus::Split);
@@ -183,6 +192,19 @@ impl Oracle {
         let allowed = shard.offer.map_or(wanted, |offer| wanted.min(offer.until + lease));
         let deadline = allowed.max(holder.deadline);
         shard.holder = Some(Holder { deadline, ..holder });
+    }
+
+    /// An offer is to somebody else, and stands for four leases at most.
+    fn check_offer(&self, op: &Op, number: u32, holder: Holder) -> Result<(), Violation> {
+        let Some(Terms { destination, until, .. }) = op.said.terms else {
+            return self.require(false, Rule::Handoff, "an offer without terms was accepted");
+        };
+        let elsewhere = destination != holder.worker;
+        self.require(elsewhere, Rule::Handoff, "a shard was offered to its owner")?;
+        let lease = self.runs[self.shards[number as usize].run as usize].lease;
+        let latest = op.now.as_raw() + OFFER_LEASES_MAX * lease;
+        let bounded = op.now.as_raw() < until && until <= latest;
+        self.require(bounded, Rule::Handoff, "an offer stands too long or not at all")
     }
 
     /// The cursor of a shard moves; everything before it was written.
@@ -288,8 +310,7 @@ impl Oracle {
         let left = max.is_none_or(|max| shard.attempts <= max);
         self.require(left, Rule::Attempts, "a shard was granted that had used up its attempts")?;
         self.shards[number as usize].attempts += 1;
-        self.grant(op, number);
-        Ok(())
+        self.grant(op, number)
     }
 
     fn accept(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
@@ -307,11 +328,17 @@ impl Oracle {
             let why = "the source had done more than the destination was told";
             self.require(!redone, Rule::MoveRedoesNothing, why)?;
         }
-        self.grant(op, number);
-        Ok(())
+        self.grant(op, number)
     }
 
-    fn grant(&mut self, op: &Op, number: u32) {
+    /// One operation is granted one shard. A second one while the first is held would leave that
+    /// with a holder that does not know of it.
+    fn grant(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let leaked = op.granted.get().is_some_and(|first| {
+            let holder = self.shards[first.shard as usize].holder;
+            holder.is_some_and(|holder| holder.grant == first.grant)
+        });
+        self.require(!leaked, Rule::Acknowledged, "one operation was granted two shards")?;
         self.grants += 1;
         let shard = &mut self.shards[number as usize];
         self.worked.push(shard.done);
@@ -329,6 +356,7 @@ impl Oracle {
             done: shard.done,
             attempts: shard.attempts,
         }));
+        Ok(())
     }
 
     /// Shards that a split made of `parent`. They and what is left of it are what it was.

@@ -212,7 +212,7 @@ fn a_move_that_redoes_keys_is_refused() {
 fn a_source_that_goes_on_is_refused(#[case] verb: Verb, #[case] expected: Option<Rule>) {
     let mut book = Book::new();
     book.oracle.shards[0].offer = Some(OFFER);
-    let act = book.under(verb, |_| ());
+    let act = book.under(verb, |op| op.said.terms = Some(OFFER));
     assert_eq!(rule(book.applied(&act, 0)), expected);
 }
 
@@ -368,6 +368,51 @@ fn what_was_refused_cannot_happen_later() {
     let park = book.under(Verb::Park, |_| ());
     book.told(&park, Ending::Refused, "ShardNotFound").expect("nothing happened yet");
     assert_eq!(rule(book.applied(&park, 0)), Some(Rule::RefusedHappened));
+}
+
+#[rstest]
+#[case::without_a_doubt(false, Some(Rule::RefusedHappened))]
+#[case::in_doubt(true, None)]
+fn what_failed_without_a_doubt_cannot_happen_later(
+    #[case] doubtful: bool,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    let park = book.under(Verb::Park, |_| ());
+    let failed = Ending::Failed { doubtful, corrupt: false };
+    book.told(&park, failed, "Transient").expect("nothing happened yet");
+    assert_eq!(rule(book.applied(&park, 0)), expected);
+}
+
+#[test]
+fn one_claim_cannot_be_granted_two_shards() {
+    let mut book = Book::new();
+    let claim = at(NOW + 2 * LEASE, Verb::Claim);
+    book.applied(&claim, 0).expect("the lease of the first has run out");
+    assert_eq!(rule(book.applied(&claim, 1)), Some(Rule::Acknowledged));
+}
+
+#[rstest]
+#[case::to_its_owner(Terms { destination: WORKER, ..OFFER })]
+#[case::for_no_time(Terms { until: NOW + 1, ..OFFER })]
+#[case::for_too_long(Terms { until: NOW + 2 + 4 * LEASE, ..OFFER })]
+fn an_offer_beyond_its_bounds_is_refused(#[case] terms: Terms) {
+    let mut book = Book::new();
+    let offer = book.under(Verb::Offer, |op| op.said.terms = Some(terms));
+    assert_eq!(rule(book.applied(&offer, 0)), Some(Rule::Handoff));
+}
+
+#[rstest]
+#[case::its_own(5, None)]
+#[case::another(6, Some(Rule::Handoff))]
+fn an_offer_is_withdrawn_by_its_name(#[case] handoff: u64, #[case] expected: Option<Rule>) {
+    let mut book = Book::new();
+    let offer = book.under(Verb::Offer, |op| op.said.terms = Some(OFFER));
+    book.applied(&offer, 0).expect("an offer within its bounds");
+    let withdraw = book.under(Verb::Withdraw, |op| {
+        (op.said.terms, op.op_id) = (Some(Terms { handoff, ..OFFER }), OpId::from_raw(10));
+    });
+    assert_eq!(rule(book.applied(&withdraw, 0)), expected);
 }
 
 #[test]

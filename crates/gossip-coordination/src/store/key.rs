@@ -36,6 +36,7 @@ use thiserror::Error;
 
 use super::place::{place_of, shard_at};
 use crate::handoff::HandoffId;
+use crate::planted::planted;
 
 /// Length of the longest key, that of the claim index.
 pub const KEY_LEN_MAX: usize = KeyKind::ClaimIndex.key_len();
@@ -305,8 +306,15 @@ impl KeyBytes {
         Self { bytes: [0; KEY_ROOM], len: 0 }.push(kind.name().as_bytes())
     }
 
+    /// Any bytes that are not too many.
+    #[cfg(any(test, feature = "conformance"))]
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        let empty = Self { bytes: [0; KEY_ROOM], len: 0 };
+        (bytes.len() <= KEY_ROOM).then(|| empty.push(bytes))
+    }
+
     pub(super) fn tenant(self, tenant: TenantId) -> Self {
-        self.part(tenant.as_bytes())
+        self.part(if planted!(TenantMissingInKey) { &[0; 32] } else { tenant.as_bytes() })
     }
 
     pub(super) fn number(self, number: u64) -> Self {

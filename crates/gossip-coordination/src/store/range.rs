@@ -123,6 +123,12 @@ impl KeyRange {
         Self { start: self.start.max(key.to_bytes().push(&[0])), end: self.end }
     }
 
+    /// A range by its bounds, which came from elsewhere; `None` if one is longer than any of ours.
+    #[cfg(any(test, feature = "conformance"))]
+    pub(crate) fn between(start: &[u8], end: &[u8]) -> Option<Self> {
+        Some(Self { start: KeyBytes::of(start)?, end: KeyBytes::of(end)? })
+    }
+
     /// The first key that is in the range, if it is not empty.
     #[must_use]
     pub const fn start(&self) -> &KeyBytes {

@@ -77,6 +77,8 @@ pub struct Destination {
     end: Option<DestinationEnd>,
     /// Where the record goes once the end is known.
     goal: Goal,
+    /// Accepts that were refused since the shard was last looked at.
+    refusals: u32,
     /// Nothing is asked before this instant.
     not_before: LogicalTime,
     /// When closing has taken long enough.
@@ -100,6 +102,7 @@ impl Destination {
             state: State::Accepting,
             end: None,
             goal: ACKNOWLEDGED,
+            refusals: 0,
             not_before: LogicalTime::ZERO,
             give_up_at: LogicalTime::ZERO,
         };
@@ -210,9 +213,19 @@ impl Destination {
                     self.state = State::Looking;
                 }
             }
+            // Most likely not yet. Asking again costs one read, and the source may stand still.
+            Err(AcceptError::NoOffer) if self.is_patient(now) => {
+                self.refusals += 1;
+                self.pause(now, self.config.poll_ticks);
+            }
             // Not yet, or no more: the shard tells.
             Err(_) => self.state = State::Looking,
         }
+    }
+
+    /// Whether it asks for the offer again without a look at the shard.
+    fn is_patient(&self, now: LogicalTime) -> bool {
+        now < self.terms.offer_deadline && self.refusals + 1 < self.config.accepts_per_look
     }
 
     fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
@@ -222,6 +235,7 @@ impl Destination {
         match self.terms.judge(shard.as_deref()) {
             Verdict::Before if now < self.terms.offer_deadline => {
                 self.state = State::Accepting;
+                self.refusals = 0;
                 self.ledger.distrust();
                 self.pause(now, self.config.poll_ticks);
             }

@@ -207,6 +207,7 @@ impl Source {
         self.cursor = cursor;
         self.is_frozen = true;
         if self.state == State::Ready {
+            self.not_before = LogicalTime::ZERO;
             self.go_on(now);
         }
     }
@@ -296,6 +297,21 @@ impl Source {
         self.is_cancelled = true;
     }
 
+    /// Time has passed, or the caller changed its mind: a source that is not frozen yet gives up,
+    /// and one whose offer nobody took withdraws it. Nothing else changes by time alone.
+    pub fn pass(&mut self, now: LogicalTime) {
+        if self.state == State::Ready {
+            self.go_on(now);
+        }
+        self.stop_waiting(now);
+    }
+
+    /// Whether the shard stands still and waits for what is asked next.
+    #[must_use]
+    pub const fn is_urgent(&self) -> bool {
+        matches!(self.state, State::Offering | State::Withdrawing)
+    }
+
     /// What is needed next.
     #[must_use]
     pub fn ask(&self, now: LogicalTime) -> SourceAsk {
@@ -342,6 +358,7 @@ impl Source {
                 Errand::Arrived if self.ledger.record.state == Phase::Transfer => {
                     self.snapshot = Vec::new();
                     self.state = State::Ready;
+                    self.pause(now, self.config.lead_ticks);
                     self.go_on(now);
                 }
                 // Somebody ended it meanwhile.
@@ -353,6 +370,7 @@ impl Source {
             }
             State::Ready if self.is_frozen => {
                 self.was_offered = true;
+                self.not_before = LogicalTime::ZERO;
                 self.state = State::Offering;
             }
             State::Closing => {
@@ -462,7 +480,7 @@ impl Source {
                 self.state = State::Done;
             }
             Verdict::Before => {
-                self.pause(now, self.config.poll_ticks);
+                self.pause(now, self.config.find_ticks);
                 self.stop_waiting(now);
             }
         }

@@ -72,6 +72,20 @@ pub struct TaskConfig {
     pub store_patience: u64,
     /// How many grants without progress a shard of the run survives, as its settings say.
     pub shard_retries: Option<u32>,
+    /// Where a shard is split when nobody names a key.
+    pub cut: Cut,
+}
+
+/// Where a shard is split when nobody names a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "known keys, or bytes alone")]
+pub enum Cut {
+    /// In the middle of the keys that are left, from the listed page or a sample of what remains.
+    #[default]
+    Learned,
+    /// Halfway between the bytes of cursor and end, whatever lies there: what is left when a source
+    /// cannot be sampled, and the yardstick of the skew table.
+    Bytes,
 }
 
 impl Default for TaskConfig {
@@ -87,6 +101,7 @@ impl Default for TaskConfig {
             retry_longest: 5_000,
             store_patience: 60_000,
             shard_retries: None,
+            cut: Cut::Learned,
         }
     }
 }

@@ -4,11 +4,10 @@ use gossip_contracts::connector::{Page, PageLimits};
 use gossip_contracts::coordination::ShardSpecRef;
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{ShardAction, SplitKey};
+use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
-use super::{Decision, Gear, Operation, ShardTask};
-
-/// Fewer keys than this are finished about as soon as a new shard would be begun.
-const SPLIT_KEYS_MIN: usize = 4;
+use super::{Cut, Decision, Gear, Operation, ShardTask};
+use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// Keys that a split looks at to find the middle of what remains.
 const SPLIT_SAMPLE_KEYS: usize = 256;
@@ -55,6 +54,12 @@ impl ShardTask {
         self.covered.since_cut > 0
     }
 
+    /// Items finished under this lease.
+    #[must_use]
+    pub const fn finished(&self) -> u64 {
+        self.covered.finished
+    }
+
     /// Splits what remains, if there is a place for it.
     pub(super) fn serve_split<B>(&mut self, gear: &Gear<'_, B>) {
         let Some(ShardAction::Split(asked)) = self.split.take() else { return };
@@ -75,10 +80,16 @@ impl ShardTask {
     }
 
     /// A key with about as much behind it as in front of it, from what is known of the keys.
-    ///
-    /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
-    /// sample of what lies behind the cursor; one that gives none is not split.
     fn middle_of_rest<B>(&self, gear: &Gear<'_, B>) -> Option<Box<[u8]>> {
+        match self.config.cut {
+            Cut::Learned => self.middle_by_keys(gear),
+            Cut::Bytes => self.middle_by_bytes(),
+        }
+    }
+
+    /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
+    /// sample of what lies behind the cursor; one that gives none is cut by bytes.
+    fn middle_by_keys<B>(&self, gear: &Gear<'_, B>) -> Option<Box<[u8]>> {
         let first_open = self.mark.mark();
         let known = self.page.len() - first_open;
         if self.page.is_exhausted() && self.listing.is_some() {
@@ -87,10 +98,25 @@ impl ShardTask {
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
-        let start = self.covered.key().unwrap_or_else(|| self.spec.start());
-        let rest = ShardSpecRef::new(start, self.spec.end(), self.spec.metadata());
+        let rest = ShardSpecRef::new(self.rest_from(), self.spec.end(), self.spec.metadata());
         gear.connector.sample_keys(rest, &mut sample).ok()?;
+        if sample.is_empty() && !sample.is_exhausted() {
+            return self.middle_by_bytes();
+        }
         let middle = sample.item(sample.len() / 2)?;
-        self.admissible(middle.key())
+        let enough = !sample.is_exhausted() || sample.len() >= SPLIT_KEYS_MIN;
+        enough.then(|| self.admissible(middle.key())).flatten()
+    }
+
+    /// Halfway between the cursor and the end, if the range has one.
+    fn middle_by_bytes(&self) -> Option<Box<[u8]>> {
+        let mut middle = KeyBuf::new();
+        let range = KeyRange::try_new(self.rest_from(), self.spec.end()).ok()?;
+        let points = split_points(range, 2, std::slice::from_mut(&mut middle)).ok()?;
+        self.admissible(points.iter().next()?)
+    }
+
+    fn rest_from(&self) -> &[u8] {
+        self.covered.key().unwrap_or_else(|| self.spec.start())
     }
 }

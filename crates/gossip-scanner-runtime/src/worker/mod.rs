@@ -19,6 +19,7 @@
 mod bell;
 mod renewer;
 mod seat;
+mod sharing;
 mod slot;
 
 #[cfg(test)]
@@ -36,6 +37,7 @@ use thiserror::Error;
 
 use self::bell::Bell;
 use self::seat::Seat;
+use self::sharing::Sharing;
 use crate::clock::Clock;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
@@ -64,7 +66,7 @@ pub struct WorkerConfig {
     pub limits: Limits,
     /// Stop when this worker has set more shards aside: something is wrong with more than keys.
     pub max_parked: usize,
-    /// Whether busy shards are split when somebody has nothing to do.
+    /// Whether this worker asks busy ones, itself included, to share when it has nothing to do.
     pub auto_split: bool,
     /// What the jitter is drawn from.
     pub seed: u64,
@@ -193,8 +195,8 @@ where
         throttle: Throttle::new(config.limits),
         seats: (0..threads).map(|_| Seat::default()).collect(),
         busy: AtomicUsize::new(0),
-        idle: AtomicUsize::new(0),
         parked: AtomicUsize::new(0),
+        sharing: Sharing::new(config.seed),
         end: Mutex::new(None),
     };
     let (crew, gone_home) = (&crew, &AtomicBool::new(false));
@@ -225,10 +227,10 @@ struct Crew<'a, B> {
     seats: Vec<Seat>,
     /// How many slots have a shard.
     busy: AtomicUsize,
-    /// How many slots found nothing to claim.
-    idle: AtomicUsize,
     /// How many shards this worker has set aside.
     parked: AtomicUsize,
+    /// What is known of the shards of others.
+    sharing: Sharing,
     /// How the worker ends; the first to say so decides.
     end: Mutex<Option<Result<Finish, WorkerError>>>,
 }
@@ -253,13 +255,5 @@ impl<B> Crew<'_, B> {
 
     fn bell(&self) -> &Bell {
         &self.parts.drain.0.bell
-    }
-
-    /// Lets a busy shard be split for the sake of somebody idle.
-    fn ask_split(&self) {
-        if self.config.auto_split && !self.is_stopping() {
-            // The first that is ripe; whoever was asked is not ripe for a while.
-            let _asked = self.seats.iter().any(Seat::ask_split);
-        }
     }
 }

@@ -17,15 +17,31 @@ const RENEW_SHORTEST: u64 = 10;
 /// Renews until every slot has gone home. A worker that has ended still has shards until then, with
 /// items under way.
 pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, gone_home: &AtomicBool) {
-    let mut coordinator = (crew.parts.coordinator)();
-    let period = (crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST);
-    let mut said = None;
+    let mut renewer = Renewer::new(crew);
     while !gone_home.load(Ordering::SeqCst) {
-        let now = crew.parts.clock.now();
-        renew(crew, &mut coordinator, now);
-        said = heartbeat(crew, &mut coordinator, now, said);
-        split_for_others(crew, &mut coordinator, now);
-        rest(crew, gone_home, Duration::from_millis(period));
+        let ticks = renewer.round(crew.parts.clock.now());
+        rest(crew, gone_home, Duration::from_millis(ticks));
+    }
+}
+
+/// Keeps leases alive; stepped by a thread or in virtual time.
+pub(super) struct Renewer<'c, 'a, B> {
+    crew: &'c Crew<'a, B>,
+    coordinator: B,
+    /// What the registry was last told; `None` if it does not know the worker.
+    said: Option<WorkerState>,
+}
+
+impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
+    pub(super) fn new(crew: &'c Crew<'a, B>) -> Self {
+        Self { crew, coordinator: (crew.parts.coordinator)(), said: None }
+    }
+
+    /// Renews everything once; tells after how many ticks to do so again.
+    pub(super) fn round(&mut self, now: LogicalTime) -> u64 {
+        renew(self.crew, &mut self.coordinator, now);
+        self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
+        (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST)
     }
 }
 
@@ -81,24 +97,5 @@ fn heartbeat<B: CoordinationFacade>(
         // Forgotten after a long silence: registers again.
         Err(RegistryError::NotRegistered) => None,
         Err(_) => said,
-    }
-}
-
-/// Splits a shard if another worker has nothing to do.
-fn split_for_others<B: CoordinationFacade>(
-    crew: &Crew<'_, B>,
-    coordinator: &mut B,
-    now: LogicalTime,
-) {
-    let all_busy = crew.busy.load(Ordering::SeqCst) == crew.seats.len();
-    if !crew.config.auto_split || !all_busy {
-        return;
-    }
-    let mut workers = Vec::new();
-    if coordinator.list_workers_into(now, crew.config.tenant, &mut workers).is_err() {
-        return;
-    }
-    if workers.iter().any(|entry| entry.state == WorkerState::Idle) {
-        crew.ask_split();
     }
 }

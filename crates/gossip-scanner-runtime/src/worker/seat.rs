@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gossip_contracts::identity::LogicalTime;
+use gossip_contracts::identity::{LogicalTime, ShardId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 
 use crate::task::ShardTask;
@@ -87,11 +87,19 @@ impl Seat {
         }
     }
 
-    /// Asks for a split, if the shard has come forward and nothing else is asked.
-    pub(super) fn ask_split(&self) -> bool {
+    /// Whether `shard` sits here, and has come forward.
+    pub(super) fn progress_of(&self, shard: ShardId) -> Option<bool> {
+        let seat = self.lock();
+        let sitting = seat.as_ref().filter(|sitting| sitting.lease.key().shard() == shard)?;
+        Some(sitting.progressed)
+    }
+
+    /// Asks for a split of `shard`, if it sits here, has come forward, and nothing else is asked.
+    pub(super) fn ask_split(&self, shard: ShardId) -> bool {
         let mut seat = self.lock();
+        let is_it = |sitting: &&mut Sitting| sitting.lease.key().shard() == shard;
         let ripe = |sitting: &&mut Sitting| sitting.progressed && sitting.request.is_none();
-        let Some(sitting) = seat.as_mut().filter(ripe) else { return false };
+        let Some(sitting) = seat.as_mut().filter(is_it).filter(ripe) else { return false };
         sitting.request = Some(ShardAction::Split(None));
         // Not again before it has come forward once more.
         sitting.progressed = false;

@@ -10,6 +10,7 @@
 //! sqlite-campaign open FILE                       how opening ends, by the name of the error
 //! sqlite-campaign fill FILE                       write until refused, then look
 //! sqlite-campaign act DIRECTORY                   perform golden scripts, with other processes
+//! sqlite-campaign serve DIRECTORY                 be the store of handles in another process
 //! ```
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: figures and failures")]
@@ -21,6 +22,7 @@ mod kill;
 mod numbers;
 mod probe;
 mod race;
+mod serve;
 mod work;
 mod world;
 
@@ -60,6 +62,7 @@ fn run(words: &[&str]) -> Result<String, Failure> {
             seed.parse()?,
         ),
         ["act", directory] => actor::run(directory.as_ref()),
+        ["serve", directory] => serve::run(directory.as_ref()),
         ["open", file] => Ok(probe::open(file.as_ref())),
         ["fill", file] => probe::fill(file.as_ref()),
         _ => Err("usage: kill DIRECTORY CYCLES SEED | race DIRECTORY PROCESSES OPERATIONS SEED | \

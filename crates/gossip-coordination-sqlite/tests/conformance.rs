@@ -1,0 +1,164 @@
+//! The whole suite by several real processes on one file.
+//!
+//! A backend is three handles that take turns, operation by operation, and the store of each stands
+//! in a process of its own. So an operation meets a handle and a process that know nothing of the
+//! one before it but what lies in the file, and races are between processes. That a process which
+//! believes its memory would be found is tested with the suite (`conformance_in_turn_tests.rs`).
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a file of tests")]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gossip_coordination::StateTransitionEvent;
+use gossip_coordination::conformance::in_turn::InTurn;
+use gossip_coordination::conformance::remote::{Carrier, RemoteStore, from_line, to_line};
+use gossip_coordination::conformance::{
+    ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
+};
+use gossip_coordination::store::{StoreConfig, StoreCoordinator, StoreLimits};
+use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions, fresh_nonce};
+
+use crate::support::{PROCESSES, Process, Scratch};
+
+/// Processes, and the file that handles share; it is closed with the last of them.
+struct File {
+    processes: Arc<Vec<Mutex<Process>>>,
+    number: u64,
+    limits: StoreLimits,
+}
+
+impl File {
+    fn ask(&self, process: usize, request: &str) -> String {
+        let line = format!("{} {request}", self.number);
+        self.processes[process].lock().unwrap().answer(line.trim_end())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        (0..PROCESSES).for_each(|process| drop(self.ask(process, "")));
+    }
+}
+
+/// The line of one handle to its process.
+struct Line {
+    file: Arc<File>,
+    process: usize,
+    /// Shared by the handles of one backend: whichever commits next is not answered.
+    loses_next: Arc<AtomicBool>,
+}
+
+impl Carrier for Line {
+    fn carry(&mut self, request: Vec<u8>) -> Vec<u8> {
+        from_line(&self.file.ask(self.process, &to_line(&request))).expect("a process says lines")
+    }
+
+    /// A tick is a millisecond, as for a store of this process.
+    fn wait(&mut self, ticks: u64) {
+        std::thread::sleep(Duration::from_millis(ticks));
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.file.limits
+    }
+
+    fn loses_reply(&mut self) -> bool {
+        self.loses_next.swap(false, Ordering::Relaxed)
+    }
+}
+
+type Backend = InTurn<RemoteStore<Line>>;
+
+/// A handle for each process.
+fn backend(file: &Arc<File>, config: StoreConfig) -> Backend {
+    let loses_next = Arc::new(AtomicBool::new(false));
+    let handle = |process| {
+        let (file, loses_next) = (Arc::clone(file), Arc::clone(&loses_next));
+        let store = RemoteStore::new(Line { file, process, loses_next });
+        StoreCoordinator::new(store, StoreConfig { nonce: fresh_nonce(), ..config })
+    };
+    InTurn::new((0..PROCESSES).map(handle).collect())
+}
+
+/// SQLite files, each used by all processes.
+struct Processes {
+    processes: Arc<Vec<Mutex<Process>>>,
+    limits: StoreLimits,
+    files: AtomicU64,
+    /// Removed after the processes have ended.
+    _scratch: Scratch,
+}
+
+impl Processes {
+    fn start(name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let start = |_| Mutex::new(Process::start("serve", scratch.path()));
+        let processes = Arc::new((0..PROCESSES).map(start).collect());
+        let probe = scratch.path().join("limits.db");
+        let database = SqliteDatabase::open(probe, SqliteOptions::default()).unwrap();
+        let limits = gossip_coordination::store::Store::limits(&database.store());
+        Self { processes, limits, files: AtomicU64::new(0), _scratch: scratch }
+    }
+}
+
+impl ConformanceTarget for Processes {
+    type Backend = Backend;
+
+    fn name(&self) -> &str {
+        "SQLite by processes in turn"
+    }
+
+    fn fresh(&self, settings: Settings) -> Backend {
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        let file = File { processes: Arc::clone(&self.processes), number, limits: self.limits };
+        let config = StoreConfig {
+            max_shards_per_tenant: settings.max_shards_per_tenant,
+            max_total_shards: settings.max_total_shards,
+            claim_cooldown_interval: settings.claim_cooldown_interval,
+            ..StoreConfig::new(fresh_nonce())
+        };
+        backend(&Arc::new(file), config)
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut Backend,
+        call: impl FnOnce(&mut Backend) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let (result, events) = backend.with_events(call);
+        (result, Some(events))
+    }
+
+    fn another_handle(&self, known: &Backend) -> Option<Backend> {
+        let handle = &known.handles()[0];
+        Some(backend(&handle.store().carrier().file, handle.config()))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        std::thread::scope(|scope| {
+            for job in jobs {
+                scope.spawn(job);
+            }
+        });
+    }
+
+    fn lose_next_reply(&self, backend: &mut Backend) -> bool {
+        backend.handles()[0].store().carrier().loses_next.store(true, Ordering::Relaxed);
+        true
+    }
+}
+
+#[test]
+fn processes_in_turn_conform() {
+    let ran = run_all(&Processes::start("conformance"), &mut |_| ());
+    println!("{ran} cases");
+}
+
+#[test]
+fn sequences_by_processes_in_turn_are_answered_as_the_model_answers() {
+    check_sequences(&Processes::start("sequences"), 800..810, 120);
+}

@@ -1,0 +1,83 @@
+//! Processes of the campaign program that answer line by line, and a directory for their files.
+#![expect(clippy::unwrap_used, reason = "a file of tests")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+const CAMPAIGN: &str = env!("CARGO_BIN_EXE_sqlite-campaign");
+
+/// Processes: not one, so that they differ, and not too many, so that each comes again.
+pub(crate) const PROCESSES: usize = 3;
+
+/// A process that says nothing for so long never will: the longest command takes a second.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+
+/// Where the system keeps files in memory, if it does: processes race there as on a disk.
+const MEMORY: &str = "/dev/shm";
+
+/// A directory of one test, removed with it.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// `name` is of the test: each file of tests is a process of its own.
+    pub(crate) fn new(name: &str) -> Self {
+        let memory = Path::new(MEMORY);
+        let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        let path = root.join(format!("gossip-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that does what it is told. It ends with its input, and at the latest with this.
+pub(crate) struct Process {
+    child: Child,
+    input: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Process {
+    /// Runs a command of the campaign program on the files in `directory`.
+    pub(crate) fn start(name: &str, directory: &Path) -> Self {
+        let mut command = Command::new(CAMPAIGN);
+        command.arg(name).arg(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (say, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if say.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, input, answers }
+    }
+
+    /// Tells it a line, and waits for the line that it says.
+    pub(crate) fn answer(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").unwrap();
+        self.input.flush().unwrap();
+        self.answers.recv_timeout(ANSWERS_WITHIN).expect("a process that lives answers")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
