@@ -291,6 +291,23 @@ fn a_file_that_changed_is_not_gone_on_with() {
     assert!(ran.stderr.contains("has changed"), "{}", ran.stderr);
 }
 
+/// The same command is done only for the file as it was.
+#[test]
+fn a_file_that_has_grown_is_not_done() {
+    let scratch = Scratch::new();
+    scratch.file("list", "a\nb\nc\n");
+    let args = exec(&["lines:tree/list"], &NOTE);
+    assert_eq!(scratch.run(&args).code, Some(0));
+    assert_eq!(scratch.run(&args).code, Some(0), "as it was, it is done");
+    scratch.file("list", "a\nb\nc\nd\n");
+    let ran = scratch.run(&args);
+    assert_eq!((ran.code, scratch.lines("seen").len()), (Some(2), 3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("has changed") && ran.stderr.contains("--again"), "{}", ran.stderr);
+    let again = exec(&["lines:tree/list", "--again"], &NOTE);
+    assert_eq!(scratch.run(&again).code, Some(0));
+    assert_eq!(scratch.lines("seen").len(), 7);
+}
+
 #[test]
 fn several_processes_share_a_run() {
     let scratch = Scratch::new();
