@@ -170,8 +170,7 @@ impl Opening<'_> {
         coordinator
             .list_active_runs_into(self.tenant, before, NEIGHBOURS, &mut runs)
             .map_err(|error| Failure::store(&error))?;
-        let mine: Vec<_> = (0..NEIGHBOURS as u32).map(|at| plan.run_id(at)).collect();
-        let other = runs.into_iter().find(|run| is_ours(*run) && !mine.contains(run));
+        let other = runs.into_iter().find(|run| is_ours(*run) && !plan.is_generation(*run));
         let Some(other) = other else { return Ok(()) };
         let id = format!("{:016x}", other.as_raw());
         Err(Failure::new(Code::Usage, format!("run {id} of this source is not finished"))
