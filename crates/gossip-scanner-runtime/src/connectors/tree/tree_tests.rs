@@ -300,6 +300,10 @@ fn links_count_as_what_they_lead_to_if_asked_for() {
     let open = |key: &str| tree.open(PageItem::new(key.as_bytes()), &mut Vec::new()).map(drop);
     assert_eq!(open("link/sub/x"), Ok(()));
     assert_eq!(open("alias"), Ok(()));
+    // They are listed again by whoever checks, so they are unread and not gone.
+    assert_eq!(open("dangling"), Err(OpenError::Changed));
+    assert_eq!(open("loop"), Err(OpenError::Changed));
+    std::fs::remove_file(files.path("dangling")).unwrap();
     assert_eq!(open("dangling"), Err(OpenError::Vanished));
 }
 
