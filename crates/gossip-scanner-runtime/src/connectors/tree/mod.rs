@@ -19,11 +19,11 @@
 //! # What may happen meanwhile
 //!
 //! A directory that vanishes, or becomes a file, has nothing to list. One that **may not be read**
-//! is [`ConnectorError::PermissionDenied`], after everything before it was listed: its shard is
-//! parked right before it, and goes on there once someone has granted access. A file that vanished
+//! is [`ConnectorError::PermissionDenied`], after everything before it was listed: it is cut off
+//! from what lies behind it and parked alone, until someone has granted access. A file that vanished
 //! is [`OpenError::Vanished`]; one that is no regular file any more is [`OpenError::Changed`].
 //! A path longer than a key may be, or than the system takes, is [`ConnectorError::Malformed`],
-//! with its length.
+//! with its length, and is set aside in the same way.
 //! Files made or renamed while a shard is listed may be seen or not.
 //!
 //! The **root** must stay the directory that was opened. Before anything is taken for gone, and

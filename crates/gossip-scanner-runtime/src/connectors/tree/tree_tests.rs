@@ -219,6 +219,9 @@ fn a_path_too_long_for_a_key_is_an_error_after_what_lies_before_it() {
     page.clear();
     let refused = listing.next_page(&mut page).unwrap_err();
     assert!(matches!(refused, ConnectorError::Malformed { position: 4097.. }), "{refused}");
+    let behind = listing.behind_failure().unwrap();
+    let rest = keys_from(&tree, ShardSpecRef::new(behind, b"", b""), CursorUpdate::initial());
+    assert_eq!(rest, [b"z".to_vec()]);
     let (sample, exhausted) = sample_of(&tree, WHOLE, 10);
     assert!(sample.contains(&b"z".to_vec()) && !exhausted);
 }
