@@ -10,7 +10,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStatus, ShardSummary};
 use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
-    SigningKey, Trust, Verification, verify,
+    SigningKey, Trust, Verification, recount, verify,
 };
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Job, RuntimeToken};
@@ -179,8 +179,7 @@ fn against_source(
     source: &Source,
     key: Option<&SigningKey>,
 ) -> Result<Verification, Failure> {
-    let connector = source
-        .open()
+    let connector = recount(source)
         .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
