@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::processor::Broken;
 
@@ -81,6 +81,24 @@ impl Running {
             let Some(left) = patience.checked_sub(begun.elapsed()) else { return Ok(None) };
             thread::sleep(nap.min(left));
             nap = (nap * 2).min(NAP_LONGEST);
+        }
+    }
+
+    /// Whether it has ended while what it has started may go on.
+    pub(super) fn leader_has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let leader = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // It is not waited for here, so that its number stays its own.
+        self.reaped
+            || leader.is_some_and(|leader| {
+                waitid(WaitId::Pid(leader), options).is_ok_and(|status| status.is_some())
+            })
+    }
+
+    /// Ends what it has started, and leaves its own end to be looked at.
+    pub(super) fn kill_rest(&self) {
+        if !self.reaped {
+            end_group(self.child.id());
         }
     }
 

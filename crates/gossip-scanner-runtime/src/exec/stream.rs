@@ -53,6 +53,10 @@ const CAUTIOUS_ITEMS: u32 = 8;
 /// How long a program may take to finish after it was asked to.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the answers of a program that has ended are waited for: they are in a pipe, and a thread
+/// of ours takes them out at once.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
+
 /// How much of a program's message is kept.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
@@ -196,7 +200,7 @@ impl StreamProcessor {
     /// Looks at one answer, waiting for it at most `patience`.
     fn listen(&mut self, patience: Duration) -> Result<bool, Broken> {
         let Some(talk) = &mut self.talk else { return Ok(false) };
-        match talk.from_child.recv_timeout(patience) {
+        match talk.next_line(patience) {
             Ok(line) => self.take_line(&line).map(|()| true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => {
@@ -289,6 +293,20 @@ impl Talk {
             // A program that is gone is noticed where its answers are read.
             let _ = to_child.send(line);
         }
+    }
+
+    /// The next answer. A program that has ended answers nothing more, also if something that it
+    /// started holds its output open.
+    fn next_line(&self, patience: Duration) -> Result<Line, RecvTimeoutError> {
+        match self.from_child.recv_timeout(patience) {
+            Err(RecvTimeoutError::Timeout) if self.running.leader_has_ended() => {}
+            answered => return answered,
+        }
+        // What it wrote before its end may still be on its way through our own thread.
+        self.from_child.recv_timeout(LAST_WORDS_PATIENCE).map_err(|_| {
+            self.running.kill_rest();
+            RecvTimeoutError::Disconnected
+        })
     }
 
     fn how_it_ended(&mut self) -> Box<str> {

@@ -50,6 +50,16 @@ fn a_handler_that_dies_fails_the_item_it_died_of() {
     assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Done).count(), 4);
 }
 
+/// Something that the handler started holds its output open, so that no end of it is seen there.
+#[test]
+fn a_handler_that_dies_is_noticed_though_its_output_stays_open() {
+    let answer = format!("case $line in *bad*) sleep 600 & exit 7;; esac; {DONE}");
+    let mut processor = stream(&handler(&answer), config(1, None));
+    let verdicts = process(&mut processor, &[b"a", b"bad", b"c"]).unwrap();
+    assert!(is_failed(&verdicts[1], "exit status 7"), "{:?}", verdicts[1]);
+    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));
+}
+
 /// Sixteen items are out at once, and the last is answered long after the timeout.
 #[test]
 fn the_time_of_an_item_is_not_that_of_those_before_it() {
