@@ -16,8 +16,8 @@ use crate::watermark::Settled;
 /// heard at the next step.
 const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often an item may come back untried before it counts as failed: a handler that dies with
-/// every neighbour of an item does not get round to it either.
+/// How often in a row an item may come back untried, without any other being settled meanwhile,
+/// before it counts as failed: a handler that gets round to nothing does not get round to it either.
 const MAX_UNDONE: u32 = 16;
 
 /// An item that is not tried again in this lease.
@@ -128,6 +128,7 @@ impl ShardTask {
 
     fn settle_item(&mut self, index: usize, settled: Settled) {
         self.troubled.remove(&index);
+        self.settles += 1;
         self.mark.settle(index, settled);
     }
 
@@ -155,7 +156,12 @@ impl ShardTask {
 
     /// Given again at once: nothing was tried. A handler that never gets round to an item fails it.
     fn undone<B>(&mut self, now: LogicalTime, index: usize, gear: &Gear<'_, B>) {
+        let settles = self.settles;
         let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        // Something was finished since: a program that is ended now and then gets on.
+        if item.settles != settles {
+            (item.settles, item.undone) = (settles, 0);
+        }
         item.undone += 1;
         if item.undone >= MAX_UNDONE {
             return self.hopeless(index, "handed back untried too often", gear);
@@ -250,5 +256,5 @@ impl ShardTask {
 }
 
 impl Troubled {
-    const NEW: Self = Self { failures: 0, undone: 0, retry_at: None };
+    const NEW: Self = Self { failures: 0, undone: 0, settles: 0, retry_at: None };
 }

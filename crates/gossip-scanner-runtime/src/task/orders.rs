@@ -100,7 +100,7 @@ impl ShardTask {
     }
 
     /// `key`, if something may remain on both sides of it.
-    fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
+    pub(super) fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let ahead = self.covered.key().is_none_or(|covered| key > covered);
         let inside = key > self.spec.start() && self.spec.contains_key(key);
         (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())
