@@ -213,7 +213,11 @@ impl Cx {
 
     /// Announces an operation.
     pub(super) fn begin(&self, draft: Draft) -> Rc<Op> {
-        let now = self.now();
+        self.begin_at(self.now(), draft)
+    }
+
+    /// The same for whoever presents a time of its own.
+    pub(super) fn begin_at(&self, now: LogicalTime, draft: Draft) -> Rc<Op> {
         let payload = draft.payload();
         let Draft { verb, run, lease, target, op_id, said } = draft;
         let mut shared = self.shared.borrow_mut();
@@ -292,7 +296,13 @@ impl Cx {
         }
     }
 
-    fn finish(&self, op: &Op, ending: Ending, label: Label, answer: Option<u64>) -> Ending {
+    pub(super) fn finish(
+        &self,
+        op: &Op,
+        ending: Ending,
+        label: Label,
+        answer: Option<u64>,
+    ) -> Ending {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
         shared.ops_excused += u64::from(shared.oracle.excuses());

@@ -174,7 +174,7 @@ fn what_never_ends_is_noticed() {
 #[test]
 fn a_program_that_panics_is_noticed() {
     let plan = Plan::of_seed(2, 500, Some(FaultSet::NONE));
-    let mut world = World::new(plan, Rc::new(Keyspace::new()));
+    let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
     world.processes[0].program = Some(Box::pin(async { panic!("told to") }));
     world.poll(0);
     let failure = world.run().expect_err("somebody panicked");

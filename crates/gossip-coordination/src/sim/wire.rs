@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use gossip_contracts::identity::FenceEpoch;
+
 use super::audit::Torn;
 use super::bugs::Planted;
 use super::context::Clock;
@@ -144,6 +146,13 @@ impl World {
                 self.schedule(ticks.max(1), process, tell);
             }
             Ask::Write(write) => self.send_results(from, write),
+            Ask::Result { lease, key } => {
+                let guest = self.processes[process as usize].guest.as_ref();
+                match guest.and_then(|guest| guest.result(&lease, &key)) {
+                    Some(write) => self.send_results(from, write),
+                    None => self.lost_in_thought(),
+                }
+            }
             Ask::Read(reads) => self.send_request(from, Request::Read(reads)),
             Ask::Commit(txns) => self.send_request(from, Request::Commit(txns)),
         }
@@ -322,9 +331,18 @@ impl World {
             for key in keys.0..keys.1 {
                 // By the order of the grants, which the sink does not know.
                 let stale = grant < oracle.sink.cell(run, key).grant;
-                let fate = match Planted::sink_takes_anything(shared.bug) {
-                    true => oracle.sink.force(run, key, fence, grant),
-                    false => oracle.sink.write(run, key, fence, grant),
+                let fate = match &mut self.guest_sink {
+                    Some(sink) => {
+                        let (id, name) = (oracle.runs[run as usize].id, oracle.keys.key(key));
+                        match sink.write(id, name, FenceEpoch::from_raw(fence)) {
+                            true => oracle.sink.force(run, key, fence, grant),
+                            false => Taken::Stale,
+                        }
+                    }
+                    None if Planted::sink_takes_anything(shared.bug) => {
+                        oracle.sink.force(run, key, fence, grant)
+                    }
+                    None => oracle.sink.write(run, key, fence, grant),
                 };
                 oracle.stale.keys += u64::from(stale);
                 oracle.stale.keys_accepted += u64::from(stale && judged && fate == Taken::Accepted);
