@@ -15,7 +15,7 @@ use super::worker::{Handle, keys};
 use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
 use crate::request::ShardAction;
-use crate::run::{RunConfig, RunStatus, ShardFilter};
+use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter};
 use crate::run_errors::RunTransitionError;
 use crate::run_management::AsyncRunManagement;
 
@@ -402,6 +402,10 @@ impl Admin {
         let op = self.cx.begin(Draft::new(Verb::Progress));
         let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
         self.cx.end_plain(&op, &told);
+        if let Ok(progress) = told {
+            let RunProgress { total, active, done, split, parked, leased, .. } = progress;
+            self.cx.hear(&[total, active, done, split, parked, leased]);
+        }
     }
 
     /// Nothing that a listing tells is invented.
@@ -413,6 +417,7 @@ impl Admin {
         self.cx.end_plain(&op, &told);
         let keys = keys(&self.cx);
         for row in rows {
+            self.cx.hear(&[row.shard.as_raw(), row.fence_epoch.as_raw()]);
             let found = self.cx.find(self.cx.key_of_run(run, row.shard));
             let done =
                 row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);

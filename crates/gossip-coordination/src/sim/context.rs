@@ -320,6 +320,14 @@ impl Cx {
         ending
     }
 
+    /// Adds what an answer told to what is compared of the tenant's answers, beyond the name of
+    /// the outcome: times, fences, positions and counts must not depend on another tenant either.
+    pub(super) fn hear(&self, numbers: &[u64]) {
+        let hashes = &mut self.shared.borrow_mut().tenant_hashes;
+        let hash = &mut hashes[self.tenant as usize];
+        *hash = numbers.iter().fold(*hash, |hash, number| mix(hash ^ *number));
+    }
+
     /// Holds something against the oracle.
     pub(super) fn judge(&self, judge: impl FnOnce(&Oracle) -> Result<(), Violation>) {
         let shared = &mut *self.shared.borrow_mut();
