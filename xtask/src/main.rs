@@ -21,20 +21,23 @@ mod deny;
 mod etcd_faults;
 mod failure;
 mod fuzz;
+mod hall;
 mod handoff;
 mod items;
 mod kill_sqlite;
-mod kill_worker;
 mod miri;
 mod mutants;
 mod process;
+mod saved;
 mod setup;
 mod sim;
+mod sim_handoff;
 mod source;
 mod tally;
 mod test;
 mod tidy;
 mod tla;
+mod worker_trials;
 mod workspace;
 
 use std::env;
@@ -57,7 +60,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 17] = [
+const COMMANDS: [Command; 21] = [
     Command {
         name: "test",
         arguments: "",
@@ -85,14 +88,14 @@ const COMMANDS: [Command; 17] = [
     },
     Command {
         name: "fuzz",
-        arguments: "TARGET SECONDS | --list",
-        purpose: "run one fuzz target",
+        arguments: "TARGET SECONDS | TARGET --runs N | --list",
+        purpose: "run one fuzz target for a time or a number of executions",
         run: fuzz::run,
     },
     Command {
         name: "check-model",
-        arguments: "[--config NAME] [--max-states N] [--short] [--bugs]",
-        purpose: "search small worlds of the kernel to their end, or for planted bugs",
+        arguments: "[--config NAME] [--max-states N] [--short]",
+        purpose: "search small worlds of the kernel to their end",
         run: check_model::run,
     },
     Command {
@@ -104,9 +107,17 @@ const COMMANDS: [Command; 17] = [
     },
     Command {
         name: "sim",
-        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same",
-        purpose: "play simulated worlds with faults, or look for planted bugs",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same | \
+                    --campaign [--seeds N] [--threads N] [--save]",
+        purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
+                  very many and goes on where it was stopped",
         run: sim::run,
+    },
+    Command {
+        name: "hall",
+        arguments: "[--broken] [--save]",
+        purpose: "look for every planted bug, or break whole builds and see that tests notice",
+        run: hall::run,
     },
     Command {
         name: "kill-sqlite",
@@ -119,6 +130,12 @@ const COMMANDS: [Command; 17] = [
         arguments: "[FAULTS CRASHES]",
         purpose: "search everything that can happen to one planned move, and for planted bugs",
         run: check_handoff::run,
+    },
+    Command {
+        name: "sim-handoff",
+        arguments: "[--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs",
+        purpose: "play random schedules of planned moves, and look for planted bugs",
+        run: sim_handoff::run,
     },
     Command {
         name: "handoff",
@@ -136,7 +153,19 @@ const COMMANDS: [Command; 17] = [
         name: "kill-worker",
         arguments: "[--kills N] [--seed N]",
         purpose: "kill gossip exec again and again, and look whether a key was lost",
-        run: kill_worker::run,
+        run: worker_trials::kill_worker,
+    },
+    Command {
+        name: "fleet",
+        arguments: "[--keys N]",
+        purpose: "eight workers on one etcd: kill, stop and drain some, and look what became of it",
+        run: worker_trials::fleet,
+    },
+    Command {
+        name: "poison",
+        arguments: "[--keys N] [--killers N] [--seed N]",
+        purpose: "plant keys that kill their worker, and look whether exactly those are set aside",
+        run: worker_trials::poison,
     },
     Command {
         name: "miri",

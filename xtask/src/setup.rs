@@ -46,7 +46,7 @@ const PACKAGES: [DebianPackage; 6] = [
         package: "etcd-server",
         binary: "etcd",
         // Debian may start a server of its own with it; ours listen elsewhere and leave it alone.
-        needed_by: &["test", "bench", "etcd-faults", "coverage", "mutants"],
+        needed_by: &["test", "bench", "etcd-faults", "fleet", "coverage", "mutants"],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store start real servers",
     },

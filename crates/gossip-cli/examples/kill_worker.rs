@@ -3,8 +3,11 @@
 //!
 //! `kill_worker KILLS SEED DIRECTORY`. A job of 10⁵ keys is worked on by one process at a time,
 //! which is killed after a random time, until the job is complete; then its certificate is compared
-//! with the source, what its handlers wrote is counted, and the next job begins.
+//! with the source, and what its handlers wrote is counted: no key may be lost, and of what was
+//! done under one grant of a shard no more may have been done again than one checkpoint interval.
+//! Then the next job begins.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write as _};
@@ -15,8 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Keys of one job.
 const KEYS: usize = 100_000;
-/// Keys for each command, and keys between two checkpoints.
+/// Keys for each command. A checkpoint follows each, so this is the interval between two.
 const BATCH: usize = 250;
+const CHECKPOINT_KEYS: &str = "1";
 /// Threads of the worker, each with a shard.
 const JOBS: usize = 4;
 /// A short lease, because whoever comes next waits for it to end.
@@ -24,8 +28,9 @@ const LEASE: &str = "300ms";
 /// The longest life of a worker, in milliseconds: about two leases.
 const LIFE_MAX: u64 = 700;
 
-/// Notes the keys of one batch in one write, after a moment: a job takes a few hundred lives.
-const HANDLER: &str = "sleep 0.15; echo \"$*\" >> seen";
+/// Notes the keys of one batch in one write, and under which grant they were done, after a moment:
+/// a job takes a few hundred lives.
+const HANDLER: &str = "sleep 0.15; echo \"$GOSSIP_SHARD $GOSSIP_FENCE $*\" >> seen";
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,7 +49,8 @@ struct Campaign {
     kills: usize,
     jobs: usize,
     redone: usize,
-    most_redone_by_a_kill: usize,
+    /// The most keys of one grant of a shard that were done again.
+    most_of_a_grant: usize,
 }
 
 impl Campaign {
@@ -63,7 +69,7 @@ impl Campaign {
             kills: 0,
             jobs: 0,
             redone: 0,
-            most_redone_by_a_kill: 0,
+            most_of_a_grant: 0,
         })
     }
 
@@ -81,16 +87,15 @@ impl Campaign {
             ))?;
         }
         self.say(&format!(
-            "no key lost; at most {} keys redone by a kill ({} allowed); every certificate verifies",
-            self.most_redone_by_a_kill,
-            allowed_by_a_kill()
+            "no key lost; of one grant of a shard at most {} keys redone ({BATCH} allowed); \
+             every certificate verifies",
+            self.most_of_a_grant,
         ))
     }
 
     /// One job from its beginning to its certificate.
     fn job(&mut self) -> Result<(), Box<dyn Error>> {
         let _ = fs::remove_file(self.directory.join("seen"));
-        let kills_before = self.kills;
         let run = loop {
             let mut worker = self.start()?;
             if let Some(run) = self.live_and_die(&mut worker)? {
@@ -98,8 +103,7 @@ impl Campaign {
             }
         };
         self.jobs += 1;
-        let kills = self.kills - kills_before;
-        self.count(kills)?;
+        self.count()?;
         self.verify(&run)
     }
 
@@ -108,7 +112,14 @@ impl Campaign {
         let (batch, jobs) = (BATCH.to_string(), JOBS.to_string());
         let mut command = self.command();
         command.args(["exec", &source, "-o", "jsonl", "-q", "--lease", LEASE, "--batch", &batch]);
-        command.args(["--checkpoint-keys", &batch, "--jobs", &jobs, "--retries", "1000000"]);
+        command.args([
+            "--checkpoint-keys",
+            CHECKPOINT_KEYS,
+            "--jobs",
+            &jobs,
+            "--retries",
+            "1000000",
+        ]);
         // The number of the job is no argument that the handler looks at; it makes another run.
         command.args(["--", "sh", "-c", HANDLER, &format!("job-{}", self.jobs), "{}"]);
         command.stdout(Stdio::piped()).spawn()
@@ -145,22 +156,32 @@ impl Campaign {
     }
 
     /// Every key must have been noted; those noted again are what kills cost.
-    fn count(&mut self, kills: usize) -> Result<(), Box<dyn Error>> {
+    fn count(&mut self) -> Result<(), Box<dyn Error>> {
         // Commands of the last worker that was killed may still write.
         thread::sleep(Duration::from_millis(500));
-        let mut times = vec![0_u32; KEYS];
-        for number in fs::read_to_string(self.directory.join("seen"))?.split_whitespace() {
-            *times.get_mut(number.parse::<usize>()?).ok_or("no such key")? += 1;
+        let text = fs::read_to_string(self.directory.join("seen"))?;
+        // Under which grant each key was noted last, and how many of each grant were noted later.
+        let mut last: Vec<Option<(&str, &str)>> = vec![None; KEYS];
+        let mut redone: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for line in text.lines() {
+            let mut words = line.split(' ');
+            let grant = words.next().zip(words.next()).ok_or("a line without a grant")?;
+            for number in words {
+                let place = last.get_mut(number.parse::<usize>()?).ok_or("no such key")?;
+                if let Some(before) = place.replace(grant) {
+                    *redone.entry(before).or_default() += 1;
+                }
+            }
         }
-        if let Some(lost) = times.iter().position(|times| *times == 0) {
+        if let Some(lost) = last.iter().position(Option::is_none) {
             return Err(format!("key {lost} was lost").into());
         }
-        let redone: usize = times.iter().map(|times| *times as usize - 1).sum();
-        if redone > kills * allowed_by_a_kill() {
-            return Err(format!("{redone} keys redone by {kills} kills").into());
+        let most = redone.values().copied().max().unwrap_or(0);
+        if most > BATCH {
+            return Err(format!("{most} keys of one grant were redone").into());
         }
-        self.redone += redone;
-        self.most_redone_by_a_kill = self.most_redone_by_a_kill.max(redone.div_ceil(kills.max(1)));
+        self.redone += redone.values().sum::<usize>();
+        self.most_of_a_grant = self.most_of_a_grant.max(most);
         Ok(())
     }
 
@@ -183,9 +204,4 @@ impl Campaign {
         self.dice ^= self.dice << 17;
         self.dice
     }
-}
-
-/// Of each shard that was held: the batch since the last checkpoint, and the one under way.
-const fn allowed_by_a_kill() -> usize {
-    JOBS * 2 * BATCH
 }

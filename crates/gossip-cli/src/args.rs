@@ -1,10 +1,12 @@
 //! What can be typed.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{BoolishValueParser, RangedU64ValueParser};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::duration;
 
@@ -22,14 +24,23 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// Reads what was typed.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = names_only(Self::command()).try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
 /// What every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
     /// Where coordination lives: sqlite:PATH, etcd://HOST:PORT/PREFIX or memory:
     ///
     /// Without it a file of yours: $XDG_STATE_HOME/gossip/store.db, or
     /// ~/.local/state/gossip/store.db.
-    #[arg(long, env = "GOSSIP_STORE", hide_env_values = true, global = true, value_name = "URL")]
+    #[arg(long, env = "GOSSIP_STORE", global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Whose runs these are: a name of up to 32 bytes
     #[arg(
@@ -44,10 +55,17 @@ pub(crate) struct Global {
     #[arg(short, long, env = "GOSSIP_OUTPUT", global = true, value_enum, default_value = "table")]
     pub(crate) output: Format,
     /// Say nothing but failures
-    #[arg(short, long, env = "GOSSIP_QUIET", global = true)]
+    #[arg(short, long, env = "GOSSIP_QUIET", global = true, value_parser = flag())]
     pub(crate) quiet: bool,
     /// Say more
-    #[arg(short, long, env = "GOSSIP_VERBOSE", global = true, conflicts_with = "quiet")]
+    #[arg(
+        short,
+        long,
+        env = "GOSSIP_VERBOSE",
+        global = true,
+        value_parser = flag(),
+        conflicts_with = "quiet"
+    )]
     pub(crate) verbose: bool,
 }
 
@@ -77,6 +95,11 @@ pub(crate) enum Command {
     /// Look at shards, and steer them
     #[command(subcommand)]
     Shard(ShardCommand),
+    /// Move shards from one worker to another
+    #[command(subcommand)]
+    Handoff(HandoffCommand),
+    /// Play bad days of many workers in a simulated world, and look whether a rule breaks
+    Sim(SimArgs),
 }
 
 const EXEC_HELP: &str = "\
@@ -91,40 +114,49 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArgs {
-    /// What to go through
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+}
+
+/// What makes a run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What to do")]
+pub(crate) struct JobArgs {
+    /// What to go through: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
+    #[arg(help_heading = None)]
     pub(crate) source: OsString,
     /// The command, behind --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
     pub(crate) command: Vec<OsString>,
     /// Leave out what ripgrep passes over: hidden and ignored files
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
     pub(crate) ignore: bool,
     /// Follow symbolic links
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
     pub(crate) follow_links: bool,
     /// The first row of a CSV file is a row like others
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
     pub(crate) no_header: bool,
     /// Keep the command running, and give it items as JSON lines
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_STREAM", value_parser = flag())]
     pub(crate) stream: bool,
     /// How long a lease lasts: when a worker dies, others wait so long before they go on
-    #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s")]
+    #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s", value_name = "TIME")]
     pub(crate) lease: Duration,
     /// How often a shard may be begun in a row without any progress before it is set aside
     #[arg(long, env = "GOSSIP_RETRIES", default_value_t = 3, value_name = "N")]
     pub(crate) retries: u32,
     /// How many shards to begin with; four for each job unless given
     #[arg(long, env = "GOSSIP_SHARDS", value_name = "N")]
-    pub(crate) shards: Option<usize>,
+    pub(crate) shards: Option<NonZeroUsize>,
     /// Begin anew although the same command was completed before
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_AGAIN", value_parser = flag())]
     pub(crate) again: bool,
     /// Begin although a run of this source with other settings is not finished
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_BESIDE", value_parser = flag())]
     pub(crate) beside: bool,
-    #[command(flatten)]
-    pub(crate) work: WorkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -141,43 +173,62 @@ pub(crate) struct WorkerArgs {
 
 /// How this process works; no part of what makes a run.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "How to work")]
 pub(crate) struct WorkArgs {
     /// How many commands run at a time; one for each processor unless given
     #[arg(short, long, env = "GOSSIP_JOBS", value_name = "N")]
-    pub(crate) jobs: Option<usize>,
+    pub(crate) jobs: Option<NonZeroUsize>,
     /// Keys for each command, or items that a running one has at a time
-    #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = 1, value_name = "N")]
-    pub(crate) batch: usize,
-    /// How long a command may take; 0s for ever
-    #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m")]
+    #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = NonZeroUsize::MIN, value_name = "N")]
+    pub(crate) batch: NonZeroUsize,
+    /// How long a command may take, or a running one may answer nothing; 0s for ever
+    #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) timeout: Duration,
     /// How often a key is tried before it is set aside
-    #[arg(long, env = "GOSSIP_TRIES", default_value_t = 3, value_name = "N")]
+    #[arg(
+        long,
+        env = "GOSSIP_TRIES",
+        default_value_t = 3,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) tries: u32,
     /// Stop when more shards than this were set aside
     #[arg(long, env = "GOSSIP_MAX_PARKED", default_value_t = 100, value_name = "N")]
     pub(crate) max_parked: usize,
     /// Keys in a second, at most
-    #[arg(long, env = "GOSSIP_RATE", value_name = "N")]
+    #[arg(long, env = "GOSSIP_RATE", value_name = "N", value_parser = at_least_one())]
     pub(crate) rate: Option<u64>,
     /// Bytes in a second, at most, where the source tells sizes
-    #[arg(long, env = "GOSSIP_BYTE_RATE", value_name = "N")]
+    #[arg(long, env = "GOSSIP_BYTE_RATE", value_name = "N", value_parser = at_least_one())]
     pub(crate) byte_rate: Option<u64>,
     /// Record progress after so many keys
-    #[arg(long, env = "GOSSIP_CHECKPOINT_KEYS", default_value_t = 1000, value_name = "N")]
+    #[arg(
+        long,
+        env = "GOSSIP_CHECKPOINT_KEYS",
+        default_value_t = 1000,
+        value_name = "N",
+        value_parser = at_least_one()
+    )]
     pub(crate) checkpoint_keys: u64,
     /// Record progress after such a time
-    #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s")]
+    #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
     pub(crate) checkpoint_every: Duration,
     /// Do not split busy shards when somebody has nothing to do
-    #[arg(long, env = "GOSSIP_NO_SPLIT")]
+    #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
     pub(crate) no_split: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunCommand {
-    /// The runs that are not over
-    List,
+    /// Make a run without working on it, and tell its id; `gossip worker` joins it
+    Create(Box<JobArgs>),
+    /// All runs, also those that are over
+    List {
+        /// Only those that are not over
+        #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
+        active: bool,
+    },
     /// One run
     Show(RunArg),
     /// Let nobody start a shard, and the owners give theirs back
@@ -193,7 +244,7 @@ pub(crate) enum RunCommand {
         #[command(flatten)]
         key: KeyArg,
         /// Into this file instead of standard output
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, env = "GOSSIP_TO", value_name = "FILE")]
         to: Option<PathBuf>,
     },
     /// Check what a settled run says against itself, and against its source
@@ -201,7 +252,7 @@ pub(crate) enum RunCommand {
         #[command(flatten)]
         run: RunArg,
         /// List the source again and compare every key
-        #[arg(long)]
+        #[arg(long, env = "GOSSIP_COMPARE", value_parser = flag())]
         source: bool,
     },
     /// Delete a run that is over
@@ -214,9 +265,18 @@ pub(crate) struct VerifyArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) key: KeyArg,
-    /// List this source again and compare every key; its options are those of the certificate
-    #[arg(long, value_name = "SOURCE")]
+    /// List this source again and compare every key; add the options that were asked for
+    #[arg(long, env = "GOSSIP_SOURCE", value_name = "SOURCE")]
     pub(crate) source: Option<OsString>,
+    /// What ripgrep passes over was to be left out
+    #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
+    pub(crate) ignore: bool,
+    /// Symbolic links were to be followed
+    #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
+    pub(crate) follow_links: bool,
+    /// The first row of the CSV file was to be a row like others
+    #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
+    pub(crate) no_header: bool,
 }
 
 #[derive(Debug, Args)]
@@ -240,7 +300,7 @@ pub(crate) enum ShardCommand {
         #[command(flatten)]
         run: RunArg,
         /// Only those that are set aside
-        #[arg(long)]
+        #[arg(long, env = "GOSSIP_PARKED", value_parser = flag())]
         parked: bool,
     },
     /// One shard
@@ -253,7 +313,7 @@ pub(crate) enum ShardCommand {
         #[arg(value_parser = parse_id, required_unless_present = "all")]
         shard: Option<u64>,
         /// All of the run
-        #[arg(long, conflicts_with = "shard")]
+        #[arg(long, env = "GOSSIP_ALL", value_parser = flag(), conflicts_with = "shard")]
         all: bool,
     },
     /// Ask the owner to split what remains
@@ -261,7 +321,7 @@ pub(crate) enum ShardCommand {
         #[command(flatten)]
         shard: ShardArg,
         /// At this key
-        #[arg(long, value_name = "KEY")]
+        #[arg(long, env = "GOSSIP_AT", value_name = "KEY")]
         at: Option<OsString>,
     },
     /// Ask the owner to give the shard back
@@ -269,9 +329,108 @@ pub(crate) enum ShardCommand {
         #[command(flatten)]
         shard: ShardArg,
         /// Take it away without asking: its owner is dead
-        #[arg(long)]
+        #[arg(long, env = "GOSSIP_FORCE", value_parser = flag())]
         force: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HandoffCommand {
+    /// Ask the owner of a shard to hand it to another worker
+    Start {
+        #[command(flatten)]
+        shard: ShardArg,
+        /// To this worker: 16 hexadecimal digits; to anybody unless given
+        #[arg(long, env = "GOSSIP_TO_WORKER", value_parser = parse_id, value_name = "WORKER")]
+        to: Option<u64>,
+    },
+    /// Moves that are under way, and those that are over and not forgotten
+    List {
+        /// Only those that are under way
+        #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
+        active: bool,
+    },
+    /// One move
+    Show {
+        /// As `gossip handoff list` shows it
+        id: String,
+    },
+    /// Ask for a move to be taken back, or end the record of one that can no longer happen
+    Rollback {
+        /// As `gossip handoff list` shows it
+        id: String,
+    },
+    /// The workers heard of lately: to whom a shard can go
+    Workers,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The first seed, and the only one unless --seeds is given
+    #[arg(long, env = "GOSSIP_SEED", value_name = "N")]
+    seed: Option<u64>,
+    /// How many seeds; 1000 if no first one is given
+    #[arg(long, env = "GOSSIP_SEEDS", value_name = "N")]
+    seeds: Option<u64>,
+    /// Operations of each world
+    #[arg(long, env = "GOSSIP_OPS", value_name = "N")]
+    ops: Option<u64>,
+    /// What may go wrong: all, usual, none, or names with commas between them
+    #[arg(long, env = "GOSSIP_FAULTS", value_name = "LIST")]
+    faults: Option<String>,
+    /// Look for every planted bug instead
+    #[arg(long, env = "GOSSIP_BUGS", value_parser = flag())]
+    bugs: bool,
+    /// Tenants of each world
+    #[arg(long, env = "GOSSIP_TENANTS", value_name = "N", help_heading = REPLAY)]
+    tenants: Option<u32>,
+    /// Workers of each tenant
+    #[arg(long, env = "GOSSIP_WORKERS", value_name = "N", help_heading = REPLAY)]
+    workers: Option<u32>,
+    /// How often things go wrong, in multiples of the usual
+    #[arg(long, env = "GOSSIP_ROUGHNESS", value_name = "N", help_heading = REPLAY)]
+    roughness: Option<u64>,
+    /// Whether the store ties keys to the life of a process
+    #[arg(long, env = "GOSSIP_BINDS", value_name = "BOOL", help_heading = REPLAY)]
+    binds: Option<bool>,
+    /// The only faults that are injected, by their numbers
+    #[arg(long, env = "GOSSIP_ONLY", value_name = "LIST", help_heading = REPLAY)]
+    only: Option<String>,
+    /// What is wrong with the code under test
+    #[arg(long, env = "GOSSIP_BUG", value_name = "NAME", help_heading = REPLAY)]
+    bug: Option<String>,
+    /// Do not shrink what breaks a rule
+    #[arg(long, env = "GOSSIP_TRACE", value_parser = flag(), help_heading = REPLAY)]
+    trace: bool,
+}
+
+/// Flags that a failure names, so that its world can be played again.
+const REPLAY: &str = "To play one world again";
+
+impl SimArgs {
+    /// The words that the simulator reads.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let valued = [
+            ("--seed", number(self.seed)),
+            ("--seeds", number(self.seeds)),
+            ("--ops", number(self.ops)),
+            ("--faults", self.faults.clone()),
+            ("--tenants", number(self.tenants.map(u64::from))),
+            ("--workers", number(self.workers.map(u64::from))),
+            ("--roughness", number(self.roughness)),
+            ("--binds", self.binds.map(|binds| binds.to_string())),
+            ("--only", self.only.clone()),
+            ("--bug", self.bug.clone()),
+        ];
+        let mut words = Vec::new();
+        for (name, value) in valued {
+            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+        }
+        let flags = [("--bugs", self.bugs), ("--trace", self.trace)];
+        words.extend(flags.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()));
+        words
+    }
 }
 
 #[derive(Debug, Args)]
@@ -284,9 +443,28 @@ pub(crate) struct ShardArg {
     pub(crate) shard: u64,
 }
 
+/// Lets the help name variables and not tell their values, which stand in its way.
+fn names_only(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(names_only)
+}
+
+/// How the variable of a flag is read: yes, true, on, 1, or their opposites.
+fn flag() -> BoolishValueParser {
+    BoolishValueParser::new()
+}
+
+/// Numbers of which none would mean to stand still.
+fn at_least_one() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..)
+}
+
 /// Reads an id as it is shown.
 fn parse_id(text: &str) -> Result<u64, String> {
     let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
     number.ok_or_else(|| "an id is 16 hexadecimal digits; `gossip run list` shows them".into())
 }
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

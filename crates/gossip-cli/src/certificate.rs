@@ -10,7 +10,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStatus, ShardSummary};
 use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
-    SigningKey, Trust, Verification, verify,
+    SigningKey, Trust, Verification, recount, verify,
 };
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Job, RuntimeToken};
@@ -19,8 +19,8 @@ use gossip_stores::Coordinator;
 use crate::args::{Global, KeyArg, VerifyArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
-use crate::output::{self, Record};
-use crate::{duration, runs};
+use crate::output::{self, Record, count};
+use crate::{duration, opening, progress, runs};
 
 /// The largest certificate that is read from standard input twice, and so kept: a million leaves.
 const MAX_KEPT_BYTES: u64 = 1 << 30;
@@ -48,7 +48,8 @@ pub(crate) fn export(
     written.map_err(|error| {
         Failure::new(Code::Internal, "the certificate cannot be written").why(error)
     })?;
-    let verification = check(&certificate, Against::ITSELF)?;
+    let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
+    let verification = check(&certificate, against)?;
     console.note(&say(&verification));
     Ok(code_of(&verification))
 }
@@ -83,8 +84,10 @@ pub(crate) fn verify_file(
     let verification = check(&certificate, against)?;
     let verification = match &args.source {
         Some(typed) => {
-            let source = typed_source(typed, &verification.request)?;
-            against_source(&certificate, &source, key.as_ref())?
+            let source = typed_source(typed, args)?;
+            let stated = &verification.request.options;
+            against_source(&certificate, &source, key.as_ref())
+                .map_err(|failure| hint_options(failure, stated, &source))?
         }
         None => verification,
     };
@@ -176,39 +179,64 @@ fn against_source(
     source: &Source,
     key: Option<&SigningKey>,
 ) -> Result<Verification, Failure> {
-    let connector = source
-        .open()
+    let connector = recount(source)
         .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
     check(certificate, key.map_or(against, |key| against.with_key(key)))
 }
 
-/// A source as it was typed, with the options that the certificate states.
-fn typed_source(typed: &OsString, request: &Request) -> Result<Source, Failure> {
-    let chosen = |name: &str| request.options.iter().any(|(option, on)| option == name && *on);
+/// What was typed, options too: what the certificate says of itself would compare with anything.
+fn typed_source(typed: &OsString, args: &VerifyArgs) -> Result<Source, Failure> {
     let options = SourceOptions {
-        ignore: chosen("ignore"),
-        follow_links: chosen("follow-links"),
-        no_header: chosen("no-header"),
+        ignore: args.ignore,
+        follow_links: args.follow_links,
+        no_header: args.no_header,
     };
-    Source::parse(typed, options)
-        .map_err(|error| Failure::new(Code::Usage, "the source is not understood").why(error))
+    opening::parse_source(typed, options)
+}
+
+/// Says what a certificate states if that is not what was typed.
+fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) -> Failure {
+    let (stated, typed) =
+        (chosen(stated), chosen(&Request::new(RunId::from_raw(0), source).options));
+    if stated == typed {
+        return failure;
+    }
+    failure.next(format!(
+        "the options of the certificate are {}, those typed are {}; type those that were asked for",
+        or_none(stated),
+        or_none(typed)
+    ))
+}
+
+/// The options that are on, as they are typed.
+fn chosen(options: &[(String, bool)]) -> String {
+    let chosen = options.iter().filter(|(_, on)| *on).map(|(name, _)| format!("--{name}"));
+    chosen.collect::<Vec<_>>().join(" ")
+}
+
+fn or_none(words: String) -> String {
+    if words.is_empty() { "none".to_owned() } else { words }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut input: Box<dyn BufRead> = match path.as_os_str().as_bytes() {
         b"-" => Box::new(io::stdin().lock()),
-        _ => Box::new(BufReader::new(File::open(path).map_err(|error| unreadable(&error))?)),
+        _ => {
+            let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+            Box::new(BufReader::new(file))
+        }
     };
     let mut bytes = Vec::new();
     let read = input.by_ref().take(MAX_KEPT_BYTES).read_to_end(&mut bytes);
-    read.map_err(|error| unreadable(&error))?;
+    read.map_err(|error| unreadable(path, &error))?;
     Ok(bytes)
 }
 
-fn unreadable(error: &io::Error) -> Failure {
-    Failure::new(Code::Usage, "the file cannot be read").why(error)
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let shown = progress::shown(path.as_os_str().as_bytes());
+    Failure::new(Code::Usage, format!("the file `{shown}` cannot be read")).why(error)
 }
 
 fn signing_key(arg: &KeyArg) -> Result<Option<SigningKey>, Failure> {
@@ -235,6 +263,8 @@ fn tell(global: &Global, found: &Verification, console: &Console) -> Result<Code
         .with("compared", found.is_compared)
         .with("run", format!("{:016x}", found.request.run.as_raw()))
         .with_bytes(["source", "source_hex"], source.as_bytes())
+        .with("options", or_none(chosen(&found.request.options)))
+        .with("excluded", or_none(found.request.excluded.join("; ")))
         .with("keys", found.keys)
         .with("unread", found.unread)
         .with("done", found.done)
@@ -253,8 +283,11 @@ fn say(found: &Verification) -> String {
         (Trust::Consistent, false) => "consistent",
     };
     match found.is_complete() {
-        true => format!("complete: {keys} keys; {trust}"),
-        false => format!("incomplete: {keys} keys, {parked} set aside, {unread} unread; {trust}"),
+        true => format!("complete: {}; {trust}", count(*keys, "key")),
+        false => {
+            let (keys, parked) = (count(*keys, "key"), count(*parked, "shard"));
+            format!("incomplete: {keys}, {parked} set aside, {unread} unread; {trust}")
+        }
     }
 }
 

@@ -13,24 +13,28 @@ mod console;
 mod duration;
 mod exec;
 mod failure;
+mod handoffs;
+mod opening;
 mod output;
 mod progress;
 mod runs;
 mod shards;
 mod signals;
+mod sim;
 mod store;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser as _;
+use clap::error::ErrorKind;
 
 use self::args::{Cli, Command};
 use self::console::Console;
 use self::failure::{Code, Failure};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -52,6 +56,8 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Verify(args) => certificate::verify_file(&global, &args, console),
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
+        Command::Handoff(command) => handoffs::run(&global, command, console),
+        Command::Sim(args) => sim::run(&args),
     }
 }
 
@@ -59,5 +65,19 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
 fn usage(error: &clap::Error) -> ExitCode {
     // Nobody listens: there is nobody to tell.
     let _ = error.print();
+    let forgotten = [ErrorKind::UnknownArgument, ErrorKind::MissingRequiredArgument];
+    if forgotten.contains(&error.kind()) && has_no_command() {
+        let _ = writeln!(io::stderr(), "\nThe command stands behind --: {EXAMPLE}");
+    }
     if error.use_stderr() { Code::Usage.into() } else { Code::Complete.into() }
+}
+
+/// Shown to whoever forgets where the command begins.
+const EXAMPLE: &str = "gossip exec SOURCE -- COMMAND {}";
+
+/// Whether a command for keys was typed without the mark in front of it.
+fn has_no_command() -> bool {
+    let typed: Vec<_> = std::env::args_os().skip(1).collect();
+    typed.iter().any(|word| word == "exec" || word == "create")
+        && !typed.iter().any(|word| word == "--")
 }

@@ -7,6 +7,11 @@ use serde_json::{Map, Value};
 use crate::args::Format;
 use crate::failure::{Code, Failure};
 
+/// A number of things, in words.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// One thing with named fields, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record(Vec<(&'static str, Value)>);
@@ -66,6 +71,15 @@ pub(crate) fn one(format: Format, record: &Record) -> Result<(), Failure> {
     }
 }
 
+/// Writes one record of which people want one field, by itself on a line.
+pub(crate) fn named(format: Format, field: &str, record: &Record) -> Result<(), Failure> {
+    let found = record.0.iter().find(|(name, _)| *name == field);
+    match (format, found) {
+        (Format::Table, Some((_, value))) => write(&format!("{}\n", cell(value))),
+        (Format::Table | Format::Json | Format::Jsonl, _) => one(format, record),
+    }
+}
+
 fn table(columns: &[&str], records: &[Record]) -> String {
     let header = columns.iter().map(|name| name.to_uppercase().replace('_', " ")).collect();
     let field = |record: &Record, name: &str| {
@@ -91,6 +105,7 @@ fn table(columns: &[&str], records: &[Record]) -> String {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
         Value::String(text) => text.chars().flat_map(visible).collect(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }

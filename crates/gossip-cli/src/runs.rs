@@ -13,7 +13,7 @@ use crate::certificate::{self, Settled};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
-use crate::{duration, store};
+use crate::{duration, exec, store};
 
 /// Runs that one listing asks for at a time.
 const PAGE: usize = 256;
@@ -35,7 +35,8 @@ pub(crate) fn run(
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
     let coordinator = &mut backend.coordinator();
     match command {
-        RunCommand::List => list(global, coordinator, tenant)?,
+        RunCommand::Create(args) => return exec::create(global, &backend, &args, console),
+        RunCommand::List { active } => list(global, coordinator, tenant, active)?,
         RunCommand::Show(arg) => show(global, coordinator, tenant, RunId::from_raw(arg.run))?,
         RunCommand::Pause(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
@@ -65,13 +66,20 @@ pub(crate) fn run(
     Ok(Code::Complete)
 }
 
-fn list(global: &Global, coordinator: &mut Coordinator, tenant: TenantId) -> Result<(), Failure> {
+fn list(
+    global: &Global,
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    active: bool,
+) -> Result<(), Failure> {
     let (mut runs, mut after) = (Vec::new(), None);
     loop {
         let before = runs.len();
-        coordinator
-            .list_active_runs_into(tenant, after, PAGE, &mut runs)
-            .map_err(|error| Failure::store(&error))?;
+        let listed = match active {
+            true => coordinator.list_active_runs_into(tenant, after, PAGE, &mut runs),
+            false => coordinator.list_runs_into(tenant, after, PAGE, &mut runs),
+        };
+        listed.map_err(|error| Failure::store(&error))?;
         if runs.len() - before < PAGE {
             break;
         }
@@ -79,7 +87,11 @@ fn list(global: &Global, coordinator: &mut Coordinator, tenant: TenantId) -> Res
     }
     let mut records = Vec::with_capacity(runs.len());
     for run in runs {
-        records.push(describe(coordinator, tenant, run)?);
+        match describe(coordinator, tenant, run) {
+            // Deleted while we looked.
+            Err(failure) if failure.code == Code::Usage => {}
+            described => records.push(described?),
+        }
     }
     let columns = ["run", "status", "keys", "shards", "done", "parked", "leased", "source"];
     output::list(global.output, &columns, &records)
@@ -117,9 +129,12 @@ fn describe(
     let rows = rows(coordinator, tenant, run, ShardFilter::all())?;
     let tally = Tally::of(&rows);
     let count = |status: ShardStatus| rows.iter().filter(|row| row.status == status).count();
-    let status = match (record.status(), record.is_paused()) {
-        (RunStatus::Active, true) => "paused",
-        (status, _) => status_word(status),
+    let is_settled = !rows.iter().any(|row| row.status == ShardStatus::Active);
+    let status = match record.status() {
+        RunStatus::Active if record.is_paused() => "paused",
+        // Nobody works on it until something is brought back.
+        RunStatus::Active if is_settled && tally.parked > 0 => "incomplete",
+        status => status_word(status),
     };
     let job = rows.first().and_then(|row| Job::decode(&row.metadata).ok());
     let described = Record::new()
@@ -176,6 +191,9 @@ impl Steer<'_> {
         match self.coordinator.delete_run(now, self.tenant, self.run, op_id) {
             Ok(_) => console.note("deleted"),
             Err(DeleteRunError::BackendError(error)) => return Err(Failure::store(&error)),
+            Err(DeleteRunError::RunNotFound) => {
+                return Err(not_found(self.run, &GetRunError::RunNotFound));
+            }
             Err(error @ DeleteRunError::NotTerminal { .. }) => {
                 let id = format!("{:016x}", self.run.as_raw());
                 return Err(Failure::new(Code::Usage, "the run is not over")
@@ -244,9 +262,9 @@ pub(crate) fn job_of(
 pub(crate) fn not_found(run: RunId, error: &GetRunError) -> Failure {
     match error {
         GetRunError::BackendError(error) => Failure::store(error),
-        error => Failure::new(Code::Usage, format!("there is no run {:016x}", run.as_raw()))
-            .why(error)
-            .next("gossip run list shows the runs that are not over; check --store and --tenant"),
+        // The tenant of the question is that of the answer: the run is not there for anybody else.
+        _ => Failure::new(Code::Usage, format!("there is no run {:016x}", run.as_raw()))
+            .next("gossip run list shows the runs; check --store and --tenant"),
     }
 }
 

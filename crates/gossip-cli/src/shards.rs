@@ -88,22 +88,15 @@ impl Steer<'_> {
             })?;
         }
         self.console.note(&format!(
-            "{} shards brought back; type the command of the run again, or gossip worker {:016x}",
-            shards.len(),
+            "{} brought back; type the command of the run again, or gossip worker {:016x}",
+            output::count(shards.len() as u64, "shard"),
             run.as_raw()
         ));
         Ok(())
     }
 
     fn ask(&mut self, key: ShardKey, action: &ShardAction) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
-        let until = now.saturating_add(REQUEST_LASTS);
-        let asked = self.coordinator.request_action(now, self.tenant, key, action, until, op_id);
-        asked.map_err(|error| match error {
-            RequestActionError::BackendError(error) => Failure::store(&error),
-            RequestActionError::ShardNotFound => no_shard(),
-            error => Failure::new(Code::Usage, "nothing was asked of the owner").why(error),
-        })?;
+        ask(&mut self.coordinator, self.tenant, key, action)?;
         self.console.note("asked; the owner hears of it when it renews");
         Ok(())
     }
@@ -119,6 +112,23 @@ impl Steer<'_> {
         self.console.note("taken away; its owner is refused from now on");
         Ok(())
     }
+}
+
+/// Asks the owner of a shard for something.
+pub(crate) fn ask(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    key: ShardKey,
+    action: &ShardAction,
+) -> Result<(), Failure> {
+    let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+    let until = now.saturating_add(REQUEST_LASTS);
+    let asked = coordinator.request_action(now, tenant, key, action, until, op_id);
+    asked.map(drop).map_err(|error| match error {
+        RequestActionError::BackendError(error) => Failure::store(&error),
+        RequestActionError::ShardNotFound => no_shard(),
+        error => Failure::new(Code::Usage, "nothing was asked of the owner").why(error),
+    })
 }
 
 fn describe(row: &ShardSummary) -> Record {

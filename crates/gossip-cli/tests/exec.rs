@@ -58,6 +58,25 @@ fn the_outcome_can_be_json() {
     assert!(ran.stdout.contains("\"keys\":5") && ran.stdout.contains("\"exit_code\":0"));
 }
 
+/// On a terminal, which `script` makes: one line that tells what is done, of how much, and what is
+/// left of the time.
+#[test]
+fn progress_is_drawn_on_a_terminal() {
+    let scratch = Scratch::new();
+    let gossip = env!("CARGO_BIN_EXE_gossip");
+    let nap = "sh -c 'sleep 0.05' sh {}";
+    let typed = format!("stty cols 120; {gossip} exec range:0..200 --jobs 2 -- {nap}");
+    let mut command = scratch.command("script");
+    command.args(["--quiet", "--return", "--command", &typed, "/dev/null"]);
+    let ran = finish(command.spawn().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    let drawn: Vec<_> =
+        ran.stdout.split('\r').filter(|line| line.contains(" of 200 keys")).collect();
+    assert!(drawn.iter().any(|line| line.contains(" s left ± ")), "{drawn:?}");
+    assert!(drawn.iter().all(|line| line.trim().chars().count() < 120), "{drawn:?}");
+    assert!(ran.stdout.contains("complete: 200 keys"), "{}", ran.stdout);
+}
+
 #[rstest]
 #[case::by_kill(Signal::KILL)]
 fn a_worker_that_is_killed_loses_no_key(#[case] how: Signal) {
@@ -143,7 +162,7 @@ fn a_key_that_fails_is_set_aside_and_can_be_brought_back() {
 }
 
 fn run_id(scratch: &Scratch) -> String {
-    let listed = scratch.run(&["run", "list", "-o", "jsonl"]);
+    let listed = scratch.run(&["run", "list", "--active", "-o", "jsonl"]);
     let (_, rest) = listed.stdout.split_once("\"run\":\"").expect("there is a run");
     rest[..16].to_owned()
 }
@@ -192,6 +211,9 @@ fn an_empty_source_is_complete() {
 #[case::no_run_to_join(&["worker", "0123456789abcdef"], 2, "there is no run")]
 #[case::no_id(&["run", "show", "xyz"], 2, "16 hexadecimal digits")]
 #[case::no_duration(&["exec", "tree", "--lease", "5", "--", "true"], 2, "15s")]
+#[case::no_jobs(&["exec", "tree", "--jobs", "0", "--", "true"], 2, "non-zero")]
+#[case::no_batch(&["exec", "tree", "--batch", "0", "--", "true"], 2, "non-zero")]
+#[case::no_rate(&["exec", "tree", "--rate", "0", "--", "true"], 2, "0 is not in 1..")]
 #[case::no_program(&["exec", "range:0..3", "--", "no-such-program"], 1, "was not found")]
 #[case::store_is_a_directory(&["--store", "sqlite:tree", "run", "list"], 5, "store")]
 #[case::nobody_answers(&["--store", "etcd://127.0.0.1:1/x", "run", "list"], 5, "store")]
@@ -225,6 +247,58 @@ fn changed_settings_are_noticed() {
 }
 
 #[test]
+fn a_run_is_made_without_work_and_others_join_it() {
+    let scratch = Scratch::new();
+    let create = ["run", "create", "range:0..40", "--shards", "5", "--"];
+    let made = scratch.run(&[&create[..], &NOTE].concat());
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    assert!(scratch.lines("seen").is_empty(), "nobody works yet");
+    let run = made.stdout.trim();
+    assert_eq!(run, run_id(&scratch));
+    let same = scratch.run(&[&["-o", "jsonl"], &create[..], &NOTE].concat());
+    assert_eq!(same.stdout, format!("{{\"run\":\"{run}\",\"state\":\"there already\"}}\n"));
+    let joined = scratch.run(&["worker", run]);
+    assert_eq!((joined.code, scratch.lines("seen").len()), (Some(0), 40), "{}", joined.stderr);
+    // The same job typed as `exec` is the same run.
+    let exec = scratch.run(&exec(&["range:0..40"], &NOTE));
+    assert!(exec.stderr.contains(run) && exec.stderr.contains("already done"), "{}", exec.stderr);
+}
+
+#[rstest]
+#[case::yes("1", Some(0), "")]
+#[case::no("off", Some(0), "complete: 3 keys")]
+#[case::nonsense("perhaps", Some(2), "--quiet")]
+fn a_variable_stands_for_a_flag(
+    #[case] value: &str,
+    #[case] code: Option<i32>,
+    #[case] needle: &str,
+) {
+    let scratch = Scratch::new();
+    let mut command = scratch.gossip(&exec(&["range:0..3"], &["true"]));
+    let ran = finish(command.env("GOSSIP_QUIET", value).spawn().unwrap());
+    assert_eq!(ran.code, code, "{}", ran.stderr);
+    assert!(ran.stderr.contains(needle) && ran.stderr.is_empty() == needle.is_empty());
+}
+
+#[test]
+fn runs_that_are_over_are_listed_until_they_are_deleted() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.run(&exec(&["range:0..3"], &["true"])).code, Some(0));
+    assert_eq!(scratch.run(&exec(&["range:0..4", "--tries", "1"], &["false"])).code, Some(3));
+    let listed = scratch.run(&["run", "list"]);
+    assert!(listed.stdout.contains("  done  ") && listed.stdout.contains("  incomplete  "));
+    let active = scratch.run(&["run", "list", "--active", "-o", "jsonl"]).stdout;
+    assert_eq!(active.lines().count(), 1, "{active}");
+    let all = scratch.run(&["run", "list", "-o", "json"]).stdout;
+    let done = all.split("\"run\": \"").skip(1).map(|rest| rest[..16].to_owned());
+    for run in done {
+        let _ = scratch.run(&["run", "cancel", &run]);
+        assert_eq!(scratch.run(&["run", "rm", &run]).code, Some(0));
+    }
+    assert_eq!(scratch.run(&["run", "list", "-o", "json"]).stdout, "[]\n");
+}
+
+#[test]
 fn a_file_that_changed_is_not_gone_on_with() {
     let scratch = Scratch::new();
     scratch.file("list", "a\nb\nc\n");
@@ -234,6 +308,41 @@ fn a_file_that_changed_is_not_gone_on_with() {
     let ran = scratch.run(&args);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("has changed"), "{}", ran.stderr);
+}
+
+/// The same command is done only for the file as it was.
+#[test]
+fn a_file_that_has_grown_is_not_done() {
+    let scratch = Scratch::new();
+    scratch.file("list", "a\nb\nc\n");
+    let args = exec(&["lines:tree/list"], &NOTE);
+    assert_eq!(scratch.run(&args).code, Some(0));
+    assert_eq!(scratch.run(&args).code, Some(0), "as it was, it is done");
+    scratch.file("list", "a\nb\nc\nd\n");
+    let ran = scratch.run(&args);
+    assert_eq!((ran.code, scratch.lines("seen").len()), (Some(2), 3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("has changed") && ran.stderr.contains("--again"), "{}", ran.stderr);
+    let again = exec(&["lines:tree/list", "--again"], &NOTE);
+    assert_eq!(scratch.run(&again).code, Some(0));
+    assert_eq!(scratch.lines("seen").len(), 7);
+}
+
+/// A nightly job: its ninth run stays open, and the same command goes on with it.
+#[test]
+fn every_generation_of_a_command_is_its_own() {
+    let scratch = Scratch::new();
+    scratch.file("fine", "");
+    let args = ["range:0..2", "--again", "--tries", "1"];
+    let command = ["sh", "-c", "test -e tree/fine", "sh", "{}"];
+    for night in 0..8 {
+        assert_eq!(scratch.run(&exec(&args, &command)).code, Some(0), "night {night}");
+    }
+    std::fs::remove_file(scratch.tree().join("fine")).unwrap();
+    let left_open = scratch.run(&exec(&args, &command));
+    assert_eq!(left_open.code, Some(3), "{}", left_open.stderr);
+    let same = scratch.run(&exec(&args, &command));
+    assert_eq!(same.code, Some(3), "{}", same.stderr);
+    assert!(same.stderr.contains("going on"), "{}", same.stderr);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Searches every configuration of the model to its end and prints what that came to, as Markdown.
 //!
 //! `cargo xtask check-model` builds and runs it. The exit code is 1 if a rule was broken, a queue
-//! was not emptied, an outcome was not met, or a planted bug was not found.
+//! was not emptied, or an outcome was not met.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: its output is its use")]
 
@@ -10,18 +10,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gossip_coordination::model::{
-    Bug, Config, Finding, Op, Report, Scale, Strictness, configuration, configurations, coverage,
-    search,
+    Config, Finding, Op, Report, Scale, Strictness, configurations, coverage, search,
 };
 
-const USAGE: &str = "usage: check_model [--config NAME] [--max-states N] [--short] [--bugs]";
+const USAGE: &str = "usage: check_model [--config NAME] [--max-states N] [--short]";
 
 /// What was asked for.
 struct Wanted {
     config: Option<String>,
     states_max: usize,
     scale: Scale,
-    bugs: bool,
 }
 
 fn main() -> ExitCode {
@@ -31,20 +29,18 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let good = if wanted.bugs { hunt() } else { check(&wanted) };
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if check(&wanted) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn parse(arguments: &[String]) -> Option<Wanted> {
     let scale = Scale::Campaign;
-    let mut wanted = Wanted { config: None, states_max: usize::MAX, scale, bugs: false };
+    let mut wanted = Wanted { config: None, states_max: usize::MAX, scale };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--config" => wanted.config = Some(rest.next()?.clone()),
             "--max-states" => wanted.states_max = rest.next()?.parse().ok()?,
             "--short" => wanted.scale = Scale::Short,
-            "--bugs" => wanted.bugs = true,
             _ => return None,
         }
     }
@@ -64,7 +60,7 @@ fn check(wanted: &Wanted) -> bool {
         if wanted.config.as_ref().is_some_and(|name| config.name != *name) {
             continue;
         }
-        let run = || search(config, None, Strictness::Records, wanted.states_max);
+        let run = || search(config, Strictness::Records, wanted.states_max);
         let (report, time) = timed(run);
         print_row(&config, &report, time);
         good &= report.exhausted;
@@ -117,35 +113,6 @@ fn print_coverage(reached: &BTreeSet<(Op, String)>) -> bool {
         println!("| {op:?}: {name} | {why} |");
     }
     table.missing.is_empty() && table.surprising.is_empty()
-}
-
-/// Looks for every planted bug; whether all were found.
-fn hunt() -> bool {
-    println!("| planted bug | found in | by the rule | states | steps | time | by effects alone |");
-    println!("|---|---|---|---|---|---|---|");
-    let mut good = true;
-    for bug in Bug::ALL {
-        let found = first_finding(bug, Strictness::Records);
-        let effects = first_finding(bug, Strictness::Effects);
-        good &= found.is_some() && effects.is_some();
-        let Some((report, finding, time)) = found else {
-            println!("| {bug:?} | **not found** | | | | | |");
-            continue;
-        };
-        let (name, states, rule) = (report.name, report.states, finding.violation.rule);
-        let (steps, ms) = (finding.trace.len(), time.as_secs_f64() * 1e3);
-        let alone = effects.map(|(_, finding, _)| format!("{:?}", finding.violation.rule));
-        let alone = alone.unwrap_or_else(|| "**not found**".to_owned());
-        println!("| {bug:?} | {name} | {rule:?} | {states} | {steps} | {ms:.1} ms | {alone} |");
-    }
-    good
-}
-
-fn first_finding(bug: Bug, strictness: Strictness) -> Option<(Report, Finding, Duration)> {
-    let config = configuration(bug.home(), Scale::Short)?;
-    let (report, time) = timed(|| search(config, Some(bug), strictness, usize::MAX));
-    let finding = report.finding.clone()?;
-    Some((report, finding, time))
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {

@@ -385,6 +385,12 @@ hand_on! { RunManagement, AsyncRunManagement {
         limit: usize,
         out: &mut Vec<RunId>,
     ) -> Result<(), InfraError>;
+    fn list_runs_into(
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError>;
     fn gc_stale_initializing_runs_into(
         now: LogicalTime,
         tenant: TenantId,

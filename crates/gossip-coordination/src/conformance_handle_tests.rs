@@ -151,6 +151,8 @@ through_the_lock! { AsyncRunManagement {
         -> Result<(), WorkerError>;
     reads list_active_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
         out: &mut Vec<RunId>) -> Result<(), InfraError>;
+    reads list_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
+        out: &mut Vec<RunId>) -> Result<(), InfraError>;
 } }
 
 impl AsyncShardClaiming for Shared {

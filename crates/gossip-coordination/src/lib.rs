@@ -24,7 +24,10 @@ mod lease;
 #[cfg(any(test, feature = "model", feature = "sim"))]
 pub mod model;
 mod move_errors;
+#[cfg(any(test, planted_bugs, feature = "model"))]
+pub mod mutants;
 mod outcome;
+mod planted;
 mod pool;
 pub mod protocol;
 mod record;
@@ -117,6 +120,8 @@ mod events_tests;
 mod lease_tests;
 #[cfg(test)]
 mod method_list_tests;
+#[cfg(test)]
+mod mutants_tests;
 #[cfg(test)]
 mod op_log_tests;
 #[cfg(test)]

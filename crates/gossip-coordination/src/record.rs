@@ -90,10 +90,14 @@ impl ParkReason {
 }
 
 const _: () = {
-    assert!(ShardStatus::Active as u8 == 0 && ShardStatus::Done as u8 == 1);
-    assert!(ShardStatus::Split as u8 == 2 && ShardStatus::Parked as u8 == 3);
-    assert!(ParkReason::PermissionDenied as u8 == 0 && ParkReason::NotFound as u8 == 1);
-    assert!(ParkReason::Poisoned as u8 == 2 && ParkReason::TooManyErrors as u8 == 3);
+    assert!(ShardStatus::Active as u8 == 0);
+    assert!(ShardStatus::Done as u8 == 1);
+    assert!(ShardStatus::Split as u8 == 2);
+    assert!(ShardStatus::Parked as u8 == 3);
+    assert!(ParkReason::PermissionDenied as u8 == 0);
+    assert!(ParkReason::NotFound as u8 == 1);
+    assert!(ParkReason::Poisoned as u8 == 2);
+    assert!(ParkReason::TooManyErrors as u8 == 3);
     assert!(ParkReason::Other as u8 == 4);
 };
 

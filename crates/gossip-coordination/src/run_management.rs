@@ -224,6 +224,16 @@ pub trait RunManagement {
         out: &mut Vec<RunId>,
     ) -> Result<(), InfraError>;
 
+    /// Added: as [`list_active_runs_into`](Self::list_active_runs_into), with those that are over
+    /// and not deleted.
+    fn list_runs_into(
+        &mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError>;
+
     /// Added: takes away up to `limit` of the tenant's runs that were made and not registered to
     /// the end, and of which nothing was heard for `stale_after` ticks. Each is cancelled first and
     /// then deleted, and its id is never used again. Those that are gone are appended to `out`,
@@ -428,6 +438,15 @@ pub trait AsyncRunManagement: Send {
 
     /// See [`RunManagement::list_active_runs_into`].
     fn list_active_runs_into(
+        &mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> impl Future<Output = Result<(), InfraError>> + Send;
+
+    /// See [`RunManagement::list_runs_into`].
+    fn list_runs_into(
         &mut self,
         tenant: TenantId,
         after: Option<RunId>,

@@ -58,6 +58,11 @@ impl Held {
         self.lease.fence().as_raw()
     }
 
+    /// Keys behind it.
+    pub(crate) const fn done(&self) -> u64 {
+        self.next - self.start
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.next >= self.end
     }

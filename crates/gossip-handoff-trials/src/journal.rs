@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::Failure;
 use crate::world::micros;
@@ -32,16 +33,17 @@ pub(crate) struct Line {
     pub(crate) what: What,
 }
 
-/// The journal of one process.
-pub(crate) struct Journal(File);
+/// The journal of one process. Its threads share it; one call appends one piece.
+#[derive(Clone)]
+pub(crate) struct SharedJournal(Arc<File>);
 
-impl Journal {
+impl SharedJournal {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        Ok(Self(OpenOptions::new().create_new(true).append(true).open(path)?))
+        Ok(Self(Arc::new(OpenOptions::new().create_new(true).append(true).open(path)?)))
     }
 
     /// Writes lines in one call, so that a crash leaves whole ones but for the last.
-    pub(crate) fn note(&mut self, shard: u64, fence: u64, what: &[What]) -> Result<(), Failure> {
+    pub(crate) fn note(&self, shard: u64, fence: u64, what: &[What]) -> Result<(), Failure> {
         let at = micros();
         let line = |what: &What| {
             let (letter, number) = match what {
@@ -54,7 +56,7 @@ impl Journal {
             format!("{letter} {at} {shard} {fence} {number}\n")
         };
         let text: String = what.iter().map(line).collect();
-        Ok(self.0.write_all(text.as_bytes())?)
+        Ok((&*self.0).write_all(text.as_bytes())?)
     }
 }
 

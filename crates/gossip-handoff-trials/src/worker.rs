@@ -1,31 +1,32 @@
 //! One worker: it claims, works, moves shards, takes what is offered, and drains when it is told.
 //!
-//! It is one thread, so that a trial shows what one loop makes of it. It is told by its standard
-//! input: `drain` ends it gracefully, the end of the input at once. It tells by its standard
-//! output: a line for each shard that it accepted.
+//! It works on one thread. What is offered to it is taken on another, as in the product: the source
+//! of a move stands still until it is. It is told by its standard input: `drain` ends it
+//! gracefully, the end of the input at once. It tells by its standard output: a line for each shard
+//! that it accepted.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, RenewError, RunManagement, ShardClaiming, WorkerEntry,
     WorkerState,
 };
+use gossip_handoff::RecordId;
 use gossip_handoff::join::{
-    Destination, DestinationNext, Drain, DrainNext, Holding, MoveTerms, Mover, Source, SourceEnd,
-    SourceNext, worker_name,
+    Drain, DrainNext, Holding, Leftovers, LeftoversNext, MoveTerms, Source, SourceEnd, SourceNext,
+    collect_ended,
 };
-use gossip_handoff::{Phase, Repository, Stored};
 
 use crate::Failure;
+use crate::door::Door;
 use crate::held::Held;
-use crate::journal::{Journal, What};
+use crate::journal::{SharedJournal, What};
 use crate::numbers::Numbers;
 use crate::world::{CONFIG, RUN, SHORT_LEASE, Shape, Site, TENANT, now};
 
@@ -39,8 +40,6 @@ const UPKEEP: u64 = SHORT_LEASE / 10;
 const MOVE_ONE_IN: u64 = 12;
 /// How long a worker rests when it has nothing to do.
 const REST: Duration = Duration::from_micros(200);
-/// How long a batch of work takes beside the store.
-const PACE: Duration = Duration::from_micros(300);
 /// Milliseconds that a drain may take.
 const DRAIN: u64 = 20_000;
 
@@ -55,20 +54,23 @@ pub(crate) fn run(
     let drains = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&drains);
     std::thread::spawn(move || listen(&told));
+    let journal = SharedJournal::create(journal)?;
+    let me = WorkerId::from_raw(worker);
+    let mut site = Site::open(url)?;
+    site.backend.register_worker(now(), TENANT, me)?;
+    collect_ended(&mut site.records, None, now())?;
     let mut worker = Worker {
-        site: Site::open(url)?,
-        journal: Journal::create(journal)?,
-        me: WorkerId::from_raw(worker),
+        door: Door::open(site.another(), me, journal.clone()),
+        site,
+        journal,
+        me,
         shape,
         numbers: Numbers::new(seed ^ (worker << 32)),
         held: BTreeMap::new(),
-        arriving: Vec::new(),
-        recovering: Vec::new(),
+        leftovers: Leftovers::new(me, CONFIG),
         peers: Vec::new(),
         upkeep_at: LogicalTime::ZERO,
     };
-    worker.site.backend.register_worker(now(), TENANT, worker.me)?;
-    worker.recover()?;
     while !drains.load(Ordering::Relaxed) {
         worker.turn()?;
     }
@@ -88,35 +90,26 @@ fn listen(drains: &AtomicBool) {
 
 struct Worker {
     site: Site,
-    journal: Journal,
+    /// Where shards come in.
+    door: Door,
+    journal: SharedJournal,
     me: WorkerId,
     shape: Shape,
     numbers: Numbers,
     held: BTreeMap<u64, Held>,
-    arriving: Vec<Destination>,
-    /// Moves that an earlier process of this name left behind.
-    recovering: Vec<Source>,
+    /// Moves that earlier processes of this name left behind.
+    leftovers: Leftovers,
     peers: Vec<WorkerEntry>,
     upkeep_at: LogicalTime,
 }
 
 impl Worker {
-    /// What an earlier process of this name left behind.
-    fn recover(&mut self) -> Result<(), Failure> {
-        let found = self.site.records.in_progress(&worker_name(self.me))?;
-        let mine = |one: &Stored| one.record.from == worker_name(self.me);
-        for stored in found.into_iter().filter(mine) {
-            self.recovering.push(Source::recover(stored, false, CONFIG, now())?);
-        }
-        Ok(())
-    }
-
     /// One round: upkeep, then each shard in turn, and moves after each of them.
     fn turn(&mut self) -> Result<(), Failure> {
         if now() >= self.upkeep_at {
             self.upkeep()?;
         }
-        self.move_on()?;
+        self.let_in()?;
         let shards: Vec<u64> = self.held.keys().copied().collect();
         if shards.is_empty() {
             std::thread::sleep(REST);
@@ -128,40 +121,37 @@ impl Worker {
         Ok(())
     }
 
-    /// What is due now and then. Arrivals are looked for in between: they stand still.
+    /// Takes over what came in.
+    fn let_in(&mut self) -> Result<(), Failure> {
+        while let Some(held) = self.door.arrived()? {
+            self.held.insert(held.shard(), held);
+        }
+        Ok(())
+    }
+
+    /// What is due now and then.
     fn upkeep(&mut self) -> Result<(), Failure> {
         self.upkeep_at = now().saturating_add(UPKEEP);
         self.renew();
-        self.arrive()?;
         let state = if self.held.is_empty() { WorkerState::Idle } else { WorkerState::Working };
         if self.site.backend.heartbeat(now(), TENANT, self.me, state).is_err() {
             self.site.backend.register_worker(now(), TENANT, self.me)?;
         }
-        self.arrive()?;
         self.peers.clear();
         self.site.backend.list_workers_into(now(), TENANT, &mut self.peers)?;
-        while self.held.len() < CLAIMS && self.claim()? {
-            self.arrive()?;
-        }
-        self.resume_recovery()
+        while self.held.len() < CLAIMS && self.claim()? {}
+        self.recover()
     }
 
     /// Records of the dead end when the fence has moved; until then they are looked at again.
-    fn resume_recovery(&mut self) -> Result<(), Failure> {
-        for mut source in std::mem::take(&mut self.recovering) {
-            let mut mover = mover(&mut self.site);
-            while mover.step_source(&mut source, None, now()) == SourceNext::Again {}
-        }
-        let found = self.site.records.in_progress(&worker_name(self.me))?;
-        let live = |one: &Stored| {
-            let shard = MoveTerms::of(&one.record).map(|terms| terms.key.shard().as_raw());
-            let moving = shard.ok().and_then(|shard| self.held.get(&shard)?.source.as_ref());
-            moving.is_some_and(|source| source.terms().id == one.record.id)
+    fn recover(&mut self) -> Result<(), Failure> {
+        let held = &self.held;
+        let is_live = |id: &RecordId| {
+            let mut sources = held.values().filter_map(|held| held.source.as_ref());
+            sources.any(|source| source.terms().id == *id)
         };
-        let mine = |one: &Stored| one.record.from == worker_name(self.me) && !live(one);
-        for stored in found.into_iter().filter(mine) {
-            self.recovering.push(Source::recover(stored, false, CONFIG, now())?);
-        }
+        let mut mover = self.site.mover();
+        while self.leftovers.step(&mut mover, is_live, now())? == LeftoversNext::Again {}
         Ok(())
     }
 
@@ -208,7 +198,7 @@ impl Worker {
         let keys: Vec<What> = (held.next..held.end).take(BATCH as usize).map(What::Did).collect();
         self.journal.note(shard, held.fence(), &keys)?;
         held.next += keys.len() as u64;
-        std::thread::sleep(PACE);
+        std::thread::sleep(self.shape.pace());
         let is_staying = held.source.is_none();
         if self.shape == Shape::Moving && is_staying && self.numbers.below(MOVE_ONE_IN) == 0 {
             return self.give_away(shard);
@@ -259,27 +249,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Lets every move that is under way go on as far as it can. What arrives goes first: its
-    /// source stands still.
+    /// Lets every move away go on as far as it can.
     fn move_on(&mut self) -> Result<(), Failure> {
-        self.arrive()?;
         let is_leaving = |(shard, held): (&u64, &Held)| held.source.as_ref().map(|_| *shard);
         let leaving: Vec<u64> = self.held.iter().filter_map(is_leaving).collect();
         for shard in leaving {
-            while self.move_out(shard)? {
-                self.arrive()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes what was offered.
-    fn arrive(&mut self) -> Result<(), Failure> {
-        self.find()?;
-        for mut destination in std::mem::take(&mut self.arriving) {
-            if self.move_in(&mut destination)? {
-                self.arriving.push(destination);
-            }
+            while self.move_out(shard)? {}
         }
         Ok(())
     }
@@ -289,13 +264,13 @@ impl Worker {
         let Some(held) = self.held.get_mut(&shard) else { return Ok(false) };
         let Some(mut source) = held.source.take() else { return Ok(false) };
         let lease = held.lease.clone();
-        let mut next = mover(&mut self.site).step_source(&mut source, Some(&lease), now());
+        let mut next = self.site.mover().step_source(&mut source, Some(&lease), now());
         if next == SourceNext::Freeze {
             // Its last keys travel with the offer, which follows at once.
             self.journal.note(shard, held.fence(), &[What::Froze])?;
             held.is_frozen = true;
             source.freeze(now(), held.cursor());
-            next = mover(&mut self.site).step_source(&mut source, Some(&lease), now());
+            next = self.site.mover().step_source(&mut source, Some(&lease), now());
         }
         match next {
             SourceNext::Done(SourceEnd::Kept(_)) => {
@@ -312,53 +287,6 @@ impl Worker {
         Ok(next == SourceNext::Again)
     }
 
-    /// Looks for moves to this worker that it does not know yet.
-    fn find(&mut self) -> Result<(), Failure> {
-        let name = worker_name(self.me);
-        let Ok(found) = self.site.records.in_progress(&name) else { return Ok(()) };
-        for stored in found {
-            let known = self.arriving.iter().any(|one| one.terms().id == stored.record.id);
-            let ready = stored.record.state >= Phase::Transfer;
-            if stored.record.to == name && ready && !known {
-                let destination = Destination::new(stored, CONFIG, now())?;
-                if destination.end().is_none() {
-                    self.arriving.push(destination);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the move is still under way.
-    fn move_in(&mut self, destination: &mut Destination) -> Result<bool, Failure> {
-        let mut scratch = AcquireScratch::new();
-        loop {
-            match mover(&mut self.site).step_destination(destination, &mut scratch, now()) {
-                DestinationNext::Again => {}
-                DestinationNext::Wait(_) => return Ok(true),
-                DestinationNext::Done(_) => return Ok(false),
-                DestinationNext::Live(got) => {
-                    let held = Held::new(&got)?;
-                    let (shard, fence) = (held.shard(), held.fence());
-                    self.journal.note(shard, fence, &[What::Accepted])?;
-                    self.held.insert(shard, held);
-                    self.start(shard, fence)?;
-                    writeln!(std::io::stdout(), "accepted")?;
-                }
-            }
-        }
-    }
-
-    /// The first key of an accepted shard, before the record says anything.
-    fn start(&mut self, shard: u64, fence: u64) -> Result<(), Failure> {
-        let Some(held) = self.held.get_mut(&shard).filter(|held| !held.is_done()) else {
-            return Ok(());
-        };
-        self.journal.note(shard, fence, &[What::Did(held.next)])?;
-        held.next += 1;
-        Ok(())
-    }
-
     /// Gives everything away and ends.
     fn drain(mut self) -> Result<String, Failure> {
         let deadline = now().saturating_add(DRAIN);
@@ -369,50 +297,63 @@ impl Worker {
         // Another order for each worker, so that the first is not everybody's favourite.
         let turn = self.me.as_raw() as usize % self.peers.len().max(1);
         self.peers.rotate_left(turn);
-        let mut holdings = Vec::new();
-        for held in self.held.values() {
-            self.journal.note(held.shard(), held.fence(), &[What::Froze])?;
-            let (lease, cursor): (_, Cursor) = (held.lease.clone(), held.cursor());
-            let (snapshot, attempts) = (Vec::new(), held.attempts);
-            holdings.push(Holding { lease, cursor, snapshot, attempts });
-        }
+        let holding = |held: &Held| Holding::working(held.lease.clone(), held.attempts);
+        let holdings = self.held.values().map(holding).collect();
         let mut drain = Drain::new(self.me, holdings, &self.peers, CONFIG, deadline);
-        let mut results = Vec::new();
         loop {
             if now() >= self.upkeep_at {
                 self.upkeep_at = now().saturating_add(UPKEEP);
-                let leases: Vec<_> = drain.leases().cloned().collect();
-                self.site.backend.renew_many(now(), TENANT, &leases, &mut results);
+                self.renew();
             }
-            match drain.step(&mut mover(&mut self.site), now()) {
+            match drain.step(&mut self.site.mover(), now()) {
                 DrainNext::Again => {}
-                DrainNext::Wait(_) => std::thread::sleep(REST),
+                DrainNext::Freeze(key) => {
+                    let Some(held) = self.held.get_mut(&key.shard().as_raw()) else {
+                        drain.finished(key);
+                        continue;
+                    };
+                    self.journal.note(held.shard(), held.fence(), &[What::Froze])?;
+                    held.is_frozen = true;
+                    drain.freeze(now(), key, held.cursor());
+                }
+                DrainNext::Wait(_) => self.work_on(&mut drain)?,
                 DrainNext::Done(tally) => {
                     return Ok(format!(
-                        "drained {} {} {}",
-                        tally.moved, tally.released, tally.lost
+                        "drained {} {} {} {}",
+                        tally.moved, tally.released, tally.lost, tally.finished
                     ));
                 }
             }
+            for (lease, _) in drain.take_ended() {
+                self.held.remove(&lease.shard().as_raw());
+            }
         }
+    }
+
+    /// Works on the shard that is least far among those that do not stand still.
+    fn work_on(&mut self, drain: &mut Drain) -> Result<(), Failure> {
+        let working = self.held.values().filter(|held| !held.is_frozen);
+        let Some(key) = working.min_by_key(|held| held.done()).map(|held| held.lease.key()) else {
+            std::thread::sleep(REST);
+            return Ok(());
+        };
+        let shard = key.shard().as_raw();
+        self.work(shard)?;
+        if !self.held.contains_key(&shard) {
+            drain.finished(key);
+        }
+        Ok(())
     }
 
     /// What is under way comes to its end before the rest is given away.
     fn finish_moves(&mut self, deadline: LogicalTime) -> Result<(), Failure> {
-        let is_moving = |worker: &Self| {
-            !worker.arriving.is_empty() || worker.held.values().any(|held| held.source.is_some())
-        };
-        self.find()?;
-        while is_moving(self) && now() < deadline {
+        self.door.close();
+        let is_moving = |worker: &Self| worker.held.values().any(|held| held.source.is_some());
+        while (is_moving(self) || !self.door.is_shut()) && now() < deadline {
             self.move_on()?;
+            self.let_in()?;
             std::thread::sleep(REST);
         }
-        Ok(())
+        self.let_in()
     }
 }
-
-fn mover(site: &mut Site) -> Mover<'_, gossip_stores::Coordinator, StoreRecords> {
-    Mover { tenant: TENANT, backend: &mut site.backend, records: &mut site.records }
-}
-
-type StoreRecords = gossip_handoff::StoreRepository<gossip_stores::AnyStore>;

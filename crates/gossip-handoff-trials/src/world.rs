@@ -1,7 +1,8 @@
 //! The run that every process of a trial works on, and its clock.
 
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -10,7 +11,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::StoreRepository;
-use gossip_handoff::join::JoinConfig;
+use gossip_handoff::join::{JoinConfig, Mover};
 use gossip_stores::{AnyStore, Backend, Coordinator, StoreUrl};
 
 use crate::Failure;
@@ -31,7 +32,10 @@ pub(crate) const CONFIG: JoinConfig = JoinConfig {
     prepare_ticks: 4_000,
     offer_ticks: 4_000,
     finish_ticks: 4_000,
+    lead_ticks: 12,
+    find_ticks: 5,
     poll_ticks: 1,
+    accepts_per_look: 8,
     retry_ticks: 10,
 };
 
@@ -53,6 +57,18 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// How long a batch of work takes beside the store. The eight that are restarted ask together
+    /// about as much of the store as the four that move: hundreds of saves a second each, far more
+    /// than a product does.
+    pub(crate) const fn pace(self) -> Duration {
+        match self {
+            Self::Moving => Duration::from_micros(300),
+            Self::Draining => Duration::from_millis(1),
+        }
+    }
+}
+
 impl FromStr for Shape {
     type Err = Failure;
 
@@ -67,14 +83,27 @@ pub(crate) struct Site {
     pub(crate) backend: Coordinator,
     pub(crate) records: StoreRepository<AnyStore>,
     /// Kept open as long as its handles.
-    open: Backend,
+    open: Arc<Backend>,
 }
 
 impl Site {
     pub(crate) fn open(url: &str) -> Result<Self, Failure> {
-        let open = Backend::open(&url.parse::<StoreUrl>()?)?;
+        Ok(Self::on(Arc::new(Backend::open(&url.parse::<StoreUrl>()?)?)))
+    }
+
+    /// Handles for one more thread of this process. What its threads commit at a time is one group.
+    pub(crate) fn another(&self) -> Self {
+        Self::on(Arc::clone(&self.open))
+    }
+
+    fn on(open: Arc<Backend>) -> Self {
         let records = StoreRepository::new(open.store(), TENANT, fresh_nonce());
-        Ok(Self { backend: open.coordinator(), records, open })
+        Self { backend: open.coordinator(), records, open }
+    }
+
+    /// What moves shards on this site.
+    pub(crate) const fn mover(&mut self) -> Mover<'_, Coordinator, StoreRepository<AnyStore>> {
+        Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
     }
 
     /// A store of its own for one more thread.

@@ -95,6 +95,14 @@ impl Repository for Waits {
         block_on(self.0.in_progress_page(owner, after, limit))
     }
 
+    fn page(
+        &mut self,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError> {
+        block_on(self.0.page(after, limit))
+    }
+
     fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {
         block_on(self.0.forget(over))
     }

@@ -30,6 +30,7 @@ pub fn check<T: RepositoryTarget>(target: &T) {
     of_two_recoverers_one_drives(target);
     both_sides_find_a_handoff_until_it_is_over(target);
     many_handoffs_are_found_by_the_page(target);
+    every_record_is_on_some_page(target);
     the_largest_snapshot_fits_and_no_larger(target);
     what_no_machine_makes_is_not_saved(target);
     only_what_is_over_is_forgotten(target);
@@ -130,6 +131,33 @@ pub fn many_handoffs_are_found_by_the_page<T: RepositoryTarget>(target: &T) {
     let next = page.next.expect("there are more");
     let rest = records.in_progress_page("many-a", Some(&next), count).expect("a question");
     assert_eq!((page.found.len(), rest.found.len(), rest.next), (2, count - 2, None));
+}
+
+/// Also those that are over; others may be in between.
+pub fn every_record_is_on_some_page<T: RepositoryTarget>(target: &T) {
+    let mut records = target.handle();
+    let mut expected = Vec::new();
+    for number in 0..20 {
+        let mut record = record(&format!("all-{number}"), "all-a", "all-b");
+        if number % 2 == 0 {
+            record.state = Phase::RolledBack;
+        }
+        records.save(&record, None).expect("nobody was there");
+        expected.push(record);
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = records.page(after.as_ref(), 7).expect("a page");
+        assert!(page.found.len() <= 7);
+        seen.extend(page.found.into_iter().map(|stored| stored.record));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    for record in &expected {
+        assert_eq!(seen.iter().filter(|one| *one == record).count(), 1);
+    }
 }
 
 /// It must fit into one value of every engine.

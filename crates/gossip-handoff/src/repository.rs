@@ -73,6 +73,18 @@ pub trait Repository {
         limit: usize,
     ) -> Result<InProgress, RepositoryError>;
 
+    /// The first `limit` records behind `after`, also those that are over, in an order of the
+    /// repository's own: what a person or a collector looks through.
+    ///
+    /// # Errors
+    ///
+    /// [`RepositoryError`].
+    fn page(
+        &mut self,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError>;
+
     /// Removes a record that is over. One that is gone already is as good.
     ///
     /// # Errors
@@ -103,7 +115,7 @@ pub trait Repository {
 /// Records in one page of [`Repository::in_progress`]: with the largest snapshots 16 MiB.
 pub const IN_PROGRESS_PAGE: usize = 64;
 
-/// One page of handoffs that are not over.
+/// One page of handoffs: of those that are not over, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
     /// What was found.
@@ -157,6 +169,21 @@ impl MemoryRepository {
         Self::default()
     }
 
+    fn page_of(
+        &self,
+        after: Option<&RecordId>,
+        limit: usize,
+        fits: impl Fn(&Stored) -> bool,
+    ) -> InProgress {
+        let records = self.lock();
+        let behind = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+        let rest = records.range((behind, Bound::Unbounded)).map(|(_, stored)| stored);
+        let found: Vec<Stored> = rest.filter(|stored| fits(stored)).take(limit).cloned().collect();
+        let last = found.last().filter(|_| found.len() == limit);
+        let next = last.map(|stored| stored.record.id.clone());
+        InProgress { found, next }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<RecordId, Stored>> {
         // Every change is one insertion, so what a panic elsewhere leaves is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -190,15 +217,17 @@ impl Repository for MemoryRepository {
         after: Option<&RecordId>,
         limit: usize,
     ) -> Result<InProgress, RepositoryError> {
-        let records = self.lock();
-        let behind = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
         let live =
-            |stored: &&Stored| !stored.record.state.is_terminal() && stored.record.concerns(owner);
-        let rest = records.range((behind, Bound::Unbounded)).map(|(_, stored)| stored);
-        let found: Vec<Stored> = rest.filter(live).take(limit).cloned().collect();
-        let last = found.last().filter(|_| found.len() == limit);
-        let next = last.map(|stored| stored.record.id.clone());
-        Ok(InProgress { found, next })
+            |stored: &Stored| !stored.record.state.is_terminal() && stored.record.concerns(owner);
+        Ok(self.page_of(after, limit, live))
+    }
+
+    fn page(
+        &mut self,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError> {
+        Ok(self.page_of(after, limit, |_| true))
     }
 
     fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {

@@ -13,7 +13,8 @@
 use gossip_contracts::identity::{CanonicalHasher, Domain, TenantId};
 use gossip_coordination::store::{
     AsyncStore, HANDOFF_PAYLOAD_MAX, HandoffWrite, MovePage, SaveHandoffError, Store,
-    StoredHandoff, fly, fly_async, forget_handoff, list_moves, load_handoff, save_handoff,
+    StoredHandoff, fly, fly_async, forget_handoff, list_handoffs, list_moves, load_handoff,
+    save_handoff,
 };
 use gossip_coordination::{HandoffId, InfraError};
 
@@ -96,6 +97,13 @@ fn in_progress(owner: &str, (page, more): MovePage) -> Result<InProgress, Reposi
     Ok(InProgress { found, next: last.filter(|_| more.is_some()) })
 }
 
+/// A page as it is.
+fn whole((page, more): MovePage) -> Result<InProgress, RepositoryError> {
+    let found = page.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
+    let last = found.last().map(|last| last.record.id.clone());
+    Ok(InProgress { found, next: last.filter(|_| more.is_some()) })
+}
+
 fn failed(error: InfraError) -> RepositoryError {
     RepositoryError::Failed { message: error.to_string() }
 }
@@ -164,6 +172,16 @@ macro_rules! store_repository {
                 in_progress(owner, page.map_err(failed)?)
             }
 
+            $($async)? fn page_of_all(
+                &mut self,
+                after: Option<&RecordId>,
+                limit: usize,
+            ) -> Result<InProgress, RepositoryError> {
+                let (limits, tenant) = (self.store.limits(), self.handle.tenant);
+                let flight = list_handoffs(limits, tenant, after.map(handoff_id), limit);
+                whole($fly(&mut self.store, flight)$(.$await)?.map_err(failed)?)
+            }
+
             $($async)? fn forget_record(&mut self, over: &Stored) -> Result<(), RepositoryError> {
                 check_over(over)?;
                 let (id, version) = (handoff_id(&over.record.id), over.version.as_raw());
@@ -198,6 +216,14 @@ impl<S: Store> Repository for StoreRepository<S> {
         limit: usize,
     ) -> Result<InProgress, RepositoryError> {
         self.page_of(owner, after, limit)
+    }
+
+    fn page(
+        &mut self,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError> {
+        self.page_of_all(after, limit)
     }
 
     fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {
@@ -240,6 +266,19 @@ impl<S: AsyncStore> AsyncStoreRepository<S> {
         limit: usize,
     ) -> Result<InProgress, RepositoryError> {
         self.page_of(owner, after, limit).await
+    }
+
+    /// See [`Repository::page`].
+    ///
+    /// # Errors
+    ///
+    /// [`RepositoryError`].
+    pub async fn page(
+        &mut self,
+        after: Option<&RecordId>,
+        limit: usize,
+    ) -> Result<InProgress, RepositoryError> {
+        self.page_of_all(after, limit).await
     }
 
     /// See [`Repository::forget`].

@@ -6,6 +6,7 @@
 //! | [`work`] | a worker: threads, leases, draining |
 //! | [`ShardTask`] | one shard's life under one lease, stepped, without a clock of its own |
 //! | [`Processor`] | what is done with every key |
+//! | [`ProgressMeter`] | how far a run has come, and when it will be over |
 //! | [`Watermark`] | how far a shard has come when its items finish out of order |
 //! | [`RuntimeToken`] | what the runtime keeps beside a cursor |
 //!
@@ -19,14 +20,19 @@ mod backoff;
 pub mod certificate;
 mod clock;
 pub mod connectors;
+mod density;
 pub mod exec;
 mod initial;
 mod job;
 mod observer;
 mod op_ids;
 mod processor;
+mod progress;
 mod run_plan;
 mod scan;
+#[cfg(any(test, feature = "skew"))]
+pub mod skew;
+mod split_policy;
 mod task;
 mod throttle;
 mod token;
@@ -53,16 +59,21 @@ mod watermark_tests;
 pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 pub use self::backoff::Backoff;
 pub use self::clock::{Clock, SystemClock, TICKS_PER_SECOND};
+pub use self::density::Density;
 pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
 pub use self::job::{Job, JobError};
 pub use self::observer::{Event, Observer};
 pub use self::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Tally};
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
 pub use self::scan::{ScanError, ScanOptions, Scanned, scan};
-pub use self::task::{Ending, Gear, ShardTask, TaskConfig, Turn};
+pub use self::split_policy::SPLITS_PER_LEASE;
+pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
 pub use self::watermark::{Settled, Watermark};
-pub use self::worker::{Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work};
+pub use self::worker::{
+    Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work, worker_of,
+};

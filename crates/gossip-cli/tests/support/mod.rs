@@ -1,5 +1,6 @@
 //! The real binary in a directory of its own.
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
+#![allow(dead_code, reason = "each file of tests uses its part of it")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -46,11 +47,17 @@ impl Scratch {
 
     /// The binary, with the store of this test and none of the caller's settings.
     pub(crate) fn gossip<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gossip"));
-        command.args(args).current_dir(&self.path).stdin(Stdio::null()).env_clear();
+        let mut command = self.command(env!("CARGO_BIN_EXE_gossip"));
+        command.args(args);
+        command
+    }
+
+    /// Another program in the same place.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        piped(&mut command).current_dir(&self.path).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("GOSSIP_STORE", format!("sqlite:{}", self.path.join("store.db").display()));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -71,6 +78,11 @@ impl Drop for Scratch {
         // A test that failed says so itself.
         let _ = std::fs::remove_dir_all(&self.path);
     }
+}
+
+/// A program without input, whose output is read.
+pub(crate) fn piped(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 
 /// How a run of the binary ended.

@@ -177,6 +177,8 @@ in_turn! { RunManagement {
         -> Result<(), WorkerError>;
     list_active_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
         out: &mut Vec<RunId>) -> Result<(), InfraError>;
+    list_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
+        out: &mut Vec<RunId>) -> Result<(), InfraError>;
 } }
 
 impl<S: Store> ShardClaiming for InTurn<S> {

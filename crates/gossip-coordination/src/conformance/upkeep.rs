@@ -9,6 +9,7 @@ use crate::run_errors::{CreateRunError, GetRunError, RegisterShardsError};
 use crate::run_management::RunManagement;
 
 topic!("upkeep":
+    all_runs_are_listed_in_order,
     runs_that_are_not_over_are_listed_in_order,
     the_list_of_runs_is_read_page_by_page,
     runs_of_another_tenant_are_not_listed,
@@ -62,6 +63,20 @@ impl<T: ConformanceTarget> World<'_, T> {
 pub fn runs_that_are_not_over_are_listed_in_order<T: ConformanceTarget>(target: &T) {
     let mut world = six_runs(target);
     assert_eq!(world.active_runs(None, 100), runs(&[1, 2, 3, 6]));
+}
+
+/// With those that are over, and without those that were deleted.
+pub fn all_runs_are_listed_in_order<T: ConformanceTarget>(target: &T) {
+    let mut world = six_runs(target);
+    let mut found = Vec::new();
+    world.backend.list_runs_into(TENANT, None, 100, &mut found).expect("the store works");
+    assert_eq!(found, runs(&[1, 2, 3, 4, 6]));
+    found.clear();
+    world.backend.list_runs_into(TENANT, Some(run(2)), 2, &mut found).expect("the store works");
+    assert_eq!(found, runs(&[3, 4]));
+    found.clear();
+    world.backend.list_runs_into(STRANGER, None, 9, &mut found).expect("the store works");
+    assert_eq!(found, []);
 }
 
 /// From behind the last one on.

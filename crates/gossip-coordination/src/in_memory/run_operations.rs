@@ -238,6 +238,18 @@ impl RunManagement for InMemoryCoordinator {
         Ok(())
     }
 
+    fn list_runs_into(
+        &mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), InfraError> {
+        let behind = |run: &RunId| after.is_none_or(|after| after < *run);
+        out.extend(self.runs_of(tenant).into_iter().filter(behind).take(limit));
+        Ok(())
+    }
+
     fn gc_stale_initializing_runs_into(
         &mut self,
         now: LogicalTime,

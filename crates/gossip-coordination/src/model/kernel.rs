@@ -4,8 +4,7 @@
 //! the codec takes part in every step. The kernel is a pure function of what it is shown, and
 //! therefore asked once for each distinct [`Question`]; the answer is a [`Step`].
 //!
-//! Nothing here judges an answer. A [`Bug`] changes what the kernel is shown or what becomes of its
-//! change, as a careless caller of the kernel would; the oracle has to notice.
+//! Nothing here judges an answer: the oracle does.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -23,7 +22,6 @@ use gossip_contracts::identity::{
 };
 use hashbrown::HashMap;
 
-use super::bugs::{Bug, Sabotage};
 use super::interner::Interner;
 use super::runs::{RunFacts, RunValue};
 use super::vocabulary::{
@@ -62,7 +60,6 @@ pub(super) struct Settings {
     /// Ranges of the root shards, for each manifest.
     pub(super) manifests: &'static [&'static [(KeyNo, KeyNo)]],
     pub(super) shards_max: usize,
-    pub(super) bug: Option<Bug>,
 }
 
 /// Everything that an answer can depend on.
@@ -226,11 +223,7 @@ impl Kernel {
 
     pub(super) fn room(&self, shard_count: u8) -> ShardRoom {
         let count = usize::from(shard_count);
-        let max = match self.settings.bug {
-            Some(Bug::LimitIgnored) => usize::MAX,
-            Some(_) | None => self.settings.shards_max,
-        };
-        let (max_per_tenant, max_total) = (max, max);
+        let (max_per_tenant, max_total) = (self.settings.shards_max, self.settings.shards_max);
         ShardRoom { tenant_count: count, total_count: count, max_per_tenant, max_total }
     }
 
@@ -256,6 +249,8 @@ impl Kernel {
     }
 
     fn broken(&mut self, question: Question, why: &str) -> Step {
+        // What the panic left in the pool is nobody's, and a pool that is dropped must be empty.
+        std::mem::forget(std::mem::replace(&mut self.pool, RecordPool::new(POOL_BYTES)));
         let op = self.commands.get(question.command).op();
         let fault = Some(why.to_owned());
         Step { fault, ..self.blank(op, Verdict::Refused, "Fault") }
@@ -278,7 +273,7 @@ impl Kernel {
 
     fn held(&mut self, q: Question, by: u8, lease: LeaseRef, act: Act, op_id: OpId) -> Step {
         let tenant = *self.tenants[usize::from(by)];
-        let lease = &self.lease(q, lease);
+        let lease = &self.lease(lease);
         let long_key = vec![b'z'; MAX_KEY_SIZE + 1];
         let long_token = vec![b'z'; MAX_TOKEN_SIZE + 1];
         let cursor = |cursor: Cursor| match cursor {
@@ -367,16 +362,12 @@ impl Kernel {
     }
 
     /// The lease as its holder presents it. Its deadline is only its holder's memory.
-    fn lease(&self, q: Question, held: LeaseRef) -> Lease {
-        let (mut owner, mut fence) = (held.worker, held.fence);
-        if let Some(facts) = self.facts.get(q.record as usize) {
-            Sabotage::forge(self.settings.bug, facts, &mut owner, &mut fence);
-        }
+    fn lease(&self, held: LeaseRef) -> Lease {
         let tenant = *self.tenants[usize::from(held.tenant)];
         let key = *self.shard_keys.get(held.shard.into());
-        let owner = worker_id(owner);
+        let owner = worker_id(held.worker);
         let token = GrantToken::from_raw(owner.as_raw());
-        Lease::new(tenant, key, owner, FenceEpoch::from_raw(fence.into()), time(1), token)
+        Lease::new(tenant, key, owner, FenceEpoch::from_raw(held.fence.into()), time(1), token)
     }
 
     /// One operation on a shard, as a coordinator does it.
@@ -387,12 +378,9 @@ impl Kernel {
         T::Error: Debug,
     {
         let command = *self.commands.get(q.command);
-        let bug = self.settings.bug;
         let (_, key) = operation.subject();
         let mut record = self.load(by, key, q.record);
-        let mut shown = Sabotage::before(bug, command, q.now, record.as_mut(), &mut self.pool);
         let run = self.run_facts.get(q.run as usize).and_then(|facts| facts.head);
-        let run = run.map(|head| shown.run_head(head));
         let kin = if T::MAKES_SHARDS { self.kin.get(q.kin).clone() } else { Vec::new() };
         let keys = &self.shard_keys;
         let split_hash_of = |id: ShardId| {
@@ -406,16 +394,19 @@ impl Kernel {
             owner: evidence(command, record.as_ref()),
             split_hash_of: &split_hash_of,
         };
-        let decision = operation.decide(time(shown.now), &seen);
+        let decision = operation.decide(time(q.now), &seen);
         let step = match decision {
             Err(error) => {
                 let outcome = variant(&error);
                 self.blank(command.op(), Verdict::Refused, &outcome)
             }
-            Ok(Decision::Replay(answer)) => self.replayed(command, &shown, record.as_ref(), answer),
+            Ok(Decision::Replay(answer)) => {
+                let step = self.blank(command.op(), Verdict::Replayed, "Replayed");
+                Step { answer: self.name(&answer.told()), ..step }
+            }
             Ok(Decision::Commit { change, answer }) => {
                 let record = record.as_mut().expect("a decision to commit looked at a shard");
-                self.commit(by, command, &mut shown, record, &change, answer)
+                self.commit(by, command, record, &change, answer)
             }
         };
         if let Some(record) = record {
@@ -424,34 +415,16 @@ impl Kernel {
         step
     }
 
-    fn replayed(
-        &mut self,
-        command: Command,
-        shown: &Sabotage,
-        record: Option<&ShardRecord>,
-        answer: impl Told,
-    ) -> Step {
-        let record = record.expect("a replay looked at a shard");
-        if let Some(refusal) = shown.refuses_replay(record) {
-            return self.blank(command.op(), Verdict::Refused, refusal);
-        }
-        let step = self.blank(command.op(), Verdict::Replayed, "Replayed");
-        Step { answer: self.name(&answer.told()), ..step }
-    }
-
     fn commit<T: Told, E: Debug>(
         &mut self,
         by: u8,
         command: Command,
-        shown: &mut Sabotage,
         record: &mut ShardRecord,
         change: &ShardChange<'_>,
         answer: Result<T, E>,
     ) -> Step {
-        let before = self.store(record);
         let evolved = evolve(record, &mut self.pool, change);
         assert!(evolved.is_ok(), "the pool has room for everything the model makes");
-        shown.after(record, &mut self.pool);
         let mut step = match &answer {
             Ok(answer) => {
                 let step = self.blank(command.op(), Verdict::Executed, "Executed");
@@ -469,15 +442,9 @@ impl Kernel {
                 granted(&grant, view)
             });
         }
-        let stored = self.store(record);
-        step.record = Some(if shown.loses_write() { before } else { stored });
-        let births: Vec<_> = change.births().collect();
-        for (index, birth) in births.iter().enumerate() {
-            if shown.loses_birth(index, births.len()) {
-                continue;
-            }
-            let born = self.give_birth(by, record.key().run(), &shown.birth(*birth));
-            step.born.push(born);
+        step.record = Some(self.store(record));
+        for birth in change.births() {
+            step.born.push(self.give_birth(by, record.key().run(), &birth));
         }
         step
     }
@@ -499,11 +466,7 @@ impl Kernel {
             return None;
         }
         let (hot, cold) = split_value(self.records.get(record));
-        // A wrong key finds another tenant's record, and finds it whole.
-        let owner = match self.settings.bug {
-            Some(Bug::WrongTenant) => &self.tenants[0],
-            Some(_) | None => &self.tenants[usize::from(tenant)],
-        };
+        let owner = &self.tenants[usize::from(tenant)];
         let decoded = decode_shard(owner, key, hot, cold, &mut self.pool);
         Some(decoded.expect("what the codec wrote it reads").0)
     }

@@ -9,11 +9,10 @@
 //! The kernel here is [`protocol`](crate::protocol) itself and no second model of it. The search is
 //! breadth-first and goes on until no state is left ([`search`]); what it finds is told with the
 //! shortest way to it. An [oracle of effects](Rule) hears every answer and keeps its own history.
-//! Planted [bugs](Bug) show that it can find something.
+//! The [planted bugs](crate::mutants) show that it can find something.
 //!
 //! `cargo xtask check-model` runs every configuration and prints what it came to.
 
-mod bugs;
 mod check;
 mod configurations;
 mod coverage;
@@ -28,7 +27,6 @@ mod state;
 mod vocabulary;
 mod world;
 
-pub use self::bugs::Bug;
 pub use self::check::Strictness;
 pub use self::configurations::{Config, Scale, configuration, configurations};
 pub use self::coverage::{Coverage, coverage};

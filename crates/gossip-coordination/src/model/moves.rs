@@ -92,8 +92,7 @@ impl World {
         if !may_rise {
             return;
         }
-        let (workers, tenants) = (self.config.workers, self.config.tenants);
-        for worker in (tenant..workers).step_by(tenants.into()) {
+        for worker in 0..self.config.workers {
             for way in self.ways() {
                 let command = Command::Claim { tenant, shard, worker, way };
                 self.deliveries(state, command, None, moves);

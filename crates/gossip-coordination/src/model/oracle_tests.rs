@@ -380,7 +380,7 @@ fn leaves_tile_the_roots_or_do_not(
 /// A real state in which a worker has done two keys, or all.
 fn worked(act: Act) -> (World, State) {
     let config = configuration("lease", Scale::Short).expect("a configuration of that name");
-    let mut world = World::new(config, None);
+    let mut world = World::new(config);
     let mut state = world.first().unwrap();
     for command in [claim(WORKER, ACQUIRE), held(act)] {
         let command = world.kernel.commands.intern(command).0;

@@ -7,7 +7,6 @@ use std::fmt::Debug;
 use gossip_contracts::coordination::InitialShardInput;
 use gossip_contracts::identity::{OpId, RunId, TenantId};
 
-use super::bugs::Bug;
 use super::kernel::{
     Kernel, NOTHING, Question, RUN, Step, Told, Verdict, join_value, root, split_value, time,
     variant,
@@ -80,13 +79,11 @@ impl Kernel {
     {
         let tenant = *self.tenants[usize::from(by)];
         let (record, roots, tombstone) = self.load_run(tenant, q.run);
-        let bug = self.settings.bug;
-        let counts = if bug == Some(Bug::RunEndsUnsettled) { (0, 0) } else { q.unsettled };
         let seen = RunSeen {
             run: record.as_ref(),
-            tombstone: tombstone.filter(|_| bug != Some(Bug::RunIdReused)),
-            active: counts.0.into(),
-            parked: counts.1.into(),
+            tombstone,
+            active: q.unsettled.0.into(),
+            parked: q.unsettled.1.into(),
             registered_at: roots.last_chunk_at,
             room: self.room(q.shard_count),
         };

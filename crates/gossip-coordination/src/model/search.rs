@@ -11,7 +11,6 @@ use std::hash::BuildHasher;
 use foldhash::{fast, quality};
 use hashbrown::HashSet;
 
-use super::bugs::Bug;
 use super::check::Strictness;
 use super::configurations::Config;
 use super::oracle::Violation;
@@ -49,17 +48,11 @@ pub struct Finding {
     pub trace: Vec<String>,
 }
 
-/// Searches `config`, with `bug` planted if there is one, until the queue is empty, a rule is
-/// broken, or `states_max` states were seen.
+/// Searches `config` until the queue is empty, a rule is broken, or `states_max` states were seen.
 #[must_use]
-pub fn search(
-    config: Config,
-    bug: Option<Bug>,
-    strictness: Strictness,
-    states_max: usize,
-) -> Report {
+pub fn search(config: Config, strictness: Strictness, states_max: usize) -> Report {
     let mut search = Search {
-        world: World::new(config, bug),
+        world: World::new(config),
         seen: HashSet::default(),
         ways: Vec::new(),
         queue: VecDeque::new(),

@@ -1,11 +1,10 @@
-//! The short form of the model check: every world to its end, and every planted bug found.
+//! The short form of the model check: every world to its end. `mutants_tests.rs` has the bugs.
 
 use std::collections::BTreeSet;
 
-use rstest::rstest;
-
 use super::configurations::{Config, Scale, configuration, configurations};
-use super::{Bug, Op, Report, Rule, Strictness, coverage, search};
+use super::{Op, Report, Rule, Strictness, coverage, search};
+use crate::mutants::{self, Guards, Mutant};
 
 /// Issue 5 asks for so many distinct states within the tests.
 const STATES_MIN: usize = 1_000_000;
@@ -15,7 +14,7 @@ fn short(name: &str) -> Config {
 }
 
 fn search_to_the_end(config: Config) -> Report {
-    let report = search(config, None, Strictness::Records, usize::MAX);
+    let report = search(config, Strictness::Records, usize::MAX);
     let name = report.name;
     if let Some(finding) = report.finding {
         panic!("{name}: {:?}\n{}", finding.violation, finding.trace.join("\n"));
@@ -50,45 +49,10 @@ fn a_search_gives_the_same_counts_every_time() {
 
 #[test]
 fn a_search_that_is_cut_short_says_so() {
-    let report = search(short("lease"), None, Strictness::Records, 100);
+    let report = search(short("lease"), Strictness::Records, 100);
     assert!(!report.exhausted);
     assert!(report.states >= 100);
     assert!(report.finding.is_none());
-}
-
-#[rstest]
-#[case(Strictness::Records)]
-#[case(Strictness::Effects)]
-fn every_planted_bug_is_found(#[case] strictness: Strictness) {
-    for bug in Bug::ALL {
-        let report = search(short(bug.home()), Some(bug), strictness, usize::MAX);
-        assert!(report.finding.is_some(), "{bug:?} stays hidden in {}", bug.home());
-    }
-}
-
-/// The rule that finds a bug when only effects are looked at.
-#[rstest]
-#[case(Bug::FenceIgnored, Rule::StaleFence)]
-#[case(Bug::ExpiryInclusive, Rule::Expired)]
-#[case(Bug::EarlyTakeover, Rule::TwoOwners)]
-#[case(Bug::ChildLost, Rule::Tiling)]
-#[case(Bug::LimitIgnored, Rule::Limit)]
-#[case(Bug::ReplayAfterLease, Rule::Replay)]
-#[case(Bug::CursorFalls, Rule::ProgressFell)]
-#[case(Bug::CursorReset, Rule::Acknowledged)]
-#[case(Bug::RenewalLost, Rule::OwnerShutOut)]
-#[case(Bug::FenceReusedAfterUnpark, Rule::FenceFell)]
-#[case(Bug::AcceptedByAnybody, Rule::Handoff)]
-#[case(Bug::SourceNotFrozen, Rule::FrozenSource)]
-#[case(Bug::LateOfferStands, Rule::MoveRedoesNothing)]
-#[case(Bug::DeadRunGrows, Rule::RunOver)]
-#[case(Bug::RunEndsUnsettled, Rule::RunUnsettled)]
-#[case(Bug::RunIdReused, Rule::RunReborn)]
-#[case(Bug::WrongTenant, Rule::Tenants)]
-fn a_bug_breaks_the_rule_it_is_about(#[case] bug: Bug, #[case] rule: Rule) {
-    let report = search(short(bug.home()), Some(bug), Strictness::Effects, usize::MAX);
-    let finding = report.finding.expect("it is found");
-    assert_eq!(finding.violation.rule, rule, "{}", finding.trace.join("\n"));
 }
 
 /// The limit of a rule, stated so that a longer memory is noticed here: once sixteen operations
@@ -96,15 +60,15 @@ fn a_bug_breaks_the_rule_it_is_about(#[case] bug: Bug, #[case] rule: Rule) {
 #[test]
 fn a_planned_move_may_redo_keys_once_the_withdrawal_is_forgotten() {
     let config = Config { honest: true, ..short("forgotten") };
-    let report = search(config, None, Strictness::Records, usize::MAX);
+    let report = search(config, Strictness::Records, usize::MAX);
     let finding = report.finding.expect("the log forgets");
     assert_eq!(finding.violation.rule, Rule::MoveRedoesNothing);
 }
 
 #[test]
 fn a_finding_tells_the_shortest_way_to_it() {
-    let bug = Some(Bug::FenceIgnored);
-    let report = search(short("lease"), bug, Strictness::Records, usize::MAX);
+    let hunt = || search(short("lease"), Strictness::Records, usize::MAX);
+    let report = mutants::with(Mutant::FenceIgnored, Guards::Off, hunt);
     let trace = report.finding.expect("it is found").trace;
     // One worker acquires and sends, its lease runs out, another acquires, the message arrives.
     assert_eq!(trace.len(), 6, "{}", trace.join("\n"));

@@ -293,7 +293,7 @@ impl Command {
     pub(super) const fn payload(self) -> Self {
         match self {
             Self::Held { tenant, lease, act, op_id } => {
-                let lease = LeaseRef { worker: 0, fence: 0, from: 0, ..lease };
+                let lease = LeaseRef { tenant: 0, worker: 0, fence: 0, from: 0, ..lease };
                 Self::Held { tenant, lease, act, op_id }
             }
             Self::Claim { .. } | Self::Admin { .. } | Self::Run { .. } => self,

@@ -3,7 +3,6 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::bugs::Bug;
 use super::configurations::Config;
 use super::interner::Interner;
 use super::kernel::{Kernel, NOTHING, Question, Settings, Step, Verdict};
@@ -35,13 +34,12 @@ struct Understood {
 }
 
 impl World {
-    pub(super) fn new(config: Config, bug: Option<Bug>) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         let settings = Settings {
             lease: config.lease,
             retries: config.retries,
             manifests: config.manifests,
             shards_max: config.shards_max,
-            bug,
         };
         Self {
             config,
@@ -126,7 +124,7 @@ impl World {
         let Command::Held { act: Act::Withdraw { handoff }, lease, .. } = command else {
             return false;
         };
-        let answer = self.ask_about_shard(state, number, command, lease.shard, at, false);
+        let answer = self.ask_about_shard(state, number, command, lease.shard, at);
         frozen == handoff && self.kernel.step(answer).verdict != Verdict::Refused
     }
 
@@ -139,7 +137,7 @@ impl World {
         at: Tick,
     ) -> Result<Option<State>, Violation> {
         let tenant = command.tenant();
-        let answer = self.ask_of_one_tenant(state, number, command, shard, at)?;
+        let answer = self.ask_about_shard(state, number, command, shard, at);
         let Some(place) = state.find(tenant, shard) else {
             let step = self.kernel.step(answer);
             let refused = step.verdict == Verdict::Refused && step.fault.is_none();
@@ -169,25 +167,7 @@ impl World {
         Ok(Some(next))
     }
 
-    /// Asks the kernel, and with two tenants asks again in a world without the other one.
-    fn ask_of_one_tenant(
-        &mut self,
-        state: &State,
-        number: u32,
-        command: Command,
-        shard: ShardNo,
-        at: Tick,
-    ) -> Result<u32, Violation> {
-        let mixes_up = self.kernel.settings.bug == Some(Bug::WrongTenant);
-        let answer = self.ask_about_shard(state, number, command, shard, at, mixes_up);
-        if self.config.tenants > 1 {
-            let alone = self.ask_about_shard(state, number, command, shard, at, false);
-            require(alone == answer, Rule::Tenants, "an answer depends on the other tenant")?;
-        }
-        Ok(answer)
-    }
-
-    /// Asks the kernel. Who mixes tenants up finds the first shard of that name.
+    /// Asks the kernel.
     fn ask_about_shard(
         &mut self,
         state: &State,
@@ -195,11 +175,9 @@ impl World {
         command: Command,
         shard: ShardNo,
         at: Tick,
-        mixes_up: bool,
     ) -> u32 {
         let tenant = command.tenant();
-        let mut entries = state.shards.iter();
-        let found = entries.find(|it| it.shard == shard && (it.tenant == tenant || mixes_up));
+        let found = state.find(tenant, shard).map(|place| state.shards[place]);
         let makes_shards = matches!(
             command,
             Command::Held { act: Act::Replace { .. } | Act::Residual { .. }, .. }

@@ -16,6 +16,7 @@ use super::{
 use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
 use crate::move_errors::AcceptError;
+use crate::planted::{is_guarded, planted};
 
 /// A worker accepts a shard that was offered to it.
 #[derive(Clone, Copy)]
@@ -59,6 +60,7 @@ impl ShardTransition for Accept {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
+        // The tenant first: whoever asks for another's shard learns nothing else about it.
         if record.tenant() != self.tenant {
             return Err(AcceptError::TenantMismatch { expected: self.tenant });
         }
@@ -68,16 +70,23 @@ impl ShardTransition for Accept {
             let status = record.status();
             return Err(AcceptError::ShardTerminal { shard: self.key, status });
         }
+        // An offer of another move is no offer: a late accept of a withdrawn move must not take
+        // over what was offered since to somebody else.
         let offer = record.offer().filter(|offer| offer.handoff == self.handoff);
         let offer = offer.ok_or(AcceptError::NoOffer)?;
-        if offer.destination != self.worker {
+        if offer.destination != self.worker && !planted!(AcceptedByAnybody) {
             return Err(AcceptError::NotDestination);
         }
-        if now >= offer.deadline {
+        // The source's lease is not asked. It may have run out while the offer stood: the source
+        // froze itself when it offered, so nobody has worked since.
+        if now >= offer.deadline && !planted!(AcceptedLate) {
             return Err(AcceptError::OfferExpired { deadline: offer.deadline, now });
         }
         // A planned move is no new attempt at the work.
         let lease = grant(now, self.tenant, record, &run, self.worker, self.token);
+        let is_named = lease.owner() == offer.destination || !is_guarded();
+        assert!(is_named, "only the named destination accepts");
+        assert!(record.lease().is_some(), "an offer stands on a held shard");
         let grant = Grant { lease, attempts: record.attempts() };
         Ok(Decision::commit(grant.change(Some(self.handoff)), grant))
     }

@@ -13,6 +13,7 @@ use super::{
 use crate::error::AcquireError;
 use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
+use crate::planted::{is_guarded, planted};
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
@@ -74,6 +75,8 @@ impl ShardTransition for Acquire {
         }
         let (shard, run) = seen.shard_and_run(self.key)?;
         let grant = self.grant(now, shard.record(), &run);
+        let is_free = !shard.record().is_leased_at(now) || !is_guarded();
+        debug_assert!(is_free, "nobody is robbed of a live lease");
         Ok(Decision::commit(grant.change(None), grant))
     }
 }
@@ -105,6 +108,8 @@ impl Acquire {
             return Err(terminal(self.key, record.status()));
         }
         self.check_nobody_holds(now, record, seen)?;
+        // Counted at the grant and judged at the next: a shard that kills its owners says nothing,
+        // so only the one who comes after can notice.
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
             return Ok(Verdict::GiveUp);
         }
@@ -115,7 +120,8 @@ impl Acquire {
     #[inline]
     pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
         let lease = grant(now, self.tenant, record, run, self.worker, self.token);
-        Grant { lease, attempts: record.attempts().saturating_add(1) }
+        let counted = u32::from(!planted!(AttemptsUncounted));
+        Grant { lease, attempts: record.attempts().saturating_add(counted) }
     }
 
     /// Also for the same worker: two processes may share a name by mistake.
@@ -129,7 +135,10 @@ impl Acquire {
             return Ok(());
         };
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
-        if now < lease_deadline {
+        let only_delays = lease_deadline >= holder.deadline() || !is_guarded();
+        debug_assert!(only_delays, "evidence only delays a takeover");
+        let is_stranded = planted!(OfferStrands) && record.offer().is_some();
+        if now < lease_deadline && !planted!(StealsLiveLease) || is_stranded {
             let current_owner = Redacted::new(holder.owner());
             return Err(AcquireError::AlreadyLeased { current_owner, lease_deadline });
         }
@@ -161,6 +170,8 @@ pub(super) fn grant(
 ) -> Lease {
     let deadline = now.saturating_add(run.config.lease_duration());
     let fence = record.fence_epoch().increment();
+    assert!(fence > record.fence_epoch(), "every grant raises the fence");
+    assert!(deadline >= now, "a lease does not end before it begins");
     Lease::new(tenant, record.key(), worker, fence, deadline, token)
 }
 

@@ -11,6 +11,7 @@ use super::{
 use crate::error::CheckpointError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::outcome::CheckpointResult;
+use crate::planted::planted;
 use crate::split_execution::hash_checkpoint;
 use crate::validation::{check_cursor, check_key_present, check_lease, find_replay};
 
@@ -47,6 +48,11 @@ impl ShardTransition for Checkpoint<'_> {
         let shard = seen.shard(self.lease.key())?;
         let record = shard.record();
         let payload_hash = hash_checkpoint(self.cursor);
+        if planted!(ReplayAfterLease) {
+            check_lease(now, self.tenant, self.lease, record)?;
+        }
+        // Before the lease is looked at: the reply to a checkpoint may be lost, and the retry come
+        // when the lease is gone. What happened has happened, and the caller must hear so.
         if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
             return Ok(Decision::Replay(CheckpointResult::default()));
         }
@@ -55,6 +61,7 @@ impl ShardTransition for Checkpoint<'_> {
         check_key_present(self.cursor)?;
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
+        debug_assert!(record.lease_owner() == Some(self.lease.owner()), "the owner is the caller");
         let at = stored_time(shard, now);
         let change = ShardChange::Advance {
             cursor: self.cursor,
@@ -62,6 +69,7 @@ impl ShardTransition for Checkpoint<'_> {
             drop_request: request_expired(record, now),
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
         };
+        // Busy owners checkpoint more often than they renew, so they hear of requests here too.
         let request = live_request(record, now).cloned();
         Ok(Decision::commit(change, CheckpointResult { request }))
     }

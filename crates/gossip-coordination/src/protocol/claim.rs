@@ -62,6 +62,7 @@ impl Claim {
     /// A claim that looks for `per_look` candidates at a time.
     #[must_use]
     pub fn new(per_look: usize, now: LogicalTime) -> Self {
+        assert!(per_look > 0, "a claim looks for something");
         Self {
             candidates: ClaimCandidates::new(),
             passed: 0,
@@ -79,6 +80,7 @@ impl Claim {
         if let Some(shard) = self.next_candidate() {
             return self.verdict().map_or(ClaimStep::Try(shard), ClaimStep::GiveUp);
         }
+        assert!(self.passed == self.candidates.len() || self.tried_all(), "none was passed over");
         let left = CLAIM_CANDIDATES_MAX - self.tried.len();
         if self.outlook.is_some() && (!self.found_new || left == 0) {
             let nothing = ClaimError::NoneAvailable { earliest_deadline: self.come_back_at() };
@@ -101,6 +103,7 @@ impl Claim {
                 self.note_lease(lease_deadline);
                 Ok(())
             }
+            // Ended or split since the index was read: the index is a hint, the record decides.
             AcquireError::ShardTerminal { .. } | AcquireError::ShardNotFound { .. } => Ok(()),
             AcquireError::TenantMismatch { expected } => {
                 Err(ClaimError::TenantMismatch { expected })
@@ -113,7 +116,8 @@ impl Claim {
 
     /// The next candidate that was not tried yet.
     fn next_candidate(&mut self) -> Option<ShardId> {
-        let full = self.tried.len() == CLAIM_CANDIDATES_MAX;
+        assert!(self.passed <= self.candidates.len(), "what was passed was found");
+        let full = self.tried_all();
         while let Some(shard) = self.candidates.get(self.passed).copied().filter(|_| !full) {
             self.passed += 1;
             if !self.tried.contains(&shard) {
@@ -123,6 +127,12 @@ impl Claim {
             }
         }
         None
+    }
+
+    /// Whether the claim has looked at as many shards as it may.
+    fn tried_all(&self) -> bool {
+        debug_assert!(self.tried.len() <= CLAIM_CANDIDATES_MAX, "each try is counted");
+        self.tried.len() == CLAIM_CANDIDATES_MAX
     }
 
     /// Whoever won a race has a whole lease ahead. A candidate whose lease ends sooner had run out,
@@ -191,6 +201,9 @@ impl ClaimCooldown {
 pub fn claim_offset(worker: WorkerId, count: usize) -> usize {
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
     let spread = u128::from(worker.as_raw().wrapping_mul(GOLDEN));
+    // The high half of the product: without the bias and the division of a remainder.
     let count_wide = u128::try_from(count).expect("usize fits in u128");
-    usize::try_from((spread * count_wide) >> 64).expect("less than count")
+    let offset = usize::try_from((spread * count_wide) >> 64).expect("less than count");
+    assert!(offset < count || count == 0, "an offset is one of the candidates");
+    offset
 }

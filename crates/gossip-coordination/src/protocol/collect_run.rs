@@ -87,6 +87,8 @@ impl RunTransitionRules for CollectRun {
         if run.status() == RunStatus::Cancelled {
             return Ok(Decision::Replay(()));
         }
+        assert!(run.status() == RunStatus::Initializing, "only a run without shards is collected");
+        assert!(run.root_shards().is_empty(), "a run without shards has none to lose");
         let payload_hash = RunTransitionKind::Cancel.payload_hash();
         let at = run.stored_time(now);
         let entry = RunOpLogEntry::new(COLLECTION_CANCELS, RunOpKind::CancelRun, payload_hash, at);

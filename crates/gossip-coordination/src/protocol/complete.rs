@@ -50,9 +50,11 @@ impl ShardTransition for Complete<'_> {
         }
         check_lease(now, self.tenant, self.lease, shard.record())?;
         check_no_offer(shard.record())?;
+        // A shard ends at a position, so that a certificate can say how far it got.
         check_key_present(self.cursor)?;
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
+        debug_assert!(shard.record().is_leased_at(now), "only a live lease ends a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Complete, payload_hash, at);
         Ok(Decision::commit(ShardChange::Complete { cursor: self.cursor, entry }, ()))

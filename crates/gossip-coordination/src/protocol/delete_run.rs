@@ -52,6 +52,7 @@ impl RunTransitionRules for DeleteRun {
         seen: &RunSeen<'_>,
     ) -> Result<Decision<RunChange<'_>, (), DeleteRunError>, DeleteRunError> {
         assert_clock(now);
+        // Whoever asks: the run is gone, which is what was asked for, and its log is gone with it.
         if seen.tombstone.is_some() {
             return Ok(Decision::Replay(()));
         }
@@ -65,6 +66,7 @@ impl RunTransitionRules for DeleteRun {
         if !run.status().is_terminal() {
             return Err(DeleteRunError::NotTerminal { status: run.status() });
         }
+        assert!(run.completed_at().is_some(), "a run that is over has an end");
         let tombstone = Tombstone { op_id: self.op_id, payload_hash };
         Ok(Decision::commit(RunChange::Delete(tombstone), ()))
     }

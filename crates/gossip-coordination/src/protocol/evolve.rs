@@ -1,8 +1,9 @@
 //! Applying a change: the only code that mutates a record.
 //!
 //! A change was decided; nothing is refused here except for lack of room, and then the record is
-//! as it was. What needs room comes before what cannot fail. Every change ends by asserting the
-//! record's invariants, so that a broken rule stops before anything is stored.
+//! as it was. What needs room comes before what cannot fail. Every change is guarded on both sides
+//! (`guard.rs`) and ends by asserting the record's invariants, so that a broken rule stops before
+//! anything is stored.
 
 use gossip_contracts::coordination::{
     CursorUpdate, PooledShardSpec, PooledSpawnedError, ShardSpecRef,
@@ -10,9 +11,11 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{FenceEpoch, ShardId};
 use gossip_stdx::SlabFull;
 
+use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
-use crate::lease::{LeaseHolder, OpLogEntry};
+use crate::lease::{LeaseHolder, OpKind, OpLogEntry, OpResult};
+use crate::planted::planted;
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
@@ -34,9 +37,10 @@ pub fn evolve(
     pool: &mut RecordPool,
     change: &ShardChange<'_>,
 ) -> Result<(), SlabFull> {
-    let fence_before = record.fence_epoch;
+    assert_before(record, pool, change);
+    let before = Before::of(record);
     apply(record, pool, change)?;
-    assert!(record.fence_epoch >= fence_before, "a fence never falls");
+    assert_after(before, record, pool, change);
     record.assert_invariants(pool);
     Ok(())
 }
@@ -50,14 +54,12 @@ fn apply(
 ) -> Result<(), SlabFull> {
     match change {
         ShardChange::Grant { holder, fence, attempts, handoff } => {
+            advance(record, pool, planted!(CursorReset).then(CursorUpdate::initial))?;
             grant(record, *holder, *fence, *attempts, *handoff);
         }
-        ShardChange::Renew { holder, drop_request } => {
-            record.lease = Some(*holder);
-            clear_request(record, *drop_request);
-        }
+        ShardChange::Renew { holder, drop_request } => renew(record, *holder, *drop_request),
         ShardChange::Advance { cursor, attempts, drop_request, entry } => {
-            record.cursor.update(*cursor, &mut pool.bytes)?;
+            advance(record, pool, Some(*cursor).filter(|_| !planted!(CheckpointLost)))?;
             record.attempts = *attempts;
             clear_request(record, *drop_request);
             remember(record, pool, *entry);
@@ -124,17 +126,27 @@ pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
     match change {
         RunChange::Activate { registration, roots } => {
             assert!(run.status.may_become(RunStatus::Active), "registration makes a run active");
+            assert!(run.root_shards.is_empty(), "a run gets its shards once");
+            // What began in chunks is ended under the operation that began it (DESIGN Q16).
+            assert!(
+                run.registration.is_none_or(|begun| begun == *registration),
+                "a registration ends as it began",
+            );
             run.status = RunStatus::Active;
             run.registration = Some(*registration);
             run.root_shards = roots.births().map(|birth| birth.shard).collect();
         }
         RunChange::End { status, entry } => {
             assert!(run.status.may_become(*status), "a run ends once, and by a legal way");
+            assert!(run.completed_at.is_none(), "a run that goes on has no end");
+            assert!(entry.executed_at() >= run.created_at(), "a run ends after it began");
             run.status = *status;
             run.completed_at = Some(entry.executed_at());
             remember_run(run, *entry);
         }
-        RunChange::Pause { paused, changed: _, entry } => {
+        RunChange::Pause { paused, changed, entry } => {
+            assert!(run.status == RunStatus::Active, "only an active run is paused or resumed");
+            assert!(*changed == (run.paused != *paused), "observers are told what is new");
             run.paused = *paused;
             remember_run(run, *entry);
         }
@@ -154,16 +166,27 @@ fn grant(
     attempts: u32,
     handoff: Option<HandoffId>,
 ) {
+    if handoff.is_some() && planted!(RollbackAfterAccept) {
+        return;
+    }
     bump(record, fence, handoff);
     record.lease = Some(holder);
     record.attempts = attempts;
     record.acquire_count = record.acquire_count.saturating_add(1);
 }
 
+#[inline]
+fn renew(record: &mut ShardRecord, holder: LeaseHolder, drop_request: bool) {
+    if planted!(RenewalLost) {
+        return;
+    }
+    record.lease = Some(holder);
+    clear_request(record, drop_request);
+}
+
 /// Raises the fence. Any bump ends an offer and a request, and remembers the move behind it.
 #[inline]
 fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>) {
-    assert!(fence == record.fence_epoch.increment(), "a fence rises by one");
     record.fence_epoch = fence;
     if handoff.is_some() {
         rare(record);
@@ -177,7 +200,9 @@ fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>)
 
 fn revoke(record: &mut ShardRecord, fence: FenceEpoch) {
     clear_lease(record);
-    bump(record, fence, None);
+    if !planted!(FenceReusedAfterRevoke) {
+        bump(record, fence, None);
+    }
 }
 
 fn park(record: &mut ShardRecord, reason: ParkReason) {
@@ -187,11 +212,14 @@ fn park(record: &mut ShardRecord, reason: ParkReason) {
 
 /// The one way out of a terminal status: a new life without the last one's attempts.
 fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
-    assert!(record.status == ShardStatus::Parked, "only a parked shard is unparked");
     record.status = ShardStatus::Active;
     record.park_reason = None;
-    record.attempts = 0;
-    bump(record, fence, None);
+    if !planted!(AttemptsSurviveUnpark) {
+        record.attempts = 0;
+    }
+    if !planted!(FenceReusedAfterUnpark) {
+        bump(record, fence, None);
+    }
 }
 
 /// The shard reaches a terminal status: nobody holds it, offers it or is asked about it.
@@ -251,7 +279,9 @@ fn shrink(
         spec.free(&mut pool.bytes);
         return Err(full);
     }
-    std::mem::replace(&mut record.spec, spec).free(&mut pool.bytes);
+    let kept =
+        if planted!(ResidualOverlaps) { spec } else { std::mem::replace(&mut record.spec, spec) };
+    kept.free(&mut pool.bytes);
     Ok(())
 }
 
@@ -268,10 +298,18 @@ fn add_spawned(
 }
 
 fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
+    assert!(entry.result() == OpResult::Completed, "refusals are not remembered");
+    if planted!(TerminalEntryEvicted) && entry.kind() == OpKind::Complete
+        || planted!(WithdrawalForgotten) && entry.kind() == OpKind::Withdraw
+    {
+        return;
+    }
     pool.logs.get_mut(&mut record.op_log).push(entry);
 }
 
 fn remember_run(run: &mut RunRecord, entry: RunOpLogEntry) {
+    let known = run.op_log.iter().any(|known| known.op_id() == entry.op_id());
+    assert!(!known, "an operation is remembered once");
     run.op_log.push_back_overwrite(entry);
 }
 

@@ -41,6 +41,9 @@ mod complete;
 mod create_run;
 mod delete_run;
 mod evolve;
+mod guard;
+#[cfg(test)]
+mod guard_tests;
 mod offer;
 mod park;
 mod register_shards;
@@ -94,6 +97,7 @@ pub use self::withdraw::Withdraw;
 use crate::events::{EventKind, RedactedKey};
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{LeaseHolder, OpLogEntry};
+use crate::planted::planted;
 use crate::record::{Birth, ParkReason, ShardRecord, ShardView};
 use crate::refusal::{OfferStands, RunOnPause, RunOver, ShardMissing};
 use crate::request::{PendingRequest, ShardAction};
@@ -245,6 +249,7 @@ impl OwnerEvidence {
             Self::Alive { owner, max_clock_skew } if owner != worker => {
                 holder.deadline().saturating_add(max_clock_skew)
             }
+            Self::Gone if planted!(HintForSafety) => LogicalTime::ZERO,
             Self::Gone | Self::Alive { .. } => holder.deadline(),
         }
     }
@@ -411,6 +416,7 @@ impl<'c> ShardChange<'c> {
     pub fn births(&self) -> impl Iterator<Item = Birth<'c>> {
         let (children, residual) = match self {
             Self::Replace { children, .. } => (Some(children.births()), None),
+            Self::Shrink { .. } if planted!(ResidualLost) => (None, None),
             Self::Shrink { residual, .. } => (None, Some(*residual)),
             Self::Grant { .. }
             | Self::Renew { .. }
@@ -551,16 +557,16 @@ fn assert_clock(now: LogicalTime) {
 }
 
 /// Rule 4, first half: a run that is over grows no new work.
-const fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
-    if run.status.is_terminal() {
+fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
+    if run.status.is_terminal() && !planted!(DeadRunGrows) {
         return Err(RunOver(run.status));
     }
     Ok(())
 }
 
 /// Rule 4, second half: nobody starts a shard of a paused run.
-const fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
-    if run.paused {
+fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
+    if run.paused && !planted!(PauseIgnored) {
         return Err(RunOnPause);
     }
     Ok(())
@@ -570,15 +576,17 @@ const fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
 /// offer still stands: it was sent, and only a committed withdrawal shows that nobody accepted it.
 fn check_no_offer(record: &ShardRecord) -> Result<(), OfferStands> {
     match record.offer() {
-        Some(offer) => Err(OfferStands(offer.notice())),
-        None => Ok(()),
+        Some(offer) if !planted!(SourceNotFrozen) => Err(OfferStands(offer.notice())),
+        Some(_) | None => Ok(()),
     }
 }
 
 /// The time at which something done at `now` is remembered: stored times never fall, so a clock
 /// that lags behind another machine's breaks nothing.
 fn stored_time(shard: ShardView<'_>, now: LogicalTime) -> LogicalTime {
-    now.max(shard.op_log().last_time())
+    let at = now.max(shard.op_log().last_time());
+    assert!(at >= now, "a stored time is not before the present");
+    at
 }
 
 /// The pending request, if it still counts.
@@ -593,7 +601,9 @@ fn request_expired(record: &ShardRecord, now: LogicalTime) -> bool {
 
 /// Attempts after the cursor was set to `new`: a strict advance is progress, and starts anew.
 fn attempts_after_advance(shard: ShardView<'_>, new: CursorUpdate<'_>) -> u32 {
-    let advanced = new.last_key() > shard.cursor().last_key();
+    let advanced = new.last_key() > shard.cursor().last_key() || planted!(StandstillIsProgress);
+    // A position that was reached before says nothing about the next key, which may be the one
+    // that kills its owners: only what lies beyond starts the count anew.
     if advanced { 0 } else { shard.record().attempts() }
 }
 
@@ -601,7 +611,9 @@ fn attempts_after_advance(shard: ShardView<'_>, new: CursorUpdate<'_>) -> u32 {
 /// a poisoned range goes on and the innocent part is not parked (DESIGN Q13).
 fn inherited_attempts(parent: &ShardRecord, run: &RunHead) -> u32 {
     let one_try_left = run.config.max_shard_retries().map(|max| max.saturating_sub(1));
-    parent.attempts().min(one_try_left.unwrap_or(u32::MAX))
+    let inherited = parent.attempts().min(one_try_left.unwrap_or(u32::MAX));
+    assert!(inherited <= parent.attempts(), "a split is no attempt");
+    inherited
 }
 
 #[cfg(test)]

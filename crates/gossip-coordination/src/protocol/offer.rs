@@ -16,6 +16,7 @@ use super::{
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::move_errors::OfferError;
+use crate::planted::planted;
 use crate::record::{ShardRecord, ShardView};
 use crate::refusal::OfferStands;
 use crate::request::{PendingRequest, ShardAction};
@@ -85,20 +86,24 @@ impl ShardTransition for OfferShard<'_> {
         }
         check_lease(now, self.tenant, self.lease, record)?;
         check_run_not_over(&run)?;
+        // One offer at a time: with two, both destinations could think themselves named.
         if let Some(standing) = record.offer() {
             return self.answer_standing(standing, payload_hash);
         }
-        if self.was_withdrawn(shard) {
+        if self.was_withdrawn(shard) && !planted!(LateOfferStands) {
             return Err(OfferError::Withdrawn { handoff: self.terms.handoff });
         }
         if self.terms.destination == self.lease.owner() {
             return Err(OfferError::InvalidDestination);
         }
         self.check_deadline(now, &run)?;
+        // The final position rides along, so that a move costs one commit and not two.
         if !self.cursor.is_initial() {
             check_cursor(self.cursor, shard.cursor(), shard.spec())?;
         }
 
+        assert!(self.terms.deadline > now, "an offer can be accepted for a while");
+        assert!(record.lease_owner() == Some(self.lease.owner()), "the owner is the caller");
         let at = stored_time(shard, now);
         let change = ShardChange::Offer {
             offer: Offer {

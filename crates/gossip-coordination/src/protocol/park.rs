@@ -45,6 +45,9 @@ impl ShardTransition for Park<'_> {
         check_lease(now, self.tenant, self.lease, shard.record())?;
         check_no_offer(shard.record())?;
 
+        // The run is not asked: whoever found the error may set the shard aside, also while the
+        // run is paused or over, because parking starts nothing.
+        debug_assert!(shard.record().is_leased_at(now), "only a live lease parks a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);
         Ok(Decision::commit(ShardChange::Park { reason: self.reason, entry: Some(entry) }, ()))

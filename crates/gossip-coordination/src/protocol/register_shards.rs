@@ -68,6 +68,9 @@ impl RunTransitionRules for RegisterShards<'_> {
             }
         };
 
+        assert!(run.root_shards().is_empty(), "a run gets its shards once");
+        assert!(!self.shards.is_empty(), "a valid manifest is not empty");
+        assert!(registration.payload_hash != 0, "hashing works");
         let cursor_semantics = run.config().cursor_semantics();
         let roots = Roots { shards: self.shards, cursor_semantics };
         let answer = registered(self.shards.iter().map(|shard| shard.shard_id));

@@ -19,7 +19,10 @@ pub enum ReleaseMode {
     Failed = 1,
 }
 
-const _: () = assert!(ReleaseMode::Clean as u8 == 0 && ReleaseMode::Failed as u8 == 1);
+const _: () = {
+    assert!(ReleaseMode::Clean as u8 == 0);
+    assert!(ReleaseMode::Failed as u8 == 1);
+};
 
 /// An owner gives its shard back.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +61,13 @@ impl ShardTransition for Release<'_> {
         check_lease(now, self.tenant, self.lease, record)?;
         check_no_offer(record)?;
 
+        // The grant counted an attempt before anybody knew how it would end; a clean end takes that
+        // one back. Saturating, because progress meanwhile may have set the count to zero.
         let attempts = match self.mode {
             ReleaseMode::Clean => record.attempts().saturating_sub(1),
             ReleaseMode::Failed => record.attempts(),
         };
+        assert!(attempts <= record.attempts(), "giving a shard back is no attempt");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Release, payload_hash, at);
         Ok(Decision::commit(ShardChange::Release { attempts, entry }, ()))

@@ -12,6 +12,7 @@ use super::{
 use crate::error::RenewError;
 use crate::handoff::OfferNotice;
 use crate::lease::{Lease, LeaseHolder};
+use crate::planted::planted;
 use crate::record::ShardRecord;
 use crate::request::PendingRequest;
 use crate::run::RunHead;
@@ -58,11 +59,18 @@ impl ShardTransition for Renew<'_> {
     ) -> Result<Decision<ShardChange<'_>, Renewed, RenewError>, RenewError> {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
         let record = shard.record();
-        check_lease(now, self.tenant, self.lease, record)?;
+        // No operation id: a renewal changes only a deadline, and to do that twice is harmless.
+        let revives =
+            planted!(RenewRevives) && record.lease().is_some() && !record.is_leased_at(now);
+        if !revives {
+            check_lease(now, self.tenant, self.lease, record)?;
+        }
         check_run_not_over(&run)?;
 
         let holder = record.lease().expect("a lease that passes the ladder has a holder");
         let new_deadline = renewed_deadline(now, holder, record, &run);
+        assert!(new_deadline >= holder.deadline(), "a renewal never shortens a lease");
+        assert!(new_deadline > now, "a renewed lease is live");
         let renewed = Renewed {
             new_deadline,
             offer: record.offer().map(|offer| offer.notice()),
@@ -87,8 +95,9 @@ fn renewed_deadline(
     let duration = run.config.lease_duration();
     let wanted = now.saturating_add(duration);
     let allowed = match record.offer() {
+        Some(_) if planted!(FrozenForEver) => wanted,
         Some(offer) => wanted.min(offer.deadline.saturating_add(duration)),
         None => wanted,
     };
-    allowed.max(holder.deadline())
+    if planted!(RenewShortens) { allowed } else { allowed.max(holder.deadline()) }
 }

@@ -57,6 +57,8 @@ impl ShardTransition for RequestAction {
         if record.status().is_terminal() {
             return Err(RequestActionError::ShardTerminal { status: record.status() });
         }
+        // A request is for an owner. A free shard has none, and whoever comes next would act on
+        // wishes about somebody else.
         if !record.is_leased_at(now) {
             return Err(RequestActionError::NotLeased);
         }
@@ -64,6 +66,8 @@ impl ShardTransition for RequestAction {
             return Err(RequestActionError::RequestPending);
         }
 
+        assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
+        assert!(record.lease().is_some(), "a request needs an owner");
         let (op_id, action, expires_at) = (self.op_id, &self.action, self.expires_at);
         let change = ShardChange::Request { op_id, payload_hash, action, expires_at };
         Ok(Decision::commit(change, ()))

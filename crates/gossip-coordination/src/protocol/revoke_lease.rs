@@ -51,6 +51,8 @@ impl ShardTransition for RevokeLease {
         if record.status().is_terminal() {
             return Err(RevokeLeaseError::ShardTerminal { status: record.status() });
         }
+        // Whether the lease is live is not asked: the deadline is what the administrator does not
+        // believe.
         if record.lease().is_none() {
             return Err(RevokeLeaseError::NotLeased);
         }
@@ -58,6 +60,7 @@ impl ShardTransition for RevokeLease {
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::RevokeLease, payload_hash, at);
         let fence = record.fence_epoch().increment();
+        assert!(fence > record.fence_epoch(), "a revoked lease is fenced out");
         Ok(Decision::commit(ShardChange::Revoke { fence, entry }, ()))
     }
 }

@@ -10,6 +10,7 @@
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
 use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
+use crate::planted::planted;
 use crate::refusal::{OpIdReused, RunOver};
 use crate::run::{RunOpKind, RunOpLogEntry, RunOpResult, RunRecord, RunStatus};
 use crate::run_errors::RunTransitionError;
@@ -115,10 +116,14 @@ impl RunTransitionRules for RunTransition {
         if status == RunStatus::Initializing && target == RunStatus::Active {
             return Err(RunTransitionError::WrongStatus { status, target });
         }
-        if self.kind == RunTransitionKind::Complete && seen.active + seen.parked > 0 {
+        // Parked shards keep a run from being complete: their keys were not done.
+        let unsettled = seen.active + seen.parked > 0 && !planted!(RunEndsUnsettled);
+        if self.kind == RunTransitionKind::Complete && unsettled {
             let (active, parked) = (seen.active, seen.parked);
             return Err(RunTransitionError::NotSettled { active, parked });
         }
+        debug_assert!(!status.is_terminal(), "a run ends once");
+        debug_assert!(target != RunStatus::Initializing, "nothing begins again");
         Ok(Decision::commit(self.change(run, payload_hash, now), RunOpResult::Ack))
     }
 }
@@ -126,6 +131,7 @@ impl RunTransitionRules for RunTransition {
 impl RunTransition {
     fn change<'c>(&self, run: &RunRecord, payload_hash: u64, now: LogicalTime) -> RunChange<'c> {
         let at = run.stored_time(now);
+        assert!(at >= run.created_at(), "a run's operations come after its beginning");
         let entry = RunOpLogEntry::new(self.op_id, self.kind.op_kind(), payload_hash, at);
         let pause = |paused| RunChange::Pause { paused, changed: run.is_paused() != paused, entry };
         match self.kind {

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use gossip_contracts::coordination::{
-    CursorSemantics, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, ShardSpecRef, SplitReplacePlan,
-    SplitValidationError, validate_split_child_cursors, validate_split_coverage,
+    CursorSemantics, CursorUpdate, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, ShardSpecRef,
+    SplitReplacePlan, SplitValidationError, validate_split_child_cursors, validate_split_coverage,
 };
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardId, ShardKey, TenantId};
 use gossip_stdx::{InlineVec, SlabFull};
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::error::SplitReplaceError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::record::{Birth, Lineage, ShardView};
+use crate::planted::{is_guarded, planted};
+use crate::record::{Birth, Lineage, ShardStatus, ShardView};
 use crate::split_execution::{
     DerivedShardKind, SplitReplaceResult, derive_split_shard_id, hash_split_replace,
 };
@@ -82,6 +83,9 @@ impl ShardTransition for SplitReplace<'_> {
         let ids: InlineVec<ShardId, MAX_SPLIT_CHILDREN> =
             children.births().map(|birth| birth.shard).collect();
         check_ids_free(&ids, seen)?;
+        let all_named = ids.len() == self.plan.children().len() || !is_guarded();
+        assert!(all_named, "every child of the plan gets an id");
+        assert!(ids.iter().all(|id| id.is_derived()), "children have derived ids");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::SplitReplace, payload_hash, at);
         let change = ShardChange::Replace { children, entry };
@@ -112,7 +116,10 @@ impl SplitReplace<'_> {
 
     /// The parent ended with this split, so its last children are the ones it made.
     fn replayed(&self, shard: ShardView<'_>) -> SplitReplaceResult {
-        let first = shard.record().spawned_count() - self.plan.children().len();
+        let (spawned, made) = (shard.record().spawned_count(), self.plan.children().len());
+        assert!(shard.record().status() == ShardStatus::Split, "a remembered split happened");
+        assert!(spawned >= made, "a split shard remembers its children");
+        let first = spawned - made;
         SplitReplaceResult { children: shard.spawned().skip(first).collect() }
     }
 }
@@ -145,7 +152,8 @@ impl<'c> Children<'c> {
     pub fn births(&self) -> impl Iterator<Item = Birth<'c>> + use<'c> {
         let this = *self;
         let children = self.plan.children();
-        let mut order: InlineVec<usize, MAX_SPLIT_CHILDREN> = (0..children.len()).collect();
+        let count = children.len() - usize::from(planted!(ChildLost));
+        let mut order: InlineVec<usize, MAX_SPLIT_CHILDREN> = (0..count).collect();
         order.sort_unstable_by_key(|index| children[*index].spec.start);
         let in_order = order.into_iter().enumerate();
         in_order.map(move |(number, index)| this.birth(number, index))
@@ -154,13 +162,18 @@ impl<'c> Children<'c> {
     fn birth(&self, number: usize, index: usize) -> Birth<'c> {
         let child = self.plan.children()[index];
         let (run, parent) = (self.parent.run(), self.parent.shard());
+        // Numbers go on across splits, so that no two splits of one parent derive the same id.
         let number = u32::try_from(self.first_index + number).expect("spawned is bounded");
         let kind = DerivedShardKind::Child;
         Birth {
             shard: derive_split_shard_id(run, parent, self.op_id, kind, number),
             spec: child.spec,
-            cursor: child.cursor,
-            fence: self.fence,
+            cursor: if planted!(ChildForgetsProgress) {
+                CursorUpdate::initial()
+            } else {
+                child.cursor
+            },
+            fence: if planted!(ChildFenceRestarts) { FenceEpoch::INITIAL } else { self.fence },
             attempts: self.attempts,
             cursor_semantics: self.cursor_semantics,
             lineage: Some(Lineage { parent, split_hash: self.split_hash }),
@@ -194,7 +207,9 @@ pub(super) fn check_ids_free(
     let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
     let taken = ids.iter().copied().find(|id| (seen.split_hash_of)(*id).is_some());
     match twice.or(taken) {
-        Some(derived_id) => Err(SplitValidationError::DerivedIdCollision { derived_id }),
-        None => Ok(()),
+        Some(derived_id) if !planted!(DerivedIdRepeats) => {
+            Err(SplitValidationError::DerivedIdCollision { derived_id })
+        }
+        Some(_) | None => Ok(()),
     }
 }

@@ -74,6 +74,8 @@ impl ShardTransition for SplitResidual<'_> {
         seen.room.check(1).map_err(SplitValidationError::from)?;
         let residual = self.residual_id(record.spawned_count());
         check_ids_free(&[residual], seen)?;
+        assert!(residual.is_derived(), "a residual has a derived id");
+        assert!(residual != self.lease.key().shard(), "nobody is their own residual");
 
         let at = stored_time(shard, now);
         let change = ShardChange::Shrink {
@@ -104,6 +106,8 @@ impl SplitResidual<'_> {
         let Some(residual) = find_replayed_residual(shard, self.op_id) else {
             return Ok(None);
         };
+        assert!(residual.is_derived(), "only derived shards are spawned");
+        // A child that is gone took its memory along; the parent's list is believed then.
         let expected_hash = (seen.split_hash_of)(residual).unwrap_or(payload_hash);
         if expected_hash != payload_hash {
             let op_id = self.op_id;

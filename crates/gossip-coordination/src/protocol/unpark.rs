@@ -55,9 +55,12 @@ impl ShardTransition for Unpark {
             return Err(UnparkError::NotParked { status: record.status() });
         }
 
+        assert!(record.lease().is_none(), "nobody holds a parked shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Unpark, payload_hash, at);
+        // The worker that parked it may still think that it holds it, and come back.
         let fence = record.fence_epoch().increment();
+        assert!(fence > record.fence_epoch(), "an unparked shard has a new fence");
         Ok(Decision::commit(ShardChange::Unpark { fence, entry }, ()))
     }
 }

@@ -6,12 +6,16 @@ use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
 use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
 use super::random::mix;
 use crate::lease::OP_LOG_CAP;
+use crate::protocol::OFFER_LEASES_MAX;
 use crate::record::ShardStatus;
 use crate::run::{RUN_OP_LOG_CAP, RunStatus};
 use crate::store::{Key, Txn, Write, decode_cold};
 
 /// The fence with which a root is born.
 const FENCE_OF_ROOTS: u64 = FenceEpoch::INITIAL.as_raw();
+
+/// What is wrong with what happens too late.
+const AFTER_REFUSAL: &str = "an operation took effect after its caller was told that it had not";
 
 /// A newborn shard and its range.
 type Part = (ShardKey, (u32, u32));
@@ -30,13 +34,15 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.commits += 1;
         self.count_deletions(op.tenant, txn);
-        if let Some(Ending::Refused) = op.ended.get() {
-            self.require(
-                false,
-                Rule::RefusedHappened,
-                "an operation took effect after its refusal",
-            )?;
-        }
+        // Of a batch of renewals, and of a collection of many runs, some may happen and others not;
+        // what is told of the whole denies none of them.
+        let said_no = matches!(
+            op.ended.get(),
+            Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
+        );
+        let many = matches!(op.verb, Verb::RenewMany | Verb::CollectRuns);
+        let late = said_no && !many;
+        self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)?;
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);
         }
@@ -77,9 +83,22 @@ impl Oracle {
 
     /// The lease under which `op` is about the shard of that key. A batch may hold an old one too.
     fn lease_of(&self, op: &Op, key: ShardKey) -> Option<LeaseRef> {
-        let mut leases = op.lease.iter().chain(&op.said.leases).filter(|lease| lease.key == key);
+        if op.verb != Verb::RenewMany {
+            return op.lease.filter(|lease| lease.key == key);
+        }
+        let batch = op.batch.borrow();
+        let mut leases = batch.iter().map(|member| member.lease).filter(|lease| lease.key == key);
         let first = leases.clone().next();
-        leases.find(|lease| self.is_held_by(**lease)).or(first).copied()
+        leases.find(|lease| self.is_held_by(*lease)).or(first)
+    }
+
+    /// One of a batch was renewed.
+    fn member_applied(&self, op: &Op, lease: LeaseRef) -> Result<(), Violation> {
+        let mut batch = op.batch.borrow_mut();
+        let member = batch.iter_mut().find(|member| member.lease.grant == lease.grant);
+        let Some(member) = member else { return Ok(()) };
+        member.applied = true;
+        self.require(!member.refused, Rule::RefusedHappened, AFTER_REFUSAL)
     }
 
     fn leased_change(
@@ -107,6 +126,7 @@ impl Oracle {
             Verb::Renew | Verb::RenewMany | Verb::SplitReplace | Verb::SplitResidual | Verb::Offer
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
+        self.member_applied(op, lease)?;
         self.holder_acts(op, tenant, lease.shard, holder, txn)
     }
 
@@ -141,9 +161,16 @@ impl Oracle {
                 if op.said.to.is_some() {
                     self.advance(number, op.said.to)?;
                 }
+                self.check_offer(op, number, holder)?;
                 self.shards[number as usize].offer = op.said.terms;
             }
-            Verb::Withdraw => self.shards[number as usize].offer = None,
+            Verb::Withdraw => {
+                let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
+                let named = op.said.terms.map(|terms| terms.handoff);
+                let right = standing.is_none() || standing == named;
+                self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
+                self.shards[number as usize].offer = None;
+            }
             Verb::SplitReplace => {
                 self.births(op, tenant, number, txn)?;
                 self.end_shard(number, ShardStatus::Split);
@@ -183,6 +210,19 @@ impl Oracle {
         let allowed = shard.offer.map_or(wanted, |offer| wanted.min(offer.until + lease));
         let deadline = allowed.max(holder.deadline);
         shard.holder = Some(Holder { deadline, ..holder });
+    }
+
+    /// An offer is to somebody else, and stands for four leases at most.
+    fn check_offer(&self, op: &Op, number: u32, holder: Holder) -> Result<(), Violation> {
+        let Some(Terms { destination, until, .. }) = op.said.terms else {
+            return self.require(false, Rule::Handoff, "an offer without terms was accepted");
+        };
+        let elsewhere = destination != holder.worker;
+        self.require(elsewhere, Rule::Handoff, "a shard was offered to its owner")?;
+        let lease = self.runs[self.shards[number as usize].run as usize].lease;
+        let latest = op.now.as_raw() + OFFER_LEASES_MAX * lease;
+        let bounded = op.now.as_raw() < until && until <= latest;
+        self.require(bounded, Rule::Handoff, "an offer stands too long or not at all")
     }
 
     /// The cursor of a shard moves; everything before it was written.
@@ -288,8 +328,7 @@ impl Oracle {
         let left = max.is_none_or(|max| shard.attempts <= max);
         self.require(left, Rule::Attempts, "a shard was granted that had used up its attempts")?;
         self.shards[number as usize].attempts += 1;
-        self.grant(op, number);
-        Ok(())
+        self.grant(op, number)
     }
 
     fn accept(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
@@ -307,11 +346,17 @@ impl Oracle {
             let why = "the source had done more than the destination was told";
             self.require(!redone, Rule::MoveRedoesNothing, why)?;
         }
-        self.grant(op, number);
-        Ok(())
+        self.grant(op, number)
     }
 
-    fn grant(&mut self, op: &Op, number: u32) {
+    /// One operation is granted one shard. A second one while the first is held would leave that
+    /// with a holder that does not know of it.
+    fn grant(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let leaked = op.granted.get().is_some_and(|first| {
+            let holder = self.shards[first.shard as usize].holder;
+            holder.is_some_and(|holder| holder.grant == first.grant)
+        });
+        self.require(!leaked, Rule::Acknowledged, "one operation was granted two shards")?;
         self.grants += 1;
         let shard = &mut self.shards[number as usize];
         self.worked.push(shard.done);
@@ -329,6 +374,7 @@ impl Oracle {
             done: shard.done,
             attempts: shard.attempts,
         }));
+        Ok(())
     }
 
     /// Shards that a split made of `parent`. They and what is left of it are what it was.
@@ -377,7 +423,7 @@ impl Oracle {
         self.require(!taken, Rule::Tiling, "a newborn shard took the place of another")?;
         self.runs[facts.run as usize].unsettled += 1;
         self.live_shards[op.tenant as usize] += 1;
-        self.add_shard(tenant, facts);
+        self.add_shard(tenant, ShardFacts { changed_at: self.commits, ..facts });
         let of_tenant = self.live_shards[op.tenant as usize];
         let total: u32 = self.live_shards.iter().sum();
         let within = of_tenant <= self.limits.per_tenant && total <= self.limits.total;
@@ -414,6 +460,7 @@ impl Oracle {
 
     fn run_changed(&mut self, op: &Op, tenant: TenantId, txn: &Txn) -> Result<(), Violation> {
         let Some(number) = self.run_in(op, txn) else { return Ok(()) };
+        self.runs[number as usize].changed_at = self.commits;
         let run = &self.runs[number as usize];
         let buries = writes(txn, |key| matches!(key, Key::Tombstone { .. }));
         let over = run.is_over();
@@ -462,7 +509,11 @@ impl Oracle {
         let status = match verb {
             Verb::CompleteRun => RunStatus::Done,
             Verb::FailRun => RunStatus::Failed,
-            _ => RunStatus::Cancelled,
+            Verb::CancelRun => RunStatus::Cancelled,
+            other => {
+                let why = format!("{other:?} changed a run");
+                return self.require(false, Rule::RunOver, &why);
+            }
         };
         if status == RunStatus::Done {
             let settled = run.unsettled == 0 && run.status == Some(RunStatus::Active);
@@ -503,9 +554,11 @@ impl Oracle {
     }
 
     fn run_in(&self, op: &Op, txn: &Txn) -> Option<u32> {
-        let id = txn.writes().iter().find_map(|write| match write.key() {
-            Key::RunHead { run, .. } | Key::Tombstone { run, .. } => Some(*run),
-            _ => None,
+        let id = txn.writes().iter().find_map(|write| {
+            let (Key::RunHead { run, .. } | Key::Tombstone { run, .. }) = write.key() else {
+                return None;
+            };
+            Some(*run)
         })?;
         self.run_of(op.tenant, id)
     }

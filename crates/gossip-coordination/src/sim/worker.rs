@@ -9,10 +9,11 @@
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{LogicalTime, OpId, WorkerId};
 
+use super::answers::Renewal;
 use super::bugs::Bug;
 use super::context::{Cx, Draft, Phase, Posted};
 use super::keyspace::Keyspace;
-use super::op::{Ending, Granted, LeaseRef, Said, Terms, Verb};
+use super::op::{Ending, Granted, Label, LeaseRef, Said, Terms, Verb, ending};
 use super::port::{SimStore, SinkWrite};
 use super::random::mix;
 use crate::facade::{AsyncShardClaiming, ClaimError};
@@ -30,6 +31,9 @@ use crate::workers::WorkerState;
 /// Shards that a worker works on at a time.
 const HELD_MAX: usize = 3;
 
+/// Every so many offers one may stand for longer than the kernel allows.
+const LONG_OFFER_ONE_IN: u64 = 16;
+
 /// Keys that a worker does between two checkpoints, at most.
 const BATCH_MAX: u64 = 8;
 
@@ -43,7 +47,7 @@ const IDLE_TICKS: u64 = 25;
 const NOTHING_TICKS: u64 = 60;
 
 /// What a worker does under a lease that it was told to have lost, before it believes it.
-const ZOMBIE_STEPS_MAX: u64 = 6;
+const ZOMBIE_STEPS_MAX: u64 = 8;
 
 /// The coordinator of a simulated process.
 pub(super) type Handle = AsyncStoreCoordinator<SimStore>;
@@ -63,6 +67,8 @@ pub(super) struct Held {
     sequence: u64,
     /// The offer that was sent and not withdrawn.
     frozen: Option<Terms>,
+    /// The id of the last offer.
+    offered_by: OpId,
     /// Present once the worker was told that it lost the lease: what it still does under it.
     zombie: Option<u64>,
     /// What an administrator asked last.
@@ -98,8 +104,8 @@ impl Worker {
         match (wants, self.cx.below(64)) {
             (_, 0) => self.heartbeat().await,
             (_, 1) => self.renew_many().await,
-            (true, 2..8) if self.accept_posted().await => {}
-            (true, 8..11) => self.acquire_any().await,
+            (true, 2..16) if self.accept_posted().await => {}
+            (true, 16..19) => self.acquire_any().await,
             (true, _) => self.claim().await,
             (false, roll) => {
                 let place = self.cx.below(self.held.len() as u64) as usize;
@@ -128,9 +134,10 @@ impl Worker {
         let held = &self.held[place];
         if held.frozen.is_some() {
             return match roll {
-                0..24 => self.renew(place).await,
-                24..44 => self.withdraw(place).await,
-                44..48 => self.checkpoint(place, self.held[place].worked).await,
+                0..16 => self.renew(place).await,
+                16..26 => self.withdraw(place).await,
+                26..30 => self.checkpoint(place, self.held[place].worked).await,
+                30..36 => self.offer_again(place).await,
                 _ => self.cx.sleep(1 + roll % IDLE_TICKS).await,
             };
         }
@@ -143,7 +150,8 @@ impl Worker {
             48..50 => self.release(place).await,
             50 => self.park(place).await,
             51..55 => self.split_residual(place).await,
-            55..57 => self.split_replace(place).await,
+            // Its plan is large, and would be moved about with every worker that starts.
+            55..57 => Box::pin(self.split_replace(place)).await,
             57..60 => self.offer(place, None).await,
             60 => self.misplace(place).await,
             61 => self.withdraw(place).await,
@@ -364,6 +372,7 @@ impl Worker {
         match told {
             Ok(renewed) => {
                 self.cx.judge(|oracle| oracle.renewed(lease, renewed.new_deadline.as_raw()));
+                self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].wish(renewed.request);
             }
@@ -377,21 +386,23 @@ impl Worker {
         }
         let leases: Vec<Lease> = self.held.iter().map(|held| held.lease.clone()).collect();
         let refs: Vec<LeaseRef> = self.held.iter().map(|held| held.lease_ref).collect();
-        let said = Said { leases: refs.clone(), ..Said::default() };
-        let op = self.cx.begin(Draft { said, ..Draft::new(Verb::RenewMany) });
+        let op = self.cx.begin(Draft::new(Verb::RenewMany));
+        self.cx.begin_batch(&op, &refs);
         let mut told = Vec::new();
         self.handle.renew_many(op.now, self.cx.tenant_id, &leases, &mut told).await;
         let mut first = None;
-        for (place, (told, lease)) in told.iter().zip(&refs).enumerate() {
+        for (place, told) in told.iter().enumerate() {
             match told {
-                Ok(renewed) => {
-                    let deadline = renewed.new_deadline;
-                    self.cx.judge(|oracle| oracle.renewed(*lease, deadline.as_raw()));
-                    self.prolong(place, deadline);
-                }
+                Ok(renewed) => self.prolong(place, renewed.new_deadline),
                 Err(error) => first = first.or_else(|| Some(error.clone())),
             }
         }
+        let answers = told.iter().map(|told| match told {
+            Ok(renewed) => Renewal::Until(renewed.new_deadline.as_raw()),
+            Err(error) => Renewal::Not(ending(error), Label::of(error)),
+        });
+        let answers: Vec<Renewal> = answers.collect();
+        self.cx.judge(|oracle| oracle.batch_ended(&op, &answers));
         let all_failed = told.iter().all(Result::is_err);
         self.cx.end_plain(&op, &first.filter(|_| all_failed).map_or(Ok(()), Err));
     }
@@ -439,10 +450,31 @@ impl Worker {
         let held = &mut self.held[place];
         let handoff = mix(held.lease.token().as_raw() ^ mix(held.sequence)) >> 1;
         let lease = self.cx.shared.borrow().oracle.runs[held.run as usize].lease;
-        let until = self.cx.now().as_raw() + 1 + self.cx.below(2 * lease);
+        // Mostly within bounds; now and then longer than an offer may stand.
+        let longest = if self.cx.one_in(LONG_OFFER_ONE_IN) { 8 * lease } else { 2 * lease };
+        let until = self.cx.now().as_raw() + 1 + self.cx.below(longest);
         let terms = Terms { handoff, destination, until };
         // From the moment it sends the offer a source is frozen.
-        held.frozen = Some(terms);
+        (held.frozen, held.offered_by) = (Some(terms), op_id);
+        if self.send_offer(place, terms, op_id).await == Ending::Refused {
+            // Nothing of it is on the way: a refusal is final.
+            self.held[place].frozen = None;
+            self.lost(place);
+        }
+    }
+
+    /// The same offer once more: a reply may have been lost. Now and then under another id, which
+    /// is the same offer still. A refusal is final for this one and not for the one before, which
+    /// may be on its way: the source stays frozen until a withdrawal is acknowledged.
+    async fn offer_again(&mut self, place: usize) {
+        let Some(terms) = self.held[place].frozen else { return };
+        let same = self.held[place].offered_by;
+        let op_id = if self.cx.one_in(4) { self.next_op_id(place) } else { same };
+        self.send_offer(place, terms, op_id).await;
+    }
+
+    async fn send_offer(&mut self, place: usize, terms: Terms, op_id: OpId) -> Ending {
+        let held = &self.held[place];
         let position = (held.worked > held.range.0).then_some(held.worked);
         let said = Said { to: position, terms: Some(terms), ..Said::default() };
         let draft = Draft { said, ..Draft::under(Verb::Offer, held.lease_ref, op_id) };
@@ -450,20 +482,16 @@ impl Worker {
         let op = self.cx.begin(draft);
         let keys = keys(&self.cx);
         let cursor = position.map_or(CursorUpdate::initial(), |at| cursor_at(&keys, at));
-        let handoff = HandoffId::from_raw(handoff);
-        let destination = WorkerId::from_raw(destination);
-        let deadline = LogicalTime::from_raw(until);
+        let handoff = HandoffId::from_raw(terms.handoff);
+        let destination = WorkerId::from_raw(terms.destination);
+        let deadline = LogicalTime::from_raw(terms.until);
         let offered = OfferTerms { handoff, destination, deadline };
         let lease = &self.held[place].lease;
         let told =
             self.handle.offer(op.now, self.cx.tenant_id, lease, offered, cursor, op_id).await;
         let ending = self.cx.end(&op, &told, None);
         self.cx.post(Posted { target, run, terms });
-        if ending == Ending::Refused {
-            // Nothing of it is on the way: a refusal is final.
-            self.held[place].frozen = None;
-            self.maybe_lost(place, ending);
-        }
+        ending
     }
 
     fn any_worker(&self) -> u64 {
@@ -584,11 +612,27 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         attempts,
     };
     cx.judge(|oracle| oracle.granted(op, told));
+    let (first, last) = (u64::from(told.range.0), u64::from(told.range.1));
+    let rest = [u64::from(told.done), u64::from(told.attempts)];
+    cx.hear(&[told.fence, told.deadline, first, last, rest[0], rest[1]]);
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
     let (fence, token) = (told.fence, lease.token().as_raw());
     let lease_ref = LeaseRef { shard, key: lease.key(), grant: told.grant, fence, token };
     let (sequence, frozen, zombie, wish) = (0, None, None, None);
-    Some(Held { lease, lease_ref, run, range, worked: done, done, sequence, frozen, zombie, wish })
+    let (worked, offered_by) = (done, OpId::from_raw(0));
+    Some(Held {
+        lease,
+        lease_ref,
+        run,
+        range,
+        worked,
+        done,
+        sequence,
+        frozen,
+        offered_by,
+        zombie,
+        wish,
+    })
 }
 
 pub(super) fn keys(cx: &Cx) -> std::rc::Rc<Keyspace> {

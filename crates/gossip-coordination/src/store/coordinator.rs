@@ -15,6 +15,7 @@ use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Step, Told};
 use super::run_operations::run_operations;
 use super::shard_operations::shard_operations;
+use super::upkeep::RunsListed;
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
 };

@@ -223,6 +223,35 @@ fn a_refusal_of_the_store_does_not_deny_a_commit_that_comes_late() {
     assert!(error.to_string().contains("may have happened"), "{error}");
 }
 
+/// Found by the simulator: the registry says its word again, and the store is full by then.
+#[test]
+fn a_refusal_does_not_deny_a_registration_of_a_worker_that_comes_late() {
+    let (admin, mut core) = (administrator(), core());
+    let (mut store, mut late) = (admin.store().another_handle(), None);
+    let mut flight = core.register_worker(at(11), TENANT, WORKER);
+    let told = loop {
+        let told = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) if late.is_none() => {
+                late = Some(txns);
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Commit(_) => {
+                let (operation, message) = ("commit", "full".to_owned());
+                let why = StoreRefusal::NoSpace;
+                Told::Committed(vec![Err(InfraError::Refused { operation, why, message })])
+            }
+            Step::Done(told) => break told,
+        };
+        flight.tell(told);
+    };
+    let Err(WorkerError::BackendError(error)) = told else { panic!("{told:?}") };
+    assert!(error.to_string().contains("may have happened"), "{error}");
+    let late = store.commit(late.unwrap()).remove(0);
+    assert!(matches!(late, Ok(CommitOutcome::Applied { .. })), "{late:?}");
+}
+
 #[test]
 fn lost_races_do_not_deny_a_commit_that_comes_late() {
     let (error, _) = checkpoint_late(|admin| {

@@ -73,7 +73,10 @@ impl<'f, A> Flight<'f, A> {
     pub fn step(&mut self) -> Step<A> {
         let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match polled {
-            Poll::Ready(answer) => Step::Done(answer),
+            Poll::Ready(answer) => {
+                debug_assert!(matches!(*self.io.mail(), Mail::Empty), "no question is left open");
+                Step::Done(answer)
+            }
             Poll::Pending => match std::mem::replace(&mut *self.io.mail(), Mail::Asked) {
                 Mail::Asking(ask) => ask.step(),
                 Mail::Empty | Mail::Asked | Mail::Told(_) => {
@@ -90,8 +93,15 @@ impl<'f, A> Flight<'f, A> {
     }
 
     /// Tells the flight what came of its last step.
+    ///
+    /// # Panics
+    ///
+    /// If the flight has no question open: an answer that nobody asked for would be taken for the
+    /// next one's.
     pub fn tell(&mut self, told: Told) {
-        *self.io.mail() = Mail::Told(told);
+        let mut mail = self.io.mail();
+        assert!(matches!(*mail, Mail::Asked), "a flight is told what it asked for, and once");
+        *mail = Mail::Told(told);
     }
 }
 
@@ -155,21 +165,31 @@ impl Io {
 
     /// Answers to `reads`, in their order and of one instant.
     pub(super) async fn read(&self, reads: Vec<Read>) -> Result<Answers, InfraError> {
+        let asked = reads.len();
+        assert!(asked > 0, "a trip to the store asks something");
         let Told::Read(answers) = self.ask(Ask::Read(reads)).await else {
             unreachable!("{CROSSED}")
         };
-        answers.map(|answers| Answers(answers.into_iter()))
+        // Fewer answers than questions would shift each to the question before it.
+        answers.map(|answers| {
+            assert!(answers.len() == asked, "a store answers every question");
+            Answers(answers.into_iter())
+        })
     }
 
     /// The values of `keys`, in their order and of one instant.
     pub(super) async fn load(&self, keys: Vec<Key>) -> Result<Vec<Option<Versioned>>, InfraError> {
         let count = keys.len();
         let mut answers = self.read(keys.into_iter().map(Read::Get).collect()).await?;
-        Ok((0..count).map(|_| answers.value()).collect())
+        let values: Vec<_> = (0..count).map(|_| answers.value()).collect();
+        debug_assert!(answers.0.next().is_none(), "every answer was taken");
+        Ok(values)
     }
 
     pub(super) async fn scan(&self, range: KeyRange, limit: usize) -> Result<Page, InfraError> {
-        Ok(self.read(vec![Read::Scan { range, limit }]).await?.page())
+        let page = self.read(vec![Read::Scan { range, limit }]).await?.page();
+        assert!(page.len() <= limit, "a store keeps to the limit of a page");
+        Ok(page)
     }
 
     /// Every key of `range`, page by page.
@@ -177,6 +197,12 @@ impl Io {
         let (mut found, mut rest) = (Page::new(), range);
         loop {
             let next = self.scan(rest, page).await?;
+            // Pages move forward, so the loop ends: a range holds finitely many keys.
+            let first = next.first().map(|(key, _)| key);
+            debug_assert!(
+                first.is_none() || first != found.last().map(|(key, _)| key),
+                "no page twice"
+            );
             let more = next.last().filter(|_| next.len() >= page).map(|(key, _)| rest.after(key));
             found.extend(next);
             match more {
@@ -191,9 +217,12 @@ impl Io {
         &self,
         txns: Vec<Txn>,
     ) -> Vec<Result<CommitOutcome, InfraError>> {
+        let sent = txns.len();
+        assert!(sent > 0, "a trip to the store commits something");
         let Told::Committed(outcomes) = self.ask(Ask::Commit(txns)).await else {
             unreachable!("{CROSSED}")
         };
+        assert!(outcomes.len() == sent, "a store tells what became of every transaction");
         outcomes
     }
 
@@ -250,6 +279,7 @@ impl Future for Exchange<'_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Told> {
         let mut mail = self.io.mail();
         if let Some(ask) = self.ask.take() {
+            assert!(matches!(*mail, Mail::Empty), "a flight asks one thing at a time");
             *mail = Mail::Asking(ask);
             return Poll::Pending;
         }

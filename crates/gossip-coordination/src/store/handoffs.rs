@@ -166,6 +166,39 @@ pub fn list_moves(
     })
 }
 
+/// The first `limit` records of a tenant behind `after`, also those that are over, in the order of
+/// their numbers.
+#[must_use]
+pub fn list_handoffs(
+    limits: StoreLimits,
+    tenant: TenantId,
+    after: Option<HandoffId>,
+    limit: usize,
+) -> Flight<'static, Result<MovePage, InfraError>> {
+    Flight::new(move |io| async move {
+        let mut range = KeyRange::handoffs_of(tenant);
+        if let Some(handoff) = after {
+            range = range.after(&Key::Handoff { tenant, handoff });
+        }
+        let (mut found, mut last) = (Vec::new(), None);
+        while found.len() < limit {
+            let wanted = RECORDS_PER_READ.min(limits.page).min(limit - found.len());
+            let page = io.scan(range, wanted).await?;
+            for (key, value) in &page {
+                if let Key::Handoff { handoff, .. } = key {
+                    found.push(stored(tenant, *handoff, value)?);
+                    last = Some(*handoff);
+                    range = range.after(key);
+                }
+            }
+            if page.len() < wanted {
+                return Ok((found, None));
+            }
+        }
+        Ok((found, last))
+    })
+}
+
 /// Records, and behind which move the next page begins, if there is one.
 pub type MovePage = (Vec<StoredHandoff>, Option<HandoffId>);
 

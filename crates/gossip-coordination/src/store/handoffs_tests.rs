@@ -2,7 +2,8 @@
 
 use super::engine::{Store, StoreLimits};
 use super::handoffs::{
-    HandoffWrite, SaveHandoffError, forget_handoff, list_moves, load_handoff, save_handoff,
+    HandoffWrite, SaveHandoffError, forget_handoff, list_handoffs, list_moves, load_handoff,
+    save_handoff,
 };
 use super::{Fault, MapStore, fly};
 use crate::handoff::HandoffId;
@@ -77,4 +78,26 @@ fn one_number_for_both_parties_is_one_entry() {
     let over = HandoffWrite { is_over: true, expected: Some(first), mark: 2, ..write };
     save(&mut store, over).unwrap();
     assert_eq!(found(&mut store, 4), 0);
+}
+
+/// More than one read holds, so that it goes on behind the last of each.
+#[test]
+fn all_records_of_a_tenant_are_listed_by_the_page() {
+    let mut store = MapStore::new();
+    for raw in 0..20 {
+        let (handoff, is_over) = (HandoffId::from_raw(raw), raw % 2 == 0);
+        save(&mut store, HandoffWrite { handoff, is_over, ..write(b"one", None, raw) }).unwrap();
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let flight = list_handoffs(StoreLimits::GENEROUS, TENANT, after, 11);
+        let (page, next) = fly(&mut store, flight).unwrap();
+        assert!(page.len() <= 11);
+        seen.extend(page.iter().map(|stored| stored.handoff.as_raw()));
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, (0..20).collect::<Vec<_>>());
 }

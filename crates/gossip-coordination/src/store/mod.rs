@@ -39,7 +39,7 @@
 //! | delete_run | 7 | load, commit; then load and commit by the batch, until nothing is left |
 //! | get_run, get_run_progress, list_shards, candidates | 1 | read, as often as there are pages |
 //! | register_worker, heartbeat | 2 | read, commit |
-//! | list_workers, list_active_runs | 1 | read, as often as there are pages |
+//! | list_workers, list_active_runs, list_runs | 1 | read, as often as there are pages |
 //!
 //! A handle that has forgotten a shard loads it first: one more. One that looks at a run after much
 //! has changed in it takes up to three looks more (`sight`). The first claim of a handle in a run
@@ -97,8 +97,8 @@ pub use self::core::StoreConfig;
 pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::{Flight, Step, Told};
 pub use self::handoffs::{
-    HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_moves,
-    load_handoff, save_handoff,
+    HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
+    list_moves, load_handoff, save_handoff,
 };
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};

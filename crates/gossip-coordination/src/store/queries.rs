@@ -231,9 +231,8 @@ pub(super) async fn candidates(
     let mut sight = core.sights.of(tenant, run);
     for looks in 1..=LOOKS_MAX {
         let look = Look::new((tenant, run), now, &sight, point, true, core.limits.page);
-        let mut reads = vec![Read::Get(Key::RunHead { tenant, run })];
-        reads.extend(look.reads());
-        let mut answers = io.read(reads).await?;
+        let head = Read::Get(Key::RunHead { tenant, run });
+        let mut answers = io.read(look.reads(Some(head))).await?;
         let head = answers.value().ok_or(GetRunError::RunNotFound)?;
         let head = decode_run_head(tenant, run, &head.bytes)?;
         let outlook = |earliest_deadline| ClaimOutlook { run: head.head(), earliest_deadline };

@@ -8,6 +8,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId
 use super::capacity::Rider;
 use super::core::Core;
 use super::flight::Flight;
+use super::upkeep::RunsListed;
 use super::{capacity, queries, renewals, run_flight, shard_flight, sweep, upkeep, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
@@ -193,15 +194,16 @@ impl Core {
         Flight::new(move |io| async move { queries::glance(self, &io, now, of, wanted, out).await })
     }
 
-    pub(super) fn active_runs<'f>(
+    pub(super) fn list_runs<'f>(
         &'f mut self,
+        which: RunsListed,
         tenant: TenantId,
         after: Option<RunId>,
         limit: usize,
         out: &'f mut Vec<RunId>,
     ) -> Route<'f, (), InfraError> {
         Flight::new(move |io| async move {
-            upkeep::active_runs(self, &io, tenant, after, limit, out).await
+            upkeep::list_runs(self, &io, which, (tenant, after), limit, out).await
         })
     }
 

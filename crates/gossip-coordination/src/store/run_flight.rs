@@ -23,6 +23,7 @@ use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
 use crate::outcome::IdempotentOutcome;
+use crate::planted::planted;
 use crate::protocol::{
     Decision, Roots, RunChange, RunSeen, RunTransitionRules, Tombstone, evolve_run,
 };
@@ -304,7 +305,9 @@ fn write(
 ) -> Result<Written, Full> {
     let mut txn = Txn::new();
     let head_key = Key::RunHead { tenant, run };
-    txn.expect(head_key, loaded.head.as_ref());
+    if !planted!(RegistrationNotCompared) {
+        txn.expect(head_key, loaded.head.as_ref());
+    }
     let (record, roots, last) = match change {
         RunChange::Create(record) => {
             let grave = Key::Tombstone { tenant, run };

@@ -219,7 +219,18 @@ macro_rules! run_operations {
                 limit: usize,
                 out: &mut Vec<RunId>,
             ) -> Result<(), InfraError> {
-                let flight = self.core.active_runs(tenant, after, limit, out);
+                let flight = self.core.list_runs(RunsListed::NotOver, tenant, after, limit, out);
+                $fly(&mut self.store, flight)$(.$await)?
+            }
+
+            $($async)? fn list_runs_into(
+                &mut self,
+                tenant: TenantId,
+                after: Option<RunId>,
+                limit: usize,
+                out: &mut Vec<RunId>,
+            ) -> Result<(), InfraError> {
+                let flight = self.core.list_runs(RunsListed::All, tenant, after, limit, out);
                 $fly(&mut self.store, flight)$(.$await)?
             }
 

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId, ShardKey, TenantId};
 
 use super::capacity::Rider;
-use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot};
+use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot, peek_indexed_at};
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
 use super::flight::{Answers, Io};
@@ -54,6 +54,7 @@ use crate::error::InfraError;
 use crate::events::EventKind;
 use crate::lease::{OP_LOG_CAP, OpLogEntry};
 use crate::outcome::IdempotentOutcome;
+use crate::planted::planted;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
 use crate::shard_limits::ShardRoom;
@@ -230,7 +231,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     fn standing(&self) -> Option<LogicalTime> {
         let (tenant, key) = self.operation.subject();
         let hot = self.loaded.as_ref()?.hot.as_ref()?;
-        decode_hot(tenant, key, &hot.bytes).ok()?.indexed_at
+        peek_indexed_at(tenant, key, &hot.bytes)
     }
 
     /// Takes the cold parts of shards of the same run.
@@ -267,7 +268,17 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 sent.remember(core, self.operation.subject(), loaded, revision);
                 return Ok(Landing::Done(self.executed(core, *sent)));
             }
+            CommitOutcome::Conflict(_) if planted!(ConflictIsSuccess) => {
+                return Ok(Landing::Done(self.executed(core, *sent)));
+            }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
+            CommitOutcome::Unknown if planted!(LostReplyIsSuccess) => {
+                return Ok(Landing::Done(self.executed(core, *sent)));
+            }
+            CommitOutcome::Unknown if planted!(LostReplyIsFailure) => {
+                let (operation, message) = ("shard.commit", "it timed out".to_owned());
+                return Err(InfraError::Transient { operation, message });
+            }
             CommitOutcome::Unknown => {
                 self.doubt = Some(sent);
                 self.tries.failed(None, false)?
@@ -422,7 +433,8 @@ impl<T: ShardTransition> Prepared<T> {
             return true;
         }
         let holder = decode_hot(tenant, key, &stored.bytes).ok().and_then(|hot| hot.lease);
-        holder.is_some_and(|holder| self.holding == Holding::Granted(holder.token()))
+        let any = planted!(GrantByName) && matches!(self.holding, Holding::Granted(_));
+        holder.is_some_and(|holder| any || self.holding == Holding::Granted(holder.token()))
     }
 
     /// Whether the transaction may have been applied and forgotten.
@@ -559,9 +571,13 @@ fn prepare<T: ShardTransition>(
     evolve(record, &mut core.pool, change)?;
 
     let mut txn = Txn::with_room(COMPARES, WRITES);
-    txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
-    let head = loaded.head.map(|head| head.revision);
-    txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
+    if !planted!(ShardNotCompared) {
+        txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
+    }
+    if !planted!(RunNotCompared) {
+        let head = loaded.head.map(|head| head.revision);
+        txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
+    }
     let at = standing(record);
     let view = ShardView::new(record, &core.pool);
     // Mostly about as long as before, with one more operation in the log.

@@ -33,6 +33,9 @@ use crate::protocol::CLAIM_CANDIDATES_MAX;
 /// narrow ones did not settle it, the last reads nothing but whole ranges.
 pub(super) const LOOKS_MAX: usize = 4;
 
+/// Questions of one look, at most.
+const LOOK_READS_MAX: usize = 4;
+
 /// Runs that a handle remembers. Whoever works on more pays a wide look for some.
 const SIGHTS_MAX: usize = 256;
 
@@ -238,16 +241,18 @@ impl Look {
         (self.tenant, self.run)
     }
 
-    /// The questions, at most four.
-    pub(super) fn reads(&self) -> Vec<Read> {
+    /// The questions, behind the one that somebody else has.
+    pub(super) fn reads(&self, first: Option<Read>) -> Vec<Read> {
         let within = |spots: &RangeInclusive<ClaimSpot>| {
             KeyRange::claims_within(self.tenant, self.run, spots.clone())
         };
         let scan = |range, limit: usize| Read::Scan { range, limit: limit.min(self.page) };
-        let mut reads = vec![match self.by_name {
+        let mut reads = Vec::with_capacity(LOOK_READS_MAX + 1);
+        reads.extend(first);
+        reads.push(match self.by_name {
             true => scan(within(&self.free), FREE_PAGE),
             false => Read::Count(within(&self.free)),
-        }];
+        });
         reads.extend(self.around.as_ref().map(|spots| scan(within(spots), FREE_PAGE)));
         reads.extend(self.expired.as_ref().map(|spots| match self.counts_expired() {
             true => Read::Count(within(spots)),

@@ -17,20 +17,30 @@ use crate::error::InfraError;
 use crate::protocol::{COLLECTION_DELETES, CollectRun, DeleteRun, NotCollected};
 use crate::run_errors::DeleteRunError;
 
-/// Appends up to `limit` runs behind `after` that are not over, in the order of their ids.
-pub(super) async fn active_runs(
+/// Which runs a listing wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunsListed {
+    NotOver,
+    All,
+}
+
+/// Appends up to `limit` runs behind `after`, in the order of their ids.
+pub(super) async fn list_runs(
     core: &Core,
     io: &Io,
-    tenant: TenantId,
-    after: Option<RunId>,
+    which: RunsListed,
+    (tenant, after): (TenantId, Option<RunId>),
     limit: usize,
     out: &mut Vec<RunId>,
 ) -> Result<(), InfraError> {
     let mut pages = Pages::new(core, tenant, after);
     let wanted = out.len().saturating_add(limit);
     while let Some(heads) = pages.next(io).await? {
-        let active = heads.iter().filter(|(_, head)| !head.head().status.is_terminal());
-        out.extend(active.map(|(run, _)| *run).take(wanted - out.len()));
+        let listed = heads.iter().filter(|(_, head)| match which {
+            RunsListed::NotOver => !head.head().status.is_terminal(),
+            RunsListed::All => true,
+        });
+        out.extend(listed.map(|(run, _)| *run).take(wanted - out.len()));
         if out.len() >= wanted {
             break;
         }

@@ -138,7 +138,9 @@ async fn forget_silent(
 async fn insist(core: &Core, io: &Io, txn: &Txn) -> Result<(), InfraError> {
     let mut tries = core.tries("worker.commit");
     loop {
-        let ticks = match io.commit(txn.clone()).await? {
+        // A refusal speaks for the last try only: an earlier one may be on its way still.
+        let outcome = io.commit(txn.clone()).await.map_err(|error| tries.ended(error))?;
+        let ticks = match outcome {
             CommitOutcome::Applied { .. } => return Ok(()),
             CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), false)?,
             CommitOutcome::Unknown => tries.failed(None, false)?,

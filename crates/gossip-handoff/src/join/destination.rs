@@ -77,6 +77,8 @@ pub struct Destination {
     end: Option<DestinationEnd>,
     /// Where the record goes once the end is known.
     goal: Goal,
+    /// Accepts that were refused since the shard was last looked at.
+    refusals: u32,
     /// Nothing is asked before this instant.
     not_before: LogicalTime,
     /// When closing has taken long enough.
@@ -100,6 +102,7 @@ impl Destination {
             state: State::Accepting,
             end: None,
             goal: ACKNOWLEDGED,
+            refusals: 0,
             not_before: LogicalTime::ZERO,
             give_up_at: LogicalTime::ZERO,
         };
@@ -184,6 +187,10 @@ impl Destination {
     fn got(&mut self, now: LogicalTime, got: Result<Stored, RepositoryError>) {
         if !self.ledger.got(got) {
             self.pause(now, self.config.retry_ticks);
+            // Nothing was learned, and the source stands still: ask again while the offer stands.
+            if now < self.terms.offer_deadline {
+                return;
+            }
         }
         if self.state != State::Accepting {
             return;
@@ -210,18 +217,34 @@ impl Destination {
                     self.state = State::Looking;
                 }
             }
+            // Most likely not yet. Asking again costs one read, and the source may stand still.
+            Err(AcceptError::NoOffer) if self.is_patient(now) => {
+                self.refusals += 1;
+                self.pause(now, self.config.poll_ticks);
+            }
             // Not yet, or no more: the shard tells.
             Err(_) => self.state = State::Looking,
         }
     }
 
+    /// Whether it asks for the offer again without a look at the shard.
+    fn is_patient(&self, now: LogicalTime) -> bool {
+        now < self.terms.offer_deadline && self.refusals + 1 < self.config.accepts_per_look
+    }
+
     fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
         let Some(shard) = seen else {
-            return self.pause(now, self.config.retry_ticks);
+            self.pause(now, self.config.retry_ticks);
+            let patience = self.terms.offer_deadline.saturating_add(self.config.finish_ticks);
+            if now >= patience {
+                self.stop(DestinationEnd::Missed);
+            }
+            return;
         };
         match self.terms.judge(shard.as_deref()) {
             Verdict::Before if now < self.terms.offer_deadline => {
                 self.state = State::Accepting;
+                self.refusals = 0;
                 self.ledger.distrust();
                 self.pause(now, self.config.poll_ticks);
             }

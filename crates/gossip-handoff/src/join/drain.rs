@@ -2,21 +2,26 @@
 //!
 //! Each shard is offered to a willing worker of the registry: one that was heard of lately, is not
 //! draining and is not this one. The idle come first, and nobody gets a second shard before
-//! everybody has one. Only so many moves are under way at a time, because a shard that is offered
-//! stands still. What nobody takes in time, and what is left when the time is over, is released:
-//! somebody claims it, and nothing is redone because its cursor was saved.
+//! everybody has one. Every shard is worked on until its own turn comes: its record is written
+//! and its destination finds it meanwhile, and it stands still only for its offer and the accept.
+//! What nobody takes in time, and what is left when the time is over, is saved where it stopped and
+//! released: somebody claims it, and nothing is redone.
 //!
 //! # Invariants
-//! - A shard is released only after its offer was withdrawn, or if it was never offered.
+//! - At most [`DRAIN_WINDOW`] moves are under way, and at most [`DRAIN_STILL_MAX`] shards stand
+//!   still for one.
+//! - A shard is released only when it stands still, and after its offer was withdrawn or if it was
+//!   never offered.
 //! - After the deadline nothing new is offered, and every offer is withdrawn.
 
 use std::collections::VecDeque;
 
 use gossip_contracts::coordination::Cursor;
-use gossip_contracts::identity::{CanonicalHasher, Domain, LogicalTime, OpId, WorkerId};
+use gossip_contracts::identity::{CanonicalHasher, Domain, LogicalTime, OpId, ShardKey, WorkerId};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CoordinationBackend, Lease, ReleaseError, RunManagement, WorkerEntry, WorkerState,
+    CheckpointError, CoordinationBackend, Lease, ReleaseError, RunManagement, WorkerEntry,
+    WorkerState,
 };
 
 use super::mover::{Mover, SourceNext};
@@ -24,24 +29,49 @@ use super::source::{Source, SourceEnd};
 use super::terms::{JoinConfig, MoveTerms};
 use crate::repository::Repository;
 
-/// Moves that are under way at a time: enough to hide a round trip, few enough that little stands
-/// still.
-pub const DRAIN_WINDOW: usize = 8;
+/// Moves that are under way at a time. Most of them only wait until their destination has found
+/// them, so this many in each lead keep a drain of hundreds of shards to seconds.
+pub const DRAIN_WINDOW: usize = 32;
 
-/// How often one shard is released in vain before it is left to its lease.
+/// Shards that stand still at a time: enough to hide a round trip, few enough that the offers of
+/// the others do not queue behind them.
+pub const DRAIN_STILL_MAX: usize = 4;
+
+// A shard that stands still is under way.
+const _: () = assert!(DRAIN_STILL_MAX <= DRAIN_WINDOW);
+
+/// How often one shard is saved or released in vain before it is left to its lease.
 const RELEASE_TRIES_MAX: u32 = 3;
 
-/// What is given away: a shard that the caller has frozen.
+/// A shard that is given away.
 #[derive(Clone, Debug)]
 pub struct Holding {
-    /// The lease it is held under.
-    pub lease: Lease,
-    /// Where it stopped; an initial cursor keeps what is stored.
-    pub cursor: Cursor,
-    /// What its next owner shall know.
-    pub snapshot: Vec<u8>,
+    lease: Lease,
     /// Moves of this lease that were tried before; ids count on from there.
-    pub attempts: u32,
+    attempts: u32,
+    /// Where it stopped, and what its next owner shall know, if it stands still already.
+    still: Option<(Cursor, Vec<u8>)>,
+}
+
+impl Holding {
+    /// A shard that is worked on until [`DrainNext::Freeze`] asks for it. `attempts` moves of the
+    /// lease were tried before.
+    #[must_use]
+    pub const fn working(lease: Lease, attempts: u32) -> Self {
+        Self { lease, attempts, still: None }
+    }
+
+    /// A shard that stands still at `cursor`; an initial one keeps what is stored.
+    #[must_use]
+    pub const fn frozen(lease: Lease, attempts: u32, cursor: Cursor, snapshot: Vec<u8>) -> Self {
+        Self { lease, attempts, still: Some((cursor, snapshot)) }
+    }
+
+    /// The lease it is held under.
+    #[must_use]
+    pub const fn lease(&self) -> &Lease {
+        &self.lease
+    }
 }
 
 /// What became of one shard.
@@ -54,6 +84,8 @@ pub enum DrainEnd {
     Released,
     /// Another worker took it by itself, or its lease ended.
     Lost,
+    /// Its owner finished it, or lost it, before its turn came ([`Drain::finished`]).
+    Finished,
 }
 
 /// How many shards ended how.
@@ -65,6 +97,8 @@ pub struct DrainTally {
     pub released: u64,
     /// See [`DrainEnd::Lost`].
     pub lost: u64,
+    /// See [`DrainEnd::Finished`].
+    pub finished: u64,
 }
 
 /// What came of one step.
@@ -73,7 +107,10 @@ pub struct DrainTally {
 pub enum DrainNext {
     /// There is more to do at once.
     Again,
-    /// There is nothing to do before this instant.
+    /// The caller stops working on this shard, and says where ([`Drain::freeze`]): at once, or when
+    /// what is under way on it is done. It is told once; other shards go on meanwhile.
+    Freeze(ShardKey),
+    /// There is nothing to do before this instant, or before a shard stands still.
     Wait(LogicalTime),
     /// Nothing is left.
     Done(DrainTally),
@@ -97,12 +134,27 @@ pub struct Drain {
 #[derive(Debug)]
 struct Passage {
     lease: Lease,
+    rest: Rest,
+    /// Where it stopped, once it stands still; an initial one keeps what is stored.
+    cursor: Cursor,
+    /// Whether it is over without the drain.
+    is_finished: bool,
     leg: Leg,
+}
+
+/// Whether a shard is worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Working,
+    /// The caller was asked to stop.
+    Asked,
+    Still,
 }
 
 #[derive(Debug)]
 enum Leg {
     Moving(Box<Source>),
+    Saving { tries: u32 },
     Releasing { tries: u32 },
 }
 
@@ -134,6 +186,74 @@ impl Drain {
         }
     }
 
+    /// The shard stands still from now on, at `cursor`; an initial one keeps what is stored. One
+    /// that is not under way is left as it is.
+    pub fn freeze(&mut self, now: LogicalTime, key: ShardKey, cursor: Cursor) {
+        let is_it = |passage: &&mut Passage| passage.lease.key() == key;
+        let Some(passage) = self.under_way.iter_mut().find(is_it) else { return };
+        passage.rest = Rest::Still;
+        if let Leg::Moving(source) = &mut passage.leg {
+            source.freeze(now, cursor.clone());
+        }
+        passage.cursor = cursor;
+    }
+
+    /// The shard was finished or lost by its owner before it stood still: it is not given away.
+    pub fn finished(&mut self, key: ShardKey) {
+        if let Some(index) = self.waiting.iter().position(|one| one.lease.key() == key) {
+            if let Some(holding) = self.waiting.remove(index) {
+                self.end(holding.lease, DrainEnd::Finished);
+            }
+            return;
+        }
+        let is_it = |passage: &&mut Passage| passage.lease.key() == key;
+        if let Some(passage) = self.under_way.iter_mut().find(is_it) {
+            passage.is_finished = true;
+        }
+    }
+
+    /// Does one thing for one of the shards. Those that stand still for it come first.
+    pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
+        &mut self,
+        mover: &mut Mover<'_, B, R>,
+        now: LogicalTime,
+    ) -> DrainNext {
+        self.admit(now);
+        if let Some(index) = self.under_way.iter().position(Passage::is_urgent)
+            && let Some(urgent) = self.under_way.remove(index)
+        {
+            self.under_way.push_front(urgent);
+        }
+        let mut wait: Option<LogicalTime> = None;
+        for _ in 0..self.under_way.len() {
+            let Some(mut passage) = self.under_way.pop_front() else { break };
+            match self.advance(mover, &mut passage, now) {
+                Turn::Again => {
+                    self.under_way.push_back(passage);
+                    return DrainNext::Again;
+                }
+                Turn::Freeze => {
+                    let key = passage.lease.key();
+                    passage.rest = Rest::Asked;
+                    self.under_way.push_back(passage);
+                    return DrainNext::Freeze(key);
+                }
+                Turn::Wait(until) => {
+                    wait = Some(wait.map_or(until, |wait| wait.min(until)));
+                    self.under_way.push_back(passage);
+                }
+                Turn::Ended(end) => {
+                    self.end(passage.lease, end);
+                    return DrainNext::Again;
+                }
+            }
+        }
+        match wait {
+            Some(until) => DrainNext::Wait(until.min(self.deadline.max(now.saturating_add(1)))),
+            None => DrainNext::Done(self.tally),
+        }
+    }
+
     /// Shards that ended since the last call, and how.
     pub fn take_ended(&mut self) -> Vec<(Lease, DrainEnd)> {
         std::mem::take(&mut self.ended)
@@ -145,61 +265,33 @@ impl Drain {
         waiting.chain(self.under_way.iter().map(|passage| &passage.lease))
     }
 
-    /// Does one thing for one of the shards.
-    pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
-        &mut self,
-        mover: &mut Mover<'_, B, R>,
-        now: LogicalTime,
-    ) -> DrainNext {
-        self.admit(now);
-        let mut wait: Option<LogicalTime> = None;
-        for _ in 0..self.under_way.len() {
-            let Some(mut passage) = self.under_way.pop_front() else { break };
-            match self.advance(mover, &mut passage, now) {
-                // What was begun is offered before the next is begun: it stands still.
-                Turn::Again => {
-                    self.under_way.push_front(passage);
-                    return DrainNext::Again;
-                }
-                Turn::Wait(until) => {
-                    wait = Some(wait.map_or(until, |wait| wait.min(until)));
-                    self.under_way.push_back(passage);
-                }
-                Turn::Ended(end) => {
-                    self.count(end);
-                    self.ended.push((passage.lease, end));
-                    return DrainNext::Again;
-                }
-            }
-        }
-        match wait {
-            Some(until) => DrainNext::Wait(until.min(self.deadline.max(now.saturating_add(1)))),
-            None => DrainNext::Done(self.tally),
-        }
-    }
-
     /// Starts moves while there is room, or releases where nobody is willing or time is over.
     fn admit(&mut self, now: LogicalTime) {
         while self.under_way.len() < DRAIN_WINDOW {
             let Some(holding) = self.waiting.pop_front() else { return };
             let leg = self.leg(&holding, now);
-            self.under_way.push_back(Passage { lease: holding.lease, leg });
+            let rest = if holding.still.is_some() { Rest::Still } else { Rest::Working };
+            let cursor = holding.still.map_or(Cursor::initial(), |(cursor, _)| cursor);
+            let lease = holding.lease;
+            self.under_way.push_back(Passage { lease, rest, cursor, is_finished: false, leg });
         }
     }
 
     fn leg(&mut self, holding: &Holding, now: LogicalTime) -> Leg {
-        let release = Leg::Releasing { tries: 0 };
+        let release = Leg::Saving { tries: 0 };
         let Some(to) = self.willing.front().copied().filter(|_| now < self.deadline) else {
             return release;
         };
         self.willing.rotate_left(1);
         let offer_deadline = now.saturating_add(self.config.offer_ticks).min(self.deadline);
         let terms = MoveTerms::new(&holding.lease, to, holding.attempts, offer_deadline);
-        let (cursor, snapshot) = (holding.cursor.clone(), holding.snapshot.clone());
-        match Source::new(terms, cursor, snapshot, self.config, now) {
-            Ok(source) => Leg::Moving(Box::new(source)),
-            Err(_) => release,
-        }
+        let source = match &holding.still {
+            Some((cursor, snapshot)) => {
+                Source::new(terms, cursor.clone(), snapshot.clone(), self.config, now)
+            }
+            None => Source::prepare(terms, self.config, now),
+        };
+        source.map_or(release, |source| Leg::Moving(Box::new(source)))
     }
 
     fn advance<B: CoordinationBackend + RunManagement, R: Repository>(
@@ -210,28 +302,35 @@ impl Drain {
     ) -> Turn {
         match &mut passage.leg {
             Leg::Moving(source) => {
-                if now >= self.deadline {
+                if now >= self.deadline || passage.is_finished {
                     source.cancel();
                 }
                 match mover.step_source(source, Some(&passage.lease), now) {
                     SourceNext::Again => Turn::Again,
-                    // A holding is frozen before it is given away, so nobody asks for it.
-                    SourceNext::Freeze => {
-                        source.freeze(now, Cursor::initial());
-                        Turn::Again
-                    }
+                    SourceNext::Freeze => self.stop(passage, now),
                     SourceNext::Wait(until) => Turn::Wait(until),
                     SourceNext::Done(SourceEnd::Moved) => Turn::Ended(DrainEnd::Moved),
                     SourceNext::Done(SourceEnd::Lost(_)) => Turn::Ended(DrainEnd::Lost),
                     SourceNext::Done(SourceEnd::Kept(_)) => {
-                        passage.leg = Leg::Releasing { tries: 0 };
+                        passage.leg = Leg::Saving { tries: 0 };
                         Turn::Again
                     }
                 }
             }
+            Leg::Saving { .. } if passage.is_finished => Turn::Ended(DrainEnd::Finished),
+            // Nobody takes it, so it stops as soon as it can, however many stand still.
+            Leg::Saving { .. } if passage.rest == Rest::Working => Turn::Freeze,
+            Leg::Saving { .. } if passage.rest == Rest::Asked => {
+                Turn::Wait(now.saturating_add(self.config.poll_ticks))
+            }
+            Leg::Saving { tries } => {
+                *tries += 1;
+                let saved = save(mover, &passage.lease, &passage.cursor, now);
+                self.saved(saved, passage, now)
+            }
             Leg::Releasing { tries } => {
                 *tries += 1;
-                let (lease, op) = (&passage.lease, release_op(&passage.lease));
+                let (lease, op) = (&passage.lease, op(&passage.lease, 3));
                 let mode = ReleaseMode::Clean;
                 match mover.backend.release(now, mover.tenant, lease, mode, op) {
                     Ok(_) => Turn::Ended(DrainEnd::Released),
@@ -244,27 +343,90 @@ impl Drain {
         }
     }
 
-    const fn count(&mut self, end: DrainEnd) {
+    /// A shard whose turn to stop has come, if there is room among those that stand still.
+    fn stop(&self, passage: &Passage, now: LogicalTime) -> Turn {
+        let is_still = |one: &&Passage| one.rest != Rest::Working && one.is_moving();
+        let has_room = self.under_way.iter().filter(is_still).count() < DRAIN_STILL_MAX;
+        match passage.rest {
+            Rest::Working if has_room => Turn::Freeze,
+            Rest::Working | Rest::Asked | Rest::Still => {
+                Turn::Wait(now.saturating_add(self.config.poll_ticks))
+            }
+        }
+    }
+
+    fn saved(
+        &self,
+        saved: Result<(), CheckpointError>,
+        passage: &mut Passage,
+        now: LogicalTime,
+    ) -> Turn {
+        let tries = match passage.leg {
+            Leg::Saving { tries } => tries,
+            Leg::Moving(_) | Leg::Releasing { .. } => 0,
+        };
+        match saved {
+            Ok(()) => {
+                passage.leg = Leg::Releasing { tries: 0 };
+                Turn::Again
+            }
+            Err(CheckpointError::BackendError(_)) if tries < RELEASE_TRIES_MAX => {
+                Turn::Wait(now.saturating_add(self.config.retry_ticks))
+            }
+            Err(_) => Turn::Ended(DrainEnd::Lost),
+        }
+    }
+
+    fn end(&mut self, lease: Lease, end: DrainEnd) {
         match end {
             DrainEnd::Moved => self.tally.moved += 1,
             DrainEnd::Released => self.tally.released += 1,
             DrainEnd::Lost => self.tally.lost += 1,
+            DrainEnd::Finished => self.tally.finished += 1,
         }
+        self.ended.push((lease, end));
+    }
+}
+
+impl Passage {
+    /// Whether the shard stands still until the next question is answered.
+    fn is_urgent(&self) -> bool {
+        matches!(&self.leg, Leg::Moving(source) if source.is_urgent())
+    }
+
+    /// Whether the end of the move is not known.
+    fn is_moving(&self) -> bool {
+        matches!(&self.leg, Leg::Moving(source) if source.end().is_none())
     }
 }
 
 /// What one shard did in its turn.
 enum Turn {
     Again,
+    Freeze,
     Wait(LogicalTime),
     Ended(DrainEnd),
 }
 
-/// The operation id of the release: a lease is released once.
-fn release_op(lease: &Lease) -> OpId {
+/// Saves where a shard stopped; an initial cursor keeps what is stored.
+fn save<B: CoordinationBackend, R>(
+    mover: &mut Mover<'_, B, R>,
+    lease: &Lease,
+    cursor: &Cursor,
+    now: LogicalTime,
+) -> Result<(), CheckpointError> {
+    if *cursor == Cursor::initial() {
+        return Ok(());
+    }
+    let (tenant, op) = (mover.tenant, op(lease, 4));
+    mover.backend.checkpoint(now, tenant, lease, cursor.as_update(), op).map(drop)
+}
+
+/// The operation id of a step that is done once under a lease.
+fn op(lease: &Lease, step: u8) -> OpId {
     let mut hasher = CanonicalHasher::for_domain(Domain::HANDOFF_OP_ID_V1);
     hasher.write_u64(lease.token().as_raw());
     hasher.write_u64(lease.fence().as_raw());
-    hasher.write_u8(3);
+    hasher.write_u8(step);
     OpId::from_raw(hasher.finalize_64())
 }

@@ -30,23 +30,47 @@
 //! - It freezes the shard before it makes a [`Source`], or, if there is no snapshot, when it is
 //!   asked to ([`Source::prepare`]); and it goes on only after [`SourceEnd::Kept`].
 //! - It renews the lease of the source as ever, also while the offer stands.
-//! - It polls [`Repository::in_progress`](crate::Repository::in_progress) for its own name: that is
-//!   how a destination learns of a move, and how a process that starts finds what it left behind.
+//! - It runs [`Arrivals`], which searches for moves to this worker and accepts them: that is how a
+//!   destination learns of a move. It does so on a thread of its own if its work takes long.
+//! - It runs [`Leftovers`] now and then, for what earlier processes of its name began, and
+//!   [`collect_ended`] when it starts.
+//! - It gives everything away with [`Drain`] when it ends.
+//!
+//! # The gap
+//! The shard stands still from the freeze to the accept. In between are one commit of the source
+//! (the offer), at most one poll of the destination, and one commit of the destination (the
+//! accept). Everything else is before or behind: the record is in Transfer before the freeze, the
+//! source works on for [`JoinConfig::lead_ticks`] until the destination has found it, and the
+//! destination works before it writes down that it does.
+//!
+//! # A limit
+//! A withdrawal shuts out an offer of the same move that the network still holds back, as long as
+//! the log of the shard remembers it: for sixteen further operations. An offer that comes even
+//! later, under the same lease and before its deadline, stands again. Its destination may accept
+//! it, and then redoes what the source did since its last checkpoint. There are never two owners.
 //!
 //! # Never
 //! - reads a clock, starts a thread, draws a number;
 //! - rolls back a move that was accepted, although the stand-alone machine would allow it from Ack:
 //!   undoing is a new offer back.
 
+mod arrivals;
 mod destination;
 mod drain;
 mod ledger;
+mod leftovers;
 mod mover;
 mod source;
 mod terms;
 
+pub use self::arrivals::{ARRIVALS_MAX, Arrivals, ArrivalsNext, Arrived};
 pub use self::destination::{Destination, DestinationAsk, DestinationEnd, DestinationTold};
-pub use self::drain::{DRAIN_WINDOW, Drain, DrainEnd, DrainNext, DrainTally, Holding};
+pub use self::drain::{
+    DRAIN_STILL_MAX, DRAIN_WINDOW, Drain, DrainEnd, DrainNext, DrainTally, Holding,
+};
+pub use self::leftovers::{
+    COLLECT_MAX, Collected, ENDED_KEPT_TICKS, Leftovers, LeftoversNext, collect_ended,
+};
 pub use self::mover::{DestinationNext, Mover, SourceNext};
 pub use self::source::{Source, SourceAsk, SourceEnd, SourceTold, Why};
 pub use self::terms::{JoinConfig, MoveTerms, NotAMove, Verdict, worker_name};

@@ -62,6 +62,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
         lease: Option<&Lease>,
         now: LogicalTime,
     ) -> SourceNext {
+        source.pass(now);
         let ask = match source.ask(now) {
             SourceAsk::Freeze => return SourceNext::Freeze,
             SourceAsk::Wait(until) => return SourceNext::Wait(until),

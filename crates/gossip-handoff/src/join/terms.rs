@@ -3,7 +3,7 @@
 use gossip_contracts::identity::{
     CanonicalHasher, Domain, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId,
 };
-use gossip_coordination::protocol::OfferTerms;
+use gossip_coordination::protocol::{OFFER_LEASES_MAX, OfferTerms};
 use gossip_coordination::{HandoffId, Lease, ShardSummary};
 use thiserror::Error;
 
@@ -23,21 +23,43 @@ pub struct JoinConfig {
     pub offer_ticks: u64,
     /// Deadline of Ack and Unlock: after that whoever finds the record finishes it.
     pub finish_ticks: u64,
-    /// Between two looks while nothing has happened.
+    /// How long a source that is prepared works on before it is frozen: its destination finds the
+    /// record meanwhile, and the gap of the move does not contain the search for it.
+    pub lead_ticks: u64,
+    /// Between two searches of a worker for moves to it, and between two looks of a source at what
+    /// it has offered. Half of `lead_ticks`, or less.
+    pub find_ticks: u64,
+    /// Between two tries of a destination to accept what it has found: its source stands still.
     pub poll_ticks: u64,
+    /// How often a destination asks in vain for the offer before it looks at the shard.
+    pub accepts_per_look: u32,
     /// Before something that failed is tried again.
     pub retry_ticks: u64,
 }
 
+impl JoinConfig {
+    /// The defaults, with offers that the kernel allows for leases of `lease_ticks`: one that
+    /// stands longer than [`OFFER_LEASES_MAX`] leases is refused, and a drain would only release.
+    #[must_use]
+    pub fn for_lease(lease_ticks: u64) -> Self {
+        let config = Self::default();
+        let longest = lease_ticks.saturating_mul(OFFER_LEASES_MAX);
+        Self { offer_ticks: config.offer_ticks.min(longest), ..config }
+    }
+}
+
 impl Default for JoinConfig {
-    /// For the default lease of 15 s: an offer stands for one lease, and a destination that polls
-    /// takes it within milliseconds.
+    /// For the default lease of 15 s: an offer stands for one lease, a worker searches forty times
+    /// a second, and a destination that has found its move takes it within milliseconds.
     fn default() -> Self {
         Self {
             prepare_ticks: 5_000,
             offer_ticks: 15_000,
             finish_ticks: 15_000,
+            lead_ticks: 50,
+            find_ticks: 25,
             poll_ticks: 2,
+            accepts_per_look: 8,
             retry_ticks: 50,
         }
     }

@@ -11,7 +11,7 @@ use gossip_coordination::store::{
 
 /// Keys, values and revisions. A clone goes its own way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ForkStore {
+pub(crate) struct ForkStore {
     values: Arc<BTreeMap<Vec<u8>, (Key, Versioned)>>,
     revision: u64,
 }
@@ -25,6 +25,20 @@ impl ForkStore {
     /// Whether nothing was written since the two were one.
     pub(super) const fn is_as(&self, other: &Self) -> bool {
         self.revision == other.revision
+    }
+
+    /// Answers `reads`, in their order.
+    pub(crate) fn answer(&self, reads: Vec<Read>) -> Vec<Answer> {
+        let answer = |read: Read| match read {
+            Read::Get(key) => Answer::Value(self.get(&key)),
+            Read::Scan { range, limit } => Answer::Page(self.page(&range, limit)),
+            Read::Count(range) => Answer::Count(self.page(&range, usize::MAX).len() as u64),
+            Read::ScanFirst { ranges, limit } => {
+                let mut pages = ranges.iter().map(|range| self.page(range, limit));
+                Answer::Page(pages.find(|page| !page.is_empty()).unwrap_or_default())
+            }
+        };
+        reads.into_iter().map(answer).collect()
     }
 
     fn get(&self, key: &Key) -> Option<Versioned> {
@@ -54,7 +68,8 @@ impl ForkStore {
         }
     }
 
-    fn apply(&mut self, txn: &Txn) -> CommitOutcome {
+    /// Does what `txn` says, if everything is as it expects.
+    pub(crate) fn apply(&mut self, txn: &Txn) -> CommitOutcome {
         let found = txn.compares().iter().filter_map(|compare| self.unexpected(compare)).collect();
         if let Some(conflict) = Conflict::new(found) {
             return CommitOutcome::Conflict(conflict);
@@ -78,16 +93,7 @@ impl ForkStore {
 
 impl Store for ForkStore {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
-        let answer = |read: Read| match read {
-            Read::Get(key) => Answer::Value(self.get(&key)),
-            Read::Scan { range, limit } => Answer::Page(self.page(&range, limit)),
-            Read::Count(range) => Answer::Count(self.page(&range, usize::MAX).len() as u64),
-            Read::ScanFirst { ranges, limit } => {
-                let pages = ranges.iter().map(|range| self.page(range, limit));
-                Answer::Page(pages.into_iter().find(|page| !page.is_empty()).unwrap_or_default())
-            }
-        };
-        Ok(reads.into_iter().map(answer).collect())
+        Ok(self.answer(reads))
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {

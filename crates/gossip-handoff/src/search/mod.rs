@@ -30,4 +30,6 @@ mod world;
 
 pub use self::bugs::Bug;
 pub use self::explore::{Finding, Report, explore};
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::fork_store::ForkStore;
 pub use self::world::{Action, Broken, Budget, Fault};

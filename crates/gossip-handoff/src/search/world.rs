@@ -21,8 +21,17 @@ const SETTLE_ROUNDS: u64 = 8;
 /// Questions that one machine asks in a round at most, with room to spare.
 const QUESTIONS_MAX: u32 = 40;
 
-pub(super) const CONFIG: JoinConfig =
-    JoinConfig { prepare_ticks: 2, offer_ticks: 2, finish_ticks: 2, poll_ticks: 1, retry_ticks: 1 };
+/// A freeze comes at any moment anyhow, and a destination searches at any.
+pub(super) const CONFIG: JoinConfig = JoinConfig {
+    prepare_ticks: 2,
+    offer_ticks: 2,
+    finish_ticks: 2,
+    lead_ticks: 0,
+    find_ticks: 1,
+    poll_ticks: 1,
+    accepts_per_look: 2,
+    retry_ticks: 1,
+};
 
 /// How much may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -250,6 +259,9 @@ impl World {
             Action::Tick => {
                 next.left.ticks -= 1;
                 next.now = next.now.saturating_add(1);
+                if let Some(source) = &mut next.source {
+                    source.pass(next.now);
+                }
             }
         }
         Some(next)
@@ -406,7 +418,7 @@ impl World {
             return lost;
         }
         Some(match self.bug {
-            Some(bug) => bug.twist(told, kernels.terms.handoff()),
+            Some(bug) => bug.twist(told, &kernels.terms),
             None => told,
         })
     }

@@ -7,8 +7,9 @@
 //! further line.
 //!
 //! Lines may be of any length: none is ever held whole beyond what a body may be inline. A file
-//! that is changed while it is listed is [`ConnectorError::SourceChanged`]. Lines are not counted,
-//! as that would mean to read everything.
+//! that is changed is [`ConnectorError::SourceChanged`], for a listing and for an item: a line is
+//! never taken for gone, nor what is at its place for it. Lines are not counted, as that would mean
+//! to read everything.
 
 use std::fmt;
 use std::path::Path;
@@ -61,6 +62,20 @@ impl LineFile {
         (first.unwrap_or(u64::MAX).min(end), end)
     }
 
+    fn body_at<'a>(
+        &'a self,
+        key: &[u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        let start = parse_number_key(key).ok_or(OpenError::Vanished)?;
+        let mut scanner = self.scanner(start.saturating_sub(1), ROW_BUFFER_LEN);
+        if start > 0 && scanner.next_row()?.is_none_or(|before| before.next != start) {
+            return Err(OpenError::Vanished);
+        }
+        let row = scanner.next_row()?.ok_or(OpenError::Vanished)?;
+        self.file.body(row.start, row.end, scratch)
+    }
+
     /// Beginnings of lines near evenly spaced places of `first..end`.
     fn look(&self, first: u64, end: u64, places: usize) -> Result<Vec<u64>, ConnectorError> {
         let mut scanner = self.scanner(first, LOOK_LINE_BYTES);
@@ -107,13 +122,10 @@ impl Connector for LineFile {
         item: PageItem<'_>,
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        let start = parse_number_key(item.key()).ok_or(OpenError::Vanished)?;
-        let mut scanner = self.scanner(start.saturating_sub(1), ROW_BUFFER_LEN);
-        if start > 0 && scanner.next_row()?.is_none_or(|before| before.next != start) {
-            return Err(OpenError::Vanished);
-        }
-        let row = scanner.next_row()?.ok_or(OpenError::Vanished)?;
-        self.file.body(row.start, row.end, scratch)
+        let opened = self.body_at(item.key(), scratch);
+        // Asked after the reading: whatever it gave is of the file that was listed, or nothing.
+        self.file.check_unchanged()?;
+        opened
     }
 
     fn sample_keys(
@@ -182,17 +194,17 @@ impl Lines {
 
 impl Enumeration for Lines {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
-        self.file.check_unchanged()?;
         while let Some(row) = self.take()? {
             let key = number_key(row.start);
             let item = PageItem::new(&key).with_size_hint(row.end - row.start);
             if page.push(item).is_err() {
                 self.waiting = Some(row);
-                return Ok(());
+                return self.file.check_unchanged();
             }
         }
         page.mark_exhausted();
-        Ok(())
+        // Asked after the reading, which may have met the new end of a file that was cut short.
+        self.file.check_unchanged()
     }
 }
 

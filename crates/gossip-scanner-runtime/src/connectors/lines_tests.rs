@@ -8,6 +8,7 @@ use gossip_contracts::connector::{
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rstest::rstest;
 
 use super::decimal::number_key;
 use super::lines::*;
@@ -90,6 +91,13 @@ fn a_line_too_long_to_be_inline_is_read_piece_by_piece() {
     let mut read = Vec::new();
     body.read_to_end(&mut read).unwrap();
     assert_eq!(read, long);
+    drop(body);
+    let ItemBody::Reader(mut body) = lines.open(PageItem::new(&key), &mut scratch).unwrap() else {
+        panic!("too long to be inline");
+    };
+    std::fs::write(file.path(), vec![b'y'; 2 * long.len()]).unwrap();
+    let cut = body.read(&mut [0; 16]).map_err(|error| OpenError::from_io(&error));
+    assert_eq!(cut, Err(OpenError::Changed));
 }
 
 #[test]
@@ -103,18 +111,20 @@ fn a_file_that_changes_is_noticed() {
     assert_eq!(again, Err(ConnectorError::SourceChanged));
 }
 
-#[test]
-fn a_line_cut_short_is_changed() {
-    let file = Lines::new(&[b"a\n", &[b'x'; 100][..]].concat());
+/// Whatever is at the place of a line now, it is neither that line nor a sign that it is gone.
+#[rstest]
+#[case::cut_short(b"a\nxx")]
+#[case::beyond_the_end(b"a\n")]
+#[case::within_a_line(b"abcdef\n")]
+#[case::another_line(b"b\nyyy\nz\n")]
+fn a_line_of_a_changed_file_is_neither_gone_nor_given(#[case] now: &[u8]) {
+    let file = Lines::new(b"a\nxxx\nz\nz\n");
     let lines = file.open();
-    std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(50).unwrap();
-    let key = number_key(2);
-    let opened = lines.open(PageItem::new(&key), &mut Vec::new()).map(drop);
-    // What is left of the line is all that there is to see.
-    assert_eq!(opened, Ok(()));
-    std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(2).unwrap();
-    let opened = lines.open(PageItem::new(&key), &mut Vec::new()).map(drop);
-    assert_eq!(opened, Err(OpenError::Vanished));
+    let mut page = Page::default();
+    lines.enumerate(WHOLE, CursorUpdate::initial()).unwrap().next_page(&mut page).unwrap();
+    std::fs::write(file.path(), now).unwrap();
+    let opened = lines.open(page.item(1).unwrap(), &mut Vec::new()).map(drop);
+    assert_eq!(opened, Err(OpenError::Source(ConnectorError::SourceChanged)));
 }
 
 #[test]

@@ -15,7 +15,7 @@
 //! the first use of a manifest **reads the file once** and keeps a [`RowIndex`] of bounded size.
 //! After that counts and samples are exact, and a seek reads a short way from a known row.
 //! Resuming with a token needs no index. A file that is changed meanwhile is
-//! [`ConnectorError::SourceChanged`].
+//! [`ConnectorError::SourceChanged`], for a listing and for an item: no row is ever taken for gone.
 
 use std::fmt;
 use std::path::Path;
@@ -127,6 +127,24 @@ impl Manifest {
         (Some(token.number) == parse_number_key(key)).then_some(token)
     }
 
+    fn body_of<'a>(
+        &'a self,
+        item: PageItem<'_>,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        let number = parse_number_key(item.key()).ok_or(OpenError::Vanished)?;
+        let token = self.token_of(item.key(), item.token());
+        let mut rows = self.rows_at(number, token, ROW_BUFFER_LEN)?;
+        let found = rows.take()?.filter(|row| row.number == number).ok_or(OpenError::Vanished)?;
+        let body = self.file.body(found.row.start, found.row.end, scratch)?;
+        match (self.format, &body) {
+            (ManifestFormat::JsonLines, ItemBody::Bytes(row)) if !is_json(row) => {
+                Err(OpenError::Malformed)
+            }
+            (ManifestFormat::JsonLines | ManifestFormat::Csv { .. }, _) => Ok(body),
+        }
+    }
+
     /// How many items there are with numbers below `number`.
     fn items_below(&self, number: u64) -> Result<u64, ConnectorError> {
         let mut rows = self.rows_from_the_top(ROW_BUFFER_LEN);
@@ -188,17 +206,10 @@ impl Connector for Manifest {
         item: PageItem<'_>,
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        let number = parse_number_key(item.key()).ok_or(OpenError::Vanished)?;
-        let token = self.token_of(item.key(), item.token());
-        let mut rows = self.rows_at(number, token, ROW_BUFFER_LEN)?;
-        let found = rows.take()?.filter(|row| row.number == number).ok_or(OpenError::Vanished)?;
-        let body = self.file.body(found.row.start, found.row.end, scratch)?;
-        match (self.format, &body) {
-            (ManifestFormat::JsonLines, ItemBody::Bytes(row)) if !is_json(row) => {
-                Err(OpenError::Malformed)
-            }
-            (ManifestFormat::JsonLines | ManifestFormat::Csv { .. }, _) => Ok(body),
-        }
+        let opened = self.body_of(item, scratch);
+        // Asked after the reading: whatever it gave is of the file that was listed, or nothing.
+        self.file.check_unchanged()?;
+        opened
     }
 
     fn count_keys(&self, range: ShardSpecRef<'_>) -> Result<Option<u64>, ConnectorError> {
@@ -244,7 +255,6 @@ struct ManifestRows {
 
 impl Enumeration for ManifestRows {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
-        self.file.check_unchanged()?;
         // No row is read behind the last of the range.
         while self.rows.next_number() < self.end {
             let Some(found) = self.rows.take()?.filter(|found| found.number < self.end) else {
@@ -256,11 +266,12 @@ impl Enumeration for ManifestRows {
             let item = PageItem::new(&key).with_token(&token).with_size_hint(row.end - row.start);
             if page.push(item).is_err() {
                 self.rows.put_back(found);
-                return Ok(());
+                return self.file.check_unchanged();
             }
         }
         page.mark_exhausted();
-        Ok(())
+        // Asked after the reading, which may have met the new end of a file that was cut short.
+        self.file.check_unchanged()
     }
 }
 

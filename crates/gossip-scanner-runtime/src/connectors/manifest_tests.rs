@@ -130,6 +130,19 @@ fn a_file_that_changes_is_noticed() {
     assert_eq!(listing.next_page(&mut Page::default()), Err(ConnectorError::SourceChanged));
 }
 
+#[rstest]
+#[case::cut_short(b"1\n2", b"1\n")]
+#[case::other_content(b"1\n2\n3\n", b"1\n4\n3\n5\n")]
+fn a_row_of_a_changed_file_is_neither_gone_nor_given(#[case] was: &[u8], #[case] now: &[u8]) {
+    let rows = Rows::new(JSONL, was, &[]);
+    let manifest = rows.open();
+    let mut page = Page::default();
+    manifest.enumerate(WHOLE, CursorUpdate::initial()).unwrap().next_page(&mut page).unwrap();
+    std::fs::write(rows.path(), now).unwrap();
+    let opened = manifest.open(page.item(1).unwrap(), &mut Vec::new()).map(drop);
+    assert_eq!(opened, Err(OpenError::Source(ConnectorError::SourceChanged)));
+}
+
 /// The token was written by a process that saw the file as it was before someone put a row in.
 #[test]
 fn a_token_of_the_file_as_it_was_is_not_believed() {

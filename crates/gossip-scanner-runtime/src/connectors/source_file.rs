@@ -1,8 +1,8 @@
 //! One file as a source: opened once, read at any place, and known to be the same.
 //!
 //! Keys of rows are positions, so they mean something only as long as the file stays as it is.
-//! A [`SourceFile`] remembers size, time of change and identity of its file, and a listing asks
-//! whether they are still so before each page. An edit that keeps size and time is not noticed.
+//! A [`SourceFile`] remembers size, time of change and identity of its file, and whoever has read a
+//! page or an item asks whether they are still so. An edit that keeps size and time is not noticed.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -128,7 +128,8 @@ impl Read for Part<'_> {
             return Ok(0);
         }
         let read = self.file.read_up_to(&mut buffer[..wanted], self.next)?;
-        if read == 0 {
+        // A row of a changed file is told as one that was cut short: unread.
+        if read == 0 || self.file.check_unchanged().is_err() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.next += read as u64;

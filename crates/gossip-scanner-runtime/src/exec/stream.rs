@@ -21,8 +21,9 @@
 //! items, nobody knows which was at fault, so they are given again one at a time until it has
 //! finished some; if it had one, that one has failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -41,15 +42,20 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 /// Answers that wait to be looked at: a program that floods its output waits in its own writes.
 const MAX_LINES_WAITING: usize = 1024;
 
-/// How often in a row a program may end without having answered anything: more often than one item
-/// is tried, so that an item which kills its handler is set aside and does not end the worker.
-const MAX_SILENT_ENDS: u32 = 10;
+/// From so many different items on, each of which a program ended with alone and none of which it
+/// answered, it is the program that does not work. However often one item is tried counts once, so
+/// that an item which kills its handler is set aside and does not end the worker.
+const MAX_SILENT_ITEMS: usize = 10;
 
 /// How many items a program has to finish alone before it gets several at a time again.
 const CAUTIOUS_ITEMS: u32 = 8;
 
 /// How long a program may take to finish after it was asked to.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the answers of a program that has ended are waited for: they are in a pipe, and a thread
+/// of ours takes them out at once.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How much of a program's message is kept.
 const MAX_MESSAGE_BYTES: usize = 1024;
@@ -68,7 +74,11 @@ pub struct StreamProcessor {
     ready: Vec<Report>,
     /// Items left to be finished alone.
     cautious: u32,
-    silent_ends: u32,
+    /// Items that the program ended with since it last answered, by the hash of their key; fewer
+    /// than [`MAX_SILENT_ITEMS`].
+    silent_items: BTreeSet<u64>,
+    /// When an item was last answered.
+    answered_at: Option<Instant>,
     scratch: Vec<u8>,
     text: Vec<u8>,
 }
@@ -76,6 +86,8 @@ pub struct StreamProcessor {
 #[derive(Clone, Copy, Debug)]
 struct Given {
     ticket: usize,
+    /// Tells its key from those of others; two that are taken for one do no harm.
+    key_hash: u64,
     since: Instant,
 }
 
@@ -108,7 +120,8 @@ impl StreamProcessor {
             given: BTreeMap::new(),
             ready: Vec::new(),
             cautious: 0,
-            silent_ends: 0,
+            silent_items: BTreeSet::new(),
+            answered_at: None,
             scratch: Vec::new(),
             text: Vec::new(),
         }
@@ -129,7 +142,8 @@ impl StreamProcessor {
         let given = answer.as_ref().and_then(|answer| self.given.remove(&answer.id));
         match (answer, given) {
             (Some(answer), Some(given)) => {
-                self.silent_ends = 0;
+                self.silent_items.clear();
+                self.answered_at = Some(Instant::now());
                 self.cautious = self.cautious.saturating_sub(1);
                 self.ready.push(Report { ticket: given.ticket, verdict: answer.verdict });
                 Ok(())
@@ -140,16 +154,26 @@ impl StreamProcessor {
         }
     }
 
-    /// The program is of no use any more: its items failed or are given again.
+    /// The program has ended or is of no use any more: its items failed or are given again.
     fn end_child(&mut self, complaint: &str) -> Result<(), Broken> {
+        if self.given.len() == 1 {
+            self.silent_items.extend(self.given.values().map(|given| given.key_hash));
+        }
+        self.give_back(complaint);
+        if self.silent_items.len() >= MAX_SILENT_ITEMS {
+            return Err(Broken(
+                format!("{complaint}, with {MAX_SILENT_ITEMS} items and without finishing one")
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ends the program. An item that it had alone has failed; of several nobody knows which was at
+    /// fault, and they are given again one by one.
+    fn give_back(&mut self, complaint: &str) {
         if let Some(mut talk) = self.talk.take() {
             talk.running.kill();
-        }
-        self.silent_ends += 1;
-        if self.silent_ends >= MAX_SILENT_ENDS {
-            return Err(Broken(
-                format!("{complaint}, {MAX_SILENT_ENDS} times without finishing an item").into(),
-            ));
         }
         let alone = self.given.len() == 1;
         for given in std::mem::take(&mut self.given).into_values() {
@@ -160,32 +184,23 @@ impl StreamProcessor {
             self.ready.push(Report { ticket: given.ticket, verdict });
         }
         self.cautious = CAUTIOUS_ITEMS;
-        Ok(())
     }
 
-    /// Fails the items that took too long, and gives the others again.
+    /// Ends a program that has items and says nothing. How long an item waits for those before it
+    /// does not count: a program that takes one after another is not slow.
     fn check_time(&mut self) {
         let Some(timeout) = self.timeout else { return };
-        let late = |given: &Given| given.since.elapsed() >= timeout;
-        if !self.given.values().any(late) {
-            return;
-        }
-        if let Some(mut talk) = self.talk.take() {
-            talk.running.kill();
-        }
-        for given in std::mem::take(&mut self.given).into_values() {
-            let verdict = match late(&given) {
-                true => Verdict::Failed("the command took too long and was ended".into()),
-                false => Verdict::Undone,
-            };
-            self.ready.push(Report { ticket: given.ticket, verdict });
+        let Some(oldest) = self.given.values().map(|given| given.since).min() else { return };
+        let silent_since = self.answered_at.map_or(oldest, |answered| oldest.max(answered));
+        if silent_since.elapsed() >= timeout {
+            self.give_back("the command took too long and was ended");
         }
     }
 
     /// Looks at one answer, waiting for it at most `patience`.
     fn listen(&mut self, patience: Duration) -> Result<bool, Broken> {
         let Some(talk) = &mut self.talk else { return Ok(false) };
-        match talk.from_child.recv_timeout(patience) {
+        match talk.next_line(patience) {
             Ok(line) => self.take_line(&line).map(|()| true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => {
@@ -211,7 +226,8 @@ impl Processor for StreamProcessor {
             let line = item_line(id, &work, &text);
             self.talk()?.say(line);
             self.next_id += 1;
-            self.given.insert(id, Given { ticket: work.ticket, since: Instant::now() });
+            let key_hash = hash_of(work.key());
+            self.given.insert(id, Given { ticket: work.ticket, key_hash, since: Instant::now() });
         }
         self.text = text;
         Ok(())
@@ -248,7 +264,7 @@ impl fmt::Debug for StreamProcessor {
         f.debug_struct("StreamProcessor")
             .field("window", &self.window)
             .field("given", &self.given.len())
-            .field("silent_ends", &self.silent_ends)
+            .field("silent_items", &self.silent_items.len())
             .finish_non_exhaustive()
     }
 }
@@ -277,6 +293,20 @@ impl Talk {
             // A program that is gone is noticed where its answers are read.
             let _ = to_child.send(line);
         }
+    }
+
+    /// The next answer. A program that has ended answers nothing more, also if something that it
+    /// started holds its output open.
+    fn next_line(&self, patience: Duration) -> Result<Line, RecvTimeoutError> {
+        match self.from_child.recv_timeout(patience) {
+            Err(RecvTimeoutError::Timeout) if self.running.leader_has_ended() => {}
+            answered => return answered,
+        }
+        // What it wrote before its end may still be on its way through our own thread.
+        self.from_child.recv_timeout(LAST_WORDS_PATIENCE).map_err(|_| {
+            self.running.kill_rest();
+            RecvTimeoutError::Disconnected
+        })
     }
 
     fn how_it_ended(&mut self) -> Box<str> {
@@ -321,6 +351,12 @@ impl Answer {
         };
         Some(Self { id, verdict })
     }
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish()
 }
 
 fn clip(message: &str) -> &str {

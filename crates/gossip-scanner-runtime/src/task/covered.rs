@@ -24,6 +24,8 @@ pub(super) struct Covered {
     pub(super) unsaved: u64,
     /// Items finished since the lease began or the range was last narrowed.
     pub(super) since_cut: u64,
+    /// Items finished since the lease began.
+    pub(super) finished: u64,
 }
 
 impl Covered {
@@ -45,6 +47,7 @@ impl Covered {
             token: cursor.token().unwrap_or_default().to_vec(),
             unsaved: 0,
             since_cut: 0,
+            finished: 0,
         })
     }
 
@@ -64,6 +67,7 @@ impl Covered {
         }
         self.unsaved += items;
         self.since_cut += items;
+        self.finished += items;
         (items, bytes)
     }
 

@@ -16,8 +16,8 @@ use crate::watermark::Settled;
 /// heard at the next step.
 const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often an item may come back untried before it counts as failed: a handler that dies with
-/// every neighbour of an item does not get round to it either.
+/// How often in a row an item may come back untried, without any other being settled meanwhile,
+/// before it counts as failed: a handler that gets round to nothing does not get round to it either.
 const MAX_UNDONE: u32 = 16;
 
 /// An item that is not tried again in this lease.
@@ -72,17 +72,28 @@ impl ShardTask {
         collected
     }
 
-    /// Nothing is with the processor: waits for the throttle, or for the next retry.
-    pub(super) fn wait_for_items(&mut self, throttled: Option<LogicalTime>) -> Turn {
+    /// Nothing is with the processor: waits for the throttle, or for the next retry, and records
+    /// progress meanwhile.
+    pub(super) fn wait_for_items(
+        &mut self,
+        now: LogicalTime,
+        throttled: Option<LogicalTime>,
+    ) -> Turn {
+        if self.checkpoint_is_due(now) {
+            self.begin(Operation::Checkpoint);
+            return Turn::Going;
+        }
         let end = match self.verdict {
             Some(Decision::ParkItem(index)) => index,
-            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {
+            None
+            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
                 self.page.len()
             }
         };
         let retries = self.retries_before(end).map(|(_, at)| at);
         match throttled.into_iter().chain(retries).min() {
             Some(until) => {
+                let until = self.checkpoint_due_at().map_or(until, |due| until.min(due));
                 self.wait_until = Some(until);
                 Turn::Wait(until)
             }
@@ -117,6 +128,7 @@ impl ShardTask {
 
     fn settle_item(&mut self, index: usize, settled: Settled) {
         self.troubled.remove(&index);
+        self.settles += 1;
         self.mark.settle(index, settled);
     }
 
@@ -144,7 +156,12 @@ impl ShardTask {
 
     /// Given again at once: nothing was tried. A handler that never gets round to an item fails it.
     fn undone<B>(&mut self, now: LogicalTime, index: usize, gear: &Gear<'_, B>) {
+        let settles = self.settles;
         let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        // Something was finished since: a program that is ended now and then gets on.
+        if item.settles != settles {
+            (item.settles, item.undone) = (settles, 0);
+        }
         item.undone += 1;
         if item.undone >= MAX_UNDONE {
             return self.hopeless(index, "handed back untried too often", gear);
@@ -172,7 +189,8 @@ impl ShardTask {
         match &mut self.verdict {
             None => self.verdict = Some(Decision::ParkItem(index)),
             Some(Decision::ParkItem(first)) => *first = index.min(*first),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {}
+            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+            }
         }
     }
 
@@ -190,7 +208,10 @@ impl ShardTask {
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
             // Something was decided: only what is under way is waited for.
-            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => None,
+            None
+            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+                None
+            }
         }
     }
 
@@ -235,5 +256,5 @@ impl ShardTask {
 }
 
 impl Troubled {
-    const NEW: Self = Self { failures: 0, undone: 0, retry_at: None };
+    const NEW: Self = Self { failures: 0, undone: 0, settles: 0, retry_at: None };
 }

@@ -29,6 +29,8 @@ mod refusal;
 
 #[cfg(test)]
 mod task_tests;
+#[cfg(test)]
+mod waiting_tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,6 +72,20 @@ pub struct TaskConfig {
     pub store_patience: u64,
     /// How many grants without progress a shard of the run survives, as its settings say.
     pub shard_retries: Option<u32>,
+    /// Where a shard is split when nobody names a key.
+    pub cut: Cut,
+}
+
+/// Where a shard is split when nobody names a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "known keys, or bytes alone")]
+pub enum Cut {
+    /// In the middle of the keys that are left, from the listed page or a sample of what remains.
+    #[default]
+    Learned,
+    /// Halfway between the bytes of cursor and end, whatever lies there: what is left when a source
+    /// cannot be sampled, and the yardstick of the skew table.
+    Bytes,
 }
 
 impl Default for TaskConfig {
@@ -85,6 +101,7 @@ impl Default for TaskConfig {
             retry_longest: 5_000,
             store_patience: 60_000,
             shard_retries: None,
+            cut: Cut::Learned,
         }
     }
 }
@@ -131,6 +148,8 @@ pub enum Ending {
     Parked(ParkReason),
     /// It was given back, with its progress recorded.
     Released,
+    /// It was handed to another worker, with its progress.
+    Moved,
     /// Somebody else owns it now, or it is over.
     Lost,
     /// The run ended meanwhile.
@@ -156,6 +175,8 @@ pub struct ShardTask {
     troubled: BTreeMap<usize, Troubled>,
     /// How many items are with the processor.
     submitted: usize,
+    /// How many items were settled in this lease.
+    settles: u64,
     reports: Vec<Report>,
     ops: OpIds,
     /// The operation under way, with its id: it is repeated until it is answered.
@@ -175,7 +196,8 @@ pub struct ShardTask {
     last_chance: bool,
     /// What an administrator asked and was not done yet.
     split: Option<ShardAction>,
-    lost: bool,
+    /// How it ended without an operation of its own.
+    ended: Option<Ending>,
 }
 
 /// An item that failed.
@@ -183,8 +205,10 @@ pub struct ShardTask {
 struct Troubled {
     /// How often it was tried in vain.
     failures: u32,
-    /// How often it was handed back untried.
+    /// How often it was handed back untried since something was settled.
     undone: u32,
+    /// How many items were settled when it was last handed back.
+    settles: u64,
     /// When it may be tried again; `None` while it is with the processor.
     retry_at: Option<LogicalTime>,
 }
@@ -200,6 +224,8 @@ enum Decision {
     Release,
     /// Give it back: the processor cannot work.
     GiveUp(Broken),
+    /// Do nothing more until it is known who has it: it is being moved.
+    Stand,
 }
 
 /// A call of the coordinator.
@@ -216,6 +242,9 @@ enum Operation {
 /// From this many grants on without progress something in the shard may be killing its owners: from
 /// then on items are processed one by one, so that the cursor stops right in front of it.
 const CAUTION_FROM: u32 = 2;
+
+/// How long a task that stands still rests between two looks, in ticks; it is woken before.
+const STILL_LOOK: u64 = 100;
 
 /// How many items are processed so. The killer is among those that were listed and not recorded
 /// when the last owner died, which are fewer than two pages.
@@ -249,6 +278,7 @@ impl ShardTask {
             mark: Watermark::default(),
             troubled: BTreeMap::new(),
             submitted: 0,
+            settles: 0,
             reports: Vec::new(),
             ops: OpIds::of(acquired.lease.clone()),
             pending: None,
@@ -261,7 +291,7 @@ impl ShardTask {
             cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
             last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
             split: None,
-            lost: false,
+            ended: None,
         }
     }
 
@@ -270,19 +300,24 @@ impl ShardTask {
     where
         B: CoordinationFacade,
     {
-        if self.lost || (now >= self.lease.deadline() && self.pending.is_none()) {
-            return self.drop_everything(gear);
+        let is_over = now >= self.lease.deadline() && self.pending.is_none();
+        if let Some(ending) = self.ended.take().or(is_over.then_some(Ending::Lost)) {
+            self.forget_items(gear);
+            return Turn::Over(ending);
         }
-        if let Some(until) = self.wait_until.take_if(|until| now < *until) {
+        // A decision does not wait for the next item, nor an order for the throttle. An operation
+        // that failed does wait.
+        let is_decided = self.submitted == 0 && self.is_decided();
+        let until = self.wait_until.take().filter(|until| now < *until);
+        if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
             return Turn::Wait(until);
         }
-        self.wait_until = None;
         if self.pending.is_some() {
             return self.perform(now, gear);
         }
-        if self.submitted == 0 && self.is_decided() {
-            return self.settle(gear);
+        if is_decided {
+            return self.settle(now, gear);
         }
         self.work(now, gear)
     }
@@ -303,7 +338,7 @@ impl ShardTask {
             Err(broken) => return self.give_up(broken, gear),
         };
         if self.submitted == 0 {
-            return self.wait_for_items(throttled);
+            return self.wait_for_items(now, throttled);
         }
         if let Err(broken) = self.collect(now, gear) {
             return self.give_up(broken, gear);
@@ -370,22 +405,36 @@ impl ShardTask {
         observer: &dyn Observer,
     ) -> Turn {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
-        self.listing = None;
+        let listing = self.listing.take();
+        let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
-            Reaction::Park(cause) => self.decide(Decision::Park(park_reason(cause))),
+            Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
             // Skipping is for items; a source that answers so for a whole listing tries again.
             Reaction::Retry | Reaction::SkipGone | Reaction::SkipUnread | _ => {
                 self.listing_failures += 1;
                 if self.listing_failures >= self.config.listing_tries {
-                    return self.decide(Decision::Park(ParkReason::TooManyErrors));
+                    return self.park_in_front_of(behind, ParkReason::TooManyErrors);
                 }
                 self.wait(now)
             }
         }
     }
 
+    /// Sets aside what cannot be listed: cuts off what lies behind it, if that is known, and parks
+    /// what is left.
+    fn park_in_front_of(&mut self, behind: Option<&[u8]>, reason: ParkReason) -> Turn {
+        if let Some(point) = behind.and_then(|behind| self.admissible(behind)) {
+            self.begin(Operation::Split(point));
+        }
+        self.decide(Decision::Park(reason))
+    }
+
     /// Nothing is under way, and something was decided: does it, progress first.
-    fn settle<B>(&mut self, gear: &Gear<'_, B>) -> Turn {
+    fn settle<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
+        if matches!(self.verdict, Some(Decision::Stand)) {
+            // The cursor travels with the offer, which is somebody else's business.
+            return Turn::Wait(now.saturating_add(STILL_LOOK));
+        }
         if self.covered.unsaved > 0 {
             self.begin(Operation::Checkpoint);
             return Turn::Going;
@@ -397,6 +446,7 @@ impl ShardTask {
             }
             Some(Decision::Park(reason)) => self.begin(Operation::Park(reason)),
             Some(Decision::ParkItem(index)) => self.isolate(index, gear),
+            Some(Decision::Stand) => {}
         }
         Turn::Going
     }
@@ -408,7 +458,9 @@ impl ShardTask {
         match self.verdict {
             None => self.split.is_some(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => true,
+            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+                true
+            }
         }
     }
 
@@ -432,9 +484,14 @@ impl ShardTask {
         if self.cautious > 0 && self.covered.unsaved > 0 {
             return true;
         }
-        let by_time = now >= self.saved_at.saturating_add(self.config.checkpoint_ticks);
-        self.covered.unsaved >= self.config.checkpoint_items
-            || (self.covered.unsaved > 0 && by_time)
+        let by_time = self.checkpoint_due_at().is_some_and(|due| now >= due);
+        by_time || self.covered.unsaved >= self.config.checkpoint_items
+    }
+
+    /// When what is not recorded has waited long enough; `None` if there is nothing.
+    fn checkpoint_due_at(&self) -> Option<LogicalTime> {
+        let due = self.saved_at.saturating_add(self.config.checkpoint_ticks);
+        (self.covered.unsaved > 0).then_some(due)
     }
 
     fn drop_everything<B>(&mut self, gear: &mut Gear<'_, B>) -> Turn {
@@ -465,7 +522,7 @@ impl fmt::Debug for ShardTask {
             .field("covered", &self.covered)
             .field("submitted", &self.submitted)
             .field("pending", &self.pending.as_ref().map(|(_, op_id)| op_id))
-            .field("lost", &self.lost)
+            .field("ended", &self.ended)
             .finish_non_exhaustive()
     }
 }

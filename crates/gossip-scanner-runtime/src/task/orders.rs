@@ -1,14 +1,13 @@
 //! What others want of a shard's owner.
 
 use gossip_contracts::connector::{Page, PageLimits};
-use gossip_contracts::coordination::ShardSpecRef;
+use gossip_contracts::coordination::{Cursor, ShardSpecRef};
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{ShardAction, SplitKey};
+use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
-use super::{Decision, Gear, Operation, ShardTask};
-
-/// Fewer keys than this are finished about as soon as a new shard would be begun.
-const SPLIT_KEYS_MIN: usize = 4;
+use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
+use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// Keys that a split looks at to find the middle of what remains.
 const SPLIT_SAMPLE_KEYS: usize = 256;
@@ -25,8 +24,35 @@ impl ShardTask {
     }
 
     /// The lease is gone: whatever is on its way is forgotten at the next step.
-    pub const fn lost(&mut self) {
-        self.lost = true;
+    pub fn lost(&mut self) {
+        self.ended = Some(Ending::Lost);
+    }
+
+    /// Asks the shard to stand still when the items under way are finished, because it is to be
+    /// moved. One that ends for another reason does not.
+    pub fn stand(&mut self) {
+        self.verdict.get_or_insert(Decision::Stand);
+    }
+
+    /// Where the shard stands still, if it does: nothing of it is under way, and everything up to
+    /// this cursor is finished.
+    #[must_use]
+    pub fn still_at(&self) -> Option<Cursor> {
+        let stands = matches!(self.verdict, Some(Decision::Stand));
+        let still = stands && self.submitted == 0 && self.pending.is_none();
+        still.then(|| self.covered.cursor().into())
+    }
+
+    /// It was not moved: goes on where it stood still.
+    pub fn go_on(&mut self) {
+        if matches!(self.verdict, Some(Decision::Stand)) {
+            self.verdict = None;
+        }
+    }
+
+    /// Somebody else took care of the shard, which stood still: the task is over at its next step.
+    pub fn end(&mut self, ending: Ending) {
+        self.ended = Some(ending);
     }
 
     /// Asks for the shard to be given back when the items under way are finished.
@@ -36,7 +62,7 @@ impl ShardTask {
 
     /// Hears what an administrator asks.
     ///
-    /// A shard is not handed off by a task, so requests about that wait until they expire.
+    /// Moving a shard is not the task's business: a worker hears of that with a renewal.
     pub fn order(&mut self, action: &ShardAction) {
         match action {
             ShardAction::Release => self.release(),
@@ -55,6 +81,12 @@ impl ShardTask {
         self.covered.since_cut > 0
     }
 
+    /// Items finished under this lease.
+    #[must_use]
+    pub const fn finished(&self) -> u64 {
+        self.covered.finished
+    }
+
     /// Splits what remains, if there is a place for it.
     pub(super) fn serve_split<B>(&mut self, gear: &Gear<'_, B>) {
         let Some(ShardAction::Split(asked)) = self.split.take() else { return };
@@ -68,17 +100,23 @@ impl ShardTask {
     }
 
     /// `key`, if something may remain on both sides of it.
-    fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
+    pub(super) fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let ahead = self.covered.key().is_none_or(|covered| key > covered);
         let inside = key > self.spec.start() && self.spec.contains_key(key);
         (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())
     }
 
     /// A key with about as much behind it as in front of it, from what is known of the keys.
-    ///
-    /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
-    /// sample of what lies behind the cursor; one that gives none is not split.
     fn middle_of_rest<B>(&self, gear: &Gear<'_, B>) -> Option<Box<[u8]>> {
+        match self.config.cut {
+            Cut::Learned => self.middle_by_keys(gear),
+            Cut::Bytes => self.middle_by_bytes(),
+        }
+    }
+
+    /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
+    /// sample of what lies behind the cursor; one that gives none is cut by bytes.
+    fn middle_by_keys<B>(&self, gear: &Gear<'_, B>) -> Option<Box<[u8]>> {
         let first_open = self.mark.mark();
         let known = self.page.len() - first_open;
         if self.page.is_exhausted() && self.listing.is_some() {
@@ -87,10 +125,25 @@ impl ShardTask {
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
-        let start = self.covered.key().unwrap_or_else(|| self.spec.start());
-        let rest = ShardSpecRef::new(start, self.spec.end(), self.spec.metadata());
+        let rest = ShardSpecRef::new(self.rest_from(), self.spec.end(), self.spec.metadata());
         gear.connector.sample_keys(rest, &mut sample).ok()?;
+        if sample.is_empty() && !sample.is_exhausted() {
+            return self.middle_by_bytes();
+        }
         let middle = sample.item(sample.len() / 2)?;
-        self.admissible(middle.key())
+        let enough = !sample.is_exhausted() || sample.len() >= SPLIT_KEYS_MIN;
+        enough.then(|| self.admissible(middle.key())).flatten()
+    }
+
+    /// Halfway between the cursor and the end, if the range has one.
+    fn middle_by_bytes(&self) -> Option<Box<[u8]>> {
+        let mut middle = KeyBuf::new();
+        let range = KeyRange::try_new(self.rest_from(), self.spec.end()).ok()?;
+        let points = split_points(range, 2, std::slice::from_mut(&mut middle)).ok()?;
+        self.admissible(points.iter().next()?)
+    }
+
+    fn rest_from(&self) -> &[u8] {
+        self.covered.key().unwrap_or_else(|| self.spec.start())
     }
 }

@@ -17,10 +17,15 @@
 //! - reads a clock or draws a random number of its own: both are arguments.
 
 mod bell;
+mod porter;
+mod records;
 mod renewer;
 mod seat;
+mod sharing;
 mod slot;
 
+#[cfg(test)]
+mod moves_tests;
 #[cfg(test)]
 mod worker_tests;
 
@@ -32,10 +37,18 @@ use std::thread;
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::{CoordinationFacade, InfraError, RunStatus};
+use gossip_handoff::Repository;
 use thiserror::Error;
 
 use self::bell::Bell;
+use self::porter::Porch;
+pub use self::porter::worker_of;
+#[cfg(any(test, feature = "skew"))]
+pub(crate) use self::renewer::Renewer;
 use self::seat::Seat;
+use self::sharing::Sharing;
+#[cfg(any(test, feature = "skew"))]
+pub(crate) use self::slot::{Rest, Slot};
 use crate::clock::Clock;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
@@ -64,7 +77,7 @@ pub struct WorkerConfig {
     pub limits: Limits,
     /// Stop when this worker has set more shards aside: something is wrong with more than keys.
     pub max_parked: usize,
-    /// Whether busy shards are split when somebody has nothing to do.
+    /// Whether this worker asks busy ones, itself included, to share when it has nothing to do.
     pub auto_split: bool,
     /// What the jitter is drawn from.
     pub seed: u64,
@@ -163,6 +176,9 @@ pub struct Parts<'a, B> {
     pub connector: &'a dyn Connector,
     /// Makes the processor of one thread, by its number.
     pub processor: &'a (dyn Fn(usize) -> Box<dyn Processor + 'a> + Sync),
+    /// Opens the records of planned moves. Without it the worker neither takes shards from others
+    /// nor hands its own over, and a drain releases them.
+    pub records: Option<&'a (dyn Fn() -> Box<dyn Repository + 'a> + Sync)>,
     /// The time.
     pub clock: &'a dyn Clock,
     /// Tells it to stop.
@@ -186,53 +202,69 @@ pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, Wor
 where
     B: CoordinationFacade,
 {
-    let threads = config.threads.clamp(1, MAX_THREADS);
-    let crew = Crew {
-        config: config.clone(),
-        parts,
-        throttle: Throttle::new(config.limits),
-        seats: (0..threads).map(|_| Seat::default()).collect(),
-        busy: AtomicUsize::new(0),
-        idle: AtomicUsize::new(0),
-        parked: AtomicUsize::new(0),
-        end: Mutex::new(None),
-    };
-    let crew = &crew;
+    let crew = Crew::new(config, parts);
+    let (crew, gone_home) = (&crew, &AtomicBool::new(false));
     thread::scope(|scope| {
-        let renewer = scope.spawn(|| renewer::run(crew));
-        let slots: Vec<_> =
-            (0..threads).map(|number| scope.spawn(move || slot::run(crew, number))).collect();
+        let renewer = scope.spawn(|| renewer::run(crew, gone_home));
+        let porter = scope.spawn(|| porter::run(crew));
+        let slots: Vec<_> = (0..crew.seats.len())
+            .map(|number| scope.spawn(move || slot::run(crew, number)))
+            .collect();
         for slot in slots {
             // A slot catches what its shards throw; what is left is our own bug.
             if slot.join().is_err() {
                 crew.finish(Err(WorkerError::Broken(Broken("a worker thread panicked".into()))));
             }
         }
+        gone_home.store(true, Ordering::SeqCst);
         crew.finish(Ok(Finish::Drained));
-        drop(renewer);
+        drop((renewer, porter));
     });
     let end = crew.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
     end.unwrap_or(Ok(Finish::Drained))
 }
 
 /// What the threads of a worker share.
-struct Crew<'a, B> {
+pub(crate) struct Crew<'a, B> {
     config: WorkerConfig,
     parts: Parts<'a, B>,
     throttle: Throttle,
     /// One for each slot.
     seats: Vec<Seat>,
+    /// Shards that have arrived from other workers.
+    porch: Porch,
+    /// Whether a worker that drains has given away what it could.
+    let_go: AtomicBool,
     /// How many slots have a shard.
     busy: AtomicUsize,
-    /// How many slots found nothing to claim.
-    idle: AtomicUsize,
     /// How many shards this worker has set aside.
     parked: AtomicUsize,
+    /// What is known of the shards of others.
+    sharing: Sharing,
     /// How the worker ends; the first to say so decides.
     end: Mutex<Option<Result<Finish, WorkerError>>>,
 }
 
-impl<B> Crew<'_, B> {
+impl<'a, B> Crew<'a, B> {
+    pub(crate) fn new(config: &WorkerConfig, parts: Parts<'a, B>) -> Self {
+        let threads = config.threads.clamp(1, MAX_THREADS);
+        // Without records nothing is given away: it is let go at once.
+        let let_go = AtomicBool::new(parts.records.is_none());
+        let sharing = Sharing::new(config.seed, parts.clock.now());
+        Self {
+            config: config.clone(),
+            parts,
+            throttle: Throttle::new(config.limits),
+            seats: (0..threads).map(|_| Seat::default()).collect(),
+            porch: Porch::default(),
+            let_go,
+            busy: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
+            sharing,
+            end: Mutex::new(None),
+        }
+    }
+
     /// Ends the worker, unless it has ended.
     fn finish(&self, end: Result<Finish, WorkerError>) {
         let mut decided = self.end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,25 +273,27 @@ impl<B> Crew<'_, B> {
         self.bell().ring();
     }
 
-    /// Whether shards are given back and none claimed.
+    /// Whether no more shards are claimed.
     fn is_stopping(&self) -> bool {
-        self.parts.drain.is_asked()
-            || self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.parts.drain.is_asked() || self.has_ended()
     }
 
-    fn has_ended(&self) -> bool {
+    /// Whether shards are given back.
+    fn is_let_go(&self) -> bool {
+        (self.parts.drain.is_asked() && self.let_go.load(Ordering::SeqCst)) || self.has_ended()
+    }
+
+    /// Nothing more is given away: a worker that drains gives back what it has.
+    fn let_go(&self) {
+        self.let_go.store(true, Ordering::SeqCst);
+        self.bell().ring();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn bell(&self) -> &Bell {
         &self.parts.drain.0.bell
-    }
-
-    /// Lets a busy shard be split for the sake of somebody idle.
-    fn ask_split(&self) {
-        if self.config.auto_split && !self.is_stopping() {
-            // The first that is ripe; whoever was asked is not ripe for a while.
-            let _asked = self.seats.iter().any(Seat::ask_split);
-        }
     }
 }

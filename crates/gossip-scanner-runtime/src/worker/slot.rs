@@ -10,7 +10,7 @@ use gossip_coordination::{
     RunTransitionError,
 };
 
-use super::{Crew, Finish, WorkerError};
+use super::{Crew, Finish, WorkerError, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
 use crate::op_ids::OpIds;
@@ -30,39 +30,76 @@ const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
 /// Works until the worker ends.
 pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, number: usize) {
-    let mut slot = Slot {
-        crew,
-        number,
-        coordinator: (crew.parts.coordinator)(),
-        processor: (crew.parts.processor)(number),
-        scratch: Box::default(),
-        idle: Backoff::new(IDLE_FIRST, IDLE_LONGEST, crew.config.seed ^ number as u64),
-        store_fails_since: None,
-        claims: 0,
-    };
-    while !crew.is_stopping() {
-        slot.turn();
+    let mut slot = Slot::new(crew, number);
+    loop {
+        let (heard, now) = (crew.bell().heard(), crew.parts.clock.now());
+        match slot.step(now) {
+            Rest::No => {}
+            Rest::Until(until) => {
+                let ticks = until.as_raw().saturating_sub(now.as_raw()).min(NAP_LONGEST);
+                crew.bell().wait(heard, Duration::from_millis(ticks));
+            }
+            Rest::Over => return,
+        }
     }
 }
 
-struct Slot<'c, 'a, B> {
+/// How long a slot has nothing to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest {
+    /// Step again at once.
+    No,
+    /// Until then, or until something happens in the worker.
+    Until(LogicalTime),
+    /// For good: the worker ends.
+    Over,
+}
+
+/// One place for a shard: a machine that is stepped, by a thread or in virtual time.
+pub(crate) struct Slot<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     number: usize,
     coordinator: B,
     processor: Box<dyn Processor + 'a>,
     scratch: Box<AcquireScratch>,
+    /// The shard it works on, and since when.
+    task: Option<(Box<ShardTask>, LogicalTime)>,
     idle: Backoff,
     /// Since when claiming fails; `None` if the store answered.
     store_fails_since: Option<LogicalTime>,
     claims: u64,
 }
 
-impl<B: CoordinationFacade> Slot<'_, '_, B> {
-    /// Claims a shard and works on it, or waits.
-    fn turn(&mut self) {
-        let heard = self.crew.bell().heard();
+impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
+    /// A slot without a shard.
+    pub(crate) fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
+        Self {
+            crew,
+            number,
+            coordinator: (crew.parts.coordinator)(),
+            processor: (crew.parts.processor)(number),
+            scratch: Box::default(),
+            task: None,
+            idle: Backoff::new(IDLE_FIRST, IDLE_LONGEST, crew.config.seed ^ number as u64),
+            store_fails_since: None,
+            claims: 0,
+        }
+    }
+
+    /// Claims a shard, or does the next thing for the one it has.
+    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
+        match self.task.take() {
+            Some((task, since)) => self.work(now, task, since),
+            None => match self.crew.porch.take() {
+                Some(task) => self.begin(now, task),
+                None if self.crew.is_stopping() => Rest::Over,
+                None => self.claim(now),
+            },
+        }
+    }
+
+    fn claim(&mut self, now: LogicalTime) -> Rest {
         let config = &self.crew.config;
-        let now = self.crew.parts.clock.now();
         let claimed = self.coordinator.claim_next_available(
             now,
             config.tenant,
@@ -79,60 +116,59 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
                 let task = ShardTask::restore(config.task, &acquired, now, seed);
                 self.crew.parts.observer.observe(Event::Claimed { shard, attempts });
                 self.answered();
-                self.work_on(task);
+                self.begin(now, task)
             }
-            Err(error) => self.claim_refused(now, heard, error),
+            Err(error) => self.claim_refused(now, error),
         }
     }
 
-    fn claim_refused(&mut self, now: LogicalTime, heard: u64, error: ClaimError) {
+    fn begin(&mut self, now: LogicalTime, task: ShardTask) -> Rest {
+        self.crew.seats[self.number].take(task.lease().clone());
+        self.crew.busy.fetch_add(1, Ordering::SeqCst);
+        self.task = Some((Box::new(task), now));
+        Rest::No
+    }
+
+    fn claim_refused(&mut self, now: LogicalTime, error: ClaimError) -> Rest {
         match error {
             ClaimError::NoneAvailable { earliest_deadline } => {
-                self.nothing_to_do(now, heard, earliest_deadline);
+                self.nothing_to_do(now, earliest_deadline)
             }
-            ClaimError::Throttled { retry_after } => self.nap(now, heard, retry_after),
+            ClaimError::Throttled { retry_after } => Rest::Until(retry_after),
             ClaimError::RunPaused => {
                 self.answered();
                 self.crew.parts.observer.observe(Event::Paused);
-                let until = now.saturating_add(self.idle.jitter(IDLE_LONGEST));
-                self.nap(now, heard, until);
+                Rest::Until(now.saturating_add(self.idle.jitter(IDLE_LONGEST)))
             }
-            ClaimError::RunTerminal { status } => self.crew.finish(Ok(Finish::of_run(status))),
-            ClaimError::BackendError(error) => self.store_failed(now, heard, error),
+            ClaimError::RunTerminal { status } => self.finish(Ok(Finish::of_run(status))),
+            ClaimError::BackendError(error) => self.store_failed(now, error),
             // The last two, and whatever the coordinator may add: there is nothing to claim from.
             ClaimError::RunNotFound | ClaimError::TenantMismatch { .. } | _ => {
-                self.crew.finish(Err(WorkerError::RunNotFound));
+                self.finish(Err(WorkerError::RunNotFound))
             }
         }
     }
 
+    fn finish(&self, end: Result<Finish, WorkerError>) -> Rest {
+        self.crew.finish(end);
+        Rest::No
+    }
+
     /// Everything is taken or finished: ends the run if it is settled, or waits for work.
-    fn nothing_to_do(
-        &mut self,
-        now: LogicalTime,
-        heard: u64,
-        earliest_deadline: Option<LogicalTime>,
-    ) {
+    fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         self.store_fails_since = None;
         let crew = self.crew;
-        // While this process has shards the run is not settled, and nobody need ask.
-        if crew.busy.load(Ordering::SeqCst) == 0 {
+        // While somebody holds a shard the run is not settled, and counting it is not cheap.
+        if earliest.is_none() && crew.busy.load(Ordering::SeqCst) == 0 {
             match self.settle_run(now) {
-                Ok(Some(finish)) => return crew.finish(Ok(finish)),
+                Ok(Some(finish)) => return self.finish(Ok(finish)),
                 Ok(None) => {}
-                Err(error) => return self.store_failed(now, heard, error),
+                Err(error) => return self.store_failed(now, error),
             }
-        } else {
-            crew.ask_split();
         }
-        crew.idle.fetch_add(1, Ordering::SeqCst);
+        sharing::ask(crew, &mut self.coordinator, now);
         let wait = now.saturating_add(self.idle.wait());
-        self.nap(
-            now,
-            heard,
-            earliest_deadline.map_or(wait, |deadline| wait.min(deadline.max(soon(now)))),
-        );
-        crew.idle.fetch_sub(1, Ordering::SeqCst);
+        Rest::Until(earliest.map_or(wait, |deadline| wait.min(deadline.max(soon(now)))))
     }
 
     /// Ends the run if every shard is done; tells how it stands if it is settled.
@@ -160,27 +196,42 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
         }
     }
 
-    /// Works on one shard to its end.
-    fn work_on(&mut self, mut task: ShardTask) {
-        let crew = self.crew;
-        let (seat, lease) = (&crew.seats[self.number], task.lease().clone());
-        seat.take(lease.clone());
-        crew.busy.fetch_add(1, Ordering::SeqCst);
-        let ending = match catch_unwind(AssertUnwindSafe(|| self.step_to_end(&mut task))) {
-            Ok(ending) => ending,
-            Err(_) => self.park_after_panic(&lease),
+    /// Does the next thing for a shard, and gives the seat up when it is over.
+    fn work(&mut self, now: LogicalTime, mut task: Box<ShardTask>, since: LogicalTime) -> Rest {
+        let ending = match catch_unwind(AssertUnwindSafe(|| self.step_task(now, &mut task))) {
+            Ok(Turn::Over(ending)) => ending,
+            Ok(turn) => {
+                self.task = Some((task, since));
+                return match turn {
+                    Turn::Wait(until) => Rest::Until(until),
+                    Turn::Going | Turn::Over(_) => Rest::No,
+                };
+            }
+            Err(_) => self.park_after_panic(now, task.lease()),
         };
+        let crew = self.crew;
         self.processor.abandon();
-        seat.leave();
+        crew.seats[self.number].leave();
         crew.busy.fetch_sub(1, Ordering::SeqCst);
-        crew.parts.observer.observe(Event::Ended { shard: lease.key(), ending: &ending });
+        crew.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
+        crew.parts.observer.observe(Event::Ended { shard: task.lease().key(), ending: &ending });
         self.account_for(ending);
         // Others may wait for what was split off or given back.
         crew.bell().ring();
+        Rest::No
     }
 
-    fn step_to_end(&mut self, task: &mut ShardTask) -> Ending {
+    fn step_task(&mut self, now: LogicalTime, task: &mut ShardTask) -> Turn {
         let crew = self.crew;
+        let seat = &crew.seats[self.number];
+        seat.tell(task);
+        if crew.has_ended() {
+            // Nobody moves it any more.
+            task.go_on();
+        }
+        if crew.is_let_go() {
+            task.release();
+        }
         let mut gear = Gear {
             coordinator: &mut self.coordinator,
             connector: crew.parts.connector,
@@ -188,31 +239,22 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
             throttle: &crew.throttle,
             observer: crew.parts.observer,
         };
-        loop {
-            let heard = crew.bell().heard();
-            crew.seats[self.number].tell(task);
-            if crew.is_stopping() {
-                task.release();
-            }
-            let now = crew.parts.clock.now();
-            match task.step(now, &mut gear) {
-                Turn::Going => {}
-                Turn::Wait(until) => nap(crew, now, heard, until),
-                Turn::Over(ending) => return ending,
-            }
+        let turn = task.step(now, &mut gear);
+        if seat.note(task) {
+            crew.bell().ring();
         }
+        turn
     }
 
     /// A broken invariant: nothing of it was stored. The shard is set aside, and whatever may be in
     /// a bad state is made anew.
-    fn park_after_panic(&mut self, lease: &Lease) -> Ending {
+    fn park_after_panic(&mut self, now: LogicalTime, lease: &Lease) -> Ending {
         let crew = self.crew;
         self.coordinator = (crew.parts.coordinator)();
         self.processor = (crew.parts.processor)(self.number);
         let reason = ParkReason::Poisoned;
         let op_id = OpIds::after_panic(lease);
-        let (now, tenant) = (crew.parts.clock.now(), crew.config.tenant);
-        match self.coordinator.park_shard(now, tenant, lease, reason, op_id) {
+        match self.coordinator.park_shard(now, crew.config.tenant, lease, reason, op_id) {
             Ok(_) => Ending::Parked(reason),
             Err(_) => Ending::Lost,
         }
@@ -221,7 +263,7 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
     fn account_for(&mut self, ending: Ending) {
         let crew = self.crew;
         match ending {
-            Ending::Completed | Ending::Released | Ending::Lost => {}
+            Ending::Completed | Ending::Released | Ending::Moved | Ending::Lost => {}
             Ending::Parked(_) => {
                 let parked = crew.parked.fetch_add(1, Ordering::SeqCst) + 1;
                 let max = crew.config.max_parked;
@@ -240,27 +282,16 @@ impl<B: CoordinationFacade> Slot<'_, '_, B> {
         self.store_fails_since = None;
     }
 
-    fn store_failed(&mut self, now: LogicalTime, heard: u64, error: InfraError) {
+    fn store_failed(&mut self, now: LogicalTime, error: InfraError) -> Rest {
         let crew = self.crew;
         let since = *self.store_fails_since.get_or_insert(now);
         let patience = since.saturating_add(crew.config.task.store_patience);
         if !error.is_retryable() || now >= patience {
-            return crew.finish(Err(WorkerError::Store(error)));
+            return self.finish(Err(WorkerError::Store(error)));
         }
         crew.parts.observer.observe(Event::StoreFailed { error: &error });
-        let until = now.saturating_add(self.idle.wait());
-        self.nap(now, heard, until);
+        Rest::Until(now.saturating_add(self.idle.wait()))
     }
-
-    fn nap(&self, now: LogicalTime, heard: u64, until: LogicalTime) {
-        nap(self.crew, now, heard, until);
-    }
-}
-
-/// Waits until `until`, a ring of the bell, or the longest nap.
-fn nap<B>(crew: &Crew<'_, B>, now: LogicalTime, heard: u64, until: LogicalTime) {
-    let ticks = until.as_raw().saturating_sub(now.as_raw()).min(NAP_LONGEST);
-    crew.bell().wait(heard, Duration::from_millis(ticks));
 }
 
 /// A deadline that has passed on our clock may be live on that of the store: not at once again.

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -57,6 +57,7 @@ fn run(
         processor: &|_| {
             Box::new(Inline::new(|work: Work<'_>, _: &mut Vec<u8>| process(work.key())))
         },
+        records: None,
         clock: &clock,
         drain,
         observer,
@@ -119,6 +120,27 @@ fn too_much_set_aside_stops_the_worker_and_gives_the_rest_back() {
     let rows = world.rows();
     assert!(rows.iter().any(|row| row.status == ShardStatus::Active && !row.leased));
     assert!(rows.iter().filter(|row| row.status == ShardStatus::Parked).count() <= 6);
+}
+
+/// The worker has ended with an error, and an item of another slot goes on for several leases.
+#[test]
+fn leases_are_kept_until_the_last_item_is_settled() {
+    let mut world = roots();
+    let config = WorkerConfig { max_parked: 0, ..config(2) };
+    let both_at_work = Barrier::new(2);
+    let process = |seen: &[u8]| {
+        both_at_work.wait();
+        if seen == key(0) {
+            return Verdict::Hopeless("ends the worker".into());
+        }
+        thread::sleep(Duration::from_millis(4 * LEASE));
+        Verdict::Done
+    };
+    let finish = run(&world, &config, &numbered(80), &Drain::new(), &(), &process);
+    assert_eq!(finish, Err(WorkerError::TooManyParked { parked: 1, max: 0 }));
+    let rows = world.rows();
+    assert!(rows.iter().all(|row| !row.leased), "every shard was given back");
+    assert_eq!(rows.iter().map(|row| counted(row).0).sum::<u64>(), 1, "the item is recorded");
 }
 
 #[test]
@@ -342,6 +364,7 @@ fn a_processor_that_cannot_work_stops_the_worker() {
         coordinator: &|| world.handle(),
         connector: &numbered(80),
         processor: &|_| Box::new(NoProgram),
+        records: None,
         clock: &SystemClock::new(),
         drain: &Drain::new(),
         observer: &(),

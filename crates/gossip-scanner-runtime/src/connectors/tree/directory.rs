@@ -71,12 +71,15 @@ impl Reading<'_> {
     ///
     /// # Errors
     ///
-    /// It may not be read; or it is the root and not there.
+    /// It may not be read; or the root is not there.
     pub(super) fn read(&self) -> Result<Entries, ConnectorError> {
         let mut entries = Entries::default();
         let listing = match std::fs::read_dir(self.tree.path(self.prefix)) {
             Ok(listing) => listing,
-            Err(error) if self.is_gone(&error) => return Ok(entries),
+            Err(error) if self.is_gone(&error) => {
+                self.tree.check_root()?;
+                return Ok(entries);
+            }
             // Together with the root the path is too long for the system, and will stay so.
             Err(error) if error.kind() == ErrorKind::InvalidFilename => {
                 return Err(ConnectorError::Malformed { position: self.prefix.len() as u64 });

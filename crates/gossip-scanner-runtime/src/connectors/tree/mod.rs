@@ -13,18 +13,24 @@
 //! - **Symbolic links** are neither followed nor items, whatever they point at. With
 //!   [`TreeOptions::follow_links`] a link counts as what it leads to; one that leads back to a
 //!   directory it lies in is left out, since its files have shorter names already, and one that
-//!   leads nowhere is an item that cannot be opened. The root itself may be a link.
+//!   leads nowhere, or to itself, is an item that cannot be read. The root itself may be a link.
 //! - Directories, pipes, sockets and devices are no items.
 //!
 //! # What may happen meanwhile
 //!
 //! A directory that vanishes, or becomes a file, has nothing to list. One that **may not be read**
-//! is [`ConnectorError::PermissionDenied`], after everything before it was listed: its shard is
-//! parked right before it, and goes on there once someone has granted access. A file that vanished
+//! is [`ConnectorError::PermissionDenied`], after everything before it was listed: it is cut off
+//! from what lies behind it and parked alone, until someone has granted access. A file that vanished
 //! is [`OpenError::Vanished`]; one that is no regular file any more is [`OpenError::Changed`].
 //! A path longer than a key may be, or than the system takes, is [`ConnectorError::Malformed`],
-//! with its length.
+//! with its length, and is set aside in the same way.
 //! Files made or renamed while a shard is listed may be seen or not.
+//!
+//! The **root** must stay the directory that was opened. Before anything is taken for gone, and
+//! before a listing ends, it is looked at once more: if it is not there, or another directory is in
+//! its place (a disk was unmounted, and what is left is the empty mount point), nothing below it is
+//! believed. That is [`ConnectorError::NotFound`] or [`ConnectorError::SourceChanged`]. A file
+//! system that is mounted further down and taken away is not told from files that were deleted.
 //!
 //! # Cost
 //!
@@ -48,7 +54,8 @@ mod tree_tests;
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +66,7 @@ use gossip_contracts::connector::{
     SeekCost,
 };
 use gossip_contracts::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
+use rustix::io::Errno;
 
 use self::bounds::Bounds;
 use self::ignore_rules::Rules;
@@ -105,10 +113,22 @@ impl TreeOptions {
 /// What listings share with their connector.
 pub(crate) struct Tree {
     root: PathBuf,
+    /// Device and number of the root when it was opened.
+    identity: (u64, u64),
     options: TreeOptions,
 }
 
 impl Tree {
+    /// Whether the root is still the directory that was opened. Where it is not, whatever is
+    /// missing below it says nothing.
+    fn check_root(&self) -> Result<(), ConnectorError> {
+        match std::fs::metadata(&self.root) {
+            Ok(metadata) if identity_of(&metadata) == self.identity => Ok(()),
+            Ok(_) => Err(ConnectorError::SourceChanged),
+            Err(error) => Err(ConnectorError::from_io(&error)),
+        }
+    }
+
     /// Where a key, or a directory with or without its last `/`, lies in the file system.
     fn path(&self, relative: &[u8]) -> PathBuf {
         self.root.join(OsStr::from_bytes(relative))
@@ -131,8 +151,31 @@ impl FileTree {
         if !metadata.is_dir() {
             return Err(ConnectorError::NotFound);
         }
-        let tree = Arc::new(Tree { root: root.to_owned(), options });
+        let tree = Tree { root: root.to_owned(), identity: identity_of(&metadata), options };
+        let tree = Arc::new(tree);
         Ok(Self { tree, opened_beside: Mutex::new(None) })
+    }
+
+    fn open_listed(&self, key: &[u8]) -> Result<File, OpenError> {
+        if !is_path(key) {
+            return Err(OpenError::Vanished);
+        }
+        self.check_listed(key)?;
+        let path = self.tree.path(key);
+        let metadata = match self.tree.options.follow_links {
+            true => std::fs::metadata(&path).map_err(|error| behind_link(&path, &error)),
+            false => std::fs::symlink_metadata(&path).map_err(|error| OpenError::from_io(&error)),
+        }?;
+        // Asked before opening, which would wait for the other end of a pipe.
+        if !metadata.is_file() {
+            return Err(OpenError::Changed);
+        }
+        let file = File::open(&path).map_err(|error| OpenError::from_io(&error))?;
+        let opened = file.metadata().map_err(|error| OpenError::from_io(&error))?;
+        if identity_of(&opened) != identity_of(&metadata) {
+            return Err(OpenError::Changed);
+        }
+        Ok(file)
     }
 
     /// Refuses a key that no listing gives: below a link that is not followed, or ignored.
@@ -203,26 +246,14 @@ impl Connector for FileTree {
         item: PageItem<'_>,
         _scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        if !is_path(item.key()) {
-            return Err(OpenError::Vanished);
+        match self.open_listed(item.key()) {
+            // Not believed of a root that is gone itself.
+            Err(OpenError::Vanished) => {
+                self.tree.check_root()?;
+                Err(OpenError::Vanished)
+            }
+            opened => opened.map(|file| ItemBody::Reader(Box::new(file))),
         }
-        self.check_listed(item.key())?;
-        let path = self.tree.path(item.key());
-        let metadata = match self.tree.options.follow_links {
-            true => std::fs::metadata(&path),
-            false => std::fs::symlink_metadata(&path),
-        };
-        let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
-        // Asked before opening, which would wait for the other end of a pipe.
-        if !metadata.is_file() {
-            return Err(OpenError::Changed);
-        }
-        let file = File::open(&path).map_err(|error| OpenError::from_io(&error))?;
-        let opened = file.metadata().map_err(|error| OpenError::from_io(&error))?;
-        if (opened.dev(), opened.ino()) != (metadata.dev(), metadata.ino()) {
-            return Err(OpenError::Changed);
-        }
-        Ok(ItemBody::Reader(Box::new(file)))
     }
 
     fn sample_keys(
@@ -239,6 +270,23 @@ impl fmt::Debug for FileTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileTree").field("options", &self.tree.options).finish_non_exhaustive()
     }
+}
+
+/// Why a path could not be followed. A link that is there and leads nowhere, or to itself, was
+/// listed and will be again: it is not gone.
+fn behind_link(path: &Path, error: &io::Error) -> OpenError {
+    let is_link = || std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let leads_round = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+    match OpenError::from_io(error) {
+        OpenError::Vanished if is_link() => OpenError::Changed,
+        OpenError::Source(_) if leads_round && is_link() => OpenError::Changed,
+        error => error,
+    }
+}
+
+/// What tells a file or directory from every other one, as long as it is there.
+fn identity_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Whether a file could have this path: names of legal length, none that the system reads as

@@ -11,6 +11,7 @@ use gossip_contracts::connector::{
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
+use rstest::rstest;
 
 use super::*;
 use crate::connectors::test_support::*;
@@ -143,6 +144,50 @@ fn a_root_that_vanishes_is_not_found() {
     assert_eq!(refused, Err(ConnectorError::NotFound));
 }
 
+/// Somebody moves the tree away between two pages, and perhaps puts an empty one in its place, as an
+/// unmounted disk does: nothing is taken for deleted.
+#[rstest]
+#[case(false, ConnectorError::NotFound)]
+#[case(true, ConnectorError::SourceChanged)]
+fn a_root_that_goes_away_between_pages_ends_no_listing(
+    #[case] replaced: bool,
+    #[case] expected: ConnectorError,
+) {
+    let files = Files::new(["t/a", "t/b/x", "t/b/y", "t/c/x", "t/c/y", "t/d"]);
+    let root = files.path("t");
+    let tree = FileTree::open(&root, TreeOptions::EVERYTHING).unwrap();
+    let mut listing = tree.enumerate(WHOLE, CursorUpdate::initial()).unwrap();
+    let mut page = small_page();
+    listing.next_page(&mut page).unwrap();
+    std::fs::rename(&root, files.path("t.old")).unwrap();
+    if replaced {
+        std::fs::create_dir(&root).unwrap();
+    }
+    let last = page.item(2).unwrap();
+    let opened = tree.open(last, &mut Vec::new()).map(drop);
+    assert_eq!(opened, Err(OpenError::Source(expected)));
+    let mut rest = small_page();
+    let mut told = listing.next_page(&mut rest);
+    if told.is_ok() {
+        assert!(!rest.is_exhausted(), "what came before the failure is given first");
+        rest.clear();
+        told = listing.next_page(&mut rest);
+    }
+    assert_eq!(told, Err(expected));
+}
+
+/// What a worker sees that claims its shard after the disk was unmounted.
+#[test]
+fn an_empty_directory_in_place_of_the_root_lists_nothing() {
+    let files = Files::new(["t/a"]);
+    let root = files.path("t");
+    let tree = FileTree::open(&root, TreeOptions::EVERYTHING).unwrap();
+    std::fs::rename(&root, files.path("t.old")).unwrap();
+    std::fs::create_dir(&root).unwrap();
+    let mut listing = tree.enumerate(WHOLE, CursorUpdate::initial()).unwrap();
+    assert_eq!(listing.next_page(&mut small_page()), Err(ConnectorError::SourceChanged));
+}
+
 /// A seek must not read what lies before it: here that is a directory which would fail.
 #[test]
 fn a_listing_does_not_enter_directories_before_its_cursor() {
@@ -174,6 +219,9 @@ fn a_path_too_long_for_a_key_is_an_error_after_what_lies_before_it() {
     page.clear();
     let refused = listing.next_page(&mut page).unwrap_err();
     assert!(matches!(refused, ConnectorError::Malformed { position: 4097.. }), "{refused}");
+    let behind = listing.behind_failure().unwrap();
+    let rest = keys_from(&tree, ShardSpecRef::new(behind, b"", b""), CursorUpdate::initial());
+    assert_eq!(rest, [b"z".to_vec()]);
     let (sample, exhausted) = sample_of(&tree, WHOLE, 10);
     assert!(sample.contains(&b"z".to_vec()) && !exhausted);
 }
@@ -255,6 +303,10 @@ fn links_count_as_what_they_lead_to_if_asked_for() {
     let open = |key: &str| tree.open(PageItem::new(key.as_bytes()), &mut Vec::new()).map(drop);
     assert_eq!(open("link/sub/x"), Ok(()));
     assert_eq!(open("alias"), Ok(()));
+    // They are listed again by whoever checks, so they are unread and not gone.
+    assert_eq!(open("dangling"), Err(OpenError::Changed));
+    assert_eq!(open("loop"), Err(OpenError::Changed));
+    std::fs::remove_file(files.path("dangling")).unwrap();
     assert_eq!(open("dangling"), Err(OpenError::Vanished));
 }
 

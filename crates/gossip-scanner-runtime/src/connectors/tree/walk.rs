@@ -1,15 +1,14 @@
 //! A listing of a tree: down the directories that may hold wanted keys, in byte order.
 
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use gossip_contracts::connector::{ConnectorError, Enumeration, Page, PageItem};
-use gossip_contracts::coordination::MAX_KEY_SIZE;
+use gossip_contracts::coordination::{MAX_KEY_SIZE, prefix_successor_into};
 
-use super::Tree;
 use super::bounds::Bounds;
 use super::directory::{Entries, Reading};
 use super::ignore_rules::Rules;
+use super::{Tree, identity_of};
 
 /// A listing on its way.
 pub(super) struct Walk {
@@ -24,6 +23,8 @@ pub(super) struct Walk {
     is_waiting: bool,
     /// Met after some keys of a page; told instead of the next page.
     failure: Option<ConnectorError>,
+    /// The first key behind the directory or file that failed.
+    behind_failure: Option<Box<[u8]>>,
 }
 
 /// One directory, and what is left of it.
@@ -47,6 +48,7 @@ impl Walk {
             path: Vec::new(),
             is_waiting: false,
             failure: None,
+            behind_failure: None,
         };
         walk.descend(rules)?;
         Ok(walk)
@@ -71,6 +73,18 @@ impl Walk {
             self.descend(rules)?;
         }
         Ok(false)
+    }
+
+    /// Remembers where the listing could go on, unless it is the whole tree that failed.
+    fn failed(&mut self, failure: ConnectorError) -> ConnectorError {
+        if !matches!(failure, ConnectorError::NotFound | ConnectorError::SourceChanged) {
+            let mut behind = [0; MAX_KEY_SIZE];
+            // Of a path that is too long, nothing that begins like it is a key.
+            let prefix = &self.path[..self.path.len().min(MAX_KEY_SIZE)];
+            let len = prefix_successor_into(prefix, &mut behind);
+            self.behind_failure = len.map(|len| behind[..len].into());
+        }
+        failure
     }
 
     /// The rules inside the directory at `path`.
@@ -107,7 +121,7 @@ impl Walk {
         }
         // If it is gone by now, reading it will tell.
         let metadata = std::fs::metadata(self.tree.path(&self.path)).ok()?;
-        Some((metadata.dev(), metadata.ino()))
+        Some(identity_of(&metadata))
     }
 }
 
@@ -118,9 +132,10 @@ impl Enumeration for Walk {
         }
         loop {
             if !self.is_waiting {
-                match self.advance() {
+                match self.advance().map_err(|failure| self.failed(failure)) {
                     Ok(true) => self.is_waiting = true,
-                    Ok(false) => break,
+                    // An end is believed only of the tree that was opened.
+                    Ok(false) => break self.tree.check_root()?,
                     // The keys before it can be worked on, and the cursor comes to rest there.
                     Err(failure) if !page.is_empty() => {
                         self.failure = Some(failure);
@@ -136,5 +151,9 @@ impl Enumeration for Walk {
         }
         page.mark_exhausted();
         Ok(())
+    }
+
+    fn behind_failure(&self) -> Option<&[u8]> {
+        self.behind_failure.as_deref()
     }
 }

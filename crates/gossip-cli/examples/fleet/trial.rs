@@ -1,0 +1,270 @@
+//! One trial from an empty etcd to a verified certificate.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gossip_coordination_etcd::test_support::EtcdServer;
+
+use crate::Outcome;
+use crate::book::{self, Fates};
+use crate::sink::Sink;
+use crate::worker::Worker;
+
+/// Workers of the fleet.
+const WORKERS: usize = 8;
+/// Shards of each worker at a time.
+const JOBS: u64 = 2;
+/// Shards to begin with: several for each job, so that some wait and some are split.
+const SHARDS: u64 = 48;
+/// A takeover waits for the lease, and on etcd for the skew that clocks may have, two seconds.
+const LEASE: &str = "5s";
+/// Keys between two checkpoints of a shard; a second ends an interval, too.
+const CHECKPOINT_KEYS: u64 = 25;
+/// What a crash may cost in one shard: the interval, and the key under way.
+const ALLOWED_OF_A_SHARD: u64 = CHECKPOINT_KEYS + 1;
+/// Shards that are asked back from their owners.
+const RELEASES: usize = 6;
+/// Nothing that is waited for takes longer, on the slowest machine.
+const MAX_WAIT: Duration = Duration::from_secs(240);
+/// How often something is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often a worker is stopped until it stands still in the middle of a key and not of a write.
+const MAX_STOPS: usize = 50;
+
+/// Runs the trial and says what it showed.
+pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
+    let begun = Instant::now();
+    let etcd = EtcdServer::single();
+    let mut trial = Trial::prepare(keys, directory, &etcd)?;
+    trial.wait_for_keys(keys / 20)?;
+    trial.kill(0)?;
+    trial.wait_for_keys(keys / 10)?;
+    trial.kill(1)?;
+    trial.put_to_sleep(2)?;
+    trial.drain(3)?;
+    let released = trial.ask_back()?;
+    trial.wait_until_overtaken(2)?;
+    trial.wake_up(2)?;
+    let figures = trial.finish()?;
+    Ok(format!(
+        "{WORKERS} workers on etcd, 2 killed, 1 stopped beyond its lease, 1 drained, \
+         {released} shards asked back: {figures}; the certificate verifies; {:.0} s",
+        begun.elapsed().as_secs_f64()
+    ))
+}
+
+struct Trial {
+    gossip: PathBuf,
+    directory: PathBuf,
+    store: String,
+    run: String,
+    keys: u64,
+    sink: Sink,
+    workers: Vec<Worker>,
+    fates: Fates,
+}
+
+impl Trial {
+    /// Makes the run and starts the workers.
+    fn prepare(keys: u64, directory: &Path, etcd: &EtcdServer) -> Outcome<Self> {
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
+        }
+        let sink = Sink::make(directory, keys)?;
+        let mut trial = Self {
+            // Examples lie in a directory beside the binary.
+            gossip: fs::canonicalize(std::env::current_exe()?.with_file_name("../gossip"))?,
+            directory: fs::canonicalize(directory)?,
+            store: format!("etcd://127.0.0.1:{}/fleet", etcd.client_port()),
+            run: String::new(),
+            keys,
+            sink,
+            workers: Vec::new(),
+            fates: Fates::default(),
+        };
+        trial.run = trial.create()?;
+        for number in 0..WORKERS {
+            let name = number.to_string();
+            let worker = Worker::start(&mut trial.worker(&name), name, &trial.directory)?;
+            trial.workers.push(worker);
+        }
+        Ok(trial)
+    }
+
+    fn create(&self) -> Outcome<String> {
+        let (source, shards) = (self.source(), SHARDS.to_string());
+        // Whoever joins brings its own command, because it has a name in it.
+        let create = ["run", "create", &source, "--stream", "--lease", LEASE, "--shards", &shards];
+        self.tell(self.command().args(create).args(["--", "false"]))
+    }
+
+    fn worker(&self, name: &str) -> Command {
+        let (jobs, keys) = (JOBS.to_string(), CHECKPOINT_KEYS.to_string());
+        let mut command = self.command();
+        command.args([
+            "-q",
+            "worker",
+            &self.run,
+            "--jobs",
+            &jobs,
+            "--checkpoint-keys",
+            &keys,
+            "--",
+        ]);
+        command.arg(std::env::current_exe().unwrap_or_default()).arg("handle");
+        command.arg(&self.directory).args([&self.keys.to_string(), name]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.gossip);
+        command.current_dir(&self.directory).stdin(Stdio::null()).env("GOSSIP_STORE", &self.store);
+        command
+    }
+
+    fn source(&self) -> String {
+        format!("range:0..{}", self.keys)
+    }
+
+    fn kill(&mut self, number: usize) -> Outcome<()> {
+        self.workers[number].kill()?;
+        self.fates.killed.insert(self.workers[number].name.clone());
+        Ok(())
+    }
+
+    /// Stops a worker while its handlers are in the middle of keys.
+    fn put_to_sleep(&mut self, number: usize) -> Outcome<()> {
+        for _ in 0..MAX_STOPS {
+            let worker = &self.workers[number];
+            worker.stop()?;
+            wait_until("a worker that stands still", || worker.is_stopped())?;
+            let begun = self.under_way(number)?;
+            // Somebody who sleeps in the middle of a write would lock everybody out.
+            if !begun.is_empty() && !self.sink.is_busy()? {
+                self.fates.slept.insert(worker.name.clone(), begun);
+                return Ok(());
+            }
+            worker.go_on()?;
+            thread::sleep(LOOK);
+        }
+        Err("the worker never stood still in the middle of a key".into())
+    }
+
+    /// Keys that the handlers of a worker have begun and not written.
+    fn under_way(&self, number: usize) -> Outcome<BTreeSet<u64>> {
+        let worker = &self.workers[number];
+        let journal = self.sink.journal()?;
+        let mut keys = BTreeSet::new();
+        for (key, fence) in worker.last_begun()? {
+            let written = format!("accepted {key} {fence} ");
+            if !journal.lines().any(|line| line.starts_with(&written)) {
+                keys.insert(key);
+            }
+        }
+        Ok(keys)
+    }
+
+    fn drain(&mut self, number: usize) -> Outcome<()> {
+        self.workers[number].drain();
+        let output = self.workers[number].finish()?;
+        if output.status.code() != Some(130) {
+            return Err(format!("drained: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        self.fates.drained.insert(self.workers[number].name.clone());
+        Ok(())
+    }
+
+    /// Asks owners for shards: planned moves, too.
+    fn ask_back(&self) -> Outcome<usize> {
+        let listed = self.tell(self.command().args(["shard", "list", &self.run, "-o", "jsonl"]))?;
+        let leased = listed.lines().filter(|line| line.contains("\"status\":\"leased\""));
+        let mut asked = 0;
+        for line in leased.take(RELEASES) {
+            let row: serde_json::Value = serde_json::from_str(line)?;
+            let shard = row["shard"].as_str().ok_or("a shard without an id")?;
+            let mut release = self.command();
+            // It may be done before it is asked for.
+            let ended = release.args(["-q", "shard", "release", &self.run, shard]).output()?;
+            asked += usize::from(ended.status.success());
+        }
+        Ok(asked)
+    }
+
+    /// Waits until everything that a sleeper had begun was written by others.
+    fn wait_until_overtaken(&self, number: usize) -> Outcome<()> {
+        let begun = self.workers[number].last_begun()?;
+        wait_until("the keys of the sleeper", || {
+            for (key, fence) in &begun {
+                if self.sink.fence_of(*key)? < *fence {
+                    return Ok(false);
+                }
+                let is_late = self.fates.slept.values().any(|late| late.contains(key));
+                if is_late && self.sink.fence_of(*key)? == *fence {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Lets a sleeper go on, and waits for its late writes.
+    fn wake_up(&mut self, number: usize) -> Outcome<()> {
+        self.workers[number].go_on()?;
+        let name = self.workers[number].name.clone();
+        let late = self.fates.slept.get(&name).map_or(0, BTreeSet::len);
+        wait_until("the late writes", || {
+            let journal = self.sink.journal()?;
+            let mine = journal.lines().filter(|line| line.ends_with(&format!(" {name}")));
+            Ok(mine.filter(|line| line.starts_with("refused")).count() >= late)
+        })
+    }
+
+    /// Waits for all, and judges.
+    fn finish(mut self) -> Outcome<book::Figures> {
+        for worker in &mut self.workers {
+            let name = &worker.name;
+            if self.fates.killed.contains(name) || self.fates.drained.contains(name) {
+                continue;
+            }
+            wait_until("the end of a worker", || worker.has_ended())?;
+            let output = worker.finish()?;
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+            }
+        }
+        let export = ["run", "export", &self.run, "--to", "certificate", "-q"];
+        self.tell(self.command().args(export))?;
+        let source = self.source();
+        self.tell(self.command().args(["verify", "certificate", "--source", &source, "-q"]))?;
+        book::judge(&self.sink.journal()?, self.keys, ALLOWED_OF_A_SHARD, &self.fates)
+    }
+
+    /// What a command says; it must succeed.
+    fn tell(&self, command: &mut Command) -> Outcome<String> {
+        let output = command.output()?;
+        match output.status.success() {
+            true => Ok(String::from_utf8(output.stdout)?.trim().to_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+        }
+    }
+
+    fn wait_for_keys(&self, keys: u64) -> Outcome<()> {
+        wait_until("some keys", || Ok(self.sink.journal()?.lines().count() as u64 >= keys))
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
+    let begun = Instant::now();
+    while !is_so()? {
+        if begun.elapsed() > MAX_WAIT {
+            return Err(format!("{what} did not come about").into());
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! `cargo xtask poison`: plants keys that kill whoever works on them, and looks what became of all.
+//!
+//! `poison KEYS KILLERS SEED DIRECTORY`. The handler of a planted key kills the worker that started
+//! it with signal 9; the worker is started again each time, as a supervisor would, until it ends by
+//! itself. Then exactly the planted keys must be set aside, each alone in its shard; every other
+//! key must have been noted; and there must have been at most k · (log₂ n + 8) crashes.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+/// Keys for each command: a killer takes innocent ones along.
+const BATCH: &str = "100";
+
+/// One at a time: a killer that takes the shards of other threads along makes them suspects too.
+const JOBS: &str = "1";
+/// Short, because whoever comes next waits for it to end; long enough to be kept on a busy machine.
+const LEASE: &str = "1s";
+/// The exit status of a worker that had to set something aside.
+const INCOMPLETE: i32 = 3;
+/// Signal 9.
+const KILLED: i32 = 9;
+
+/// Kills the worker if one of the keys was planted, and otherwise notes them in one write.
+const HANDLER: &str = "\
+    for key; do case \" $PLANTED \" in *\" $key \"*) kill -9 $PPID; exit 1;; esac; done; \
+    echo \"$*\" >> seen";
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [keys, killers, seed, directory] = args.as_slice() else {
+        return Err("type: poison KEYS KILLERS SEED DIRECTORY".into());
+    };
+    let (keys, killers) = (keys.parse()?, killers.parse()?);
+    let planted = plant(keys, killers, seed.parse()?);
+    let trial = Trial::new(keys, planted, Path::new(directory))?;
+    trial.run()
+}
+
+/// Draws different keys.
+fn plant(keys: u64, killers: usize, seed: u64) -> BTreeSet<u64> {
+    let mut dice = seed;
+    let mut planted = BTreeSet::new();
+    while planted.len() < killers.min(usize::try_from(keys).unwrap_or(usize::MAX)) {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        planted.insert(dice % keys);
+    }
+    planted
+}
+
+struct Trial {
+    gossip: PathBuf,
+    directory: PathBuf,
+    keys: u64,
+    planted: BTreeSet<u64>,
+}
+
+impl Trial {
+    fn new(keys: u64, planted: BTreeSet<u64>, directory: &Path) -> Outcome<Self> {
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
+        }
+        fs::create_dir_all(directory)?;
+        // Examples lie in a directory beside the binary.
+        let gossip = std::env::current_exe()?.with_file_name("../gossip");
+        let directory = fs::canonicalize(directory)?;
+        Ok(Self { gossip: fs::canonicalize(gossip)?, directory, keys, planted })
+    }
+
+    fn run(&self) -> Outcome<()> {
+        let begun = Instant::now();
+        let (run, crashes) = self.work()?;
+        self.check_parked(&run)?;
+        self.check_seen()?;
+        self.check_certificate(&run)?;
+        let (keys, killers) = (self.keys, self.planted.len());
+        writeln!(
+            io::stdout(),
+            "{killers} killers among {keys} keys: exactly those set aside, everything else done, \
+             {crashes} crashes ({} allowed), {:.0} s",
+            self.allowed(),
+            begun.elapsed().as_secs_f64()
+        )?;
+        Ok(())
+    }
+
+    /// Starts the worker until it ends by itself; its run, and how often it was killed.
+    fn work(&self) -> Outcome<(String, u64)> {
+        let mut crashes = 0;
+        loop {
+            let output = self.worker().output()?;
+            match (output.status.code(), output.status.signal()) {
+                (Some(INCOMPLETE), _) => {
+                    let said: Value = serde_json::from_slice(&output.stdout)?;
+                    return Ok((said["run"].as_str().ok_or("no run")?.to_owned(), crashes));
+                }
+                (None, Some(KILLED)) => crashes += 1,
+                _ => return Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
+            }
+            if crashes > self.allowed() {
+                return Err(format!("{crashes} crashes, and not over").into());
+            }
+        }
+    }
+
+    fn worker(&self) -> Command {
+        let source = format!("range:0..{}", self.keys);
+        let planted: Vec<_> = self.planted.iter().map(u64::to_string).collect();
+        let mut command = self.command();
+        command.args(["exec", &source, "-q", "-o", "json", "--lease", LEASE, "--jobs", JOBS]);
+        command.args(["--batch", BATCH, "--checkpoint-keys", BATCH]);
+        command.args(["--", "sh", "-c", HANDLER, "sh", "{}"]).env("PLANTED", planted.join(" "));
+        command
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.gossip);
+        command.current_dir(&self.directory).stdin(Stdio::null());
+        command.env("GOSSIP_STORE", format!("sqlite:{}", self.directory.join("db").display()));
+        command
+    }
+
+    /// k · (log₂ n + 8), rounded down.
+    fn allowed(&self) -> u64 {
+        let log = (self.keys.max(1) as f64).log2();
+        (self.planted.len() as f64 * (log + 8.0)) as u64
+    }
+
+    /// What is left of the shards that are set aside is what was planted.
+    fn check_parked(&self, run: &str) -> Outcome<()> {
+        let listed =
+            self.command().args(["shard", "list", run, "--parked", "-o", "json"]).output()?;
+        let rows: Vec<Value> = serde_json::from_slice(&listed.stdout)?;
+        let mut left = BTreeSet::new();
+        for row in &rows {
+            let field = |name: &str| row[name].as_str().unwrap_or_default();
+            let of_row = (0..self.keys).filter(|key| {
+                let key = format!("{key:020}");
+                let (start, end, cursor) = (field("start"), field("end"), field("cursor"));
+                key.as_str() >= start && key.as_str() < end && key.as_str() > cursor
+            });
+            left.extend(of_row);
+        }
+        if left != self.planted || rows.len() != self.planted.len() {
+            return Err(format!(
+                "{} keys in {} shards are set aside, {} of them not planted",
+                left.len(),
+                rows.len(),
+                left.difference(&self.planted).count()
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    fn check_seen(&self) -> Outcome<()> {
+        let text = fs::read_to_string(self.directory.join("seen"))?;
+        let seen: BTreeSet<u64> =
+            text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        match (0..self.keys).find(|key| seen.contains(key) == self.planted.contains(key)) {
+            Some(key) => Err(format!("key {key} is not what it should be").into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The certificate tells the same: incomplete by exactly these.
+    fn check_certificate(&self, run: &str) -> Outcome<()> {
+        let mut verify = self.command();
+        let verified = verify.args(["run", "verify", run, "--source", "-o", "json"]).output()?;
+        let said: Value = serde_json::from_slice(&verified.stdout)?;
+        let expected = self.keys - self.planted.len() as u64;
+        if verified.status.code() != Some(INCOMPLETE) || said["keys"] != expected {
+            return Err(format!("the certificate says {said}").into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,247 @@
+//! From what was typed to a run: its source, its command, and the run of both, found or made.
+
+use std::ffi::{OsStr, OsString};
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt as _;
+use std::thread;
+
+use gossip_contracts::connector::{Connector, ConnectorError};
+use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
+use gossip_contracts::identity::TenantId;
+use gossip_coordination::{RunConfig, RunManagement as _};
+use gossip_scanner_runtime::connectors::{Source, SourceOptions};
+use gossip_scanner_runtime::exec::{
+    BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template,
+};
+use gossip_scanner_runtime::{
+    INITIAL_SHARDS_MAX, InitialShardsError, Job, OpenRunError, OpenedRun, OpenedState, Processor,
+    RunPlan, SystemClock, initial_shards, open_run,
+};
+use gossip_stores::Coordinator;
+
+use crate::args::JobArgs;
+use crate::console::Console;
+use crate::failure::{Code, Failure};
+use crate::{progress, runs};
+
+/// Initial shards for each job: enough that the slowest of them is not the whole of the end.
+const SHARDS_PER_JOB: usize = 4;
+
+/// Unfinished runs of one source that are looked at to find one with other settings.
+const NEIGHBOURS: usize = 8;
+
+/// What was typed, understood.
+pub(crate) struct Prepared<'a> {
+    args: &'a JobArgs,
+    pub(crate) source: Source,
+    pub(crate) connector: Box<dyn Connector>,
+    pub(crate) handler: Handler,
+    job: Job,
+}
+
+impl<'a> Prepared<'a> {
+    /// Looks at everything that can be wrong before a store is opened.
+    pub(crate) fn new(args: &'a JobArgs) -> Result<Self, Failure> {
+        let options = SourceOptions {
+            ignore: args.ignore,
+            follow_links: args.follow_links,
+            no_header: args.no_header,
+        };
+        let handler = Handler::parse(&args.command, args.stream)?;
+        let source = parse_source(&args.source, options)?;
+        let connector = open_source(&source)?;
+        let job = Job {
+            source: source.text(),
+            options,
+            stamp: source.stamp().map_err(|error| source_failure(&error))?,
+            command: args.command.clone(),
+            stream: args.stream,
+        };
+        Ok(Self { args, source, connector, handler, job })
+    }
+
+    /// Finds the run, or makes it for so many jobs.
+    pub(crate) fn open(
+        &self,
+        coordinator: &mut Coordinator,
+        tenant: TenantId,
+        jobs: usize,
+        console: &Console,
+    ) -> Result<OpenedRun, Failure> {
+        let usual_shards = jobs.saturating_mul(SHARDS_PER_JOB);
+        let Self { args, source, connector, job, .. } = self;
+        let opening = Opening { tenant, args, source, job, usual_shards };
+        opening.open(coordinator, &**connector, console)
+    }
+}
+
+/// What is done with each key.
+pub(crate) enum Handler {
+    Batch(Template),
+    Stream(Vec<OsString>),
+}
+
+impl Handler {
+    pub(crate) fn parse(command: &[OsString], stream: bool) -> Result<Self, Failure> {
+        if stream {
+            return Ok(Self::Stream(command.to_vec()));
+        }
+        let template = Template::parse(command).map_err(|error| {
+            Failure::new(Code::Usage, "the command cannot be run for keys").why(error)
+        })?;
+        Ok(Self::Batch(template))
+    }
+
+    pub(crate) fn processor(
+        &self,
+        rendering: &Rendering,
+        config: ExecConfig,
+    ) -> Box<dyn Processor> {
+        match self {
+            Self::Batch(template) => {
+                Box::new(BatchProcessor::new(template.clone(), rendering.clone(), config))
+            }
+            Self::Stream(command) => {
+                Box::new(StreamProcessor::new(command.clone(), rendering.clone(), config))
+            }
+        }
+    }
+}
+
+/// Finds or makes the run of a command.
+struct Opening<'a> {
+    tenant: TenantId,
+    args: &'a JobArgs,
+    source: &'a Source,
+    job: &'a Job,
+    /// How many shards there are to be, unless the user says so.
+    usual_shards: usize,
+}
+
+impl Opening<'_> {
+    fn open(
+        &self,
+        coordinator: &mut Coordinator,
+        connector: &dyn Connector,
+        console: &Console,
+    ) -> Result<OpenedRun, Failure> {
+        let lease = u64::try_from(self.args.lease.as_millis()).unwrap_or(u64::MAX);
+        let config = RunConfig::try_new(CursorSemantics::Completed, lease, Some(self.args.retries))
+            .map_err(|error| Failure::new(Code::Usage, "--lease is too short").why(error))?;
+        let (canonical, settings) = (self.source.canonical(), self.job.settings());
+        let plan = RunPlan {
+            tenant: self.tenant,
+            source: &canonical,
+            settings: &settings,
+            config,
+            again: self.args.again,
+        };
+        let metadata = self.job.encode().map_err(|error| {
+            Failure::new(Code::Usage, "the command does not fit into the store").why(error)
+        })?;
+        if !self.args.beside {
+            self.refuse_neighbours(coordinator, &plan)?;
+        }
+        let cut = || self.cut(connector, &metadata);
+        let opened = open_run(coordinator, &SystemClock::new(), &thread::sleep, &plan, &cut)
+            .map_err(|error| open_failure(&error))?;
+        tell_opened(console, &opened);
+        let id = format!("{:016x}", opened.run.as_raw());
+        let next = match opened.state {
+            OpenedState::New => return Ok(opened),
+            OpenedState::Resumed => {
+                format!("gossip run cancel {id} gives it up; then type the command again")
+            }
+            OpenedState::Over(_) => "add --again to go through the file as it is now".to_owned(),
+        };
+        let stored = runs::job_of(coordinator, self.tenant, opened.run)?;
+        check_stamp(self.source, &stored).map_err(|failure| failure.next(next))?;
+        Ok(opened)
+    }
+
+    /// Changed settings make another run; whoever changed them by mistake is told so.
+    fn refuse_neighbours(
+        &self,
+        coordinator: &mut Coordinator,
+        plan: &RunPlan<'_>,
+    ) -> Result<(), Failure> {
+        let (before, is_ours) = plan.ids_of_source();
+        let mut runs = Vec::new();
+        coordinator
+            .list_active_runs_into(self.tenant, before, NEIGHBOURS, &mut runs)
+            .map_err(|error| Failure::store(&error))?;
+        let other = runs.into_iter().find(|run| is_ours(*run) && !plan.is_generation(*run));
+        let Some(other) = other else { return Ok(()) };
+        let id = format!("{:016x}", other.as_raw());
+        Err(Failure::new(Code::Usage, format!("run {id} of this source is not finished"))
+            .why("it was started with another command or other settings")
+            .next(format!(
+                "type its command again (gossip run show {id}) to go on with it, \
+                 gossip run cancel {id} to give it up, or add --beside to have both"
+            )))
+    }
+
+    fn cut(
+        &self,
+        connector: &dyn Connector,
+        metadata: &[u8],
+    ) -> Result<Vec<ShardSpec>, InitialShardsError> {
+        let root = self.source.root();
+        let root = ShardSpec::try_new(root.start(), root.end(), metadata)
+            .expect("the root of a source is a range, and the job was measured");
+        let target = self.args.shards.map_or(self.usual_shards, NonZeroUsize::get);
+        let target = target.clamp(1, INITIAL_SHARDS_MAX);
+        match initial_shards(connector, root.as_spec_ref(), target) {
+            // Whatever cannot be looked at is found by the worker, which parks it with its cause.
+            Err(InitialShardsError::Connector(error)) if !error.is_retryable() => Ok(vec![root]),
+            cut => cut,
+        }
+    }
+}
+
+fn tell_opened(console: &Console, opened: &OpenedRun) {
+    let id = format!("{:016x}", opened.run.as_raw());
+    match opened.state {
+        OpenedState::New => console.note(&format!("run {id}: new")),
+        OpenedState::Resumed => console.note(&format!("run {id}: going on where it stopped")),
+        OpenedState::Over(_) => {}
+    }
+}
+
+/// A source as it was typed.
+pub(crate) fn parse_source(typed: &OsStr, options: SourceOptions) -> Result<Source, Failure> {
+    Source::parse(typed, options).map_err(|error| {
+        let shown = progress::shown(typed.as_bytes());
+        Failure::new(Code::Usage, format!("the source `{shown}` is not understood")).why(error)
+    })
+}
+
+pub(crate) fn open_source(source: &Source) -> Result<Box<dyn Connector>, Failure> {
+    source.open().map_err(|error| source_failure(&error))
+}
+
+fn source_failure(error: &ConnectorError) -> Failure {
+    Failure::new(Code::Usage, "the source cannot be opened").why(error)
+}
+
+/// Refuses a run over a file that has changed since.
+pub(crate) fn check_stamp(source: &Source, job: &Job) -> Result<(), Failure> {
+    source.check_stamp(job.stamp).map_err(|error| match error {
+        ConnectorError::SourceChanged => {
+            Failure::new(Code::Usage, "the file has changed since the run was started")
+                .why("its rows are counted, so the same numbers may mean other rows now")
+                .next("cancel the run and type its command again")
+        }
+        error => source_failure(&error),
+    })
+}
+
+fn open_failure(error: &OpenRunError) -> Failure {
+    match error {
+        OpenRunError::Store(error) => Failure::store(error),
+        OpenRunError::Source(error) => {
+            Failure::new(Code::Usage, "the source cannot be looked at").why(error)
+        }
+        error => Failure::new(Code::Internal, "the run cannot be made").why(error),
+    }
+}

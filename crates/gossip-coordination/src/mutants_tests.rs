@@ -1,0 +1,93 @@
+//! Every planted bug of the engine is found: the short form of `cargo xtask hall`.
+
+use std::panic::catch_unwind;
+
+use rstest::rstest;
+
+use crate::model::{Finding, Rule, Scale, Strictness, configuration, search};
+use crate::mutants::{self, Guards, Hunter, Mutant, is_planted};
+use crate::sim::{Plan, Simulator};
+
+/// Worlds in which a bug must show.
+const SEEDS: u64 = 30;
+
+/// Operations of each.
+const OPERATIONS: u64 = 2_500;
+
+fn found_by_model(mutant: Mutant, strictness: Strictness) -> Option<Finding> {
+    let Hunter::Model(name) = mutant.hunter() else { panic!("the simulator looks for it") };
+    let config = configuration(name, Scale::Short).expect("a configuration of that name");
+    mutants::with(mutant, Guards::Off, || search(config, strictness, usize::MAX)).finding
+}
+
+fn of_model() -> impl Iterator<Item = Mutant> {
+    Mutant::ALL.iter().copied().filter(|mutant| mutant.hunter() != Hunter::Simulator)
+}
+
+#[rstest]
+#[case(Strictness::Records)]
+#[case(Strictness::Effects)]
+fn the_model_checker_finds_every_bug_it_is_to_find(#[case] strictness: Strictness) {
+    let found = |mutant: &Mutant| found_by_model(*mutant, strictness).is_some();
+    let hidden: Vec<Mutant> = of_model().filter(|mutant| !found(mutant)).collect();
+    assert_eq!(hidden, []);
+}
+
+#[test]
+fn the_simulator_finds_every_bug_it_is_to_find() {
+    let simulator = Simulator::new();
+    let found = |mutant: &Mutant| {
+        let mut plans = (1..=SEEDS).map(|seed| Plan::of_seed(seed, OPERATIONS, None));
+        plans.any(|plan| mutants::with(*mutant, Guards::Off, || simulator.play(&plan)).is_err())
+    };
+    let of_simulator = Mutant::ALL.iter().filter(|it| it.hunter() == Hunter::Simulator);
+    let hidden: Vec<&Mutant> = of_simulator.filter(|mutant| !found(mutant)).collect();
+    assert_eq!(hidden, [] as [&Mutant; 0]);
+}
+
+/// The rule that finds a bug when only effects are looked at.
+#[rstest]
+#[case(Mutant::FenceIgnored, Rule::StaleFence)]
+#[case(Mutant::ExpiryInclusive, Rule::Expired)]
+#[case(Mutant::HintForSafety, Rule::TwoOwners)]
+#[case(Mutant::ChildLost, Rule::Tiling)]
+#[case(Mutant::LimitIgnored, Rule::Limit)]
+#[case(Mutant::ReplayAfterLease, Rule::Replay)]
+#[case(Mutant::CursorFalls, Rule::ProgressFell)]
+#[case(Mutant::CursorReset, Rule::Acknowledged)]
+#[case(Mutant::RenewalLost, Rule::OwnerShutOut)]
+#[case(Mutant::FenceReusedAfterUnpark, Rule::FenceFell)]
+#[case(Mutant::AcceptedByAnybody, Rule::Handoff)]
+#[case(Mutant::SourceNotFrozen, Rule::FrozenSource)]
+#[case(Mutant::LateOfferStands, Rule::MoveRedoesNothing)]
+#[case(Mutant::DeadRunGrows, Rule::RunOver)]
+#[case(Mutant::RunEndsUnsettled, Rule::RunUnsettled)]
+#[case(Mutant::RunIdReused, Rule::RunReborn)]
+#[case(Mutant::TenantUnchecked, Rule::Tenants)]
+fn a_bug_breaks_the_rule_it_is_about(#[case] mutant: Mutant, #[case] rule: Rule) {
+    let finding = found_by_model(mutant, Strictness::Effects).expect("it is found");
+    assert_eq!(finding.violation.rule, rule, "{}", finding.trace.join("\n"));
+}
+
+#[test]
+fn a_bug_is_planted_for_one_call() {
+    let (outer, inner) = (Mutant::FenceIgnored, Mutant::ChildLost);
+    let panicked = catch_unwind(|| {
+        mutants::with(outer, Guards::Off, || {
+            assert!(mutants::with(inner, Guards::Off, || is_planted(inner) && !is_planted(outer)));
+            assert!(is_planted(outer) && !is_planted(inner));
+            panic!("as a search would");
+        })
+    });
+    assert!(panicked.is_err() && !is_planted(outer));
+}
+
+#[test]
+fn every_bug_has_a_name_and_a_story_of_its_own() {
+    for (index, mutant) in Mutant::ALL.iter().enumerate() {
+        let same = |other: &&Mutant| other.what() == mutant.what();
+        assert_eq!(Mutant::ALL.iter().filter(same).count(), 1, "{}", mutant.name());
+        assert!(mutant.what().ends_with('.') && !mutant.story().ends_with('.'), "{index}");
+    }
+    assert!(Mutant::ALL.len() >= 40);
+}

@@ -1,0 +1,182 @@
+//! Each guard stops a change that does not fit its record. The changes are made by hand here: no
+//! decision makes them, which is what the rest of the tests show.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, ShardSpecRef};
+use gossip_contracts::identity::{FenceEpoch, ShardId, WorkerId};
+use rstest::rstest;
+
+use super::{ShardChange, evolve};
+use crate::handoff::{HandoffId, Offer};
+use crate::lease::{GrantToken, LeaseHolder, OpKind, OpLogEntry};
+use crate::pool::RecordPool;
+use crate::record::{Birth, Lineage, ParkReason, ShardRecord};
+use crate::test_fixtures::{RUN, TENANT, at, fence, op};
+
+const OWNER: WorkerId = WorkerId::from_raw(1);
+const OTHER: WorkerId = WorkerId::from_raw(2);
+
+fn entry(kind: OpKind) -> OpLogEntry {
+    OpLogEntry::new(op(7), kind, 77, at(5))
+}
+
+fn holder(owner: WorkerId, deadline: u64, token: u64) -> LeaseHolder {
+    LeaseHolder::new(owner, at(deadline), GrantToken::from_raw(token))
+}
+
+fn offer(destination: WorkerId) -> Offer {
+    Offer { handoff: HandoffId::from_raw(3), destination, deadline: at(20), payload_hash: 9 }
+}
+
+fn derived(spec: ShardSpecRef<'static>, number: u64, first: FenceEpoch) -> Birth<'static> {
+    Birth {
+        shard: ShardId::from_raw(ShardId::DERIVED_BIT | number),
+        spec,
+        cursor: CursorUpdate::initial(),
+        fence: first,
+        attempts: 0,
+        cursor_semantics: CursorSemantics::Completed,
+        lineage: Some(Lineage { parent: ShardId::from_raw(4), split_hash: 8 }),
+    }
+}
+
+fn range(start: &'static [u8], end: &'static [u8]) -> ShardSpecRef<'static> {
+    ShardSpecRef::new(start, end, b"")
+}
+
+/// Where the shard of a case stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Free,
+    Held,
+    Offered,
+    Parked,
+}
+
+/// A shard of `b..y`, at cursor `f` if it was ever held.
+fn shard(start: Start, pool: &mut RecordPool) -> ShardRecord {
+    let birth = Birth {
+        shard: ShardId::from_raw(4),
+        spec: range(b"b", b"y"),
+        cursor: CursorUpdate::initial(),
+        fence: FenceEpoch::INITIAL,
+        attempts: 0,
+        cursor_semantics: CursorSemantics::Completed,
+        lineage: None,
+    };
+    let mut record = ShardRecord::new(Arc::new(TENANT), RUN, &birth, pool).unwrap();
+    let mut change = |change: ShardChange<'_>| evolve(&mut record, pool, &change).unwrap();
+    if start != Start::Free {
+        let (holder, fence) = (holder(OWNER, 10, 1), fence(2));
+        change(ShardChange::Grant { holder, fence, attempts: 1, handoff: None });
+        let (cursor, entry) = (CursorUpdate::with_last_key(b"f"), first_entry());
+        change(ShardChange::Advance { cursor, attempts: 0, drop_request: false, entry });
+    }
+    if start == Start::Offered {
+        let (offer, entry) = (offer(OTHER), OpLogEntry::new(op(2), OpKind::Offer, 9, at(4)));
+        change(ShardChange::Offer { offer, cursor: None, attempts: 0, drop_request: false, entry });
+    }
+    if start == Start::Parked {
+        change(ShardChange::Park { reason: ParkReason::Other, entry: None });
+    }
+    record
+}
+
+fn first_entry() -> OpLogEntry {
+    OpLogEntry::new(op(1), OpKind::Checkpoint, 11, at(3))
+}
+
+fn checkpoint(key: &'static [u8], kind: OpKind) -> ShardChange<'static> {
+    let (cursor, entry) = (CursorUpdate::with_last_key(key), entry(kind));
+    ShardChange::Advance { cursor, attempts: 0, drop_request: false, entry }
+}
+
+fn grant(number: u64) -> ShardChange<'static> {
+    let holder = holder(OTHER, 30, 2);
+    ShardChange::Grant { holder, fence: fence(number), attempts: 1, handoff: None }
+}
+
+fn renew(owner: WorkerId, deadline: u64, token: u64) -> ShardChange<'static> {
+    ShardChange::Renew { holder: holder(owner, deadline, token), drop_request: false }
+}
+
+fn cut(left: ShardSpecRef<'static>, residual: Birth<'static>) -> ShardChange<'static> {
+    let entry = entry(OpKind::SplitResidual);
+    ShardChange::Shrink { spec: left, residual, drop_request: false, entry }
+}
+
+/// The right part of a cut at `m`, whose fence begins at `first`.
+fn right(first: u64) -> Birth<'static> {
+    derived(range(b"m", b"y"), 1, fence(first))
+}
+
+/// A cut at `end`, with a residual from `start` to `last`.
+fn cut_at(end: &'static [u8], start: &'static [u8], last: &'static [u8]) -> ShardChange<'static> {
+    cut(range(b"b", end), derived(range(start, last), 1, fence(2)))
+}
+
+fn unpark(number: u64) -> ShardChange<'static> {
+    ShardChange::Unpark { fence: fence(number), entry: entry(OpKind::Unpark) }
+}
+
+fn revoke(number: u64) -> ShardChange<'static> {
+    ShardChange::Revoke { fence: fence(number), entry: entry(OpKind::RevokeLease) }
+}
+
+fn release(attempts: u32) -> ShardChange<'static> {
+    ShardChange::Release { attempts, entry: entry(OpKind::Release) }
+}
+
+fn work(key: &'static [u8]) -> ShardChange<'static> {
+    checkpoint(key, OpKind::Checkpoint)
+}
+
+fn offered_to(destination: WorkerId) -> ShardChange<'static> {
+    let (offer, entry) = (offer(destination), entry(OpKind::Offer));
+    ShardChange::Offer { offer, cursor: None, attempts: 0, drop_request: false, entry }
+}
+
+fn withdrawn(handoff: u64) -> ShardChange<'static> {
+    let (handoff, entry) = (HandoffId::from_raw(handoff), entry(OpKind::Withdraw));
+    ShardChange::Withdraw { handoff, drop_request: false, entry }
+}
+
+#[rstest]
+#[case::stale_grant(Start::Held, grant(2), "a fence rises by one")]
+#[case::grant_that_skips(Start::Held, grant(4), "a fence rises by one")]
+#[case::grant_of_what_ended(Start::Parked, grant(3), "only an active shard is granted")]
+#[case::renewal_by_another(Start::Held, renew(OTHER, 20, 1), "a renewal changes no owner")]
+#[case::renewal_of_another_grant(Start::Held, renew(OWNER, 20, 2), "a renewal is no grant")]
+#[case::renewal_that_shortens(Start::Held, renew(OWNER, 9, 1), "a renewal never shortens a lease")]
+#[case::work_without_a_lease(Start::Free, work(b"g"), "only the holder of a lease works")]
+#[case::work_while_offered(Start::Offered, work(b"g"), "an offer freezes its source")]
+#[case::work_on_what_ended(Start::Parked, work(b"g"), "only an active shard is worked on")]
+#[case::another_kind(Start::Held, checkpoint(b"g", OpKind::Park), "remembered as what it was")]
+#[case::progress_that_falls(Start::Held, work(b"e"), "progress never falls")]
+#[case::progress_outside(Start::Held, work(b"z"), "progress stays within the range")]
+#[case::a_gap(Start::Held, cut_at(b"m", b"n", b"y"), "the parts of a range meet")]
+#[case::a_lost_end(Start::Held, cut_at(b"m", b"m", b"x"), "the residual keeps the end")]
+#[case::a_lost_start(Start::Held, cut(range(b"c", b"m"), right(2)), "keeps the left part")]
+#[case::a_child_behind(Start::Held, cut(range(b"b", b"m"), right(1)), "at its parent's fence")]
+#[case::unparked_alive(Start::Held, unpark(3), "only a parked shard is unparked")]
+#[case::unparked_at_its_fence(Start::Parked, unpark(2), "a fence rises by one")]
+#[case::released_with_an_attempt(Start::Held, release(1), "is no attempt")]
+#[case::offered_to_oneself(Start::Held, offered_to(OWNER), "nobody offers to themselves")]
+#[case::offered_twice(Start::Offered, offered_to(OTHER), "an offer freezes its source")]
+#[case::another_offer_withdrawn(Start::Offered, withdrawn(4), "taken back by its name")]
+#[case::revoked_at_its_fence(Start::Held, revoke(2), "a fence rises by one")]
+fn a_change_that_does_not_fit_its_record_is_not_stored(
+    #[case] start: Start,
+    #[case] change: ShardChange<'static>,
+    #[case] because: &str,
+) {
+    let mut pool = RecordPool::new(1 << 16);
+    let mut record = shard(start, &mut pool);
+    let stopped = catch_unwind(AssertUnwindSafe(|| evolve(&mut record, &mut pool, &change)));
+    // Nothing was taken from the pool on the way: it would notice when it is dropped.
+    record.free(&mut pool);
+    let words = crate::model::panic_message(&*stopped.expect_err("the guard lets it through"));
+    assert!(words.contains(because), "{words}");
+}

@@ -1,0 +1,171 @@
+//! Random schedules of planned moves, for `cargo xtask sim-handoff`.
+//!
+//! ```text
+//! cargo run --release -p gossip-handoff --features sim --example sim_handoff -- \
+//!     [--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs
+//! ```
+//! A campaign prints how often what raced with a move, each with a floor below which the campaign
+//! has shown too little, and what is broken, with the command that plays it again. `--seed` tells
+//! one schedule event by event. The planted bugs are hunted behind every campaign.
+#![expect(clippy::print_stdout, reason = "a program that prints figures")]
+#![expect(clippy::disallowed_methods, reason = "a program that takes arguments, and measures")]
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use gossip_handoff::sim::{Broken, Bug, Faults, Plan, Races, Simulator};
+
+/// Schedules of a campaign, unless it is told otherwise.
+const SCHEDULES: u64 = 1_000_000;
+/// Schedules in which a planted bug must be found.
+const HUNT_MAX: u64 = 20_000;
+/// How many broken schedules are told; more say no more.
+const TOLD_MAX: usize = 10;
+/// Floors are for campaigns: a few schedules may miss a kind of race.
+const FLOOR_FROM: u64 = 1_000;
+
+const USAGE: &str =
+    "usage: sim_handoff [--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some(order) = Order::of(&words) else {
+        println!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let is_sound = match order {
+        Order::Tell(seed) => tell(seed),
+        Order::Hunt => hunt_all(),
+        Order::Play { schedules, from, threads } => {
+            let is_sound = campaign(schedules, from, threads);
+            hunt_all() && is_sound
+        }
+    };
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is asked for.
+enum Order {
+    Play { schedules: u64, from: u64, threads: u64 },
+    Tell(u64),
+    Hunt,
+}
+
+impl Order {
+    fn of(words: &[String]) -> Option<Self> {
+        let (mut schedules, mut from, mut threads) = (SCHEDULES, 0, 1);
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if word == "--bugs" {
+                return Some(Self::Hunt);
+            }
+            let number = words.next()?.parse().ok()?;
+            match word.as_str() {
+                "--schedules" => schedules = number,
+                "--from" => from = number,
+                "--threads" if number > 0 => threads = number,
+                "--seed" => return Some(Self::Tell(number)),
+                _ => return None,
+            }
+        }
+        Some(Self::Play { schedules, from, threads })
+    }
+}
+
+/// What some schedules came to.
+#[derive(Default)]
+struct Sum {
+    steps: u64,
+    rounds: u64,
+    races: Races,
+    faults: Faults,
+    broken: Vec<(u64, Broken)>,
+}
+
+fn play(seeds: impl Iterator<Item = u64>) -> Sum {
+    let (simulator, mut sum) = (Simulator::new(), Sum::default());
+    for seed in seeds {
+        let outcome = simulator.play(Plan { seed, bug: None, tells: false });
+        sum.steps += outcome.steps;
+        sum.rounds += outcome.rounds;
+        sum.races += outcome.races;
+        sum.faults += outcome.faults;
+        sum.broken.extend(outcome.broken.map(|broken| (seed, broken)));
+    }
+    sum
+}
+
+fn campaign(schedules: u64, from: u64, threads: u64) -> bool {
+    let begun = Instant::now();
+    let part = |nth: u64| move || play((from + nth..from + schedules).step_by(threads as usize));
+    let parts: Vec<_> = (0..threads).map(|nth| std::thread::spawn(part(nth))).collect();
+    let mut sum = Sum::default();
+    for part in parts {
+        let part = part.join().expect("a schedule does not panic");
+        sum.steps += part.steps;
+        sum.rounds += part.rounds;
+        sum.races += part.races;
+        sum.faults += part.faults;
+        sum.broken.extend(part.broken);
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{schedules} schedules from seed {from}: {} steps, {} offers, {} moves, {} broken; \
+         {seconds:.0} s, {:.0} schedules/s",
+        sum.steps,
+        sum.races.offers,
+        sum.races.moves,
+        sum.broken.len(),
+        schedules as f64 / seconds
+    );
+    println!("{:?}", sum.faults);
+    sum.broken.sort_unstable();
+    for (seed, broken) in sum.broken.iter().take(TOLD_MAX) {
+        println!("BROKEN: {broken:?}; cargo xtask sim-handoff --seed {seed}");
+    }
+    table(&sum.races, schedules) && sum.broken.is_empty()
+}
+
+/// The races of a campaign; whether there were enough of each.
+fn table(races: &Races, schedules: u64) -> bool {
+    let mut are_enough = true;
+    println!("| a move races with | times | at least | |\n|---|---:|---:|---|");
+    for (name, times, per_thousand) in races.kinds() {
+        let floor = schedules * per_thousand / 1_000;
+        let is_enough = times >= floor || schedules < FLOOR_FROM;
+        are_enough &= is_enough;
+        println!("| {name} | {times} | {floor} | {} |", if is_enough { "" } else { "TOO FEW" });
+    }
+    are_enough
+}
+
+fn tell(seed: u64) -> bool {
+    let outcome = Simulator::new().play(Plan { seed, bug: None, tells: true });
+    for event in &outcome.story {
+        println!("{event:?}");
+    }
+    let (steps, rounds, trace) = (outcome.steps, outcome.rounds, outcome.trace);
+    println!("{steps} steps, {rounds} rounds until rest, trace {trace:016x}");
+    match outcome.broken {
+        Some(broken) => println!("BROKEN: {broken:?}"),
+        None => println!("nothing broken"),
+    }
+    outcome.broken.is_none()
+}
+
+/// Hunts every planted bug; whether all were found.
+fn hunt_all() -> bool {
+    let simulator = Simulator::new();
+    let mut are_found = true;
+    println!("| planted bug | found as | in schedule |\n|---|---|---:|");
+    for bug in Bug::ALL {
+        let played = |seed| simulator.play(Plan { seed, bug: Some(bug), tells: false });
+        let found = (0..HUNT_MAX).find_map(|seed| Some((seed, played(seed).broken?)));
+        are_found &= found.is_some();
+        match found {
+            Some((seed, broken)) => println!("| {bug:?} | {broken:?} | {} |", seed + 1),
+            None => println!("| {bug:?} | NOT FOUND | {HUNT_MAX} |"),
+        }
+    }
+    are_found
+}

@@ -1,0 +1,34 @@
+//! Numbers from a seed.
+
+/// A sequence of numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(mix(seed))
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub(super) const fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        ((mix(self.0) as u128 * bound as u128) >> 64) as u64
+    }
+
+    /// True once in `bound` draws.
+    pub(super) const fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+
+    /// A place in a list of `len`, which is not empty.
+    pub(super) const fn place(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+}
+
+/// Scatters the bits of a number; also the step of the trace hash.
+pub(super) const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,132 @@
+//! The time that is left, and how wrong it may be.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId};
+
+use crate::clock::TICKS_PER_SECOND;
+
+/// Looks that the speed is taken from: at one a second, about the last minute.
+const LOOKS_KEPT: usize = 64;
+
+/// Looks closer together than this are taken for one: their difference is mostly chance.
+const LOOKS_APART: u64 = TICKS_PER_SECOND / 2;
+
+/// Leased shards whose own speed is followed: more than workers have threads.
+const SHARDS_FOLLOWED: usize = 4096;
+
+/// Two looks give one speed and no idea of its error: it is then taken to be this large.
+const ERROR_OF_ONE: f64 = 0.5;
+
+/// Working time left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Eta {
+    /// Ticks.
+    pub left: u64,
+    /// Ticks by which it is probably wrong: one standard error of the speed, and of the look at the
+    /// source if the total is an estimate. It knows nothing of what has not shown yet.
+    pub error: u64,
+}
+
+/// How fast a run goes, in working time.
+#[derive(Debug, Default)]
+pub(crate) struct Speed {
+    /// Working time so far, in ticks since the first look.
+    worked: u64,
+    /// The time of the last look, and whether the run was paused then.
+    last: Option<(LogicalTime, bool)>,
+    /// Working time and keys of the last looks, oldest first; both never fall.
+    looks: VecDeque<(u64, u64)>,
+    /// When each leased shard was first seen under its lease.
+    shards: BTreeMap<ShardId, Followed>,
+}
+
+/// A leased shard, since it was first seen so.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    fence: FenceEpoch,
+    /// Working time and keys then.
+    since: (u64, u64),
+}
+
+impl Speed {
+    /// Takes a look in.
+    pub(crate) fn look(&mut self, at: LogicalTime, paused: bool, keys: u64) {
+        if let Some((before, was_paused)) = self.last
+            && !paused
+            && !was_paused
+        {
+            self.worked += at.as_raw().saturating_sub(before.as_raw());
+        }
+        self.last = Some((at, paused));
+        let newest = self.looks.back().copied();
+        if newest.is_some_and(|(worked, _)| self.worked < worked + LOOKS_APART) {
+            return;
+        }
+        let keys = newest.map_or(keys, |(_, before)| keys.max(before));
+        if self.looks.len() == LOOKS_KEPT {
+            self.looks.pop_front();
+        }
+        self.looks.push_back((self.worked, keys));
+    }
+
+    /// Forgets shards that are no longer leased, or under another lease.
+    pub(crate) fn keep(&mut self, leased: &BTreeMap<ShardId, FenceEpoch>) {
+        self.shards.retain(|shard, known| leased.get(shard) == Some(&known.fence));
+    }
+
+    /// Ticks that a leased shard needs for `left` more keys by its own speed, and at least for one.
+    ///
+    /// One that has not moved since it was seen is taken to finish a key right now, so the longer
+    /// it stands the longer it needs. `None` if it is seen for the first time.
+    pub(super) fn shard_needs(
+        &mut self,
+        shard: ShardId,
+        fence: FenceEpoch,
+        keys: u64,
+        left: f64,
+    ) -> Option<f64> {
+        self.follow(shard, fence, keys);
+        let (ticks, done) = self.seen(shard, keys);
+        (ticks > 0).then(|| left.max(1.0) * ticks as f64 / done.max(1) as f64)
+    }
+
+    /// Begins to follow a leased shard, which now counts `keys`, unless it is followed.
+    pub(crate) fn follow(&mut self, shard: ShardId, fence: FenceEpoch, keys: u64) {
+        if self.shards.len() < SHARDS_FOLLOWED || self.shards.contains_key(&shard) {
+            let since = (self.worked, keys);
+            self.shards.entry(shard).or_insert(Followed { fence, since });
+        }
+    }
+
+    /// For how many ticks a shard, which now counts `keys`, was followed, and how many keys it has
+    /// finished meanwhile; neither if it is not followed.
+    pub(crate) fn seen(&self, shard: ShardId, keys: u64) -> (u64, u64) {
+        self.shards.get(&shard).map_or((0, 0), |known| {
+            (self.worked - known.since.0, keys.saturating_sub(known.since.1))
+        })
+    }
+
+    /// Ticks for each key, and the relative error of that; `None` without progress.
+    pub(super) fn of_run(&self) -> Option<(f64, f64)> {
+        let (first, last) = (self.looks.front()?, self.looks.back()?);
+        let (ticks, keys) = (last.0 - first.0, last.1 - first.1);
+        if ticks == 0 || keys == 0 {
+            return None;
+        }
+        let mean = keys as f64 / ticks as f64;
+        Some((mean.recip(), self.relative_error(mean)))
+    }
+
+    /// The standard error of the mean speed, as a part of it.
+    fn relative_error(&self, mean: f64) -> f64 {
+        let pairs = self.looks.iter().zip(self.looks.iter().skip(1));
+        let speeds = pairs.map(|(a, b)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64);
+        let (count, squares) =
+            speeds.fold((0.0, 0.0), |(n, sum), speed| (n + 1.0, sum + (speed - mean).powi(2)));
+        if count < 2.0 {
+            return ERROR_OF_ONE;
+        }
+        (squares / (count - 1.0) / count).sqrt() / mean
+    }
+}

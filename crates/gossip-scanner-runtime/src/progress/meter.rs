@@ -1,0 +1,133 @@
+//! Looks, one after another, made into progress.
+
+use std::collections::BTreeMap;
+
+use gossip_contracts::identity::{FenceEpoch, ShardId};
+use gossip_coordination::{RunStatus, ShardStatus, ShardSummary};
+
+use super::eta::{Eta, Speed};
+use super::{Progress, ProgressKind, RunLook, Tally, counted, covered};
+use crate::density::Density;
+
+/// Follows one run. What it reports never falls from one look to the next.
+#[derive(Debug)]
+pub struct ProgressMeter {
+    density: Density,
+    speed: Speed,
+    /// The most that was ever reported.
+    keys: u64,
+    /// The largest part that was ever reported; below 1 until nothing is left.
+    fraction: f64,
+}
+
+impl ProgressMeter {
+    /// A meter for a run over the source that `density` was taken of.
+    #[must_use]
+    pub fn new(density: Density) -> Self {
+        Self { density, speed: Speed::default(), keys: 0, fraction: 0.0 }
+    }
+
+    /// Takes a look in and says how far the run has come.
+    pub fn observe(&mut self, look: &RunLook) -> Progress {
+        let tally = Tally::of(&look.shards, &self.density);
+        self.keys = self.keys.max(tally.keys);
+        self.speed.look(look.at, look.paused, self.keys);
+        let is_over = look.status == RunStatus::Done
+            || (!look.shards.is_empty() && tally.done > 0 && left_over(&tally) == 0);
+        let kind = self.kind();
+        self.fraction = if is_over { 1.0 } else { self.fraction.max(self.part(&tally)) };
+        let total = (kind != ProgressKind::Unknown || is_over).then(|| self.total(is_over));
+        Progress {
+            at: look.at,
+            keys: self.keys,
+            unread: tally.unread,
+            total,
+            kind: if is_over { ProgressKind::Exact } else { kind },
+            fraction: total.map(|_| self.fraction),
+            shards_done: tally.done,
+            shards_parked: tally.parked,
+            shards_leased: tally.leased,
+            shards_waiting: tally.waiting,
+            paused: look.paused,
+            eta: total.and_then(|total| self.eta(look, total, is_over)),
+        }
+    }
+
+    const fn kind(&self) -> ProgressKind {
+        match (self.density.total(), self.density.is_empty()) {
+            (Some(_), _) => ProgressKind::Exact,
+            (None, false) => ProgressKind::Estimated,
+            (None, true) => ProgressKind::Unknown,
+        }
+    }
+
+    /// The part of the source that is covered; below 1, because something is left.
+    fn part(&self, tally: &Tally) -> f64 {
+        let part = match self.density.total() {
+            Some(total) => tally.keys as f64 / total.max(1) as f64,
+            None => tally.covered as f64 / self.density.len().max(1) as f64,
+        };
+        part.min(ALMOST)
+    }
+
+    /// All keys there are, not fewer than are covered.
+    fn total(&self, is_over: bool) -> u64 {
+        let total = match self.density.total() {
+            _ if is_over => self.keys,
+            Some(total) => total,
+            None if self.fraction > 0.0 => (self.keys as f64 / self.fraction) as u64,
+            // Nothing is covered, so nothing but the sample itself is known.
+            None => self.density.len() as u64,
+        };
+        total.max(self.keys)
+    }
+
+    fn eta(&mut self, look: &RunLook, total: u64, is_over: bool) -> Option<Eta> {
+        if is_over {
+            return Some(Eta { left: 0, error: 0 });
+        }
+        let leased = || look.shards.iter().filter(|shard| is_leased(shard));
+        let fences: BTreeMap<ShardId, FenceEpoch> =
+            leased().map(|shard| (shard.shard, shard.fence_epoch)).collect();
+        self.speed.keep(&fences);
+        let mut slowest = 0.0_f64;
+        for shard in leased() {
+            let (keys, left) = (counted(shard).0, self.keys_left(shard, total));
+            let needs = self.speed.shard_needs(shard.shard, shard.fence_epoch, keys, left);
+            slowest = slowest.max(needs.unwrap_or(0.0));
+        }
+        let (ticks_per_key, error) = self.speed.of_run()?;
+        let left = ((total - self.keys) as f64 * ticks_per_key).max(slowest);
+        Some(Eta { left: left as u64, error: (left * error.hypot(self.look_error())) as u64 })
+    }
+
+    /// How many keys of a shard are not covered, by its share of the sample.
+    fn keys_left(&self, shard: &ShardSummary, total: u64) -> f64 {
+        let whole = self.density.between(&shard.start, &shard.end);
+        let left = whole.saturating_sub(covered(shard, &self.density));
+        left as f64 * total as f64 / self.density.len().max(1) as f64
+    }
+
+    /// What the look at the source adds to the error: chance in what is left of the sample.
+    fn look_error(&self) -> f64 {
+        match self.kind() {
+            ProgressKind::Exact => 0.0,
+            ProgressKind::Estimated | ProgressKind::Unknown => {
+                let left = self.density.len() as f64 * (1.0 - self.fraction);
+                left.max(1.0).sqrt().recip()
+            }
+        }
+    }
+}
+
+/// The largest part that is reported while something is left.
+const ALMOST: f64 = 0.9999;
+
+/// Shards with work left, those that are set aside among them.
+const fn left_over(tally: &Tally) -> u64 {
+    tally.leased + tally.waiting + tally.parked
+}
+
+fn is_leased(shard: &ShardSummary) -> bool {
+    shard.leased && shard.status == ShardStatus::Active
+}

@@ -1,0 +1,186 @@
+//! How far a run has come, and when it will be over.
+//!
+//! ```text
+//!  stored shards ─► Tally   (what they cover: exact counts, and a measure)   stateless
+//!  tallies       ─► ProgressMeter (speed, what is left, the slowest)         remembers
+//!                     └─► Progress: keys, total and its kind, fraction, ETA
+//! ```
+//!
+//! **Monotone.** A tally measures the set of covered keys: counts from the runtime's tokens, and
+//! sampled keys at or below the cursors. That set only grows: a pause, a split, a planned move or
+//! an unparking moves no key out of it. A listing of many shards is not of one instant, so a meter
+//! also never reports less than before.
+//!
+//! **Labelled.** [`ProgressKind`] says whether the total was counted, estimated, or is not known.
+//!
+//! **The time left** is that of work: pauses do not count as time, neither behind nor ahead. It is
+//! never shorter than what the slowest leased shard needs by its own speed, and its error is told.
+//!
+//! Nothing here reads a clock or decides anything; it looks at what is stored.
+
+mod eta;
+mod meter;
+
+#[cfg(test)]
+mod progress_tests;
+
+use std::fmt;
+
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+use gossip_coordination::{
+    GetRunError, RunManagement, RunStatus, ShardFilter, ShardStatus, ShardSummary,
+};
+
+pub use self::eta::Eta;
+pub(crate) use self::eta::Speed;
+pub use self::meter::ProgressMeter;
+use crate::density::Density;
+use crate::token::RuntimeToken;
+
+/// How a total is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "counted, estimated or not known: no fourth")]
+pub enum ProgressKind {
+    /// The source was counted.
+    Exact,
+    /// From a bounded look at the source.
+    Estimated,
+    /// The source can neither be counted nor sampled: only what is done is known.
+    Unknown,
+}
+
+impl fmt::Display for ProgressKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::Estimated => "estimated",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// What is known of a run at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// When it was looked at.
+    pub at: LogicalTime,
+    /// Keys recorded as covered; always exact, never falls.
+    pub keys: u64,
+    /// How many of them were passed over unread.
+    pub unread: u64,
+    /// All keys of the source; `None` exactly if the kind is unknown. Not below `keys`.
+    pub total: Option<u64>,
+    /// How the total and the fraction are known.
+    pub kind: ProgressKind,
+    /// What part is covered, from 0 to 1; never falls, and is 1 exactly when nothing is left.
+    pub fraction: Option<f64>,
+    /// Shards that are finished.
+    pub shards_done: u64,
+    /// Shards that are set aside.
+    pub shards_parked: u64,
+    /// Shards that somebody works on.
+    pub shards_leased: u64,
+    /// Shards that wait for somebody.
+    pub shards_waiting: u64,
+    /// Whether the run is paused. The time left is then that from its resumption on.
+    pub paused: bool,
+    /// Working time left; `None` if there is no speed yet, or the total is not known.
+    pub eta: Option<Eta>,
+}
+
+/// One look at what is stored of a run.
+#[derive(Clone, Debug)]
+pub struct RunLook {
+    /// When.
+    pub at: LogicalTime,
+    /// Where the run is in its life.
+    pub status: RunStatus,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// All of its shards.
+    pub shards: Vec<ShardSummary>,
+}
+
+impl RunLook {
+    /// Looks at a run. Costs what the run holds in shards.
+    ///
+    /// # Errors
+    ///
+    /// As the coordinator answers.
+    pub fn take<B: RunManagement + ?Sized>(
+        coordinator: &mut B,
+        at: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Self, GetRunError> {
+        let record = coordinator.get_run(tenant, run)?;
+        let (status, paused) = (record.status(), record.is_paused());
+        let mut shards = Vec::new();
+        coordinator.list_shards_into(at, tenant, run, ShardFilter::all(), &mut shards)?;
+        Ok(Self { at, status, paused, shards })
+    }
+}
+
+/// What the shards of one look cover, by itself, without a memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Keys that the tokens count.
+    pub keys: u64,
+    /// How many of them are unread.
+    pub unread: u64,
+    /// The measure of the covered keys.
+    pub covered: usize,
+    /// Finished shards.
+    pub done: u64,
+    /// Shards set aside.
+    pub parked: u64,
+    /// Shards that somebody works on.
+    pub leased: u64,
+    /// Shards that wait for somebody.
+    pub waiting: u64,
+}
+
+impl Tally {
+    /// Adds up the shards of a look.
+    #[must_use]
+    pub fn of(shards: &[ShardSummary], density: &Density) -> Self {
+        let mut tally = Self::default();
+        for shard in shards {
+            tally.add(shard, density);
+        }
+        tally
+    }
+
+    fn add(&mut self, shard: &ShardSummary, density: &Density) {
+        match shard.status {
+            ShardStatus::Done => self.done += 1,
+            ShardStatus::Parked => self.parked += 1,
+            ShardStatus::Active if shard.leased => self.leased += 1,
+            ShardStatus::Active => self.waiting += 1,
+            // Its children carry what it had covered.
+            ShardStatus::Split => return,
+        }
+        let (keys, unread) = counted(shard);
+        self.keys += keys;
+        self.unread += unread;
+        self.covered += covered(shard, density);
+    }
+}
+
+/// What the token of a shard counts: keys, and those of them that are unread.
+pub(crate) fn counted(shard: &ShardSummary) -> (u64, u64) {
+    // Bytes that are no token of ours count nothing; whoever restores the shard parks it.
+    let token = shard.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
+    token.map_or((0, 0), |token| (token.accumulator.count(), token.unread))
+}
+
+/// The measure of what a shard has covered.
+pub(crate) fn covered(shard: &ShardSummary, density: &Density) -> usize {
+    match (shard.status, shard.last_key.as_deref()) {
+        (ShardStatus::Done, _) => density.between(&shard.start, &shard.end),
+        (ShardStatus::Active | ShardStatus::Parked, Some(last)) => {
+            density.through(&shard.start, last)
+        }
+        (ShardStatus::Active | ShardStatus::Parked, None) | (ShardStatus::Split, _) => 0,
+    }
+}

@@ -1,0 +1,194 @@
+//! Whose shard is worth sharing when somebody has nothing to do.
+//!
+//! An idle worker looks at the shards that others hold, and asks the owner of the one with the most
+//! *time* left: keys that are left, by the density of the source and by what the tokens have
+//! counted so far, times the speed at which its owner was seen to go. Where to cut is the owner's
+//! business: it knows its page and can look at what remains.
+//!
+//! # Rules
+//!
+//! - Never before first progress: a shard is asked only after its cursor has moved since it was
+//!   taken, or since it was last split.
+//! - Off for what is too small: [`SPLIT_KEYS_MIN`] keys, and a time below which it is not worth the
+//!   trouble, absolute and as a part of the time that the worker has been at it. The latter bounds
+//!   the splits of a run by workers times a logarithm.
+//! - Bounded in number: [`SPLITS_PER_LEASE`] for each shard that is held, all workers together.
+//!
+//! It reads no clock and no store, and the same looks give the same answers.
+
+use std::collections::BTreeMap;
+
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId};
+use gossip_coordination::{ShardStatus, ShardSummary};
+
+use crate::density::Density;
+use crate::progress::{Speed, counted, covered};
+
+/// Fewer keys than this are finished about as soon as a new shard would be begun.
+pub(crate) const SPLIT_KEYS_MIN: usize = 4;
+
+/// Splits of a run for each shard that is held at the time: halving that often divides any shard
+/// down to single keys, so more would be a mistake of ours.
+pub const SPLITS_PER_LEASE: usize = 64;
+
+/// What takes less than this is not shared within a process: a claim takes a few ticks.
+const WORTH_NEAR: f64 = 100.0;
+
+/// What takes less than this is not shared between processes: the request waits for a checkpoint,
+/// and the shard for somebody who looks, about a second each.
+const WORTH_FAR: f64 = 3_000.0;
+
+/// What takes less than this part of the time so far is not shared: it would end the run by less
+/// than so much earlier.
+const WORTH_OF_ELAPSED: f64 = 1.0 / 64.0;
+
+/// How many owners one look may lead to asking: the first that nobody else has asked is enough.
+const ASKED_MAX: usize = 4;
+
+/// Covered sampled keys from which on a shard's own density is believed.
+const LEARNED_FROM: usize = 8;
+
+/// A shard that was seen for so many ticks without moving has a speed: none.
+const STILL_FROM: u64 = 4_000;
+
+/// What an idle worker sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Situation<'a> {
+    /// The time.
+    pub now: LogicalTime,
+    /// When the worker that looks began: a run may have been left alone for weeks.
+    pub begun: LogicalTime,
+    /// How many shards it was made with.
+    pub roots: usize,
+    /// All of its shards.
+    pub shards: &'a [ShardSummary],
+    /// Ticks that the worker itself has spent on a key, if it has done any.
+    pub ticks_per_key: Option<f64>,
+    /// For a shard of the same process: whether it has come forward.
+    pub near: &'a dyn Fn(ShardId) -> Option<bool>,
+}
+
+/// Remembers what it saw of each shard.
+#[derive(Debug, Default)]
+pub(crate) struct SplitPolicy {
+    speed: Speed,
+    eras: BTreeMap<ShardId, Era>,
+}
+
+/// A shard since it was taken or split.
+#[derive(Clone, Copy, Debug)]
+struct Era {
+    fence: FenceEpoch,
+    spawned: u32,
+    /// Keys that were counted when it was first seen so.
+    keys: u64,
+    /// Whether it has moved in this era.
+    moved: bool,
+}
+
+impl SplitPolicy {
+    /// Whom to ask, best first.
+    pub(crate) fn candidates(
+        &mut self,
+        situation: Situation<'_>,
+        density: &Density,
+    ) -> Vec<ShardId> {
+        let held: Vec<_> = situation.shards.iter().filter(|shard| is_held(shard)).collect();
+        self.follow(&situation, &held);
+        let splits = situation.shards.len().saturating_sub(situation.roots);
+        if splits >= held.len() * SPLITS_PER_LEASE {
+            return Vec::new();
+        }
+        let scale = keys_per_sample(situation.shards, density);
+        let mut worth: Vec<(f64, ShardId)> = Vec::new();
+        for shard in held.iter().filter(|shard| self.has_moved(shard, &situation)) {
+            let left = self.ticks_left(shard, &situation, density, scale);
+            if is_worth_it(left, shard, &situation) {
+                worth.push((left, shard.shard));
+            }
+        }
+        worth.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        worth.truncate(ASKED_MAX);
+        worth.into_iter().map(|(_, shard)| shard).collect()
+    }
+
+    /// Takes a look in.
+    fn follow(&mut self, situation: &Situation<'_>, held: &[&ShardSummary]) {
+        let keys = held.iter().map(|shard| counted(shard).0).sum();
+        self.speed.look(situation.now, false, keys);
+        let fences = held.iter().map(|shard| (shard.shard, shard.fence_epoch)).collect();
+        self.speed.keep(&fences);
+        self.eras.retain(|shard, era| fences.get(shard) == Some(&era.fence));
+        for shard in held {
+            let (fence, spawned, keys) = (shard.fence_epoch, shard.spawned_count, counted(shard).0);
+            // One that was never split has moved if it has a cursor at all.
+            let fresh = Era { fence, spawned, keys, moved: spawned == 0 && keys > 0 };
+            let era = self.eras.entry(shard.shard).or_insert(fresh);
+            if era.spawned != spawned {
+                *era = fresh;
+            }
+            era.moved |= keys > era.keys;
+            self.speed.follow(shard.shard, fence, keys);
+        }
+    }
+
+    fn has_moved(&self, shard: &ShardSummary, situation: &Situation<'_>) -> bool {
+        let seen = || self.eras.get(&shard.shard).is_some_and(|era| era.moved);
+        (situation.near)(shard.shard).unwrap_or_else(seen)
+    }
+
+    /// How long a shard will take its owner; endless if nothing is known of its keys or its speed.
+    fn ticks_left(
+        &self,
+        shard: &ShardSummary,
+        situation: &Situation<'_>,
+        density: &Density,
+        scale: f64,
+    ) -> f64 {
+        if density.is_empty() {
+            return f64::MAX;
+        }
+        let (keys, left) = (counted(shard).0, keys_left(shard, density, scale));
+        let seen = self.speed.seen(shard.shard, keys);
+        match (seen, situation.ticks_per_key) {
+            ((ticks, done), _) if done > 0 => left * ticks as f64 / done as f64,
+            ((ticks, _), _) if ticks >= STILL_FROM => left * ticks as f64,
+            (_, Some(ticks_per_key)) => left * ticks_per_key,
+            (_, None) => f64::MAX,
+        }
+    }
+}
+
+fn is_held(shard: &ShardSummary) -> bool {
+    shard.leased && shard.status == ShardStatus::Active
+}
+
+/// Whether sharing what is left would end the run noticeably earlier.
+fn is_worth_it(left: f64, shard: &ShardSummary, situation: &Situation<'_>) -> bool {
+    let elapsed = situation.now.as_raw().saturating_sub(situation.begun.as_raw());
+    let near = (situation.near)(shard.shard).is_some();
+    let least = if near { WORTH_NEAR } else { WORTH_FAR };
+    left >= least.max(elapsed as f64 * WORTH_OF_ELAPSED)
+}
+
+/// How many keys one sampled key stands for, as far as the run has learned it.
+fn keys_per_sample(shards: &[ShardSummary], density: &Density) -> f64 {
+    let learned = shards.iter().filter(|shard| shard.status != ShardStatus::Split);
+    let (keys, samples) = learned.fold((0, 0), |(keys, samples), shard| {
+        (keys + counted(shard).0, samples + covered(shard, density))
+    });
+    match density.total() {
+        Some(total) => total as f64 / density.len().max(1) as f64,
+        None if samples >= LEARNED_FROM => keys as f64 / samples as f64,
+        None => 1.0,
+    }
+}
+
+/// Keys of a shard that are not covered: what is left of the sample, in keys.
+fn keys_left(shard: &ShardSummary, density: &Density, scale: f64) -> f64 {
+    let (keys, samples) = (counted(shard).0, covered(shard, density));
+    let left = density.between(&shard.start, &shard.end).saturating_sub(samples);
+    let scale = if samples >= LEARNED_FROM { keys as f64 / samples as f64 } else { scale };
+    // A sample that has run out says little: half of what one of its keys stands for may be left.
+    (left as f64).max(0.5) * scale
+}
