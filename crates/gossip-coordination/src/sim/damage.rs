@@ -2,7 +2,9 @@
 
 use super::audit::Torn;
 use super::faults::FaultKind;
+use super::op::Verb;
 use super::world::{Sender, World};
+use crate::record::ShardStatus;
 use crate::store::{Answer, Key, KeyRange, Read, Versioned};
 
 impl World {
@@ -28,13 +30,10 @@ impl World {
         if found.is_empty() {
             return false;
         }
-        let luck = &mut self.processes[process as usize].luck;
-        let place = luck.below(found.len() as u64) as usize;
+        let place = self.luck(process, found.len() as u64) as usize;
         let (key, value) = &mut found[place];
-        // Who only has to see that its own commit is there looks at the hot part alone.
-        let op = self.shared.borrow().current[process as usize].clone();
-        let settled = op.is_some_and(|op| op.applied.get() > 0);
-        let looked_at = !(settled && matches!(key, Key::ShardCold { .. }));
+        let looked_at = !matches!(key, Key::ShardCold { .. }) || !self.sees_its_own(process, key);
+        let luck = &mut self.processes[process as usize].luck;
         let damaged = match kind {
             FaultKind::BitFlip => {
                 let bit = luck.below(8 * value.bytes.len() as u64);
@@ -62,9 +61,29 @@ impl World {
         damaged && looked_at && kind != FaultKind::OldVersionRead
     }
 
-    /// Whether `reads` show a value that was torn; each such value is counted when it is met first.
-    pub(super) fn shows_torn(&mut self, asked_by: Sender, reads: &[Read]) -> bool {
-        if !reads.iter().any(|read| self.is_damaged(read)) {
+    /// Whether the process may only have to see that its commit is there: it looks at the hot part
+    /// alone then. An acquire that parks a shard writes what any other would have written.
+    fn sees_its_own(&self, process: u32, key: &Key) -> bool {
+        let shared = self.shared.borrow();
+        let Some(op) = &shared.current[process as usize] else { return false };
+        let is_parked = || {
+            let Key::ShardCold { tenant, shard } = *key else { return false };
+            let number = shared.oracle.find_shard(tenant, shard);
+            number.is_some_and(|it| shared.oracle.shards[it as usize].status == ShardStatus::Parked)
+        };
+        let acquires = matches!(op.verb, Verb::Claim | Verb::Acquire);
+        op.applied.get() > 0 || acquires && is_parked()
+    }
+
+    /// Whether `answers` show a value that was torn; each such value is counted when it is met
+    /// first. An answer may show an older value instead, which is whole.
+    pub(super) fn shows_torn(
+        &mut self,
+        asked_by: Sender,
+        reads: &[Read],
+        answers: &[Answer],
+    ) -> bool {
+        if !reads.iter().zip(answers).any(|(read, answer)| self.is_damaged(read, answer)) {
             return false;
         }
         let hears = self.hears(asked_by);
@@ -80,13 +99,10 @@ impl World {
         true
     }
 
-    /// Whether a read shows a value that was torn and not repaired yet.
-    fn is_damaged(&self, read: &Read) -> bool {
-        let Read::Get(key) = read else { return false };
-        let still = |torn: &Torn| {
-            let value = self.disk.get(key);
-            torn.key == *key && value.is_some_and(|value| value.revision == torn.revision)
-        };
+    /// Whether an answer shows a value that was torn and not repaired yet.
+    fn is_damaged(&self, read: &Read, answer: &Answer) -> bool {
+        let (Read::Get(key), Answer::Value(Some(shown))) = (read, answer) else { return false };
+        let still = |torn: &Torn| torn.key == *key && shown.revision == torn.revision;
         self.torn.iter().any(still) && self.is_decided_about(key)
     }
 

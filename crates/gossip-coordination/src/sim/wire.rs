@@ -87,7 +87,7 @@ impl World {
         self.shared.borrow().ops >= self.plan.operations / 4 * 3
     }
 
-    fn luck(&mut self, process: u32, bound: u64) -> u64 {
+    pub(super) fn luck(&mut self, process: u32, bound: u64) -> u64 {
         self.processes[process as usize].luck.below(bound)
     }
 
@@ -412,7 +412,9 @@ impl World {
         let damaged = match fault {
             Some(kind) => self.damage(kind, from.process, reads, &mut answers),
             None => false,
-        } | self.shows_torn(from, reads);
+        } | self.shows_torn(from, reads, &answers);
+        // Of an old run there may be no shards yet, and then nobody looks at the torn one.
+        let damaged = damaged && fault != Some(FaultKind::OldVersionRead);
         self.damaged_reads += u64::from(damaged);
         if let Some(bug) = self.plan.bug {
             let op = self.shared.borrow().current[from.process as usize].clone();
@@ -530,7 +532,12 @@ impl World {
                     let old = before.map(|before| before.bytes).unwrap_or_default();
                     stored.truncate(half);
                     stored.extend(old.get(half..).unwrap_or_default());
-                    is_torn = *stored != good;
+                    is_torn = *stored != good && *stored != old;
+                    // Where the halves do not differ, nothing was torn or nothing was written, and
+                    // the second is another fault.
+                    if !is_torn {
+                        stored.clone_from(&good);
+                    }
                 });
                 if !is_torn {
                     return;
