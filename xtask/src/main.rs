@@ -116,7 +116,7 @@ const COMMANDS: [Command; 21] = [
     Command {
         name: "hall",
         arguments: "[--broken] [--save]",
-        purpose: "look for every planted bug, or break whole builds and see that tests notice",
+        purpose: "look for every planted bug, or run ordinary tests with one and see that they notice",
         run: hall::run,
     },
     Command {
