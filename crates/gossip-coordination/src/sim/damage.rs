@@ -40,9 +40,7 @@ impl World {
         }
         let place = self.luck(process, found.len() as u64) as usize;
         let (key, alone, value) = &mut found[place];
-        let decided_about = *alone && self.is_decided_about(key);
-        let own = matches!(key, Key::ShardCold { .. }) && self.sees_its_own(process, key);
-        let looked_at = decided_about && !own;
+        let looked_at = *alone && self.is_looked_at(process, key);
         let luck = &mut self.processes[process as usize].luck;
         let damaged = match kind {
             FaultKind::BitFlip => {
@@ -74,6 +72,12 @@ impl World {
         }
         self.felt_if(damaged, Some(kind));
         damaged && looked_at && kind != FaultKind::OldVersionRead
+    }
+
+    /// Whether the operation of the process decodes the value before it decides.
+    fn is_looked_at(&self, process: u32, key: &Key) -> bool {
+        let own = matches!(key, Key::ShardCold { .. }) && self.sees_its_own(process, key);
+        self.is_decided_about(key) && !own
     }
 
     /// Whether the process may only have to see that its commit is there: it looks at the hot part
@@ -117,7 +121,7 @@ impl World {
                     Answer::Value(None) | Answer::Count(_) => {}
                 }
             }
-            must_notice |= alone && self.is_decided_about(&key);
+            must_notice |= alone && self.is_looked_at(asked_by.process, &key);
             if (alone || in_page) && hears && !shown {
                 self.torn[place].shown = true;
                 self.felt(FaultKind::TornWrite);
