@@ -1,4 +1,4 @@
-//! `cargo xtask skew` and `cargo xtask bench runtime`: how evenly work is spread, and what it costs.
+//! `cargo xtask skew` and `cargo xtask bench runtime`: how evenly work is spread, and at what cost.
 //!
 //! Both run an example in a release build and write what it prints between marks of
 //! `docs/scheduling.md`. The skew table is in virtual time and the same on every machine; the costs

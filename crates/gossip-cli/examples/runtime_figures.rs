@@ -1,4 +1,4 @@
-//! `cargo xtask bench runtime`: what coordination and durability cost a job, and in how much memory.
+//! `cargo xtask bench runtime`: what coordination and durability cost a job, and how much memory.
 //!
 //! `runtime_figures DIRECTORY` prints a table. Each job runs twice in this process, one key after
 //! another on one thread: as a bare loop over the pages of the source, and as a scan on a SQLite

@@ -8,7 +8,7 @@ use std::io;
 
 use gossip_scanner_runtime::skew;
 
-/// About four minutes of work for each of 64 workers.
+/// About ten minutes of work for each of 64 workers.
 const KEYS: usize = 16_000;
 
 const WORKERS: [usize; 4] = [1, 4, 16, 64];

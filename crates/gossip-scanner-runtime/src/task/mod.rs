@@ -299,7 +299,7 @@ impl ShardTask {
         B: CoordinationFacade,
     {
         let is_over = now >= self.lease.deadline() && self.pending.is_none();
-        if let Some(ending) = self.ended.take().or(is_over.then_some(Ending::Lost)) {
+        if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
             self.forget_items(gear);
             return Turn::Over(ending);
         }
