@@ -111,10 +111,13 @@ impl Settled<'_> {
     }
 }
 
+/// What was chosen about the run. A certificate is made to be handed out and arguments may hold a
+/// password, so only their number is told; the run's id is derived from all of them.
 fn settings(job: &Job, lease: u64) -> Vec<(String, String)> {
-    let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
+    let program = job.command.first().map(|program| program.to_string_lossy().into_owned());
     vec![
-        ("command".to_owned(), words.collect::<Vec<_>>().join(" ")),
+        ("command".to_owned(), program.unwrap_or_default()),
+        ("arguments".to_owned(), job.command.len().saturating_sub(1).to_string()),
         ("lease".to_owned(), duration::show(lease)),
         ("stream".to_owned(), job.stream.to_string()),
     ]
