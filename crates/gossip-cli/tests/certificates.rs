@@ -59,3 +59,22 @@ fn arguments_and_control_characters_stay_inside() {
     let ran = scratch.run(&args);
     assert!(ran.stderr.contains("u{1b}[2J") && !ran.stderr.contains('\u{1b}'), "{ran:?}");
 }
+
+/// A certificate is there whole, or nothing of it is.
+#[test]
+fn a_certificate_that_cannot_be_written_leaves_nothing() {
+    let scratch = Scratch::new();
+    let ran = export(&scratch, &["range:0..3"]);
+    let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
+    let link = scratch.path().join("link");
+    std::fs::hard_link(scratch.path().join("cert"), &link).unwrap();
+    // Another certificate takes the place of the first, which is not written over.
+    std::fs::write(scratch.path().join("key"), "a secret of enough bytes").unwrap();
+    let signed = ["run", "export", &run, "--to", "cert", "--key-file", "key"];
+    assert_eq!(scratch.run(&signed).code, Some(0));
+    assert!(!std::fs::read_to_string(&link).unwrap().contains("signature"));
+    let nowhere = scratch.run(&["run", "export", &run, "--to", "no/such/place"]);
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+    let left: Vec<_> = std::fs::read_dir(scratch.path()).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().contains(".tmp")));
+}
