@@ -58,6 +58,25 @@ fn the_outcome_can_be_json() {
     assert!(ran.stdout.contains("\"keys\":5") && ran.stdout.contains("\"exit_code\":0"));
 }
 
+/// On a terminal, which `script` makes: one line that tells what is done, of how much, and what is
+/// left of the time.
+#[test]
+fn progress_is_drawn_on_a_terminal() {
+    let scratch = Scratch::new();
+    let gossip = env!("CARGO_BIN_EXE_gossip");
+    let nap = "sh -c 'sleep 0.05' sh {}";
+    let typed = format!("stty cols 120; {gossip} exec range:0..200 --jobs 2 -- {nap}");
+    let mut command = scratch.command("script");
+    command.args(["--quiet", "--return", "--command", &typed, "/dev/null"]);
+    let ran = finish(command.spawn().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    let drawn: Vec<_> =
+        ran.stdout.split('\r').filter(|line| line.contains(" of 200 keys")).collect();
+    assert!(drawn.iter().any(|line| line.contains(" s left ± ")), "{drawn:?}");
+    assert!(drawn.iter().all(|line| line.trim().chars().count() < 120), "{drawn:?}");
+    assert!(ran.stdout.contains("complete: 200 keys"), "{}", ran.stdout);
+}
+
 #[rstest]
 #[case::by_kill(Signal::KILL)]
 fn a_worker_that_is_killed_loses_no_key(#[case] how: Signal) {

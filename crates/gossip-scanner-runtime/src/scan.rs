@@ -166,6 +166,7 @@ pub fn scan<B: CoordinationFacade>(
         coordinator,
         connector: &*connector,
         processor: &|_| Box::new(Inline::new(process)),
+        records: None,
         clock: &clock,
         drain,
         observer,

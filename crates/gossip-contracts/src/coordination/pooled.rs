@@ -238,6 +238,11 @@ pub struct PooledSpawned {
 /// Bytes of one stored id.
 const ID_LEN: usize = size_of::<u64>();
 
+/// Ids that most lists stay below.
+const FEW_SPAWNED: usize = 16;
+
+const _: () = assert!(FEW_SPAWNED <= MAX_SPAWNED_PER_SHARD);
+
 impl PooledSpawned {
     /// Nothing spawned yet; takes no room in any slab.
     pub const fn empty() -> Self {
@@ -279,8 +284,22 @@ impl PooledSpawned {
                 max: MAX_SPAWNED_PER_SHARD,
             });
         }
-        // Splits are rare, so one copy of the whole list through the stack is cheap enough.
-        let mut bytes = [0; MAX_SPAWNED_PER_SHARD * ID_LEN];
+        // Clearing the room for a full list would be felt with every decoding of a short one.
+        match current + additional {
+            0 => Ok(()),
+            1..=FEW_SPAWNED => self.extend_through([0; FEW_SPAWNED * ID_LEN], ids, slab),
+            _ => self.extend_through([0; MAX_SPAWNED_PER_SHARD * ID_LEN], ids, slab),
+        }
+    }
+
+    /// Adds `ids` by a copy of the whole list through `bytes`, which have room for it.
+    fn extend_through<const N: usize>(
+        &mut self,
+        mut bytes: [u8; N],
+        ids: &[ShardId],
+        slab: &mut ByteSlab,
+    ) -> Result<(), PooledSpawnedError> {
+        let (current, additional) = (self.len(), ids.len());
         let (old, new) = bytes[..(current + additional) * ID_LEN].split_at_mut(current * ID_LEN);
         old.copy_from_slice(slab.get(self.ids));
         for (room, id) in new.chunks_exact_mut(ID_LEN).zip(ids) {

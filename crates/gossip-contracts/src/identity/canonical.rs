@@ -135,6 +135,22 @@ impl CanonicalHasher {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
+    /// As [`write_bytes_prefixed`](Self::write_bytes_prefixed) and then
+    /// [`finalize_64`](Self::finalize_64), without a copy of `last`: for values that are mostly
+    /// longer than the buffer, like stored records.
+    #[inline]
+    #[must_use]
+    pub fn finalize_64_with(&mut self, last: &[u8]) -> u64 {
+        self.write_u32(prefix_of(last.len()));
+        let rest = &self.buffer[..self.buffered];
+        let digest = match &self.spill {
+            None => Hasher::new_from_context_key(self.key).update(rest).update(last).finalize(),
+            Some(hasher) => hasher.clone().update(rest).update(last).finalize(),
+        };
+        let [a, b, c, d, e, f, g, h, ..] = *digest.as_bytes();
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
     /// The digest of all input so far. Borrows, because moving a hasher of this size costs as much
     /// as the hash.
     #[inline]

@@ -106,6 +106,18 @@ proptest! {
     }
 
     #[test]
+    fn the_last_slice_may_be_written_with_the_end(
+        head in prop::collection::vec(any::<u8>(), 0..600),
+        last in prop::collection::vec(any::<u8>(), 0..1_200),
+    ) {
+        let mut hasher = CanonicalHasher::for_domain(DOMAIN);
+        hasher.write_raw(&head);
+        let mut copy = hasher.clone();
+        hasher.write_bytes_prefixed(&last);
+        prop_assert_eq!(copy.finalize_64_with(&last), hasher.finalize_64());
+    }
+
+    #[test]
     fn a_clone_continues_like_its_original(
         head in prop::collection::vec(any::<u8>(), 0..600),
         tail in prop::collection::vec(any::<u8>(), 0..600),

@@ -177,6 +177,8 @@ in_turn! { RunManagement {
         -> Result<(), WorkerError>;
     list_active_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
         out: &mut Vec<RunId>) -> Result<(), InfraError>;
+    list_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
+        out: &mut Vec<RunId>) -> Result<(), InfraError>;
 } }
 
 impl<S: Store> ShardClaiming for InTurn<S> {
@@ -191,5 +193,17 @@ impl<S: Store> ShardClaiming for InTurn<S> {
 
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
         self.of_worker(worker).note_claim(now, tenant, worker);
+    }
+
+    fn glance_at_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Result<ClaimOutlook, GetRunError> {
+        self.next().glance_at_candidates_into(now, tenant, run, worker, limit, out)
     }
 }

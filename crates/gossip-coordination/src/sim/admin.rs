@@ -15,7 +15,7 @@ use super::worker::{Handle, keys};
 use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
 use crate::request::ShardAction;
-use crate::run::{RunConfig, RunStatus, ShardFilter};
+use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter};
 use crate::run_errors::RunTransitionError;
 use crate::run_management::AsyncRunManagement;
 
@@ -175,6 +175,8 @@ impl Admin {
                 roots_born: 0,
                 unsettled: 0,
                 logged: 0,
+                shards: Vec::new(),
+                changed_at: 0,
             });
             shared.directory[self.cx.tenant as usize].push(run);
             run
@@ -229,9 +231,10 @@ impl Admin {
         for _ in 0..TRIES_MAX {
             let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
             let (now, tenant) = (op.now, self.cx.tenant_id);
-            let told = match verb {
-                Verb::PauseRun => self.handle.pause_run(now, tenant, id, op_id).await,
-                _ => self.handle.resume_run(now, tenant, id, op_id).await,
+            let told = if verb == Verb::PauseRun {
+                self.handle.pause_run(now, tenant, id, op_id).await
+            } else {
+                self.handle.resume_run(now, tenant, id, op_id).await
             };
             if !self.again(&op, &told) {
                 break;
@@ -247,7 +250,8 @@ impl Admin {
             let told = match verb {
                 Verb::CompleteRun => self.handle.complete_run(now, tenant, id, op_id).await,
                 Verb::FailRun => self.handle.fail_run(now, tenant, id, op_id).await,
-                _ => self.handle.cancel_run(now, tenant, id, op_id).await,
+                Verb::CancelRun => self.handle.cancel_run(now, tenant, id, op_id).await,
+                other => unreachable!("{other:?} does not end a run"),
             };
             let again = self.again(&op, &told);
             let over = matches!(told, Err(RunTransitionError::RunTerminal { .. }));
@@ -398,6 +402,10 @@ impl Admin {
         let op = self.cx.begin(Draft::new(Verb::Progress));
         let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
         self.cx.end_plain(&op, &told);
+        if let Ok(progress) = told {
+            let RunProgress { total, active, done, split, parked, leased, .. } = progress;
+            self.cx.hear(&[total, active, done, split, parked, leased]);
+        }
     }
 
     /// Nothing that a listing tells is invented.
@@ -409,6 +417,7 @@ impl Admin {
         self.cx.end_plain(&op, &told);
         let keys = keys(&self.cx);
         for row in rows {
+            self.cx.hear(&[row.shard.as_raw(), row.fence_epoch.as_raw()]);
             let found = self.cx.find(self.cx.key_of_run(run, row.shard));
             let done =
                 row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);

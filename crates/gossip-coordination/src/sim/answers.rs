@@ -1,8 +1,9 @@
 //! What the oracle makes of the answer that a caller was given.
 
 use super::effects::{answer_of, has_op_id};
-use super::op::{Ending, Granted, LeaseRef, Op, Verb};
-use super::oracle::{Log, Oracle, Remembered, Rule, Violation};
+use super::lives::CLOCK_SKEW_HONOURED;
+use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Verb};
+use super::oracle::{Holder, Log, Oracle, Remembered, Rule, Violation};
 use crate::lease::OP_LOG_CAP;
 use crate::record::ShardStatus;
 use crate::run::RUN_OP_LOG_CAP;
@@ -15,6 +16,15 @@ pub(super) struct Told<'t> {
     pub(super) name: &'t str,
     /// What a replay must repeat, if the answer has anything of the kind.
     pub(super) answer: Option<u64>,
+}
+
+/// What a caller was told about one of the leases that it renewed together.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Renewal {
+    /// It is good until then.
+    Until(u64),
+    /// It was not renewed, or nobody knows.
+    Not(Ending, Label),
 }
 
 impl Oracle {
@@ -34,7 +44,7 @@ impl Oracle {
         match told.ending {
             Ending::Executed => self.judge_success(op, op.applied.get() > 0, told),
             Ending::Replayed => self.judge_replay(op, told),
-            // Of a batch some may have happened.
+            // Of a batch some may have happened: `batch_ended` heard which.
             Ending::Refused if op.verb == Verb::RenewMany => Ok(()),
             Ending::Refused => {
                 self.require(!applied, Rule::RefusedHappened, "what was refused had happened")?;
@@ -79,6 +89,59 @@ impl Oracle {
         self.require(kept, Rule::Acknowledged, "a renewal was told that never happened")
     }
 
+    /// Holds the answers to a batch of renewals, each for itself, against what became of them.
+    ///
+    /// # Errors
+    ///
+    /// The rule that this breaks.
+    pub(super) fn batch_ended(&self, op: &Op, answers: &[Renewal]) -> Result<(), Violation> {
+        let mut batch = op.batch.borrow_mut();
+        let all = batch.len() == answers.len();
+        self.require(all, Rule::Acknowledged, "a batch has another number of answers")?;
+        // Who shares a read with damaged bytes may not look at them; whose they are must fail.
+        let failed = |answer: &Renewal| matches!(answer, Renewal::Not(Ending::Failed { .. }, _));
+        let noticed = !op.damaged.get() || answers.iter().any(failed);
+        self.require(noticed, Rule::Undetected, "a batch was decided about damaged bytes")?;
+        for (member, answer) in batch.iter_mut().zip(answers) {
+            match answer {
+                Renewal::Until(deadline) => {
+                    let why = "a renewal was acknowledged that had not happened";
+                    self.require(member.applied, Rule::Acknowledged, why)?;
+                    self.renewed(member.lease, *deadline)?;
+                }
+                Renewal::Not(ending, label) => self.not_renewed(op, member, *ending, *label)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One of a batch was told that it is not renewed.
+    fn not_renewed(
+        &self,
+        op: &Op,
+        member: &mut Member,
+        ending: Ending,
+        label: Label,
+    ) -> Result<(), Violation> {
+        let lease = member.lease;
+        let lives = self.is_held_by(lease) && !self.is_gone(lease.shard);
+        let honest = !(member.applied && lives);
+        match ending {
+            Ending::Failed { doubtful, .. } => {
+                let why = "a renewal that was said to have failed happened";
+                self.require(honest || doubtful, Rule::RefusedHappened, why)
+            }
+            Ending::Refused | Ending::Executed | Ending::Replayed => {
+                member.refused = true;
+                let why = "a renewal that was refused had happened";
+                self.require(honest, Rule::RefusedHappened, why)?;
+                let good = lives && op.now.as_raw() < member.good_until;
+                let shut_out = good && shuts_out(label.as_str());
+                self.require(!shut_out, Rule::OwnerShutOut, "the holder of one of many was refused")
+            }
+        }
+    }
+
     /// Whether nothing is left of what `op` did. A grant or a renewal whose reply was lost and that
     /// ended meanwhile is as good as none, and of a run that was deleted nothing is found: the
     /// caller is told what is true now.
@@ -117,11 +180,9 @@ impl Oracle {
         let Some(log) = self.log_of(op) else { return Ok(()) };
         let known = self.recall(log, op.op_id).filter(|known| known.payload == op.payload);
         // The same offer, registration or deletion under another id is the same thing.
-        let excused = match (op.verb, log) {
-            (Verb::Offer | Verb::RegisterShards, _) => true,
-            (Verb::DeleteRun, Log::Run(run)) => self.runs[run as usize].deleted,
-            (_, _) => false,
-        };
+        let deleted = matches!(log, Log::Run(run) if self.runs[run as usize].deleted);
+        let excused = matches!(op.verb, Verb::Offer | Verb::RegisterShards)
+            || op.verb == Verb::DeleteRun && deleted;
         let honest = known.is_some() || excused;
         self.require(honest, Rule::Replay, "something that never happened was replayed")?;
         let same = known.zip(told.answer).is_none_or(|(known, answer)| known.answer == answer);
@@ -136,23 +197,33 @@ impl Oracle {
             && self.is_held_by(lease)
         {
             let good = op.now.as_raw() < op.good_until && !self.is_gone(lease.shard);
-            let shut_out = matches!(told.name, "StaleFence" | "LeaseExpired" | "ShardTerminal");
             let why = "the holder of a live lease was refused";
-            self.require(!(good && shut_out), Rule::OwnerShutOut, why)?;
+            self.require(!(good && shuts_out(told.name)), Rule::OwnerShutOut, why)?;
         }
-        if op.verb == Verb::Acquire && told.name == "AlreadyLeased" {
-            self.require(!self.was_free(op), Rule::FreeShardWithheld, "a free shard was withheld")?;
-        }
-        Ok(())
+        let withheld = if op.verb == Verb::Acquire && told.name == "AlreadyLeased" {
+            op.target.is_some_and(|target| self.was_free(op, target.shard))
+        } else if op.verb == Verb::Claim && told.name == "NoneAvailable" {
+            op.run.is_some_and(|run| self.had_free(op, run))
+        } else {
+            false
+        };
+        self.require(!withheld, Rule::FreeShardWithheld, "a free shard was withheld")
     }
 
-    /// Whether the shard was free from the beginning of `op` until now.
-    fn was_free(&self, op: &Op) -> bool {
-        let Some(target) = op.target else { return false };
-        let shard = &self.shards[target.shard as usize];
+    /// Whether a run had a shard to give from the beginning of `op` until now.
+    fn had_free(&self, op: &Op, run: u32) -> bool {
+        let run = &self.runs[run as usize];
+        let open = run.is_active() && !run.paused && run.changed_at <= op.begun_at;
+        open && run.shards.iter().any(|shard| self.was_free(op, *shard))
+    }
+
+    /// Whether a shard was free from the beginning of `op` until now: nobody held it, or whoever
+    /// did was so late that not even a live process is waited for any longer.
+    fn was_free(&self, op: &Op, shard: u32) -> bool {
+        let shard = &self.shards[shard as usize];
+        let late = |holder: Holder| op.now.as_raw() >= holder.deadline + CLOCK_SKEW_HONOURED;
         let unchanged = shard.changed_at <= op.begun_at;
-        let free = shard.holder.is_none() && shard.status == ShardStatus::Active;
-        unchanged && free
+        unchanged && shard.status == ShardStatus::Active && shard.holder.is_none_or(late)
     }
 
     /// What is remembered is answered from memory, whatever became of the lease.
@@ -186,6 +257,11 @@ impl Oracle {
         let subject = op.lease.or(op.target).map(|subject| Log::Shard(subject.shard));
         subject.filter(|_| has_op_id(op.verb))
     }
+}
+
+/// Whether a refusal of that name says that its caller has no live lease.
+fn shuts_out(name: &str) -> bool {
+    matches!(name, "StaleFence" | "LeaseExpired" | "ShardTerminal")
 }
 
 const fn changes_something(verb: Verb) -> bool {

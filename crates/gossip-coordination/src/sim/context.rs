@@ -13,7 +13,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId,
 
 use super::answers::Told;
 use super::bugs::Bug;
-use super::op::{Ending, Label, LeaseRef, MayBeInfra, Op, Said, Terms, Verb, ending};
+use super::op::{Ending, Label, LeaseRef, MayBeInfra, Member, Op, Said, Terms, Verb, ending};
 use super::oracle::{Oracle, Violation};
 use super::port::{Ask, Reply, SimStore, SinkWrite};
 use super::random::{Stream, mix};
@@ -79,6 +79,8 @@ pub(super) struct Shared {
     pub(super) board: Vec<VecDeque<Posted>>,
     /// Operations that ended.
     pub(super) ops: u64,
+    /// Of those, how many ended when some rule was suspended.
+    pub(super) ops_excused: u64,
     pub(super) op_count: u64,
     pub(super) coverage: Coverage,
     /// Over every event.
@@ -211,14 +213,17 @@ impl Cx {
 
     /// Announces an operation.
     pub(super) fn begin(&self, draft: Draft) -> Rc<Op> {
-        let now = self.now();
+        self.begin_at(self.now(), draft)
+    }
+
+    /// The same for whoever presents a time of its own.
+    pub(super) fn begin_at(&self, now: LogicalTime, draft: Draft) -> Rc<Op> {
         let payload = draft.payload();
         let Draft { verb, run, lease, target, op_id, said } = draft;
         let mut shared = self.shared.borrow_mut();
         shared.op_count += 1;
         let good_until = lease.map_or(0, |lease| shared.oracle.good_until(lease));
-        let stale = lease.is_some() && good_until == 0;
-        shared.oracle.stale.operations += u64::from(stale);
+        shared.oracle.count_stale(lease);
         let op = Rc::new(Op {
             number: shared.op_count,
             process: self.process,
@@ -238,7 +243,8 @@ impl Cx {
             ended: Cell::new(None),
             damaged: Cell::new(false),
             granted: Cell::new(None),
-            born: RefCell::new(Vec::new()),
+            born: RefCell::default(),
+            batch: RefCell::default(),
         });
         let process = self.process as usize;
         shared.current[process] = Some(Rc::clone(&op));
@@ -252,6 +258,16 @@ impl Cx {
             )
         });
         op
+    }
+
+    /// Announces which leases `op` renews together.
+    pub(super) fn begin_batch(&self, op: &Op, leases: &[LeaseRef]) {
+        let oracle = &mut self.shared.borrow_mut().oracle;
+        let member = |lease: &LeaseRef| {
+            let good_until = oracle.good_until(*lease);
+            Member { lease: *lease, good_until, applied: false, refused: false }
+        };
+        op.batch.replace(leases.iter().map(member).collect());
     }
 
     /// Tells what an operation was answered.
@@ -280,9 +296,16 @@ impl Cx {
         }
     }
 
-    fn finish(&self, op: &Op, ending: Ending, label: Label, answer: Option<u64>) -> Ending {
+    pub(super) fn finish(
+        &self,
+        op: &Op,
+        ending: Ending,
+        label: Label,
+        answer: Option<u64>,
+    ) -> Ending {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
+        shared.ops_excused += u64::from(shared.oracle.excuses());
         shared.coverage.count(op.verb, label);
         let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
         shared.corruption_told += u64::from(corrupt);
@@ -295,6 +318,14 @@ impl Cx {
         shared.say(|| format!("p{} op {} {:?} told {label:?}", op.process, op.number, op.verb));
         shared.judge(verdict);
         ending
+    }
+
+    /// Adds what an answer told to what is compared of the tenant's answers, beyond the name of
+    /// the outcome: times, fences, positions and counts must not depend on another tenant either.
+    pub(super) fn hear(&self, numbers: &[u64]) {
+        let hashes = &mut self.shared.borrow_mut().tenant_hashes;
+        let hash = &mut hashes[self.tenant as usize];
+        *hash = numbers.iter().fold(*hash, |hash, number| mix(hash ^ *number));
     }
 
     /// Holds something against the oracle.

@@ -2,11 +2,13 @@
 
 use super::audit::Torn;
 use super::faults::FaultKind;
-use super::world::World;
+use super::op::Verb;
+use super::world::{Sender, World};
+use crate::record::ShardStatus;
 use crate::store::{Answer, Key, KeyRange, Read, Versioned};
 
 impl World {
-    /// Damages one of `answers`; whether a checksum must notice.
+    /// Damages one of `answers` and counts that if it did; whether a checksum must notice.
     pub(super) fn damage(
         &mut self,
         kind: FaultKind,
@@ -17,56 +19,90 @@ impl World {
         let mut found: Vec<(Key, &mut Versioned)> = reads
             .iter()
             .zip(answers.iter_mut())
-            .filter_map(|pair| match pair {
-                (Read::Get(key), Answer::Value(Some(value))) => Some((*key, value)),
-                _ => None,
+            .filter_map(|(read, answer)| {
+                let (Read::Get(key), Answer::Value(Some(value))) = (read, answer) else {
+                    return None;
+                };
+                Some((*key, value))
             })
             .filter(|(key, _)| self.is_decided_about(key))
             .collect();
         if found.is_empty() {
             return false;
         }
-        let luck = &mut self.processes[process as usize].luck;
-        let place = luck.below(found.len() as u64) as usize;
+        let place = self.luck(process, found.len() as u64) as usize;
         let (key, value) = &mut found[place];
-        // Who only has to see that its own commit is there looks at the hot part alone.
-        let op = self.shared.borrow().current[process as usize].clone();
-        let settled = op.is_some_and(|op| op.applied.get() > 0);
-        let looked_at = !(settled && matches!(key, Key::ShardCold { .. }));
-        match kind {
+        let looked_at = !matches!(key, Key::ShardCold { .. }) || !self.sees_its_own(process, key);
+        let luck = &mut self.processes[process as usize].luck;
+        let damaged = match kind {
             FaultKind::BitFlip => {
                 let bit = luck.below(8 * value.bytes.len() as u64);
                 value.bytes[bit as usize / 8] ^= 1 << (bit % 8);
-                looked_at
+                true
             }
             FaultKind::TruncatedRead => {
                 let length = luck.below(value.bytes.len() as u64);
                 value.bytes.truncate(length as usize);
-                looked_at
+                true
             }
             FaultKind::WrongKeyRead => {
-                let mut others = self.disk.range(&KeyRange::all_of(key.kind()));
-                let other = others.find(|other| other != key);
+                let alike = KeyRange::all_of(key.kind());
+                let other = self.disk.range(&alike).find(|other| other != key);
                 let other = other.and_then(|other| self.disk.get(&other));
-                looked_at && other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
+                other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
             }
             FaultKind::OldVersionRead => {
-                if let Some(before) = self.disk.before(key) {
-                    value.clone_from(before);
-                }
-                false
+                let before = self.disk.before(key);
+                before.inspect(|before| value.clone_from(before)).is_some()
             }
             other => unreachable!("{} does not damage a read", other.name()),
-        }
+        };
+        self.felt_if(damaged, Some(kind));
+        damaged && looked_at && kind != FaultKind::OldVersionRead
     }
 
-    /// Whether a read shows a value that was torn and not repaired yet.
-    pub(super) fn is_damaged(&self, read: &Read) -> bool {
-        let Read::Get(key) = read else { return false };
-        let still = |torn: &Torn| {
-            let value = self.disk.get(key);
-            torn.key == *key && value.is_some_and(|value| value.revision == torn.revision)
+    /// Whether the process may only have to see that its commit is there: it looks at the hot part
+    /// alone then. An acquire that parks a shard writes what any other would have written.
+    fn sees_its_own(&self, process: u32, key: &Key) -> bool {
+        let shared = self.shared.borrow();
+        let Some(op) = &shared.current[process as usize] else { return false };
+        let is_parked = || {
+            let Key::ShardCold { tenant, shard } = *key else { return false };
+            let number = shared.oracle.find_shard(tenant, shard);
+            number.is_some_and(|it| shared.oracle.shards[it as usize].status == ShardStatus::Parked)
         };
+        let acquires = matches!(op.verb, Verb::Claim | Verb::Acquire);
+        op.applied.get() > 0 || acquires && is_parked()
+    }
+
+    /// Whether `answers` show a value that was torn; each such value is counted when it is met
+    /// first. An answer may show an older value instead, which is whole.
+    pub(super) fn shows_torn(
+        &mut self,
+        asked_by: Sender,
+        reads: &[Read],
+        answers: &[Answer],
+    ) -> bool {
+        if !reads.iter().zip(answers).any(|(read, answer)| self.is_damaged(read, answer)) {
+            return false;
+        }
+        let hears = self.hears(asked_by);
+        let (disk, mut met) = (&self.disk, 0);
+        for torn in self.torn.iter_mut().filter(|torn| hears && !torn.shown) {
+            let is_there = disk.get(&torn.key).is_some_and(|it| it.revision == torn.revision);
+            if is_there && reads.contains(&Read::Get(torn.key)) {
+                torn.shown = true;
+                met += 1;
+            }
+        }
+        (0..met).for_each(|_| self.felt(FaultKind::TornWrite));
+        true
+    }
+
+    /// Whether an answer shows a value that was torn and not repaired yet.
+    fn is_damaged(&self, read: &Read, answer: &Answer) -> bool {
+        let (Read::Get(key), Answer::Value(Some(shown))) = (read, answer) else { return false };
+        let still = |torn: &Torn| torn.key == *key && shown.revision == torn.revision;
         self.torn.iter().any(still) && self.is_decided_about(key)
     }
 
@@ -83,7 +119,16 @@ impl World {
                     !run.deleted && run.roots_born as usize > run.cuts.len()
                 })
             }
-            _ => false,
+            Key::RunRoots { .. }
+            | Key::Owner { .. }
+            | Key::ClaimIndex { .. }
+            | Key::ParkedIndex { .. }
+            | Key::TenantCounter { .. }
+            | Key::TotalCounter
+            | Key::Worker { .. }
+            | Key::Handoff { .. }
+            | Key::Tombstone { .. }
+            | Key::HandoffIndex { .. } => false,
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::store::{Key, Txn, Write, decode_cold};
 /// The fence with which a root is born.
 const FENCE_OF_ROOTS: u64 = FenceEpoch::INITIAL.as_raw();
 
+/// What is wrong with what happens too late.
+const AFTER_REFUSAL: &str = "an operation took effect after its caller was told that it had not";
+
 /// A newborn shard and its range.
 type Part = (ShardKey, (u32, u32));
 
@@ -31,14 +34,15 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.commits += 1;
         self.count_deletions(op.tenant, txn);
-        // Of a batch some may happen and others not, and each is told apart.
+        // Of a batch of renewals, and of a collection of many runs, some may happen and others not;
+        // what is told of the whole denies none of them.
         let said_no = matches!(
             op.ended.get(),
             Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
         );
-        let late = said_no && op.verb != Verb::RenewMany;
-        let why = "an operation took effect after its caller was told that it had not";
-        self.require(!late, Rule::RefusedHappened, why)?;
+        let many = matches!(op.verb, Verb::RenewMany | Verb::CollectRuns);
+        let late = said_no && !many;
+        self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)?;
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);
         }
@@ -79,9 +83,22 @@ impl Oracle {
 
     /// The lease under which `op` is about the shard of that key. A batch may hold an old one too.
     fn lease_of(&self, op: &Op, key: ShardKey) -> Option<LeaseRef> {
-        let mut leases = op.lease.iter().chain(&op.said.leases).filter(|lease| lease.key == key);
+        if op.verb != Verb::RenewMany {
+            return op.lease.filter(|lease| lease.key == key);
+        }
+        let batch = op.batch.borrow();
+        let mut leases = batch.iter().map(|member| member.lease).filter(|lease| lease.key == key);
         let first = leases.clone().next();
-        leases.find(|lease| self.is_held_by(**lease)).or(first).copied()
+        leases.find(|lease| self.is_held_by(*lease)).or(first)
+    }
+
+    /// One of a batch was renewed.
+    fn member_applied(&self, op: &Op, lease: LeaseRef) -> Result<(), Violation> {
+        let mut batch = op.batch.borrow_mut();
+        let member = batch.iter_mut().find(|member| member.lease.grant == lease.grant);
+        let Some(member) = member else { return Ok(()) };
+        member.applied = true;
+        self.require(!member.refused, Rule::RefusedHappened, AFTER_REFUSAL)
     }
 
     fn leased_change(
@@ -109,6 +126,7 @@ impl Oracle {
             Verb::Renew | Verb::RenewMany | Verb::SplitReplace | Verb::SplitResidual | Verb::Offer
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
+        self.member_applied(op, lease)?;
         self.holder_acts(op, tenant, lease.shard, holder, txn)
     }
 
@@ -405,7 +423,7 @@ impl Oracle {
         self.require(!taken, Rule::Tiling, "a newborn shard took the place of another")?;
         self.runs[facts.run as usize].unsettled += 1;
         self.live_shards[op.tenant as usize] += 1;
-        self.add_shard(tenant, facts);
+        self.add_shard(tenant, ShardFacts { changed_at: self.commits, ..facts });
         let of_tenant = self.live_shards[op.tenant as usize];
         let total: u32 = self.live_shards.iter().sum();
         let within = of_tenant <= self.limits.per_tenant && total <= self.limits.total;
@@ -442,6 +460,7 @@ impl Oracle {
 
     fn run_changed(&mut self, op: &Op, tenant: TenantId, txn: &Txn) -> Result<(), Violation> {
         let Some(number) = self.run_in(op, txn) else { return Ok(()) };
+        self.runs[number as usize].changed_at = self.commits;
         let run = &self.runs[number as usize];
         let buries = writes(txn, |key| matches!(key, Key::Tombstone { .. }));
         let over = run.is_over();
@@ -490,7 +509,11 @@ impl Oracle {
         let status = match verb {
             Verb::CompleteRun => RunStatus::Done,
             Verb::FailRun => RunStatus::Failed,
-            _ => RunStatus::Cancelled,
+            Verb::CancelRun => RunStatus::Cancelled,
+            other => {
+                let why = format!("{other:?} changed a run");
+                return self.require(false, Rule::RunOver, &why);
+            }
         };
         if status == RunStatus::Done {
             let settled = run.unsettled == 0 && run.status == Some(RunStatus::Active);
@@ -531,9 +554,11 @@ impl Oracle {
     }
 
     fn run_in(&self, op: &Op, txn: &Txn) -> Option<u32> {
-        let id = txn.writes().iter().find_map(|write| match write.key() {
-            Key::RunHead { run, .. } | Key::Tombstone { run, .. } => Some(*run),
-            _ => None,
+        let id = txn.writes().iter().find_map(|write| {
+            let (Key::RunHead { run, .. } | Key::Tombstone { run, .. }) = write.key() else {
+                return None;
+            };
+            Some(*run)
         })?;
         self.run_of(op.tenant, id)
     }

@@ -2,8 +2,9 @@
 //!
 //! A kind is *tolerated* if every promise holds although it happens. It is *detected only* if it
 //! breaks a promise that was made to us: then it must be noticed, and the rules that rest on that
-//! promise are suspended in worlds that have it. The table in the documentation is printed from
-//! here.
+//! promise are suspended from then on. A kind that suspends rules happens only in the last quarter
+//! of a world, so that the rest of it is held to every rule. The table in the documentation is
+//! printed from here.
 
 use super::oracle::Rule;
 
@@ -102,8 +103,8 @@ fault_kinds! {
         "for a while nothing of the store reaches a process";
     CutBoth, "cut-both", Message, 40, Tolerated, [], "for a while neither hears the other";
     ReplyLost, "reply-lost", Commit, 700, Tolerated, [], "a commit happens and its reply is lost";
-    PastLifeReply, "past-life", Life, 0, Tolerated, [],
-        "a reply arrives for a process that died and lives again";
+    PastLifeReply, "past-life", Message, 60, Tolerated, [],
+        "a commit of a past life happens after its process lives again, and nobody hears of it";
     CrashBeforeStore, "crash-before", Message, 60, Tolerated, [],
         "a process dies with its request unsent";
     CrashAfterStore, "crash-after", Commit, 90, Tolerated, [],
@@ -117,9 +118,9 @@ fault_kinds! {
     ClockDrift, "drift", Life, 0, Tolerated, [], "a clock runs too fast or too slow";
     ClockBack, "clock-back", Message, 60, Tolerated, [], "a clock steps back";
     ClockForward, "clock-forward", Message, 60, Tolerated, [], "a clock steps forward";
-    TornWrite, "torn-write", Commit, 40, Detected("checksum"), [],
+    TornWrite, "torn-write", Commit, 200, Detected("checksum"), [],
         "a value is half written, and found so until it is repaired";
-    LostWrite, "lost-write", Commit, 600, Detected("corruption, in part; the rest by nobody"),
+    LostWrite, "lost-write", Commit, 2400, Detected("corruption, in part; the rest by nobody"),
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,
          OpIdReused, LostKey, DoneUncovered, SinkOrder, Tiling, FenceFell, ProgressFell,
          Acknowledged, RefusedHappened, OwnerShutOut, FreeShardWithheld, Attempts, RunOver,
@@ -130,7 +131,7 @@ fault_kinds! {
     BitFlip, "bit-flip", Read, 150, Detected("checksum"), [], "one bit of what is read is wrong";
     TruncatedRead, "truncated-read", Read, 150, Detected("checksum"), [],
         "what is read ends too early";
-    OldVersionRead, "old-version", Read, 150,
+    OldVersionRead, "old-version", Read, 1200,
         Detected("the compares of the commit; refusals may be out of date"),
         [OwnerShutOut, FreeShardWithheld, RefusedHappened, Acknowledged, Replay, OpIdReused],
         "a read shows what was there before";
@@ -211,11 +212,6 @@ impl FaultSet {
         }
         self.kinds().map(FaultKind::name).collect::<Vec<_>>().join(",")
     }
-
-    /// The rules that its kinds suspend.
-    pub(super) fn suspended(self) -> Vec<Rule> {
-        self.kinds().flat_map(|kind| kind.suspends().iter().copied()).collect()
-    }
 }
 
 /// The dice of one place: each kind has its own span of a draw, whether it is switched on or not,
@@ -258,6 +254,12 @@ impl Default for FaultTally {
 }
 
 impl FaultTally {
+    /// The tally of these numbers, in the order of [`FaultKind::ALL`].
+    pub(super) fn of_counts(counts: Vec<u64>) -> Self {
+        debug_assert_eq!(counts.len(), FaultKind::ALL.len(), "one number for each kind");
+        Self(counts)
+    }
+
     pub(super) fn count(&mut self, kind: FaultKind) {
         self.0[kind as usize] += 1;
     }

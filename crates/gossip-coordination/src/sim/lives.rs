@@ -1,6 +1,8 @@
 //! Processes: how they are started, how they die, and under which names they come back.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use gossip_contracts::identity::WorkerId;
@@ -8,6 +10,9 @@ use gossip_contracts::identity::WorkerId;
 use super::admin::Admin;
 use super::context::{Clock, Cx};
 use super::faults::FaultKind;
+use super::guest::{SimWorker, SimWorld, Trial};
+use super::guest_coordinator::SimCoordinator;
+use super::letters::GuestSide;
 use super::port::SimStore;
 use super::random::{Stream, mix};
 use super::worker::{Handle, Worker};
@@ -31,7 +36,7 @@ const SKEW_MAX: u64 = 300;
 const DRIFT_MAX: u64 = 30;
 
 /// How long after its deadline the lease of a live owner is honoured.
-const CLOCK_SKEW_HONOURED: u64 = 40;
+pub(super) const CLOCK_SKEW_HONOURED: u64 = 40;
 
 impl World {
     /// Makes the processes of every tenant and starts them.
@@ -64,12 +69,16 @@ impl World {
             name,
             life: 0,
             program: None,
+            guest: None,
             store,
             exchange: 0,
             scheduled: 0,
             paused_until: 0,
             requests_cut_until: 0,
             replies_cut_until: 0,
+            cut: None,
+            pause: None,
+            keeps_name: false,
             luck: Stream::named(seed, "luck", number),
             latency: Stream::named(seed, "latency", number),
             chances: 0,
@@ -92,10 +101,14 @@ impl World {
         }
         process.life += 1;
         process.exchange += 1;
+        let keeps_name = std::mem::take(&mut process.keeps_name);
         process.store = SimStore::new(binding, limits);
         let life = u64::from(process.life);
         let (role, tenant, name) = (process.role, process.tenant, process.name);
         let store = process.store.clone();
+        if keeps_name && self.is_rough() {
+            self.felt(FaultKind::SameName);
+        }
         self.set_clock(number);
         let nonce = mix(self.plan.seed ^ mix(u64::from(number) << 32 | life));
         let config = StoreConfig {
@@ -114,15 +127,35 @@ impl World {
             worker: WorkerId::from_raw(name),
             choices: RefCell::new(Stream::named(self.plan.seed, "choices", nonce)),
         };
-        let process = &mut self.processes[number as usize];
-        process.program = Some(match role {
-            Role::Admin => Box::pin(Admin { cx, handle, sequence: life << 32 }.live()),
-            Role::Worker | Role::Twin => {
+        let program: Pin<Box<dyn Future<Output = ()>>> = match (role, self.trial.clone()) {
+            (Role::Admin, _) => Box::pin(Admin { cx, handle, sequence: life << 32 }.live()),
+            (Role::Worker | Role::Twin, Some(trial)) => self.invite(number, cx, handle, &trial),
+            (Role::Worker | Role::Twin, None) => {
                 let (scratch, held) = (Box::new(AcquireScratch::new()), Vec::new());
                 Box::pin(Worker { cx, handle, scratch, held }.live())
             }
-        });
+        };
+        self.processes[number as usize].program = Some(program);
         self.poll(number);
+    }
+
+    /// Starts somebody else's worker.
+    fn invite(
+        &mut self,
+        number: u32,
+        cx: Cx,
+        handle: Handle,
+        trial: &Trial,
+    ) -> Pin<Box<dyn Future<Output = ()>>> {
+        let (tenant, worker) = (cx.tenant_id, cx.worker);
+        let (store, choices) = (cx.store.clone(), cx.choices.borrow().clone());
+        let keys = Rc::clone(&cx.shared.borrow().oracle.keys);
+        self.processes[number as usize].guest = Some(GuestSide::new(cx));
+        // It may look at its clock before it waits for anything.
+        self.brief(number);
+        let coordinator = SimCoordinator::new(handle, store.clone());
+        let world = SimWorld { store, keys, tenant, worker, choices };
+        trial.start(SimWorker { coordinator, world })
     }
 
     const fn total_max(&self) -> usize {
@@ -138,17 +171,22 @@ impl World {
         let (skew, drift) = (luck.below(2 * SKEW_MAX), luck.below(2 * DRIFT_MAX));
         if self.is_rough() && self.plan.faults.has(FaultKind::ClockSkew) {
             clock.offset = skew as i64 - SKEW_MAX as i64;
-            self.tally.count(FaultKind::ClockSkew);
         }
         if self.is_rough() && self.plan.faults.has(FaultKind::ClockDrift) {
             clock.drift = drift as i64 - DRIFT_MAX as i64;
-            self.tally.count(FaultKind::ClockDrift);
+        }
+        if clock.offset != 0 {
+            self.felt(FaultKind::ClockSkew);
+        }
+        if clock.drift != 0 {
+            self.felt(FaultKind::ClockDrift);
         }
         self.shared.borrow_mut().clocks[number as usize] = clock;
     }
 
-    /// A process dies with everything it remembers. What it sent is on its way.
-    pub(super) fn crash(&mut self, number: u32) {
+    /// A process dies with everything it remembers. What it sent is on its way. Answers after how
+    /// many ticks it lives again, if it is one that does.
+    pub(super) fn crash(&mut self, number: u32) -> u64 {
         let process = &mut self.processes[number as usize];
         process.program = None;
         let (life, dead) = (process.life, 1 + process.luck.below(DEATH_MAX));
@@ -157,14 +195,17 @@ impl World {
         self.shared.borrow_mut().say(|| format!("p{number} dies"));
         self.schedule(NOTICED_AFTER, number, What::Vanish { process: number, life });
         if !comes_back {
-            return;
+            return dead;
         }
         if renamed || !self.plan.faults.has(FaultKind::SameName) {
             self.rename(number);
         } else {
-            self.tally.count(FaultKind::SameName);
+            // An administrator's name means nothing.
+            let process = &mut self.processes[number as usize];
+            process.keeps_name = process.role == Role::Worker;
         }
         self.schedule(dead, number, What::Start(number));
+        dead
     }
 
     /// Offers to the old name find nobody from now on.
@@ -194,6 +235,7 @@ impl World {
         self.processes[twin].name = name;
         let twin = twin as u32;
         self.schedule(1, twin, What::Start(twin));
+        self.felt(FaultKind::Twin);
         let ends = 2 + self.processes[twin as usize].luck.below(TWIN_TICKS_MAX);
         self.schedule(ends, twin, What::Stop(twin));
     }

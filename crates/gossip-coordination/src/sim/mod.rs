@@ -24,17 +24,22 @@ mod answers;
 mod audit;
 mod backend;
 mod bugs;
+pub mod command;
 mod context;
 mod damage;
 mod disk;
 mod effects;
 mod faults;
+mod guest;
+mod guest_coordinator;
 mod keyspace;
+mod letters;
 mod lives;
 mod op;
 pub mod oracle;
 mod plan;
 mod port;
+mod progress;
 mod random;
 mod report;
 mod shrink;
@@ -49,12 +54,15 @@ use std::rc::Rc;
 pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
+pub use self::guest::{ResultSink, SimWorker, SimWorld, Trial, Written};
+pub use self::guest_coordinator::SimCoordinator;
 use self::keyspace::Keyspace;
 pub use self::op::{Label, Verb};
 pub use self::oracle::StaleTally;
 pub use self::plan::{OPERATIONS_DEFAULT, Plan};
 pub use self::port::SimStore;
-pub use self::report::{Coverage, Failure, Report, fault_table};
+pub use self::progress::{FINGERPRINT, fingerprint};
+pub use self::report::{Coverage, Failure, Figures, Report, fault_table, outcome_table};
 pub use self::shrink::shrink;
 use self::world::World;
 
@@ -63,12 +71,17 @@ mod backend_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]
+mod progress_tests;
+#[cfg(test)]
 mod sim_tests;
 
 /// Plays worlds, one after another.
 #[derive(Debug)]
 pub struct Simulator {
     keys: Rc<Keyspace>,
+    trial: Option<Trial>,
+    /// The command that replays begin with.
+    command: String,
 }
 
 impl Default for Simulator {
@@ -78,10 +91,18 @@ impl Default for Simulator {
 }
 
 impl Simulator {
-    /// A simulator.
+    /// A simulator of our own workers.
     #[must_use]
     pub fn new() -> Self {
-        Self { keys: Rc::new(Keyspace::new()) }
+        let (keys, command) = (Rc::new(Keyspace::new()), "cargo xtask sim".to_owned());
+        Self { keys, trial: None, command }
+    }
+
+    /// A simulator of somebody else's workers. `command` is what its replays begin with: a program
+    /// that takes the words of [`command::Options`].
+    #[must_use]
+    pub fn of(trial: Trial, command: &str) -> Self {
+        Self { trial: Some(trial), command: command.to_owned(), ..Self::new() }
     }
 
     /// Plays the world of `plan` to its end.
@@ -90,6 +111,12 @@ impl Simulator {
     ///
     /// The rule that was broken.
     pub fn play(&self, plan: &Plan) -> Result<Report, Failure> {
-        World::new(plan.clone(), Rc::clone(&self.keys)).run()
+        World::new(plan.clone(), Rc::clone(&self.keys), self.trial.clone()).run()
+    }
+
+    /// The command that plays the world of `plan` again.
+    #[must_use]
+    pub fn replay(&self, plan: &Plan) -> String {
+        format!("{} {}", self.command, plan.words())
     }
 }

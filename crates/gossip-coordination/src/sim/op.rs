@@ -159,8 +159,18 @@ pub(super) struct Said {
     pub(super) cuts: Vec<u32>,
     pub(super) terms: Option<Terms>,
     pub(super) clean: bool,
-    /// Of a batch.
-    pub(super) leases: Vec<LeaseRef>,
+}
+
+/// One of the leases that are renewed together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) lease: LeaseRef,
+    /// Until when it was good when the operation began; zero if it was not.
+    pub(super) good_until: u64,
+    /// Whether a commit renewed it.
+    pub(super) applied: bool,
+    /// Whether its holder was told that it is not renewed.
+    pub(super) refused: bool,
 }
 
 /// What a grant must tell its worker.
@@ -221,6 +231,8 @@ pub(super) struct Op {
     pub(super) granted: Cell<Option<Granted>>,
     /// Shards that it made, in the order of their ranges.
     pub(super) born: RefCell<Vec<ShardId>>,
+    /// Of a batch of renewals, in the caller's order.
+    pub(super) batch: RefCell<Vec<Member>>,
 }
 
 /// The name of an outcome: the first word of what `Debug` writes.

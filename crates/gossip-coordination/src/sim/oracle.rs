@@ -100,6 +100,10 @@ pub(super) struct RunFacts {
     /// Shards that are active or parked.
     pub(super) unsettled: u32,
     pub(super) logged: u32,
+    /// Its shards, in the order of their making.
+    pub(super) shards: Vec<u32>,
+    /// When anything of the run itself last changed, in commits.
+    pub(super) changed_at: u64,
 }
 
 impl RunFacts {
@@ -154,8 +158,8 @@ pub(super) struct Oracle {
     /// The runs and the shards of each tenant, in the order of their making.
     pub(super) runs_of: Vec<Vec<u32>>,
     pub(super) shards_of: Vec<Vec<u32>>,
-    /// Rules that the faults of this world suspend.
-    suspended: Vec<Rule>,
+    /// Rules that are suspended since a fault broke what they rest on, a bit for each.
+    suspended: u64,
     shard_index: HashMap<(TenantId, ShardKey), u32, FixedState>,
     history: HashMap<(Log, OpId), Remembered, FixedState>,
 }
@@ -163,15 +167,19 @@ pub(super) struct Oracle {
 /// Writes under fences that are not the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaleTally {
-    /// Operations that were sent under a lease which somebody else had got since.
+    /// Operations that were sent under a fence below the shard's, with no rule suspended about them.
     pub operations: u64,
+    /// The same after a fault had suspended the rule; what becomes of them shows nothing.
+    pub operations_unjudged: u64,
     /// Of those, how many took effect although the store kept its promises.
     pub operations_accepted: u64,
     /// How many took effect because the store had forgotten the newer grant.
     pub operations_excused: u64,
-    /// Keys that reached the sink under a fence below the last one accepted for the key.
+    /// Keys that reached the sink after a later grant had written them. It is the simulated sink
+    /// that decides about them, so they show that fences are in the order of the grants and no
+    /// more.
     pub keys: u64,
-    /// Of those, how many were accepted.
+    /// Of those, how many were accepted while no rule about them was suspended.
     pub keys_accepted: u64,
     /// Keys from such leases that nobody newer had written yet; whoever follows writes them again.
     pub keys_early: u64,
@@ -180,6 +188,7 @@ pub struct StaleTally {
 impl StaleTally {
     pub(super) const fn add(&mut self, other: &Self) {
         self.operations += other.operations;
+        self.operations_unjudged += other.operations_unjudged;
         self.operations_accepted += other.operations_accepted;
         self.operations_excused += other.operations_excused;
         self.keys += other.keys;
@@ -189,12 +198,7 @@ impl StaleTally {
 }
 
 impl Oracle {
-    pub(super) fn new(
-        keys: Rc<Keyspace>,
-        tenants: u32,
-        limits: Limits,
-        suspended: Vec<Rule>,
-    ) -> Self {
+    pub(super) fn new(keys: Rc<Keyspace>, tenants: u32, limits: Limits) -> Self {
         Self {
             keys,
             shards: Vec::new(),
@@ -208,13 +212,13 @@ impl Oracle {
             worked: vec![0],
             runs_of: vec![Vec::new(); tenants as usize],
             shards_of: vec![Vec::new(); tenants as usize],
-            suspended,
+            suspended: 0,
             shard_index: HashMap::default(),
             history: HashMap::default(),
         }
     }
 
-    /// Refuses unless `condition` holds, or the world's faults excuse it.
+    /// Refuses unless `condition` holds, or a fault that happened excuses it.
     #[inline]
     pub(super) fn require(&self, condition: bool, rule: Rule, why: &str) -> Result<(), Violation> {
         if condition || self.is_suspended(rule) {
@@ -223,8 +227,20 @@ impl Oracle {
         Err(Violation { rule, why: why.to_owned() })
     }
 
-    pub(super) fn is_suspended(&self, rule: Rule) -> bool {
-        self.suspended.contains(&rule)
+    /// From now on nobody is held to `rules`: a fault has broken what they rest on.
+    pub(super) fn suspend(&mut self, rules: &[Rule]) {
+        for rule in rules {
+            self.suspended |= 1 << *rule as u32;
+        }
+    }
+
+    pub(super) const fn is_suspended(&self, rule: Rule) -> bool {
+        self.suspended >> rule as u32 & 1 == 1
+    }
+
+    /// Whether any rule is suspended.
+    pub(super) const fn excuses(&self) -> bool {
+        self.suspended != 0
     }
 
     /// A run that somebody is about to make. Answers its number.
@@ -248,13 +264,30 @@ impl Oracle {
     pub(super) fn add_shard(&mut self, tenant: TenantId, facts: ShardFacts) {
         let number = u32::try_from(self.shards.len()).expect("a world has few shards");
         self.shard_index.insert((tenant, facts.key), number);
-        self.shards_of[self.runs[facts.run as usize].tenant as usize].push(number);
+        let run = &mut self.runs[facts.run as usize];
+        run.shards.push(number);
+        self.shards_of[run.tenant as usize].push(number);
         self.shards.push(facts);
     }
 
     pub(super) fn is_held_by(&self, lease: LeaseRef) -> bool {
         let holder = self.shards[lease.shard as usize].holder;
         holder.is_some_and(|holder| holder.grant == lease.grant)
+    }
+
+    /// Whether the shard was granted, revoked or unparked since `lease` was granted, by the
+    /// oracle's own count. A shard that is deleted has no fence to be behind of.
+    fn is_stale(&self, lease: LeaseRef) -> bool {
+        self.shards[lease.shard as usize].fence > lease.fence && !self.is_gone(lease.shard)
+    }
+
+    /// Counts an operation that is about to be sent under an old fence.
+    pub(super) fn count_stale(&mut self, lease: Option<LeaseRef>) {
+        if lease.is_some_and(|lease| self.is_stale(lease)) {
+            let unjudged = self.is_suspended(Rule::StaleFence);
+            self.stale.operations_unjudged += u64::from(unjudged);
+            self.stale.operations += u64::from(!unjudged);
+        }
     }
 
     pub(super) fn is_gone(&self, shard: u32) -> bool {

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId};
 use rstest::rstest;
 
-use super::answers::Told;
+use super::answers::{Renewal, Told};
 use super::effects::newborn;
 use super::keyspace::Keyspace;
-use super::op::{Ending, Granted, LeaseRef, Op, Said, Terms, Verb};
-use super::oracle::{Limits, Oracle, Rule, RunFacts, Violation};
+use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Said, Terms, Verb};
+use super::oracle::{Holder, Limits, Oracle, Rule, RunFacts, Violation};
 use super::sink::Taken;
 use crate::record::ShardStatus;
 use crate::run::RunStatus;
@@ -38,7 +38,7 @@ struct Book {
 impl Book {
     fn new() -> Self {
         let limits = Limits { per_tenant: 2, total: 2 };
-        let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits, Vec::new());
+        let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits);
         oracle.expect_run(run());
         for (shard, range) in [(0, (0, 5)), (1, (5, 10))] {
             oracle.add_shard(TENANT, newborn(key(shard), 0, range, 1, range.0));
@@ -88,6 +88,8 @@ fn run() -> RunFacts {
         roots_born: 2,
         unsettled: 2,
         logged: 0,
+        shards: Vec::new(),
+        changed_at: 0,
     }
 }
 
@@ -111,7 +113,8 @@ fn at(now: u64, verb: Verb) -> Op {
         ended: Cell::new(None),
         damaged: Cell::new(false),
         granted: Cell::new(None),
-        born: RefCell::new(Vec::new()),
+        born: RefCell::default(),
+        batch: RefCell::default(),
     }
 }
 
@@ -151,13 +154,25 @@ fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected:
     let mut book = Book::new();
     let checkpoint = book.under(Verb::Park, |_| ());
     let holder = &mut book.oracle.shards[0].holder;
-    *holder = (current > 0).then_some(super::oracle::Holder {
-        grant: 2,
-        worker: OTHER,
-        deadline: NOW + LEASE,
-    });
+    *holder = (current > 0).then_some(Holder { grant: 2, worker: OTHER, deadline: NOW + LEASE });
     assert_eq!(rule(book.applied(&checkpoint, 0)), Some(expected));
     assert_eq!(book.oracle.stale.operations_accepted, 1);
+}
+
+#[test]
+fn an_operation_is_stale_by_its_fence_and_judged_while_the_rule_stands() {
+    let mut book = Book::new();
+    let lease = Some(book.lease);
+    book.oracle.count_stale(lease);
+    book.oracle.shards[0].holder = None;
+    book.oracle.count_stale(lease);
+    assert_eq!(book.oracle.stale.operations, 0, "nobody came after it");
+    book.oracle.shards[0].fence += 1;
+    book.oracle.count_stale(lease);
+    book.oracle.suspend(&[Rule::StaleFence]);
+    book.oracle.count_stale(lease);
+    let stale = book.oracle.stale;
+    assert_eq!((stale.operations, stale.operations_unjudged), (1, 1));
 }
 
 #[rstest]
@@ -507,7 +522,104 @@ fn damaged_bytes_cannot_be_decided_about() {
 fn a_suspended_rule_is_not_held_against_anybody() {
     let limits = Limits { per_tenant: 1, total: 1 };
     let keys = Rc::new(Keyspace::new());
-    let oracle = Oracle::new(keys, 1, limits, vec![Rule::OwnerShutOut]);
+    let mut oracle = Oracle::new(keys, 1, limits);
+    let before = oracle.require(false, Rule::OwnerShutOut, "not yet");
+    assert_eq!(rule(before), Some(Rule::OwnerShutOut));
+    oracle.suspend(&[Rule::OwnerShutOut]);
     assert_eq!(rule(oracle.require(false, Rule::OwnerShutOut, "excused")), None);
     assert_eq!(rule(oracle.require(false, Rule::StaleFence, "not")), Some(Rule::StaleFence));
+}
+
+/// A renewal of the lease of `book` and of nothing else, as a batch.
+fn batch(book: &Book) -> Op {
+    let op = at(NOW + 1, Verb::RenewMany);
+    let (lease, good_until) = (book.lease, book.oracle.good_until(book.lease));
+    op.batch.replace(vec![Member { lease, good_until, applied: false, refused: false }]);
+    op
+}
+
+const LEASE_EXPIRED: &str = "LeaseExpired";
+
+fn refused() -> Renewal {
+    Renewal::Not(Ending::Refused, Label::named(LEASE_EXPIRED))
+}
+
+fn failed(doubtful: bool) -> Renewal {
+    let label = Label::named("BackendError");
+    Renewal::Not(Ending::Failed { doubtful, corrupt: false }, label)
+}
+
+#[rstest]
+#[case::renewed(true, Renewal::Until(NOW + 1 + LEASE), None)]
+#[case::beyond(true, Renewal::Until(NOW + 2 + LEASE), Some(Rule::Acknowledged))]
+#[case::never_happened(false, Renewal::Until(NOW + LEASE), Some(Rule::Acknowledged))]
+#[case::refused_and_done(true, refused(), Some(Rule::RefusedHappened))]
+#[case::refused_a_live_lease(false, refused(), Some(Rule::OwnerShutOut))]
+#[case::failed_and_done(true, failed(false), Some(Rule::RefusedHappened))]
+#[case::in_doubt(true, failed(true), None)]
+fn a_wrong_answer_to_one_of_many_renewals_is_refused(
+    #[case] applied: bool,
+    #[case] answer: Renewal,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    let op = batch(&book);
+    if applied {
+        book.applied(&op, 0).expect("the holder renews");
+    }
+    assert_eq!(rule(book.oracle.batch_ended(&op, &[answer])), expected);
+}
+
+#[test]
+fn one_of_many_that_was_refused_cannot_be_renewed_later() {
+    let mut book = Book::new();
+    let mut op = batch(&book);
+    // By a clock for which the lease is over, a refusal is right.
+    op.now = LogicalTime::from_raw(NOW + LEASE);
+    book.oracle.batch_ended(&op, &[refused()]).expect("the lease has run out");
+    op.now = LogicalTime::from_raw(NOW + 1);
+    assert_eq!(rule(book.applied(&op, 0)), Some(Rule::RefusedHappened));
+}
+
+#[test]
+fn a_batch_cannot_be_decided_about_damaged_bytes() {
+    let mut book = Book::new();
+    let op = batch(&book);
+    book.applied(&op, 0).expect("the holder renews");
+    op.damaged.set(true);
+    let renewed = Renewal::Until(NOW + 1 + LEASE);
+    assert_eq!(rule(book.oracle.batch_ended(&op, &[renewed])), Some(Rule::Undetected));
+    assert_eq!(rule(book.oracle.batch_ended(&op, &[failed(true)])), None);
+}
+
+#[test]
+fn a_batch_answers_for_every_lease() {
+    let book = Book::new();
+    let op = batch(&book);
+    assert_eq!(rule(book.oracle.batch_ended(&op, &[])), Some(Rule::Acknowledged));
+}
+
+#[rstest]
+#[case::free(|_: &mut Book| (), NOW, Some(Rule::FreeShardWithheld))]
+#[case::paused(|book: &mut Book| book.oracle.runs[0].paused = true, NOW, None)]
+#[case::run_changed(|book: &mut Book| book.oracle.runs[0].changed_at = 9, NOW, None)]
+#[case::taken(|book: &mut Book| hold(book, NOW + 1), NOW, None)]
+#[case::late(|book: &mut Book| hold(book, NOW - 40), NOW, Some(Rule::FreeShardWithheld))]
+#[case::within_the_skew(|book: &mut Book| hold(book, NOW - 39), NOW, None)]
+#[case::changed_meanwhile(|book: &mut Book| book.oracle.shards[1].changed_at = 9, NOW, None)]
+fn a_claim_cannot_overlook_a_free_shard(
+    #[case] change: impl FnOnce(&mut Book),
+    #[case] now: u64,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    change(&mut book);
+    let mut op = at(now, Verb::Claim);
+    (op.run, op.begun_at) = (Some(0), book.oracle.commits);
+    assert_eq!(rule(book.told(&op, Ending::Refused, "NoneAvailable")), expected);
+}
+
+/// Somebody else holds the second shard until `deadline`.
+fn hold(book: &mut Book, deadline: u64) {
+    book.oracle.shards[1].holder = Some(Holder { grant: 7, worker: OTHER, deadline });
 }

@@ -1,5 +1,8 @@
 //! What a world, or many of them, came to.
 
+use std::fmt;
+use std::time::Duration;
+
 use super::faults::{FaultClass, FaultKind, FaultTally};
 use super::op::{Label, Verb};
 use super::oracle::StaleTally;
@@ -20,7 +23,7 @@ impl Coverage {
         self.add(verb, label, 1);
     }
 
-    fn add(&mut self, verb: Verb, label: Label, count: u64) {
+    pub(super) fn add(&mut self, verb: Verb, label: Label, count: u64) {
         let outcomes = &mut self.0[verb as usize];
         match outcomes.iter_mut().find(|(other, _)| *other == label) {
             Some((_, sum)) => *sum += count,
@@ -63,6 +66,8 @@ pub struct Report {
     pub worlds: u64,
     /// Operations that ended.
     pub operations: u64,
+    /// Of those, how many ended after a fault had suspended some rule.
+    pub operations_excused: u64,
     /// Transactions that were applied.
     pub commits: u64,
     /// Ticks that passed.
@@ -92,6 +97,7 @@ impl Report {
     pub fn add(&mut self, other: &Self) {
         self.worlds += other.worlds;
         self.operations += other.operations;
+        self.operations_excused += other.operations_excused;
         self.commits += other.commits;
         self.ticks += other.ticks;
         self.faults.add(&other.faults);
@@ -144,6 +150,60 @@ pub fn fault_table(tally: &FaultTally) -> String {
         let (name, what, rules) = (kind.name(), kind.what(), rules.join(", "));
         let count = tally.of(*kind);
         table.push_str(&format!("| {name} | {what} | {class} | {by} | {rules} | {count} |\n"));
+    }
+    table
+}
+
+/// The figures of a report, and how fast they came, as Markdown.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures<'r> {
+    /// What came of it.
+    pub report: &'r Report,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl fmt::Display for Figures<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { worlds, operations, commits, ticks, stale, .. } = self.report;
+        let seconds = self.time.as_secs_f64();
+        let rate = if seconds > 0.0 { *operations as f64 / seconds } else { 0.0 };
+        let (report, hash) = (self.report, self.report.trace_hash);
+        writeln!(f, "| what | figure |\n|---|---|")?;
+        writeln!(f, "| worlds (seeds) | {worlds} |")?;
+        writeln!(f, "| operations | {operations} |")?;
+        let excused = report.operations_excused;
+        writeln!(f, "| of these after a fault had suspended some rule | {excused} |")?;
+        writeln!(f, "| violations | 0 |")?;
+        writeln!(f, "| processor time | {seconds:.1} s |")?;
+        writeln!(f, "| operations per second | {rate:.0} |")?;
+        writeln!(f, "| transactions applied | {commits} |")?;
+        writeln!(f, "| simulated ticks | {ticks} |")?;
+        writeln!(f, "| runs finished | {} |", report.runs_finished)?;
+        writeln!(f, "| most ticks from the last fault to the end | {} |", report.calm_ticks_max)?;
+        let (sent, accepted) = (stale.operations, stale.operations_accepted);
+        writeln!(f, "| stale operations sent, accepted | {sent}, {accepted} |")?;
+        let (sent, taken) = (stale.operations_unjudged, stale.operations_excused);
+        writeln!(f, "| the same while the rule was suspended, accepted | {sent}, {taken} |")?;
+        let (sent, taken) = (stale.keys, stale.keys_accepted);
+        writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent}, {taken} |")?;
+        let early = stale.keys_early;
+        writeln!(f, "| keys of lost leases that came before anybody else's | {early} |")?;
+        let (shown, told) = (report.damaged_reads, report.corruption_told);
+        writeln!(f, "| damaged reads shown, operations ended as corruption | {shown}, {told} |")?;
+        writeln!(f, "| trace hash | {hash:016x} |")
+    }
+}
+
+/// How often each operation had each outcome, as Markdown.
+#[must_use]
+pub fn outcome_table(coverage: &Coverage) -> String {
+    let mut table = String::from("| operation | outcomes, each with its number |\n|---|---|\n");
+    for verb in Verb::ALL {
+        let outcomes = coverage.of(verb);
+        let list: Vec<String> =
+            outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        table.push_str(&format!("| {verb:?} | {} |\n", list.join(", ")));
     }
     table
 }

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use gossip_contracts::identity::FenceEpoch;
+
 use super::audit::Torn;
 use super::bugs::Planted;
 use super::context::Clock;
@@ -47,7 +49,7 @@ pub(super) enum Roll {
 }
 
 impl World {
-    /// Casts the dice for a process, and counts what comes of it.
+    /// Casts the dice for a process. What comes of it is counted where it changes something.
     pub(super) fn roll(&mut self, process: u32, roll: Roll) -> Option<FaultKind> {
         if !self.is_rough() {
             return None;
@@ -61,7 +63,10 @@ impl World {
         {
             return None;
         }
-        self.tally.count(kind);
+        // Until then such a world is held to every rule.
+        if !kind.suspends().is_empty() && !self.is_late() {
+            return None;
+        }
         self.injected.push(number);
         let mut shared = self.shared.borrow_mut();
         shared.note(kind as u64 + 0x100, number);
@@ -69,8 +74,62 @@ impl World {
         Some(kind)
     }
 
-    fn luck(&mut self, process: u32, bound: u64) -> u64 {
+    /// Counts a fault that has changed something just now, and suspends the rules that it breaks.
+    pub(super) fn felt(&mut self, kind: FaultKind) {
+        self.tally.count(kind);
+        if !kind.suspends().is_empty() {
+            self.shared.borrow_mut().oracle.suspend(kind.suspends());
+        }
+    }
+
+    /// Whether a world is so far that a kind may happen which suspends rules.
+    fn is_late(&self) -> bool {
+        self.shared.borrow().ops >= self.plan.operations / 4 * 3
+    }
+
+    pub(super) fn luck(&mut self, process: u32, bound: u64) -> u64 {
         self.processes[process as usize].luck.below(bound)
+    }
+
+    /// Whether somebody waits for the answer to this question.
+    fn waits(&self, who: Sender) -> bool {
+        let it = &self.processes[who.process as usize];
+        (it.life, it.exchange) == (who.life, who.exchange) && it.program.is_some()
+    }
+
+    /// Whether somebody waits for the answer and nothing keeps it from arriving.
+    pub(super) fn hears(&self, who: Sender) -> bool {
+        self.waits(who) && self.processes[who.process as usize].replies_cut_until <= self.now
+    }
+
+    /// Whether what a process sends is lost. The first message that a cut costs makes it a fault.
+    fn cuts_request(&mut self, process: u32) -> bool {
+        let it = &mut self.processes[process as usize];
+        let cut = it.requests_cut_until > self.now;
+        if let Some(kind) = it.cut.take_if(|_| cut) {
+            self.felt(kind);
+        }
+        cut
+    }
+
+    /// The same for what it would be told.
+    fn cuts_reply(&mut self, to: Sender) -> bool {
+        let waits = self.waits(to);
+        let it = &mut self.processes[to.process as usize];
+        let cut = it.replies_cut_until > self.now;
+        if let Some(kind) = it.cut.take_if(|_| cut && waits) {
+            self.felt(kind);
+        }
+        cut
+    }
+
+    /// Whether there is no leader. The first answer that this costs makes it a fault.
+    fn is_leaderless(&mut self, asked_by: Sender) -> bool {
+        let leaderless = self.leaderless_until > self.now;
+        if leaderless && self.hears(asked_by) && std::mem::take(&mut self.leader_lost) {
+            self.felt(FaultKind::LeaderChange);
+        }
+        leaderless
     }
 
     fn sender(&self, process: u32) -> Sender {
@@ -87,6 +146,13 @@ impl World {
                 self.schedule(ticks.max(1), process, tell);
             }
             Ask::Write(write) => self.send_results(from, write),
+            Ask::Result { lease, key } => {
+                let guest = self.processes[process as usize].guest.as_ref();
+                match guest.and_then(|guest| guest.result(&lease, &key)) {
+                    Some(write) => self.send_results(from, write),
+                    None => self.lost_in_thought(),
+                }
+            }
             Ask::Read(reads) => self.send_request(from, Request::Read(reads)),
             Ask::Commit(txns) => self.send_request(from, Request::Commit(txns)),
         }
@@ -104,12 +170,20 @@ impl World {
         let op = self.shared.borrow().current[process as usize].clone();
         let latency = self.latency(process);
         let fault = self.roll(process, Roll::Message);
-        let cut = self.processes[process as usize].requests_cut_until > self.now;
-        if cut || fault == Some(FaultKind::MessageDrop) {
+        if self.cuts_request(process) {
             return self.time_out(from, &request);
         }
+        // A read that comes late or twice tells nobody anything.
+        let commits = matches!(request, Request::Commit(_));
         match fault {
+            Some(FaultKind::MessageDrop) => {
+                self.felt(FaultKind::MessageDrop);
+                return self.time_out(from, &request);
+            }
             Some(FaultKind::MessageDuplicate) => {
+                if commits {
+                    self.felt(FaultKind::MessageDuplicate);
+                }
                 let (op, request) = (op.clone(), request.clone());
                 let again = latency + 1 + self.luck(process, 2 * TIMEOUT_TICKS);
                 from.doubled = true;
@@ -118,17 +192,26 @@ impl World {
                 self.schedule(again, process, What::Arrive { from, op, request });
             }
             Some(FaultKind::MessageReorder) => {
+                if commits {
+                    self.felt(FaultKind::MessageReorder);
+                }
                 self.time_out(from, &request);
                 let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
                 return self.schedule(late, process, What::Arrive { from, op, request });
             }
             Some(FaultKind::MessageDelay) => {
+                self.felt(FaultKind::MessageDelay);
                 let late = latency + 1 + self.luck(process, TIMEOUT_TICKS - 2 * LATENCY_MAX - 2);
                 return self.schedule(late, process, What::Arrive { from, op, request });
             }
-            Some(FaultKind::CrashBeforeStore) => return self.crash(process),
+            Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
+            Some(FaultKind::PastLifeReply) if commits => {
+                // It counts when it arrives, if its process lives again by then.
+                let late = self.crash(process) + 1 + self.luck(process, TIMEOUT_TICKS);
+                return self.schedule(late, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::PastLifeReply) | None => {}
             Some(kind) => self.befall(kind, process),
-            None => {}
         }
         if latency == 0 {
             self.arrive(from, op, request);
@@ -137,35 +220,52 @@ impl World {
         }
     }
 
+    fn crash_unsent(&mut self, process: u32) {
+        self.felt(FaultKind::CrashBeforeStore);
+        self.crash(process);
+    }
+
     /// What happens to a process beside its message.
     fn befall(&mut self, kind: FaultKind, process: u32) {
         let until = self.now + 1 + self.luck(process, CUT_MAX);
         let it = &mut self.processes[process as usize];
         match kind {
-            FaultKind::CutRequests => it.requests_cut_until = until,
-            FaultKind::CutReplies => it.replies_cut_until = until,
-            FaultKind::CutBoth => (it.requests_cut_until, it.replies_cut_until) = (until, until),
+            FaultKind::CutRequests => (it.requests_cut_until, it.cut) = (until, Some(kind)),
+            FaultKind::CutReplies => (it.replies_cut_until, it.cut) = (until, Some(kind)),
+            FaultKind::CutBoth => {
+                (it.requests_cut_until, it.replies_cut_until) = (until, until);
+                it.cut = Some(kind);
+            }
             FaultKind::PauseShort => {
                 it.paused_until = self.now + 1 + it.luck.below(PAUSE_SHORT_MAX);
+                it.pause = Some(kind);
             }
             FaultKind::PauseLong => {
                 it.paused_until = self.now + it.luck.between(PAUSE_LONG.0, PAUSE_LONG.1);
+                it.pause = Some(kind);
             }
             FaultKind::Twin => self.make_twin(process),
-            FaultKind::ClockBack => self.step_clock(process, -1),
-            FaultKind::ClockForward => self.step_clock(process, 1),
-            FaultKind::LeaderChange => self.leaderless_until = until.min(self.now + TIMEOUT_TICKS),
+            FaultKind::ClockBack => self.step_clock(kind, process, -1),
+            FaultKind::ClockForward => self.step_clock(kind, process, 1),
+            FaultKind::LeaderChange => {
+                self.leaderless_until = until.min(self.now + TIMEOUT_TICKS);
+                self.leader_lost = true;
+            }
             FaultKind::EarlyRevoke => {
-                self.disk.vanish(bound_number(process, it.life));
+                let had_some = self.disk.vanish(bound_number(process, it.life));
                 if it.luck.one_in(2) {
                     it.store.bind_anew();
+                }
+                if had_some {
+                    self.felt(kind);
                 }
             }
             other => unreachable!("{} does not befall a process", other.name()),
         }
     }
 
-    fn step_clock(&mut self, process: u32, sign: i64) {
+    fn step_clock(&mut self, kind: FaultKind, process: u32, sign: i64) {
+        self.felt(kind);
         let step = 1 + self.luck(process, CLOCK_STEP_MAX) as i64;
         let clock: &mut Clock = &mut self.shared.borrow_mut().clocks[process as usize];
         clock.offset += sign * step;
@@ -186,26 +286,34 @@ impl World {
         let process = from.process;
         let latency = self.latency(process).max(1);
         let lost = What::Tell { to: from, reply: Reply::Written(None), damaged: false };
-        let cut = self.processes[process as usize].requests_cut_until > self.now;
-        match self.roll(process, Roll::Message) {
-            _ if cut => return self.schedule(TIMEOUT_TICKS, process, lost),
-            Some(FaultKind::MessageDrop) => return self.schedule(TIMEOUT_TICKS, process, lost),
+        let fault = self.roll(process, Roll::Message);
+        if self.cuts_request(process) {
+            return self.schedule(TIMEOUT_TICKS, process, lost);
+        }
+        match fault {
+            Some(FaultKind::MessageDrop) => {
+                self.felt(FaultKind::MessageDrop);
+                return self.schedule(TIMEOUT_TICKS, process, lost);
+            }
             Some(FaultKind::MessageReorder) => {
+                self.felt(FaultKind::MessageReorder);
                 self.schedule(TIMEOUT_TICKS, process, lost);
                 let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
                 return self.schedule(late, process, What::Sink { from, write });
             }
             Some(FaultKind::MessageDuplicate) => {
+                self.felt(FaultKind::MessageDuplicate);
                 let again = latency + 1 + self.luck(process, OVERTAKEN_MAX);
                 self.schedule(again, process, What::Sink { from, write });
             }
             Some(FaultKind::MessageDelay) => {
+                self.felt(FaultKind::MessageDelay);
                 let late = latency + 1 + self.luck(process, TIMEOUT_TICKS / 2);
                 return self.schedule(late, process, What::Sink { from, write });
             }
-            Some(FaultKind::CrashBeforeStore) => return self.crash(process),
+            Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
+            Some(FaultKind::PastLifeReply) | None => {}
             Some(kind) => self.befall(kind, process),
-            None => {}
         }
         self.schedule(latency, process, What::Sink { from, write });
     }
@@ -218,16 +326,26 @@ impl World {
             let oracle = &mut shared.oracle;
             let holder = oracle.shards[shard as usize].holder;
             let current = holder.is_some_and(|holder| holder.grant == grant);
+            let judged = !oracle.is_suspended(Rule::SinkOrder);
             let (mut taken, mut crossed) = (true, false);
             for key in keys.0..keys.1 {
-                let newest = oracle.sink.cell(run, key).fence;
-                let stale = fence < newest;
-                let fate = match Planted::sink_takes_anything(shared.bug) {
-                    true => oracle.sink.force(run, key, fence, grant),
-                    false => oracle.sink.write(run, key, fence, grant),
+                // By the order of the grants, which the sink does not know.
+                let stale = grant < oracle.sink.cell(run, key).grant;
+                let fate = match &mut self.guest_sink {
+                    Some(sink) => {
+                        let (id, name) = (oracle.runs[run as usize].id, oracle.keys.key(key));
+                        match sink.write(id, name, FenceEpoch::from_raw(fence)) {
+                            true => oracle.sink.force(run, key, fence, grant),
+                            false => Taken::Stale,
+                        }
+                    }
+                    None if Planted::sink_takes_anything(shared.bug) => {
+                        oracle.sink.force(run, key, fence, grant)
+                    }
+                    None => oracle.sink.write(run, key, fence, grant),
                 };
                 oracle.stale.keys += u64::from(stale);
-                oracle.stale.keys_accepted += u64::from(stale && fate == Taken::Accepted);
+                oracle.stale.keys_accepted += u64::from(stale && judged && fate == Taken::Accepted);
                 oracle.stale.keys_early += u64::from(!stale && !current);
                 taken &= fate == Taken::Accepted;
                 crossed |= fate == Taken::Crossed || stale && fate == Taken::Accepted;
@@ -243,7 +361,7 @@ impl World {
             taken
         };
         let after = self.latency(from.process).max(1);
-        let cut = self.processes[from.process as usize].replies_cut_until > self.now;
+        let cut = self.cuts_reply(from);
         let (after, taken) = if cut { (TIMEOUT_TICKS, None) } else { (after, Some(taken)) };
         let reply = Reply::Written(taken);
         self.schedule(after, from.process, What::Tell { to: from, reply, damaged: false });
@@ -258,7 +376,7 @@ impl World {
     }
 
     fn reply(&mut self, to: Sender, reply: Reply, damaged: bool) {
-        if self.processes[to.process as usize].replies_cut_until > self.now {
+        if self.cuts_reply(to) {
             let request = match &reply {
                 Reply::Committed(outcomes) => {
                     Request::Commit(outcomes.iter().map(|_| Txn::new()).collect())
@@ -279,12 +397,14 @@ impl World {
     }
 
     fn read(&mut self, from: Sender, reads: &[Read]) {
-        if self.leaderless_until > self.now {
+        if self.is_leaderless(from) {
             let failed = Reply::Read(Err(transient("there is no leader")));
             return self.reply(from, failed, false);
         }
-        let fault = self.roll(from.process, Roll::Read);
+        // What nobody hears is no fault.
+        let fault = self.roll(from.process, Roll::Read).filter(|_| self.hears(from));
         if fault == Some(FaultKind::Compaction) {
+            self.felt(FaultKind::Compaction);
             let failed = Reply::Read(Err(transient("the revision was compacted")));
             return self.reply(from, failed, false);
         }
@@ -292,7 +412,9 @@ impl World {
         let damaged = match fault {
             Some(kind) => self.damage(kind, from.process, reads, &mut answers),
             None => false,
-        } || reads.iter().any(|read| self.is_damaged(read));
+        } | self.shows_torn(from, reads, &answers);
+        // Of an old run there may be no shards yet, and then nobody looks at the torn one.
+        let damaged = damaged && fault != Some(FaultKind::OldVersionRead);
         self.damaged_reads += u64::from(damaged);
         if let Some(bug) = self.plan.bug {
             let op = self.shared.borrow().current[from.process as usize].clone();
@@ -306,42 +428,62 @@ impl World {
     fn commit(&mut self, from: Sender, op: Option<Rc<Op>>, txns: Vec<Txn>) {
         let process = from.process;
         let fault = self.roll(process, Roll::Commit);
-        let leaderless = self.leaderless_until > self.now;
+        let (leaderless, hears) = (self.is_leaderless(from), self.hears(from));
         let refused = match fault {
             Some(FaultKind::DiskFull) => Some(StoreRefusal::NoSpace),
             Some(FaultKind::TxnTooLarge) => Some(StoreRefusal::TooLarge),
-            _ => None,
+            Some(_) | None => None,
         };
         // A refusal says that nothing will happen, which no transport may say of one copy of two.
         if let Some(why) = refused.filter(|_| !from.doubled) {
+            self.felt_if(hears, fault);
             let refuse = |_: &Txn| Err(refusal(why));
             let outcomes = txns.iter().map(refuse).collect();
             return self.reply(from, Reply::Committed(outcomes), false);
         }
         let unsure = leaderless || fault == Some(FaultKind::FsyncError);
+        let mut applied = false;
         let mut outcomes = Vec::with_capacity(txns.len());
         for txn in txns {
             // Whether it is on the disk is for chance to say, and nobody is told.
             let lost = unsure && self.luck(process, 2) == 0;
             let outcome = if lost { None } else { self.apply(from, op.as_deref(), txn, fault) };
+            applied |= matches!(outcome, Some(Ok(CommitOutcome::Applied { .. })));
             outcomes.push(match outcome {
                 Some(outcome) if !unsure => outcome,
                 Some(_) | None => Ok(CommitOutcome::Unknown),
             });
         }
+        self.felt_if(applied && self.is_past_life(from), Some(FaultKind::PastLifeReply));
         match fault {
             Some(FaultKind::ReplyLost) => {
+                self.felt_if(applied && hears && !unsure, fault);
                 let nobody_knows = Request::Commit(outcomes.iter().map(|_| Txn::new()).collect());
                 self.time_out(from, &nobody_knows);
             }
-            Some(FaultKind::CrashAfterStore) if self.is_alive(from) => self.crash(process),
-            _ => self.reply(from, Reply::Committed(outcomes), false),
+            Some(FaultKind::CrashAfterStore) if applied && self.waits(from) => {
+                self.felt(FaultKind::CrashAfterStore);
+                self.crash(process);
+            }
+            Some(FaultKind::FsyncError) => {
+                self.felt_if(hears && !leaderless, fault);
+                self.reply(from, Reply::Committed(outcomes), false);
+            }
+            Some(_) | None => self.reply(from, Reply::Committed(outcomes), false),
         }
     }
 
-    fn is_alive(&self, who: Sender) -> bool {
+    pub(super) fn felt_if(&mut self, changed: bool, kind: Option<FaultKind>) {
+        if let Some(kind) = kind.filter(|_| changed) {
+            self.felt(kind);
+        }
+    }
+
+    /// Whether the process that sent something died since and lives again.
+    fn is_past_life(&self, who: Sender) -> bool {
         let process = &self.processes[who.process as usize];
-        process.life == who.life && process.program.is_some()
+        let reborn = process.life != who.life && process.program.is_some();
+        reborn && self.is_rough() && self.plan.faults.has(FaultKind::PastLifeReply)
     }
 
     /// Applies one transaction, if nothing stands against it, and lets the oracle hear of it.
@@ -390,15 +532,24 @@ impl World {
                     let old = before.map(|before| before.bytes).unwrap_or_default();
                     stored.truncate(half);
                     stored.extend(old.get(half..).unwrap_or_default());
-                    is_torn = *stored != good;
+                    is_torn = *stored != good && *stored != old;
+                    // Where the halves do not differ, nothing was torn or nothing was written, and
+                    // the second is another fault.
+                    if !is_torn {
+                        stored.clone_from(&good);
+                    }
                 });
-                if is_torn {
-                    self.torn.push(Torn { key, revision });
+                if !is_torn {
+                    return;
                 }
+                self.torn.push(Torn { key, revision, shown: false });
                 let after = REPAIR_AFTER.0 + self.luck(process, REPAIR_AFTER.1);
                 self.schedule(after, process, What::Repair { key, bytes: good, revision });
             }
-            Some(FaultKind::LostWrite) => _ = self.disk.lose_last_write(&key),
+            Some(FaultKind::LostWrite) => {
+                let lost = self.disk.lose_last_write(&key);
+                self.felt_if(lost, fault);
+            }
             Some(_) | None => {}
         }
     }

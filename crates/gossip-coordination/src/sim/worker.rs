@@ -9,10 +9,11 @@
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{LogicalTime, OpId, WorkerId};
 
+use super::answers::Renewal;
 use super::bugs::Bug;
 use super::context::{Cx, Draft, Phase, Posted};
 use super::keyspace::Keyspace;
-use super::op::{Ending, Granted, LeaseRef, Said, Terms, Verb};
+use super::op::{Ending, Granted, Label, LeaseRef, Said, Terms, Verb, ending};
 use super::port::{SimStore, SinkWrite};
 use super::random::mix;
 use crate::facade::{AsyncShardClaiming, ClaimError};
@@ -46,7 +47,7 @@ const IDLE_TICKS: u64 = 25;
 const NOTHING_TICKS: u64 = 60;
 
 /// What a worker does under a lease that it was told to have lost, before it believes it.
-const ZOMBIE_STEPS_MAX: u64 = 6;
+const ZOMBIE_STEPS_MAX: u64 = 8;
 
 /// The coordinator of a simulated process.
 pub(super) type Handle = AsyncStoreCoordinator<SimStore>;
@@ -149,7 +150,8 @@ impl Worker {
             48..50 => self.release(place).await,
             50 => self.park(place).await,
             51..55 => self.split_residual(place).await,
-            55..57 => self.split_replace(place).await,
+            // Its plan is large, and would be moved about with every worker that starts.
+            55..57 => Box::pin(self.split_replace(place)).await,
             57..60 => self.offer(place, None).await,
             60 => self.misplace(place).await,
             61 => self.withdraw(place).await,
@@ -370,6 +372,7 @@ impl Worker {
         match told {
             Ok(renewed) => {
                 self.cx.judge(|oracle| oracle.renewed(lease, renewed.new_deadline.as_raw()));
+                self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].wish(renewed.request);
             }
@@ -383,21 +386,23 @@ impl Worker {
         }
         let leases: Vec<Lease> = self.held.iter().map(|held| held.lease.clone()).collect();
         let refs: Vec<LeaseRef> = self.held.iter().map(|held| held.lease_ref).collect();
-        let said = Said { leases: refs.clone(), ..Said::default() };
-        let op = self.cx.begin(Draft { said, ..Draft::new(Verb::RenewMany) });
+        let op = self.cx.begin(Draft::new(Verb::RenewMany));
+        self.cx.begin_batch(&op, &refs);
         let mut told = Vec::new();
         self.handle.renew_many(op.now, self.cx.tenant_id, &leases, &mut told).await;
         let mut first = None;
-        for (place, (told, lease)) in told.iter().zip(&refs).enumerate() {
+        for (place, told) in told.iter().enumerate() {
             match told {
-                Ok(renewed) => {
-                    let deadline = renewed.new_deadline;
-                    self.cx.judge(|oracle| oracle.renewed(*lease, deadline.as_raw()));
-                    self.prolong(place, deadline);
-                }
+                Ok(renewed) => self.prolong(place, renewed.new_deadline),
                 Err(error) => first = first.or_else(|| Some(error.clone())),
             }
         }
+        let answers = told.iter().map(|told| match told {
+            Ok(renewed) => Renewal::Until(renewed.new_deadline.as_raw()),
+            Err(error) => Renewal::Not(ending(error), Label::of(error)),
+        });
+        let answers: Vec<Renewal> = answers.collect();
+        self.cx.judge(|oracle| oracle.batch_ended(&op, &answers));
         let all_failed = told.iter().all(Result::is_err);
         self.cx.end_plain(&op, &first.filter(|_| all_failed).map_or(Ok(()), Err));
     }
@@ -607,6 +612,9 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         attempts,
     };
     cx.judge(|oracle| oracle.granted(op, told));
+    let (first, last) = (u64::from(told.range.0), u64::from(told.range.1));
+    let rest = [u64::from(told.done), u64::from(told.attempts)];
+    cx.hear(&[told.fence, told.deadline, first, last, rest[0], rest[1]]);
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
     let (fence, token) = (told.fence, lease.token().as_raw());
     let lease_ref = LeaseRef { shard, key: lease.key(), grant: told.grant, fence, token };

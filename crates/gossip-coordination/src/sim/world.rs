@@ -6,7 +6,7 @@
 //! listens, and the world stops when it objects.
 
 use std::cell::RefCell;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,9 @@ use super::audit::Torn;
 use super::context::{Clock, Phase, Shared};
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultTally, Place};
+use super::guest::{ResultSink, Trial};
 use super::keyspace::Keyspace;
+use super::letters::GuestSide;
 use super::op::Op;
 use super::oracle::{Limits, Oracle, Rule, Violation};
 use super::plan::Plan;
@@ -49,6 +51,8 @@ pub(super) struct Process {
     /// How often it was started.
     pub(super) life: u32,
     pub(super) program: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Present if the program is somebody else's.
+    pub(super) guest: Option<GuestSide>,
     pub(super) store: SimStore,
     /// Of the question that it waits for.
     pub(super) exchange: u64,
@@ -57,6 +61,12 @@ pub(super) struct Process {
     pub(super) paused_until: u64,
     pub(super) requests_cut_until: u64,
     pub(super) replies_cut_until: u64,
+    /// The cut that has cost no message yet.
+    pub(super) cut: Option<FaultKind>,
+    /// The pause that has held nothing up yet.
+    pub(super) pause: Option<FaultKind>,
+    /// Whether it died and keeps its name.
+    pub(super) keeps_name: bool,
     pub(super) luck: Stream,
     pub(super) latency: Stream,
     /// Chances for a fault that it had.
@@ -108,43 +118,53 @@ pub(super) enum What {
     Repair { key: Key, bytes: Vec<u8>, revision: u64 },
 }
 
-#[derive(Debug)]
+/// When something happens, and to whom. Their order is the order of the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at: u64,
     process: u32,
+    /// Of its process; no two are equal.
     number: u64,
-    what: What,
+    /// Where in [`Agenda::whats`] it stands what happens.
+    place: u32,
 }
 
-impl Event {
-    const fn order(&self) -> (u64, u32, u64) {
-        (self.at, self.process, self.number)
+/// What is going to happen. The queue moves small things about, and what happens stays in place.
+#[derive(Debug, Default)]
+struct Agenda {
+    queue: BinaryHeap<Reverse<Event>>,
+    /// Empty where `free` says so.
+    whats: Vec<Option<What>>,
+    free: Vec<u32>,
+}
+
+impl Agenda {
+    fn push(&mut self, at: u64, process: u32, number: u64, what: What) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.whats.push(None);
+            u32::try_from(self.whats.len() - 1).expect("few things are going to happen")
+        });
+        self.whats[place as usize] = Some(what);
+        self.queue.push(Reverse(Event { at, process, number, place }));
+    }
+
+    fn pop(&mut self) -> Option<(u64, u32, What)> {
+        let Reverse(Event { at, process, place, .. }) = self.queue.pop()?;
+        self.free.push(place);
+        let what = self.whats[place as usize].take().expect("what happens stands until it does");
+        Some((at, process, what))
     }
 }
 
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
+/// Ticks after which a worker that returned is started again.
+const RETURNS_AFTER: u64 = 40;
 
 /// A world.
 pub(super) struct World {
     pub(super) plan: Plan,
+    /// The worker that is tried; ours if absent.
+    pub(super) trial: Option<Trial>,
+    pub(super) guest_sink: Option<Box<dyn ResultSink>>,
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) disk: Disk,
     pub(super) processes: Vec<Process>,
@@ -153,25 +173,26 @@ pub(super) struct World {
     /// The numbers of the faults that were injected.
     pub(super) injected: Vec<u64>,
     pub(super) leaderless_until: u64,
+    /// Whether the leader is gone and nobody has noticed yet.
+    pub(super) leader_lost: bool,
     /// The reply to a question that was answered at once.
     pub(super) at_once: Option<Reply>,
     pub(super) damaged_reads: u64,
     pub(super) torn: Vec<Torn>,
-    queue: BinaryHeap<Reverse<Event>>,
+    agenda: Agenda,
     pub(super) now: u64,
     calm_since: Option<u64>,
 }
 
 impl World {
-    pub(super) fn new(plan: Plan, keys: Rc<Keyspace>) -> Self {
+    pub(super) fn new(plan: Plan, keys: Rc<Keyspace>, trial: Option<Trial>) -> Self {
         let tenants: Vec<TenantId> =
             (1..=plan.tenants as u8).map(|it| TenantId::from_bytes([it; 32])).collect();
         let limits = match plan.atomic_until {
             Some(_) => Limits { per_tenant: SHARDS_PER_TENANT, total: u32::MAX },
             None => Limits { per_tenant: SHARDS_PER_TENANT, total: SHARDS_TOTAL },
         };
-        let suspended = plan.faults.suspended();
-        let oracle = Oracle::new(keys, plan.tenants, limits, suspended);
+        let oracle = Oracle::new(keys, plan.tenants, limits);
         let per_tenant = tenants.len();
         let shared = Shared {
             oracle,
@@ -183,6 +204,7 @@ impl World {
             directory: vec![Vec::new(); per_tenant],
             board: vec![VecDeque::new(); per_tenant],
             ops: 0,
+            ops_excused: 0,
             op_count: 0,
             coverage: Coverage::default(),
             hash: plan.seed,
@@ -204,12 +226,15 @@ impl World {
             tally: FaultTally::default(),
             injected: Vec::new(),
             leaderless_until: 0,
+            leader_lost: false,
             at_once: None,
             damaged_reads: 0,
             torn: Vec::new(),
-            queue: BinaryHeap::new(),
+            agenda: Agenda::default(),
             now: 0,
             calm_since: None,
+            guest_sink: trial.as_ref().and_then(Trial::sink),
+            trial,
             plan,
         };
         world.populate();
@@ -222,13 +247,13 @@ impl World {
     ///
     /// The rule that was broken, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
-        while let Some(Reverse(event)) = self.queue.pop() {
-            if self.plan.atomic_until.is_some_and(|until| event.at >= until) {
+        while let Some((at, process, what)) = self.agenda.pop() {
+            if self.plan.atomic_until.is_some_and(|until| at >= until) {
                 break;
             }
-            self.now = event.at;
-            self.shared.borrow_mut().now = event.at;
-            self.happen(event);
+            self.now = at;
+            self.shared.borrow_mut().now = at;
+            self.happen(process, what);
             if self.is_over() {
                 break;
             }
@@ -294,18 +319,19 @@ impl World {
         let counter = &mut self.processes[process as usize].scheduled;
         *counter += 1;
         let (at, number) = (self.now + after, *counter);
-        self.queue.push(Reverse(Event { at, process, number, what }));
+        self.agenda.push(at, process, number, what);
     }
 
-    fn happen(&mut self, event: Event) {
-        let Event { process, what, .. } = event;
+    fn happen(&mut self, process: u32, what: What) {
         match what {
             What::Tell { to, reply, damaged } => self.tell(to, reply, damaged),
             What::Arrive { from, op, request } => self.arrive(from, op, request),
             What::Sink { from, write } => self.sink(from, write),
             What::Start(process) => self.start(process),
             What::Stop(process) => self.stop(process),
-            What::Vanish { process, life } => self.disk.vanish(bound_number(process, life)),
+            What::Vanish { process, life } => {
+                self.disk.vanish(bound_number(process, life));
+            }
             What::Repair { key, bytes, revision } => self.repair(key, bytes, revision),
         }
         self.shared.borrow_mut().note(u64::from(process), self.now);
@@ -314,17 +340,15 @@ impl World {
     fn tell(&mut self, to: Sender, reply: Reply, damaged: bool) {
         let now = self.now;
         let process = &mut self.processes[to.process as usize];
-        if process.life != to.life && process.program.is_some() {
-            if self.calm_since.is_none() && self.plan.faults.has(FaultKind::PastLifeReply) {
-                self.tally.count(FaultKind::PastLifeReply);
-            }
-            return;
-        }
+        // A transport answers the life that asked, and no other.
         if process.life != to.life || process.exchange != to.exchange || process.program.is_none() {
             return;
         }
         if process.paused_until > now {
             let after = process.paused_until - now;
+            if let Some(kind) = process.pause.take() {
+                self.felt(kind);
+            }
             return self.schedule(after, to.process, What::Tell { to, reply, damaged });
         }
         self.deliver(to.process, reply, damaged);
@@ -335,20 +359,30 @@ impl World {
     pub(super) fn poll(&mut self, number: u32) {
         loop {
             let Some(mut program) = self.processes[number as usize].program.take() else { return };
+            self.brief(number);
             let mut context = Context::from_waker(Waker::noop());
             let polled = catch_unwind(AssertUnwindSafe(|| program.as_mut().poll(&mut context)));
+            self.hear(number);
             match polled {
-                Ok(Poll::Ready(())) => return,
+                Ok(Poll::Ready(())) => return self.schedule_return(number),
                 Ok(Poll::Pending) => {
                     let process = &mut self.processes[number as usize];
                     process.program = Some(program);
-                    let asked = process.store.asked().expect("a process that waits has asked");
+                    let Some(asked) = process.store.asked() else { return self.lost_in_thought() };
                     self.send(number, asked);
                 }
                 Err(panic) => return self.panicked(&crate::model::panic_message(&*panic)),
             }
             let Some(reply) = self.at_once.take() else { return };
             self.deliver(number, reply, false);
+        }
+    }
+
+    /// Somebody starts a guest again that came to an end.
+    fn schedule_return(&mut self, number: u32) {
+        let process = &self.processes[number as usize];
+        if process.guest.is_some() && process.role == Role::Worker {
+            self.schedule(RETURNS_AFTER, number, What::Start(number));
         }
     }
 
@@ -384,6 +418,7 @@ impl World {
         Ok(Report {
             worlds: 1,
             operations: shared.ops,
+            operations_excused: shared.ops_excused,
             commits: shared.oracle.commits,
             ticks: self.now,
             faults: self.tally,

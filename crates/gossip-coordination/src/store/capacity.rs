@@ -25,7 +25,7 @@ pub(super) async fn capacity(
 ) -> CapacityHint {
     for looks in 1..=LOOKS_MAX {
         let look = counting(core, now, (tenant, run), worker);
-        let Ok(mut answers) = io.read(look.reads()).await else { break };
+        let Ok(mut answers) = io.read(look.reads(None)).await else { break };
         let seen = look.take(&mut answers);
         if learn(core, &look, &seen, None, looks) {
             return hint(seen.due_count(), seen.first_deadline(None));
@@ -68,7 +68,7 @@ impl Rider {
     /// Adds its questions to `reads`, if the store takes so many at once.
     pub(super) fn ask(&mut self, core: &mut Core, reads: &mut Vec<Read>) {
         let look = counting(core, self.now, (self.tenant, self.key.run()), self.worker);
-        let asked = look.reads();
+        let asked = look.reads(None);
         if reads.len() + asked.len() <= core.limits.txn_ops {
             reads.extend(asked);
             self.look = Some(look);

@@ -223,9 +223,12 @@ impl Core {
     }
 }
 
+/// Bytes that most values stay below, so that they are written without growing.
+const ENCODED_LEN_USUAL: usize = 192;
+
 /// What an encoder writes.
 pub(super) fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(ENCODED_LEN_USUAL);
     encode(&mut out);
     out
 }

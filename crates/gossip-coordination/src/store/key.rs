@@ -254,33 +254,32 @@ impl Key {
     /// The bytes under which an engine stores it, behind its own namespace.
     #[must_use]
     pub fn to_bytes(&self) -> KeyBytes {
-        let path = KeyBytes::kind(self.kind());
-        match self {
+        KeyBytes::new(self.kind(), |path| match self {
             Self::RunHead { tenant, run } | Self::Tombstone { tenant, run } => {
-                path.tenant(*tenant).number(run.as_raw())
+                path.tenant(*tenant).number(run.as_raw());
             }
             Self::RunRoots { tenant, run, chunk } => {
-                path.tenant(*tenant).number(run.as_raw()).chunk(*chunk)
+                path.tenant(*tenant).number(run.as_raw()).chunk(*chunk);
             }
             Self::ShardHot { tenant, shard }
             | Self::ShardCold { tenant, shard }
             | Self::Owner { tenant, shard }
             | Self::ParkedIndex { tenant, shard } => {
-                path.tenant(*tenant).number(shard.run().as_raw()).number(shard.shard().as_raw())
+                path.tenant(*tenant).number(shard.run().as_raw()).number(shard.shard().as_raw());
             }
-            Self::ClaimIndex { tenant, shard, at } => path
-                .tenant(*tenant)
-                .number(shard.run().as_raw())
-                .number(at.as_raw())
-                .number(place_of(shard.shard())),
-            Self::TenantCounter { tenant } => path.tenant(*tenant),
-            Self::TotalCounter => path,
-            Self::Worker { tenant, worker } => path.tenant(*tenant).number(worker.as_raw()),
-            Self::Handoff { tenant, handoff } => path.tenant(*tenant).number(handoff.as_raw()),
+            Self::ClaimIndex { tenant, shard, at } => {
+                let place = place_of(shard.shard());
+                path.tenant(*tenant).number(shard.run().as_raw());
+                path.number(at.as_raw()).number(place);
+            }
+            Self::TenantCounter { tenant } => _ = path.tenant(*tenant),
+            Self::TotalCounter => {}
+            Self::Worker { tenant, worker } => _ = path.tenant(*tenant).number(worker.as_raw()),
+            Self::Handoff { tenant, handoff } => _ = path.tenant(*tenant).number(handoff.as_raw()),
             Self::HandoffIndex { tenant, party, handoff } => {
-                path.tenant(*tenant).number(*party).number(handoff.as_raw())
+                path.tenant(*tenant).number(*party).number(handoff.as_raw());
             }
-        }
+        })
     }
 }
 
@@ -301,34 +300,54 @@ pub struct KeyBytes {
 }
 
 impl KeyBytes {
-    /// The name of a kind, to which the parts of a key are added.
-    pub(super) fn kind(kind: KeyKind) -> Self {
-        Self { bytes: [0; KEY_ROOM], len: 0 }.push(kind.name().as_bytes())
+    /// The name of a kind, and the parts that `add` adds. They are added in place: what takes and
+    /// gives back the whole room copies it every time, which costs more than the digits.
+    #[inline]
+    pub(super) fn new(kind: KeyKind, add: impl FnOnce(&mut Self)) -> Self {
+        let mut path = Self { bytes: [0; KEY_ROOM], len: 0 };
+        path.push(kind.name().as_bytes());
+        add(&mut path);
+        path
     }
 
     /// Any bytes that are not too many.
     #[cfg(any(test, feature = "conformance"))]
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
-        let empty = Self { bytes: [0; KEY_ROOM], len: 0 };
-        (bytes.len() <= KEY_ROOM).then(|| empty.push(bytes))
+        let mut path = Self { bytes: [0; KEY_ROOM], len: 0 };
+        if bytes.len() > KEY_ROOM {
+            return None;
+        }
+        path.push(bytes);
+        Some(path)
     }
 
-    pub(super) fn tenant(self, tenant: TenantId) -> Self {
+    #[inline]
+    pub(super) fn tenant(&mut self, tenant: TenantId) -> &mut Self {
         self.part(if planted!(TenantMissingInKey) { &[0; 32] } else { tenant.as_bytes() })
     }
 
-    pub(super) fn number(self, number: u64) -> Self {
+    #[inline]
+    pub(super) fn number(&mut self, number: u64) -> &mut Self {
         self.part(&number.to_be_bytes())
     }
 
-    pub(super) fn chunk(self, number: u16) -> Self {
+    #[inline]
+    pub(super) fn chunk(&mut self, number: u16) -> &mut Self {
         self.part(&number.to_be_bytes())
     }
 
-    pub(super) fn push(mut self, bytes: &[u8]) -> Self {
+    #[inline]
+    pub(super) fn push(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
         self
+    }
+
+    /// The same with `bytes` behind it.
+    pub(super) fn with(&self, bytes: &[u8]) -> Self {
+        let mut longer = *self;
+        longer.push(bytes);
+        longer
     }
 
     /// The bytes.
@@ -338,7 +357,8 @@ impl KeyBytes {
     }
 
     /// A separator and the digits of `bytes`.
-    fn part<const N: usize>(mut self, bytes: &[u8; N]) -> Self {
+    #[inline]
+    fn part<const N: usize>(&mut self, bytes: &[u8; N]) -> &mut Self {
         let room = &mut self.bytes[self.len..][..1 + 2 * N];
         room[0] = SEPARATOR;
         for (pair, byte) in room[1..].chunks_exact_mut(2).zip(bytes) {

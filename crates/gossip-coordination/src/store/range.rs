@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use gossip_contracts::identity::{RunId, ShardId, TenantId};
+use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
 
 use super::key::{BEHIND_SEPARATOR, Key, KeyBytes, KeyKind, SEPARATOR};
 use super::place::ClaimSpot;
@@ -21,10 +21,10 @@ impl KeyRange {
     /// Every key of a kind, of all tenants: for backup and checks of a whole store.
     #[must_use]
     pub fn all_of(kind: KeyKind) -> Self {
-        let path = KeyBytes::kind(kind);
+        let path = KeyBytes::new(kind, |_| ());
         match kind {
             // The one kind whose key is its name and nothing more.
-            KeyKind::TotalCounter => Self { start: path, end: path.push(&[0]) },
+            KeyKind::TotalCounter => Self { start: path, end: path.with(&[0]) },
             KeyKind::RunHead
             | KeyKind::RunRoots
             | KeyKind::ShardHot
@@ -36,74 +36,76 @@ impl KeyRange {
             | KeyKind::Worker
             | KeyKind::Handoff
             | KeyKind::Tombstone
-            | KeyKind::HandoffIndex => Self::below(path),
+            | KeyKind::HandoffIndex => Self::below(&path),
         }
     }
 
     /// The heads of a tenant's runs.
     #[must_use]
     pub fn runs_of(tenant: TenantId) -> Self {
-        Self::below(KeyBytes::kind(KeyKind::RunHead).tenant(tenant))
+        Self::below(&of_tenant(KeyKind::RunHead, tenant))
     }
 
     /// A tenant's registered workers.
     #[must_use]
     pub fn workers_of(tenant: TenantId) -> Self {
-        Self::below(KeyBytes::kind(KeyKind::Worker).tenant(tenant))
+        Self::below(&of_tenant(KeyKind::Worker, tenant))
     }
 
     /// A tenant's planned moves.
     #[must_use]
     pub fn handoffs_of(tenant: TenantId) -> Self {
-        Self::below(KeyBytes::kind(KeyKind::Handoff).tenant(tenant))
+        Self::below(&of_tenant(KeyKind::Handoff, tenant))
     }
 
     /// The planned moves of a tenant that concern a party and are not over.
     #[must_use]
     pub fn moves_of(tenant: TenantId, party: u64) -> Self {
-        Self::below(KeyBytes::kind(KeyKind::HandoffIndex).tenant(tenant).number(party))
+        Self::below(&KeyBytes::new(KeyKind::HandoffIndex, |path| {
+            path.tenant(tenant).number(party);
+        }))
     }
 
     /// The chunks of a run's roots.
     #[must_use]
     pub fn roots_of(tenant: TenantId, run: RunId) -> Self {
-        Self::below(of_run(KeyKind::RunRoots, tenant, run))
+        Self::below(&of_run(KeyKind::RunRoots, tenant, run))
     }
 
     /// The hot parts of a run's shards, in the order of their ids.
     #[must_use]
     pub fn hot_shards_of(tenant: TenantId, run: RunId) -> Self {
-        Self::below(of_run(KeyKind::ShardHot, tenant, run))
+        Self::below(&of_run(KeyKind::ShardHot, tenant, run))
     }
 
     /// The hot part of one shard of a run, as a range of one key.
     #[must_use]
     pub fn hot_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
-        Self::only(of_run(KeyKind::ShardHot, tenant, run).number(shard.as_raw()))
+        Self::only(&Key::ShardHot { tenant, shard: ShardKey::new(run, shard) })
     }
 
     /// The cold parts of a run's shards, in the order of their ids.
     #[must_use]
     pub fn cold_shards_of(tenant: TenantId, run: RunId) -> Self {
-        Self::below(of_run(KeyKind::ShardCold, tenant, run))
+        Self::below(&of_run(KeyKind::ShardCold, tenant, run))
     }
 
     /// The cold part of one shard of a run, as a range of one key.
     #[must_use]
     pub fn cold_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
-        Self::only(of_run(KeyKind::ShardCold, tenant, run).number(shard.as_raw()))
+        Self::only(&Key::ShardCold { tenant, shard: ShardKey::new(run, shard) })
     }
 
     /// A run's parked shards. Empty exactly when none is parked.
     #[must_use]
     pub fn parked_of(tenant: TenantId, run: RunId) -> Self {
-        Self::below(of_run(KeyKind::ParkedIndex, tenant, run))
+        Self::below(&of_run(KeyKind::ParkedIndex, tenant, run))
     }
 
     /// A run's claim index. Empty exactly when no shard is active.
     #[must_use]
     pub fn claims_of(tenant: TenantId, run: RunId) -> Self {
-        Self::below(of_run(KeyKind::ClaimIndex, tenant, run))
+        Self::below(&of_run(KeyKind::ClaimIndex, tenant, run))
     }
 
     /// The entries of a run's claim index within `spots`: as narrow as one likes, because a wide
@@ -111,16 +113,22 @@ impl KeyRange {
     /// begin.
     #[must_use]
     pub fn claims_within(tenant: TenantId, run: RunId, spots: RangeInclusive<ClaimSpot>) -> Self {
-        let path = of_run(KeyKind::ClaimIndex, tenant, run);
-        let at = |spot: &ClaimSpot| path.number(spot.at().as_raw()).number(spot.place());
-        Self { start: at(spots.start()), end: at(spots.end()).push(&[0]) }
+        let start = of_run(KeyKind::ClaimIndex, tenant, run);
+        let mut within = Self { start, end: start };
+        let add = |path: &mut KeyBytes, spot: &ClaimSpot| {
+            path.number(spot.at().as_raw()).number(spot.place());
+        };
+        add(&mut within.start, spots.start());
+        add(&mut within.end, spots.end());
+        within.end.push(&[0]);
+        within
     }
 
     /// What is left of the range behind `key`: the next page of a scan that read so far.
     #[must_use]
     pub fn after(self, key: &Key) -> Self {
         // Nothing lies between a key and the same key with a zero byte behind it.
-        Self { start: self.start.max(key.to_bytes().push(&[0])), end: self.end }
+        Self { start: self.start.max(key.to_bytes().with(&[0])), end: self.end }
     }
 
     /// A range by its bounds, which came from elsewhere; `None` if one is longer than any of ours.
@@ -148,17 +156,21 @@ impl KeyRange {
     }
 
     /// Everything that continues `path` by another part.
-    fn below(path: KeyBytes) -> Self {
-        Self { start: path.push(&[SEPARATOR]), end: path.push(&[BEHIND_SEPARATOR]) }
+    fn below(path: &KeyBytes) -> Self {
+        Self { start: path.with(&[SEPARATOR]), end: path.with(&[BEHIND_SEPARATOR]) }
     }
 
     /// The one key `key`.
-    fn only(key: KeyBytes) -> Self {
-        let end = key.push(&[0]);
-        Self { start: key, end }
+    fn only(key: &Key) -> Self {
+        let start = key.to_bytes();
+        Self { start, end: start.with(&[0]) }
     }
 }
 
+fn of_tenant(kind: KeyKind, tenant: TenantId) -> KeyBytes {
+    KeyBytes::new(kind, |path| _ = path.tenant(tenant))
+}
+
 fn of_run(kind: KeyKind, tenant: TenantId, run: RunId) -> KeyBytes {
-    KeyBytes::kind(kind).tenant(tenant).number(run.as_raw())
+    KeyBytes::new(kind, |path| _ = path.tenant(tenant).number(run.as_raw()))
 }

@@ -85,7 +85,8 @@ impl ShardTask {
         }
         let end = match self.verdict {
             Some(Decision::ParkItem(index)) => index,
-            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {
+            None
+            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
                 self.page.len()
             }
         };
@@ -188,7 +189,8 @@ impl ShardTask {
         match &mut self.verdict {
             None => self.verdict = Some(Decision::ParkItem(index)),
             Some(Decision::ParkItem(first)) => *first = index.min(*first),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {}
+            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+            }
         }
     }
 
@@ -206,7 +208,10 @@ impl ShardTask {
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
             // Something was decided: only what is under way is waited for.
-            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => None,
+            None
+            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+                None
+            }
         }
     }
 

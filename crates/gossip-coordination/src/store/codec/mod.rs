@@ -29,11 +29,11 @@ pub use self::run::{
     RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
     encode_run_head, encode_tombstone,
 };
-pub(super) use self::shard::decode_own_shard;
 pub use self::shard::{
     ColdPart, DecodeShardError, HotPart, SpawnedIds, decode_cold, decode_hot, decode_shard,
     encode_cold, encode_hot,
 };
+pub(super) use self::shard::{decode_own_shard, peek_indexed_at};
 pub use self::small::{
     HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_claim_entry, decode_count,
     decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry, decode_worker,

@@ -20,7 +20,7 @@ use gossip_stdx::SlabFull;
 use thiserror::Error;
 
 use super::fields::{Fields, Put, corrupt, flag_if};
-use super::frame::{open, open_own, seal};
+use super::frame::{open, open_own, peek, seal};
 use crate::error::InfraError;
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{GrantToken, LeaseHolder, OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpResult};
@@ -89,6 +89,17 @@ pub fn decode_hot(
     value: &[u8],
 ) -> Result<HotPart<'_>, InfraError> {
     hot_of(shard, open(&Key::ShardHot { tenant, shard }, value)?)
+}
+
+/// Where the shard whose hot part this is stands in the claim index. Only for a hint about a value
+/// that is decoded once more before anything is decided: the checksum is not looked at.
+pub(in crate::store) fn peek_indexed_at(
+    tenant: TenantId,
+    shard: ShardKey,
+    value: &[u8],
+) -> Option<LogicalTime> {
+    let fields = peek(&Key::ShardHot { tenant, shard }, value).ok()?;
+    hot_of(shard, fields).ok()?.indexed_at
 }
 
 fn hot_of(shard: ShardKey, mut fields: Fields<'_>) -> Result<HotPart<'_>, InfraError> {

@@ -1,0 +1,139 @@
+//! A report as a line of text, so that a long campaign can go on where it was stopped.
+//!
+//! A line says everything that a [`Report`] says but the hashes of single tenants, which mean
+//! nothing for more than one world. It is read back by the build that wrote it and by no other, so
+//! it has no version: who keeps lines keeps with them what tells builds apart
+//! ([`fingerprint`]).
+
+use std::fmt::Write as _;
+
+use super::faults::{FaultKind, FaultTally};
+use super::op::{Label, Verb};
+use super::oracle::StaleTally;
+use super::report::{Coverage, Report};
+use super::{Plan, Simulator};
+
+/// The world whose trace hash tells builds apart.
+const FINGERPRINT_SEED: u64 = 1;
+
+/// Its operations: enough for every kind of message, few enough for a debug build.
+const FINGERPRINT_OPERATIONS: u64 = 2_000;
+
+/// What [`fingerprint`] answers, in debug and in optimized builds. A change of the workload, of a
+/// fault or of the trace changes it, and whoever makes one writes the new number here; a change of
+/// anything else must not.
+pub const FINGERPRINT: u64 = 0x29b8_e1cb_af86_49e0;
+
+/// The trace hash of one small world: the same for all builds that play worlds alike.
+///
+/// # Errors
+///
+/// The rule that the world breaks.
+pub fn fingerprint(simulator: &Simulator) -> Result<u64, super::Failure> {
+    let plan = Plan::of_seed(FINGERPRINT_SEED, FINGERPRINT_OPERATIONS, None);
+    simulator.play(&plan).map(|report| report.trace_hash)
+}
+
+impl Report {
+    /// Everything but the hashes of tenants, in one line.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let mut line = String::new();
+        for number in self.numbers() {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{number} ");
+        }
+        line.push_str("faults");
+        for kind in FaultKind::ALL {
+            let _ = write!(line, " {}", self.faults.of(*kind));
+        }
+        line.push_str(" outcomes");
+        for verb in Verb::ALL {
+            for (name, count) in self.coverage.of(verb) {
+                let _ = write!(line, " {} {name} {count}", verb as usize);
+            }
+        }
+        line
+    }
+
+    /// Reads [`Report::to_line`] back; `None` for anything else.
+    #[must_use]
+    pub fn from_line(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace();
+        let mut numbers = [0; NUMBERS];
+        for number in &mut numbers {
+            *number = words.next()?.parse().ok()?;
+        }
+        let mut report = Self::of_numbers(numbers);
+        (words.next()? == "faults").then_some(())?;
+        let mut counts = Vec::with_capacity(FaultKind::ALL.len());
+        for _ in FaultKind::ALL {
+            counts.push(words.next()?.parse().ok()?);
+        }
+        report.faults = FaultTally::of_counts(counts);
+        (words.next()? == "outcomes").then_some(())?;
+        while let Some(verb) = words.next() {
+            let verb = *Verb::ALL.get(verb.parse::<usize>().ok()?)?;
+            let (name, count) = (words.next()?, words.next()?.parse().ok()?);
+            report.coverage.add(verb, Label::named(name), count);
+        }
+        Some(report)
+    }
+
+    const fn numbers(&self) -> [u64; NUMBERS] {
+        let stale = &self.stale;
+        [
+            self.worlds,
+            self.operations,
+            self.operations_excused,
+            self.commits,
+            self.ticks,
+            self.damaged_reads,
+            self.corruption_told,
+            self.runs_finished,
+            self.calm_ticks_max,
+            self.trace_hash,
+            stale.operations,
+            stale.operations_unjudged,
+            stale.operations_accepted,
+            stale.operations_excused,
+            stale.keys,
+            stale.keys_accepted,
+            stale.keys_early,
+        ]
+    }
+
+    fn of_numbers(numbers: [u64; NUMBERS]) -> Self {
+        let [worlds, operations, operations_excused, commits, ticks, rest @ ..] = numbers;
+        let [damaged_reads, corruption_told, rest @ ..] = rest;
+        let [runs_finished, calm_ticks_max, trace_hash, stale @ ..] = rest;
+        let [sent, unjudged, accepted, excused, keys, keys_accepted, keys_early] = stale;
+        Self {
+            worlds,
+            operations,
+            operations_excused,
+            commits,
+            ticks,
+            damaged_reads,
+            corruption_told,
+            runs_finished,
+            calm_ticks_max,
+            trace_hash,
+            stale: StaleTally {
+                operations: sent,
+                operations_unjudged: unjudged,
+                operations_accepted: accepted,
+                operations_excused: excused,
+                keys,
+                keys_accepted,
+                keys_early,
+            },
+            faults: FaultTally::default(),
+            coverage: Coverage::default(),
+            tenant_hashes: Vec::new(),
+        }
+    }
+}
+
+/// Numbers that stand before the faults.
+const NUMBERS: usize = 17;

@@ -1,0 +1,45 @@
+//! Reports as lines, and what tells builds apart.
+
+use super::command::Options;
+use super::{FINGERPRINT, Plan, Report, Simulator, fingerprint};
+
+#[test]
+fn the_golden_world_is_the_same_in_every_build() {
+    let found = fingerprint(&Simulator::new()).expect("the golden world breaks no rule");
+    assert_eq!(found, FINGERPRINT, "{found:016x}");
+}
+
+#[test]
+fn a_report_is_read_back_from_its_line() {
+    let simulator = Simulator::new();
+    let mut sum = Report::default();
+    for seed in 1..=2 {
+        let report = simulator.play(&Plan::of_seed(seed, 300, None));
+        sum.add(&report.expect("the world breaks no rule"));
+    }
+    let line = sum.to_line();
+    let read = Report::from_line(&line).expect("a line that was just written");
+    assert_eq!(read.to_line(), line);
+    assert_eq!((read.operations, read.trace_hash), (sum.operations, sum.trace_hash));
+    assert_eq!(read.coverage.pair_count(), sum.coverage.pair_count());
+}
+
+#[test]
+fn a_line_that_is_cut_is_no_report() {
+    let line = Report::default().to_line();
+    assert!(Report::from_line(&line).is_some());
+    for length in 0..line.len() - 1 {
+        let cut = &line[..length];
+        assert!(Report::from_line(cut).is_none(), "{length} bytes");
+    }
+}
+
+#[test]
+fn options_that_nobody_knows_are_refused() {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let known = Options::parse(&words("--seed 7 --seeds 3 --ops 50 --faults none"));
+    assert_eq!(known.expect("they are known").seeds(), 7..10);
+    for unknown in ["--sed 7", "--seed", "--seed x", "--faults everything", "--bug None"] {
+        assert!(Options::parse(&words(unknown)).is_none(), "{unknown}");
+    }
+}
