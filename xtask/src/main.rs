@@ -21,12 +21,14 @@ mod deny;
 mod etcd_faults;
 mod failure;
 mod fuzz;
+mod hall;
 mod handoff;
 mod items;
 mod kill_sqlite;
 mod miri;
 mod mutants;
 mod process;
+mod saved;
 mod setup;
 mod sim;
 mod sim_handoff;
@@ -86,8 +88,8 @@ const COMMANDS: [Command; 21] = [
     },
     Command {
         name: "fuzz",
-        arguments: "TARGET SECONDS | --list",
-        purpose: "run one fuzz target",
+        arguments: "TARGET SECONDS | TARGET --runs N | --list",
+        purpose: "run one fuzz target for a time or a number of executions",
         run: fuzz::run,
     },
     Command {
@@ -110,6 +112,12 @@ const COMMANDS: [Command; 21] = [
         purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
                   very many and goes on where it was stopped",
         run: sim::run,
+    },
+    Command {
+        name: "hall",
+        arguments: "[--broken] [--save]",
+        purpose: "look for every planted bug, or run ordinary tests with one and see that they notice",
+        run: hall::run,
     },
     Command {
         name: "kill-sqlite",

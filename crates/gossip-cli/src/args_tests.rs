@@ -7,7 +7,8 @@ use clap::{Command, CommandFactory as _};
 use super::Cli;
 
 /// Flags whose variable is not the flag's own name: two commands mean different things by it.
-const NAMED_OTHERWISE: [(&str, &str, &str); 1] = [("run verify", "source", "GOSSIP_COMPARE")];
+const NAMED_OTHERWISE: [(&str, &str, &str); 2] =
+    [("run verify", "source", "GOSSIP_COMPARE"), ("handoff start", "to", "GOSSIP_TO_WORKER")];
 
 /// Every flag of every command: path of the command, name, variable.
 fn flags(path: &str, command: &Command, found: &mut Vec<(String, String, Option<String>)>) {

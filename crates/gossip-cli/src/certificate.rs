@@ -10,7 +10,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStatus, ShardSummary};
 use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
-    SigningKey, Trust, Verification, verify,
+    SigningKey, Trust, Verification, recount, verify,
 };
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Job, RuntimeToken};
@@ -179,8 +179,7 @@ fn against_source(
     source: &Source,
     key: Option<&SigningKey>,
 ) -> Result<Verification, Failure> {
-    let connector = source
-        .open()
+    let connector = recount(source)
         .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
@@ -204,12 +203,10 @@ fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) ->
     if stated == typed {
         return failure;
     }
-    let words =
-        |options: String| if options.is_empty() { "no options".to_owned() } else { options };
     failure.next(format!(
-        "the certificate is for {}, {} was typed; type what the run was to be asked for",
-        words(stated),
-        words(typed)
+        "the options of the certificate are {}, those typed are {}; type those that were asked for",
+        or_none(stated),
+        or_none(typed)
     ))
 }
 
@@ -217,6 +214,10 @@ fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) ->
 fn chosen(options: &[(String, bool)]) -> String {
     let chosen = options.iter().filter(|(_, on)| *on).map(|(name, _)| format!("--{name}"));
     chosen.collect::<Vec<_>>().join(" ")
+}
+
+fn or_none(words: String) -> String {
+    if words.is_empty() { "none".to_owned() } else { words }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -262,8 +263,8 @@ fn tell(global: &Global, found: &Verification, console: &Console) -> Result<Code
         .with("compared", found.is_compared)
         .with("run", format!("{:016x}", found.request.run.as_raw()))
         .with_bytes(["source", "source_hex"], source.as_bytes())
-        .with("options", chosen(&found.request.options))
-        .with("excluded", found.request.excluded.join("; "))
+        .with("options", or_none(chosen(&found.request.options)))
+        .with("excluded", or_none(found.request.excluded.join("; ")))
         .with("keys", found.keys)
         .with("unread", found.unread)
         .with("done", found.done)

@@ -30,3 +30,16 @@ fn options_that_were_not_asked_for_are_refused() {
     assert_eq!(less.code, Some(1), "{}", less.stderr);
     assert!(less.stderr.contains("options") && less.stderr.contains("--ignore"), "{}", less.stderr);
 }
+
+/// A link that leads nowhere is listed by the run and by whoever checks it.
+#[test]
+fn a_link_that_leads_nowhere_is_unread_and_counted() {
+    let scratch = Scratch::new();
+    scratch.file("file", "");
+    std::os::unix::fs::symlink("nowhere", scratch.tree().join("link")).unwrap();
+    let ran = export(&scratch, &["tree", "--follow-links"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let checked = scratch.run(&["verify", "cert", "--source", "tree", "--follow-links"]);
+    assert_eq!(checked.code, Some(3), "{}", checked.stderr);
+    assert!(checked.stderr.contains("1 unread"), "{}", checked.stderr);
+}

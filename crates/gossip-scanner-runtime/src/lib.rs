@@ -30,6 +30,8 @@ mod processor;
 mod progress;
 mod run_plan;
 mod scan;
+#[cfg(any(test, feature = "skew"))]
+pub mod skew;
 mod split_policy;
 mod task;
 mod throttle;
@@ -72,4 +74,6 @@ pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
 pub use self::watermark::{Settled, Watermark};
-pub use self::worker::{Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work};
+pub use self::worker::{
+    Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work, worker_of,
+};

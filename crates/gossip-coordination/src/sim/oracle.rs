@@ -167,15 +167,19 @@ pub(super) struct Oracle {
 /// Writes under fences that are not the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaleTally {
-    /// Operations that were sent under a lease which somebody else had got since.
+    /// Operations that were sent under a fence below the shard's, with no rule suspended about them.
     pub operations: u64,
+    /// The same after a fault had suspended the rule; what becomes of them shows nothing.
+    pub operations_unjudged: u64,
     /// Of those, how many took effect although the store kept its promises.
     pub operations_accepted: u64,
     /// How many took effect because the store had forgotten the newer grant.
     pub operations_excused: u64,
-    /// Keys that reached the sink under a fence below the last one accepted for the key.
+    /// Keys that reached the sink after a later grant had written them. It is the simulated sink
+    /// that decides about them, so they show that fences are in the order of the grants and no
+    /// more.
     pub keys: u64,
-    /// Of those, how many were accepted.
+    /// Of those, how many were accepted while no rule about them was suspended.
     pub keys_accepted: u64,
     /// Keys from such leases that nobody newer had written yet; whoever follows writes them again.
     pub keys_early: u64,
@@ -184,6 +188,7 @@ pub struct StaleTally {
 impl StaleTally {
     pub(super) const fn add(&mut self, other: &Self) {
         self.operations += other.operations;
+        self.operations_unjudged += other.operations_unjudged;
         self.operations_accepted += other.operations_accepted;
         self.operations_excused += other.operations_excused;
         self.keys += other.keys;
@@ -268,6 +273,21 @@ impl Oracle {
     pub(super) fn is_held_by(&self, lease: LeaseRef) -> bool {
         let holder = self.shards[lease.shard as usize].holder;
         holder.is_some_and(|holder| holder.grant == lease.grant)
+    }
+
+    /// Whether the shard was granted, revoked or unparked since `lease` was granted, by the
+    /// oracle's own count. A shard that is deleted has no fence to be behind of.
+    fn is_stale(&self, lease: LeaseRef) -> bool {
+        self.shards[lease.shard as usize].fence > lease.fence && !self.is_gone(lease.shard)
+    }
+
+    /// Counts an operation that is about to be sent under an old fence.
+    pub(super) fn count_stale(&mut self, lease: Option<LeaseRef>) {
+        if lease.is_some_and(|lease| self.is_stale(lease)) {
+            let unjudged = self.is_suspended(Rule::StaleFence);
+            self.stale.operations_unjudged += u64::from(unjudged);
+            self.stale.operations += u64::from(!unjudged);
+        }
     }
 
     pub(super) fn is_gone(&self, shard: u32) -> bool {

@@ -159,6 +159,22 @@ fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected:
     assert_eq!(book.oracle.stale.operations_accepted, 1);
 }
 
+#[test]
+fn an_operation_is_stale_by_its_fence_and_judged_while_the_rule_stands() {
+    let mut book = Book::new();
+    let lease = Some(book.lease);
+    book.oracle.count_stale(lease);
+    book.oracle.shards[0].holder = None;
+    book.oracle.count_stale(lease);
+    assert_eq!(book.oracle.stale.operations, 0, "nobody came after it");
+    book.oracle.shards[0].fence += 1;
+    book.oracle.count_stale(lease);
+    book.oracle.suspend(&[Rule::StaleFence]);
+    book.oracle.count_stale(lease);
+    let stale = book.oracle.stale;
+    assert_eq!((stale.operations, stale.operations_unjudged), (1, 1));
+}
+
 #[rstest]
 #[case::just_in_time(NOW + LEASE - 1, None)]
 #[case::at_the_deadline(NOW + LEASE, Some(Rule::Expired))]

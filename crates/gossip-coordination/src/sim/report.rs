@@ -172,7 +172,7 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| what | figure |\n|---|---|")?;
         writeln!(f, "| worlds (seeds) | {worlds} |")?;
         writeln!(f, "| operations | {operations} |")?;
-        let excused = self.report.operations_excused;
+        let excused = report.operations_excused;
         writeln!(f, "| of these after a fault had suspended some rule | {excused} |")?;
         writeln!(f, "| violations | 0 |")?;
         writeln!(f, "| processor time | {seconds:.1} s |")?;
@@ -183,13 +183,10 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| most ticks from the last fault to the end | {} |", report.calm_ticks_max)?;
         let (sent, accepted) = (stale.operations, stale.operations_accepted);
         writeln!(f, "| stale operations sent, accepted | {sent}, {accepted} |")?;
-        let (sent, accepted) = (stale.keys, stale.keys_accepted);
-        writeln!(
-            f,
-            "| keys sent to the sink under a stale fence, accepted | {sent}, {accepted} |"
-        )?;
-        let excused = stale.operations_excused;
-        writeln!(f, "| stale operations that a store which forgot took | {excused} |")?;
+        let (sent, taken) = (stale.operations_unjudged, stale.operations_excused);
+        writeln!(f, "| the same while the rule was suspended, accepted | {sent}, {taken} |")?;
+        let (sent, taken) = (stale.keys, stale.keys_accepted);
+        writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent}, {taken} |")?;
         let early = stale.keys_early;
         writeln!(f, "| keys of lost leases that came before anybody else's | {early} |")?;
         let (shown, told) = (report.damaged_reads, report.corruption_told);

@@ -16,8 +16,8 @@ use crate::watermark::Settled;
 /// heard at the next step.
 const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often an item may come back untried before it counts as failed: a handler that dies with
-/// every neighbour of an item does not get round to it either.
+/// How often in a row an item may come back untried, without any other being settled meanwhile,
+/// before it counts as failed: a handler that gets round to nothing does not get round to it either.
 const MAX_UNDONE: u32 = 16;
 
 /// An item that is not tried again in this lease.
@@ -85,7 +85,8 @@ impl ShardTask {
         }
         let end = match self.verdict {
             Some(Decision::ParkItem(index)) => index,
-            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {
+            None
+            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
                 self.page.len()
             }
         };
@@ -127,6 +128,7 @@ impl ShardTask {
 
     fn settle_item(&mut self, index: usize, settled: Settled) {
         self.troubled.remove(&index);
+        self.settles += 1;
         self.mark.settle(index, settled);
     }
 
@@ -154,7 +156,12 @@ impl ShardTask {
 
     /// Given again at once: nothing was tried. A handler that never gets round to an item fails it.
     fn undone<B>(&mut self, now: LogicalTime, index: usize, gear: &Gear<'_, B>) {
+        let settles = self.settles;
         let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        // Something was finished since: a program that is ended now and then gets on.
+        if item.settles != settles {
+            (item.settles, item.undone) = (settles, 0);
+        }
         item.undone += 1;
         if item.undone >= MAX_UNDONE {
             return self.hopeless(index, "handed back untried too often", gear);
@@ -182,7 +189,8 @@ impl ShardTask {
         match &mut self.verdict {
             None => self.verdict = Some(Decision::ParkItem(index)),
             Some(Decision::ParkItem(first)) => *first = index.min(*first),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => {}
+            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+            }
         }
     }
 
@@ -200,7 +208,10 @@ impl ShardTask {
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
             // Something was decided: only what is under way is waited for.
-            None | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => None,
+            None
+            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+                None
+            }
         }
     }
 
@@ -245,5 +256,5 @@ impl ShardTask {
 }
 
 impl Troubled {
-    const NEW: Self = Self { failures: 0, undone: 0, retry_at: None };
+    const NEW: Self = Self { failures: 0, undone: 0, settles: 0, retry_at: None };
 }

@@ -166,9 +166,10 @@ impl ShardTask {
     fn released(&self) -> Ending {
         match &self.verdict {
             Some(Decision::GiveUp(broken)) => Ending::Broken(broken.clone()),
-            None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Release) => {
-                Ending::Released
-            }
+            None
+            | Some(
+                Decision::Park(_) | Decision::ParkItem(_) | Decision::Release | Decision::Stand,
+            ) => Ending::Released,
         }
     }
 

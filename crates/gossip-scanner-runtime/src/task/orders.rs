@@ -1,12 +1,12 @@
 //! What others want of a shard's owner.
 
 use gossip_contracts::connector::{Page, PageLimits};
-use gossip_contracts::coordination::ShardSpecRef;
+use gossip_contracts::coordination::{Cursor, ShardSpecRef};
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{ShardAction, SplitKey};
 use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
-use super::{Cut, Decision, Gear, Operation, ShardTask};
+use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
 use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// Keys that a split looks at to find the middle of what remains.
@@ -24,8 +24,35 @@ impl ShardTask {
     }
 
     /// The lease is gone: whatever is on its way is forgotten at the next step.
-    pub const fn lost(&mut self) {
-        self.lost = true;
+    pub fn lost(&mut self) {
+        self.ended = Some(Ending::Lost);
+    }
+
+    /// Asks the shard to stand still when the items under way are finished, because it is to be
+    /// moved. One that ends for another reason does not.
+    pub fn stand(&mut self) {
+        self.verdict.get_or_insert(Decision::Stand);
+    }
+
+    /// Where the shard stands still, if it does: nothing of it is under way, and everything up to
+    /// this cursor is finished.
+    #[must_use]
+    pub fn still_at(&self) -> Option<Cursor> {
+        let stands = matches!(self.verdict, Some(Decision::Stand));
+        let still = stands && self.submitted == 0 && self.pending.is_none();
+        still.then(|| self.covered.cursor().into())
+    }
+
+    /// It was not moved: goes on where it stood still.
+    pub fn go_on(&mut self) {
+        if matches!(self.verdict, Some(Decision::Stand)) {
+            self.verdict = None;
+        }
+    }
+
+    /// Somebody else took care of the shard, which stood still: the task is over at its next step.
+    pub fn end(&mut self, ending: Ending) {
+        self.ended = Some(ending);
     }
 
     /// Asks for the shard to be given back when the items under way are finished.
@@ -35,7 +62,7 @@ impl ShardTask {
 
     /// Hears what an administrator asks.
     ///
-    /// A shard is not handed off by a task, so requests about that wait until they expire.
+    /// Moving a shard is not the task's business: a worker hears of that with a renewal.
     pub fn order(&mut self, action: &ShardAction) {
         match action {
             ShardAction::Release => self.release(),
@@ -73,7 +100,7 @@ impl ShardTask {
     }
 
     /// `key`, if something may remain on both sides of it.
-    fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
+    pub(super) fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let ahead = self.covered.key().is_none_or(|covered| key > covered);
         let inside = key > self.spec.start() && self.spec.contains_key(key);
         (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())

@@ -40,8 +40,10 @@ struct Known {
     policy: SplitPolicy,
     /// Taken when somebody is idle for the first time.
     density: Option<Density>,
-    /// When the run was made, and with how many shards.
-    run: Option<(LogicalTime, usize)>,
+    /// When the worker began.
+    begun: LogicalTime,
+    /// How many shards the run was made with.
+    roots: Option<usize>,
     /// Nobody looks before this time.
     next_look: LogicalTime,
     backoff: Backoff,
@@ -52,11 +54,12 @@ struct Known {
 }
 
 impl Sharing {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, begun: LogicalTime) -> Self {
         Self(Mutex::new(Known {
             policy: SplitPolicy::default(),
             density: None,
-            run: None,
+            begun,
+            roots: None,
             next_look: LogicalTime::ZERO,
             backoff: Backoff::new(LOOK_FIRST, LOOK_LONGEST, seed),
             asked: 0,
@@ -108,11 +111,11 @@ impl Known {
         now: LogicalTime,
     ) -> Option<Vec<ShardId>> {
         let (tenant, run) = (crew.config.tenant, crew.config.run);
-        let (begun, roots) = match self.run {
-            Some(known) => known,
+        let roots = match self.roots {
+            Some(roots) => roots,
             None => {
                 let record = coordinator.get_run(tenant, run).ok()?;
-                *self.run.insert((record.created_at(), record.root_shards().len()))
+                *self.roots.insert(record.root_shards().len())
             }
         };
         if roots > LOOK_SHARDS_MAX {
@@ -124,7 +127,7 @@ impl Known {
         let (ticks, keys) = self.experience;
         let situation = Situation {
             now,
-            begun,
+            begun: self.begun,
             roots,
             shards: &shards,
             ticks_per_key: (keys > 0).then(|| ticks as f64 / keys as f64),

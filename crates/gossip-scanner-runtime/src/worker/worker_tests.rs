@@ -57,6 +57,7 @@ fn run(
         processor: &|_| {
             Box::new(Inline::new(|work: Work<'_>, _: &mut Vec<u8>| process(work.key())))
         },
+        records: None,
         clock: &clock,
         drain,
         observer,
@@ -363,6 +364,7 @@ fn a_processor_that_cannot_work_stops_the_worker() {
         coordinator: &|| world.handle(),
         connector: &numbered(80),
         processor: &|_| Box::new(NoProgram),
+        records: None,
         clock: &SystemClock::new(),
         drain: &Drain::new(),
         observer: &(),
