@@ -28,6 +28,17 @@ use crate::worker::{Drain, Finish, Parts, WorkerConfig, WorkerError, work};
 /// Initial shards for each thread.
 const SHARDS_PER_THREAD: usize = 4;
 
+/// The tenant of whoever names none: that of the command line, which can so show runs of programs.
+pub const DEFAULT_TENANT: TenantId = {
+    let (mut id, name) = ([0; 32], b"default");
+    let mut at = 0;
+    while at < name.len() {
+        id[at] = name[at];
+        at += 1;
+    }
+    TenantId::from_bytes(id)
+};
+
 /// How a scan is done. What does not say otherwise may differ from one call to the next.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
@@ -58,7 +69,7 @@ impl ScanOptions {
     pub fn new(name: &str, worker: u64) -> Self {
         Self {
             name: name.to_owned(),
-            tenant: TenantId::from_bytes([0; 32]),
+            tenant: DEFAULT_TENANT,
             lease: Duration::from_secs(15),
             retries: 3,
             worker,
@@ -127,7 +138,7 @@ pub fn scan<B: CoordinationFacade>(
     let (connector, clock) = (source.open().map_err(ScanError::Source)?, SystemClock::new());
     let ticks = u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX);
     let config = RunConfig::try_new(CursorSemantics::Completed, ticks, Some(options.retries))?;
-    let metadata = job(source, options).map_err(ScanError::Source)?.encode()?;
+    let metadata = job(source).map_err(ScanError::Source)?.encode()?;
     let canonical = source.canonical();
     let plan = RunPlan {
         tenant: options.tenant,
@@ -164,12 +175,13 @@ pub fn scan<B: CoordinationFacade>(
     Ok(Scanned { run: opened.run, finish })
 }
 
-fn job(source: &Source, options: &ScanOptions) -> Result<Job, ConnectorError> {
+/// Without a command: what is done with a key is known to the program alone.
+fn job(source: &Source) -> Result<Job, ConnectorError> {
     Ok(Job {
         source: source.text(),
         options: source.options(),
         stamp: source.stamp()?,
-        command: vec![(&options.name).into()],
+        command: Vec::new(),
         stream: false,
     })
 }

@@ -3,11 +3,14 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::sync::Mutex;
 
+use gossip_coordination::{RunManagement as _, ShardFilter};
+
 use crate::connectors::test_support::TempDir;
 use crate::connectors::{Source, SourceOptions};
+use crate::job::Job;
 use crate::processor::Verdict;
-use crate::scan::{ScanError, ScanOptions, Scanned, scan};
-use crate::test_support::World;
+use crate::scan::{DEFAULT_TENANT, ScanError, ScanOptions, Scanned, scan};
+use crate::test_support::{World, at};
 use crate::worker::{Drain, Finish};
 
 #[test]
@@ -27,6 +30,10 @@ fn a_scan_touches_every_key_once_goes_on_and_is_not_repeated() {
     let handles = || world.handle();
     let first = scan(&source, &options, &handles, &drain, &(), &process).unwrap();
     assert_eq!(first.finish, Finish::Drained);
+    // What others read of the run: they cannot do what the closure does.
+    let (mut roots, filter) = (Vec::new(), ShardFilter::all().roots());
+    world.handle().list_shards_into(at(1), DEFAULT_TENANT, first.run, filter, &mut roots).unwrap();
+    assert!(Job::decode(&roots[0].metadata).unwrap().command.is_empty());
     let again = |drain: &Drain| scan(&source, &options, &handles, drain, &(), &process).unwrap();
     for _ in 0..2 {
         let later = again(&Drain::new());

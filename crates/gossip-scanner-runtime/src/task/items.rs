@@ -86,9 +86,8 @@ impl ShardTask {
         let end = match self.verdict {
             Some(Decision::ParkItem(index)) => index,
             None
-            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                self.page.len()
-            }
+            | Some(Decision::Park(_) | Decision::Release)
+            | Some(Decision::GiveUp(_) | Decision::Stand) => self.page.len(),
         };
         let retries = self.retries_before(end).map(|(_, at)| at);
         match throttled.into_iter().chain(retries).min() {
@@ -203,15 +202,14 @@ impl ShardTask {
     /// What is to be given to the processor next, if anything is.
     fn next_item(&self, now: LogicalTime) -> Option<usize> {
         match self.verdict {
-            None if self.split.is_none() => {
+            None if self.split.is_none() && self.cuts.is_empty() => {
                 self.due_before(now, self.page.len()).or_else(|| self.mark.next())
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
             // Something was decided: only what is under way is waited for.
             None
-            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                None
-            }
+            | Some(Decision::Park(_) | Decision::Release)
+            | Some(Decision::GiveUp(_) | Decision::Stand) => None,
         }
     }
 
