@@ -3,9 +3,9 @@
 //!
 //! `kill_worker KILLS SEED DIRECTORY`. A job of 10⁵ keys is worked on by one process at a time,
 //! which is killed after a random time, until the job is complete; then its certificate is compared
-//! with the source, and what its handlers wrote is counted: no key may be lost, and of what was done
-//! under one grant of a shard no more may have been done again than one checkpoint interval. Then
-//! the next job begins.
+//! with the source, and what its handlers wrote is counted: no key may be lost, and of what was
+//! done under one grant of a shard no more may have been done again than one checkpoint interval.
+//! Then the next job begins.
 
 use std::collections::BTreeMap;
 use std::error::Error;

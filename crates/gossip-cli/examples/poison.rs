@@ -21,8 +21,8 @@ const BATCH: &str = "100";
 
 /// One at a time: a killer that takes the shards of other threads along makes them suspects too.
 const JOBS: &str = "1";
-/// A short lease, because whoever comes next waits for it to end.
-const LEASE: &str = "300ms";
+/// Short, because whoever comes next waits for it to end; long enough to be kept on a busy machine.
+const LEASE: &str = "1s";
 /// The exit status of a worker that had to set something aside.
 const INCOMPLETE: i32 = 3;
 /// Signal 9.

@@ -95,6 +95,11 @@ pub(crate) enum Command {
     /// Look at shards, and steer them
     #[command(subcommand)]
     Shard(ShardCommand),
+    /// Move shards from one worker to another
+    #[command(subcommand)]
+    Handoff(HandoffCommand),
+    /// Play bad days of many workers in a simulated world, and look whether a rule breaks
+    Sim(SimArgs),
 }
 
 const EXEC_HELP: &str = "\
@@ -120,9 +125,10 @@ pub(crate) struct ExecArgs {
 #[command(next_help_heading = "What to do")]
 pub(crate) struct JobArgs {
     /// What to go through: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
+    #[arg(help_heading = None)]
     pub(crate) source: OsString,
     /// The command, behind --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
     pub(crate) command: Vec<OsString>,
     /// Leave out what ripgrep passes over: hidden and ignored files
     #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
@@ -175,7 +181,7 @@ pub(crate) struct WorkArgs {
     /// Keys for each command, or items that a running one has at a time
     #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = NonZeroUsize::MIN, value_name = "N")]
     pub(crate) batch: NonZeroUsize,
-    /// How long a command may take; 0s for ever
+    /// How long a command may take, or a running one may answer nothing; 0s for ever
     #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) timeout: Duration,
     /// How often a key is tried before it is set aside
@@ -326,6 +332,105 @@ pub(crate) enum ShardCommand {
         #[arg(long, env = "GOSSIP_FORCE", value_parser = flag())]
         force: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HandoffCommand {
+    /// Ask the owner of a shard to hand it to another worker
+    Start {
+        #[command(flatten)]
+        shard: ShardArg,
+        /// To this worker: 16 hexadecimal digits; to anybody unless given
+        #[arg(long, env = "GOSSIP_TO_WORKER", value_parser = parse_id, value_name = "WORKER")]
+        to: Option<u64>,
+    },
+    /// Moves that are under way, and those that are over and not forgotten
+    List {
+        /// Only those that are under way
+        #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
+        active: bool,
+    },
+    /// One move
+    Show {
+        /// As `gossip handoff list` shows it
+        id: String,
+    },
+    /// Ask for a move to be taken back, or end the record of one that can no longer happen
+    Rollback {
+        /// As `gossip handoff list` shows it
+        id: String,
+    },
+    /// The workers heard of lately: to whom a shard can go
+    Workers,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// The first seed, and the only one unless --seeds is given
+    #[arg(long, env = "GOSSIP_SEED", value_name = "N")]
+    seed: Option<u64>,
+    /// How many seeds; 1000 if no first one is given
+    #[arg(long, env = "GOSSIP_SEEDS", value_name = "N")]
+    seeds: Option<u64>,
+    /// Operations of each world
+    #[arg(long, env = "GOSSIP_OPS", value_name = "N")]
+    ops: Option<u64>,
+    /// What may go wrong: all, usual, none, or names with commas between them
+    #[arg(long, env = "GOSSIP_FAULTS", value_name = "LIST")]
+    faults: Option<String>,
+    /// Look for every planted bug instead
+    #[arg(long, env = "GOSSIP_BUGS", value_parser = flag())]
+    bugs: bool,
+    /// Tenants of each world
+    #[arg(long, env = "GOSSIP_TENANTS", value_name = "N", help_heading = REPLAY)]
+    tenants: Option<u32>,
+    /// Workers of each tenant
+    #[arg(long, env = "GOSSIP_WORKERS", value_name = "N", help_heading = REPLAY)]
+    workers: Option<u32>,
+    /// How often things go wrong, in multiples of the usual
+    #[arg(long, env = "GOSSIP_ROUGHNESS", value_name = "N", help_heading = REPLAY)]
+    roughness: Option<u64>,
+    /// Whether the store ties keys to the life of a process
+    #[arg(long, env = "GOSSIP_BINDS", value_name = "BOOL", help_heading = REPLAY)]
+    binds: Option<bool>,
+    /// The only faults that are injected, by their numbers
+    #[arg(long, env = "GOSSIP_ONLY", value_name = "LIST", help_heading = REPLAY)]
+    only: Option<String>,
+    /// What is wrong with the code under test
+    #[arg(long, env = "GOSSIP_BUG", value_name = "NAME", help_heading = REPLAY)]
+    bug: Option<String>,
+    /// Do not shrink what breaks a rule
+    #[arg(long, env = "GOSSIP_TRACE", value_parser = flag(), help_heading = REPLAY)]
+    trace: bool,
+}
+
+/// Flags that a failure names, so that its world can be played again.
+const REPLAY: &str = "To play one world again";
+
+impl SimArgs {
+    /// The words that the simulator reads.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let valued = [
+            ("--seed", number(self.seed)),
+            ("--seeds", number(self.seeds)),
+            ("--ops", number(self.ops)),
+            ("--faults", self.faults.clone()),
+            ("--tenants", number(self.tenants.map(u64::from))),
+            ("--workers", number(self.workers.map(u64::from))),
+            ("--roughness", number(self.roughness)),
+            ("--binds", self.binds.map(|binds| binds.to_string())),
+            ("--only", self.only.clone()),
+            ("--bug", self.bug.clone()),
+        ];
+        let mut words = Vec::new();
+        for (name, value) in valued {
+            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+        }
+        let flags = [("--bugs", self.bugs), ("--trace", self.trace)];
+        words.extend(flags.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()));
+        words
+    }
 }
 
 #[derive(Debug, Args)]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use clap::{Command, CommandFactory as _};
+use clap::{Command, CommandFactory as _, Parser as _};
 
 use super::Cli;
 
 /// Flags whose variable is not the flag's own name: two commands mean different things by it.
-const NAMED_OTHERWISE: [(&str, &str, &str); 1] = [("run verify", "source", "GOSSIP_COMPARE")];
+const NAMED_OTHERWISE: [(&str, &str, &str); 2] =
+    [("run verify", "source", "GOSSIP_COMPARE"), ("handoff start", "to", "GOSSIP_TO_WORKER")];
 
 /// Every flag of every command: path of the command, name, variable.
 fn flags(path: &str, command: &Command, found: &mut Vec<(String, String, Option<String>)>) {
@@ -48,4 +49,12 @@ fn the_variables_of_handlers_are_no_flags() {
     for taken in ["GOSSIP_RUN", "GOSSIP_SHARD", "GOSSIP_FENCE"] {
         assert!(found.iter().all(|(_, _, variable)| variable.as_deref() != Some(taken)));
     }
+}
+
+/// So that the command line shows the runs of programs that name no tenant.
+#[test]
+fn the_usual_tenant_is_that_of_the_library() {
+    let typed = Cli::try_parse_from(["gossip", "run", "list"]).unwrap();
+    let tenant = crate::store::tenant(&typed.global).unwrap();
+    assert_eq!(tenant, gossip_scanner_runtime::DEFAULT_TENANT);
 }

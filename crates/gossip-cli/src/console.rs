@@ -5,6 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::failure::Failure;
 
+/// The width of a terminal that does not tell its own.
+const COLUMNS_USUAL: usize = 80;
+
 /// Standard error, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Console {
@@ -30,6 +33,11 @@ impl Console {
         };
         let is_terminal = io::stderr().is_terminal();
         Self { level, painted: Mutex::new(0), is_terminal }
+    }
+
+    /// Whether anything but failures is said.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.level >= Level::Usual
     }
 
     pub(crate) const fn is_terminal(&self) -> bool {
@@ -64,11 +72,14 @@ impl Console {
     /// Draws a line over the last one that was drawn.
     pub(crate) fn paint(&self, text: &str) {
         if self.level >= Level::Usual {
+            // A line that wraps could not be drawn over.
+            let text: String = text.chars().take(columns().saturating_sub(1)).collect();
+            let columns = text.chars().count();
             let mut painted = self.painted.lock().unwrap_or_else(PoisonError::into_inner);
-            let blank = painted.saturating_sub(text.len());
+            let blank = painted.saturating_sub(columns);
             // Whoever closed standard error does not want to know.
             let _ = write!(io::stderr(), "\r{text}{:blank$}", "");
-            *painted = text.len();
+            *painted = columns;
         }
     }
 
@@ -82,4 +93,12 @@ impl Console {
         }
         let _ = writeln!(stderr, "{text}");
     }
+}
+
+/// How wide the terminal is; as narrow as any if it does not say.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(COLUMNS_USUAL)
 }

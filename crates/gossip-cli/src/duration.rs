@@ -27,6 +27,17 @@ pub(crate) fn show(ticks: u64) -> String {
     }
 }
 
+/// A number of ticks for people: its two largest units.
+pub(crate) fn tell(ticks: u64) -> String {
+    let seconds = ticks.div_ceil(1000);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} m {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +55,21 @@ mod tests {
             ["", "5", "s", "5 s", "-5s", "1.5s", "99999999999999999999s", "18446744073709551615h"]
         {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn time_is_told_in_its_two_largest_units() {
+        for (ticks, told) in [
+            (0, "0 s"),
+            (1, "1 s"),
+            (59_000, "59 s"),
+            (60_000, "1 m 0 s"),
+            (3_599_000, "59 m 59 s"),
+            (7_260_000, "2 h 1 m"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(tell(ticks), told);
         }
     }
 }

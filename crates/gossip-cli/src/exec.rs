@@ -2,19 +2,20 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use gossip_contracts::connector::Connector;
-use gossip_contracts::identity::{RunId, TenantId, WorkerId};
+use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement as _, RunStatus};
 use gossip_coordination_sqlite::fresh_nonce;
+use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::exec::{ExecConfig, Rendering};
 use gossip_scanner_runtime::{
     Drain, Finish, Limits, OpenedState, Parts, SystemClock, TaskConfig, WorkerConfig, WorkerError,
-    work,
+    work, worker_of,
 };
 use gossip_stores::Backend;
 
@@ -79,6 +80,11 @@ pub(crate) fn worker(
     let run = RunId::from_raw(args.run);
     let job = runs::job_of(&mut backend.coordinator(), tenant, run)?;
     let command = if args.command.is_empty() { &job.command } else { &args.command };
+    if command.is_empty() {
+        return Err(Failure::new(Code::Usage, "the run has no command")
+            .why("a program made it and knows itself what to do with each key")
+            .next("start that program once more, or name a command behind --"));
+    }
     let handler = Handler::parse(command, job.stream)?;
     let source = Source::parse(&job.source, job.options).map_err(|error| {
         Failure::new(Code::Usage, "the source of the run is not here")
@@ -118,14 +124,33 @@ impl Session<'_> {
             coordinator: &|| self.backend.coordinator(),
             connector,
             processor: &|_| handler.processor(&rendering, exec),
+            records: Some(&|| self.records()),
             clock: &clock,
             drain: &drain,
             observer: &*progress,
         };
-        let painter = Painter::start(&progress);
-        let finish = work(&self.worker_config(record.config()), parts);
-        drop(painter);
+        let over = AtomicBool::new(false);
+        let painter = Painter {
+            progress: &progress,
+            backend: self.backend,
+            tenant: self.tenant,
+            run: self.run,
+            source,
+            connector,
+            over: &over,
+        };
+        let finish = thread::scope(|scope| {
+            scope.spawn(|| painter.paint());
+            let finish = work(&self.worker_config(record.config()), parts);
+            over.store(true, Ordering::SeqCst);
+            finish
+        });
         self.conclude(finish, &progress)
+    }
+
+    /// The records of planned moves, beside the shards.
+    fn records(&self) -> Box<dyn Repository> {
+        Box::new(StoreRepository::new(self.backend.store(), self.tenant, fresh_nonce()))
     }
 
     fn worker_config(&self, run: RunConfig) -> WorkerConfig {
@@ -133,7 +158,7 @@ impl Session<'_> {
         WorkerConfig {
             tenant: self.tenant,
             run: self.run,
-            worker: WorkerId::from_raw(fresh_nonce()),
+            worker: worker_of(self.run, fresh_nonce()),
             lease_ticks: run.lease_duration(),
             threads: jobs(args),
             task: TaskConfig {
@@ -192,7 +217,7 @@ impl Session<'_> {
             ),
         };
         self.console.note(&format!("run {id}: {said}"));
-        self.console.detail(&progress.line());
+        self.console.detail(&progress.done_here());
         let here = progress.keys.load(Ordering::Relaxed);
         summary(self.global.output, self.run, code, &tally, here)?;
         Ok(code)

@@ -13,12 +13,14 @@ mod console;
 mod duration;
 mod exec;
 mod failure;
+mod handoffs;
 mod opening;
 mod output;
 mod progress;
 mod runs;
 mod shards;
 mod signals;
+mod sim;
 mod store;
 
 use std::io::{self, Write as _};
@@ -54,6 +56,8 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Verify(args) => certificate::verify_file(&global, &args, console),
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
+        Command::Handoff(command) => handoffs::run(&global, command, console),
+        Command::Sim(args) => sim::run(&args),
     }
 }
 

@@ -96,14 +96,7 @@ impl Steer<'_> {
     }
 
     fn ask(&mut self, key: ShardKey, action: &ShardAction) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
-        let until = now.saturating_add(REQUEST_LASTS);
-        let asked = self.coordinator.request_action(now, self.tenant, key, action, until, op_id);
-        asked.map_err(|error| match error {
-            RequestActionError::BackendError(error) => Failure::store(&error),
-            RequestActionError::ShardNotFound => no_shard(),
-            error => Failure::new(Code::Usage, "nothing was asked of the owner").why(error),
-        })?;
+        ask(&mut self.coordinator, self.tenant, key, action)?;
         self.console.note("asked; the owner hears of it when it renews");
         Ok(())
     }
@@ -119,6 +112,23 @@ impl Steer<'_> {
         self.console.note("taken away; its owner is refused from now on");
         Ok(())
     }
+}
+
+/// Asks the owner of a shard for something.
+pub(crate) fn ask(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    key: ShardKey,
+    action: &ShardAction,
+) -> Result<(), Failure> {
+    let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+    let until = now.saturating_add(REQUEST_LASTS);
+    let asked = coordinator.request_action(now, tenant, key, action, until, op_id);
+    asked.map(drop).map_err(|error| match error {
+        RequestActionError::BackendError(error) => Failure::store(&error),
+        RequestActionError::ShardNotFound => no_shard(),
+        error => Failure::new(Code::Usage, "nothing was asked of the owner").why(error),
+    })
 }
 
 fn describe(row: &ShardSummary) -> Record {

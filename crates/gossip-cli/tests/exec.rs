@@ -58,6 +58,25 @@ fn the_outcome_can_be_json() {
     assert!(ran.stdout.contains("\"keys\":5") && ran.stdout.contains("\"exit_code\":0"));
 }
 
+/// On a terminal, which `script` makes: one line that tells what is done, of how much, and what is
+/// left of the time.
+#[test]
+fn progress_is_drawn_on_a_terminal() {
+    let scratch = Scratch::new();
+    let gossip = env!("CARGO_BIN_EXE_gossip");
+    let nap = "sh -c 'sleep 0.05' sh {}";
+    let typed = format!("stty cols 120; {gossip} exec range:0..200 --jobs 2 -- {nap}");
+    let mut command = scratch.command("script");
+    command.args(["--quiet", "--return", "--command", &typed, "/dev/null"]);
+    let ran = finish(command.spawn().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    let drawn: Vec<_> =
+        ran.stdout.split('\r').filter(|line| line.contains(" of 200 keys")).collect();
+    assert!(drawn.iter().any(|line| line.contains(" s left ± ")), "{drawn:?}");
+    assert!(drawn.iter().all(|line| line.trim().chars().count() < 120), "{drawn:?}");
+    assert!(ran.stdout.contains("complete: 200 keys"), "{}", ran.stdout);
+}
+
 #[rstest]
 #[case::by_kill(Signal::KILL)]
 fn a_worker_that_is_killed_loses_no_key(#[case] how: Signal) {
@@ -291,6 +310,41 @@ fn a_file_that_changed_is_not_gone_on_with() {
     assert!(ran.stderr.contains("has changed"), "{}", ran.stderr);
 }
 
+/// The same command is done only for the file as it was.
+#[test]
+fn a_file_that_has_grown_is_not_done() {
+    let scratch = Scratch::new();
+    scratch.file("list", "a\nb\nc\n");
+    let args = exec(&["lines:tree/list"], &NOTE);
+    assert_eq!(scratch.run(&args).code, Some(0));
+    assert_eq!(scratch.run(&args).code, Some(0), "as it was, it is done");
+    scratch.file("list", "a\nb\nc\nd\n");
+    let ran = scratch.run(&args);
+    assert_eq!((ran.code, scratch.lines("seen").len()), (Some(2), 3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("has changed") && ran.stderr.contains("--again"), "{}", ran.stderr);
+    let again = exec(&["lines:tree/list", "--again"], &NOTE);
+    assert_eq!(scratch.run(&again).code, Some(0));
+    assert_eq!(scratch.lines("seen").len(), 7);
+}
+
+/// A nightly job: its ninth run stays open, and the same command goes on with it.
+#[test]
+fn every_generation_of_a_command_is_its_own() {
+    let scratch = Scratch::new();
+    scratch.file("fine", "");
+    let args = ["range:0..2", "--again", "--tries", "1"];
+    let command = ["sh", "-c", "test -e tree/fine", "sh", "{}"];
+    for night in 0..8 {
+        assert_eq!(scratch.run(&exec(&args, &command)).code, Some(0), "night {night}");
+    }
+    std::fs::remove_file(scratch.tree().join("fine")).unwrap();
+    let left_open = scratch.run(&exec(&args, &command));
+    assert_eq!(left_open.code, Some(3), "{}", left_open.stderr);
+    let same = scratch.run(&exec(&args, &command));
+    assert_eq!(same.code, Some(3), "{}", same.stderr);
+    assert!(same.stderr.contains("going on"), "{}", same.stderr);
+}
+
 #[test]
 fn several_processes_share_a_run() {
     let scratch = Scratch::new();
@@ -345,6 +399,33 @@ fn a_run_can_be_paused_and_resumed() {
     assert_eq!(scratch.run(&["run", "resume", &run]).code, Some(0));
     assert_eq!(finish(child).code, Some(0));
     assert_eq!(scratch.lines("seen").len(), 100);
+}
+
+/// A shard is asked for, moves to the other worker, and no key of it is done twice.
+#[test]
+fn a_shard_is_handed_to_another_worker() {
+    let scratch = Scratch::new();
+    // Who works is told by the process that started the command.
+    let slow = ["sh", "-c", "sleep 0.05; echo $1 $GOSSIP_SHARD $PPID >> seen", "sh", "{}"];
+    let settings = ["range:0..300", "--jobs", "1", "--shards", "1", "--lease", "3s", "--no-split"];
+    let first = scratch.gossip(&exec(&settings, &slow)).spawn().unwrap();
+    wait_until("some keys", || scratch.lines("seen").len() >= 5);
+    let run = run_id(&scratch);
+    let second = scratch.gossip(&["worker", &run, "--jobs", "1", "--no-split"]).spawn().unwrap();
+    let workers = || scratch.run(&["handoff", "workers", "-o", "jsonl"]).stdout;
+    wait_until("an idle worker", || workers().contains("\"state\":\"idle\""));
+    let asked = scratch.run(&["handoff", "start", &run, "0000000000000001"]);
+    assert_eq!(asked.code, Some(0), "{}", asked.stderr);
+    let mine = format!(" {}", second.id());
+    let moved = || scratch.lines("seen").iter().any(|line| line.ends_with(&mine));
+    wait_until("a key of the other worker", moved);
+    for child in [first, second] {
+        let ran = finish(child);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    let seen = scratch.lines("seen");
+    let keys: BTreeSet<_> = seen.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!((seen.len(), keys.len()), (300, 300), "each key once");
 }
 
 #[test]

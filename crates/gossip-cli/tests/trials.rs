@@ -36,6 +36,6 @@ fn a_fleet_loses_workers_and_no_key() {
 #[test]
 fn keys_that_kill_their_worker_are_set_aside_alone() {
     let scratch = Scratch::new();
-    let said = trial("poison", &["20000", "2", "7"], &scratch);
+    let said = trial("poison", &["20000", "1", "7"], &scratch);
     assert!(said.contains("exactly those set aside, everything else done"), "{said}");
 }

@@ -30,6 +30,8 @@ mod processor;
 mod progress;
 mod run_plan;
 mod scan;
+#[cfg(any(test, feature = "skew"))]
+pub mod skew;
 mod split_policy;
 mod task;
 mod throttle;
@@ -66,10 +68,12 @@ pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Ta
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
-pub use self::scan::{ScanError, ScanOptions, Scanned, scan};
+pub use self::scan::{DEFAULT_TENANT, ScanError, ScanOptions, Scanned, scan};
 pub use self::split_policy::SPLITS_PER_LEASE;
 pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
 pub use self::watermark::{Settled, Watermark};
-pub use self::worker::{Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work};
+pub use self::worker::{
+    Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work, worker_of,
+};

@@ -23,6 +23,11 @@ pub enum Event<'a> {
         /// Grants since its last progress, this one included.
         attempts: u32,
     },
+    /// A shard has arrived from another worker.
+    Arrived {
+        /// Which.
+        shard: ShardKey,
+    },
     /// Items were finished, and the cursor may move past them.
     Covered {
         /// How many.
@@ -102,6 +107,7 @@ impl fmt::Debug for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Claimed { .. } => "Claimed",
+            Self::Arrived { .. } => "Arrived",
             Self::Covered { .. } => "Covered",
             Self::Unread { .. } => "Unread",
             Self::Failed { .. } => "Failed",

@@ -10,7 +10,7 @@
 //! - Never before first progress: a shard is asked only after its cursor has moved since it was
 //!   taken, or since it was last split.
 //! - Off for what is too small: [`SPLIT_KEYS_MIN`] keys, and a time below which it is not worth the
-//!   trouble, absolute and as a part of the time that the run has taken so far. The latter bounds
+//!   trouble, absolute and as a part of the time that the worker has been at it. The latter bounds
 //!   the splits of a run by workers times a logarithm.
 //! - Bounded in number: [`SPLITS_PER_LEASE`] for each shard that is held, all workers together.
 //!
@@ -56,7 +56,7 @@ const STILL_FROM: u64 = 4_000;
 pub(crate) struct Situation<'a> {
     /// The time.
     pub now: LogicalTime,
-    /// When the run was made.
+    /// When the worker that looks began: a run may have been left alone for weeks.
     pub begun: LogicalTime,
     /// How many shards it was made with.
     pub roots: usize,
@@ -137,7 +137,7 @@ impl SplitPolicy {
         (situation.near)(shard.shard).unwrap_or_else(seen)
     }
 
-    /// How long a shard will take its owner; endless if nothing is known of its speed.
+    /// How long a shard will take its owner; endless if nothing is known of its keys or its speed.
     fn ticks_left(
         &self,
         shard: &ShardSummary,
@@ -145,6 +145,9 @@ impl SplitPolicy {
         density: &Density,
         scale: f64,
     ) -> f64 {
+        if density.is_empty() {
+            return f64::MAX;
+        }
         let (keys, left) = (counted(shard).0, keys_left(shard, density, scale));
         let seen = self.speed.seen(shard.shard, keys);
         match (seen, situation.ticks_per_key) {

@@ -15,6 +15,7 @@ use gossip_coordination::store::{
 use gossip_coordination::{
     AcquireScratch, RenewError, RunConfig, RunManagement, ShardClaiming, ShardFilter, ShardSummary,
 };
+use gossip_handoff::{Repository, StoreRepository};
 
 use crate::observer::Observer;
 use crate::processor::{Inline, Processor, Verdict};
@@ -76,6 +77,12 @@ impl World {
     pub(crate) fn handle(&self) -> Coordinator {
         let nonce = self.next_nonce.fetch_add(1, Ordering::Relaxed);
         StoreCoordinator::new(self.store.another_handle(), StoreConfig::new(nonce))
+    }
+
+    /// The records of planned moves, opened by another thread or process.
+    pub(crate) fn records(&self) -> Box<dyn Repository> {
+        let nonce = self.next_nonce.fetch_add(1, Ordering::Relaxed);
+        Box::new(StoreRepository::new(self.store.another_handle(), TENANT, nonce))
     }
 
     /// Handles of another store, whose transactions are small.

@@ -21,7 +21,7 @@ const JOBS: u64 = 2;
 /// Shards to begin with: several for each job, so that some wait and some are split.
 const SHARDS: u64 = 48;
 /// A takeover waits for the lease, and on etcd for the skew that clocks may have, two seconds.
-const LEASE: &str = "2s";
+const LEASE: &str = "5s";
 /// Keys between two checkpoints of a shard; a second ends an interval, too.
 const CHECKPOINT_KEYS: u64 = 25;
 /// What a crash may cost in one shard: the interval, and the key under way.

@@ -47,8 +47,15 @@ impl Scratch {
 
     /// The binary, with the store of this test and none of the caller's settings.
     pub(crate) fn gossip<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gossip"));
-        piped(&mut command).args(args).current_dir(&self.path).env_clear();
+        let mut command = self.command(env!("CARGO_BIN_EXE_gossip"));
+        command.args(args);
+        command
+    }
+
+    /// Another program in the same place.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        piped(&mut command).current_dir(&self.path).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("GOSSIP_STORE", format!("sqlite:{}", self.path.join("store.db").display()));
         command

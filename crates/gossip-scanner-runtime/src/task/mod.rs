@@ -148,6 +148,8 @@ pub enum Ending {
     Parked(ParkReason),
     /// It was given back, with its progress recorded.
     Released,
+    /// It was handed to another worker, with its progress.
+    Moved,
     /// Somebody else owns it now, or it is over.
     Lost,
     /// The run ended meanwhile.
@@ -173,6 +175,8 @@ pub struct ShardTask {
     troubled: BTreeMap<usize, Troubled>,
     /// How many items are with the processor.
     submitted: usize,
+    /// How many items were settled in this lease.
+    settles: u64,
     reports: Vec<Report>,
     ops: OpIds,
     /// The operation under way, with its id: it is repeated until it is answered.
@@ -192,7 +196,10 @@ pub struct ShardTask {
     last_chance: bool,
     /// What an administrator asked and was not done yet.
     split: Option<ShardAction>,
-    lost: bool,
+    /// Where it is still to be cut, in order; the last one first.
+    cuts: Vec<Box<[u8]>>,
+    /// How it ended without an operation of its own.
+    ended: Option<Ending>,
 }
 
 /// An item that failed.
@@ -200,8 +207,10 @@ pub struct ShardTask {
 struct Troubled {
     /// How often it was tried in vain.
     failures: u32,
-    /// How often it was handed back untried.
+    /// How often it was handed back untried since something was settled.
     undone: u32,
+    /// How many items were settled when it was last handed back.
+    settles: u64,
     /// When it may be tried again; `None` while it is with the processor.
     retry_at: Option<LogicalTime>,
 }
@@ -217,6 +226,8 @@ enum Decision {
     Release,
     /// Give it back: the processor cannot work.
     GiveUp(Broken),
+    /// Do nothing more until it is known who has it: it is being moved.
+    Stand,
 }
 
 /// A call of the coordinator.
@@ -233,6 +244,9 @@ enum Operation {
 /// From this many grants on without progress something in the shard may be killing its owners: from
 /// then on items are processed one by one, so that the cursor stops right in front of it.
 const CAUTION_FROM: u32 = 2;
+
+/// How long a task that stands still rests between two looks, in ticks; it is woken before.
+const STILL_LOOK: u64 = 100;
 
 /// How many items are processed so. The killer is among those that were listed and not recorded
 /// when the last owner died, which are fewer than two pages.
@@ -266,6 +280,7 @@ impl ShardTask {
             mark: Watermark::default(),
             troubled: BTreeMap::new(),
             submitted: 0,
+            settles: 0,
             reports: Vec::new(),
             ops: OpIds::of(acquired.lease.clone()),
             pending: None,
@@ -278,7 +293,8 @@ impl ShardTask {
             cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
             last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
             split: None,
-            lost: false,
+            cuts: Vec::new(),
+            ended: None,
         }
     }
 
@@ -287,8 +303,10 @@ impl ShardTask {
     where
         B: CoordinationFacade,
     {
-        if self.lost || (now >= self.lease.deadline() && self.pending.is_none()) {
-            return self.drop_everything(gear);
+        let is_over = now >= self.lease.deadline() && self.pending.is_none();
+        if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
+            self.forget_items(gear);
+            return Turn::Over(ending);
         }
         // A decision does not wait for the next item, nor an order for the throttle. An operation
         // that failed does wait.
@@ -302,7 +320,7 @@ impl ShardTask {
             return self.perform(now, gear);
         }
         if is_decided {
-            return self.settle(gear);
+            return self.settle(now, gear);
         }
         self.work(now, gear)
     }
@@ -390,22 +408,36 @@ impl ShardTask {
         observer: &dyn Observer,
     ) -> Turn {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
-        self.listing = None;
+        let listing = self.listing.take();
+        let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
-            Reaction::Park(cause) => self.decide(Decision::Park(park_reason(cause))),
+            Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
             // Skipping is for items; a source that answers so for a whole listing tries again.
             Reaction::Retry | Reaction::SkipGone | Reaction::SkipUnread | _ => {
                 self.listing_failures += 1;
                 if self.listing_failures >= self.config.listing_tries {
-                    return self.decide(Decision::Park(ParkReason::TooManyErrors));
+                    return self.park_in_front_of(behind, ParkReason::TooManyErrors);
                 }
                 self.wait(now)
             }
         }
     }
 
+    /// Sets aside what cannot be listed: cuts off what lies behind it, if that is known, and parks
+    /// what is left.
+    fn park_in_front_of(&mut self, behind: Option<&[u8]>, reason: ParkReason) -> Turn {
+        if let Some(point) = behind.and_then(|behind| self.admissible(behind)) {
+            self.begin(Operation::Split(point));
+        }
+        self.decide(Decision::Park(reason))
+    }
+
     /// Nothing is under way, and something was decided: does it, progress first.
-    fn settle<B>(&mut self, gear: &Gear<'_, B>) -> Turn {
+    fn settle<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
+        if matches!(self.verdict, Some(Decision::Stand)) {
+            // The cursor travels with the offer, which is somebody else's business.
+            return Turn::Wait(now.saturating_add(STILL_LOOK));
+        }
         if self.covered.unsaved > 0 {
             self.begin(Operation::Checkpoint);
             return Turn::Going;
@@ -417,6 +449,7 @@ impl ShardTask {
             }
             Some(Decision::Park(reason)) => self.begin(Operation::Park(reason)),
             Some(Decision::ParkItem(index)) => self.isolate(index, gear),
+            Some(Decision::Stand) => {}
         }
         Turn::Going
     }
@@ -426,9 +459,11 @@ impl ShardTask {
     /// Those before an item that is set aside still are, so that it is set aside alone.
     fn is_decided(&self) -> bool {
         match self.verdict {
-            None => self.split.is_some(),
+            None => self.split.is_some() || !self.cuts.is_empty(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_)) => true,
+            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
+                true
+            }
         }
     }
 
@@ -490,7 +525,7 @@ impl fmt::Debug for ShardTask {
             .field("covered", &self.covered)
             .field("submitted", &self.submitted)
             .field("pending", &self.pending.as_ref().map(|(_, op_id)| op_id))
-            .field("lost", &self.lost)
+            .field("ended", &self.ended)
             .finish_non_exhaustive()
     }
 }

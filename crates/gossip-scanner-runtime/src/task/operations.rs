@@ -124,7 +124,10 @@ impl ShardTask {
     ) -> Turn {
         match refusal {
             Refusal::Lost => self.drop_everything(gear),
-            Refusal::Declined => Turn::Going,
+            Refusal::Declined => {
+                self.cuts.clear();
+                Turn::Going
+            }
             Refusal::Store(error) => self.store_failed(now, operation, error, gear.observer),
             Refusal::Nonsense(error) => {
                 let shard = self.lease.key();
@@ -166,9 +169,10 @@ impl ShardTask {
     fn released(&self) -> Ending {
         match &self.verdict {
             Some(Decision::GiveUp(broken)) => Ending::Broken(broken.clone()),
-            None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Release) => {
-                Ending::Released
-            }
+            None
+            | Some(
+                Decision::Park(_) | Decision::ParkItem(_) | Decision::Release | Decision::Stand,
+            ) => Ending::Released,
         }
     }
 

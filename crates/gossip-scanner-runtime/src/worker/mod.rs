@@ -17,11 +17,15 @@
 //! - reads a clock or draws a random number of its own: both are arguments.
 
 mod bell;
+mod porter;
+mod records;
 mod renewer;
 mod seat;
 mod sharing;
 mod slot;
 
+#[cfg(test)]
+mod moves_tests;
 #[cfg(test)]
 mod worker_tests;
 
@@ -33,11 +37,18 @@ use std::thread;
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::{CoordinationFacade, InfraError, RunStatus};
+use gossip_handoff::Repository;
 use thiserror::Error;
 
 use self::bell::Bell;
+use self::porter::Porch;
+pub use self::porter::worker_of;
+#[cfg(any(test, feature = "skew"))]
+pub(crate) use self::renewer::Renewer;
 use self::seat::Seat;
 use self::sharing::Sharing;
+#[cfg(any(test, feature = "skew"))]
+pub(crate) use self::slot::{Rest, Slot};
 use crate::clock::Clock;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
@@ -165,6 +176,9 @@ pub struct Parts<'a, B> {
     pub connector: &'a dyn Connector,
     /// Makes the processor of one thread, by its number.
     pub processor: &'a (dyn Fn(usize) -> Box<dyn Processor + 'a> + Sync),
+    /// Opens the records of planned moves. Without it the worker neither takes shards from others
+    /// nor hands its own over, and a drain releases them.
+    pub records: Option<&'a (dyn Fn() -> Box<dyn Repository + 'a> + Sync)>,
     /// The time.
     pub clock: &'a dyn Clock,
     /// Tells it to stop.
@@ -188,22 +202,14 @@ pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, Wor
 where
     B: CoordinationFacade,
 {
-    let threads = config.threads.clamp(1, MAX_THREADS);
-    let crew = Crew {
-        config: config.clone(),
-        parts,
-        throttle: Throttle::new(config.limits),
-        seats: (0..threads).map(|_| Seat::default()).collect(),
-        busy: AtomicUsize::new(0),
-        parked: AtomicUsize::new(0),
-        sharing: Sharing::new(config.seed),
-        end: Mutex::new(None),
-    };
+    let crew = Crew::new(config, parts);
     let (crew, gone_home) = (&crew, &AtomicBool::new(false));
     thread::scope(|scope| {
         let renewer = scope.spawn(|| renewer::run(crew, gone_home));
-        let slots: Vec<_> =
-            (0..threads).map(|number| scope.spawn(move || slot::run(crew, number))).collect();
+        let porter = scope.spawn(|| porter::run(crew));
+        let slots: Vec<_> = (0..crew.seats.len())
+            .map(|number| scope.spawn(move || slot::run(crew, number)))
+            .collect();
         for slot in slots {
             // A slot catches what its shards throw; what is left is our own bug.
             if slot.join().is_err() {
@@ -212,19 +218,23 @@ where
         }
         gone_home.store(true, Ordering::SeqCst);
         crew.finish(Ok(Finish::Drained));
-        drop(renewer);
+        drop((renewer, porter));
     });
     let end = crew.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
     end.unwrap_or(Ok(Finish::Drained))
 }
 
 /// What the threads of a worker share.
-struct Crew<'a, B> {
+pub(crate) struct Crew<'a, B> {
     config: WorkerConfig,
     parts: Parts<'a, B>,
     throttle: Throttle,
     /// One for each slot.
     seats: Vec<Seat>,
+    /// Shards that have arrived from other workers.
+    porch: Porch,
+    /// Whether a worker that drains has given away what it could.
+    let_go: AtomicBool,
     /// How many slots have a shard.
     busy: AtomicUsize,
     /// How many shards this worker has set aside.
@@ -235,7 +245,26 @@ struct Crew<'a, B> {
     end: Mutex<Option<Result<Finish, WorkerError>>>,
 }
 
-impl<B> Crew<'_, B> {
+impl<'a, B> Crew<'a, B> {
+    pub(crate) fn new(config: &WorkerConfig, parts: Parts<'a, B>) -> Self {
+        let threads = config.threads.clamp(1, MAX_THREADS);
+        // Without records nothing is given away: it is let go at once.
+        let let_go = AtomicBool::new(parts.records.is_none());
+        let sharing = Sharing::new(config.seed, parts.clock.now());
+        Self {
+            config: config.clone(),
+            parts,
+            throttle: Throttle::new(config.limits),
+            seats: (0..threads).map(|_| Seat::default()).collect(),
+            porch: Porch::default(),
+            let_go,
+            busy: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
+            sharing,
+            end: Mutex::new(None),
+        }
+    }
+
     /// Ends the worker, unless it has ended.
     fn finish(&self, end: Result<Finish, WorkerError>) {
         let mut decided = self.end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -244,12 +273,23 @@ impl<B> Crew<'_, B> {
         self.bell().ring();
     }
 
-    /// Whether shards are given back and none claimed.
+    /// Whether no more shards are claimed.
     fn is_stopping(&self) -> bool {
         self.parts.drain.is_asked() || self.has_ended()
     }
 
-    fn has_ended(&self) -> bool {
+    /// Whether shards are given back.
+    fn is_let_go(&self) -> bool {
+        (self.parts.drain.is_asked() && self.let_go.load(Ordering::SeqCst)) || self.has_ended()
+    }
+
+    /// Nothing more is given away: a worker that drains gives back what it has.
+    fn let_go(&self) {
+        self.let_go.store(true, Ordering::SeqCst);
+        self.bell().ring();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::{CoordinationFacade, Lease, WorkerError as RegistryError, WorkerState};
+use gossip_coordination::{
+    CoordinationFacade, Lease, WORKER_ENTRY_TTL, WorkerError as RegistryError, WorkerState,
+};
 
 use super::Crew;
 
@@ -14,18 +16,28 @@ const RENEWALS_PER_LEASE: u64 = 3;
 /// The shortest time between renewals, in ticks, whatever the lease.
 const RENEW_SHORTEST: u64 = 10;
 
+/// The longest time between two rounds, however long the lease: the registry forgets a worker that
+/// it does not hear of, and two lost heartbeats are not to do that.
+const ROUND_LONGEST: u64 = WORKER_ENTRY_TTL / 3;
+
+const _: () = assert!(RENEW_SHORTEST < ROUND_LONGEST);
+
+/// The shortest time after which the registry hears that a worker is idle, or not any more: one
+/// with many small shards changes all the time.
+const STATE_SHORTEST: Duration = Duration::from_millis(500);
+
 /// Renews until every slot has gone home. A worker that has ended still has shards until then, with
 /// items under way.
 pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, gone_home: &AtomicBool) {
     let mut renewer = Renewer::new(crew);
     while !gone_home.load(Ordering::SeqCst) {
         let ticks = renewer.round(crew.parts.clock.now());
-        rest(crew, gone_home, Duration::from_millis(ticks));
+        rest(crew, gone_home, Duration::from_millis(ticks), renewer.said);
     }
 }
 
 /// Keeps leases alive; stepped by a thread or in virtual time.
-pub(super) struct Renewer<'c, 'a, B> {
+pub(crate) struct Renewer<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     /// What the registry was last told; `None` if it does not know the worker.
@@ -33,23 +45,31 @@ pub(super) struct Renewer<'c, 'a, B> {
 }
 
 impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
-    pub(super) fn new(crew: &'c Crew<'a, B>) -> Self {
+    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Self {
         Self { crew, coordinator: (crew.parts.coordinator)(), said: None }
     }
 
     /// Renews everything once; tells after how many ticks to do so again.
-    pub(super) fn round(&mut self, now: LogicalTime) -> u64 {
+    pub(crate) fn round(&mut self, now: LogicalTime) -> u64 {
         renew(self.crew, &mut self.coordinator, now);
         self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
-        (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST)
+        (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST)
     }
 }
 
-/// Waits for one period, or until the slots have gone home. Other rings are not for the renewer: a
-/// worker with many small shards rings all the time.
-fn rest<B>(crew: &Crew<'_, B>, gone_home: &AtomicBool, period: Duration) {
+/// Waits for one period, until the slots have gone home, or until the registry should hear that the
+/// worker is idle or not any more. Other rings are not for the renewer.
+fn rest<B>(
+    crew: &Crew<'_, B>,
+    gone_home: &AtomicBool,
+    period: Duration,
+    said: Option<WorkerState>,
+) {
     let begun = Instant::now();
     while !gone_home.load(Ordering::SeqCst) {
+        if begun.elapsed() >= STATE_SHORTEST && said != Some(state(crew)) {
+            return;
+        }
         let Some(left) = period.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) else {
             return;
         };
@@ -74,6 +94,17 @@ fn renew<B: CoordinationFacade>(crew: &Crew<'_, B>, coordinator: &mut B, now: Lo
     }
 }
 
+/// A worker is idle while it has room for a shard.
+fn state<B>(crew: &Crew<'_, B>) -> WorkerState {
+    if crew.is_stopping() {
+        WorkerState::Draining
+    } else if crew.busy.load(Ordering::SeqCst) == crew.seats.len() {
+        WorkerState::Working
+    } else {
+        WorkerState::Idle
+    }
+}
+
 /// Says what the worker is doing. It is advice, so a failure waits for the next time.
 fn heartbeat<B: CoordinationFacade>(
     crew: &Crew<'_, B>,
@@ -82,20 +113,17 @@ fn heartbeat<B: CoordinationFacade>(
     said: Option<WorkerState>,
 ) -> Option<WorkerState> {
     let (tenant, worker) = (crew.config.tenant, crew.config.worker);
-    let state = if crew.is_stopping() {
-        WorkerState::Draining
-    } else if crew.busy.load(Ordering::SeqCst) > 0 {
-        WorkerState::Working
-    } else {
-        WorkerState::Idle
-    };
+    let state = state(crew);
     if said.is_none() {
         coordinator.register_worker(now, tenant, worker).ok()?;
     }
     match coordinator.heartbeat(now, tenant, worker, state) {
         Ok(()) => Some(state),
-        // Forgotten after a long silence: registers again.
-        Err(RegistryError::NotRegistered) => None,
+        // Forgotten after a long silence: registers again, at once.
+        Err(RegistryError::NotRegistered) => {
+            coordinator.register_worker(now, tenant, worker).ok()?;
+            coordinator.heartbeat(now, tenant, worker, state).ok().map(|()| state)
+        }
         Err(_) => said,
     }
 }

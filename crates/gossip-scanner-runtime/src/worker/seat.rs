@@ -6,10 +6,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gossip_contracts::identity::{LogicalTime, ShardId};
+use gossip_contracts::coordination::Cursor;
+use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
+use gossip_handoff::join::DrainEnd;
 
-use crate::task::ShardTask;
+use crate::task::{Ending, ShardTask};
 
 /// One thread's place.
 #[derive(Debug, Default)]
@@ -24,14 +26,37 @@ struct Sitting {
     request: Option<ShardAction>,
     /// Whether the shard has come forward under this lease.
     progressed: bool,
+    transit: Transit,
+}
+
+/// How a shard is about to leave its seat for another worker.
+#[derive(Debug, Default)]
+struct Transit {
+    /// Somebody asks for a move: to this worker, or to anyone.
+    asked: Option<Option<WorkerId>>,
+    /// Somebody asks for it to be taken back.
+    withdrawn: bool,
+    /// How many moves of this lease were begun.
+    moves: u32,
+    /// Whether the shard shall stand still.
+    stand: bool,
+    /// Where it does.
+    still: Option<Cursor>,
+    /// What became of it.
+    end: Option<DrainEnd>,
 }
 
 impl Seat {
     /// Sits down with a lease.
     pub(super) fn take(&self, lease: Lease) {
-        let sitting =
-            Sitting { lease, lost: false, release: false, request: None, progressed: false };
-        *self.lock() = Some(sitting);
+        *self.lock() = Some(Sitting {
+            lease,
+            lost: false,
+            release: false,
+            request: None,
+            progressed: false,
+            transit: Transit::default(),
+        });
     }
 
     /// Gets up.
@@ -59,6 +84,18 @@ impl Seat {
         if let Some(action) = sitting.request.take() {
             task.order(&action);
         }
+        sitting.transit.tell(task);
+    }
+
+    /// Notes where the task stands still, if it was asked to; whether that is news.
+    pub(super) fn note(&self, task: &ShardTask) -> bool {
+        let mut seat = self.lock();
+        let Some(sitting) = seat.as_mut() else { return false };
+        if !sitting.transit.stand || sitting.transit.still.is_some() {
+            return false;
+        }
+        sitting.transit.still = task.still_at();
+        sitting.transit.still.is_some()
     }
 
     /// Leaves word of a renewal of `lease`.
@@ -78,7 +115,7 @@ impl Seat {
                 sitting.release |= renewed.run_paused;
                 let request = renewed.request.as_ref().filter(|asked| asked.is_pending_at(now));
                 if let Some(request) = request {
-                    sitting.request = Some(request.action().clone());
+                    sitting.asked(request.action());
                 }
             }
             // The lease lasts until its deadline; another renewal may come before it.
@@ -106,7 +143,94 @@ impl Seat {
         true
     }
 
+    /// Begins a move of whatever sits here: its lease, and how many moves of it there were.
+    pub(super) fn begin_move(&self) -> Option<(Lease, u32)> {
+        let mut seat = self.lock();
+        let sitting = seat.as_mut().filter(|sitting| !sitting.lost)?;
+        sitting.transit.asked = None;
+        sitting.transit.moves += 1;
+        Some((sitting.lease.clone(), sitting.transit.moves - 1))
+    }
+
+    /// Begins the move that somebody asked for, if somebody did; tells to whom as well.
+    pub(super) fn begin_requested_move(&self) -> Option<(Lease, u32, Option<WorkerId>)> {
+        let to = self.lock().as_mut()?.transit.asked.take()?;
+        let (lease, moves) = self.begin_move()?;
+        Some((lease, moves, to))
+    }
+
+    /// The shard here, if somebody wants its move taken back.
+    pub(super) fn take_withdrawal(&self) -> Option<ShardKey> {
+        let mut seat = self.lock();
+        let sitting = seat.as_mut()?;
+        std::mem::take(&mut sitting.transit.withdrawn).then(|| sitting.lease.key())
+    }
+
+    /// Asks the shard to stand still, if it sits here.
+    pub(super) fn stand(&self, shard: ShardKey) {
+        self.with(shard, |sitting| sitting.transit.stand = true);
+    }
+
+    /// Where the shard stands still, if it sits here and does.
+    pub(super) fn still_at(&self, shard: ShardKey) -> Option<Cursor> {
+        self.with(shard, |sitting| sitting.transit.still.clone()).flatten()
+    }
+
+    /// Whether the shard sits here.
+    pub(super) fn holds(&self, shard: ShardKey) -> bool {
+        self.with(shard, |_| ()).is_some()
+    }
+
+    /// Leaves word of how the move of `lease` ended.
+    pub(super) fn end_move(&self, lease: &Lease, end: DrainEnd) {
+        self.with(lease.key(), |sitting| {
+            if sitting.lease.token() == lease.token() {
+                sitting.transit.end = Some(end);
+            }
+        });
+    }
+
+    fn with<T>(&self, shard: ShardKey, tell: impl FnOnce(&mut Sitting) -> T) -> Option<T> {
+        let mut seat = self.lock();
+        seat.as_mut().filter(|sitting| sitting.lease.key() == shard).map(tell)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Sitting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sitting {
+    /// Notes what an administrator, or an idle worker, asks.
+    fn asked(&mut self, action: &ShardAction) {
+        match action {
+            ShardAction::HandOff(to) => self.transit.asked = Some(*to),
+            ShardAction::Withdraw => {
+                self.transit.asked = None;
+                self.transit.withdrawn = true;
+            }
+            // What is not about moves, or not known here, is the task's business.
+            _ => self.request = Some(action.clone()),
+        }
+    }
+}
+
+impl Transit {
+    /// Tells the task to stand still, or what became of it.
+    fn tell(&mut self, task: &mut ShardTask) {
+        if self.stand && self.still.is_none() {
+            task.stand();
+        }
+        match self.end.take() {
+            None => {}
+            Some(DrainEnd::Moved) => task.end(Ending::Moved),
+            Some(DrainEnd::Released) => task.end(Ending::Released),
+            Some(DrainEnd::Lost) => task.lost(),
+            // It is over by itself, or its move was taken back: if it stands still, it goes on.
+            Some(DrainEnd::Finished) => {
+                (self.stand, self.still) = (false, None);
+                task.go_on();
+            }
+        }
     }
 }

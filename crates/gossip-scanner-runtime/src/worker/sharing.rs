@@ -20,7 +20,7 @@ use crate::split_policy::{Situation, SplitPolicy};
 /// The first and the longest time between looks that lead to nothing, in ticks: a look lists the
 /// shards of the run.
 const LOOK_FIRST: u64 = 50;
-const LOOK_LONGEST: u64 = 2_000;
+const LOOK_LONGEST: u64 = 1_000;
 
 /// A run of more shards than this is shared well enough by them, and looking at it costs too much.
 const LOOK_SHARDS_MAX: usize = 20_000;
@@ -40,8 +40,10 @@ struct Known {
     policy: SplitPolicy,
     /// Taken when somebody is idle for the first time.
     density: Option<Density>,
-    /// When the run was made, and with how many shards.
-    run: Option<(LogicalTime, usize)>,
+    /// When the worker began.
+    begun: LogicalTime,
+    /// How many shards the run was made with.
+    roots: Option<usize>,
     /// Nobody looks before this time.
     next_look: LogicalTime,
     backoff: Backoff,
@@ -52,11 +54,12 @@ struct Known {
 }
 
 impl Sharing {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, begun: LogicalTime) -> Self {
         Self(Mutex::new(Known {
             policy: SplitPolicy::default(),
             density: None,
-            run: None,
+            begun,
+            roots: None,
             next_look: LogicalTime::ZERO,
             backoff: Backoff::new(LOOK_FIRST, LOOK_LONGEST, seed),
             asked: 0,
@@ -108,11 +111,11 @@ impl Known {
         now: LogicalTime,
     ) -> Option<Vec<ShardId>> {
         let (tenant, run) = (crew.config.tenant, crew.config.run);
-        let (begun, roots) = match self.run {
-            Some(known) => known,
+        let roots = match self.roots {
+            Some(roots) => roots,
             None => {
                 let record = coordinator.get_run(tenant, run).ok()?;
-                *self.run.insert((record.created_at(), record.root_shards().len()))
+                *self.roots.insert(record.root_shards().len())
             }
         };
         if roots > LOOK_SHARDS_MAX {
@@ -124,7 +127,7 @@ impl Known {
         let (ticks, keys) = self.experience;
         let situation = Situation {
             now,
-            begun,
+            begun: self.begun,
             roots,
             shards: &shards,
             ticks_per_key: (keys > 0).then(|| ticks as f64 / keys as f64),

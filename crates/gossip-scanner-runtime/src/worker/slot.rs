@@ -46,7 +46,7 @@ pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, number: usize) {
 
 /// How long a slot has nothing to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     /// Step again at once.
     No,
     /// Until then, or until something happens in the worker.
@@ -56,7 +56,7 @@ pub(super) enum Rest {
 }
 
 /// One place for a shard: a machine that is stepped, by a thread or in virtual time.
-pub(super) struct Slot<'c, 'a, B> {
+pub(crate) struct Slot<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     number: usize,
     coordinator: B,
@@ -72,7 +72,7 @@ pub(super) struct Slot<'c, 'a, B> {
 
 impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     /// A slot without a shard.
-    pub(super) fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
+    pub(crate) fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
         Self {
             crew,
             number,
@@ -87,11 +87,14 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     }
 
     /// Claims a shard, or does the next thing for the one it has.
-    pub(super) fn step(&mut self, now: LogicalTime) -> Rest {
+    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
-            None if self.crew.is_stopping() => Rest::Over,
-            None => self.claim(now),
+            None => match self.crew.porch.take() {
+                Some(task) => self.begin(now, task),
+                None if self.crew.is_stopping() => Rest::Over,
+                None => self.claim(now),
+            },
         }
     }
 
@@ -113,17 +116,17 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
                 let task = ShardTask::restore(config.task, &acquired, now, seed);
                 self.crew.parts.observer.observe(Event::Claimed { shard, attempts });
                 self.answered();
-                self.begin(now, task);
-                Rest::No
+                self.begin(now, task)
             }
             Err(error) => self.claim_refused(now, error),
         }
     }
 
-    fn begin(&mut self, now: LogicalTime, task: ShardTask) {
+    fn begin(&mut self, now: LogicalTime, task: ShardTask) -> Rest {
         self.crew.seats[self.number].take(task.lease().clone());
         self.crew.busy.fetch_add(1, Ordering::SeqCst);
         self.task = Some((Box::new(task), now));
+        Rest::No
     }
 
     fn claim_refused(&mut self, now: LogicalTime, error: ClaimError) -> Rest {
@@ -155,8 +158,8 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         self.store_fails_since = None;
         let crew = self.crew;
-        // While this process has shards the run is not settled, and nobody need ask.
-        if crew.busy.load(Ordering::SeqCst) == 0 {
+        // While somebody holds a shard the run is not settled, and counting it is not cheap.
+        if earliest.is_none() && crew.busy.load(Ordering::SeqCst) == 0 {
             match self.settle_run(now) {
                 Ok(Some(finish)) => return self.finish(Ok(finish)),
                 Ok(None) => {}
@@ -220,8 +223,13 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
 
     fn step_task(&mut self, now: LogicalTime, task: &mut ShardTask) -> Turn {
         let crew = self.crew;
-        crew.seats[self.number].tell(task);
-        if crew.is_stopping() {
+        let seat = &crew.seats[self.number];
+        seat.tell(task);
+        if crew.has_ended() {
+            // Nobody moves it any more.
+            task.go_on();
+        }
+        if crew.is_let_go() {
             task.release();
         }
         let mut gear = Gear {
@@ -231,7 +239,11 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
             throttle: &crew.throttle,
             observer: crew.parts.observer,
         };
-        task.step(now, &mut gear)
+        let turn = task.step(now, &mut gear);
+        if seat.note(task) {
+            crew.bell().ring();
+        }
+        turn
     }
 
     /// A broken invariant: nothing of it was stored. The shard is set aside, and whatever may be in
@@ -251,7 +263,7 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     fn account_for(&mut self, ending: Ending) {
         let crew = self.crew;
         match ending {
-            Ending::Completed | Ending::Released | Ending::Lost => {}
+            Ending::Completed | Ending::Released | Ending::Moved | Ending::Lost => {}
             Ending::Parked(_) => {
                 let parked = crew.parked.fetch_add(1, Ordering::SeqCst) + 1;
                 let max = crew.config.max_parked;

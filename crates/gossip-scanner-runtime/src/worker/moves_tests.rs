@@ -1,0 +1,209 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, WorkerId};
+use gossip_coordination::{RunManagement as _, ShardAction, ShardStatus, WorkerEntry, WorkerState};
+
+use super::{Drain, Finish, Parts, WorkerConfig, WorkerError, work, worker_of};
+use crate::clock::{Clock, SystemClock};
+use crate::observer::{Event, Observer};
+use crate::processor::{Inline, Verdict, Work};
+use crate::task::{Ending, TaskConfig};
+use crate::test_support::{RUN, TENANT, World, counted, key, numbered};
+use crate::throttle::Limits;
+
+/// A lease that is renewed many times within a test.
+const LEASE: u64 = 2_000;
+
+const KEYS: usize = 300;
+
+/// How long a key takes: a test has a few seconds of work, and a move takes half of one.
+const KEY_TAKES: Duration = Duration::from_millis(15);
+
+fn config(number: u64, threads: usize) -> WorkerConfig {
+    WorkerConfig {
+        tenant: TENANT,
+        run: RUN,
+        worker: worker_of(RUN, number),
+        lease_ticks: LEASE,
+        threads,
+        // Only what a move carries along is recorded before the end.
+        task: TaskConfig {
+            checkpoint_items: 10_000,
+            checkpoint_ticks: 60_000,
+            ..TaskConfig::default()
+        },
+        limits: Limits::default(),
+        max_parked: 0,
+        auto_split: false,
+        seed: number,
+    }
+}
+
+/// What two workers did together.
+#[derive(Default)]
+struct Seen {
+    done: Mutex<BTreeMap<Vec<u8>, u32>>,
+    count: AtomicUsize,
+    arrived: AtomicUsize,
+    moved: AtomicUsize,
+}
+
+impl Observer for Seen {
+    fn observe(&self, event: Event<'_>) {
+        match event {
+            Event::Arrived { .. } => self.arrived.fetch_add(1, Ordering::SeqCst),
+            Event::Ended { ending: Ending::Moved, .. } => self.moved.fetch_add(1, Ordering::SeqCst),
+            _ => 0,
+        };
+    }
+}
+
+impl Seen {
+    fn process(&self, key: &[u8]) -> Verdict {
+        thread::sleep(KEY_TAKES);
+        *self.done.lock().unwrap().entry(key.to_vec()).or_default() += 1;
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Verdict::Done
+    }
+
+    /// Waits until so many keys are done.
+    fn wait_for(&self, keys: usize) {
+        const LOOKS: usize = 5_000;
+        for _ in 0..LOOKS {
+            if self.count.load(Ordering::SeqCst) >= keys {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        panic!("the first keys are never done");
+    }
+
+    fn each_once(&self) -> bool {
+        let done = self.done.lock().unwrap();
+        (0..KEYS).all(|number| done.get(&key(number)) == Some(&1))
+    }
+}
+
+fn run(
+    world: &World,
+    config: &WorkerConfig,
+    drain: &Drain,
+    seen: &Seen,
+) -> Result<Finish, WorkerError> {
+    let clock = SystemClock::new();
+    let parts = Parts {
+        coordinator: &|| world.handle(),
+        connector: &numbered(KEYS),
+        processor: &|_| {
+            Box::new(Inline::new(|work: Work<'_>, _: &mut Vec<u8>| seen.process(work.key())))
+        },
+        records: Some(&|| world.records()),
+        clock: &clock,
+        drain,
+        observer: seen,
+    };
+    work(config, parts)
+}
+
+/// One worker that has everything and one that has nothing; what happens when `act` is done in the
+/// middle of it.
+fn two(world: &World, act: &(dyn Fn(&Drain) + Sync)) -> (Seen, [Result<Finish, WorkerError>; 2]) {
+    let (seen, first, second) = (Seen::default(), Drain::new(), Drain::new());
+    let ends = thread::scope(|scope| {
+        let one = scope.spawn(|| run(world, &config(1, 2), &first, &seen));
+        seen.wait_for(10);
+        let two = scope.spawn(|| run(world, &config(2, 2), &second, &seen));
+        wait_for_idle(world);
+        act(&first);
+        [one.join().unwrap(), two.join().unwrap()]
+    });
+    (seen, ends)
+}
+
+/// Waits until the second worker has said that it is idle.
+fn wait_for_idle(world: &World) {
+    const LOOKS: usize = 5_000;
+    for _ in 0..LOOKS {
+        let (mut workers, now) = (Vec::new(), SystemClock::new().now());
+        world.handle().list_workers_into(now, TENANT, &mut workers).unwrap();
+        let second = |entry: &&WorkerEntry| entry.worker == worker_of(RUN, 2);
+        if workers.iter().find(second).is_some_and(|entry| entry.state == WorkerState::Idle) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    panic!("it is never idle");
+}
+
+fn halves() -> World {
+    World::lasting(LEASE, &[(b"a", b"k150"), (b"k150", b"z")])
+}
+
+#[test]
+fn a_drained_worker_hands_its_shards_over_and_nothing_is_done_twice() {
+    let mut world = halves();
+    let (seen, ends) = two(&world, &|drain| drain.ask());
+    assert_eq!(ends, [Ok(Finish::Drained), Ok(Finish::Complete)]);
+    assert_eq!(seen.arrived.load(Ordering::SeqCst), 2);
+    assert_eq!(seen.moved.load(Ordering::SeqCst), 2);
+    assert!(seen.each_once());
+    // Nothing was recorded but by the moves and at the end, and the counts are whole.
+    let rows = world.rows();
+    assert_eq!(rows.iter().map(|row| counted(row).0).sum::<u64>(), KEYS as u64);
+    assert!(rows.iter().all(|row| row.last_handoff.is_some() && row.acquire_count == 2));
+}
+
+#[test]
+fn with_nobody_willing_a_drain_releases() {
+    let mut world = halves();
+    let (seen, drain) = (Seen::default(), Drain::new());
+    let end = thread::scope(|scope| {
+        let one = scope.spawn(|| run(&world, &config(1, 2), &drain, &seen));
+        seen.wait_for(20);
+        drain.ask();
+        one.join().unwrap()
+    });
+    assert_eq!(end, Ok(Finish::Drained));
+    let rows = world.rows();
+    assert!(rows.iter().all(|row| !row.leased && row.status == ShardStatus::Active));
+    let counted = rows.iter().map(|row| counted(row).0).sum::<u64>();
+    assert_eq!(counted, seen.count.load(Ordering::SeqCst) as u64, "everything done is recorded");
+}
+
+#[test]
+fn an_administrator_moves_one_shard() {
+    let world = halves();
+    let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+    let ask = |_: &Drain| {
+        let now = SystemClock::new().now();
+        let action = ShardAction::HandOff(Some(worker_of(RUN, 2)));
+        let (until, op_id) = (now.saturating_add(5_000), OpId::from_raw(77));
+        let mut admin = world.handle();
+        admin.request_action(now, TENANT, shard, &action, until, op_id).unwrap();
+    };
+    let (seen, ends) = two(&world, &ask);
+    // Whoever is last completes the run.
+    assert!(ends.contains(&Ok(Finish::Complete)), "{ends:?}");
+    assert_eq!(seen.arrived.load(Ordering::SeqCst), 1);
+    assert!(seen.each_once());
+}
+
+#[test]
+fn a_move_to_nobody_gives_the_shard_back() {
+    let world = halves();
+    let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+    let ask = |_: &Drain| {
+        let now = SystemClock::new().now();
+        let action = ShardAction::HandOff(Some(WorkerId::from_raw(999)));
+        let (until, op_id) = (LogicalTime::from_raw(now.as_raw() + 5_000), OpId::from_raw(77));
+        world.handle().request_action(now, TENANT, shard, &action, until, op_id).unwrap();
+    };
+    let (seen, ends) = two(&world, &ask);
+    assert!(ends.iter().all(Result::is_ok), "{ends:?}");
+    assert_eq!(seen.arrived.load(Ordering::SeqCst), 0);
+    assert!(seen.each_once());
+}

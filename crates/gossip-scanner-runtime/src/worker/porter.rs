@@ -1,0 +1,381 @@
+//! The thread that carries shards between workers: takes in what is offered, and gives away what an
+//! administrator or the end of the worker asks for.
+//!
+//! ```text
+//!   offers to us ─► Arrivals ─► porch ─► a free slot
+//!   HandOff, Drain ─► Drain ─► seat: stand still ─► offer, accepted ─► seat: it is gone
+//! ```
+//!
+//! A shard is worked on until its own turn comes; then its slot finishes the items under way and
+//! stands still, and the cursor travels with the offer: a planned move redoes nothing. What nobody
+//! takes is released with its progress, so a drain ends within [`DRAIN_TICKS`] and a little.
+//!
+//! Shards go only to idle workers of the same run, which are known by their names
+//! ([`worker_of`]). One that finds no free slot here is released again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
+use gossip_coordination::protocol::ReleaseMode;
+use gossip_coordination::{AcquireScratch, CoordinationFacade, WorkerEntry, WorkerState};
+use gossip_handoff::join::{
+    Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext, Mover,
+    collect_ended,
+};
+
+use super::records::Records;
+use super::slot::Rest;
+use super::{Crew, WorkerError};
+use crate::observer::Event;
+use crate::op_ids::OpIds;
+use crate::processor::Broken;
+use crate::task::ShardTask;
+
+/// How long a worker that ends tries to give its shards away before it releases them, in ticks: one
+/// lease, so that it is not worse than being killed.
+const DRAIN_TICKS: u64 = 10_000;
+
+/// How long a shard that has arrived waits for a slot before it is released, in ticks: a claim by
+/// somebody else takes about as long.
+const PORCH_TICKS: u64 = 1_000;
+
+/// Between two looks after what earlier processes of this name left behind, in ticks.
+const UPKEEP_TICKS: u64 = 5_000;
+
+/// How long records of accepted shards are still written when the worker has ended, in ticks.
+/// Whoever finds one later ends it just as well.
+const FAREWELL_TICKS: u64 = 2_000;
+
+/// The longest nap of the porter, in ticks: it looks whether a shard stands still.
+const NAP_LONGEST: u64 = 25;
+
+/// Workers look for offers ten times a second, which costs one read each; a source lets them look
+/// twice before its shard stands still.
+const JOIN: JoinConfig = JoinConfig {
+    prepare_ticks: 5_000,
+    offer_ticks: 3_000,
+    finish_ticks: 15_000,
+    lead_ticks: 200,
+    find_ticks: 100,
+    poll_ticks: 5,
+    accepts_per_look: 8,
+    retry_ticks: 50,
+};
+
+const _: () = assert!(JOIN.find_ticks * 2 <= JOIN.lead_ticks);
+const _: () = assert!(JOIN.offer_ticks < DRAIN_TICKS);
+
+/// The settings for a run with leases of `lease` ticks: an offer stands for one lease at most, and
+/// the coordinator allows four.
+const fn join(lease: u64) -> JoinConfig {
+    let offer_ticks = if lease < JOIN.offer_ticks { lease } else { JOIN.offer_ticks };
+    JoinConfig { offer_ticks, ..JOIN }
+}
+
+/// The name of a worker of `run`, from a number that no other process has.
+///
+/// Its upper half is the same for all workers of the run: that is how they find each other in the
+/// registry, which knows workers of all runs.
+#[must_use]
+pub fn worker_of(run: RunId, number: u64) -> WorkerId {
+    WorkerId::from_raw(run.as_raw() << 32 | number & u64::from(u32::MAX))
+}
+
+/// Whether two workers are of one run, if both were named by [`worker_of`].
+const fn is_colleague(one: WorkerId, other: WorkerId) -> bool {
+    one.as_raw() >> 32 == other.as_raw() >> 32
+}
+
+/// Shards that have arrived and wait for a slot.
+#[derive(Debug, Default)]
+pub(super) struct Porch(Mutex<Vec<(ShardTask, LogicalTime)>>);
+
+impl Porch {
+    /// The shard that has waited longest.
+    pub(super) fn take(&self) -> Option<ShardTask> {
+        let mut waiting = self.lock();
+        (!waiting.is_empty()).then(|| waiting.remove(0).0)
+    }
+
+    fn put(&self, task: ShardTask, now: LogicalTime) {
+        self.lock().push((task, now));
+    }
+
+    /// One that has waited for too long, or all of them if nobody will come.
+    fn take_overdue(&self, now: LogicalTime, nobody_comes: bool) -> Option<ShardTask> {
+        let mut waiting = self.lock();
+        let overdue = |since: LogicalTime| now >= since.saturating_add(PORCH_TICKS);
+        let index = waiting.iter().position(|(_, since)| nobody_comes || overdue(*since))?;
+        Some(waiting.remove(index).0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(ShardTask, LogicalTime)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Carries shards until the worker has ended; does nothing without records.
+///
+/// A panic in it ends the worker: shards that stand still would wait for it for ever.
+pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>) {
+    if catch_unwind(AssertUnwindSafe(|| carry(crew))).is_err() {
+        crew.finish(Err(WorkerError::Broken(Broken("moving shards panicked".into()))));
+    }
+}
+
+fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
+    let Some(mut porter) = Porter::new(crew) else { return };
+    loop {
+        let now = crew.parts.clock.now();
+        match porter.step(now) {
+            Rest::No => {}
+            Rest::Until(until) => {
+                let heard = crew.bell().heard();
+                let ticks = until.as_raw().saturating_sub(now.as_raw()).min(NAP_LONGEST);
+                crew.bell().wait(heard, Duration::from_millis(ticks));
+            }
+            Rest::Over => return,
+        }
+    }
+}
+
+/// The porter of a worker, stepped.
+pub(super) struct Porter<'c, 'a, B> {
+    crew: &'c Crew<'a, B>,
+    coordinator: B,
+    records: Records<'a>,
+    scratch: Box<AcquireScratch>,
+    arrivals: Arrivals,
+    leftovers: Leftovers,
+    join: JoinConfig,
+    upkeep_at: LogicalTime,
+    /// What is being given away, and whether it is everything.
+    leaving: Option<(Drain, bool)>,
+    /// Shards that were asked to stand still and do not yet.
+    asked: Vec<ShardKey>,
+    /// When the worker was seen to have ended.
+    ended_at: Option<LogicalTime>,
+}
+
+impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
+    fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
+        let records = Records::new((crew.parts.records?)());
+        let (worker, join) = (crew.config.worker, join(crew.config.lease_ticks));
+        Some(Self {
+            crew,
+            coordinator: (crew.parts.coordinator)(),
+            records,
+            scratch: Box::default(),
+            arrivals: Arrivals::new(worker, join),
+            leftovers: Leftovers::new(worker, join),
+            join,
+            upkeep_at: LogicalTime::ZERO,
+            leaving: None,
+            asked: Vec::new(),
+            ended_at: None,
+        })
+    }
+
+    /// Does the next thing.
+    fn step(&mut self, now: LogicalTime) -> Rest {
+        if self.crew.has_ended() {
+            return self.farewell(now);
+        }
+        if let Some(task) = self.crew.porch.take_overdue(now, self.crew.is_stopping()) {
+            self.turn_away(now, &task);
+        }
+        if self.crew.parts.drain.is_asked() && !self.crew.is_let_go() && self.leaving.is_none() {
+            self.begin_drain(now);
+        }
+        if self.leaving.is_none() {
+            self.begin_requested(now);
+        }
+        let upkeep = self.upkeep(now);
+        let leaving = self.leave(now);
+        let arriving = self.arrive(now);
+        soonest([upkeep, leaving, arriving], now)
+    }
+
+    /// Everything is to be given away: to whoever has nothing to do, or to nobody.
+    fn begin_drain(&mut self, now: LogicalTime) {
+        self.arrivals.close();
+        let willing = self.willing(now);
+        if willing.is_empty() {
+            return self.crew.let_go();
+        }
+        let holdings = self.crew.seats.iter().filter_map(|seat| seat.begin_move());
+        let holdings: Vec<_> =
+            holdings.map(|(lease, moves)| Holding::working(lease, moves)).collect();
+        let deadline = now.saturating_add(DRAIN_TICKS);
+        let drain = Drain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
+        self.leaving = Some((drain, true));
+    }
+
+    /// An administrator wants a shard elsewhere.
+    fn begin_requested(&mut self, now: LogicalTime) {
+        let Some((lease, moves, to)) =
+            self.crew.seats.iter().find_map(|seat| seat.begin_requested_move())
+        else {
+            return;
+        };
+        let willing = match to {
+            Some(to) => vec![WorkerEntry::heard_of(to, WorkerState::Idle, now)],
+            None => self.willing(now),
+        };
+        if willing.is_empty() {
+            return;
+        }
+        let holdings = vec![Holding::working(lease, moves)];
+        let deadline = now.saturating_add(DRAIN_TICKS);
+        let drain = Drain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
+        self.leaving = Some((drain, false));
+    }
+
+    /// Idle workers of the run, in an order of our own, so that not all give to the same one.
+    fn willing(&mut self, now: LogicalTime) -> Vec<WorkerEntry> {
+        let (me, mut workers) = (self.crew.config.worker, Vec::new());
+        let tenant = self.crew.config.tenant;
+        if self.coordinator.list_workers_into(now, tenant, &mut workers).is_err() {
+            return Vec::new();
+        }
+        workers.retain(|entry| {
+            entry.state == WorkerState::Idle && entry.worker != me && is_colleague(entry.worker, me)
+        });
+        let count = workers.len().max(1) as u64;
+        workers.rotate_left((self.crew.config.seed % count) as usize);
+        workers
+    }
+
+    /// Lets what is being given away go on.
+    fn leave(&mut self, now: LogicalTime) -> Rest {
+        let Some((mut drain, everything)) = self.leaving.take() else { return Rest::Until(NEVER) };
+        self.hear_of_asked(&mut drain, now);
+        let tenant = self.crew.config.tenant;
+        let (backend, records) = (&mut self.coordinator, &mut self.records);
+        let next = drain.step(&mut Mover { tenant, backend, records }, now);
+        for (lease, end) in drain.take_ended() {
+            self.crew.seats.iter().for_each(|seat| seat.end_move(&lease, end));
+            self.crew.bell().ring();
+        }
+        let rest = match next {
+            DrainNext::Again => Rest::No,
+            DrainNext::Freeze(key) => {
+                self.asked.push(key);
+                self.crew.seats.iter().for_each(|seat| seat.stand(key));
+                self.crew.bell().ring();
+                Rest::No
+            }
+            DrainNext::Wait(until) => Rest::Until(until),
+            DrainNext::Done(_) => {
+                if everything {
+                    self.crew.let_go();
+                }
+                return Rest::No;
+            }
+        };
+        self.leaving = Some((drain, everything));
+        rest
+    }
+
+    /// Tells the drain which shards stand still by now, and which are over.
+    fn hear_of_asked(&mut self, drain: &mut Drain, now: LogicalTime) {
+        let seats = &self.crew.seats;
+        self.asked.retain(|key| match seats.iter().find_map(|seat| seat.still_at(*key)) {
+            Some(cursor) => {
+                drain.freeze(now, *key, cursor);
+                false
+            }
+            None => true,
+        });
+        let over = |key: ShardKey| !seats.iter().any(|seat| seat.holds(key));
+        let gone: Vec<_> =
+            drain.leases().map(|lease| lease.key()).filter(|key| over(*key)).collect();
+        let withdrawn = seats.iter().filter_map(|seat| seat.take_withdrawal());
+        for key in gone.into_iter().chain(withdrawn) {
+            self.asked.retain(|asked| *asked != key);
+            drain.finished(key);
+        }
+    }
+
+    /// Takes in what is offered.
+    fn arrive(&mut self, now: LogicalTime) -> Rest {
+        let tenant = self.crew.config.tenant;
+        let (backend, records) = (&mut self.coordinator, &mut self.records);
+        let mut mover = Mover { tenant, backend, records };
+        match self.arrivals.step(&mut mover, &mut self.scratch, now) {
+            ArrivalsNext::Again => Rest::No,
+            ArrivalsNext::Wait(until) => Rest::Until(until),
+            ArrivalsNext::Live(arrived) => {
+                let (config, view) = (&self.crew.config, &arrived.view);
+                let shard = view.lease.key();
+                let seed = config.seed ^ view.lease.token().as_raw();
+                let task = ShardTask::restore(config.task, view, now, seed);
+                if shard.run() == config.run {
+                    self.crew.parts.observer.observe(Event::Arrived { shard });
+                    self.crew.porch.put(task, now);
+                    self.crew.bell().ring();
+                } else {
+                    self.turn_away(now, &task);
+                }
+                Rest::No
+            }
+        }
+    }
+
+    /// Gives a shard back that nobody here can work on.
+    fn turn_away(&mut self, now: LogicalTime, task: &ShardTask) {
+        let (tenant, lease) = (self.crew.config.tenant, task.lease());
+        let op_id = OpIds::after_panic(lease);
+        // If this fails the lease runs out, and somebody claims it then.
+        drop(self.coordinator.release(now, tenant, lease, ReleaseMode::Clean, op_id));
+    }
+
+    /// Ends what earlier processes of this name left behind.
+    fn upkeep(&mut self, now: LogicalTime) -> Rest {
+        if now < self.upkeep_at {
+            return Rest::Until(self.upkeep_at);
+        }
+        let tenant = self.crew.config.tenant;
+        if self.upkeep_at == LogicalTime::ZERO {
+            // Once, at the start. What fails here is done by the next worker that starts.
+            drop(collect_ended(&mut self.records, None, now));
+        }
+        let (backend, records) = (&mut self.coordinator, &mut self.records);
+        let mut mover = Mover { tenant, backend, records };
+        let is_live = |_: &_| self.leaving.is_some();
+        match self.leftovers.step(&mut mover, is_live, now) {
+            Ok(LeftoversNext::Again) => Rest::No,
+            Ok(LeftoversNext::Wait(_)) | Err(_) => {
+                self.upkeep_at = now.saturating_add(UPKEEP_TICKS);
+                Rest::Until(self.upkeep_at)
+            }
+        }
+    }
+
+    /// Writes down what was accepted, and goes.
+    fn farewell(&mut self, now: LogicalTime) -> Rest {
+        self.arrivals.close();
+        let since = *self.ended_at.get_or_insert(now);
+        if self.arrivals.is_idle() || now >= since.saturating_add(FAREWELL_TICKS) {
+            return Rest::Over;
+        }
+        self.arrive(now)
+    }
+}
+
+/// No time at all.
+const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
+
+/// The shortest of several rests.
+fn soonest(rests: [Rest; 3], now: LogicalTime) -> Rest {
+    let until = rests.into_iter().map(|rest| match rest {
+        Rest::No | Rest::Over => now,
+        Rest::Until(until) => until,
+    });
+    match until.min() {
+        Some(until) if until > now => Rest::Until(until),
+        Some(_) | None => Rest::No,
+    }
+}
