@@ -6,16 +6,14 @@
 
 use std::sync::Arc;
 
-use gossip_contracts::identity::{CanonicalHasher, Domain, RunId, ShardId, ShardKey, TenantId};
+use gossip_contracts::identity::{ShardId, ShardKey};
 use gossip_coordination::store::{
     Key, decode_run_head, decode_shard, encode_cold, encode_hot, encode_run_head,
 };
 use gossip_coordination::{RecordPool, ShardView};
+use gossip_fuzz::records::{RUN, TENANT, seal, shard};
 use libfuzzer_sys::fuzz_target;
 
-const TENANT: TenantId = TenantId::from_bytes([7; 32]);
-const RUN: RunId = RunId::from_raw(1);
-const FORMAT_VERSION: u8 = 1;
 /// Room for the largest record: two bounds, a key, metadata and a token.
 const POOL_BYTES: usize = 1 << 17;
 
@@ -24,8 +22,7 @@ fuzz_target!(|data: &[u8]| {
     let cut = usize::from(u16::from_le_bytes([first, second])).min(rest.len());
     let (hot, cold) = rest.split_at(cut);
     // Derived and root shards have different rules.
-    let shard = ShardId::from_raw(u64::from(third & 1) << 63 | 3);
-    let key = ShardKey::new(RUN, shard);
+    let key = shard(third & 1 == 1);
     decode_parts(key, hot, cold);
     let hot = seal(Key::ShardHot { tenant: TENANT, shard: key }, hot);
     let cold = seal(Key::ShardCold { tenant: TENANT, shard: key }, cold);
@@ -58,18 +55,4 @@ fn decode_head(value: &[u8]) {
     let mut again = Vec::new();
     encode_run_head(&record.expect("as many unique roots as were counted"), roots, &mut again);
     assert_eq!(again, value);
-}
-
-/// Version, kind, length, payload, and the checksum that is bound to the key.
-fn seal(key: Key, payload: &[u8]) -> Vec<u8> {
-    let mut hasher = CanonicalHasher::for_domain(Domain::RECORD_CHECKSUM_V1);
-    hasher.write_bytes_prefixed(key.to_bytes().as_bytes());
-    hasher.write_u8(FORMAT_VERSION);
-    hasher.write_u8(key.kind() as u8);
-    hasher.write_bytes_prefixed(payload);
-    let mut sealed = vec![FORMAT_VERSION, key.kind() as u8];
-    sealed.extend_from_slice(&u32::try_from(payload.len()).expect("bounded input").to_le_bytes());
-    sealed.extend_from_slice(payload);
-    sealed.extend_from_slice(&hasher.finalize_64().to_le_bytes());
-    sealed
 }

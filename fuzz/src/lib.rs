@@ -4,6 +4,8 @@
 //! or read clocks, so that an input found once fails again.
 #![forbid(unsafe_code)]
 
+pub mod records;
+
 use gossip_contracts::coordination::MAX_KEY_SIZE;
 
 /// Reads values from the front of an input. A spent input gives zeros, so every input is valid.

@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz TARGET SECONDS`: one fuzz target for so long.
+//! `cargo xtask fuzz TARGET SECONDS`: one fuzz target for so long; with `--runs N` for so many
+//! executions.
 //!
 //! The targets live in `fuzz/`, a workspace of its own, so that nothing of libFuzzer leaks into
 //! the product's lock file. They run on the stable toolchain without a sanitizer: the crates they
@@ -13,12 +14,16 @@ use crate::process::{self, Pipe};
 use crate::setup;
 use crate::workspace::Workspace;
 
-const USAGE: &str = "TARGET SECONDS | --list";
+const USAGE: &str = "TARGET SECONDS | TARGET --runs N | --list";
 const TARGETS: &str = "fuzz/fuzz_targets";
 
 /// Longest input that is tried: above the 16 KiB that the largest decoder accepts, so that its
 /// upper limits are met. libFuzzer's own default is 4 KiB.
 const INPUT_LEN_MAX: u32 = 20_000;
+
+/// Longest input of a run by executions: what decoders tell apart is in the first bytes, and short
+/// inputs are tried ten times as often. Upper limits are met by the runs by time.
+const SHORT_LEN_MAX: u32 = 512;
 
 /// libFuzzer's line with the number of inputs it tried.
 const EXECUTIONS: &str = "stat::number_of_executed_units:";
@@ -29,16 +34,25 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     match arguments {
         [flag] if flag == "--list" => targets.iter().for_each(|target| println!("{target}")),
         [target, seconds] => {
-            let seconds = parse(target, seconds, &targets)?;
-            setup::packages_for("fuzz", &workspace)?;
-            setup::cargo_tool("cargo-fuzz")?;
-            fuzz(&workspace.root, target, seconds)?;
+            let bound = Bound::Seconds(parse(target, seconds, &targets)?);
+            fuzz(&workspace, target, bound)?;
+        }
+        [target, flag, runs] if flag == "--runs" => {
+            let bound = Bound::Runs(parse(target, runs, &targets)?);
+            fuzz(&workspace, target, bound)?;
         }
         _ => {
             return Err(Failure::usage("fuzz", "it takes a target and a time", USAGE));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// When a run ends.
+#[derive(Clone, Copy)]
+enum Bound {
+    Seconds(u32),
+    Runs(u32),
 }
 
 /// The names of the targets: one file each.
@@ -56,23 +70,25 @@ fn targets(root: &Path) -> Result<Vec<String>, Failure> {
     Ok(targets)
 }
 
-/// Checks both arguments; the result is the number of seconds.
-fn parse(target: &str, seconds: &str, targets: &[String]) -> Result<u32, Failure> {
+/// Checks both arguments; the result is the number.
+fn parse(target: &str, number: &str, targets: &[String]) -> Result<u32, Failure> {
     if !targets.iter().any(|known| known == target) {
         let why = format!("there is no target `{target}`, only {}", targets.join(", "));
         return Err(Failure::usage("fuzz", why, USAGE));
     }
-    match seconds.parse() {
+    match number.parse() {
         // Zero means "for ever" to libFuzzer, and no run of ours is without a bound.
-        Ok(seconds) if seconds > 0 => Ok(seconds),
-        _ => Err(Failure::usage("fuzz", "SECONDS is a number above 0", USAGE)),
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(Failure::usage("fuzz", "its bound is a number above 0", USAGE)),
     }
 }
 
 /// Runs libFuzzer and sums up in one line on stdout.
-fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
+fn fuzz(workspace: &Workspace, target: &str, bound: Bound) -> Result<(), Failure> {
+    setup::packages_for("fuzz", workspace)?;
+    setup::cargo_tool("cargo-fuzz")?;
     let mut executions = None;
-    let mut command = command(root, target, seconds);
+    let mut command = command(&workspace.root, target, bound);
     let status = process::stream(&mut command, Pipe::Stderr, &mut |line| {
         if let Some(number) = line.strip_prefix(EXECUTIONS) {
             executions = Some(number.trim().to_owned());
@@ -81,17 +97,20 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<(), Failure> {
     // A build that failed, or a process that was killed, prints no statistics.
     let executions = executions.unwrap_or_else(|| "an unknown number of".to_owned());
     let result = if status.success() { "no finding" } else { "FOUND something" };
-    println!("{target}: {executions} executions in {seconds} s, {result}");
+    println!("{target}: {executions} executions, {result}");
     let next = format!("keep the input named above as a test, then mend what `{target}` reached");
     process::expect_success(&command, status, &next)
 }
 
 /// The command as one would type it; `-s none` is no sanitizer, `-O` an optimized build.
-fn command(root: &Path, target: &str, seconds: u32) -> Command {
+fn command(root: &Path, target: &str, bound: Bound) -> Command {
     let mut command = process::cargo_of("stable");
     command.args(["fuzz", "run", target, "-s", "none", "-O", "--"]);
-    command.arg(format!("-max_total_time={seconds}"));
-    command.arg(format!("-max_len={INPUT_LEN_MAX}"));
+    let (bound, len_max) = match bound {
+        Bound::Seconds(seconds) => (format!("-max_total_time={seconds}"), INPUT_LEN_MAX),
+        Bound::Runs(runs) => (format!("-runs={runs}"), SHORT_LEN_MAX),
+    };
+    command.arg(bound).arg(format!("-max_len={len_max}"));
     command.arg("-print_final_stats=1");
     // Coverage instrumentation is an unstable flag; this lets the stable compiler accept it.
     command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);

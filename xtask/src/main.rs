@@ -21,12 +21,15 @@ mod deny;
 mod etcd_faults;
 mod failure;
 mod fuzz;
+mod hall;
 mod handoff;
 mod items;
 mod kill_sqlite;
 mod miri;
 mod mutants;
 mod process;
+mod saved;
+mod scheduling;
 mod setup;
 mod sim;
 mod sim_handoff;
@@ -58,7 +61,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 20] = [
+const COMMANDS: [Command; 22] = [
     Command {
         name: "test",
         arguments: "",
@@ -81,13 +84,20 @@ const COMMANDS: [Command; 20] = [
         name: "bench",
         arguments: "[FILTER] [--save]",
         purpose: "time and instructions of every benchmark; --save writes docs/benchmarks.md; \
-                  `stores` compares stores with their engines",
+                  `stores` compares stores with their engines, `runtime` scans with bare loops",
         run: bench::run,
     },
     Command {
+        name: "skew",
+        arguments: "[--save]",
+        purpose: "spread uneven work over workers in virtual time; --save writes the table of \
+                  docs/scheduling.md",
+        run: scheduling::skew,
+    },
+    Command {
         name: "fuzz",
-        arguments: "TARGET SECONDS | --list",
-        purpose: "run one fuzz target",
+        arguments: "TARGET SECONDS | TARGET --runs N | --list",
+        purpose: "run one fuzz target for a time or a number of executions",
         run: fuzz::run,
     },
     Command {
@@ -110,6 +120,12 @@ const COMMANDS: [Command; 20] = [
         purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
                   very many and goes on where it was stopped",
         run: sim::run,
+    },
+    Command {
+        name: "hall",
+        arguments: "[--broken] [--save]",
+        purpose: "look for every planted bug, or run ordinary tests with one and see that they notice",
+        run: hall::run,
     },
     Command {
         name: "kill-sqlite",

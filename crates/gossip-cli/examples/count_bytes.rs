@@ -8,6 +8,7 @@ use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gossip_contracts::connector::OpenError;
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Drain, ScanOptions, Verdict, Work, scan};
@@ -23,12 +24,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = Source::parse(&directory, SourceOptions::NONE)?;
     let (bytes, keys) = (AtomicU64::new(0), AtomicU64::new(0));
     let process = |work: Work<'_>, body: &mut Vec<u8>| match work.open(body) {
-        Ok(mut body) => {
-            let read = io::copy(&mut body, &mut io::sink()).unwrap_or(0);
-            bytes.fetch_add(read, Ordering::Relaxed);
-            keys.fetch_add(1, Ordering::Relaxed);
-            Verdict::Done
-        }
+        Ok(mut body) => match io::copy(&mut body, &mut io::sink()) {
+            Ok(read) => {
+                bytes.fetch_add(read, Ordering::Relaxed);
+                keys.fetch_add(1, Ordering::Relaxed);
+                Verdict::Done
+            }
+            Err(error) => Verdict::Unopened(OpenError::from_io(&error)),
+        },
         Err(error) => Verdict::Unopened(error),
     };
     let options = ScanOptions::new("count bytes", fresh_nonce());

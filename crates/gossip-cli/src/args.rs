@@ -181,7 +181,7 @@ pub(crate) struct WorkArgs {
     /// Keys for each command, or items that a running one has at a time
     #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = NonZeroUsize::MIN, value_name = "N")]
     pub(crate) batch: NonZeroUsize,
-    /// How long a command may take; 0s for ever
+    /// How long a command may take, or a running one may answer nothing; 0s for ever
     #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) timeout: Duration,
     /// How often a key is tried before it is set aside

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::{Command, CommandFactory as _};
+use clap::{Command, CommandFactory as _, Parser as _};
 
 use super::Cli;
 
@@ -49,4 +49,12 @@ fn the_variables_of_handlers_are_no_flags() {
     for taken in ["GOSSIP_RUN", "GOSSIP_SHARD", "GOSSIP_FENCE"] {
         assert!(found.iter().all(|(_, _, variable)| variable.as_deref() != Some(taken)));
     }
+}
+
+/// So that the command line shows the runs of programs that name no tenant.
+#[test]
+fn the_usual_tenant_is_that_of_the_library() {
+    let typed = Cli::try_parse_from(["gossip", "run", "list"]).unwrap();
+    let tenant = crate::store::tenant(&typed.global).unwrap();
+    assert_eq!(tenant, gossip_scanner_runtime::DEFAULT_TENANT);
 }

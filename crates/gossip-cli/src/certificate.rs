@@ -10,7 +10,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStatus, ShardSummary};
 use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
-    SigningKey, Trust, Verification, verify,
+    SigningKey, Trust, Verification, recount, verify,
 };
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Job, RuntimeToken};
@@ -22,7 +22,8 @@ use crate::failure::{Code, Failure};
 use crate::output::{self, Record, count};
 use crate::{duration, opening, progress, runs};
 
-/// The largest certificate that is read from standard input twice, and so kept: a million leaves.
+/// The longest certificate that is kept in memory because it cannot be read twice: that of some five
+/// million leaves.
 const MAX_KEPT_BYTES: u64 = 1 << 30;
 
 /// A run whose certificate is wanted.
@@ -41,17 +42,39 @@ pub(crate) fn export(
 ) -> Result<Code, Failure> {
     let key = signing_key(key)?;
     let (certificate, _) = settled.certificate(key.as_ref())?;
+    let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
+    // Before it is written: what is refused must not lie there under a good name.
+    let verification = check(&certificate[..], against)?;
     let written = match to {
-        Some(path) => std::fs::write(path, &certificate),
+        Some(path) => write_whole(path, &certificate),
         None => io::stdout().lock().write_all(&certificate),
     };
     written.map_err(|error| {
         Failure::new(Code::Internal, "the certificate cannot be written").why(error)
     })?;
-    let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
-    let verification = check(&certificate, against)?;
     console.note(&say(&verification));
     Ok(code_of(&verification))
+}
+
+/// Writes a file that is there whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Not a file, as a terminal or a pipe: nothing can take its place.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(path, bytes);
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let beside = Path::new(&beside);
+    let write = || {
+        let mut file = File::create(beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(beside, path)
+    };
+    write().inspect_err(|_| {
+        // What is left of it is of no use, and its failure to go is not the one to tell.
+        let _ = std::fs::remove_file(beside);
+    })
 }
 
 /// Checks what a run says.
@@ -63,8 +86,8 @@ pub(crate) fn verify_run(
 ) -> Result<Code, Failure> {
     let (certificate, source) = settled.certificate(None)?;
     let verification = match compare {
-        true => against_source(&certificate, &source, None)?,
-        false => check(&certificate, Against::ITSELF)?,
+        true => against_source(&certificate[..], &source, None)?,
+        false => check(&certificate[..], Against::ITSELF)?,
     };
     tell(global, &verification, console)
 }
@@ -76,17 +99,17 @@ pub(crate) fn verify_file(
     console: &Console,
 ) -> Result<Code, Failure> {
     let key = signing_key(&args.key)?;
-    let certificate = read(&args.file)?;
+    let certificate = Input::new(&args.file)?;
     let against = match &key {
         Some(key) => Against::ITSELF.with_key(key),
         None => Against::ITSELF,
     };
-    let verification = check(&certificate, against)?;
+    let verification = check(certificate.open()?, against)?;
     let verification = match &args.source {
         Some(typed) => {
             let source = typed_source(typed, args)?;
             let stated = &verification.request.options;
-            against_source(&certificate, &source, key.as_ref())
+            against_source(certificate.open()?, &source, key.as_ref())
                 .map_err(|failure| hint_options(failure, stated, &source))?
         }
         None => verification,
@@ -111,10 +134,13 @@ impl Settled<'_> {
     }
 }
 
+/// What was chosen about the run. A certificate is made to be handed out and arguments may hold a
+/// password, so only their number is told; the run's id is derived from all of them.
 fn settings(job: &Job, lease: u64) -> Vec<(String, String)> {
-    let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
+    let program = job.command.first().map(|program| program.to_string_lossy().into_owned());
     vec![
-        ("command".to_owned(), words.collect::<Vec<_>>().join(" ")),
+        ("command".to_owned(), program.unwrap_or_default()),
+        ("arguments".to_owned(), job.command.len().saturating_sub(1).to_string()),
         ("lease".to_owned(), duration::show(lease)),
         ("stream".to_owned(), job.stream.to_string()),
     ]
@@ -169,18 +195,17 @@ const fn parked_for(reason: Option<ParkReason>) -> ParkedFor {
     }
 }
 
-fn check(certificate: &[u8], against: Against<'_>) -> Result<Verification, Failure> {
+fn check(certificate: impl BufRead, against: Against<'_>) -> Result<Verification, Failure> {
     verify(certificate, against)
         .map_err(|refusal| Failure::new(Code::Internal, "the certificate is refused").why(refusal))
 }
 
 fn against_source(
-    certificate: &[u8],
+    certificate: impl BufRead,
     source: &Source,
     key: Option<&SigningKey>,
 ) -> Result<Verification, Failure> {
-    let connector = source
-        .open()
+    let connector = recount(source)
         .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
@@ -204,12 +229,10 @@ fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) ->
     if stated == typed {
         return failure;
     }
-    let words =
-        |options: String| if options.is_empty() { "no options".to_owned() } else { options };
     failure.next(format!(
-        "the certificate is for {}, {} was typed; type what the run was to be asked for",
-        words(stated),
-        words(typed)
+        "the options of the certificate are {}, those typed are {}; type those that were asked for",
+        or_none(stated),
+        or_none(typed)
     ))
 }
 
@@ -219,18 +242,46 @@ fn chosen(options: &[(String, bool)]) -> String {
     chosen.collect::<Vec<_>>().join(" ")
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut input: Box<dyn BufRead> = match path.as_os_str().as_bytes() {
-        b"-" => Box::new(io::stdin().lock()),
-        _ => {
-            let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-            Box::new(BufReader::new(file))
+fn or_none(words: String) -> String {
+    if words.is_empty() { "none".to_owned() } else { words }
+}
+
+/// A certificate that is read twice: a file from its beginning, anything else from memory.
+enum Input<'a> {
+    File(&'a Path),
+    Kept(Vec<u8>),
+}
+
+impl<'a> Input<'a> {
+    fn new(path: &'a Path) -> Result<Self, Failure> {
+        let is_input = path.as_os_str() == "-";
+        if !is_input && std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            return Ok(Self::File(path));
         }
-    };
-    let mut bytes = Vec::new();
-    let read = input.by_ref().take(MAX_KEPT_BYTES).read_to_end(&mut bytes);
-    read.map_err(|error| unreadable(path, &error))?;
-    Ok(bytes)
+        let mut bytes = Vec::new();
+        let limit = MAX_KEPT_BYTES + 1;
+        let read = match is_input {
+            true => io::stdin().lock().take(limit).read_to_end(&mut bytes),
+            false => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
+        };
+        read.map_err(|error| unreadable(path, &error))?;
+        if bytes.len() as u64 > MAX_KEPT_BYTES {
+            return Err(Failure::new(Code::Usage, "the certificate is too long to be kept")
+                .why(format!("more than {MAX_KEPT_BYTES} bytes came, and they are read twice"))
+                .next("put it into a file and give the file's name"));
+        }
+        Ok(Self::Kept(bytes))
+    }
+
+    fn open(&self) -> Result<Box<dyn BufRead + '_>, Failure> {
+        match self {
+            Self::File(path) => {
+                let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+                Ok(Box::new(BufReader::new(file)))
+            }
+            Self::Kept(bytes) => Ok(Box::new(&bytes[..])),
+        }
+    }
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
@@ -262,8 +313,8 @@ fn tell(global: &Global, found: &Verification, console: &Console) -> Result<Code
         .with("compared", found.is_compared)
         .with("run", format!("{:016x}", found.request.run.as_raw()))
         .with_bytes(["source", "source_hex"], source.as_bytes())
-        .with("options", chosen(&found.request.options))
-        .with("excluded", found.request.excluded.join("; "))
+        .with("options", or_none(chosen(&found.request.options)))
+        .with("excluded", or_none(found.request.excluded.join("; ")))
         .with("keys", found.keys)
         .with("unread", found.unread)
         .with("done", found.done)

@@ -80,6 +80,11 @@ pub(crate) fn worker(
     let run = RunId::from_raw(args.run);
     let job = runs::job_of(&mut backend.coordinator(), tenant, run)?;
     let command = if args.command.is_empty() { &job.command } else { &args.command };
+    if command.is_empty() {
+        return Err(Failure::new(Code::Usage, "the run has no command")
+            .why("a program made it and knows itself what to do with each key")
+            .next("start that program once more, or name a command behind --"));
+    }
     let handler = Handler::parse(command, job.stream)?;
     let source = Source::parse(&job.source, job.options).map_err(|error| {
         Failure::new(Code::Usage, "the source of the run is not here")

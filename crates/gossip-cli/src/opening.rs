@@ -146,10 +146,16 @@ impl Opening<'_> {
         let opened = open_run(coordinator, &SystemClock::new(), &thread::sleep, &plan, &cut)
             .map_err(|error| open_failure(&error))?;
         tell_opened(console, &opened);
-        if opened.state == OpenedState::Resumed {
-            let stored = runs::job_of(coordinator, self.tenant, opened.run)?;
-            check_stamp(self.source, &stored)?;
-        }
+        let id = format!("{:016x}", opened.run.as_raw());
+        let next = match opened.state {
+            OpenedState::New => return Ok(opened),
+            OpenedState::Resumed => {
+                format!("gossip run cancel {id} gives it up; then type the command again")
+            }
+            OpenedState::Over(_) => "add --again to go through the file as it is now".to_owned(),
+        };
+        let stored = runs::job_of(coordinator, self.tenant, opened.run)?;
+        check_stamp(self.source, &stored).map_err(|failure| failure.next(next))?;
         Ok(opened)
     }
 
@@ -164,8 +170,7 @@ impl Opening<'_> {
         coordinator
             .list_active_runs_into(self.tenant, before, NEIGHBOURS, &mut runs)
             .map_err(|error| Failure::store(&error))?;
-        let mine: Vec<_> = (0..NEIGHBOURS as u32).map(|at| plan.run_id(at)).collect();
-        let other = runs.into_iter().find(|run| is_ours(*run) && !mine.contains(run));
+        let other = runs.into_iter().find(|run| is_ours(*run) && !plan.is_generation(*run));
         let Some(other) = other else { return Ok(()) };
         let id = format!("{:016x}", other.as_raw());
         Err(Failure::new(Code::Usage, format!("run {id} of this source is not finished"))
@@ -219,15 +224,16 @@ fn source_failure(error: &ConnectorError) -> Failure {
     Failure::new(Code::Usage, "the source cannot be opened").why(error)
 }
 
-/// The rows of a file that has changed are other rows under the same keys.
+/// Refuses a run over a file that has changed since.
 pub(crate) fn check_stamp(source: &Source, job: &Job) -> Result<(), Failure> {
-    let now = source.stamp().map_err(|error| source_failure(&error))?;
-    if now == job.stamp {
-        return Ok(());
-    }
-    Err(Failure::new(Code::Usage, "the file has changed since the run was started")
-        .why("its rows are counted, so the same numbers may mean other rows now")
-        .next("cancel the run (gossip run list shows it) and type the command again"))
+    source.check_stamp(job.stamp).map_err(|error| match error {
+        ConnectorError::SourceChanged => {
+            Failure::new(Code::Usage, "the file has changed since the run was started")
+                .why("its rows are counted, so the same numbers may mean other rows now")
+                .next("cancel the run and type its command again")
+        }
+        error => source_failure(&error),
+    })
 }
 
 fn open_failure(error: &OpenRunError) -> Failure {

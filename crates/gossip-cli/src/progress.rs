@@ -79,6 +79,7 @@ impl Observer for Progress {
             }
             Event::Failed { key, message, again } => {
                 let then = if again { "is tried again" } else { "is set aside" };
+                let message = shown(message.as_bytes());
                 console.note(&format!("failed: {}: {message}; it {then}", shown(key)));
             }
             Event::ListingFailed { shard, error } => {

@@ -30,3 +30,51 @@ fn options_that_were_not_asked_for_are_refused() {
     assert_eq!(less.code, Some(1), "{}", less.stderr);
     assert!(less.stderr.contains("options") && less.stderr.contains("--ignore"), "{}", less.stderr);
 }
+
+/// A link that leads nowhere is listed by the run and by whoever checks it.
+#[test]
+fn a_link_that_leads_nowhere_is_unread_and_counted() {
+    let scratch = Scratch::new();
+    scratch.file("file", "");
+    std::os::unix::fs::symlink("nowhere", scratch.tree().join("link")).unwrap();
+    let ran = export(&scratch, &["tree", "--follow-links"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let checked = scratch.run(&["verify", "cert", "--source", "tree", "--follow-links"]);
+    assert_eq!(checked.code, Some(3), "{}", checked.stderr);
+    assert!(checked.stderr.contains("1 unread"), "{}", checked.stderr);
+}
+
+/// Whoever is handed a certificate, or looks at the screen, sees no more than is theirs to see.
+#[test]
+fn arguments_and_control_characters_stay_inside() {
+    let scratch = Scratch::new();
+    let command = ["--", "sh", "-c", "true", "a-password", "{}"];
+    let ran = scratch.run(&[&["exec", "-o", "jsonl", "range:0..3"], &command[..]].concat());
+    let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
+    let exported = scratch.run(&["run", "export", &run]);
+    assert!(exported.stdout.contains("\"command\":\"sh\",\"arguments\":\"4\""), "{exported:?}");
+    assert!(!exported.stdout.contains("a-password"), "{exported:?}");
+    let answer = r#"read -r l; printf '{"type":"error","id":1,"message":"\\u001b[2J"}\n'; cat"#;
+    let args = ["exec", "range:0..1", "--stream", "--tries", "1", "--", "sh", "-c", answer];
+    let ran = scratch.run(&args);
+    assert!(ran.stderr.contains("u{1b}[2J") && !ran.stderr.contains('\u{1b}'), "{ran:?}");
+}
+
+/// A certificate is there whole, or nothing of it is.
+#[test]
+fn a_certificate_that_cannot_be_written_leaves_nothing() {
+    let scratch = Scratch::new();
+    let ran = export(&scratch, &["range:0..3"]);
+    let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
+    let link = scratch.path().join("link");
+    std::fs::hard_link(scratch.path().join("cert"), &link).unwrap();
+    // Another certificate takes the place of the first, which is not written over.
+    std::fs::write(scratch.path().join("key"), "a secret of enough bytes").unwrap();
+    let signed = ["run", "export", &run, "--to", "cert", "--key-file", "key"];
+    assert_eq!(scratch.run(&signed).code, Some(0));
+    assert!(!std::fs::read_to_string(&link).unwrap().contains("signature"));
+    let nowhere = scratch.run(&["run", "export", &run, "--to", "no/such/place"]);
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+    let left: Vec<_> = std::fs::read_dir(scratch.path()).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().contains(".tmp")));
+}

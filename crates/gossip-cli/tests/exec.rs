@@ -310,6 +310,41 @@ fn a_file_that_changed_is_not_gone_on_with() {
     assert!(ran.stderr.contains("has changed"), "{}", ran.stderr);
 }
 
+/// The same command is done only for the file as it was.
+#[test]
+fn a_file_that_has_grown_is_not_done() {
+    let scratch = Scratch::new();
+    scratch.file("list", "a\nb\nc\n");
+    let args = exec(&["lines:tree/list"], &NOTE);
+    assert_eq!(scratch.run(&args).code, Some(0));
+    assert_eq!(scratch.run(&args).code, Some(0), "as it was, it is done");
+    scratch.file("list", "a\nb\nc\nd\n");
+    let ran = scratch.run(&args);
+    assert_eq!((ran.code, scratch.lines("seen").len()), (Some(2), 3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("has changed") && ran.stderr.contains("--again"), "{}", ran.stderr);
+    let again = exec(&["lines:tree/list", "--again"], &NOTE);
+    assert_eq!(scratch.run(&again).code, Some(0));
+    assert_eq!(scratch.lines("seen").len(), 7);
+}
+
+/// A nightly job: its ninth run stays open, and the same command goes on with it.
+#[test]
+fn every_generation_of_a_command_is_its_own() {
+    let scratch = Scratch::new();
+    scratch.file("fine", "");
+    let args = ["range:0..2", "--again", "--tries", "1"];
+    let command = ["sh", "-c", "test -e tree/fine", "sh", "{}"];
+    for night in 0..8 {
+        assert_eq!(scratch.run(&exec(&args, &command)).code, Some(0), "night {night}");
+    }
+    std::fs::remove_file(scratch.tree().join("fine")).unwrap();
+    let left_open = scratch.run(&exec(&args, &command));
+    assert_eq!(left_open.code, Some(3), "{}", left_open.stderr);
+    let same = scratch.run(&exec(&args, &command));
+    assert_eq!(same.code, Some(3), "{}", same.stderr);
+    assert!(same.stderr.contains("going on"), "{}", same.stderr);
+}
+
 #[test]
 fn several_processes_share_a_run() {
     let scratch = Scratch::new();

@@ -7,10 +7,13 @@ use gossip_contracts::coordination::{
     ShardSpecRef, SplitChild, SplitReplacePlan, SplitValidationError,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use gossip_coordination::store::{AsyncStoreCoordinator, Key};
+use gossip_coordination::store::{
+    Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, FORMAT_VERSION, Key, Read, Txn,
+};
 use gossip_coordination::{
     AcquireError, AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, CoordinationBackend, Lease, RunConfig, RunManagement, ShardFilter, SplitError,
+    CheckpointError, CoordinationBackend, InfraError, Lease, RunConfig, RunManagement, ShardFilter,
+    SplitError, StoreRefusal,
 };
 
 use crate::lossy_kv::LossyKv;
@@ -102,6 +105,46 @@ async fn ten_thousand_shards_are_registered_listed_and_deleted_on_a_default_serv
     println!("{registered} transactions to register, {deleted} to delete");
     assert!(coordinator.get_run_progress(at(6), TENANT, RUN).await.is_err());
     assert_eq!(key_count(&coordinator).await, 3, "a tombstone and two counters are left");
+}
+
+/// A record that is not what was written is told, changes nothing, and harms no other shard.
+#[tokio::test]
+async fn a_damaged_record_and_one_of_a_newer_format_are_told_and_left_alone() {
+    let servers = Servers::Single;
+    let mut coordinator = start(servers.client(), &servers.config());
+    create(&mut coordinator, 2).await;
+    let key = Key::ShardHot { tenant: TENANT, shard: shard(0) };
+    let Answer::Value(Some(whole)) =
+        coordinator.store_mut().read(vec![Read::Get(key)]).await.unwrap().remove(0)
+    else {
+        panic!("a registered shard is there");
+    };
+    let (mut damaged, mut newer) = (whole.bytes.clone(), whole.bytes.clone());
+    damaged[20] ^= 4;
+    newer[0] = FORMAT_VERSION + 1;
+    for (bytes, is_newer) in [(damaged, false), (newer, true)] {
+        put(&mut coordinator, key, bytes.clone()).await;
+        let refused = acquire(&mut coordinator, 10, 0, 1).await;
+        let Err(AcquireError::BackendError(error)) = refused else { panic!("{refused:?}") };
+        let says_newer =
+            matches!(&error, InfraError::Refused { why: StoreRefusal::NewerFormat, .. });
+        assert_eq!(says_newer, is_newer, "{error}");
+        assert!(is_newer || matches!(error, InfraError::Corruption { .. }), "{error}");
+        assert_eq!(error.to_string().contains("upgrade"), is_newer, "{error}");
+        let stored = coordinator.store_mut().read(vec![Read::Get(key)]).await.unwrap().remove(0);
+        assert!(matches!(stored, Answer::Value(Some(stored)) if stored.bytes == bytes));
+    }
+    acquire(&mut coordinator, 10, 1, 1).await.expect("its neighbour is well");
+    put(&mut coordinator, key, whole.bytes).await;
+    acquire(&mut coordinator, 10, 0, 1).await.expect("it is as it was");
+}
+
+/// Writes what no coordinator would.
+async fn put<K: EtcdKv>(coordinator: &mut Coordinator<K>, key: Key, bytes: Vec<u8>) {
+    let mut txn = Txn::new();
+    txn.put(key, bytes);
+    let outcome = coordinator.store_mut().commit(vec![txn]).await.remove(0);
+    assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
 }
 
 /// Keys of the coordinator's namespace.

@@ -38,8 +38,9 @@ const NESTED_FRAME_LEN: usize = 10;
 #[derive(Debug)]
 pub(crate) struct Parcel {
     txn: Txn,
-    /// With a placeholder for the lease.
-    request: TxnRequest,
+    /// With a placeholder for the lease. `None` once it was sent alone: it is made anew in the
+    /// rare case that it has to be sent again, and nobody copies it in the usual one.
+    request: Option<TxnRequest>,
     /// Operations of its longest list.
     ops: usize,
     /// Bytes of `request`.
@@ -67,7 +68,19 @@ impl Parcel {
         if ops > budget.ops || bytes > budget.bytes {
             return Err(too_large(ops, bytes, budget));
         }
-        Ok(Self { txn, request, ops, bytes, binds, limit: budget.ops })
+        Ok(Self { txn, request: Some(request), ops, bytes, binds, limit: budget.ops })
+    }
+
+    /// The request, for keeps.
+    fn take_request(&mut self, namespace: &Namespace) -> TxnRequest {
+        let Self { txn, request, .. } = self;
+        request.take().unwrap_or_else(|| wire::txn_request(namespace, txn))
+    }
+
+    /// The request, made anew if it was taken.
+    fn request(&mut self, namespace: &Namespace) -> &TxnRequest {
+        let Self { txn, request, .. } = self;
+        request.get_or_insert_with(|| wire::txn_request(namespace, txn))
     }
 
     /// Whether it binds keys to the life of this process.
@@ -80,7 +93,8 @@ impl Parcel {
 #[derive(Debug)]
 pub(crate) struct Batch<N> {
     parcels: Vec<(Parcel, N)>,
-    footprint: Footprint,
+    /// Of all parcels; `None` while there is one and nobody asked to join it.
+    footprint: Option<Footprint>,
     /// Operations of the largest parcel.
     ops_max: usize,
     /// Bytes of all parcels, nested.
@@ -90,10 +104,8 @@ pub(crate) struct Batch<N> {
 impl<N> Batch<N> {
     /// A batch of one.
     pub(crate) fn of(parcel: Parcel, note: N) -> Self {
-        let mut batch =
-            Self { parcels: Vec::new(), footprint: Footprint::default(), ops_max: 0, bytes: 0 };
-        batch.push(parcel, note);
-        batch
+        let (ops_max, bytes) = (parcel.ops, NESTED_FRAME_LEN + parcel.bytes);
+        Self { parcels: vec![(parcel, note)], footprint: None, ops_max, bytes }
     }
 
     /// Adds a parcel; gives it back if it has to travel with another batch.
@@ -101,10 +113,15 @@ impl<N> Batch<N> {
         let ops = self.parcels.len() + 1 + self.ops_max.max(parcel.ops);
         let bytes = self.bytes + NESTED_FRAME_LEN + parcel.bytes;
         let fits = ops <= budget.ops && bytes <= budget.bytes;
-        if !fits || self.footprint.meets(&parcel.txn) {
+        let parcels = &self.parcels;
+        let footprint = self.footprint.get_or_insert_with(|| Footprint::of(parcels));
+        if !fits || footprint.meets(&parcel.txn) {
             return Some((parcel, note));
         }
-        self.push(parcel, note);
+        footprint.add(&parcel.txn);
+        self.ops_max = self.ops_max.max(parcel.ops);
+        self.bytes = bytes;
+        self.parcels.push((parcel, note));
         None
     }
 
@@ -124,12 +141,14 @@ impl<N> Batch<N> {
     }
 
     /// What is sent: the parcel itself if there is one, else a transaction of transactions.
-    pub(crate) fn request(&self, lease: i64) -> TxnRequest {
-        let mut request = match &*self.parcels {
-            [(parcel, _)] => parcel.request.clone(),
+    pub(crate) fn request(&mut self, namespace: &Namespace, lease: i64) -> TxnRequest {
+        let mut request = match &mut *self.parcels {
+            [(parcel, _)] => parcel.take_request(namespace),
             _ => {
                 let groups = self.groups();
-                let steps = groups.iter().map(|group| self.group_request(group));
+                let requests: Vec<&TxnRequest> =
+                    self.parcels.iter_mut().map(|(parcel, _)| parcel.request(namespace)).collect();
+                let steps = groups.iter().map(|group| group_request(&requests, group));
                 let success = steps.map(|txn| Request::Txn(txn).into()).collect();
                 TxnRequest { success, ..TxnRequest::default() }
             }
@@ -192,22 +211,6 @@ impl<N> Batch<N> {
         groups(self.parcels.iter().map(|(parcel, _)| &parcel.txn), self.ops_max, limit)
     }
 
-    fn group_request(&self, group: &Group) -> TxnRequest {
-        let members = match group {
-            Group::Single(place) => return self.parcels[*place].0.request.clone(),
-            Group::Sharing(members) => members,
-        };
-        let request = |member: &Member| &self.parcels[member.place].0.request;
-        let mut whole = TxnRequest::default();
-        if let Some(first) = members.first() {
-            whole.compare.push(request(first).compare[first.shared].clone());
-            whole.failure.push(request(first).failure[first.shared].clone());
-        }
-        let nested = members.iter().map(|member| without(request(member), member.shared));
-        whole.success.extend(nested.map(|txn| Request::Txn(txn).into()));
-        whole
-    }
-
     /// What became of the members of a group, by their places.
     fn of_group(
         &self,
@@ -234,13 +237,23 @@ impl<N> Batch<N> {
         let places = members.iter().map(|member| member.place);
         places.zip(members.iter().map(outcome).collect::<Vec<_>>()).collect()
     }
+}
 
-    fn push(&mut self, parcel: Parcel, note: N) {
-        self.ops_max = self.ops_max.max(parcel.ops);
-        self.bytes += NESTED_FRAME_LEN + parcel.bytes;
-        self.footprint.add(&parcel.txn);
-        self.parcels.push((parcel, note));
+/// What is sent for a group of the parcels with these `requests`.
+fn group_request(requests: &[&TxnRequest], group: &Group) -> TxnRequest {
+    let members = match group {
+        Group::Single(place) => return requests[*place].clone(),
+        Group::Sharing(members) => members,
+    };
+    let request = |member: &Member| requests[member.place];
+    let mut whole = TxnRequest::default();
+    if let Some(first) = members.first() {
+        whole.compare.push(request(first).compare[first.shared].clone());
+        whole.failure.push(request(first).failure[first.shared].clone());
     }
+    let nested = members.iter().map(|member| without(request(member), member.shared));
+    whole.success.extend(nested.map(|txn| Request::Txn(txn).into()));
+    whole
 }
 
 /// What the transactions of a batch compare and write.
@@ -252,6 +265,12 @@ struct Footprint {
 }
 
 impl Footprint {
+    fn of<N>(parcels: &[(Parcel, N)]) -> Self {
+        let mut footprint = Self::default();
+        parcels.iter().for_each(|(parcel, _)| footprint.add(&parcel.txn));
+        footprint
+    }
+
     fn add(&mut self, txn: &Txn) {
         self.written.extend(txn.writes().iter().map(|write| *write.key()));
         for compare in txn.compares() {

@@ -106,9 +106,9 @@ fn one_transaction_is_sent_bare_and_several_nested() {
     let budget = Budget::new(&config).expect("the usual settings work");
     let parcel = |txn| Parcel::new(&config.namespace, &budget, txn).expect("it is small");
     let mut batch = Batch::of(parcel(txn(&[1], &[1])), ());
-    assert_eq!(batch.request(0).compare.len(), 1);
+    assert_eq!(batch.request(&config.namespace, 0).compare.len(), 1);
     assert!(batch.add(&budget, parcel(txn(&[2], &[2])), ()).is_none());
-    let nested = batch.request(0);
+    let nested = batch.request(&config.namespace, 0);
     assert_eq!((nested.compare.len(), nested.success.len()), (0, 2));
 }
 
@@ -131,10 +131,10 @@ fn a_lease_never_makes_a_request_larger_than_it_was_measured() {
     let budget = Budget::new(&config).expect("the usual settings work");
     let mut txn = Txn::new();
     txn.bind(key(1), vec![1; 10]);
-    let batch = Batch::of(Parcel::new(&config.namespace, &budget, txn).expect("small"), ());
-    let measured = batch.request(i64::MAX).encoded_len();
+    let mut batch = Batch::of(Parcel::new(&config.namespace, &budget, txn).expect("small"), ());
+    let measured = batch.request(&config.namespace, i64::MAX).encoded_len();
     for lease in [1, 1 << 40, i64::MAX - 1] {
-        assert!(batch.request(lease).encoded_len() <= measured);
+        assert!(batch.request(&config.namespace, lease).encoded_len() <= measured);
     }
 }
 
@@ -188,7 +188,7 @@ proptest! {
                 None => batch = Some(Batch::of(parcel, ())),
             }
         }
-        let request = batch.expect("one at least").request(0);
+        let request = batch.expect("one at least").request(&config.namespace, 0);
         prop_assert!(request.encoded_len() <= budget.bytes);
     }
 

@@ -59,7 +59,7 @@ fn request(txns: impl IntoIterator<Item = Txn>) -> TxnRequest {
     for parcel in parcels {
         assert!(batch.add(&budget, parcel, ()).is_none(), "it fits");
     }
-    batch.request(0)
+    batch.request(&config.namespace, 0)
 }
 
 fn nested(request: &TxnRequest) -> Vec<&TxnRequest> {
@@ -129,7 +129,7 @@ fn a_full_batch_of_groups_is_taken() {
             while batch.add(&budget, parcel(number), ()).is_none() {
                 number += 1;
             }
-            let taken = block_on(SimEtcdKv::new().txn(batch.request(0)));
+            let taken = block_on(SimEtcdKv::new().txn(batch.request(&config.namespace, 0)));
             assert!(taken.is_ok(), "{number} of {writes} writes in {runs} runs: {taken:?}");
         }
     }
@@ -252,7 +252,7 @@ async fn a_real_server_takes_a_full_batch() {
         };
         let mut batch = Batch::of(parcel(), ());
         while batch.add(&budget, parcel(), ()).is_none() {}
-        let answer = client.txn(batch.request(0)).await.expect("it fits");
+        let answer = client.txn(batch.request(&config.namespace, 0)).await.expect("it fits");
         let outcomes = batch.outcomes(&config.namespace, answer);
         assert!(outcomes.len() > 120, "{} fit", outcomes.len());
         assert!(outcomes.iter().all(|it| matches!(it, Ok(CommitOutcome::Applied { .. }))));

@@ -53,9 +53,9 @@ impl<K: EtcdKv> Post<K> {
     /// Sends `batch` and answers for each of its parcels, in their order, with its note.
     pub(crate) async fn deliver<N: Send + Sync>(
         self: &Arc<Self>,
-        batch: Batch<N>,
+        mut batch: Batch<N>,
     ) -> Vec<(N, Outcome)> {
-        let outcomes = match self.send(&batch).await {
+        let outcomes = match self.send(&mut batch).await {
             Ok(outcomes) => outcomes,
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
@@ -79,9 +79,9 @@ impl<K: EtcdKv> Post<K> {
 
     async fn deliver_apart<N: Send + Sync>(self: &Arc<Self>, batch: Batch<N>) -> Vec<(N, Outcome)> {
         let mut delivered = Vec::with_capacity(batch.len());
-        for single in batch.apart() {
+        for mut single in batch.apart() {
             // A batch of one is never taken apart, so this ends.
-            let outcome = match self.send(&single).await {
+            let outcome = match self.send(&mut single).await {
                 Ok(outcomes) => outcomes.into_iter().next().unwrap_or(Ok(CommitOutcome::Unknown)),
                 Err(error) if error.is_certain() => Err(infra_error(&error)),
                 Err(_) => Ok(CommitOutcome::Unknown),
@@ -93,7 +93,7 @@ impl<K: EtcdKv> Post<K> {
 
     async fn send<N: Send + Sync>(
         self: &Arc<Self>,
-        batch: &Batch<N>,
+        batch: &mut Batch<N>,
     ) -> Result<Vec<Outcome>, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
@@ -115,10 +115,10 @@ impl<K: EtcdKv> Post<K> {
 
     async fn send_once<N: Send + Sync>(
         self: &Arc<Self>,
-        batch: &Batch<N>,
+        batch: &mut Batch<N>,
     ) -> Result<Vec<Outcome>, EtcdError> {
         let lease = if batch.binds() { self.granted_lease().await? } else { 0 };
-        let answer = self.kv.txn(batch.request(lease)).await;
+        let answer = self.kv.txn(batch.request(&self.namespace, lease)).await;
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
             self.lease.lost(lease);
         }

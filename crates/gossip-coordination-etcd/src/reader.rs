@@ -1,32 +1,37 @@
-//! Ranges of one instant, however many and however large.
+//! Questions of one instant, however many and however large.
 //!
-//! As many ranges as one transaction takes are one request. More, or an answer that is larger than
-//! the client takes, are asked for in several: the first answer says which revision it is of, and
-//! the others are asked for the same one. etcd keeps old revisions, so that is still one instant.
-//! If a compaction comes in between, the read is an error that can be tried again.
+//! As many questions as one transaction takes are one request. More, or an answer that is larger
+//! than the client takes, are asked for in several: the first answer says which revision it is of,
+//! and the others are asked for the same one. etcd keeps old revisions, so that is still one
+//! instant. If a compaction comes in between, the read is an error that can be tried again.
 
 use crate::error::{EtcdCause, EtcdError, SizeLimit};
 use crate::kv::EtcdKv;
 use crate::post::Post;
-use crate::proto::{RangeRequest, RangeResponse, Request, ResponseHeader, TxnRequest};
-use crate::wire;
+use crate::proto::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest};
+use crate::wire::{self, Question};
 
-/// The answers to `requests`, in their order. One that is missing at the end was not understood.
-pub(crate) async fn ranges<K: EtcdKv>(
+/// The answers to `questions`, in their order. One that is missing at the end was not understood.
+pub(crate) async fn answers<K: EtcdKv>(
     post: &Post<K>,
-    requests: Vec<RangeRequest>,
+    questions: Vec<Question>,
 ) -> Result<Vec<RangeResponse>, EtcdError> {
-    let mut answers = Vec::with_capacity(requests.len());
+    let mut answers: Vec<RangeResponse> = Vec::with_capacity(questions.len());
+    let mut rest = questions.into_iter();
     let mut revision = 0;
-    for chunk in requests.chunks(post.budget.ops) {
+    while rest.len() > 0 {
+        let mut chunk: Vec<Question> = rest.by_ref().take(post.budget.ops).collect();
         let chunk_len = chunk.len();
-        let chunk: Vec<_> =
-            chunk.iter().cloned().map(|it| RangeRequest { revision, ..it }).collect();
-        let told = match ask(post, &chunk).await {
-            Err(error) if is_answer_too_large(&error) => one_by_one(post, chunk).await,
-            told => told,
+        chunk.iter_mut().for_each(|question| question.pin(revision));
+        // What is empty is compared as of now, so it is found out step by step for an instant that
+        // has passed.
+        let has_passed = revision != 0 && chunk.iter().any(|it| matches!(it, Question::FirstOf(_)));
+        let told = if has_passed { None } else { Some(ask(post, &chunk).await) };
+        let told = match told {
+            Some(Err(error)) if !is_answer_too_large(&error) => return Err(error),
+            Some(Ok(told)) => told,
+            Some(Err(_)) | None => one_by_one(post, chunk).await?,
         };
-        let told = told?;
         let is_whole = told.len() == chunk_len;
         answers.extend(told);
         if !is_whole {
@@ -47,11 +52,11 @@ fn pinned(revision: i64, first: Option<&RangeResponse>) -> i64 {
 /// Asks again as often as is allowed: a read does no harm.
 async fn ask<K: EtcdKv>(
     post: &Post<K>,
-    requests: &[RangeRequest],
+    questions: &[Question],
 ) -> Result<Vec<RangeResponse>, EtcdError> {
     let mut retry = 0;
     loop {
-        match ask_once(post, requests).await {
+        match ask_once(post, questions).await {
             Err(error) if error.is_transient() && retry < post.retries => {
                 post.back_off(retry).await;
                 retry += 1;
@@ -63,18 +68,18 @@ async fn ask<K: EtcdKv>(
 
 async fn ask_once<K: EtcdKv>(
     post: &Post<K>,
-    requests: &[RangeRequest],
+    questions: &[Question],
 ) -> Result<Vec<RangeResponse>, EtcdError> {
-    let ops = match requests {
+    let ops = match questions {
         [] => return Ok(Vec::new()),
-        [request] => return Ok(vec![post.kv.range(request.clone()).await?]),
-        requests => requests.iter().map(|request| Request::Range(request.clone()).into()),
+        [Question::One(request)] => return Ok(vec![post.kv.range(request.clone()).await?]),
+        questions => questions.iter().filter_map(|question| question.clone().into_op()),
     };
     let request = TxnRequest { success: ops.collect(), ..TxnRequest::default() };
     let answer = post.kv.txn(request).await?;
     let of_instant = |range| with_header(range, answer.header.as_ref());
     // One of another kind ends the list, and what is missing is noticed by whoever asked.
-    let ranges = answer.responses.into_iter().map_while(|it| wire::range_answer(Some(it)));
+    let ranges = answer.responses.into_iter().map_while(|it| wire::question_answer(Some(it)));
     Ok(ranges.map(of_instant).collect())
 }
 
@@ -83,15 +88,26 @@ fn with_header(range: RangeResponse, header: Option<&ResponseHeader>) -> RangeRe
     RangeResponse { header: header.cloned(), ..range }
 }
 
-/// Asks one by one for what is too large to be answered at once.
+/// Asks one by one for what cannot be answered at once.
 async fn one_by_one<K: EtcdKv>(
     post: &Post<K>,
-    requests: Vec<RangeRequest>,
+    questions: Vec<Question>,
 ) -> Result<Vec<RangeResponse>, EtcdError> {
-    let mut answers: Vec<RangeResponse> = Vec::with_capacity(requests.len());
-    for request in requests {
-        let revision = pinned(request.revision, answers.first());
-        answers.push(in_parts(post, RangeRequest { revision, ..request }).await?);
+    let mut answers: Vec<RangeResponse> = Vec::with_capacity(questions.len());
+    for question in questions {
+        let ranges = match question {
+            Question::One(range) => vec![range],
+            Question::FirstOf(ranges) => ranges,
+        };
+        let mut answer = RangeResponse::default();
+        for range in ranges {
+            let revision = pinned(range.revision, answers.first().or(Some(&answer)));
+            answer = in_parts(post, RangeRequest { revision, ..range }).await?;
+            if !answer.kvs.is_empty() {
+                break;
+            }
+        }
+        answers.push(answer);
     }
     Ok(answers)
 }
@@ -102,22 +118,22 @@ async fn in_parts<K: EtcdKv>(
     request: RangeRequest,
 ) -> Result<RangeResponse, EtcdError> {
     let mut whole = RangeResponse::default();
-    let (mut rest, mut part) = (vec![request.clone()], request.limit);
+    let (mut rest, mut part) = (request.clone(), request.limit);
     loop {
         let len = i64::try_from(whole.kvs.len()).unwrap_or(i64::MAX);
         // Without a limit there is one key, which has no parts.
-        rest[0].limit = part.min(request.limit - len);
-        let answer = match ask(post, &rest).await {
+        rest.limit = part.min(request.limit - len);
+        let answer = match ask(post, &[Question::One(rest.clone())]).await {
             Err(error) if is_answer_too_large(&error) && part > 1 => {
                 part /= 2;
                 continue;
             }
             answer => answer?.into_iter().next().unwrap_or_default(),
         };
-        rest[0].revision = pinned(rest[0].revision, Some(&answer));
+        rest.revision = pinned(rest.revision, Some(&answer));
         if let Some(last) = answer.kvs.last() {
             // Nothing lies between a key and the same key with a zero byte behind it.
-            rest[0].key = [last.key.as_slice(), &[0]].concat();
+            rest.key = [last.key.as_slice(), &[0]].concat();
         }
         let is_over = !answer.more;
         whole.header = whole.header.or(answer.header);

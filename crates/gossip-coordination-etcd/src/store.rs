@@ -26,7 +26,7 @@ use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
 use crate::owner_lease::OwnerLease;
 use crate::post::{Outcome, Post, infra_error};
-use crate::proto::{RangeRequest, RangeResponse};
+use crate::proto::RangeResponse;
 use crate::{reader, wire};
 
 /// A handle on a namespace of an etcd cluster. Clones share the connection, the group commit and
@@ -120,6 +120,15 @@ impl<K: EtcdKv> EtcdStore<K> {
         }
     }
 
+    /// The usual case: one transaction, nothing to sort out.
+    async fn commit_lone(&self, txn: Txn) -> Outcome {
+        let parcel = Parcel::new(&self.post.namespace, &self.post.budget, txn)?;
+        if parcel.binds() {
+            self.post.granted_lease().await.map_err(|error| infra_error(&error))?;
+        }
+        self.commit_one(parcel).await
+    }
+
     async fn commit_one(&self, parcel: Parcel) -> Outcome {
         if let Some(coalescer) = &self.coalescer {
             return coalescer.commit(&self.post, parcel).await;
@@ -151,18 +160,24 @@ impl<K: EtcdKv> EtcdStore<K> {
 impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         let post = &self.post;
-        let requests = wire::read_requests(&post.namespace, &reads, post.budget.limits.page);
-        let asked: Vec<RangeRequest> = requests.iter().flatten().cloned().collect();
-        let answers = reader::ranges(post, asked).await;
+        let questions = wire::questions(&post.namespace, &reads, post.budget.limits.page);
+        let is_asked: Vec<bool> = questions.iter().map(Option::is_some).collect();
+        let answers = reader::answers(post, questions.into_iter().flatten().collect()).await;
         let mut answers = answers.map_err(|error| infra_error(&error))?.into_iter();
-        let answer = |(read, request): (&Read, Option<RangeRequest>)| match request {
-            Some(_) => wire::answer(&post.namespace, read, answers.next()),
-            None => wire::answer(&post.namespace, read, Some(RangeResponse::default())),
+        let answer = |(read, is_asked): (&Read, bool)| {
+            let told = if is_asked { answers.next() } else { Some(RangeResponse::default()) };
+            wire::answer(&post.namespace, read, told)
         };
-        reads.iter().zip(requests).map(answer).collect()
+        reads.iter().zip(is_asked).map(answer).collect()
     }
 
-    async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Outcome> {
+    async fn commit(&mut self, mut txns: Vec<Txn>) -> Vec<Outcome> {
+        if txns.len() <= 1 {
+            return match txns.pop() {
+                Some(txn) => vec![self.commit_lone(txn).await],
+                None => Vec::new(),
+            };
+        }
         let post = &self.post;
         let measured: Vec<Result<Parcel, InfraError>> =
             txns.into_iter().map(|txn| Parcel::new(&post.namespace, &post.budget, txn)).collect();

@@ -83,18 +83,25 @@ async fn keeps_the_contract<K: EtcdKv>(mut store: EtcdStore<K>) {
 
     // One read answers several questions, and those that need no server too.
     let backwards = all_keys().after(&key(u64::MAX)).after(&key(u64::MAX));
+    let behind = all_keys().after(&key(1));
     let reads = vec![
         Read::Count(all_keys()),
         Read::Scan { range: all_keys(), limit: 0 },
         Read::Scan { range: all_keys(), limit: 9 },
         Read::Get(key(2)),
         Read::Count(backwards),
+        Read::ScanFirst { ranges: vec![backwards, behind, all_keys()], limit: 9 },
+        Read::ScanFirst { ranges: vec![all_keys(), behind], limit: 9 },
+        Read::ScanFirst { ranges: vec![behind, behind], limit: 9 },
     ];
     let answers = store.read(reads).await.expect("the store works");
     assert_eq!(answers[0], Answer::Count(1));
     assert_eq!(answers[1], Answer::Page(Vec::new()));
     assert!(matches!(&answers[2], Answer::Page(page) if page.len() == 1 && page[0].0 == key(1)));
     assert_eq!((&answers[3], &answers[4]), (&Answer::Value(None), &Answer::Count(0)));
+    // Of several ranges the first that is not empty is read.
+    assert_eq!((&answers[5], &answers[6]), (&answers[2], &answers[2]));
+    assert_eq!(answers[7], Answer::Page(Vec::new()));
 }
 
 #[tokio::test]
@@ -310,15 +317,23 @@ async fn an_answer_that_is_too_large_is_asked_for_in_parts_of_one_instant() {
         txn.put(key(number), vec![number as u8; 10 << 10]);
         commit_one(&mut store, txn).await;
     }
-    let reads = vec![Read::Scan { range: all_keys(), limit: 17 }, Read::Count(all_keys())];
+    let behind = all_keys().after(&key(30));
+    let reads = vec![
+        Read::Scan { range: all_keys(), limit: 17 },
+        Read::Count(all_keys()),
+        Read::ScanFirst { ranges: vec![behind, all_keys()], limit: 17 },
+    ];
     let answers = store.read(reads).await.unwrap();
+    assert_eq!(answers[0], answers[2]);
     let Answer::Page(page) = &answers[0] else { panic!("a page") };
     let numbers: Vec<u8> = page.iter().map(|(_, value)| value.bytes[0]).collect();
     assert_eq!(numbers, (0..17).collect::<Vec<u8>>());
     assert_eq!(answers[1], Answer::Count(20));
     // More questions than a transaction takes, of one instant all the same.
-    let reads = (0..300).map(|number| Read::Get(key(number % 20))).collect();
-    let answers = store.read(reads).await.unwrap();
+    let mut reads: Vec<_> = (0..300).map(|number| Read::Get(key(number % 20))).collect();
+    reads.push(Read::ScanFirst { ranges: vec![behind, all_keys()], limit: 2 });
+    let mut answers = store.read(reads).await.unwrap();
+    assert!(matches!(answers.pop(), Some(Answer::Page(page)) if page.len() == 2));
     assert_eq!(answers.len(), 300);
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Value(Some(_)))));
 }

@@ -16,7 +16,7 @@
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{
-    Answer, CommitOutcome, Compare, Conflict, Key, Page, Read, Txn, Versioned, Write,
+    Answer, CommitOutcome, Compare, Conflict, Key, KeyRange, Page, Read, Txn, Versioned, Write,
 };
 
 use crate::keyspace::{KeySpan, Namespace};
@@ -93,25 +93,69 @@ pub(crate) fn revision(header: Option<&proto::ResponseHeader>) -> Option<u64> {
     revision.filter(|revision| *revision > 0)
 }
 
+/// What the server is asked by one read.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    /// A range.
+    One(RangeRequest),
+    /// The first of these that has a key, or the last; at least one.
+    FirstOf(Vec<RangeRequest>),
+}
+
+impl Question {
+    /// Has it answered as of `revision`; zero is now.
+    pub(crate) fn pin(&mut self, revision: i64) {
+        match self {
+            Self::One(range) => range.revision = revision,
+            Self::FirstOf(ranges) => ranges.iter_mut().for_each(|it| it.revision = revision),
+        }
+    }
+
+    /// The question as one step of a transaction. Whether a range is empty is compared where it is
+    /// read, so one request finds the first that is not, and the server looks no further.
+    pub(crate) fn into_op(self) -> Option<RequestOp> {
+        let mut ranges = match self {
+            Self::One(range) => vec![range],
+            Self::FirstOf(ranges) => ranges,
+        };
+        let last = Request::Range(ranges.pop()?).into();
+        Some(ranges.into_iter().rfold(last, |further: RequestOp, range| {
+            let (key, range_end) = (range.key.clone(), range.range_end.clone());
+            Request::Txn(TxnRequest {
+                compare: vec![is_empty(key, range_end)],
+                success: vec![further],
+                failure: vec![Request::Range(range).into()],
+            })
+            .into()
+        }))
+    }
+}
+
 /// The requests of `reads`, in their order; `None` where nothing need be asked.
-pub(crate) fn read_requests(
+pub(crate) fn questions(
     namespace: &Namespace,
     reads: &[Read],
     page: usize,
-) -> Vec<Option<RangeRequest>> {
-    let request = |read: &Read| match read {
-        Read::Get(key) => Some(get(namespace.key(key))),
-        Read::Scan { range, limit } => {
-            // Zero would mean no limit at all to the server.
-            let limit = i64::try_from((*limit).min(page)).unwrap_or(i64::MAX);
-            let span = namespace.span(range).filter(|_| limit > 0)?;
-            Some(RangeRequest { limit, ..scan(span) })
-        }
+) -> Vec<Option<Question>> {
+    let limited = |range: &KeyRange, limit: usize| {
+        // Zero would mean no limit at all to the server.
+        let limit = i64::try_from(limit.min(page)).unwrap_or(i64::MAX);
+        let span = namespace.span(range).filter(|_| limit > 0)?;
+        Some(RangeRequest { limit, ..scan(span) })
+    };
+    let question = |read: &Read| match read {
+        Read::Get(key) => Some(Question::One(get(namespace.key(key)))),
+        Read::Scan { range, limit } => limited(range, *limit).map(Question::One),
         Read::Count(range) => {
-            Some(RangeRequest { count_only: true, ..scan(namespace.span(range)?) })
+            let range = scan(namespace.span(range)?);
+            Some(Question::One(RangeRequest { count_only: true, ..range }))
+        }
+        Read::ScanFirst { ranges, limit } => {
+            let ranges: Vec<_> = ranges.iter().filter_map(|it| limited(it, *limit)).collect();
+            (!ranges.is_empty()).then_some(Question::FirstOf(ranges))
         }
     };
-    reads.iter().map(request).collect()
+    reads.iter().map(question).collect()
 }
 
 /// The answer to `read`, from what the server said.
@@ -123,7 +167,7 @@ pub(crate) fn answer(
     let response = response.ok_or_else(|| crossed("a read is not answered"))?;
     Ok(match read {
         Read::Get(key) => Answer::Value(value_of(namespace, key, response)?),
-        Read::Scan { .. } => Answer::Page(page_of(namespace, response)?),
+        Read::Scan { .. } | Read::ScanFirst { .. } => Answer::Page(page_of(namespace, response)?),
         Read::Count(_) => {
             let count = u64::try_from(response.count);
             Answer::Count(count.map_err(|_| crossed("a count is negative"))?)
@@ -137,6 +181,16 @@ pub(crate) fn range_answer(answer: Option<ResponseOp>) -> Option<RangeResponse> 
         Response::Range(range) => Some(range),
         Response::Put(_) | Response::DeleteRange(_) | Response::Txn(_) => None,
     }
+}
+
+/// The answer to a [`Question`] that was one step of a transaction; `None` if that is not what it
+/// is. It lies as deep as there are ranges, which is not deep.
+pub(crate) fn question_answer(answer: Option<ResponseOp>) -> Option<RangeResponse> {
+    let mut answer = answer?;
+    while let Some(Response::Txn(txn)) = answer.response {
+        answer = txn.responses.into_iter().next()?;
+    }
+    range_answer(Some(answer))
 }
 
 /// The answer to a transaction that was one step of another; `None` if that is not what it is.
@@ -169,22 +223,18 @@ impl<'c> Target<'c> {
     }
 
     fn compare(self) -> proto::Compare {
-        let (target, union) = match self.compare {
-            // A revision that etcd cannot have is one that no key is at.
-            Compare::At { revision, .. } => {
-                let revision = i64::try_from(*revision).unwrap_or(i64::MAX);
-                (CompareTarget::Mod, TargetUnion::ModRevision(revision))
-            }
-            Compare::Absent(_) | Compare::Empty(_) => {
-                (CompareTarget::Version, TargetUnion::Version(0))
-            }
-        };
-        proto::Compare {
-            result: CompareResult::Equal as i32,
-            target: target as i32,
-            key: self.key,
-            target_union: Some(union),
-            range_end: self.range_end,
+        match self.compare {
+            Compare::At { revision, .. } => proto::Compare {
+                result: CompareResult::Equal as i32,
+                target: CompareTarget::Mod as i32,
+                key: self.key,
+                // A revision that etcd cannot have is one that no key is at.
+                target_union: Some(TargetUnion::ModRevision(
+                    i64::try_from(*revision).unwrap_or(i64::MAX),
+                )),
+                range_end: self.range_end,
+            },
+            Compare::Absent(_) | Compare::Empty(_) => is_empty(self.key, self.range_end),
         }
     }
 
@@ -216,6 +266,17 @@ impl<'c> Target<'c> {
                 first.map(|(key, value)| (key, Some(value)))
             }
         })
+    }
+}
+
+/// That no key lies in a range, or that there is no such key if it has no end.
+fn is_empty(key: Vec<u8>, range_end: Vec<u8>) -> proto::Compare {
+    proto::Compare {
+        result: CompareResult::Equal as i32,
+        target: CompareTarget::Version as i32,
+        key,
+        target_union: Some(TargetUnion::Version(0)),
+        range_end,
     }
 }
 

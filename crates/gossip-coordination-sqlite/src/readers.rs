@@ -6,7 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use gossip_coordination::InfraError;
-use gossip_coordination::store::{Answer, KeyRange, Read};
+use gossip_coordination::store::{Answer, KeyRange, Page, Read};
 use rusqlite::{Connection, params};
 
 use crate::apply::{get, scan};
@@ -142,7 +142,25 @@ fn answer(connection: &Connection, read: &Read, page_max: usize) -> Result<Answe
             Answer::Page(scan(connection, range, (*limit).min(page_max), READ)?)
         }
         Read::Count(range) => Answer::Count(count(connection, range)?),
+        Read::ScanFirst { ranges, limit } => {
+            Answer::Page(scan_first(connection, ranges, (*limit).min(page_max))?)
+        }
     })
+}
+
+/// The first page that is not empty.
+fn scan_first(
+    connection: &Connection,
+    ranges: &[KeyRange],
+    limit: usize,
+) -> Result<Page, InfraError> {
+    for range in ranges {
+        let page = scan(connection, range, limit, READ)?;
+        if !page.is_empty() {
+            return Ok(page);
+        }
+    }
+    Ok(Page::new())
 }
 
 fn count(connection: &Connection, range: &KeyRange) -> Result<u64, InfraError> {

@@ -121,6 +121,9 @@ fn scans_are_ordered_bounded_and_counted() {
         Read::Scan { range: range.after(&key(2)), limit: 9 },
         Read::Count(range),
         Read::Count(KeyRange::workers_of(TENANT)),
+        Read::ScanFirst { ranges: vec![KeyRange::workers_of(TENANT), range], limit: 2 },
+        Read::ScanFirst { ranges: vec![range.after(&key(2)), range], limit: 2 },
+        Read::ScanFirst { ranges: vec![KeyRange::workers_of(TENANT)], limit: 2 },
     ];
     let answers = store.read(reads).unwrap();
     let keys = |answer: &Answer| match answer {
@@ -129,7 +132,10 @@ fn scans_are_ordered_bounded_and_counted() {
     };
     assert_eq!(keys(&answers[0]), [key(1), key(2)]);
     assert_eq!(keys(&answers[1]), [key(3)]);
-    assert_eq!(answers[2..], [Answer::Count(3), Answer::Count(0)]);
+    assert_eq!(answers[2..4], [Answer::Count(3), Answer::Count(0)]);
+    assert_eq!(keys(&answers[4]), [key(1), key(2)]);
+    assert_eq!(keys(&answers[5]), [key(3)]);
+    assert_eq!(keys(&answers[6]), []);
     assert_eq!(store.read(Vec::new()), Ok(Vec::new()));
 }
 

@@ -417,6 +417,18 @@ impl<B: ShardClaiming + Send> AsyncShardClaiming for Ready<B> {
         self.0.note_claim(now, tenant, worker);
     }
 
+    async fn glance_at_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Result<ClaimOutlook, GetRunError> {
+        self.0.glance_at_candidates_into(now, tenant, run, worker, limit, out)
+    }
+
     async fn claim_next_available<'a>(
         &mut self,
         now: LogicalTime,
@@ -443,6 +455,18 @@ impl<A: AsyncShardClaiming> ShardClaiming for Blocking<A> {
 
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
         self.0.note_claim(now, tenant, worker);
+    }
+
+    fn glance_at_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Result<ClaimOutlook, GetRunError> {
+        block_on(self.0.glance_at_candidates_into(now, tenant, run, worker, limit, out))
     }
 
     fn claim_next_available<'a>(

@@ -12,11 +12,11 @@ use thiserror::Error;
 use crate::error::InfraError;
 use crate::lease::Lease;
 use crate::outcome::CapacityHint;
-use crate::protocol::{CLAIM_CANDIDATES_MAX, Claim, ClaimStep};
+use crate::protocol::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimStep};
 use crate::record::ShardStatus;
 use crate::run::RunStatus;
 use crate::run_errors::GetRunError;
-use crate::run_management::{AsyncRunManagement, RunManagement};
+use crate::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
 
@@ -86,6 +86,25 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
     /// Remembers that `worker` claimed a shard at `now`.
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId);
 
+    /// As [`RunManagement::collect_claim_candidates_into`], and may find fewer shards and no
+    /// deadline, where finding all is expensive. If it finds no shard there is none, and the
+    /// deadline is told.
+    ///
+    /// # Errors
+    ///
+    /// [`GetRunError`].
+    fn glance_at_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Result<ClaimOutlook, GetRunError> {
+        self.collect_claim_candidates_into(now, tenant, run, worker, limit, out)
+    }
+
     /// Gets `worker` the first shard of `run` that nobody else takes meanwhile.
     ///
     /// # Errors
@@ -105,10 +124,15 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK, now);
         loop {
             match claim.step() {
-                ClaimStep::Look { limit, found } => {
-                    claim.outlook = Some(
-                        self.collect_claim_candidates_into(now, tenant, run, worker, limit, found)?,
-                    );
+                ClaimStep::Look { limit, glance, found } => {
+                    claim.outlook = Some(match glance {
+                        true => {
+                            self.glance_at_candidates_into(now, tenant, run, worker, limit, found)?
+                        }
+                        false => self.collect_claim_candidates_into(
+                            now, tenant, run, worker, limit, found,
+                        )?,
+                    });
                 }
                 ClaimStep::Try(shard) => {
                     let key = ShardKey::new(run, shard);
@@ -143,6 +167,19 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
     /// See [`ShardClaiming::note_claim`].
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId);
 
+    /// See [`ShardClaiming::glance_at_candidates_into`].
+    fn glance_at_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> impl Future<Output = Result<ClaimOutlook, GetRunError>> + Send {
+        self.collect_claim_candidates_into(now, tenant, run, worker, limit, out)
+    }
+
     /// See [`ShardClaiming::claim_next_available`].
     fn claim_next_available<'a>(
         &mut self,
@@ -159,10 +196,21 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
             let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK, now);
             loop {
                 match claim.step() {
-                    ClaimStep::Look { limit, found } => {
-                        let look = self
-                            .collect_claim_candidates_into(now, tenant, run, worker, limit, found);
-                        claim.outlook = Some(look.await?);
+                    ClaimStep::Look { limit, glance, found } => {
+                        claim.outlook = Some(match glance {
+                            true => {
+                                self.glance_at_candidates_into(
+                                    now, tenant, run, worker, limit, found,
+                                )
+                                .await?
+                            }
+                            false => {
+                                self.collect_claim_candidates_into(
+                                    now, tenant, run, worker, limit, found,
+                                )
+                                .await?
+                            }
+                        });
                     }
                     ClaimStep::Try(shard) => {
                         let key = ShardKey::new(run, shard);

@@ -37,6 +37,17 @@ impl Times {
     }
 }
 
+impl Times {
+    /// Half of them, and almost all of them, for a table.
+    pub(crate) fn cell(&self) -> String {
+        if self.0.is_empty() {
+            return "–".to_owned();
+        }
+        let [half, most] = [50, 99].map(|share| self.percentile(share) as f64 / 1_000.0);
+        format!("{half:.2} and {most:.1} ms")
+    }
+}
+
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = |share| self.percentile(share) as f64 / 1_000.0;

@@ -19,7 +19,6 @@ const LOOK: Duration = Duration::from_millis(2);
 /// One process, or what is left of it.
 #[derive(Debug)]
 pub(crate) struct Life {
-    pub(crate) worker: u64,
     pub(crate) journal: PathBuf,
     /// When it was killed, if it was.
     pub(crate) killed_at: Option<u64>,
@@ -71,7 +70,7 @@ impl Fleet {
             }
             last
         });
-        self.lives.push(Life { worker, journal, killed_at: None, child, ear: Some(ear) });
+        self.lives.push(Life { journal, killed_at: None, child, ear: Some(ear) });
         Ok(place)
     }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! handoff-trials moves URL DIRECTORY MOVES KILLS SEED     move shards under load, and kill -9
-//! handoff-trials restart URL DIRECTORY WORKERS KEYS SEED  restart every worker in turn
+//! handoff-trials restart URL DIRECTORY WORKERS ROUNDS KEYS SEED  restart every worker in turn
 //! handoff-trials etcd COMMAND DIRECTORY ...               the same on an etcd of its own
 //! handoff-trials work URL JOURNAL WORKER SEED SHAPE       one process of those
 //! ```
@@ -50,9 +50,9 @@ fn run(words: &[&str]) -> Result<String, Failure> {
         ["moves", url, directory, moves, kills, seed] => {
             trials::moves(url, directory.as_ref(), moves.parse()?, kills.parse()?, seed.parse()?)
         }
-        ["restart", url, directory, workers, keys, seed] => {
-            let (workers, keys) = (workers.parse()?, keys.parse()?);
-            trials::restart(url, directory.as_ref(), workers, keys, seed.parse()?)
+        ["restart", url, directory, workers, rounds, keys, seed] => {
+            let numbers = [workers.parse()?, rounds.parse()?, keys.parse()?];
+            trials::restart(url, directory.as_ref(), numbers, seed.parse()?)
         }
         ["etcd", command, directory, ref rest @ ..] => {
             let server = EtcdServer::single();
@@ -64,7 +64,7 @@ fn run(words: &[&str]) -> Result<String, Failure> {
             worker::run(url, journal.as_ref(), worker.parse()?, seed.parse()?, shape.parse()?)
         }
         _ => Err("usage: moves URL DIRECTORY MOVES KILLS SEED | restart URL DIRECTORY WORKERS \
-                  KEYS SEED | etcd moves DIRECTORY … | etcd restart DIRECTORY …"
+                  ROUNDS KEYS SEED | etcd moves DIRECTORY … | etcd restart DIRECTORY …"
             .into()),
     }
 }

@@ -71,40 +71,40 @@ pub(crate) fn moves(
     if kills == 0 && sum.redone > 0 {
         return Err(format!("{} keys were redone, and nobody was killed", sum.redone).into());
     }
-    Ok(told(&sum, &commits, &format!("{killed} processes killed")))
+    let trial = format!("{} moves, {killed} processes killed", sum.moves);
+    Ok(told(&sum, &commits, &trial))
 }
 
-/// Restarts every worker, one after the other, while all of them work; then lets the run end.
+/// Restarts every worker, one after the other and `rounds` times, while all of them work; then lets
+/// the run end.
 pub(crate) fn restart(
     url: &str,
     directory: &Path,
-    workers: u64,
-    keys: u64,
+    [workers, rounds, keys]: [u64; 3],
     seed: u64,
 ) -> Result<String, Failure> {
     fs::create_dir_all(directory)?;
     let shards = workers * SHARDS_EACH;
     world::found(url, shards, keys, LEASE)?;
     let mut fleet = Fleet::new(url, directory, seed, Shape::Draining);
-    let old: Vec<usize> =
-        (1..=workers).map(|worker| fleet.start(worker)).collect::<Result<_, _>>()?;
+    (1..=workers).try_for_each(|worker| fleet.start(worker).map(drop))?;
     let mut site = Site::open(url)?;
     await_progress(&mut site, |progress| progress.leased >= shards)?;
     let meter = Meter::start(site.another_store());
     let mut tally = [0_u64; 4];
-    for place in old {
-        let worker = fleet.lives[place].worker;
+    for place in 0..usize::try_from(workers * rounds)? {
+        // Whoever comes has a name of its own.
+        fleet.start(workers + place as u64 + 1)?;
         let words = fleet.drain(place)?;
         let numbers = words.strip_prefix("drained ").ok_or("a drained worker says so")?;
         for (sum, number) in tally.iter_mut().zip(numbers.split(' ')) {
             *sum += number.parse::<u64>()?;
         }
-        fleet.start(workers + worker)?;
     }
     let left = site.backend.get_run_progress(now(), TENANT, RUN)?.active;
+    let commits = meter.stop()?;
     await_progress(&mut site, |progress| progress.done >= shards)?;
     site.backend.complete_run(now(), TENANT, RUN, gossip_contracts::identity::OpId::from_raw(7))?;
-    let commits = meter.stop()?;
     fleet.end()?;
     let sum = check(url, &fleet)?;
     if sum.keys != shards * keys || sum.redone > 0 {
@@ -112,12 +112,12 @@ pub(crate) fn restart(
         return Err(format!("{} of {expected} keys, {} redone", sum.keys, sum.redone).into());
     }
     let [moved, released, lost, finished] = tally;
-    let how = format!(
-        "{workers} workers restarted with {left} of {shards} shards unfinished behind them: \
-         {moved} shards moved, {released} released, {lost} lost, {finished} finished meanwhile; \
-         the run is complete"
+    let trial = format!(
+        "{} workers restarted with {left} of {shards} shards unfinished behind them: {moved} \
+         shards moved, {released} released, {lost} lost, {finished} finished meanwhile",
+        workers * rounds
     );
-    Ok(told(&sum, &commits, &how))
+    Ok(told(&sum, &commits, &trial))
 }
 
 fn await_progress(
@@ -156,20 +156,24 @@ fn check(url: &str, fleet: &Fleet) -> Result<Sum, Failure> {
     book.check(&reached)
 }
 
-fn told(sum: &Sum, commits: &Times, how: &str) -> String {
+/// The figures for people, and the last line as a row of a table.
+fn told(sum: &Sum, commits: &Times, trial: &str) -> String {
     let ratio = |share| sum.gaps.percentile(share) as f64 / commits.percentile(50).max(1) as f64;
+    let (half, most) = (ratio(50), ratio(99));
     format!(
-        "{} planned moves, {how}\n\
+        "{trial}\n\
          {} keys done, 0 lost, 0 redone by a move, {} redone after takeovers, never two owners\n\
-         gap of a move: {} ({:.1} and {:.1} commits)\n\
+         gap of a move: {} ({half:.1} and {most:.1} commits)\n\
          takeover without a move: {}\n\
-         one synced commit: {commits}",
-        sum.moves,
+         one synced commit: {commits}\n\
+         | {trial} | 0, 0 | {} | {} | {half:.1} and {most:.1} | {} | {} |",
         sum.keys,
         sum.redone,
         sum.gaps,
-        ratio(50),
-        ratio(99),
         sum.takeovers,
+        sum.redone,
+        sum.gaps.cell(),
+        sum.takeovers.cell(),
+        commits.cell(),
     )
 }

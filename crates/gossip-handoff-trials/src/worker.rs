@@ -40,8 +40,6 @@ const UPKEEP: u64 = SHORT_LEASE / 10;
 const MOVE_ONE_IN: u64 = 12;
 /// How long a worker rests when it has nothing to do.
 const REST: Duration = Duration::from_micros(200);
-/// How long a batch of work takes beside the store.
-const PACE: Duration = Duration::from_micros(300);
 /// Milliseconds that a drain may take.
 const DRAIN: u64 = 20_000;
 
@@ -62,7 +60,7 @@ pub(crate) fn run(
     site.backend.register_worker(now(), TENANT, me)?;
     collect_ended(&mut site.records, None, now())?;
     let mut worker = Worker {
-        door: Door::open(Site::open(url)?, me, journal.clone()),
+        door: Door::open(site.another(), me, journal.clone()),
         site,
         journal,
         me,
@@ -200,7 +198,7 @@ impl Worker {
         let keys: Vec<What> = (held.next..held.end).take(BATCH as usize).map(What::Did).collect();
         self.journal.note(shard, held.fence(), &keys)?;
         held.next += keys.len() as u64;
-        std::thread::sleep(PACE);
+        std::thread::sleep(self.shape.pace());
         let is_staying = held.source.is_none();
         if self.shape == Shape::Moving && is_staying && self.numbers.below(MOVE_ONE_IN) == 0 {
             return self.give_away(shard);

@@ -1,7 +1,8 @@
 //! The run that every process of a trial works on, and its clock.
 
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -56,6 +57,18 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// How long a batch of work takes beside the store. The eight that are restarted ask together
+    /// about as much of the store as the four that move: hundreds of saves a second each, far more
+    /// than a product does.
+    pub(crate) const fn pace(self) -> Duration {
+        match self {
+            Self::Moving => Duration::from_micros(300),
+            Self::Draining => Duration::from_millis(1),
+        }
+    }
+}
+
 impl FromStr for Shape {
     type Err = Failure;
 
@@ -70,14 +83,22 @@ pub(crate) struct Site {
     pub(crate) backend: Coordinator,
     pub(crate) records: StoreRepository<AnyStore>,
     /// Kept open as long as its handles.
-    open: Backend,
+    open: Arc<Backend>,
 }
 
 impl Site {
     pub(crate) fn open(url: &str) -> Result<Self, Failure> {
-        let open = Backend::open(&url.parse::<StoreUrl>()?)?;
+        Ok(Self::on(Arc::new(Backend::open(&url.parse::<StoreUrl>()?)?)))
+    }
+
+    /// Handles for one more thread of this process. What its threads commit at a time is one group.
+    pub(crate) fn another(&self) -> Self {
+        Self::on(Arc::clone(&self.open))
+    }
+
+    fn on(open: Arc<Backend>) -> Self {
         let records = StoreRepository::new(open.store(), TENANT, fresh_nonce());
-        Ok(Self { backend: open.coordinator(), records, open })
+        Self { backend: open.coordinator(), records, open }
     }
 
     /// What moves shards on this site.

@@ -41,7 +41,7 @@ fn killed_processes_on_sqlite_lose_nothing_and_no_move_redoes_anything() {
 #[test]
 fn a_rolling_restart_on_sqlite_redoes_nothing() {
     let (_directory, url, journals) = file("trial-restart");
-    let figures = told(&["restart", &url, &journals, "3", "600", "3"]);
+    let figures = told(&["restart", &url, &journals, "3", "1", "600", "3"]);
     assert!(figures.contains("0 redone after takeovers"), "{figures}");
 }
 

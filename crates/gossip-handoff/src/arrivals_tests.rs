@@ -58,7 +58,7 @@ fn what_is_offered_is_found_accepted_and_acknowledged() {
     assert_eq!(arrive(&mut world, &mut arrivals, 12), (vec![], 13));
     offer(&mut world, &lease, &mut source, 12);
     let (live, until) = arrive(&mut world, &mut arrivals, 13);
-    assert_eq!((live, until), (vec![0], 12 + CONFIG.find_ticks));
+    assert_eq!((live, until), (vec![0], 13 + CONFIG.find_ticks));
     assert_eq!(world.found(1).record.state, Phase::Ack);
     assert!(arrivals.is_idle());
     // What was acknowledged is not asked for again.
@@ -121,6 +121,22 @@ fn closed_arrivals_accept_nothing_and_write_down_what_they_have() {
         .map(|stored| stored.record.state)
         .collect();
     assert!(phases.contains(&Phase::Ack) && phases.contains(&Phase::Transfer), "{phases:?}");
+}
+
+#[test]
+fn a_move_that_was_missed_is_looked_at_again_now_and_then() {
+    let mut world = World::with_shards(1);
+    let mut arrivals = Arrivals::new(worker(2), CONFIG);
+    let (_, source) = prepared(&mut world, 0, CONFIG);
+    // Its source is gone, and its time is over.
+    assert_eq!(arrive(&mut world, &mut arrivals, 80).0, []);
+    assert!(arrivals.is_idle());
+    // Another takes the shard, so the record can end when it is looked at again.
+    world.acquire(112, 0, 3);
+    arrive(&mut world, &mut arrivals, 113);
+    assert_eq!(world.found(2).record.state, Phase::Transfer);
+    arrive(&mut world, &mut arrivals, 80 + CONFIG.finish_ticks);
+    assert_eq!(world.records.get(&source.terms().id).unwrap().record.state, Phase::RolledBack);
 }
 
 #[test]

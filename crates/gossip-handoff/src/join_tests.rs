@@ -5,16 +5,16 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use gossip_coordination::{
-    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease,
-    RunConfig, RunManagement,
+    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, InfraError,
+    Lease, RunConfig, RunManagement,
 };
 use rstest::rstest;
 
 use crate::join::{
-    Destination, DestinationEnd, DestinationNext, JoinConfig, MoveTerms, Mover, Source, SourceEnd,
-    SourceNext, Verdict, Why, worker_name,
+    Destination, DestinationAsk, DestinationEnd, DestinationNext, DestinationTold, JoinConfig,
+    MoveTerms, Mover, Source, SourceEnd, SourceNext, SourceTold, Verdict, Why, worker_name,
 };
-use crate::{MemoryRepository, Phase, Repository, Stored};
+use crate::{MemoryRepository, Phase, Repository, RepositoryError, Stored};
 
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 pub(crate) const RUN: RunId = RunId::from_raw(1);
@@ -169,6 +169,66 @@ fn an_offer_that_nobody_takes_is_withdrawn_before_the_source_goes_on() {
     assert_eq!(done, SourceNext::Done(SourceEnd::Kept(Why::Withdrawn)));
     assert!(world.backend.shard(TENANT, lease.key()).unwrap().record().offer().is_none());
     assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
+}
+
+/// The withdrawal commits, its reply is lost, and an administrator takes the lease away before the
+/// source asks again: it is answered from memory, and says nothing of whose the shard is.
+#[test]
+fn a_source_that_is_answered_from_memory_looks_before_it_goes_on() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.run_source(&mut source, Some(&lease), 11);
+    source.cancel();
+    source.pass(at(12));
+    let (handoff, op) = (source.terms().handoff(), source.terms().withdraw_op());
+    world.backend.withdraw(at(12), TENANT, &lease, handoff, op).unwrap();
+    let lost = InfraError::Transient { operation: "commit", message: "no reply".to_owned() };
+    source.tell(at(12), SourceTold::Withdrawn(Err(lost.into())));
+    world.backend.revoke_lease(at(13), TENANT, lease.key(), OpId::from_raw(9)).unwrap();
+
+    let done = world.run_source(&mut source, Some(&lease), 14);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::Superseded)));
+}
+
+/// A read that fails says nothing about the offer.
+#[test]
+fn a_destination_asks_again_after_a_read_that_failed() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.mover().step_source(&mut source, Some(&lease), at(11));
+    let mut destination = Destination::new(world.found(2), CONFIG, at(11)).unwrap();
+    assert_eq!(destination.ask(at(11)), DestinationAsk::Get, "the record is not in Transfer yet");
+    let failed = RepositoryError::Failed { message: "no reply".to_owned() };
+    destination.tell(at(11), DestinationTold::Got(Err(failed)));
+    assert_eq!(destination.end(), None);
+
+    world.run_source(&mut source, Some(&lease), 12);
+    let (fence, end) = world.run_destination(&mut destination, 13);
+    assert_eq!((fence.is_some(), end), (true, Some(DestinationEnd::Live)));
+}
+
+/// The destination acknowledged and lost the shard to a third before the source looked: the move
+/// happened, and its record ends as one that did.
+#[test]
+fn what_was_acknowledged_is_finished_although_a_third_has_the_shard() {
+    let mut world = World::with_shards(1);
+    let (lease, mut source) = begun(&mut world);
+    world.run_source(&mut source, Some(&lease), 11);
+    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    let (fence, _) = world.run_destination(&mut destination, 12);
+    assert!(fence.is_some());
+    world.acquire(12 + LEASE, 0, 3);
+
+    let done = world.run_source(&mut source, Some(&lease), 13 + LEASE);
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::Superseded)));
+    let left = world.records.in_progress(&worker_name(worker(1))).unwrap();
+    assert!(left.is_empty(), "the record is over");
+}
+
+#[test]
+fn offers_are_as_long_as_the_kernel_allows() {
+    assert_eq!(JoinConfig::for_lease(15_000), JoinConfig::default());
+    assert_eq!(JoinConfig::for_lease(300).offer_ticks, 1_200);
 }
 
 #[test]

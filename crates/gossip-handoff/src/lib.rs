@@ -86,11 +86,10 @@
 //! use gossip_coordination::{
 //!     AcquireScratch, CoordinationBackend, InMemoryCoordinator, RunConfig, RunManagement,
 //! };
+//! use gossip_handoff::MemoryRepository;
 //! use gossip_handoff::join::{
-//!     Destination, DestinationNext, JoinConfig, MoveTerms, Mover, Source, SourceEnd, SourceNext,
-//!     worker_name,
+//!     Arrivals, ArrivalsNext, JoinConfig, MoveTerms, Mover, Source, SourceEnd, SourceNext,
 //! };
-//! use gossip_handoff::{MemoryRepository, Repository};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (mut shards, mut moves) = (InMemoryCoordinator::default(), MemoryRepository::new());
@@ -107,26 +106,33 @@
 //! let mut scratch = AcquireScratch::new();
 //! let lease = shards.acquire_and_restore_into(now, tenant, key, ada, &mut scratch)?.lease;
 //!
-//! // Ada has worked up to "k" and stops there, for good or until the move has failed.
+//! // Ada prepares the move and works on. When only the offer is left to do she is asked to stop,
+//! // and says that she has come to "k".
 //! let config = JoinConfig::default();
 //! let terms = MoveTerms::new(&lease, bob, 0, now.saturating_add(config.offer_ticks));
-//! let mut source = Source::new(terms, Cursor::with_last_key(b"k"), Vec::new(), config, now)?;
+//! let mut source = Source::prepare(terms, config, now)?;
 //! let mut mover = Mover { tenant, backend: &mut shards, records: &mut moves };
-//! while mover.step_source(&mut source, Some(&lease), now) == SourceNext::Again {}
+//! let mut later = now;
+//! loop {
+//!     match mover.step_source(&mut source, Some(&lease), later) {
+//!         SourceNext::Again => {}
+//!         SourceNext::Wait(until) if later == now => later = until,
+//!         SourceNext::Freeze => source.freeze(later, Cursor::with_last_key(b"k")),
+//!         SourceNext::Wait(_) | SourceNext::Done(_) => break,
+//!     }
+//! }
 //!
 //! // Bob looks for his moves, as he does all the time.
-//! let found = mover.records.in_progress(&worker_name(bob))?.remove(0);
-//! let mut destination = Destination::new(found, config, now)?;
-//! let DestinationNext::Live(view) = mover.step_destination(&mut destination, &mut scratch, now)
-//! else {
+//! let mut arrivals = Arrivals::new(bob, config);
+//! let ArrivalsNext::Live(arrived) = arrivals.step(&mut mover, &mut scratch, later) else {
 //!     panic!("the offer stands");
 //! };
-//! assert_eq!(view.snapshot.cursor().last_key(), Some(b"k".as_slice()));
+//! assert_eq!(arrived.view.snapshot.cursor().last_key(), Some(b"k".as_slice()));
 //!
 //! // Ada sees the new fence, drops her copy, and the record comes to its end.
-//! let now = now.saturating_add(config.poll_ticks);
+//! let later = later.saturating_add(config.find_ticks);
 //! let end = loop {
-//!     if let SourceNext::Done(end) = mover.step_source(&mut source, Some(&lease), now) {
+//!     if let SourceNext::Done(end) = mover.step_source(&mut source, Some(&lease), later) {
 //!         break end;
 //!     }
 //! };
@@ -135,7 +141,8 @@
 //! # }
 //! ```
 //!
-//! A worker that ends gives all its shards away with [`join::Drain`].
+//! A worker runs [`join::Arrivals`] for what is offered to it and [`join::Leftovers`] for what its
+//! predecessors began, and gives all its shards away with [`join::Drain`] when it ends.
 //!
 //! # What is settled here
 //! - Ids are given or derived by the caller. Nothing is drawn at random.
@@ -143,7 +150,8 @@
 //! - An empty snapshot is fine, one above [`SNAPSHOT_LEN_MAX`] is refused.
 //! - A record with an unknown phase, or one that no machine makes, is refused when it is read.
 //! - `Complete` drops the snapshot; a rollback keeps it for inspection, until somebody forgets the
-//!   record. The join forgets what is complete.
+//!   record. The join forgets what is complete, and a worker that starts forgets what has been over
+//!   for a day ([`join::collect_ended`]).
 //! - The number under which a record is stored, and by which the kernel knows a move, is a hash of
 //!   its id ([`handoff_id`]).
 //!

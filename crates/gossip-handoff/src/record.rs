@@ -133,6 +133,11 @@ impl Record {
     }
 
     /// The bytes of the record.
+    ///
+    /// # Panics
+    ///
+    /// If a name or the reason is longer than a record allows. What comes from a machine or from
+    /// [`Record::from_bytes`] is not; whoever fills in the fields calls [`Record::check`] first.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![self.state.as_u8()];

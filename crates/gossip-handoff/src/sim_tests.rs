@@ -22,8 +22,9 @@ fn moves_that_race_with_everything_lose_nothing_and_have_one_owner() {
         assert_eq!(outcome.broken, None, "cargo xtask sim-handoff --seed {seed}");
         races += outcome.races;
     }
+    // Half of what a campaign must meet: there are few of each here.
     for (name, times, per_thousand) in races.kinds() {
-        assert!(times >= SCHEDULES * per_thousand / 1_000, "{name}: {races:?}");
+        assert!(2 * times >= SCHEDULES * per_thousand / 1_000, "{name}: {races:?}");
     }
 }
 

@@ -108,6 +108,12 @@ impl RunPlan<'_> {
         RunId::from_raw(self.source_half() | hasher.finalize_64() & LOWER_HALF)
     }
 
+    /// Whether a run is one of this plan, of whatever generation.
+    #[must_use]
+    pub fn is_generation(&self, run: RunId) -> bool {
+        (0..MAX_GENERATIONS).any(|generation| self.run_id(generation) == run)
+    }
+
     /// The id before the first that a run over this source can have, and whether an id is one.
     pub fn ids_of_source(&self) -> (Option<RunId>, impl Fn(RunId) -> bool + use<>) {
         let half = self.source_half();

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use gossip_contracts::connector::ConnectorError;
 use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
-use gossip_contracts::identity::{RunId, TenantId, WorkerId};
-use gossip_coordination::{CoordinationFacade, RunConfig, RunConfigError};
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
+use gossip_coordination::{
+    CoordinationFacade, GetRunError, InfraError, RunConfig, RunConfigError, ShardFilter,
+};
 use thiserror::Error;
 
-use crate::clock::SystemClock;
+use crate::clock::{Clock as _, SystemClock};
 use crate::connectors::Source;
 use crate::initial::{INITIAL_SHARDS_MAX, initial_shards};
 use crate::job::{Job, JobError};
@@ -25,6 +27,17 @@ use crate::worker::{Drain, Finish, Parts, WorkerConfig, WorkerError, work};
 
 /// Initial shards for each thread.
 const SHARDS_PER_THREAD: usize = 4;
+
+/// The tenant of whoever names none: that of the command line, which can so show runs of programs.
+pub const DEFAULT_TENANT: TenantId = {
+    let (mut id, name) = ([0; 32], b"default");
+    let mut at = 0;
+    while at < name.len() {
+        id[at] = name[at];
+        at += 1;
+    }
+    TenantId::from_bytes(id)
+};
 
 /// How a scan is done. What does not say otherwise may differ from one call to the next.
 #[derive(Clone, Debug)]
@@ -56,7 +69,7 @@ impl ScanOptions {
     pub fn new(name: &str, worker: u64) -> Self {
         Self {
             name: name.to_owned(),
-            tenant: TenantId::from_bytes([0; 32]),
+            tenant: DEFAULT_TENANT,
             lease: Duration::from_secs(15),
             retries: 3,
             worker,
@@ -83,7 +96,17 @@ pub struct Scanned {
 pub enum ScanError {
     /// The source cannot be opened.
     #[error("the source cannot be opened: {0}")]
-    Source(#[from] ConnectorError),
+    Source(ConnectorError),
+    /// The file has changed since the scan was begun, so its keys mean other rows now. Cancel the
+    /// run, or begin anew if it is over.
+    #[error("the file has changed since the scan was begun")]
+    SourceChanged {
+        /// The run over the file as it was.
+        run: RunId,
+    },
+    /// The store does not say what the run is about.
+    #[error("the store failed: {0}")]
+    Store(InfraError),
     /// The settings make no run.
     #[error(transparent)]
     Config(#[from] RunConfigError),
@@ -112,10 +135,10 @@ pub fn scan<B: CoordinationFacade>(
     observer: &dyn Observer,
     process: &(dyn Fn(Work<'_>, &mut Vec<u8>) -> Verdict + Sync),
 ) -> Result<Scanned, ScanError> {
-    let (connector, clock) = (source.open()?, SystemClock::new());
+    let (connector, clock) = (source.open().map_err(ScanError::Source)?, SystemClock::new());
     let ticks = u64::try_from(options.lease.as_millis()).unwrap_or(u64::MAX);
     let config = RunConfig::try_new(CursorSemantics::Completed, ticks, Some(options.retries))?;
-    let metadata = job(source, options)?.encode()?;
+    let metadata = job(source).map_err(ScanError::Source)?.encode()?;
     let canonical = source.canonical();
     let plan = RunPlan {
         tenant: options.tenant,
@@ -131,7 +154,11 @@ pub fn scan<B: CoordinationFacade>(
         let target = options.threads.saturating_mul(SHARDS_PER_THREAD);
         initial_shards(&*connector, root.as_spec_ref(), target.clamp(1, INITIAL_SHARDS_MAX))
     };
-    let opened = open_run(&mut coordinator(), &clock, &thread::sleep, &plan, &cut)?;
+    let mut handle = coordinator();
+    let opened = open_run(&mut handle, &clock, &thread::sleep, &plan, &cut)?;
+    if opened.state != OpenedState::New {
+        check_unchanged(&mut handle, clock.now(), source, options.tenant, opened.run)?;
+    }
     if let OpenedState::Over(status) = opened.state {
         return Ok(Scanned { run: opened.run, finish: Finish::of_run(status) });
     }
@@ -148,14 +175,37 @@ pub fn scan<B: CoordinationFacade>(
     Ok(Scanned { run: opened.run, finish })
 }
 
-fn job(source: &Source, options: &ScanOptions) -> Result<Job, ConnectorError> {
+/// Without a command: what is done with a key is known to the program alone.
+fn job(source: &Source) -> Result<Job, ConnectorError> {
     Ok(Job {
         source: source.text(),
         options: source.options(),
         stamp: source.stamp()?,
-        command: vec![(&options.name).into()],
+        command: Vec::new(),
         stream: false,
     })
+}
+
+/// Refuses a run over another state of the file: its cursors are positions in that.
+fn check_unchanged<B: CoordinationFacade>(
+    coordinator: &mut B,
+    now: LogicalTime,
+    source: &Source,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<(), ScanError> {
+    let (mut roots, filter) = (Vec::new(), ShardFilter::all().roots());
+    match coordinator.list_shards_into(now, tenant, run, filter, &mut roots) {
+        Ok(()) => {}
+        Err(GetRunError::BackendError(error)) => return Err(ScanError::Store(error)),
+        // Deleted meanwhile; the worker says so.
+        Err(_) => return Ok(()),
+    }
+    let Some(root) = roots.first() else { return Ok(()) };
+    match source.check_stamp(Job::decode(&root.metadata)?.stamp) {
+        Err(ConnectorError::SourceChanged) => Err(ScanError::SourceChanged { run }),
+        checked => checked.map_err(ScanError::Source),
+    }
 }
 
 fn worker_config(options: &ScanOptions, run: RunId, config: RunConfig) -> WorkerConfig {

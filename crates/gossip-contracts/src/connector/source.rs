@@ -93,6 +93,12 @@ pub trait Enumeration: Send {
     ///
     /// What is in the page is then not to be used.
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError>;
+
+    /// After an error that concerns only a part of the range: the first key behind that part, so
+    /// that what follows need not wait for it. `None` if it concerns everything, or nobody knows.
+    fn behind_failure(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// The content of an item, either in memory or to be read.

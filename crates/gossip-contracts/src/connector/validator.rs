@@ -173,6 +173,16 @@ impl CheckedEnumeration {
         filled
     }
 
+    /// Where the range may go on behind what failed, as the connector says
+    /// ([`Enumeration::behind_failure`]). A connector that broke its word is not asked.
+    #[must_use]
+    pub fn behind_failure(&self) -> Option<&[u8]> {
+        match self.failed {
+            Some(PageError::Connector(_)) => self.enumeration.behind_failure(),
+            Some(PageError::Violation(_)) | None => None,
+        }
+    }
+
     fn fill(&mut self, page: &mut Page) -> Result<(), PageError> {
         // The page is lent, and nothing keeps a connector from putting a larger one in its place.
         let limits = page.limits();

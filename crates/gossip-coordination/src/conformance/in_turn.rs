@@ -194,4 +194,16 @@ impl<S: Store> ShardClaiming for InTurn<S> {
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
         self.of_worker(worker).note_claim(now, tenant, worker);
     }
+
+    fn glance_at_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Result<ClaimOutlook, GetRunError> {
+        self.next().glance_at_candidates_into(now, tenant, run, worker, limit, out)
+    }
 }

@@ -331,6 +331,11 @@ impl Wire for Read {
                 out.push(2);
                 range.write(out);
             }
+            Self::ScanFirst { ranges, limit } => {
+                out.push(3);
+                ranges.write(out);
+                limit.write(out);
+            }
         }
     }
 
@@ -339,6 +344,7 @@ impl Wire for Read {
             0 => Some(Self::Get(Key::read(bytes)?)),
             1 => Some(Self::Scan { range: KeyRange::read(bytes)?, limit: usize::read(bytes)? }),
             2 => Some(Self::Count(KeyRange::read(bytes)?)),
+            3 => Some(Self::ScanFirst { ranges: Vec::read(bytes)?, limit: usize::read(bytes)? }),
             _ => None,
         }
     }

@@ -46,6 +46,9 @@ pub enum ClaimStep<'c> {
     Look {
         /// How many to look for.
         limit: usize,
+        /// Whether a glance will do: some of the candidates, and no deadline unless there are none.
+        /// Only the first look may be one, so nobody gives up before everything was looked at.
+        glance: bool,
         /// Where to put them.
         found: &'c mut ClaimCandidates,
     },
@@ -85,7 +88,8 @@ impl Claim {
         }
         (self.passed, self.found_new) = (0, false);
         self.candidates.clear();
-        ClaimStep::Look { limit: self.per_look.min(left), found: &mut self.candidates }
+        let (limit, glance) = (self.per_look.min(left), self.outlook.is_none());
+        ClaimStep::Look { limit, glance, found: &mut self.candidates }
     }
 
     /// What a refused acquire means for the claim: another candidate, or the end.

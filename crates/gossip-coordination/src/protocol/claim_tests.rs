@@ -63,7 +63,7 @@ fn a_claim_gives_up_after_so_many_lost_races() {
     let mut tried = 0;
     loop {
         match claim.step() {
-            ClaimStep::Look { limit, found } => {
+            ClaimStep::Look { limit, found, .. } => {
                 assert!((1..=5).contains(&limit));
                 found.extend((0..limit as u64).map(|id| ShardId::from_raw(tried as u64 + id)));
                 claim.outlook = outlook(RunStatus::Active, false);

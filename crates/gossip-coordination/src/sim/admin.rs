@@ -15,7 +15,7 @@ use super::worker::{Handle, keys};
 use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
 use crate::request::ShardAction;
-use crate::run::{RunConfig, RunStatus, ShardFilter};
+use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter};
 use crate::run_errors::RunTransitionError;
 use crate::run_management::AsyncRunManagement;
 
@@ -402,6 +402,10 @@ impl Admin {
         let op = self.cx.begin(Draft::new(Verb::Progress));
         let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
         self.cx.end_plain(&op, &told);
+        if let Ok(progress) = told {
+            let RunProgress { total, active, done, split, parked, leased, .. } = progress;
+            self.cx.hear(&[total, active, done, split, parked, leased]);
+        }
     }
 
     /// Nothing that a listing tells is invented.
@@ -410,9 +414,11 @@ impl Admin {
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
         let all = ShardFilter::all();
         let told = self.handle.list_shards_into(op.now, tenant, id, all, &mut rows).await;
+        self.cx.say_answer(&op, &rows);
         self.cx.end_plain(&op, &told);
         let keys = keys(&self.cx);
         for row in rows {
+            self.cx.hear(&[row.shard.as_raw(), row.fence_epoch.as_raw()]);
             let found = self.cx.find(self.cx.key_of_run(run, row.shard));
             let done =
                 row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);
@@ -430,6 +436,7 @@ impl Admin {
         let op = self.cx.begin(Draft::new(Verb::ActiveRuns));
         let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
         let told = self.handle.list_active_runs_into(tenant, None, 16, &mut runs).await;
+        self.cx.say_answer(&op, &runs);
         self.cx.end_plain(&op, &told);
     }
 }

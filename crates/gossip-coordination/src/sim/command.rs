@@ -150,25 +150,30 @@ pub fn run(
     elapsed: &dyn Fn() -> Duration,
     out: &mut dyn Write,
 ) -> io::Result<Verdict> {
+    let simulator = Simulator::new();
     match options.bugs {
         true => hunt(options, elapsed, out),
-        false => play(options, elapsed, out),
+        false => run_with(&simulator, options, elapsed, out),
     }
 }
 
-/// Plays every world that was asked for.
-fn play(
+/// As [`run`] with the workers of `simulator`; planted bugs are not looked for.
+///
+/// # Errors
+///
+/// Of the writer.
+pub fn run_with(
+    simulator: &Simulator,
     options: &Options,
     elapsed: &dyn Fn() -> Duration,
     out: &mut dyn Write,
 ) -> io::Result<Verdict> {
-    let simulator = Simulator::new();
     let (mut sum, started) = (Report::default(), elapsed());
     for seed in options.seeds() {
         match simulator.play(&options.plan(seed)) {
             Ok(report) => sum.add(&report),
             Err(failure) => {
-                tell_failure(&simulator, options.plan(seed), &failure, out)?;
+                tell_failure(simulator, options.plan(seed), &failure, out)?;
                 return Ok(Verdict::Broken);
             }
         }
@@ -217,7 +222,7 @@ pub fn tell_failure(
         }
         writeln!(out, "{:?}: {}", failure.violation.rule, failure.violation.why)?;
     }
-    writeln!(out, "{}", traced.command())
+    writeln!(out, "{}", simulator.replay(&traced))
 }
 
 /// Looks for every planted bug.

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::rc::Rc;
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId, WorkerId};
@@ -213,7 +214,11 @@ impl Cx {
 
     /// Announces an operation.
     pub(super) fn begin(&self, draft: Draft) -> Rc<Op> {
-        let now = self.now();
+        self.begin_at(self.now(), draft)
+    }
+
+    /// The same for whoever presents a time of its own.
+    pub(super) fn begin_at(&self, now: LogicalTime, draft: Draft) -> Rc<Op> {
         let payload = draft.payload();
         let Draft { verb, run, lease, target, op_id, said } = draft;
         let mut shared = self.shared.borrow_mut();
@@ -267,12 +272,13 @@ impl Cx {
     }
 
     /// Tells what an operation was answered.
-    pub(super) fn end<T, E: MayBeInfra>(
+    pub(super) fn end<T: Debug, E: MayBeInfra>(
         &self,
         op: &Op,
         result: &Result<IdempotentOutcome<T>, E>,
         answer: Option<u64>,
     ) -> Ending {
+        self.say_answer(op, result);
         match result {
             Ok(IdempotentOutcome::Executed(_)) => {
                 self.finish(op, Ending::Executed, Label::named("Executed"), answer)
@@ -285,14 +291,34 @@ impl Cx {
     }
 
     /// The same for an operation that is never replayed.
-    pub(super) fn end_plain<T, E: MayBeInfra>(&self, op: &Op, result: &Result<T, E>) -> Ending {
+    pub(super) fn end_plain<T: Debug, E: MayBeInfra>(
+        &self,
+        op: &Op,
+        result: &Result<T, E>,
+    ) -> Ending {
+        self.say_answer(op, result);
         match result {
             Ok(_) => self.finish(op, Ending::Executed, Label::named("Executed"), None),
             Err(error) => self.finish(op, ending(error), Label::of(error), None),
         }
     }
 
-    fn finish(&self, op: &Op, ending: Ending, label: Label, answer: Option<u64>) -> Ending {
+    /// Adds a number of a whole answer, or of what was listed, to the trace.
+    pub(super) fn say_answer(&self, op: &Op, answer: &dyn Debug) {
+        self.shared.borrow_mut().say(|| {
+            let text = format!("{answer:?}");
+            let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+            format!("p{} op {} answer {digest:016x}", op.process, op.number)
+        });
+    }
+
+    pub(super) fn finish(
+        &self,
+        op: &Op,
+        ending: Ending,
+        label: Label,
+        answer: Option<u64>,
+    ) -> Ending {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
         shared.ops_excused += u64::from(shared.oracle.excuses());
@@ -308,6 +334,14 @@ impl Cx {
         shared.say(|| format!("p{} op {} {:?} told {label:?}", op.process, op.number, op.verb));
         shared.judge(verdict);
         ending
+    }
+
+    /// Adds what an answer told to what is compared of the tenant's answers, beyond the name of
+    /// the outcome: times, fences, positions and counts must not depend on another tenant either.
+    pub(super) fn hear(&self, numbers: &[u64]) {
+        let hashes = &mut self.shared.borrow_mut().tenant_hashes;
+        let hash = &mut hashes[self.tenant as usize];
+        *hash = numbers.iter().fold(*hash, |hash, number| mix(hash ^ *number));
     }
 
     /// Holds something against the oracle.

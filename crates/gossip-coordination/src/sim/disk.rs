@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::store::{
-    Answer, Compare, Conflict, Key, KeyBytes, KeyKind, KeyRange, Read, Txn, Versioned, Write,
+    Answer, Compare, Conflict, Key, KeyBytes, KeyKind, KeyRange, Page, Read, Txn, Versioned, Write,
 };
 
 /// A value, and what was under its key before.
@@ -62,12 +62,19 @@ impl Disk {
     fn answer(&self, read: &Read, page: usize) -> Answer {
         match read {
             Read::Get(key) => Answer::Value(self.get(key).cloned()),
-            Read::Scan { range, limit } => {
-                let keys = self.range(range).take((*limit).min(page));
-                Answer::Page(keys.filter_map(|key| Some((key, self.get(&key)?.clone()))).collect())
-            }
+            Read::Scan { range, limit } => Answer::Page(self.page(range, (*limit).min(page))),
             Read::Count(range) => Answer::Count(self.range(range).count() as u64),
+            Read::ScanFirst { ranges, limit } => {
+                let found = ranges.iter().find(|range| self.range(range).next().is_some());
+                let page = found.map(|range| self.page(range, (*limit).min(page)));
+                Answer::Page(page.unwrap_or_default())
+            }
         }
+    }
+
+    fn page(&self, range: &KeyRange, limit: usize) -> Page {
+        let keys = self.range(range).take(limit);
+        keys.filter_map(|key| Some((key, self.get(&key)?.clone()))).collect()
     }
 
     /// The keys of a range, in their order.

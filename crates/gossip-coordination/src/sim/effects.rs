@@ -34,12 +34,14 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.commits += 1;
         self.count_deletions(op.tenant, txn);
-        // Of a batch some may happen and others not, and each is told apart.
+        // Of a batch of renewals, and of a collection of many runs, some may happen and others not;
+        // what is told of the whole denies none of them.
         let said_no = matches!(
             op.ended.get(),
             Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
         );
-        let late = said_no && op.verb != Verb::RenewMany;
+        let many = matches!(op.verb, Verb::RenewMany | Verb::CollectRuns);
+        let late = said_no && !many;
         self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)?;
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);

@@ -1,6 +1,8 @@
 //! Processes: how they are started, how they die, and under which names they come back.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use gossip_contracts::identity::WorkerId;
@@ -8,6 +10,9 @@ use gossip_contracts::identity::WorkerId;
 use super::admin::Admin;
 use super::context::{Clock, Cx};
 use super::faults::FaultKind;
+use super::guest::{SimWorker, SimWorld, Trial};
+use super::guest_coordinator::SimCoordinator;
+use super::letters::GuestSide;
 use super::port::SimStore;
 use super::random::{Stream, mix};
 use super::worker::{Handle, Worker};
@@ -64,6 +69,7 @@ impl World {
             name,
             life: 0,
             program: None,
+            guest: None,
             store,
             exchange: 0,
             scheduled: 0,
@@ -121,15 +127,35 @@ impl World {
             worker: WorkerId::from_raw(name),
             choices: RefCell::new(Stream::named(self.plan.seed, "choices", nonce)),
         };
-        let process = &mut self.processes[number as usize];
-        process.program = Some(match role {
-            Role::Admin => Box::pin(Admin { cx, handle, sequence: life << 32 }.live()),
-            Role::Worker | Role::Twin => {
+        let program: Pin<Box<dyn Future<Output = ()>>> = match (role, self.trial.clone()) {
+            (Role::Admin, _) => Box::pin(Admin { cx, handle, sequence: life << 32 }.live()),
+            (Role::Worker | Role::Twin, Some(trial)) => self.invite(number, cx, handle, &trial),
+            (Role::Worker | Role::Twin, None) => {
                 let (scratch, held) = (Box::new(AcquireScratch::new()), Vec::new());
                 Box::pin(Worker { cx, handle, scratch, held }.live())
             }
-        });
+        };
+        self.processes[number as usize].program = Some(program);
         self.poll(number);
+    }
+
+    /// Starts somebody else's worker.
+    fn invite(
+        &mut self,
+        number: u32,
+        cx: Cx,
+        handle: Handle,
+        trial: &Trial,
+    ) -> Pin<Box<dyn Future<Output = ()>>> {
+        let (tenant, worker) = (cx.tenant_id, cx.worker);
+        let (store, choices) = (cx.store.clone(), cx.choices.borrow().clone());
+        let keys = Rc::clone(&cx.shared.borrow().oracle.keys);
+        self.processes[number as usize].guest = Some(GuestSide::new(cx));
+        // It may look at its clock before it waits for anything.
+        self.brief(number);
+        let coordinator = SimCoordinator::new(handle, store.clone());
+        let world = SimWorld { store, keys, tenant, worker, choices };
+        trial.start(SimWorker { coordinator, world })
     }
 
     const fn total_max(&self) -> usize {

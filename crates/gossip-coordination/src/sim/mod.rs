@@ -30,7 +30,10 @@ mod damage;
 mod disk;
 mod effects;
 mod faults;
+mod guest;
+mod guest_coordinator;
 mod keyspace;
+mod letters;
 mod lives;
 mod op;
 pub mod oracle;
@@ -51,6 +54,8 @@ use std::rc::Rc;
 pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
+pub use self::guest::{ResultSink, SimWorker, SimWorld, Trial, Written};
+pub use self::guest_coordinator::SimCoordinator;
 use self::keyspace::Keyspace;
 pub use self::op::{Label, Verb};
 pub use self::oracle::StaleTally;
@@ -74,6 +79,9 @@ mod sim_tests;
 #[derive(Debug)]
 pub struct Simulator {
     keys: Rc<Keyspace>,
+    trial: Option<Trial>,
+    /// The command that replays begin with.
+    command: String,
 }
 
 impl Default for Simulator {
@@ -83,10 +91,18 @@ impl Default for Simulator {
 }
 
 impl Simulator {
-    /// A simulator.
+    /// A simulator of our own workers.
     #[must_use]
     pub fn new() -> Self {
-        Self { keys: Rc::new(Keyspace::new()) }
+        let (keys, command) = (Rc::new(Keyspace::new()), "cargo xtask sim".to_owned());
+        Self { keys, trial: None, command }
+    }
+
+    /// A simulator of somebody else's workers. `command` is what its replays begin with: a program
+    /// that takes the words of [`command::Options`].
+    #[must_use]
+    pub fn of(trial: Trial, command: &str) -> Self {
+        Self { trial: Some(trial), command: command.to_owned(), ..Self::new() }
     }
 
     /// Plays the world of `plan` to its end.
@@ -95,6 +111,12 @@ impl Simulator {
     ///
     /// The rule that was broken.
     pub fn play(&self, plan: &Plan) -> Result<Report, Failure> {
-        World::new(plan.clone(), Rc::clone(&self.keys)).run()
+        World::new(plan.clone(), Rc::clone(&self.keys), self.trial.clone()).run()
+    }
+
+    /// The command that plays the world of `plan` again.
+    #[must_use]
+    pub fn replay(&self, plan: &Plan) -> String {
+        format!("{} {}", self.command, plan.words())
     }
 }

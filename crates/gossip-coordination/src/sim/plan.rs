@@ -82,6 +82,12 @@ impl Plan {
     /// The command that plays this world again.
     #[must_use]
     pub fn command(&self) -> String {
+        format!("cargo xtask sim {}", self.words())
+    }
+
+    /// The words behind the command that plays this world again.
+    #[must_use]
+    pub fn words(&self) -> String {
         let Self { seed, operations, tenants, workers, roughness, binds, .. } = self;
         let only = self.only.as_ref().map_or(String::new(), |only| {
             let list: Vec<String> = only.iter().map(|it| format!("{it:x}")).collect();
@@ -89,7 +95,7 @@ impl Plan {
         });
         let bug = self.bug.map_or(String::new(), |bug| format!(" --bug {bug:?}"));
         format!(
-            "cargo xtask sim --seed {seed} --ops {operations} --tenants {tenants} --workers \
+            "--seed {seed} --ops {operations} --tenants {tenants} --workers \
              {workers} --roughness {roughness} --binds {binds} --faults {}{only}{bug} --trace",
             self.faults.list(),
         )

@@ -9,7 +9,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use gossip_contracts::identity::RunId;
+
+use super::letters::Letter;
 use crate::error::InfraError;
+use crate::lease::Lease;
 use crate::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
 
 /// What a process waits for.
@@ -19,6 +23,11 @@ pub(super) enum Ask {
     Commit(Vec<Txn>),
     Wait(u64),
     Write(SinkWrite),
+    /// A guest's result.
+    Result {
+        lease: Lease,
+        key: Vec<u8>,
+    },
 }
 
 /// What it is told.
@@ -72,11 +81,45 @@ struct Port {
     told: Option<Reply>,
     binding: Option<u64>,
     limits: StoreLimits,
+    /// What a guest wrote and the world has not read.
+    letters: Vec<Letter>,
+    /// A guest's own clock.
+    clock: u64,
+    /// The runs that a guest knows of.
+    runs: Vec<RunId>,
 }
 
 impl SimStore {
     pub(super) fn new(binding: Option<u64>, limits: StoreLimits) -> Self {
-        Self(Arc::new(Mutex::new(Port { asked: None, told: None, binding, limits })))
+        let (asked, told, letters, runs) = (None, None, Vec::new(), Vec::new());
+        let port = Port { asked, told, binding, limits, letters, clock: 0, runs };
+        Self(Arc::new(Mutex::new(port)))
+    }
+
+    /// Writes a letter.
+    pub(super) fn post(&self, letter: Letter) {
+        self.port().letters.push(letter);
+    }
+
+    /// Takes the letters that were written.
+    pub(super) fn letters(&self) -> Vec<Letter> {
+        std::mem::take(&mut self.port().letters)
+    }
+
+    /// Says what a guest sees when it goes on.
+    pub(super) fn brief(&self, clock: u64, runs: impl Iterator<Item = RunId>) {
+        let mut port = self.port();
+        port.clock = clock;
+        port.runs.clear();
+        port.runs.extend(runs);
+    }
+
+    pub(super) fn clock(&self) -> u64 {
+        self.port().clock
+    }
+
+    pub(super) fn runs(&self) -> Vec<RunId> {
+        self.port().runs.clone()
     }
 
     /// Takes the question that waits.

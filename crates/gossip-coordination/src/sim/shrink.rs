@@ -18,7 +18,7 @@ pub fn shrink(simulator: &Simulator, plan: Plan) -> Plan {
     let Err(failure) = simulator.play(&plan) else { return plan };
     let rule = failure.violation.rule;
     let mut search = Search { simulator, rule, best: plan, plays: 0 };
-    search.cut_operations(failure.operations);
+    search.try_shorter(failure.operations);
     for kind in FaultKind::ALL {
         let faults = search.best.faults.without(*kind);
         search.try_plan(Plan { faults, ..search.best.clone() });
@@ -56,17 +56,20 @@ impl Search<'_> {
         match self.simulator.play(&plan) {
             Err(failure) if failure.violation.rule == self.rule => {
                 self.best = plan;
-                self.cut_operations(failure.operations);
+                self.try_shorter(failure.operations);
                 true
             }
             Err(_) | Ok(_) => false,
         }
     }
 
-    /// Nothing after the operation that broke the rule matters. What breaks it only when all is
-    /// calm keeps its length.
-    fn cut_operations(&mut self, operations: u64) {
-        self.best.operations = self.best.operations.min(operations + 1);
+    /// Mostly nothing after the operation that broke the rule matters. Yet a shorter world is calm
+    /// sooner, so it is played before it is believed.
+    fn try_shorter(&mut self, operations: u64) {
+        let operations = operations + 1;
+        if operations < self.best.operations {
+            self.try_plan(Plan { operations, ..self.best.clone() });
+        }
     }
 
     /// Drops single faults: halves of what is left, then quarters, and so on.

@@ -178,6 +178,7 @@ impl Worker {
         let op = self.cx.begin(Draft::new(Verb::ListWorkers));
         let mut workers = Vec::new();
         let told = self.handle.list_workers_into(op.now, self.cx.tenant_id, &mut workers).await;
+        self.cx.say_answer(&op, &workers);
         self.cx.end_plain(&op, &told);
     }
 
@@ -372,6 +373,7 @@ impl Worker {
         match told {
             Ok(renewed) => {
                 self.cx.judge(|oracle| oracle.renewed(lease, renewed.new_deadline.as_raw()));
+                self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].wish(renewed.request);
             }
@@ -611,6 +613,9 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         attempts,
     };
     cx.judge(|oracle| oracle.granted(op, told));
+    let (first, last) = (u64::from(told.range.0), u64::from(told.range.1));
+    let rest = [u64::from(told.done), u64::from(told.attempts)];
+    cx.hear(&[told.fence, told.deadline, first, last, rest[0], rest[1]]);
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
     let (fence, token) = (told.fence, lease.token().as_raw());
     let lease_ref = LeaseRef { shard, key: lease.key(), grant: told.grant, fence, token };

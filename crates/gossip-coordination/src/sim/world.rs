@@ -20,7 +20,9 @@ use super::audit::Torn;
 use super::context::{Clock, Phase, Shared};
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultTally, Place};
+use super::guest::{ResultSink, Trial};
 use super::keyspace::Keyspace;
+use super::letters::GuestSide;
 use super::op::Op;
 use super::oracle::{Limits, Oracle, Rule, Violation};
 use super::plan::Plan;
@@ -49,6 +51,8 @@ pub(super) struct Process {
     /// How often it was started.
     pub(super) life: u32,
     pub(super) program: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Present if the program is somebody else's.
+    pub(super) guest: Option<GuestSide>,
     pub(super) store: SimStore,
     /// Of the question that it waits for.
     pub(super) exchange: u64,
@@ -111,7 +115,7 @@ pub(super) enum What {
     /// The store notices that a process is gone.
     Vanish { process: u32, life: u32 },
     /// A damaged value is repaired.
-    Repair { key: Key, bytes: Vec<u8>, revision: u64 },
+    Repair { key: Key, revision: u64 },
 }
 
 /// When something happens, and to whom. Their order is the order of the fields.
@@ -152,9 +156,15 @@ impl Agenda {
     }
 }
 
+/// Ticks after which a worker that returned is started again.
+const RETURNS_AFTER: u64 = 40;
+
 /// A world.
 pub(super) struct World {
     pub(super) plan: Plan,
+    /// The worker that is tried; ours if absent.
+    pub(super) trial: Option<Trial>,
+    pub(super) guest_sink: Option<Box<dyn ResultSink>>,
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) disk: Disk,
     pub(super) processes: Vec<Process>,
@@ -175,7 +185,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(plan: Plan, keys: Rc<Keyspace>) -> Self {
+    pub(super) fn new(plan: Plan, keys: Rc<Keyspace>, trial: Option<Trial>) -> Self {
         let tenants: Vec<TenantId> =
             (1..=plan.tenants as u8).map(|it| TenantId::from_bytes([it; 32])).collect();
         let limits = match plan.atomic_until {
@@ -223,6 +233,8 @@ impl World {
             agenda: Agenda::default(),
             now: 0,
             calm_since: None,
+            guest_sink: trial.as_ref().and_then(Trial::sink),
+            trial,
             plan,
         };
         world.populate();
@@ -248,6 +260,7 @@ impl World {
         }
         // Programs may hold what they borrowed; nobody asks them any more.
         self.processes.iter_mut().for_each(|process| process.program = None);
+        self.repair_all();
         self.audit();
         self.report()
     }
@@ -320,7 +333,7 @@ impl World {
             What::Vanish { process, life } => {
                 self.disk.vanish(bound_number(process, life));
             }
-            What::Repair { key, bytes, revision } => self.repair(key, bytes, revision),
+            What::Repair { key, revision } => self.repair(key, revision),
         }
         self.shared.borrow_mut().note(u64::from(process), self.now);
     }
@@ -347,20 +360,30 @@ impl World {
     pub(super) fn poll(&mut self, number: u32) {
         loop {
             let Some(mut program) = self.processes[number as usize].program.take() else { return };
+            self.brief(number);
             let mut context = Context::from_waker(Waker::noop());
             let polled = catch_unwind(AssertUnwindSafe(|| program.as_mut().poll(&mut context)));
+            self.hear(number);
             match polled {
-                Ok(Poll::Ready(())) => return,
+                Ok(Poll::Ready(())) => return self.schedule_return(number),
                 Ok(Poll::Pending) => {
                     let process = &mut self.processes[number as usize];
                     process.program = Some(program);
-                    let asked = process.store.asked().expect("a process that waits has asked");
+                    let Some(asked) = process.store.asked() else { return self.lost_in_thought() };
                     self.send(number, asked);
                 }
                 Err(panic) => return self.panicked(&crate::model::panic_message(&*panic)),
             }
             let Some(reply) = self.at_once.take() else { return };
             self.deliver(number, reply, false);
+        }
+    }
+
+    /// Somebody starts a guest again that came to an end.
+    fn schedule_return(&mut self, number: u32) {
+        let process = &self.processes[number as usize];
+        if process.guest.is_some() && process.role == Role::Worker {
+            self.schedule(RETURNS_AFTER, number, What::Start(number));
         }
     }
 

@@ -169,7 +169,10 @@ run_operations!(AsyncStoreCoordinator over AsyncStore as AsyncRunManagement;
 
 /// Claims of a handle, which remembers its own.
 macro_rules! claiming {
-    ($name:ident over $engine:ident as $claiming:ident) => {
+    (
+        $name:ident over $engine:ident as $claiming:ident;
+        $fly:ident $(.$await:tt)? $(; $async:tt)?
+    ) => {
         impl<S: $engine> $claiming for $name<S> {
             fn claim_throttled_until(
                 &mut self,
@@ -183,9 +186,22 @@ macro_rules! claiming {
             fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
                 self.core.note_claim(now, tenant, worker);
             }
+
+            $($async)? fn glance_at_candidates_into(
+                &mut self,
+                now: LogicalTime,
+                tenant: TenantId,
+                run: RunId,
+                worker: WorkerId,
+                limit: usize,
+                out: &mut ClaimCandidates,
+            ) -> Result<ClaimOutlook, GetRunError> {
+                let flight = self.core.glance(now, (tenant, run), (worker, limit), out);
+                $fly(&mut self.store, flight)$(.$await)?
+            }
         }
     };
 }
 
-claiming!(StoreCoordinator over Store as ShardClaiming);
-claiming!(AsyncStoreCoordinator over AsyncStore as AsyncShardClaiming);
+claiming!(StoreCoordinator over Store as ShardClaiming; fly);
+claiming!(AsyncStoreCoordinator over AsyncStore as AsyncShardClaiming; fly_async.await; async);

@@ -24,7 +24,7 @@ use crate::error::InfraError;
 pub type Page = Vec<(Key, Versioned)>;
 
 /// One question of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an engine must answer every kind")]
 pub enum Read {
     /// The value of a key, as [`Answer::Value`].
@@ -39,6 +39,15 @@ pub enum Read {
     },
     /// How many keys a range has, as [`Answer::Count`].
     Count(KeyRange),
+    /// The same as `Scan` of the first of `ranges` that has any key, or nothing if none has. What
+    /// lies behind that one is not looked at: whoever does not know how much there is asks for
+    /// little, then for more, and pays for little.
+    ScanFirst {
+        /// Where to look, in this order; at least one.
+        ranges: Vec<KeyRange>,
+        /// How many at most, as for `Scan`.
+        limit: usize,
+    },
 }
 
 /// What a question of a read is answered with.

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::engine::{Answer, Read, Store, StoreLimits};
+use super::engine::{Answer, Page, Read, Store, StoreLimits};
 use super::key::Key;
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
@@ -231,15 +231,21 @@ impl Map {
     fn answer(&self, read: &Read, page: usize) -> Result<Answer, InfraError> {
         Ok(match read {
             Read::Get(key) => Answer::Value(self.get(key).cloned()),
-            Read::Scan { range, limit } => {
-                let rows = self.range(range).take((*limit).min(page));
-                let parse = |(key, value): (&Vec<u8>, &Versioned)| {
-                    Ok((Key::parse(key).map_err(foreign)?, value.clone()))
-                };
-                Answer::Page(rows.map(parse).collect::<Result<_, InfraError>>()?)
-            }
+            Read::Scan { range, limit } => Answer::Page(self.page(range, (*limit).min(page))?),
             Read::Count(range) => Answer::Count(self.range(range).count() as u64),
+            Read::ScanFirst { ranges, limit } => {
+                let found = ranges.iter().find(|range| self.range(range).next().is_some());
+                let page = found.map(|range| self.page(range, (*limit).min(page))).transpose()?;
+                Answer::Page(page.unwrap_or_default())
+            }
         })
+    }
+
+    fn page(&self, range: &KeyRange, limit: usize) -> Result<Page, InfraError> {
+        let parse = |(key, value): (&Vec<u8>, &Versioned)| {
+            Ok((Key::parse(key).map_err(foreign)?, value.clone()))
+        };
+        self.range(range).take(limit).map(parse).collect()
     }
 
     fn get(&self, key: &Key) -> Option<&Versioned> {

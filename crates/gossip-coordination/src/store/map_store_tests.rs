@@ -149,6 +149,12 @@ fn scans_are_ordered_bounded_and_counted() {
     let Answer::Page(rest) = read(&mut store, rest) else { panic!() };
     assert_eq!(rest[0].0, key(3));
     assert_eq!(read(&mut store, Read::Count(range)), Answer::Count(3));
+    // Of several ranges the first that has a key is read, and no other.
+    let (none, last) = (KeyRange::workers_of(TENANT), range.after(&key(2)));
+    let first_of = |ranges| Read::ScanFirst { ranges, limit: 9 };
+    assert_eq!(read(&mut store, first_of(vec![none, range, last])), Answer::Page(page));
+    assert_eq!(read(&mut store, first_of(vec![last, range])), Answer::Page(rest));
+    assert_eq!(read(&mut store, first_of(vec![none])), Answer::Page(Vec::new()));
 }
 
 #[test]

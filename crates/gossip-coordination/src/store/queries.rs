@@ -14,7 +14,7 @@ use super::key::Key;
 use super::loaded::half_a_shard;
 use super::range::KeyRange;
 use super::run_flight::load_run;
-use super::sight::{LOOKS_MAX, Look, Seen};
+use super::sight::{Glance, LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
 use crate::protocol::{ClaimCandidates, claim_offset};
@@ -181,6 +181,40 @@ fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
         let (Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. }) = key else { return None };
         Some((*shard, value))
     })
+}
+
+/// A few shards that can be claimed, for a handle that has never looked at the run; one that has
+/// knows how to find more at no more cost.
+pub(super) async fn glance(
+    core: &mut Core,
+    io: &Io,
+    now: LogicalTime,
+    (tenant, run): (TenantId, RunId),
+    (worker, limit): (WorkerId, usize),
+    out: &mut ClaimCandidates,
+) -> Result<ClaimOutlook, GetRunError> {
+    out.clear();
+    if core.sights.knows(tenant, run) || limit == 0 {
+        return candidates(core, io, now, (tenant, run), (worker, limit), out).await;
+    }
+    let point = core.sights.point(core.config.nonce, worker);
+    let glance = Glance { tenant, run, now, point };
+    let mut reads = vec![Read::Get(Key::RunHead { tenant, run })];
+    reads.extend(glance.reads(core.limits.page));
+    let mut answers = io.read(reads).await?;
+    let head = answers.value().ok_or(GetRunError::RunNotFound)?;
+    let head = decode_run_head(tenant, run, &head.bytes)?;
+    let outlook = ClaimOutlook { run: head.head(), earliest_deadline: None };
+    if !head.has_roots() {
+        return Ok(outlook);
+    }
+    let (seen, sight) = glance.take(&mut answers);
+    if seen.due_count() == 0 {
+        return candidates(core, io, now, (tenant, run), (worker, limit), out).await;
+    }
+    core.sights.remember(tenant, run, sight);
+    choose(seen, point, limit, out);
+    Ok(outlook)
 }
 
 /// Some free shards, and if those are few, shards whose lease ran out.

@@ -184,6 +184,16 @@ impl Core {
         )
     }
 
+    pub(super) fn glance<'f>(
+        &'f mut self,
+        now: LogicalTime,
+        of: (TenantId, RunId),
+        wanted: (WorkerId, usize),
+        out: &'f mut ClaimCandidates,
+    ) -> Route<'f, ClaimOutlook, GetRunError> {
+        Flight::new(move |io| async move { queries::glance(self, &io, now, of, wanted, out).await })
+    }
+
     pub(super) fn list_runs<'f>(
         &'f mut self,
         which: RunsListed,

@@ -224,7 +224,7 @@ pub(super) async fn load_run(
         while let Some(range) = rest {
             let scan = (!registering).then_some(Read::Scan { range, limit });
             let reads = [Read::Get(Key::RunHead { tenant, run })].into_iter().chain(scan);
-            let mut answers = io.read(reads.chain(also.iter().copied()).collect()).await?;
+            let mut answers = io.read(reads.chain(also.iter().cloned()).collect()).await?;
             let head = answers.value();
             let page = if registering { Page::new() } else { answers.page() };
             let Some(head) = head else { return Ok((None, answers)) };

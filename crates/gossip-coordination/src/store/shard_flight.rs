@@ -291,7 +291,12 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     fn lost(&mut self, loaded: Loaded, conflict: Conflict) -> Result<u64, InfraError> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
-        self.kin.clear();
+        // Ids that were free are compared in the commit, and those that were taken stay so: whoever
+        // only lost a race for the counters need not look for them again.
+        if !conflict.found().iter().all(|(found, _)| is_counter(found)) {
+            self.kin.clear();
+        }
+        self.kin_is_newer = false;
         // Whoever changed the shard may have written its owner key, and tied it to itself.
         let hot = Key::ShardHot { tenant, shard: key };
         if conflict.found().iter().any(|(found, _)| *found == hot) {
@@ -337,6 +342,10 @@ fn fulfilling(part: &HotPart<'_>) -> (FenceEpoch, bool, bool, usize) {
 fn forgotten() -> InfraError {
     let message = "more has happened to the shard since than it remembers".to_owned();
     InfraError::Transient { operation: "shard.commit", message }
+}
+
+const fn is_counter(key: &Key) -> bool {
+    matches!(key, Key::TenantCounter { .. } | Key::TotalCounter)
 }
 
 /// Whether a conflict on `lost` is about the shard or its run, not about counters or newborns.

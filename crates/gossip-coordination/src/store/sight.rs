@@ -5,8 +5,10 @@
 //! ones. How narrow they may be depends on how many there are, and that is remembered from look to
 //! look. A wide range over few entries costs little, so nothing need be known of those.
 //!
-//! The first look of a handle at a run reads all of it, once: it cannot know how much there is, and
-//! a narrow look at a small run would find nothing and cost a round trip more.
+//! A handle that has never looked at a run cannot know how much there is. Its first claim begins
+//! with a [`Glance`]: one question for the narrowest of several intervals that holds anything. Any
+//! other first look, for a hint or a listing of candidates, reads everything, once. The hint of a
+//! first claim does so with the *live* leases, which are as many as shards are worked on.
 //!
 //! # Invariants
 //! - A memory never changes an answer, only its cost. What a narrow read finds is used only if it
@@ -50,6 +52,16 @@ const FREE_PAGE: usize = 512;
 /// Intervals never get narrower than for far more shards than any run has.
 const BITS_MAX: u32 = 40;
 
+/// A glance reads the narrowest of these intervals that holds a free shard: one of two to the power
+/// of so many. Each is sixteen times the last, so that what is found is a few dozen at most; the
+/// first is narrow enough for runs of a million, the last is all.
+const GLANCE_BITS: [u32; 5] = [16, 12, 8, 4, 0];
+
+/// By how many bits the next look is wider than a glance suggests. A glance sees few shards, which
+/// by chance stand too close: one in sixteen times sixteen times closer than others. Two glances
+/// and this leave one in a thousand first claims whose hint takes a look more.
+const GLANCE_DOUBT: u32 = 3;
+
 /// Expired leases that are read.
 const EXPIRED_PAGE: usize = DUE_ENOUGH;
 /// Expired leases that a narrow range should hold.
@@ -66,6 +78,8 @@ const WIDENING: u128 = 16;
 const _: () = assert!(FREE_TARGET as usize > DUE_ENOUGH && DUE_ENOUGH > CLAIM_CANDIDATES_MAX);
 const _: () = assert!(FREE_PAGE as u128 > 2 * FREE_TARGET);
 const _: () = assert!(LIVE_PAGE > 1 && EXPIRED_PAGE > 1);
+const _: () = assert!(GLANCE_BITS[GLANCE_BITS.len() - 1] == 0);
+const _: () = assert!(GLANCE_BITS[0] <= BITS_MAX && FREE_PAGE >= EXPIRED_PAGE);
 
 /// What is remembered of each run.
 #[derive(Debug, Default)]
@@ -78,6 +92,11 @@ pub(super) struct Sights {
 impl Sights {
     pub(super) fn of(&self, tenant: TenantId, run: RunId) -> Sight {
         self.runs.get(&(tenant, run)).copied().unwrap_or_default()
+    }
+
+    /// Whether the run was looked at.
+    pub(super) fn knows(&self, tenant: TenantId, run: RunId) -> bool {
+        self.runs.contains_key(&(tenant, run))
     }
 
     pub(super) fn remember(&mut self, tenant: TenantId, run: RunId, sight: Sight) {
@@ -306,6 +325,68 @@ impl Look {
             self.live.as_ref().is_some_and(|live| ClaimSpot::first_at(ends) <= *live.end())
         };
         others || self.saw_all_live() || own.is_some_and(in_range)
+    }
+}
+
+/// The first look of a handle at a run whose size it does not know: some shards that are due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glance {
+    pub(super) tenant: TenantId,
+    pub(super) run: RunId,
+    pub(super) now: LogicalTime,
+    pub(super) point: u64,
+}
+
+impl Glance {
+    /// The questions: free shards around the point, and expired leases if there are none; the same
+    /// around another point, because what one sees may be chance.
+    pub(super) fn reads(&self, page: usize) -> [Read; 2] {
+        [self.read(page), self.elsewhere().read(page)]
+    }
+
+    /// Takes the answers: what was found, and what it says of the run.
+    pub(super) fn take(&self, answers: &mut Answers) -> (Seen, Sight) {
+        let (seen, mut sight) = self.judge(&answers.page());
+        let (_, other) = self.elsewhere().judge(&answers.page());
+        sight.free_bits = sight.free_bits.min(other.free_bits);
+        (seen, sight)
+    }
+
+    fn read(&self, page: usize) -> Read {
+        let free = GLANCE_BITS.map(|free_bits| self.interval(free_bits));
+        let spots = free.into_iter().chain([whole_expired(self.now)]);
+        let within = |spots| KeyRange::claims_within(self.tenant, self.run, spots);
+        Read::ScanFirst { ranges: spots.map(within).collect(), limit: FREE_PAGE.min(page) }
+    }
+
+    fn judge(&self, page: &Page) -> (Seen, Sight) {
+        let (mut seen, mut sight) = (Seen::default(), Sight::default());
+        let found: Vec<(ClaimSpot, ShardId)> = entries(page).collect();
+        // The first interval that holds it is the one that was read: narrower ones were empty.
+        let held = |first: &(ClaimSpot, ShardId)| {
+            GLANCE_BITS.into_iter().find(|bits| self.interval(*bits).contains(&first.0))
+        };
+        if let Some(bits) = found.first().and_then(held) {
+            seen.free = found.into_iter().map(|(_, shard)| shard).collect();
+            seen.free_count = seen.free.len();
+            let likely = (seen.free_count as u128) << bits;
+            sight.free_bits = bits_for(likely).saturating_sub(GLANCE_DOUBT);
+        } else {
+            (seen.expired_spots, seen.expired) = found.into_iter().unzip();
+            seen.expired_count = seen.expired.len();
+            let many = seen.expired_count >= EXPIRED_PAGE;
+            sight.expired = Crowd::of(&seen.expired_spots).filter(|_| many);
+        }
+        (seen, sight)
+    }
+
+    fn interval(&self, free_bits: u32) -> RangeInclusive<ClaimSpot> {
+        Sight { free_bits, ..Sight::default() }.interval(self.point)
+    }
+
+    /// The same glance as far away as can be.
+    const fn elsewhere(self) -> Self {
+        Self { point: self.point ^ (1 << (u64::BITS - 1)), ..self }
     }
 }
 

@@ -13,12 +13,12 @@ use gossip_contracts::identity::{
 use super::core::{Core, encoded};
 use super::index::{move_claim, put_claim};
 use super::{
-    Answer, CommitOutcome, Flight, Key, MapStore, Read, Step, Store, StoreConfig, StoreCoordinator,
-    StoreLimits, Told, Txn, encode_cold, encode_hot, place_of,
+    Answer, CommitOutcome, Flight, Key, KeyRange, MapStore, Read, Step, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, Told, Txn, encode_cold, encode_hot, place_of,
 };
 use crate::lease::{GrantToken, LeaseHolder};
 use crate::outcome::CAPACITY_COUNT_MAX;
-use crate::protocol::{ClaimCandidates, ShardChange, evolve};
+use crate::protocol::{ClaimCandidates, ReleaseMode, ShardChange, evolve};
 use crate::record::{Birth, ShardRecord, ShardView};
 use crate::*;
 
@@ -35,6 +35,10 @@ const KEYS_PER_CLAIM_MAX: u64 = 1_000;
 /// The look, the load of the shard with the hint, the commit. Also of the first claim of a handle.
 const TRIPS_PER_CLAIM_MAX: u64 = 3;
 
+/// Keys in the ranges that the first claim of a handle reads while shards are free: what a glance
+/// finds, then the whole run or what a hint needs up to thirty times over, and the live leases.
+const KEYS_PER_FIRST_CLAIM_MAX: u64 = 7_000;
+
 /// Claims that are measured in one state of a run.
 const CLAIMS: u64 = 40;
 
@@ -45,16 +49,25 @@ struct Measured {
     trips: u64,
 }
 
+impl Measured {
+    fn count(&self, range: &KeyRange) -> u64 {
+        let count = self.map.another_handle().read(vec![Read::Count(*range)]).unwrap().pop();
+        let Some(Answer::Count(count)) = count else { panic!("a count is asked for") };
+        count
+    }
+}
+
 impl Store for Measured {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         self.trips += 1;
         for read in &reads {
             self.keys += match read {
                 Read::Get(_) => 1,
-                Read::Scan { range, .. } | Read::Count(range) => {
-                    let count = self.map.read(vec![Read::Count(*range)])?.pop();
-                    let Some(Answer::Count(count)) = count else { panic!("a count is asked for") };
-                    count
+                Read::Scan { range, .. } | Read::Count(range) => self.count(range),
+                // Each range is looked at to see whether it is empty, and the last is then read.
+                Read::ScanFirst { ranges, .. } => {
+                    let counts = ranges.iter().map(|range| self.count(range));
+                    2 * counts.into_iter().find(|count| *count > 0).unwrap_or(0)
                 }
             };
         }
@@ -157,7 +170,7 @@ fn claims(store: &mut MapStore, deadline: Deadline<'_>) -> Cost {
         let before = (handle.store().keys, handle.store().trips);
         // What `claim_next_available` does, with a stop at which the records are made.
         let mut found = ClaimCandidates::new();
-        let look = handle.collect_claim_candidates_into(now, TENANT, RUN, worker, 32, &mut found);
+        let look = handle.glance_at_candidates_into(now, TENANT, RUN, worker, 32, &mut found);
         look.unwrap();
         let Some(first) = found.first() else { continue };
         put_shard(store, *first, deadline(first.as_raw()));
@@ -177,14 +190,20 @@ fn claims(store: &mut MapStore, deadline: Deadline<'_>) -> Cost {
 
 /// Claims in runs of several sizes; `deadline` says until when a shard of how many is leased.
 fn check(state: &str, deadline: impl Fn(u64, u64) -> Option<u64>) {
-    for count in [100, 5_000, 50_000] {
+    for count in [1, 3, 20, 100, 700, 5_000, 50_000] {
         let deadline = |id| deadline(id, count);
+        // The root is free as well.
+        let due = 1 + (0..count).filter(|id| deadline(*id).is_none_or(|at| at <= NOW)).count();
+        let (due, all_free) = (due as u64, (0..count).all(|id| deadline(id).is_none()));
         let cost = claims(&mut run_of(count, &deadline), &deadline);
         println!("{state}, {count} shards: {cost:?}");
         assert!(cost.keys <= KEYS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
         assert!(cost.trips <= TRIPS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
         assert!(cost.first_trips <= TRIPS_PER_CLAIM_MAX, "{state}, {count} shards: {cost:?}");
-        assert_eq!(cost.granted, CLAIMS + 1, "{state}, {count} shards: {cost:?}");
+        assert_eq!(cost.granted, (CLAIMS + 1).min(due), "{state}, {count} shards: {cost:?}");
+        if all_free {
+            assert!(cost.first_keys <= KEYS_PER_FIRST_CLAIM_MAX, "{state}, {count}: {cost:?}");
+        }
     }
 }
 
@@ -219,12 +238,40 @@ fn first_looks_of_handles_begin_in_different_places() {
         let mut handle = StoreCoordinator::new(store.another_handle(), config);
         let (now, worker) = (LogicalTime::from_raw(NOW), WorkerId::from_raw(1));
         let mut found = ClaimCandidates::new();
-        handle.collect_claim_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
+        handle.glance_at_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
         assert_eq!(handle.store().read_count(), 1, "one look");
         first.insert(found[0]);
     }
     // By chance one or two meet.
     assert!(first.len() as u64 >= HANDLES - 5, "{} of {HANDLES}", first.len());
+}
+
+/// The first claims of many handles, each of which knows nothing of the run.
+#[test]
+fn first_claims_of_handles_read_little_in_three_trips() {
+    const HANDLES: u64 = 200;
+    for count in [100, 2_000, 50_000] {
+        let mut store = run_of(count, &|_| None);
+        let mut slow = 0;
+        for number in 1..=HANDLES {
+            let measured = Measured { map: store.another_handle(), keys: 0, trips: 0 };
+            let mut handle = StoreCoordinator::new(measured, StoreConfig::new(number << 40));
+            let mut scratch = Box::new(AcquireScratch::new());
+            let (now, worker) = (LogicalTime::from_raw(NOW), WorkerId::from_raw(1));
+            let mut found = ClaimCandidates::new();
+            handle.glance_at_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
+            put_shard(&mut store, found[0], None);
+            let key = ShardKey::new(RUN, found[0]);
+            let grant = handle.acquire_and_restore_into(now, TENANT, key, worker, &mut scratch);
+            let lease = grant.unwrap().lease;
+            slow += u64::from(handle.store().trips > TRIPS_PER_CLAIM_MAX);
+            assert!(handle.store().keys <= KEYS_PER_FIRST_CLAIM_MAX, "{}", handle.store().keys);
+            let op = OpId::from_raw(number);
+            handle.release(now, TENANT, &lease, ReleaseMode::Clean, op).unwrap();
+        }
+        // One in a thousand by chance.
+        assert!(slow <= 1, "{slow} of {HANDLES} with {count} shards");
+    }
 }
 
 /// While a worker claims now and then, the owners of all other shards go on renewing: the leases
@@ -324,11 +371,30 @@ fn check_looks(seed: u64) {
         assert_eq!((found.len(), next), (limit.min(due.len()), first), "seed {seed}, step {step}");
         let distinct: BTreeSet<u64> = found.iter().map(|shard| shard.as_raw()).collect();
         assert!(distinct.len() == found.len() && distinct.is_subset(&due), "seed {seed}, {step}");
+        check_glance(&store, seed + step, (at, worker, limit), (&due, first));
         let hint = capacity(&mut core, &mut store, at, worker);
         let expected = (due.len().min(CAPACITY_COUNT_MAX), first);
         let told = (hint.available_count as usize, hint.earliest_deadline.map(|at| at.as_raw()));
         assert_eq!(told, expected, "seed {seed}, step {step}");
     }
+}
+
+/// A handle that knows nothing finds some shard if any is due, and otherwise when one will be.
+fn check_glance(
+    store: &MapStore,
+    nonce: u64,
+    (at, worker, limit): (LogicalTime, WorkerId, usize),
+    (due, first): (&BTreeSet<u64>, Option<u64>),
+) {
+    let config = StoreConfig::new((1_000 + nonce) << 40);
+    let mut handle = StoreCoordinator::new(store.another_handle(), config);
+    let mut found = ClaimCandidates::new();
+    let glance = handle.glance_at_candidates_into(at, TENANT, RUN, worker, limit, &mut found);
+    let next = glance.unwrap().earliest_deadline.map(|at| at.as_raw());
+    let distinct: BTreeSet<u64> = found.iter().map(|shard| shard.as_raw()).collect();
+    assert!(distinct.len() == found.len() && distinct.is_subset(due), "glance {nonce}");
+    assert!(found.len() <= limit && found.is_empty() == (limit == 0 || due.is_empty()), "{nonce}");
+    assert!(!due.is_empty() || next == first, "glance {nonce}");
 }
 
 /// The hint that is told with a renewal.

@@ -204,8 +204,9 @@ fn a_counter_that_moved_meanwhile_costs_one_more_commit() {
         txn
     });
     assert!(told.unwrap().is_executed());
-    // The shard, and what is there of the newborn; after the conflict only the latter again.
-    assert_eq!((store.read_count(), store.commit_count()), (3, 3));
+    // The shard, and what is there of the newborn; after the conflict neither again. One of the
+    // commits is that of the other.
+    assert_eq!((store.read_count(), store.commit_count()), (2, 3));
     let mut answers = store.read(vec![super::Read::Get(Key::TotalCounter)]).unwrap();
     let Some(super::Answer::Value(Some(value))) = answers.pop() else { panic!("a counter") };
     assert_eq!(super::decode_count(None, &value.bytes), Ok(8), "counted on top");
@@ -295,6 +296,6 @@ fn of_splits_that_commit_together_one_goes_through_at_a_time() {
         let (trips, txns) = fly_together(&mut store, flights.collect());
         println!("{count} splits at once: {trips} round trips until the last, {txns} transactions");
         let count = u64::from(count);
-        assert_eq!((trips, txns), (3 + 2 * (count - 1), count * (count + 1) / 2));
+        assert_eq!((trips, txns), (3 + (count - 1), count * (count + 1) / 2));
     }
 }

@@ -6,16 +6,19 @@
 //! # Invariants
 //! - At most [`ARRIVALS_MAX`] moves are under way; the others are found later.
 //! - What is accepted next comes before what is only written down.
+//! - A move that was missed is looked at again only after [`JoinConfig::finish_ticks`]: it can never
+//!   arrive any more, and whoever raises the fence of its shard lets its record end.
 
 use std::collections::VecDeque;
 
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::{AcquireResultView, AcquireScratch, CoordinationBackend, RunManagement};
 
-use super::destination::{Destination, DestinationAsk};
+use super::destination::{Destination, DestinationAsk, DestinationEnd};
 use super::mover::{DestinationNext, Mover};
 use super::terms::{JoinConfig, MoveTerms, worker_name};
 use crate::phase::Phase;
+use crate::record::RecordId;
 use crate::repository::{IN_PROGRESS_PAGE, Repository, RepositoryError, Stored};
 
 /// Moves to one worker that are under way at a time: two pages of records, far above what one
@@ -53,6 +56,8 @@ pub struct Arrivals {
     config: JoinConfig,
     /// In the order in which they had their turn.
     expected: VecDeque<Destination>,
+    /// Moves that were missed, and when they are looked at again; at most [`ARRIVALS_MAX`].
+    missed: VecDeque<(RecordId, LogicalTime)>,
     /// Whether nothing new is searched for.
     is_closed: bool,
     find_at: LogicalTime,
@@ -62,8 +67,14 @@ impl Arrivals {
     /// The moves to `me`.
     #[must_use]
     pub fn new(me: WorkerId, config: JoinConfig) -> Self {
-        let (name, expected) = (worker_name(me), VecDeque::new());
-        Self { name, config, expected, is_closed: false, find_at: LogicalTime::ZERO }
+        Self {
+            name: worker_name(me),
+            config,
+            expected: VecDeque::new(),
+            missed: VecDeque::new(),
+            is_closed: false,
+            find_at: LogicalTime::ZERO,
+        }
     }
 
     /// The worker takes nothing more: what was accepted is written down, and the rest is left to
@@ -100,6 +111,10 @@ impl Arrivals {
                 self.expected.push_back(destination);
                 ArrivalsNext::Again
             }
+            DestinationNext::Done(DestinationEnd::Missed) => {
+                self.miss(destination.terms().id.clone(), now);
+                ArrivalsNext::Again
+            }
             DestinationNext::Done(_) => ArrivalsNext::Again,
         }
     }
@@ -110,6 +125,11 @@ impl Arrivals {
         self.expected.is_empty()
     }
 
+    fn miss(&mut self, id: RecordId, now: LogicalTime) {
+        self.missed.truncate(ARRIVALS_MAX - 1);
+        self.missed.push_front((id, now.saturating_add(self.config.finish_ticks)));
+    }
+
     /// Adds moves to this worker that are ready and not known.
     fn find<B, R: Repository>(
         &mut self,
@@ -117,6 +137,7 @@ impl Arrivals {
         now: LogicalTime,
     ) -> Result<(), RepositoryError> {
         let mut after = None;
+        self.missed.retain(|(_, until)| now < *until);
         loop {
             let page =
                 mover.records.in_progress_page(&self.name, after.as_ref(), IN_PROGRESS_PAGE)?;
@@ -133,7 +154,8 @@ impl Arrivals {
     fn expect(&mut self, stored: Stored, now: LogicalTime) {
         let record = &stored.record;
         let is_ready = record.to == self.name && record.state >= Phase::Transfer;
-        let is_known = self.expected.iter().any(|one| one.terms().id == record.id);
+        let is_missed = self.missed.iter().any(|(id, until)| *id == record.id && now < *until);
+        let is_known = is_missed || self.expected.iter().any(|one| one.terms().id == record.id);
         if !is_ready || is_known || self.expected.len() >= ARRIVALS_MAX {
             return;
         }

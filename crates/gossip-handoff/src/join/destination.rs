@@ -187,6 +187,10 @@ impl Destination {
     fn got(&mut self, now: LogicalTime, got: Result<Stored, RepositoryError>) {
         if !self.ledger.got(got) {
             self.pause(now, self.config.retry_ticks);
+            // Nothing was learned, and the source stands still: ask again while the offer stands.
+            if now < self.terms.offer_deadline {
+                return;
+            }
         }
         if self.state != State::Accepting {
             return;
@@ -230,7 +234,12 @@ impl Destination {
 
     fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
         let Some(shard) = seen else {
-            return self.pause(now, self.config.retry_ticks);
+            self.pause(now, self.config.retry_ticks);
+            let patience = self.terms.offer_deadline.saturating_add(self.config.finish_ticks);
+            if now >= patience {
+                self.stop(DestinationEnd::Missed);
+            }
+            return;
         };
         match self.terms.judge(shard.as_deref()) {
             Verdict::Before if now < self.terms.offer_deadline => {

@@ -80,8 +80,9 @@ impl Ledger {
             Goal::Reach(_) => step(&mut machine, snapshot),
             // What was never saved needs no end.
             Goal::RollBack(_) if self.version.is_none() => return Errand::Arrived,
-            // The join never rolls back what was acknowledged: the fence has moved.
-            Goal::RollBack(_) if machine.state() >= Phase::Ack => return Errand::Arrived,
+            // What was acknowledged was accepted, and is never rolled back: whoever has the shard
+            // by now, the move happened, and its record is finished.
+            Goal::RollBack(_) if machine.state() >= Phase::Ack => step(&mut machine, snapshot),
             Goal::RollBack(reason) => machine.rollback(reason).map_err(drop),
         };
         match stepped {

@@ -1,16 +1,17 @@
 //! The side that gives a shard away.
 //!
 //! ```text
-//!  Preparing ──► Ready ──► Offering ──► Offered ──► Withdrawing ──► Closing ──► Done
-//!      │           │          └───────────┴──────┬──────┘              ▲
-//!      └───────────┴─────────────────────────────┼── Looking ──────────┘
+//!  Preparing ──► Ready ──► Offering ──► Offered ──► Withdrawing ──► Confirming ──► Closing ──► Done
+//!      │           │          └───────────┴──────┬──────┘                            ▲
+//!      └───────────┴─────────────────────────────┼── Looking ────────────────────────┘
 //!        (no offer was ever sent)                (something else has the lease)
 //! ```
 //!
 //! # Invariants
 //! - The offer is asked for only after the record was saved in Transfer and the shard stands still.
 //! - [`SourceEnd::Kept`] is told only if no offer was ever asked for, or the last one was refused
-//!   and none is in doubt, or a withdrawal has committed.
+//!   and none is in doubt, or a withdrawal has committed and the fence was seen at F after that. A
+//!   withdrawal alone is not enough: a repeated one is answered from memory, whoever has the shard.
 //! - Once the end is known it never changes; what is left is the record.
 
 use gossip_contracts::coordination::Cursor;
@@ -130,6 +131,8 @@ enum State {
     Offered,
     /// The withdrawal is asked for until it is known.
     Withdrawing,
+    /// The withdrawal has committed, now or long ago; is the shard still ours?
+    Confirming,
     /// The lease is gone; whose is the shard?
     Looking,
     /// The end is known; the record follows.
@@ -309,7 +312,7 @@ impl Source {
     /// Whether the shard stands still and waits for what is asked next.
     #[must_use]
     pub const fn is_urgent(&self) -> bool {
-        matches!(self.state, State::Offering | State::Withdrawing)
+        matches!(self.state, State::Offering | State::Withdrawing | State::Confirming)
     }
 
     /// What is needed next.
@@ -325,7 +328,7 @@ impl Source {
             State::Preparing => self.ask_errand(self.errand(now, &PREPARED)),
             State::Ready => SourceAsk::Freeze,
             State::Offering => SourceAsk::Offer,
-            State::Offered | State::Looking => SourceAsk::Look,
+            State::Offered | State::Confirming | State::Looking => SourceAsk::Look,
             State::Withdrawing => SourceAsk::Withdraw,
             State::Closing | State::Done => self.close(now),
         }
@@ -386,6 +389,7 @@ impl Source {
             | State::Offering
             | State::Offered
             | State::Withdrawing
+            | State::Confirming
             | State::Looking
             | State::Done => {}
         }
@@ -449,7 +453,7 @@ impl Source {
 
     fn withdrawn(&mut self, now: LogicalTime, withdrawn: Result<(), WithdrawError>) {
         match withdrawn {
-            Ok(()) => self.settle(now, SourceEnd::Kept(Why::Withdrawn)),
+            Ok(()) => self.state = State::Confirming,
             Err(WithdrawError::BackendError(_)) => {
                 self.pause(now, self.config.retry_ticks);
                 self.stop_looking(now);
@@ -468,6 +472,9 @@ impl Source {
             Verdict::Moved => self.settle(now, SourceEnd::Moved),
             Verdict::Superseded => self.settle(now, SourceEnd::Lost(Why::Superseded)),
             Verdict::Gone => self.settle(now, SourceEnd::Lost(Why::Gone)),
+            Verdict::Before if self.state == State::Confirming => {
+                self.settle(now, SourceEnd::Kept(Why::Withdrawn));
+            }
             Verdict::Before if self.state == State::Looking && !self.was_offered => {
                 let why = Why::Restarted;
                 let kept = self.has_lease;
@@ -498,7 +505,7 @@ impl Source {
     /// A store that does not answer is not asked for ever. The record is left to whoever recovers
     /// it, and the source does not go on: an offer may stand.
     fn stop_looking(&mut self, now: LogicalTime) {
-        let waits = matches!(self.state, State::Withdrawing | State::Looking);
+        let waits = matches!(self.state, State::Withdrawing | State::Confirming | State::Looking);
         let patience = self.config.finish_ticks;
         let begun = self.terms.offer_deadline.max(self.give_up_at);
         if waits && now >= begun.saturating_add(patience) {

@@ -3,7 +3,7 @@
 use gossip_contracts::identity::{
     CanonicalHasher, Domain, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId,
 };
-use gossip_coordination::protocol::OfferTerms;
+use gossip_coordination::protocol::{OFFER_LEASES_MAX, OfferTerms};
 use gossip_coordination::{HandoffId, Lease, ShardSummary};
 use thiserror::Error;
 
@@ -35,6 +35,17 @@ pub struct JoinConfig {
     pub accepts_per_look: u32,
     /// Before something that failed is tried again.
     pub retry_ticks: u64,
+}
+
+impl JoinConfig {
+    /// The defaults, with offers that the kernel allows for leases of `lease_ticks`: one that
+    /// stands longer than [`OFFER_LEASES_MAX`] leases is refused, and a drain would only release.
+    #[must_use]
+    pub fn for_lease(lease_ticks: u64) -> Self {
+        let config = Self::default();
+        let longest = lease_ticks.saturating_mul(OFFER_LEASES_MAX);
+        Self { offer_ticks: config.offer_ticks.min(longest), ..config }
+    }
 }
 
 impl Default for JoinConfig {

@@ -2,9 +2,9 @@
 //!
 //! They are made between a machine and what it is told, so the product has no trace of them.
 
-use gossip_coordination::{HandoffId, ShardSummary, WithdrawError};
+use gossip_coordination::{ShardSummary, WithdrawError};
 
-use crate::join::SourceTold;
+use crate::join::{MoveTerms, SourceTold};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,8 @@ use crate::join::SourceTold;
 pub enum Bug {
     /// The source goes on when its offer has ended, and does not withdraw it first.
     ResumesWithoutWithdrawing,
-    /// The source takes "your fence is stale" for an answer to its withdrawal, and goes on.
+    /// The source takes "your fence is stale" for an answer to its withdrawal, and goes on without
+    /// a look at the fence.
     RollsBackAfterAccept,
     /// Recovery takes any higher fence for its own move.
     ForwardOnForeignId,
@@ -35,14 +36,18 @@ impl Bug {
     }
 
     /// What the source believes it was told.
-    pub(super) fn twist(self, told: SourceTold, ours: HandoffId) -> SourceTold {
+    pub(super) fn twist(self, told: SourceTold, terms: &MoveTerms) -> SourceTold {
         match (self, told) {
             (
                 Self::RollsBackAfterAccept,
                 SourceTold::Withdrawn(Err(WithdrawError::StaleFence { .. })),
             ) => SourceTold::Withdrawn(Ok(())),
+            (Self::RollsBackAfterAccept, SourceTold::Seen(Some(Some(shard)))) => {
+                let fence_epoch = terms.fence;
+                SourceTold::Seen(Some(Some(Box::new(ShardSummary { fence_epoch, ..*shard }))))
+            }
             (Self::ForwardOnForeignId, SourceTold::Seen(Some(Some(shard)))) => {
-                let last_handoff = Some(ours);
+                let last_handoff = Some(terms.handoff());
                 SourceTold::Seen(Some(Some(Box::new(ShardSummary { last_handoff, ..*shard }))))
             }
             (Self::RollsBackWithoutWithdrawing, SourceTold::Seen(_)) => {

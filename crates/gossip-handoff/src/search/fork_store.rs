@@ -33,6 +33,10 @@ impl ForkStore {
             Read::Get(key) => Answer::Value(self.get(&key)),
             Read::Scan { range, limit } => Answer::Page(self.page(&range, limit)),
             Read::Count(range) => Answer::Count(self.page(&range, usize::MAX).len() as u64),
+            Read::ScanFirst { ranges, limit } => {
+                let mut pages = ranges.iter().map(|range| self.page(range, limit));
+                Answer::Page(pages.find(|page| !page.is_empty()).unwrap_or_default())
+            }
         };
         reads.into_iter().map(answer).collect()
     }

@@ -418,7 +418,7 @@ impl World {
             return lost;
         }
         Some(match self.bug {
-            Some(bug) => bug.twist(told, kernels.terms.handoff()),
+            Some(bug) => bug.twist(told, &kernels.terms),
             None => told,
         })
     }

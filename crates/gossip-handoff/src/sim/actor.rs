@@ -8,8 +8,8 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::store::{StoreConfig, StoreCoordinator};
 use gossip_coordination::{
-    AcquireScratch, CheckpointError, CompleteError, CoordinationBackend, Lease, ParkError,
-    ParkReason, RenewError, ShardClaiming, SplitError, WorkerEntry, WorkerState,
+    CheckpointError, CompleteError, CoordinationBackend, Lease, ParkError, ParkReason, RenewError,
+    ShardClaiming, SplitError, WorkerEntry, WorkerState,
 };
 
 use super::bugs::Bug;
@@ -51,7 +51,6 @@ pub(super) struct Actor {
     arrivals: Arrivals,
     leftovers: Leftovers,
     drain: Option<Drain>,
-    scratch: AcquireScratch,
 }
 
 /// A move that outlives its shard.
@@ -77,7 +76,6 @@ impl Actor {
             arrivals: Arrivals::new(me, CONFIG),
             leftovers: Leftovers::new(me, CONFIG),
             drain: None,
-            scratch: AcquireScratch::new(),
         };
         for (nth, lease) in (0..).zip(leases) {
             actor.held.push(Held::at(lease.clone(), nth * 8, nth * 8 + 8, nth * 8));
@@ -260,11 +258,12 @@ impl Actor {
             return;
         }
         let now = self.now(world);
-        let got = self.backend.claim_next_available(now, TENANT, RUN, self.me, &mut self.scratch);
-        if let Ok(got) = got {
-            let held = Held::new(&got);
-            self.take(held);
-        }
+        let (backend, me) = (&mut self.backend, self.me);
+        let got = world.with_scratch(|scratch| {
+            let got = backend.claim_next_available(now, TENANT, RUN, me, scratch);
+            got.ok().map(|got| Held::new(&got))
+        });
+        got.into_iter().for_each(|held| self.take(held));
     }
 
     /// A shard that was granted replaces what was known of it.
@@ -274,8 +273,14 @@ impl Actor {
     }
 
     fn give_away(&mut self, world: &Rc<World>) {
+        if let Some(place) = self.pick_working(world) {
+            self.begin_move(world, place);
+        }
+    }
+
+    /// Begins to give a shard away, to anybody.
+    fn begin_move(&mut self, world: &World, place: usize) {
         let now = self.now(world);
-        let Some(place) = self.pick_working(world) else { return };
         let to = worker(world.random.borrow_mut().place(world.worker_count()));
         let held = &mut self.held[place];
         if held.source.is_some() || to == self.me {
@@ -347,6 +352,10 @@ impl Actor {
             }
             SourceNext::Done(SourceEnd::Kept(_)) => {
                 held.is_frozen = false;
+                // Now and then another is tried at once.
+                if world.is_faulty() && world.one_in(2) {
+                    self.begin_move(world, place);
+                }
                 return false;
             }
             SourceNext::Done(SourceEnd::Moved) if world.bug == Some(Bug::KeepsWhatMoved) => {
@@ -378,22 +387,28 @@ impl Actor {
         }
         let mut mover =
             Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records };
-        match self.arrivals.step(&mut mover, &mut self.scratch, now) {
-            ArrivalsNext::Again => true,
-            ArrivalsNext::Wait(_) => false,
-            ArrivalsNext::Live(arrived) => {
-                let mut held = Held::new(&arrived.view);
-                match world.bug {
-                    Some(Bug::StartsOver) => held.next = held.start,
-                    Some(Bug::SkipsAKey) => held.next = held.end.min(held.next + 1),
-                    Some(_) | None => {}
-                }
-                self.take(held);
-                let last = self.held.len() - 1;
-                self.do_key(world, last);
-                true
+        let arrivals = &mut self.arrivals;
+        let (is_busy, came) =
+            world.with_scratch(|scratch| match arrivals.step(&mut mover, scratch, now) {
+                ArrivalsNext::Again => (true, None),
+                ArrivalsNext::Wait(_) => (false, None),
+                ArrivalsNext::Live(arrived) => (true, Some(Held::new(&arrived.view))),
+            });
+        if let Some(mut held) = came {
+            match world.bug {
+                Some(Bug::StartsOver) => held.next = held.start,
+                Some(Bug::SkipsAKey) => held.next = held.end.min(held.next + 1),
+                Some(_) | None => {}
+            }
+            self.take(held);
+            let last = self.held.len() - 1;
+            self.do_key(world, last);
+            // Now and then it goes on to a third before its first move is over.
+            if world.is_faulty() && world.one_in(2) {
+                self.begin_move(world, last);
             }
         }
+        is_busy
     }
 
     /// Whether there is more to do at once.

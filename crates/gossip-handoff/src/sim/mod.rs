@@ -74,7 +74,7 @@ pub struct Outcome {
 }
 
 /// Plays schedules, one after another.
-pub struct Simulator(Vec<world::Base>);
+pub struct Simulator(Vec<world::Base>, world::Scratches);
 
 impl Default for Simulator {
     fn default() -> Self {
@@ -86,13 +86,13 @@ impl Simulator {
     /// A simulator.
     #[must_use]
     pub fn new() -> Self {
-        Self(world::Base::all())
+        Self(world::Base::all(), world::Scratches::default())
     }
 
     /// Plays one schedule.
     #[must_use]
     pub fn play(&self, plan: Plan) -> Outcome {
-        world::play(&self.0, plan)
+        world::play(&self.0, &self.1, plan)
     }
 }
 

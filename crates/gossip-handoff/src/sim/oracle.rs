@@ -176,6 +176,7 @@ pub struct Oracle {
     settled: u64,
     /// Whether clocks differ, so that a lease can be taken from an owner who believes in it.
     is_skewed: bool,
+    is_cancelled: bool,
     races: Races,
 }
 
@@ -227,10 +228,16 @@ impl Oracle {
             }
             Event::Record { handoff, shard, phase } => return self.saved(handoff, shard, phase),
             Event::Forgotten { handoff } => drop(self.records.remove(&handoff)),
-            Event::Cancelled => {}
+            Event::Cancelled => self.is_cancelled = true,
             Event::Did { shard, fence, key } => return self.did(shard, fence, key),
         }
         Ok(())
+    }
+
+    /// Whether it was heard that the run is cancelled.
+    #[must_use]
+    pub const fn is_cancelled(&self) -> bool {
+        self.is_cancelled
     }
 
     /// Shards that are not over.

@@ -40,9 +40,9 @@ const KEYS_EACH: u8 = 8;
 const STEPS: std::ops::Range<u64> = 20..61;
 /// Rounds after which a world without faults has come to rest: an offer and two leases end, a
 /// shard is taken, moved once more by whoever drains, worked off, and every record is recovered.
-const SETTLE_ROUNDS: u64 = 60;
+const SETTLE_ROUNDS: u64 = 40;
 /// Ticks of such a round.
-const SETTLE_TICKS: u64 = 5;
+const SETTLE_TICKS: u64 = 8;
 /// How deep operations are interleaved: one in the middle of another, in the middle of a third.
 const DEPTH_MAX: u32 = 2;
 /// Steps after which what was delayed is lost. The log of a shard forgets after sixteen operations
@@ -109,6 +109,9 @@ struct Line {
     is_dead: Cell<bool>,
 }
 
+/// Large and used again; one for each depth of interleaving.
+pub(super) type Scratches = RefCell<Vec<Box<AcquireScratch>>>;
+
 /// Everything there is.
 pub(super) struct World {
     pub(super) disk: RefCell<Disk>,
@@ -119,12 +122,12 @@ pub(super) struct World {
     ahead: Vec<u64>,
     lines: [Line; WORKERS_MAX + 1],
     /// The workers; one that acts is not in its slot.
-    slots: RefCell<Vec<Option<Actor>>>,
+    slots: RefCell<Vec<Option<Box<Actor>>>>,
+    scratches: Scratches,
     /// What was delayed or doubled, and since which step.
     letters: RefCell<Vec<(Txn, u64)>>,
     step: Cell<u64>,
     depth: Cell<u32>,
-    /// Whether anything goes wrong.
     is_faulty: Cell<bool>,
     pub(super) faults: Cell<Faults>,
     /// Handles so far; each has a number of its own.
@@ -132,7 +135,7 @@ pub(super) struct World {
 }
 
 /// Plays the schedule of `plan`.
-pub(super) fn play(bases: &[Base], plan: Plan) -> Outcome {
+pub(super) fn play(bases: &[Base], scratches: &Scratches, plan: Plan) -> Outcome {
     let mut random = Random::new(plan.seed);
     let base = &bases[random.place(bases.len())];
     let workers = 2 + random.place(WORKERS_MAX - 1);
@@ -150,13 +153,16 @@ pub(super) fn play(bases: &[Base], plan: Plan) -> Outcome {
     let world = World::empty(disk, random, plan.bug, &ahead);
     world.count(|faults| faults.skewed += u64::from(is_skewed));
     world.is_faulty.set(true);
+    world.scratches.swap(scratches);
     let first = Actor::new(&world, 0, &base.leases);
     let others = (1..workers).map(|place| Actor::new(&world, place, &[]));
-    *world.slots.borrow_mut() = std::iter::once(first).chain(others).map(Some).collect();
+    *world.slots.borrow_mut() =
+        std::iter::once(first).chain(others).map(|actor| Some(Box::new(actor))).collect();
     world.run();
     let rounds = world.settle();
     // The workers hold the world, so they go first.
     world.slots.borrow_mut().clear();
+    world.scratches.swap(scratches);
     let mut disk = world.disk.borrow_mut();
     Outcome {
         broken: disk.broken(),
@@ -179,6 +185,7 @@ impl World {
             ahead: ahead.to_vec(),
             lines: Default::default(),
             slots: RefCell::default(),
+            scratches: RefCell::default(),
             letters: RefCell::default(),
             step: Cell::new(0),
             depth: Cell::new(0),
@@ -205,8 +212,21 @@ impl World {
         self.ahead.len()
     }
 
+    /// Whether anything goes wrong; if not, everything comes to rest.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.is_faulty.get()
+    }
+
     pub(super) fn is_dead(&self, place: usize) -> bool {
         self.lines[place].is_dead.get()
+    }
+
+    /// Lends a scratch.
+    pub(super) fn with_scratch<T>(&self, use_it: impl FnOnce(&mut AcquireScratch) -> T) -> T {
+        let mut scratch = self.scratches.borrow_mut().pop().unwrap_or_default();
+        let used = use_it(&mut scratch);
+        self.scratches.borrow_mut().push(scratch);
+        used
     }
 
     /// A number for a handle that no other has.
@@ -270,12 +290,12 @@ impl World {
     }
 
     /// Back into its slot, or a new process of the same name if it has ended.
-    fn put_back(self: &Rc<Self>, place: usize, actor: Actor) {
+    fn put_back(self: &Rc<Self>, place: usize, actor: Box<Actor>) {
         let actor = if self.is_dead(place) {
             drop(actor);
             self.lines[place].is_dead.set(false);
             self.lines[place].is_silent.set(false);
-            Actor::new(self, place, &[])
+            Box::new(Actor::new(self, place, &[]))
         } else {
             actor
         };
@@ -341,7 +361,7 @@ impl World {
             }
         }
         let is_cancelled = self.is_cancelled();
-        let idle = self.slots.borrow().iter().flatten().all(Actor::is_idle);
+        let idle = self.slots.borrow().iter().flatten().all(|actor| actor.is_idle());
         let mut disk = self.disk.borrow_mut();
         let rest = disk.oracle().rest(is_cancelled);
         disk.judge(rest);
@@ -350,8 +370,9 @@ impl World {
     }
 
     fn is_at_rest(self: &Rc<Self>) -> bool {
-        let is_over = self.disk.borrow().oracle().rest(false).is_ok();
-        is_over && self.slots.borrow().iter().flatten().all(Actor::is_idle)
+        let disk = self.disk.borrow();
+        let is_over = disk.oracle().rest(disk.oracle().is_cancelled()).is_ok();
+        is_over && self.slots.borrow().iter().flatten().all(|actor| actor.is_idle())
     }
 
     fn is_cancelled(self: &Rc<Self>) -> bool {

@@ -4,7 +4,8 @@
 //! many keys lie at or below its cursor, with an order-free hash of them
 //! ([`Accumulator`](crate::Accumulator)). [`CertificateWriter`] writes one, [`verify`] checks one.
 //! Neither knows the engine: what makes a certificate right is written here a second time, by other
-//! means, from nothing but hashing and the comparison of keys.
+//! means, from nothing but hashing and the comparison of keys. [`recount`] lists a source again, and
+//! not by the connector that the run used.
 //!
 //! # What a verdict means
 //!
@@ -45,6 +46,7 @@
 
 mod read;
 mod record;
+mod recount;
 mod refusal;
 mod seal;
 mod source_check;
@@ -56,6 +58,8 @@ mod write;
 #[cfg(test)]
 mod forged_tests;
 #[cfg(test)]
+mod recount_tests;
+#[cfg(test)]
 mod source_check_tests;
 #[cfg(test)]
 mod test_support;
@@ -65,6 +69,7 @@ mod text_tests;
 mod verify_tests;
 
 pub use self::record::{LeafRecord, LeafStatus, ParkedFor, Request};
+pub use self::recount::{RECOUNT_BYTES_MAX, recount};
 pub use self::refusal::Refusal;
 pub use self::seal::{SIGNING_KEY_LEN_MAX, SIGNING_KEY_LEN_MIN, SigningKey, SigningKeyError};
 pub use self::verify::{Against, Trust, Verification, verify, verify_seal};

@@ -7,11 +7,12 @@ use gossip_contracts::connector::Connector;
 use super::read::{
     LeafLine, Lines, Seal, StatedTotals, is_leaf, read_request, read_seal, read_totals,
 };
-use super::record::{Request, Totals};
+use super::record::{LeafRecord, LeafStatus, Request};
 use super::refusal::Refusal;
 use super::seal::{SealHash, SigningKey};
 use super::source_check::SourceCheck;
 use super::tiling::Tiling;
+use crate::accumulator::Accumulator;
 
 /// What a certificate is checked against, beside itself.
 #[derive(Clone, Copy, Default)]
@@ -34,7 +35,8 @@ impl<'a> Against<'a> {
     }
 
     /// Compares with a source, which is listed again. Run and settings of the request are not
-    /// compared, nor where the source is: it may have been moved.
+    /// compared, nor where the source is: it may have been moved. The connector had better be that
+    /// of [`recount`](super::recount): the one that the run used would leave out the same keys.
     #[must_use]
     pub const fn with_source(self, request: &'a Request, connector: &'a dyn Connector) -> Self {
         Self { source: Some((request, connector)), ..self }
@@ -90,7 +92,7 @@ pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verific
     let request = read_request(lines.current()).map_err(|_| lines.malformed())?;
     let mut tiling = Tiling::new(&request)?;
     let mut source = SourceCheck::new(&request, against.source)?;
-    let (mut totals, mut line) = (Totals::default(), LeafLine::new());
+    let (mut sums, mut line) = (Sums::default(), LeafLine::new());
     while is_leaf(lines.next()?) {
         hash.add(lines.current());
         line.read(lines.current()).map_err(|_| lines.malformed())?;
@@ -98,21 +100,21 @@ pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verific
         if let Some(source) = &mut source {
             source.compare(number, &line.leaf)?;
         }
-        totals.add(&line.leaf);
+        sums.count(&line.leaf);
     }
     tiling.finish()?;
     hash.add(lines.current());
-    check_totals(read_totals(lines.current()).map_err(|_| lines.malformed())?, &totals)?;
+    sums.check(read_totals(lines.current()).map_err(|_| lines.malformed())?)?;
     let seal = read_seal(lines.next()?).map_err(|_| lines.malformed())?;
     let trust = check_seal(&hash, seal, against.key)?;
     lines.end()?;
     Ok(Verification {
         request,
         trust,
-        done: totals.done,
-        parked: totals.parked,
-        keys: totals.accumulator.count(),
-        unread: totals.unread,
+        done: sums.done,
+        parked: sums.parked,
+        keys: sums.accumulator.count(),
+        unread: sums.unread,
         is_compared: source.is_some(),
     })
 }
@@ -137,18 +139,38 @@ pub fn verify_seal(certificate: impl BufRead, key: Option<&SigningKey>) -> Resul
     }
 }
 
-fn check_totals(stated: StatedTotals, found: &Totals) -> Result<(), Refusal> {
-    let expected = StatedTotals {
-        leaves: found.leaves(),
-        done: found.done,
-        parked: found.parked,
-        unread: found.unread,
-        accumulator: found.accumulator,
-        is_complete: found.is_complete(),
-    };
-    // A sum that reached its top says nothing any more.
-    let is_exact = found.accumulator.count() < u64::MAX && found.unread < u64::MAX;
-    if is_exact && stated == expected { Ok(()) } else { Err(Refusal::TotalsDiffer) }
+/// What the leaves come to, added up apart from whoever wrote them.
+#[derive(Default)]
+struct Sums {
+    done: u64,
+    parked: u64,
+    unread: u64,
+    accumulator: Accumulator,
+    /// Whether a number has reached its top, where it says nothing any more.
+    is_full: bool,
+}
+
+impl Sums {
+    fn count(&mut self, leaf: &LeafRecord) {
+        self.done += u64::from(leaf.status == LeafStatus::Done);
+        self.parked += u64::from(leaf.status != LeafStatus::Done);
+        self.accumulator.merge(&leaf.accumulator);
+        let unread = self.unread.checked_add(leaf.unread);
+        self.is_full |= unread.is_none() || self.accumulator.count() == u64::MAX;
+        self.unread = unread.unwrap_or(u64::MAX);
+    }
+
+    fn check(&self, stated: StatedTotals) -> Result<(), Refusal> {
+        let found = StatedTotals {
+            leaves: self.done + self.parked,
+            done: self.done,
+            parked: self.parked,
+            unread: self.unread,
+            accumulator: self.accumulator,
+            is_complete: self.parked == 0 && self.unread == 0,
+        };
+        if !self.is_full && stated == found { Ok(()) } else { Err(Refusal::TotalsDiffer) }
+    }
 }
 
 fn check_seal(hash: &SealHash, seal: Seal, key: Option<&SigningKey>) -> Result<Trust, Refusal> {

@@ -183,6 +183,16 @@ impl Source {
         }
     }
 
+    /// Whether the file behind it is as it was when its stamp was taken. Keys of rows are positions,
+    /// so a run over another state of the file must not go on: they mean other rows now.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectorError::SourceChanged`], or as [`Self::stamp`].
+    pub fn check_stamp(&self, taken: Option<SourceStamp>) -> Result<(), ConnectorError> {
+        if self.stamp()? == taken { Ok(()) } else { Err(ConnectorError::SourceChanged) }
+    }
+
     /// The source as it can be typed again, with the options of [`Self::settings`].
     #[must_use]
     pub fn text(&self) -> OsString {

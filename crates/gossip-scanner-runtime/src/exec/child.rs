@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::processor::Broken;
 
@@ -17,15 +17,24 @@ use crate::processor::Broken;
 const NAP_FIRST: Duration = Duration::from_micros(50);
 const NAP_LONGEST: Duration = Duration::from_millis(5);
 
-/// Process groups of the programs that run now, so that all can be ended when we leave at once.
-static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The programs that run now, so that all can be ended when we leave at once.
+static RUNNING: Mutex<Programs> =
+    Mutex::new(Programs { leaders: BTreeSet::new(), is_closed: false });
 
-/// Ends every program of this process, with all that they have started. For leaving at once: what
-/// their keys come to is not recorded.
+struct Programs {
+    /// Their process groups.
+    leaders: BTreeSet<u32>,
+    /// Whether no more are started. Never opened again.
+    is_closed: bool,
+}
+
+/// Ends every program of this process, with all that they have started, and lets no other begin.
+/// For leaving at once: what their keys come to is not recorded.
 pub fn end_all_programs() {
-    for leader in &*running() {
-        end_group(*leader);
-    }
+    let mut programs = running();
+    // Whoever sees that its program was ended may start the next before we are gone.
+    programs.is_closed = true;
+    programs.leaders.iter().for_each(|leader| end_group(*leader));
 }
 
 /// A running program; ended with all that it has started when it is dropped.
@@ -41,9 +50,12 @@ impl Running {
     /// Starts `command` as the leader of a process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         // Under the lock, so that nobody who leaves at once misses it.
-        let mut groups = running();
+        let mut programs = running();
+        if programs.is_closed {
+            return Err(io::Error::other("this process is leaving"));
+        }
         let child = command.process_group(0).spawn()?;
-        groups.insert(child.id());
+        programs.leaders.insert(child.id());
         Ok(Self { child, since: Instant::now(), reaped: false })
     }
 
@@ -72,6 +84,24 @@ impl Running {
         }
     }
 
+    /// Whether it has ended while what it has started may go on.
+    pub(super) fn leader_has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let leader = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // It is not waited for here, so that its number stays its own.
+        self.reaped
+            || leader.is_some_and(|leader| {
+                waitid(WaitId::Pid(leader), options).is_ok_and(|status| status.is_some())
+            })
+    }
+
+    /// Ends what it has started, and leaves its own end to be looked at.
+    pub(super) fn kill_rest(&self) {
+        if !self.reaped {
+            end_group(self.child.id());
+        }
+    }
+
     /// Ends it and all that it has started.
     pub(super) fn kill(&mut self) {
         // Before the leader is waited for its number belongs to nobody else, nor does its group's.
@@ -85,7 +115,7 @@ impl Running {
 
     fn has_ended(&mut self) {
         self.reaped = true;
-        running().remove(&self.child.id());
+        running().leaders.remove(&self.child.id());
     }
 }
 
@@ -97,7 +127,7 @@ impl Drop for Running {
     }
 }
 
-fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+fn running() -> MutexGuard<'static, Programs> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -38,7 +38,8 @@ pub use self::text::Rendering;
 pub struct ExecConfig {
     /// How many keys one process gets at most, or how many items a running one has at a time.
     pub batch: usize,
-    /// How long a process may take for its keys, or a running one for an item; `None` for ever.
+    /// How long a process may take for its keys, or a running one that has items may answer none;
+    /// `None` for ever.
     pub timeout: Option<Duration>,
 }
 

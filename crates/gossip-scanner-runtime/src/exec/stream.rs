@@ -53,6 +53,10 @@ const CAUTIOUS_ITEMS: u32 = 8;
 /// How long a program may take to finish after it was asked to.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the answers of a program that has ended are waited for: they are in a pipe, and a thread
+/// of ours takes them out at once.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
+
 /// How much of a program's message is kept.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
@@ -73,6 +77,8 @@ pub struct StreamProcessor {
     /// Items that the program ended with since it last answered, by the hash of their key; fewer
     /// than [`MAX_SILENT_ITEMS`].
     silent_items: BTreeSet<u64>,
+    /// When an item was last answered.
+    answered_at: Option<Instant>,
     scratch: Vec<u8>,
     text: Vec<u8>,
 }
@@ -115,6 +121,7 @@ impl StreamProcessor {
             ready: Vec::new(),
             cautious: 0,
             silent_items: BTreeSet::new(),
+            answered_at: None,
             scratch: Vec::new(),
             text: Vec::new(),
         }
@@ -136,6 +143,7 @@ impl StreamProcessor {
         match (answer, given) {
             (Some(answer), Some(given)) => {
                 self.silent_items.clear();
+                self.answered_at = Some(Instant::now());
                 self.cautious = self.cautious.saturating_sub(1);
                 self.ready.push(Report { ticket: given.ticket, verdict: answer.verdict });
                 Ok(())
@@ -146,21 +154,28 @@ impl StreamProcessor {
         }
     }
 
-    /// The program is of no use any more: its items failed or are given again.
+    /// The program has ended or is of no use any more: its items failed or are given again.
     fn end_child(&mut self, complaint: &str) -> Result<(), Broken> {
-        if let Some(mut talk) = self.talk.take() {
-            talk.running.kill();
-        }
-        let alone = self.given.len() == 1;
-        if alone {
+        if self.given.len() == 1 {
             self.silent_items.extend(self.given.values().map(|given| given.key_hash));
         }
+        self.give_back(complaint);
         if self.silent_items.len() >= MAX_SILENT_ITEMS {
             return Err(Broken(
                 format!("{complaint}, with {MAX_SILENT_ITEMS} items and without finishing one")
                     .into(),
             ));
         }
+        Ok(())
+    }
+
+    /// Ends the program. An item that it had alone has failed; of several nobody knows which was at
+    /// fault, and they are given again one by one.
+    fn give_back(&mut self, complaint: &str) {
+        if let Some(mut talk) = self.talk.take() {
+            talk.running.kill();
+        }
+        let alone = self.given.len() == 1;
         for given in std::mem::take(&mut self.given).into_values() {
             let verdict = match alone {
                 true => Verdict::Failed(complaint.into()),
@@ -169,32 +184,23 @@ impl StreamProcessor {
             self.ready.push(Report { ticket: given.ticket, verdict });
         }
         self.cautious = CAUTIOUS_ITEMS;
-        Ok(())
     }
 
-    /// Fails the items that took too long, and gives the others again.
+    /// Ends a program that has items and says nothing. How long an item waits for those before it
+    /// does not count: a program that takes one after another is not slow.
     fn check_time(&mut self) {
         let Some(timeout) = self.timeout else { return };
-        let late = |given: &Given| given.since.elapsed() >= timeout;
-        if !self.given.values().any(late) {
-            return;
-        }
-        if let Some(mut talk) = self.talk.take() {
-            talk.running.kill();
-        }
-        for given in std::mem::take(&mut self.given).into_values() {
-            let verdict = match late(&given) {
-                true => Verdict::Failed("the command took too long and was ended".into()),
-                false => Verdict::Undone,
-            };
-            self.ready.push(Report { ticket: given.ticket, verdict });
+        let Some(oldest) = self.given.values().map(|given| given.since).min() else { return };
+        let silent_since = self.answered_at.map_or(oldest, |answered| oldest.max(answered));
+        if silent_since.elapsed() >= timeout {
+            self.give_back("the command took too long and was ended");
         }
     }
 
     /// Looks at one answer, waiting for it at most `patience`.
     fn listen(&mut self, patience: Duration) -> Result<bool, Broken> {
         let Some(talk) = &mut self.talk else { return Ok(false) };
-        match talk.from_child.recv_timeout(patience) {
+        match talk.next_line(patience) {
             Ok(line) => self.take_line(&line).map(|()| true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => {
@@ -287,6 +293,20 @@ impl Talk {
             // A program that is gone is noticed where its answers are read.
             let _ = to_child.send(line);
         }
+    }
+
+    /// The next answer. A program that has ended answers nothing more, also if something that it
+    /// started holds its output open.
+    fn next_line(&self, patience: Duration) -> Result<Line, RecvTimeoutError> {
+        match self.from_child.recv_timeout(patience) {
+            Err(RecvTimeoutError::Timeout) if self.running.leader_has_ended() => {}
+            answered => return answered,
+        }
+        // What it wrote before its end may still be on its way through our own thread.
+        self.from_child.recv_timeout(LAST_WORDS_PATIENCE).map_err(|_| {
+            self.running.kill_rest();
+            RecvTimeoutError::Disconnected
+        })
     }
 
     fn how_it_ended(&mut self) -> Box<str> {

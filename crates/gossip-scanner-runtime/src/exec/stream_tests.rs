@@ -50,10 +50,32 @@ fn a_handler_that_dies_fails_the_item_it_died_of() {
     assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Done).count(), 4);
 }
 
+/// Something that the handler started holds its output open, so that no end of it is seen there.
 #[test]
-fn a_handler_that_hangs_fails_the_item_it_hangs_on() {
+fn a_handler_that_dies_is_noticed_though_its_output_stays_open() {
+    let answer = format!("case $line in *bad*) sleep 600 & exit 7;; esac; {DONE}");
+    let mut processor = stream(&handler(&answer), config(1, None));
+    let verdicts = process(&mut processor, &[b"a", b"bad", b"c"]).unwrap();
+    assert!(is_failed(&verdicts[1], "exit status 7"), "{:?}", verdicts[1]);
+    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));
+}
+
+/// Sixteen items are out at once, and the last is answered long after the timeout.
+#[test]
+fn the_time_of_an_item_is_not_that_of_those_before_it() {
+    let answer = format!("sleep 0.2; {DONE}");
+    let mut processor = stream(&handler(&answer), config(16, Some(1_500)));
+    let keys: Vec<[u8; 1]> = (b'a'..=b'p').map(|letter| [letter]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(<[u8; 1]>::as_slice).collect();
+    assert_eq!(process(&mut processor, &keys), Ok(vec![Verdict::Done; 16]));
+}
+
+#[rstest]
+#[case::alone(1)]
+#[case::among_others(4)]
+fn a_handler_that_hangs_fails_the_item_it_hangs_on(#[case] window: usize) {
     let answer = format!("case $line in *bad*) sleep 600;; esac; {DONE}");
-    let mut processor = stream(&handler(&answer), config(1, Some(300)));
+    let mut processor = stream(&handler(&answer), config(window, Some(300)));
     let verdicts = process(&mut processor, &[b"a", b"bad", b"c"]).unwrap();
     assert!(is_failed(&verdicts[1], "too long"), "{:?}", verdicts[1]);
     assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));

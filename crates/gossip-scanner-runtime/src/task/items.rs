@@ -16,8 +16,8 @@ use crate::watermark::Settled;
 /// heard at the next step.
 const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often an item may come back untried before it counts as failed: a handler that dies with
-/// every neighbour of an item does not get round to it either.
+/// How often in a row an item may come back untried, without any other being settled meanwhile,
+/// before it counts as failed: a handler that gets round to nothing does not get round to it either.
 const MAX_UNDONE: u32 = 16;
 
 /// An item that is not tried again in this lease.
@@ -86,9 +86,8 @@ impl ShardTask {
         let end = match self.verdict {
             Some(Decision::ParkItem(index)) => index,
             None
-            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                self.page.len()
-            }
+            | Some(Decision::Park(_) | Decision::Release)
+            | Some(Decision::GiveUp(_) | Decision::Stand) => self.page.len(),
         };
         let retries = self.retries_before(end).map(|(_, at)| at);
         match throttled.into_iter().chain(retries).min() {
@@ -128,6 +127,7 @@ impl ShardTask {
 
     fn settle_item(&mut self, index: usize, settled: Settled) {
         self.troubled.remove(&index);
+        self.settles += 1;
         self.mark.settle(index, settled);
     }
 
@@ -155,7 +155,12 @@ impl ShardTask {
 
     /// Given again at once: nothing was tried. A handler that never gets round to an item fails it.
     fn undone<B>(&mut self, now: LogicalTime, index: usize, gear: &Gear<'_, B>) {
+        let settles = self.settles;
         let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        // Something was finished since: a program that is ended now and then gets on.
+        if item.settles != settles {
+            (item.settles, item.undone) = (settles, 0);
+        }
         item.undone += 1;
         if item.undone >= MAX_UNDONE {
             return self.hopeless(index, "handed back untried too often", gear);
@@ -197,15 +202,14 @@ impl ShardTask {
     /// What is to be given to the processor next, if anything is.
     fn next_item(&self, now: LogicalTime) -> Option<usize> {
         match self.verdict {
-            None if self.split.is_none() => {
+            None if self.split.is_none() && self.cuts.is_empty() => {
                 self.due_before(now, self.page.len()).or_else(|| self.mark.next())
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
             // Something was decided: only what is under way is waited for.
             None
-            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                None
-            }
+            | Some(Decision::Park(_) | Decision::Release)
+            | Some(Decision::GiveUp(_) | Decision::Stand) => None,
         }
     }
 
@@ -250,5 +254,5 @@ impl ShardTask {
 }
 
 impl Troubled {
-    const NEW: Self = Self { failures: 0, undone: 0, retry_at: None };
+    const NEW: Self = Self { failures: 0, undone: 0, settles: 0, retry_at: None };
 }

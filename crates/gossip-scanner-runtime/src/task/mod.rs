@@ -175,6 +175,8 @@ pub struct ShardTask {
     troubled: BTreeMap<usize, Troubled>,
     /// How many items are with the processor.
     submitted: usize,
+    /// How many items were settled in this lease.
+    settles: u64,
     reports: Vec<Report>,
     ops: OpIds,
     /// The operation under way, with its id: it is repeated until it is answered.
@@ -194,6 +196,8 @@ pub struct ShardTask {
     last_chance: bool,
     /// What an administrator asked and was not done yet.
     split: Option<ShardAction>,
+    /// Where it is still to be cut, in order; the last one first.
+    cuts: Vec<Box<[u8]>>,
     /// How it ended without an operation of its own.
     ended: Option<Ending>,
 }
@@ -203,8 +207,10 @@ pub struct ShardTask {
 struct Troubled {
     /// How often it was tried in vain.
     failures: u32,
-    /// How often it was handed back untried.
+    /// How often it was handed back untried since something was settled.
     undone: u32,
+    /// How many items were settled when it was last handed back.
+    settles: u64,
     /// When it may be tried again; `None` while it is with the processor.
     retry_at: Option<LogicalTime>,
 }
@@ -274,6 +280,7 @@ impl ShardTask {
             mark: Watermark::default(),
             troubled: BTreeMap::new(),
             submitted: 0,
+            settles: 0,
             reports: Vec::new(),
             ops: OpIds::of(acquired.lease.clone()),
             pending: None,
@@ -286,6 +293,7 @@ impl ShardTask {
             cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
             last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
             split: None,
+            cuts: Vec::new(),
             ended: None,
         }
     }
@@ -296,7 +304,7 @@ impl ShardTask {
         B: CoordinationFacade,
     {
         let is_over = now >= self.lease.deadline() && self.pending.is_none();
-        if let Some(ending) = self.ended.take().or(is_over.then_some(Ending::Lost)) {
+        if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
             self.forget_items(gear);
             return Turn::Over(ending);
         }
@@ -400,18 +408,28 @@ impl ShardTask {
         observer: &dyn Observer,
     ) -> Turn {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
-        self.listing = None;
+        let listing = self.listing.take();
+        let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
-            Reaction::Park(cause) => self.decide(Decision::Park(park_reason(cause))),
+            Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
             // Skipping is for items; a source that answers so for a whole listing tries again.
             Reaction::Retry | Reaction::SkipGone | Reaction::SkipUnread | _ => {
                 self.listing_failures += 1;
                 if self.listing_failures >= self.config.listing_tries {
-                    return self.decide(Decision::Park(ParkReason::TooManyErrors));
+                    return self.park_in_front_of(behind, ParkReason::TooManyErrors);
                 }
                 self.wait(now)
             }
         }
+    }
+
+    /// Sets aside what cannot be listed: cuts off what lies behind it, if that is known, and parks
+    /// what is left.
+    fn park_in_front_of(&mut self, behind: Option<&[u8]>, reason: ParkReason) -> Turn {
+        if let Some(point) = behind.and_then(|behind| self.admissible(behind)) {
+            self.begin(Operation::Split(point));
+        }
+        self.decide(Decision::Park(reason))
     }
 
     /// Nothing is under way, and something was decided: does it, progress first.
@@ -441,7 +459,7 @@ impl ShardTask {
     /// Those before an item that is set aside still are, so that it is set aside alone.
     fn is_decided(&self) -> bool {
         match self.verdict {
-            None => self.split.is_some(),
+            None => self.split.is_some() || !self.cuts.is_empty(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
             Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
                 true

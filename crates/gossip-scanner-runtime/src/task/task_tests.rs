@@ -408,6 +408,107 @@ fn a_broken_processor_gives_the_shard_back() {
     assert!(!world.rows()[0].leased);
 }
 
+/// The numbers, of which those that begin with `k1` cannot be listed.
+struct Obstructed(MemoryConnector);
+
+struct ObstructedListing(Box<dyn Enumeration>);
+
+impl Connector for Obstructed {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn enumerate(
+        &self,
+        range: ShardSpecRef<'_>,
+        from: CursorUpdate<'_>,
+    ) -> Result<Box<dyn Enumeration>, ConnectorError> {
+        self.0.enumerate(range, from).map(|listing| -> Box<dyn Enumeration> {
+            let passed = from.last_key().is_some_and(|key| key >= &b"k1"[..]);
+            match passed || range.start >= &b"k1"[..] {
+                true => listing,
+                false => Box::new(ObstructedListing(listing)),
+            }
+        })
+    }
+
+    fn open<'a>(
+        &'a self,
+        item: PageItem<'_>,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<ItemBody<'a>, OpenError> {
+        self.0.open(item, scratch)
+    }
+}
+
+impl Enumeration for ObstructedListing {
+    fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
+        let mut all = Page::default();
+        self.0.next_page(&mut all)?;
+        for item in all.items().take_while(|item| item.key() < &b"k1"[..]) {
+            page.push(item).unwrap();
+        }
+        if page.is_empty() { Err(ConnectorError::PermissionDenied) } else { Ok(()) }
+    }
+
+    fn behind_failure(&self) -> Option<&[u8]> {
+        Some(b"k2")
+    }
+}
+
+/// What cannot be listed is parked with nothing behind it.
+#[test]
+fn everything_behind_an_obstacle_is_done() {
+    let mut world = World::new();
+    let endings = world.work_everything(&Obstructed(numbered(300)));
+    assert_eq!(endings, [Ending::Parked(ParkReason::PermissionDenied), Ending::Completed]);
+    let done = |number| world.times_done(&key(number)) == 1;
+    assert!((0..100).chain(200..300).all(done));
+    let parked = &world.rows()[0];
+    assert_eq!((parked.last_key.as_deref(), &parked.end[..]), (Some(&b"k099"[..]), &b"k2"[..]));
+}
+
+/// Has many items at a time, finishes `per_life` of them, and hands the others back.
+struct Recycled {
+    per_life: usize,
+    given: Vec<usize>,
+}
+
+impl Processor for Recycled {
+    fn capacity(&self) -> usize {
+        100
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.given.push(work.ticket);
+        Ok(())
+    }
+
+    fn collect(&mut self, _: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        for (at, ticket) in std::mem::take(&mut self.given).into_iter().enumerate() {
+            let verdict = if at < self.per_life { Verdict::Done } else { Verdict::Undone };
+            reports.push(Report { ticket, verdict });
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.given.clear();
+    }
+}
+
+#[rstest]
+#[case::as_long_as_something_is_finished(1, Ending::Completed)]
+#[case::but_not_for_ever(0, Ending::Parked(ParkReason::Poisoned))]
+fn items_may_be_handed_back_untried(#[case] per_life: usize, #[case] expected: Ending) {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let mut processor = Recycled { per_life, given: Vec::new() };
+    let ending = world.drive(&mut task, &mut handle, &numbered(100), &mut processor, &());
+    assert_eq!(ending, expected);
+}
+
 #[test]
 fn a_throttle_makes_a_task_wait() {
     let mut world = World::new();

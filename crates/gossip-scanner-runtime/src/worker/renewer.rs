@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::{CoordinationFacade, Lease, WorkerError as RegistryError, WorkerState};
+use gossip_coordination::{
+    CoordinationFacade, Lease, WORKER_ENTRY_TTL, WorkerError as RegistryError, WorkerState,
+};
 
 use super::Crew;
 
@@ -13,6 +15,12 @@ const RENEWALS_PER_LEASE: u64 = 3;
 
 /// The shortest time between renewals, in ticks, whatever the lease.
 const RENEW_SHORTEST: u64 = 10;
+
+/// The longest time between two rounds, however long the lease: the registry forgets a worker that
+/// it does not hear of, and two lost heartbeats are not to do that.
+const ROUND_LONGEST: u64 = WORKER_ENTRY_TTL / 3;
+
+const _: () = assert!(RENEW_SHORTEST < ROUND_LONGEST);
 
 /// The shortest time after which the registry hears that a worker is idle, or not any more: one
 /// with many small shards changes all the time.
@@ -45,7 +53,7 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     pub(crate) fn round(&mut self, now: LogicalTime) -> u64 {
         renew(self.crew, &mut self.coordinator, now);
         self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
-        (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).max(RENEW_SHORTEST)
+        (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST)
     }
 }
 
@@ -111,8 +119,11 @@ fn heartbeat<B: CoordinationFacade>(
     }
     match coordinator.heartbeat(now, tenant, worker, state) {
         Ok(()) => Some(state),
-        // Forgotten after a long silence: registers again.
-        Err(RegistryError::NotRegistered) => None,
+        // Forgotten after a long silence: registers again, at once.
+        Err(RegistryError::NotRegistered) => {
+            coordinator.register_worker(now, tenant, worker).ok()?;
+            coordinator.heartbeat(now, tenant, worker, state).ok().map(|()| state)
+        }
         Err(_) => said,
     }
 }

@@ -13,12 +13,13 @@ use gossip_coordination::{
     ParkReason, RunManagement, RunStatus, ShardAction, ShardStatus, WorkerState,
 };
 
-use super::{Drain, Finish, Parts, WorkerConfig, WorkerError, work};
+use super::renewer::Renewer;
+use super::{Crew, Drain, Finish, Parts, WorkerConfig, WorkerError, work};
 use crate::clock::{Clock, SystemClock};
 use crate::observer::{Event, Observer};
 use crate::processor::{Broken, Inline, Processor, Report, Verdict, Work};
 use crate::task::{Ending, TaskConfig};
-use crate::test_support::{RUN, TENANT, World, counted, key, numbered};
+use crate::test_support::{RUN, TENANT, World, at, counted, key, numbered};
 use crate::throttle::Limits;
 
 /// A lease that is renewed many times within a test.
@@ -141,6 +142,34 @@ fn leases_are_kept_until_the_last_item_is_settled() {
     let rows = world.rows();
     assert!(rows.iter().all(|row| !row.leased), "every shard was given back");
     assert_eq!(rows.iter().map(|row| counted(row).0).sum::<u64>(), 1, "the item is recorded");
+}
+
+/// Also with leases that last much longer than an entry of the registry.
+#[test]
+fn the_registry_never_forgets_a_worker_for_longer_than_a_round() {
+    let (world, clock, drain) = (roots(), SystemClock::new(), Drain::new());
+    let parts = Parts {
+        coordinator: &|| world.handle(),
+        connector: &numbered(0),
+        processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| Verdict::Done)),
+        clock: &clock,
+        drain: &drain,
+        observer: &(),
+        records: None,
+    };
+    let crew = Crew::new(&WorkerConfig { lease_ticks: 600_000, ..config(1) }, parts);
+    let mut renewer = Renewer::new(&crew);
+    let is_known = |now: u64| {
+        let mut workers = Vec::new();
+        world.handle().list_workers_into(at(now), TENANT, &mut workers).unwrap();
+        !workers.is_empty()
+    };
+    let again = renewer.round(at(1000));
+    assert!(is_known(1000 + 2 * again), "two heartbeats may be lost");
+    // A process that was stopped for a long time is back with its first round.
+    assert!(!is_known(1000 + 600_000));
+    renewer.round(at(1000 + 600_000));
+    assert!(is_known(1000 + 600_000));
 }
 
 #[test]

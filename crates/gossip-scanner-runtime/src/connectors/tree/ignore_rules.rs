@@ -78,7 +78,14 @@ impl Rules {
 
 /// The patterns of one file, none if it is not there.
 fn read_patterns(directory: &Path, file: &str) -> Result<Gitignore, ConnectorError> {
-    let opened = match File::open(directory.join(file)) {
+    let path = directory.join(file);
+    // Asked before opening, which would wait for the other end of a pipe.
+    let opened = match std::fs::metadata(&path) {
+        Ok(found) if !found.is_file() => return Ok(Gitignore::empty()),
+        Ok(_) => File::open(&path),
+        Err(error) => Err(error),
+    };
+    let opened = match opened {
         Ok(opened) => opened,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Gitignore::empty());
@@ -86,12 +93,8 @@ fn read_patterns(directory: &Path, file: &str) -> Result<Gitignore, ConnectorErr
         Err(error) => return Err(ConnectorError::from_io(&error)),
     };
     let mut bytes = Vec::new();
-    match opened.take(IGNORE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes) {
-        Ok(_) => {}
-        // A directory of that name holds no patterns.
-        Err(error) if error.kind() == ErrorKind::IsADirectory => return Ok(Gitignore::empty()),
-        Err(error) => return Err(ConnectorError::from_io(&error)),
-    }
+    let read = opened.take(IGNORE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| ConnectorError::from_io(&error))?;
     if bytes.len() as u64 > IGNORE_FILE_BYTES_MAX {
         return Err(ConnectorError::Malformed { position: IGNORE_FILE_BYTES_MAX });
     }

@@ -1,6 +1,9 @@
 //! Our walk against that of the crate that ripgrep is built on.
 
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use gossip_contracts::connector::{Connector, ConnectorError, OpenError, PageItem};
 use gossip_contracts::coordination::CursorUpdate;
@@ -48,6 +51,22 @@ fn ignored_and_hidden_files_are_left_out() {
     assert_eq!(all_keys(&tree), listed_by_ripgrep(&directory));
     assert_eq!(sample_of(&tree, WHOLE, 10), (expected.to_vec(), true));
     assert_every_cursor_gives_the_suffix(&tree);
+}
+
+/// A pipe of that name would keep whoever opens it waiting for a writer; a directory is no file.
+#[test]
+fn what_is_no_file_holds_no_rules() {
+    const MAX_WAIT: Duration = Duration::from_secs(60);
+    let directory = TempDir::new();
+    directory.write("keep", "");
+    std::fs::create_dir(directory.path().join(".gitignore")).unwrap();
+    let pipe = directory.path().join(".ignore");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let tree = open(&directory);
+    let (told, listed) = channel();
+    std::thread::spawn(move || told.send(all_keys(&tree)));
+    let listed = listed.recv_timeout(MAX_WAIT).expect("the listing waits for a pipe");
+    assert_eq!(listed, [b"keep".to_vec()]);
 }
 
 #[test]

@@ -13,17 +13,17 @@
 //! - **Symbolic links** are neither followed nor items, whatever they point at. With
 //!   [`TreeOptions::follow_links`] a link counts as what it leads to; one that leads back to a
 //!   directory it lies in is left out, since its files have shorter names already, and one that
-//!   leads nowhere is an item that cannot be opened. The root itself may be a link.
+//!   leads nowhere, or to itself, is an item that cannot be read. The root itself may be a link.
 //! - Directories, pipes, sockets and devices are no items.
 //!
 //! # What may happen meanwhile
 //!
 //! A directory that vanishes, or becomes a file, has nothing to list. One that **may not be read**
-//! is [`ConnectorError::PermissionDenied`], after everything before it was listed: its shard is
-//! parked right before it, and goes on there once someone has granted access. A file that vanished
+//! is [`ConnectorError::PermissionDenied`], after everything before it was listed: it is cut off
+//! from what lies behind it and parked alone, until someone has granted access. A file that vanished
 //! is [`OpenError::Vanished`]; one that is no regular file any more is [`OpenError::Changed`].
 //! A path longer than a key may be, or than the system takes, is [`ConnectorError::Malformed`],
-//! with its length.
+//! with its length, and is set aside in the same way.
 //! Files made or renamed while a shard is listed may be seen or not.
 //!
 //! The **root** must stay the directory that was opened. Before anything is taken for gone, and
@@ -55,6 +55,7 @@ mod tree_tests;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,7 @@ use gossip_contracts::connector::{
     SeekCost,
 };
 use gossip_contracts::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
+use rustix::io::Errno;
 
 use self::bounds::Bounds;
 use self::ignore_rules::Rules;
@@ -161,10 +163,9 @@ impl FileTree {
         self.check_listed(key)?;
         let path = self.tree.path(key);
         let metadata = match self.tree.options.follow_links {
-            true => std::fs::metadata(&path),
-            false => std::fs::symlink_metadata(&path),
-        };
-        let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
+            true => std::fs::metadata(&path).map_err(|error| behind_link(&path, &error)),
+            false => std::fs::symlink_metadata(&path).map_err(|error| OpenError::from_io(&error)),
+        }?;
         // Asked before opening, which would wait for the other end of a pipe.
         if !metadata.is_file() {
             return Err(OpenError::Changed);
@@ -268,6 +269,18 @@ impl Connector for FileTree {
 impl fmt::Debug for FileTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileTree").field("options", &self.tree.options).finish_non_exhaustive()
+    }
+}
+
+/// Why a path could not be followed. A link that is there and leads nowhere, or to itself, was
+/// listed and will be again: it is not gone.
+fn behind_link(path: &Path, error: &io::Error) -> OpenError {
+    let is_link = || std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let leads_round = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+    match OpenError::from_io(error) {
+        OpenError::Vanished if is_link() => OpenError::Changed,
+        OpenError::Source(_) if leads_round && is_link() => OpenError::Changed,
+        error => error,
     }
 }
 

@@ -144,8 +144,8 @@ fn a_root_that_vanishes_is_not_found() {
     assert_eq!(refused, Err(ConnectorError::NotFound));
 }
 
-/// Somebody moves the tree away between two pages, and perhaps puts an empty one in its place, as an
-/// unmounted disk does: nothing is taken for deleted.
+/// Somebody moves the tree away between two pages, and perhaps puts an empty one in its place, as
+/// an unmounted disk does: nothing is taken for deleted.
 #[rstest]
 #[case(false, ConnectorError::NotFound)]
 #[case(true, ConnectorError::SourceChanged)]
@@ -219,6 +219,9 @@ fn a_path_too_long_for_a_key_is_an_error_after_what_lies_before_it() {
     page.clear();
     let refused = listing.next_page(&mut page).unwrap_err();
     assert!(matches!(refused, ConnectorError::Malformed { position: 4097.. }), "{refused}");
+    let behind = listing.behind_failure().unwrap();
+    let rest = keys_from(&tree, ShardSpecRef::new(behind, b"", b""), CursorUpdate::initial());
+    assert_eq!(rest, [b"z".to_vec()]);
     let (sample, exhausted) = sample_of(&tree, WHOLE, 10);
     assert!(sample.contains(&b"z".to_vec()) && !exhausted);
 }
@@ -300,6 +303,10 @@ fn links_count_as_what_they_lead_to_if_asked_for() {
     let open = |key: &str| tree.open(PageItem::new(key.as_bytes()), &mut Vec::new()).map(drop);
     assert_eq!(open("link/sub/x"), Ok(()));
     assert_eq!(open("alias"), Ok(()));
+    // They are listed again by whoever checks, so they are unread and not gone.
+    assert_eq!(open("dangling"), Err(OpenError::Changed));
+    assert_eq!(open("loop"), Err(OpenError::Changed));
+    std::fs::remove_file(files.path("dangling")).unwrap();
     assert_eq!(open("dangling"), Err(OpenError::Vanished));
 }
 

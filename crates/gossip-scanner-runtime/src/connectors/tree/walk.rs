@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gossip_contracts::connector::{ConnectorError, Enumeration, Page, PageItem};
-use gossip_contracts::coordination::MAX_KEY_SIZE;
+use gossip_contracts::coordination::{MAX_KEY_SIZE, prefix_successor_into};
 
 use super::bounds::Bounds;
 use super::directory::{Entries, Reading};
@@ -23,6 +23,8 @@ pub(super) struct Walk {
     is_waiting: bool,
     /// Met after some keys of a page; told instead of the next page.
     failure: Option<ConnectorError>,
+    /// The first key behind the directory or file that failed.
+    behind_failure: Option<Box<[u8]>>,
 }
 
 /// One directory, and what is left of it.
@@ -46,6 +48,7 @@ impl Walk {
             path: Vec::new(),
             is_waiting: false,
             failure: None,
+            behind_failure: None,
         };
         walk.descend(rules)?;
         Ok(walk)
@@ -70,6 +73,18 @@ impl Walk {
             self.descend(rules)?;
         }
         Ok(false)
+    }
+
+    /// Remembers where the listing could go on, unless it is the whole tree that failed.
+    fn failed(&mut self, failure: ConnectorError) -> ConnectorError {
+        if !matches!(failure, ConnectorError::NotFound | ConnectorError::SourceChanged) {
+            let mut behind = [0; MAX_KEY_SIZE];
+            // Of a path that is too long, nothing that begins like it is a key.
+            let prefix = &self.path[..self.path.len().min(MAX_KEY_SIZE)];
+            let len = prefix_successor_into(prefix, &mut behind);
+            self.behind_failure = len.map(|len| behind[..len].into());
+        }
+        failure
     }
 
     /// The rules inside the directory at `path`.
@@ -117,7 +132,7 @@ impl Enumeration for Walk {
         }
         loop {
             if !self.is_waiting {
-                match self.advance() {
+                match self.advance().map_err(|failure| self.failed(failure)) {
                     Ok(true) => self.is_waiting = true,
                     // An end is believed only of the tree that was opened.
                     Ok(false) => break self.tree.check_root()?,
@@ -136,5 +151,9 @@ impl Enumeration for Walk {
         }
         page.mark_exhausted();
         Ok(())
+    }
+
+    fn behind_failure(&self) -> Option<&[u8]> {
+        self.behind_failure.as_deref()
     }
 }
