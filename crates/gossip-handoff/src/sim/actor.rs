@@ -96,12 +96,12 @@ impl Actor {
             };
         }
         match world.below(100) {
-            0..24 => drop(self.arrive(world)),
-            24..62 => self.move_out(world),
-            62..74 => self.work(world),
-            74..80 => self.renew(world),
-            80..85 => self.claim(world),
-            85..88 => self.give_away(world),
+            0..28 => drop(self.arrive(world)),
+            28..70 => self.move_out(world),
+            70..78 => self.work(world),
+            78..82 => self.renew(world),
+            82..86 => self.claim(world),
+            86..88 => self.give_away(world),
             88..91 => self.split(world),
             91..93 => self.park(world),
             93..96 => self.change_mind(world),
