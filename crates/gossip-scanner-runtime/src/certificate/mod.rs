@@ -4,8 +4,8 @@
 //! many keys lie at or below its cursor, with an order-free hash of them
 //! ([`Accumulator`](crate::Accumulator)). [`CertificateWriter`] writes one, [`verify`] checks one.
 //! Neither knows the engine: what makes a certificate right is written here a second time, by other
-//! means, from nothing but hashing and the comparison of keys. [`recount`] lists a source again, and
-//! not by the connector that the run used.
+//! means, from nothing but hashing and the comparison of keys. [`recount`] lists a source again,
+//! and not by the connector that the run used.
 //!
 //! # What a verdict means
 //!

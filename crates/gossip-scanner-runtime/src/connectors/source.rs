@@ -183,8 +183,8 @@ impl Source {
         }
     }
 
-    /// Whether the file behind it is as it was when its stamp was taken. Keys of rows are positions,
-    /// so a run over another state of the file must not go on: they mean other rows now.
+    /// Whether the file behind it is as it was when its stamp was taken. Keys of rows are
+    /// positions, so a run over another state of the file must not go on: they mean other rows now.
     ///
     /// # Errors
     ///

@@ -53,8 +53,8 @@ const CAUTIOUS_ITEMS: u32 = 8;
 /// How long a program may take to finish after it was asked to.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the answers of a program that has ended are waited for: they are in a pipe, and a thread
-/// of ours takes them out at once.
+/// How long the answers of a program that has ended are waited for: they are in a pipe, and a
+/// thread of ours takes them out at once.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How much of a program's message is kept.

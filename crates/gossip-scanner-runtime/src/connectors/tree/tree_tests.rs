@@ -144,8 +144,8 @@ fn a_root_that_vanishes_is_not_found() {
     assert_eq!(refused, Err(ConnectorError::NotFound));
 }
 
-/// Somebody moves the tree away between two pages, and perhaps puts an empty one in its place, as an
-/// unmounted disk does: nothing is taken for deleted.
+/// Somebody moves the tree away between two pages, and perhaps puts an empty one in its place, as
+/// an unmounted disk does: nothing is taken for deleted.
 #[rstest]
 #[case(false, ConnectorError::NotFound)]
 #[case(true, ConnectorError::SourceChanged)]
