@@ -3,7 +3,8 @@
 //! Time comes from criterion ([`criterion`]) and depends on the machine and its neighbours.
 //! Instructions come from valgrind ([`instructions`]); they are the same on a busy machine, so
 //! they show small changes that time cannot. Both end in one table ([`table`]), which `--save`
-//! writes into `docs/benchmarks.md`. `cargo xtask bench stores` is a run of its own ([`stores`]).
+//! writes into `docs/benchmarks.md`. `cargo xtask bench stores` is a run of its own ([`stores`]),
+//! and so is `cargo xtask bench runtime` ([`scheduling`]).
 
 mod criterion;
 mod instructions;
@@ -13,8 +14,8 @@ mod table;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::setup;
 use crate::workspace::Workspace;
+use crate::{scheduling, setup};
 
 const USAGE: &str = "[FILTER] [--save]";
 
@@ -40,6 +41,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let workspace = Workspace::load()?;
     setup::packages_for("bench", &workspace)?;
     let filter = options.filter.as_deref();
+    if filter == Some("runtime") {
+        return scheduling::costs(options.save);
+    }
     if filter == Some("stores") {
         stores::run()?;
         return Ok(ExitCode::SUCCESS);
@@ -74,7 +78,7 @@ fn parse(arguments: &[String]) -> Result<Options, Failure> {
         }
     }
     // A table with some of the figures would look like one with all of them.
-    if options.save && options.filter.is_some() {
+    if options.save && options.filter.as_deref().is_some_and(|filter| filter != "runtime") {
         let why = "the saved table holds every benchmark, so --save allows no filter";
         return Err(Failure::usage("bench", why, "--save"));
     }

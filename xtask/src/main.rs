@@ -29,6 +29,7 @@ mod miri;
 mod mutants;
 mod process;
 mod saved;
+mod scheduling;
 mod setup;
 mod sim;
 mod sim_handoff;
@@ -60,7 +61,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 21] = [
+const COMMANDS: [Command; 22] = [
     Command {
         name: "test",
         arguments: "",
@@ -83,8 +84,15 @@ const COMMANDS: [Command; 21] = [
         name: "bench",
         arguments: "[FILTER] [--save]",
         purpose: "time and instructions of every benchmark; --save writes docs/benchmarks.md; \
-                  `stores` compares stores with their engines",
+                  `stores` compares stores with their engines, `runtime` scans with bare loops",
         run: bench::run,
+    },
+    Command {
+        name: "skew",
+        arguments: "[--save]",
+        purpose: "spread uneven work over workers in virtual time; --save writes the table of \
+                  docs/scheduling.md",
+        run: scheduling::skew,
     },
     Command {
         name: "fuzz",
@@ -116,7 +124,7 @@ const COMMANDS: [Command; 21] = [
     Command {
         name: "hall",
         arguments: "[--broken] [--save]",
-        purpose: "look for every planted bug, or break whole builds and see that tests notice",
+        purpose: "look for every planted bug, or run ordinary tests with one and see that they notice",
         run: hall::run,
     },
     Command {

@@ -401,6 +401,33 @@ fn a_run_can_be_paused_and_resumed() {
     assert_eq!(scratch.lines("seen").len(), 100);
 }
 
+/// A shard is asked for, moves to the other worker, and no key of it is done twice.
+#[test]
+fn a_shard_is_handed_to_another_worker() {
+    let scratch = Scratch::new();
+    // Who works is told by the process that started the command.
+    let slow = ["sh", "-c", "sleep 0.05; echo $1 $GOSSIP_SHARD $PPID >> seen", "sh", "{}"];
+    let settings = ["range:0..300", "--jobs", "1", "--shards", "1", "--lease", "3s", "--no-split"];
+    let first = scratch.gossip(&exec(&settings, &slow)).spawn().unwrap();
+    wait_until("some keys", || scratch.lines("seen").len() >= 5);
+    let run = run_id(&scratch);
+    let second = scratch.gossip(&["worker", &run, "--jobs", "1", "--no-split"]).spawn().unwrap();
+    let workers = || scratch.run(&["handoff", "workers", "-o", "jsonl"]).stdout;
+    wait_until("an idle worker", || workers().contains("\"state\":\"idle\""));
+    let asked = scratch.run(&["handoff", "start", &run, "0000000000000001"]);
+    assert_eq!(asked.code, Some(0), "{}", asked.stderr);
+    let mine = format!(" {}", second.id());
+    let moved = || scratch.lines("seen").iter().any(|line| line.ends_with(&mine));
+    wait_until("a key of the other worker", moved);
+    for child in [first, second] {
+        let ran = finish(child);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    let seen = scratch.lines("seen");
+    let keys: BTreeSet<_> = seen.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!((seen.len(), keys.len()), (300, 300), "each key once");
+}
+
 #[test]
 fn a_cancelled_run_ends_its_workers_with_four() {
     let scratch = Scratch::new();

@@ -21,12 +21,7 @@ type Store = EtcdStore<LossyKv<GrpcClient>>;
 
 /// Limits of one more handle.
 fn limits(config: &EtcdConfig, settings: Settings) -> StoreConfig {
-    StoreConfig {
-        max_shards_per_tenant: settings.max_shards_per_tenant,
-        max_total_shards: settings.max_total_shards,
-        claim_cooldown_interval: settings.claim_cooldown_interval,
-        ..config.store_config()
-    }
+    settings.limit(config.store_config())
 }
 
 fn race(jobs: Vec<RaceJob<'_>>, enter: impl Fn() + Sync) {

@@ -21,12 +21,7 @@ fn config() -> EtcdConfig {
 
 /// Limits of one more handle.
 fn limits(settings: Settings, nonce: u64) -> StoreConfig {
-    StoreConfig {
-        max_shards_per_tenant: settings.max_shards_per_tenant,
-        max_total_shards: settings.max_total_shards,
-        claim_cooldown_interval: settings.claim_cooldown_interval,
-        ..StoreConfig::new(nonce)
-    }
+    settings.limit(StoreConfig::new(nonce))
 }
 
 /// The coordinator over a model with faults that happen by themselves, the same in every run.

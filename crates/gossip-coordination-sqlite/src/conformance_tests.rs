@@ -22,12 +22,7 @@ use crate::{
 };
 
 fn config(settings: Settings) -> StoreConfig {
-    StoreConfig {
-        max_shards_per_tenant: settings.max_shards_per_tenant,
-        max_total_shards: settings.max_total_shards,
-        claim_cooldown_interval: settings.claim_cooldown_interval,
-        ..StoreConfig::new(fresh_nonce())
-    }
+    settings.limit(StoreConfig::new(fresh_nonce()))
 }
 
 fn race(jobs: Vec<RaceJob<'_>>) {
@@ -274,15 +269,8 @@ impl ScriptBackend for Scripts {
         if settings.slab_bytes.is_some() {
             return None;
         }
-        let usual = Settings::default();
-        let settings = Settings {
-            max_shards_per_tenant: settings
-                .max_shards_per_tenant
-                .unwrap_or(usual.max_shards_per_tenant),
-            max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
-            claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
-        };
-        Some(StoreCoordinator::new(self.houses.fresh().store(), config(settings)))
+        let config = settings.limit(StoreConfig::new(fresh_nonce()));
+        Some(StoreCoordinator::new(self.houses.fresh().store(), config))
     }
 
     fn observe<R>(

@@ -115,13 +115,7 @@ impl ConformanceTarget for Processes {
     fn fresh(&self, settings: Settings) -> Backend {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let file = File { processes: Arc::clone(&self.processes), number, limits: self.limits };
-        let config = StoreConfig {
-            max_shards_per_tenant: settings.max_shards_per_tenant,
-            max_total_shards: settings.max_total_shards,
-            claim_cooldown_interval: settings.claim_cooldown_interval,
-            ..StoreConfig::new(fresh_nonce())
-        };
-        backend(&Arc::new(file), config)
+        backend(&Arc::new(file), settings.limit(StoreConfig::new(fresh_nonce())))
     }
 
     fn with_events<R>(

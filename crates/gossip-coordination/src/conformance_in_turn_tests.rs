@@ -107,15 +107,7 @@ impl ConformanceTarget for Turns {
     }
 
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        self.on(
-            &MapStore::new(),
-            StoreConfig {
-                max_shards_per_tenant: settings.max_shards_per_tenant,
-                max_total_shards: settings.max_total_shards,
-                claim_cooldown_interval: settings.claim_cooldown_interval,
-                ..StoreConfig::new(1)
-            },
-        )
+        self.on(&MapStore::new(), settings.limit(StoreConfig::new(1)))
     }
 
     fn with_events<R>(

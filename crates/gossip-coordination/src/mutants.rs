@@ -7,13 +7,15 @@
 //!
 //! - [`with`] plants a bug for one call in one thread; `cargo xtask hall` goes through all of them
 //!   so, with the model checker and the simulator, and each must be found;
-//! - the variable `GOSSIP_PLANTED_BUG=Name`, *while it is compiled*, plants a bug in the
-//!   whole build: then the ordinary tests must be red (`cargo xtask hall --broken`).
+//! - the variable `GOSSIP_PLANTED_BUG=Name` plants a bug in a whole process, with every guard in
+//!   its place: then the ordinary tests must be red (`cargo xtask hall --broken`).
 //!
 //! The oracles know nothing of this list. To add a bug: a row below, with the story it comes from
 //! and who looks for it, and `planted!` at the line that it breaks.
 
 use std::cell::Cell;
+#[cfg(any(test, planted_bugs))]
+use std::sync::OnceLock;
 
 /// Whether this build has switches at all.
 pub const HAS_SWITCHES: bool = cfg!(any(test, planted_bugs));
@@ -279,12 +281,9 @@ thread_local! {
     static PLANTED: Cell<Option<(Mutant, Guards)>> = const { Cell::new(None) };
 }
 
-/// The bug of the whole build.
+/// What `GOSSIP_PLANTED_BUG` says, for the whole life of the process.
 #[cfg(any(test, planted_bugs))]
-const OF_THIS_BUILD: Option<Mutant> = match option_env!("GOSSIP_PLANTED_BUG") {
-    Some(name) => Some(named(name)),
-    None => None,
-};
+static OF_THIS_PROCESS: OnceLock<Option<Mutant>> = OnceLock::new();
 
 /// Whether the guards of the kernel look at what a planted bug does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,7 +314,8 @@ impl Drop for Before {
 #[cfg(any(test, planted_bugs))]
 #[inline]
 pub(crate) fn is_planted(mutant: Mutant) -> bool {
-    OF_THIS_BUILD == Some(mutant) || PLANTED.get().is_some_and(|(planted, _)| planted == mutant)
+    PLANTED.get().is_some_and(|(planted, _)| planted == mutant)
+        || *OF_THIS_PROCESS.get_or_init(of_environment) == Some(mutant)
 }
 
 /// Whether the guards look in this thread.
@@ -325,25 +325,11 @@ pub(crate) fn is_guarded() -> bool {
     PLANTED.get().is_none_or(|(_, guards)| guards == Guards::On)
 }
 
-/// The bug of that name. A name that does not exist is an error of the build.
+/// The bug that the environment names. A name that does not exist is an error of whoever typed it.
 #[cfg(any(test, planted_bugs))]
-const fn named(name: &str) -> Mutant {
-    let mut index = 0;
-    while index < Mutant::ALL.len() {
-        if is_same(Mutant::ALL[index].name(), name) {
-            return Mutant::ALL[index];
-        }
-        index += 1;
-    }
-    panic!("GOSSIP_PLANTED_BUG is not the name of a planted bug")
-}
-
-#[cfg(any(test, planted_bugs))]
-const fn is_same(left: &str, right: &str) -> bool {
-    let (left, right) = (left.as_bytes(), right.as_bytes());
-    let mut index = 0;
-    while index < left.len() && index < right.len() && left[index] == right[index] {
-        index += 1;
-    }
-    index == left.len() && index == right.len()
+#[expect(clippy::disallowed_methods, reason = "a build with switches is no product")]
+fn of_environment() -> Option<Mutant> {
+    let name = std::env::var("GOSSIP_PLANTED_BUG").ok()?;
+    let known = Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name);
+    Some(known.expect("GOSSIP_PLANTED_BUG is the name of a planted bug"))
 }

@@ -51,6 +51,7 @@ pub use self::sequences::{Tally, check_sequence, check_sequences};
 use crate::events::StateTransitionEvent;
 use crate::facade::CoordinationFacade;
 use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
+use crate::store::StoreConfig;
 
 /// Limits that a case asks its backend to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,19 @@ pub struct Settings {
     pub max_total_shards: usize,
     /// Ticks that a worker waits between claims; zero for none.
     pub claim_cooldown_interval: u64,
+}
+
+impl Settings {
+    /// The settings of a handle, with these limits.
+    #[must_use]
+    pub const fn limit(self, handle: StoreConfig) -> StoreConfig {
+        StoreConfig {
+            max_shards_per_tenant: self.max_shards_per_tenant,
+            max_total_shards: self.max_total_shards,
+            claim_cooldown_interval: self.claim_cooldown_interval,
+            ..handle
+        }
+    }
 }
 
 impl Default for Settings {

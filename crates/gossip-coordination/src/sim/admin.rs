@@ -414,6 +414,7 @@ impl Admin {
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
         let all = ShardFilter::all();
         let told = self.handle.list_shards_into(op.now, tenant, id, all, &mut rows).await;
+        self.cx.say_answer(&op, &rows);
         self.cx.end_plain(&op, &told);
         let keys = keys(&self.cx);
         for row in rows {
@@ -435,6 +436,7 @@ impl Admin {
         let op = self.cx.begin(Draft::new(Verb::ActiveRuns));
         let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
         let told = self.handle.list_active_runs_into(tenant, None, 16, &mut runs).await;
+        self.cx.say_answer(&op, &runs);
         self.cx.end_plain(&op, &told);
     }
 }

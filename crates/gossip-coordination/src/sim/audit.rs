@@ -167,12 +167,14 @@ fn strike(keys: &mut Vec<Key>, key: &Key) -> bool {
 }
 
 /// A value that is torn until it is repaired.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Torn {
     pub(super) key: Key,
     pub(super) revision: u64,
     /// Whether somebody has met it.
     pub(super) shown: bool,
+    /// What was to be written.
+    pub(super) good: Vec<u8>,
 }
 
 impl Torn {

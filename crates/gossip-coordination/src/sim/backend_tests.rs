@@ -8,12 +8,7 @@ use crate::{EventCollector, StateTransitionEvent};
 struct OnSimulation;
 
 fn config(settings: Settings, nonce: u64) -> StoreConfig {
-    StoreConfig {
-        max_shards_per_tenant: settings.max_shards_per_tenant,
-        max_total_shards: settings.max_total_shards,
-        claim_cooldown_interval: settings.claim_cooldown_interval,
-        ..StoreConfig::new(nonce)
-    }
+    settings.limit(StoreConfig::new(nonce))
 }
 
 impl ConformanceTarget for OnSimulation {

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::rc::Rc;
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId, WorkerId};
@@ -271,12 +272,13 @@ impl Cx {
     }
 
     /// Tells what an operation was answered.
-    pub(super) fn end<T, E: MayBeInfra>(
+    pub(super) fn end<T: Debug, E: MayBeInfra>(
         &self,
         op: &Op,
         result: &Result<IdempotentOutcome<T>, E>,
         answer: Option<u64>,
     ) -> Ending {
+        self.say_answer(op, result);
         match result {
             Ok(IdempotentOutcome::Executed(_)) => {
                 self.finish(op, Ending::Executed, Label::named("Executed"), answer)
@@ -289,11 +291,25 @@ impl Cx {
     }
 
     /// The same for an operation that is never replayed.
-    pub(super) fn end_plain<T, E: MayBeInfra>(&self, op: &Op, result: &Result<T, E>) -> Ending {
+    pub(super) fn end_plain<T: Debug, E: MayBeInfra>(
+        &self,
+        op: &Op,
+        result: &Result<T, E>,
+    ) -> Ending {
+        self.say_answer(op, result);
         match result {
             Ok(_) => self.finish(op, Ending::Executed, Label::named("Executed"), None),
             Err(error) => self.finish(op, ending(error), Label::of(error), None),
         }
+    }
+
+    /// Adds a number of a whole answer, or of what was listed, to the trace.
+    pub(super) fn say_answer(&self, op: &Op, answer: &dyn Debug) {
+        self.shared.borrow_mut().say(|| {
+            let text = format!("{answer:?}");
+            let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+            format!("p{} op {} answer {digest:016x}", op.process, op.number)
+        });
     }
 
     pub(super) fn finish(

@@ -1,11 +1,20 @@
-//! Reads that show what was never stored, or no longer is.
+//! Values that are not what was stored: torn and forgotten writes, and reads that show what was
+//! never stored or no longer is.
+//!
+//! Any value of an answer may be wrong, alone or in a page. Where every operation decodes the value
+//! before it decides ([`World::is_decided_about`]), it must end with a failure. Elsewhere it may
+//! have looked at the key alone, or not at all: then it must fail or answer as if nothing had been
+//! wrong, which `damaged_bytes_end_an_operation_or_change_nothing` shows by playing worlds twice.
 
 use super::audit::Torn;
 use super::faults::FaultKind;
 use super::op::Verb;
-use super::world::{Sender, World};
+use super::world::{Sender, What, World};
 use crate::record::ShardStatus;
-use crate::store::{Answer, Key, KeyRange, Read, Versioned};
+use crate::store::{Answer, Key, KeyRange, Read, Txn, Versioned, Write};
+
+/// How long a torn value stays torn, at least, and how much longer at most.
+const REPAIR_AFTER: (u64, u64) = (20, 200);
 
 impl World {
     /// Damages one of `answers` and counts that if it did; whether a checksum must notice.
@@ -16,23 +25,22 @@ impl World {
         reads: &[Read],
         answers: &mut [Answer],
     ) -> bool {
-        let mut found: Vec<(Key, &mut Versioned)> = reads
-            .iter()
-            .zip(answers.iter_mut())
-            .filter_map(|(read, answer)| {
-                let (Read::Get(key), Answer::Value(Some(value))) = (read, answer) else {
-                    return None;
-                };
-                Some((*key, value))
-            })
-            .filter(|(key, _)| self.is_decided_about(key))
-            .collect();
+        let mut found: Vec<(Key, bool, &mut Versioned)> = Vec::new();
+        for (read, answer) in reads.iter().zip(answers.iter_mut()) {
+            match (read, answer) {
+                (Read::Get(key), Answer::Value(Some(value))) => found.push((*key, true, value)),
+                (_, Answer::Page(page)) => {
+                    found.extend(page.iter_mut().map(|(key, value)| (*key, false, value)));
+                }
+                (_, Answer::Value(_) | Answer::Count(_)) => {}
+            }
+        }
         if found.is_empty() {
             return false;
         }
         let place = self.luck(process, found.len() as u64) as usize;
-        let (key, value) = &mut found[place];
-        let looked_at = !matches!(key, Key::ShardCold { .. }) || !self.sees_its_own(process, key);
+        let (key, alone, value) = &mut found[place];
+        let looked_at = *alone && self.is_looked_at(process, key);
         let luck = &mut self.processes[process as usize].luck;
         let damaged = match kind {
             FaultKind::BitFlip => {
@@ -49,6 +57,7 @@ impl World {
                 let alike = KeyRange::all_of(key.kind());
                 let other = self.disk.range(&alike).find(|other| other != key);
                 let other = other.and_then(|other| self.disk.get(&other));
+                let other = other.filter(|it| it.bytes != value.bytes);
                 other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
             }
             FaultKind::OldVersionRead => {
@@ -57,8 +66,18 @@ impl World {
             }
             other => unreachable!("{} does not damage a read", other.name()),
         };
+        if damaged {
+            let kind = key.kind();
+            self.shared.borrow_mut().say(|| format!("p{process} is shown a wrong {kind:?}"));
+        }
         self.felt_if(damaged, Some(kind));
         damaged && looked_at && kind != FaultKind::OldVersionRead
+    }
+
+    /// Whether the operation of the process decodes the value before it decides.
+    fn is_looked_at(&self, process: u32, key: &Key) -> bool {
+        let own = matches!(key, Key::ShardCold { .. }) && self.sees_its_own(process, key);
+        self.is_decided_about(key) && !own
     }
 
     /// Whether the process may only have to see that its commit is there: it looks at the hot part
@@ -75,35 +94,104 @@ impl World {
         op.applied.get() > 0 || acquires && is_parked()
     }
 
-    /// Whether `answers` show a value that was torn; each such value is counted when it is met
-    /// first. An answer may show an older value instead, which is whole.
+    /// Whether `answers` show a torn value that must be noticed. Each torn value is counted when it
+    /// is met first. An answer may show an older value instead, which is whole.
     pub(super) fn shows_torn(
         &mut self,
         asked_by: Sender,
         reads: &[Read],
         answers: &[Answer],
     ) -> bool {
-        if !reads.iter().zip(answers).any(|(read, answer)| self.is_damaged(read, answer)) {
-            return false;
-        }
         let hears = self.hears(asked_by);
-        let (disk, mut met) = (&self.disk, 0);
-        for torn in self.torn.iter_mut().filter(|torn| hears && !torn.shown) {
-            let is_there = disk.get(&torn.key).is_some_and(|it| it.revision == torn.revision);
-            if is_there && reads.contains(&Read::Get(torn.key)) {
-                torn.shown = true;
-                met += 1;
+        let mut must_notice = false;
+        for place in 0..self.torn.len() {
+            let Torn { key, revision, shown, .. } = self.torn[place];
+            let (mut alone, mut in_page) = (false, false);
+            for (read, answer) in reads.iter().zip(answers) {
+                match answer {
+                    Answer::Value(Some(value)) => {
+                        alone |= *read == Read::Get(key) && value.revision == revision;
+                    }
+                    Answer::Page(page) => {
+                        let is_it = |(it, value): &(Key, Versioned)| {
+                            *it == key && value.revision == revision
+                        };
+                        in_page |= page.iter().any(is_it);
+                    }
+                    Answer::Value(None) | Answer::Count(_) => {}
+                }
+            }
+            must_notice |= alone && self.is_looked_at(asked_by.process, &key);
+            if (alone || in_page) && hears && !shown {
+                self.torn[place].shown = true;
+                self.felt(FaultKind::TornWrite);
             }
         }
-        (0..met).for_each(|_| self.felt(FaultKind::TornWrite));
-        true
+        must_notice
     }
 
-    /// Whether an answer shows a value that was torn and not repaired yet.
-    fn is_damaged(&self, read: &Read, answer: &Answer) -> bool {
-        let (Read::Get(key), Answer::Value(Some(shown))) = (read, answer) else { return false };
-        let still = |torn: &Torn| torn.key == *key && shown.revision == torn.revision;
-        self.torn.iter().any(still) && self.is_decided_about(key)
+    /// Tears one of the values that were just written.
+    pub(super) fn tear(&mut self, process: u32, txn: &Txn, revision: u64) {
+        let Some((key, good)) = self.any_written(process, txn) else { return };
+        let before = self.disk.before(&key).map(|before| before.bytes.clone());
+        let (old, half) = (before.unwrap_or_default(), good.len() / 2);
+        let mut is_torn = false;
+        self.disk.overwrite(&key, |stored| {
+            stored.truncate(half);
+            stored.extend(old.get(half..).unwrap_or_default());
+            is_torn = *stored != good && *stored != old;
+            // Where the halves do not differ, nothing was torn or nothing was written, and the
+            // second is another fault.
+            if !is_torn {
+                stored.clone_from(&good);
+            }
+        });
+        if is_torn {
+            let after = REPAIR_AFTER.0 + self.luck(process, REPAIR_AFTER.1);
+            self.torn.push(Torn { key, revision, shown: false, good });
+            self.schedule(after, process, What::Repair { key, revision });
+        }
+    }
+
+    /// Forgets one of the values that were just written, if there was another before it.
+    pub(super) fn forget_write(&mut self, process: u32, txn: &Txn) {
+        let Some((key, _)) = self.any_written(process, txn) else { return };
+        let lost = self.disk.lose_last_write(&key);
+        self.felt_if(lost, Some(FaultKind::LostWrite));
+    }
+
+    fn any_written(&mut self, process: u32, txn: &Txn) -> Option<(Key, Vec<u8>)> {
+        let written = |write: &Write| match write {
+            Write::Put(key, bytes) | Write::Bind(key, bytes) => Some((*key, bytes.clone())),
+            Write::Delete(_) => None,
+        };
+        let count = txn.writes().iter().filter(|it| !matches!(it, Write::Delete(_))).count();
+        if count == 0 {
+            return None;
+        }
+        let place = self.luck(process, count as u64) as usize;
+        txn.writes().iter().filter_map(written).nth(place)
+    }
+
+    /// Somebody found the damage and put the value right.
+    pub(super) fn repair(&mut self, key: Key, revision: u64) {
+        let is_it = |torn: &Torn| torn.key == key && torn.revision == revision;
+        if let Some(place) = self.torn.iter().position(is_it) {
+            let torn = self.torn.swap_remove(place);
+            self.put_right(torn);
+        }
+    }
+
+    /// Puts everything right that is still torn.
+    pub(super) fn repair_all(&mut self) {
+        std::mem::take(&mut self.torn).into_iter().for_each(|torn| self.put_right(torn));
+    }
+
+    fn put_right(&mut self, torn: Torn) {
+        let Torn { key, revision, good, .. } = torn;
+        if self.disk.get(&key).is_some_and(|value| value.revision == revision) {
+            self.disk.overwrite(&key, |stored| *stored = good);
+        }
     }
 
     /// Whether every operation that reads the value decodes it before it decides. Of a run that is

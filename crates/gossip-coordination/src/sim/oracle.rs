@@ -167,7 +167,8 @@ pub(super) struct Oracle {
 /// Writes under fences that are not the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaleTally {
-    /// Operations that were sent under a fence below the shard's, with no rule suspended about them.
+    /// Operations that were sent under a fence below the shard's, with no rule about them
+    /// suspended.
     pub operations: u64,
     /// The same after a fault had suspended the rule; what becomes of them shows nothing.
     pub operations_unjudged: u64,

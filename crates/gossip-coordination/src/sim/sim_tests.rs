@@ -1,5 +1,6 @@
 //! The short form of the campaign, and tests of the tester.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::faults::{Dice, Place};
@@ -106,6 +107,71 @@ fn a_rule_is_suspended_by_what_happened_and_not_by_what_might() {
     let wrong = Plan { bug: Some(Bug::CheckpointLost), ..never };
     let failure = Simulator::new().play(&wrong).expect_err("no fault excuses this");
     assert_eq!(failure.violation.rule, Rule::Acknowledged);
+}
+
+/// Plays a world with a trace, which is its answer.
+fn traced(plan: &Plan) -> Vec<String> {
+    let plan = Plan { trace: true, ..plan.clone() };
+    let world = World::new(plan.clone(), Rc::new(Keyspace::new()), None);
+    let shared = Rc::clone(&world.shared);
+    if let Err(failure) = world.run() {
+        panic!("{:?}\n{}", failure.violation, plan.command());
+    }
+    let trace = shared.borrow_mut().trace.take();
+    trace.expect("the plan asks for one")
+}
+
+/// What the first operation of `process` that ends after line `from` was answered, up to its end.
+fn answer_after(trace: &[String], from: usize, process: &str) -> Vec<String> {
+    let said = trace[from..].iter().map(|line| line[8..].to_owned());
+    let mut answer = Vec::new();
+    for line in said.filter(|line| line.starts_with(&format!("{process} op "))) {
+        if line.contains(" answer ") || line.contains(" told ") {
+            answer.push(line);
+        }
+        if answer.last().is_some_and(|line| line.contains(" told ")) {
+            return answer;
+        }
+    }
+    Vec::new()
+}
+
+/// Each damaged value is shown in a world of its own, beside one without any: until then they are
+/// the same, so the operation that was shown it can be held against what it would have been.
+#[test]
+fn damaged_bytes_end_an_operation_or_change_nothing() {
+    let faults = FaultSet::parse("bit-flip,truncated-read,wrong-key").expect("names of faults");
+    let (mut kinds, mut failed, mut unchanged) = (BTreeSet::new(), 0, 0);
+    for seed in 1..=3 {
+        let usual = Plan { only: Some(Vec::new()), ..Plan::of_seed(seed, 250, Some(faults)) };
+        let whole = Plan { roughness: 12, binds: true, ..usual };
+        let spared = traced(&whole);
+        for (place, line) in spared.iter().enumerate() {
+            let Some((_, number)) = line.split_once("(number ") else { continue };
+            let process = line[8..].split(' ').next().expect("a line names its process");
+            let number = u64::from_str_radix(number.trim_end_matches(')'), 16).expect("a number");
+            let damaged = traced(&Plan { only: Some(vec![number]), ..whole.clone() });
+            assert!(damaged[place].contains("fault"), "{}", damaged[place]);
+            let Some((_, kind)) = damaged[place + 1].split_once("is shown a wrong ") else {
+                continue;
+            };
+            kinds.insert(kind.to_owned());
+            let (before, after) =
+                (answer_after(&spared, place, process), answer_after(&damaged, place, process));
+            let told = after.last().map_or("", String::as_str);
+            let fails = ["BackendError", "Corruption", "Transient", "Refused"];
+            // Whose owner key cannot be read is taken to be alive, so others wait longer.
+            let waits = ["AlreadyLeased", "NoneAvailable"].iter().any(|name| told.ends_with(name));
+            if fails.iter().any(|name| told.ends_with(name)) || kind == "Owner" && waits {
+                failed += 1;
+            } else {
+                assert_eq!(after, before, "seed {seed} number {number:x}: a wrong {kind}");
+                unchanged += 1;
+            }
+        }
+    }
+    println!("{failed} failed, {unchanged} unchanged, of {kinds:?}");
+    assert!(failed > 20 && unchanged > 5 && kinds.len() >= 8, "{failed} {unchanged} {kinds:?}");
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use gossip_contracts::identity::FenceEpoch;
 
-use super::audit::Torn;
 use super::bugs::Planted;
 use super::context::Clock;
 use super::faults::FaultKind;
@@ -14,7 +13,7 @@ use super::port::{Ask, Reply, SinkWrite};
 use super::sink::Taken;
 use super::world::{Request, Sender, What, World, bound_number};
 use crate::error::{InfraError, StoreRefusal};
-use crate::store::{CommitOutcome, Key, Read, Txn, Write};
+use crate::store::{CommitOutcome, Read, Txn};
 
 /// Ticks after which a process gives a question up.
 pub(super) const TIMEOUT_TICKS: u64 = 24;
@@ -37,9 +36,6 @@ const PAUSE_LONG: (u64, u64) = (320, 900);
 /// How far a clock steps.
 const CLOCK_STEP_MAX: u64 = 2_000;
 
-/// How long a damaged value stays damaged.
-const REPAIR_AFTER: (u64, u64) = (20, 200);
-
 /// Where dice are cast.
 #[derive(Clone, Copy)]
 pub(super) enum Roll {
@@ -61,6 +57,8 @@ impl World {
         if let Some(only) = &self.plan.only
             && !only.contains(&number)
         {
+            let mut shared = self.shared.borrow_mut();
+            shared.say(|| format!("p{process} spared {} (number {number:x})", kind.name()));
             return None;
         }
         // Until then such a world is held to every rule.
@@ -512,54 +510,12 @@ impl World {
             let verdict = shared.oracle.applied(op, tenant, &txn);
             shared.judge(verdict);
         }
-        self.wound(from.process, fault, &txn, revision);
-        Some(Ok(told.unwrap_or(CommitOutcome::Applied { revision })))
-    }
-
-    /// What a fault does to a value that was just written.
-    fn wound(&mut self, process: u32, fault: Option<FaultKind>, txn: &Txn, revision: u64) {
-        let hot = txn.writes().iter().find_map(|write| match write {
-            Write::Put(key @ Key::ShardHot { .. }, bytes) => Some((*key, bytes)),
-            Write::Put(..) | Write::Delete(_) | Write::Bind(..) => None,
-        });
-        let Some((key, bytes)) = hot else { return };
         match fault {
-            Some(FaultKind::TornWrite) => {
-                let half = bytes.len() / 2;
-                let (before, good) = (self.disk.before(&key).cloned(), bytes.clone());
-                let mut is_torn = false;
-                self.disk.overwrite(&key, |stored| {
-                    let old = before.map(|before| before.bytes).unwrap_or_default();
-                    stored.truncate(half);
-                    stored.extend(old.get(half..).unwrap_or_default());
-                    is_torn = *stored != good && *stored != old;
-                    // Where the halves do not differ, nothing was torn or nothing was written, and
-                    // the second is another fault.
-                    if !is_torn {
-                        stored.clone_from(&good);
-                    }
-                });
-                if !is_torn {
-                    return;
-                }
-                self.torn.push(Torn { key, revision, shown: false });
-                let after = REPAIR_AFTER.0 + self.luck(process, REPAIR_AFTER.1);
-                self.schedule(after, process, What::Repair { key, bytes: good, revision });
-            }
-            Some(FaultKind::LostWrite) => {
-                let lost = self.disk.lose_last_write(&key);
-                self.felt_if(lost, fault);
-            }
+            Some(FaultKind::TornWrite) => self.tear(from.process, &txn, revision),
+            Some(FaultKind::LostWrite) => self.forget_write(from.process, &txn),
             Some(_) | None => {}
         }
-    }
-
-    /// Somebody found the damage and put the value right.
-    pub(super) fn repair(&mut self, key: Key, bytes: Vec<u8>, revision: u64) {
-        self.torn.retain(|torn| torn.key != key || torn.revision != revision);
-        if self.disk.get(&key).is_some_and(|value| value.revision == revision) {
-            self.disk.overwrite(&key, |stored| *stored = bytes);
-        }
+        Some(Ok(told.unwrap_or(CommitOutcome::Applied { revision })))
     }
 }
 

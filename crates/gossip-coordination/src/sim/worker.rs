@@ -178,6 +178,7 @@ impl Worker {
         let op = self.cx.begin(Draft::new(Verb::ListWorkers));
         let mut workers = Vec::new();
         let told = self.handle.list_workers_into(op.now, self.cx.tenant_id, &mut workers).await;
+        self.cx.say_answer(&op, &workers);
         self.cx.end_plain(&op, &told);
     }
 

@@ -115,7 +115,7 @@ pub(super) enum What {
     /// The store notices that a process is gone.
     Vanish { process: u32, life: u32 },
     /// A damaged value is repaired.
-    Repair { key: Key, bytes: Vec<u8>, revision: u64 },
+    Repair { key: Key, revision: u64 },
 }
 
 /// When something happens, and to whom. Their order is the order of the fields.
@@ -260,6 +260,7 @@ impl World {
         }
         // Programs may hold what they borrowed; nobody asks them any more.
         self.processes.iter_mut().for_each(|process| process.program = None);
+        self.repair_all();
         self.audit();
         self.report()
     }
@@ -332,7 +333,7 @@ impl World {
             What::Vanish { process, life } => {
                 self.disk.vanish(bound_number(process, life));
             }
-            What::Repair { key, bytes, revision } => self.repair(key, bytes, revision),
+            What::Repair { key, revision } => self.repair(key, revision),
         }
         self.shared.borrow_mut().note(u64::from(process), self.now);
     }

@@ -25,12 +25,7 @@ fn map_store(binds: bool) -> MapStore {
 }
 
 fn config(settings: Settings, nonce: u64) -> StoreConfig {
-    StoreConfig {
-        max_shards_per_tenant: settings.max_shards_per_tenant,
-        max_total_shards: settings.max_total_shards,
-        claim_cooldown_interval: settings.claim_cooldown_interval,
-        ..StoreConfig::new(nonce)
-    }
+    settings.limit(StoreConfig::new(nonce))
 }
 
 /// A nonce for each handle.
@@ -117,15 +112,8 @@ impl ScriptBackend for Scripts {
         if settings.slab_bytes.is_some() {
             return None;
         }
-        let usual = Settings::default();
-        let settings = Settings {
-            max_shards_per_tenant: settings
-                .max_shards_per_tenant
-                .unwrap_or(usual.max_shards_per_tenant),
-            max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
-            claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
-        };
-        Some(StoreCoordinator::new(MapStore::new(), config(settings, next_nonce())))
+        let config = settings.limit(StoreConfig::new(next_nonce()));
+        Some(StoreCoordinator::new(MapStore::new(), config))
     }
 
     fn observe<R>(

@@ -42,8 +42,8 @@
 //! | list_workers, list_active_runs, list_runs | 1 | read, as often as there are pages |
 //!
 //! A handle that has forgotten a shard loads it first: one more. One that looks at a run after much
-//! has changed in it takes up to three looks more (`sight`). The first claim of a handle in a run is
-//! of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
+//! has changed in it takes up to three looks more (`sight`). The first claim of a handle in a run
+//! is of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!

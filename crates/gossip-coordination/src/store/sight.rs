@@ -7,8 +7,8 @@
 //!
 //! A handle that has never looked at a run cannot know how much there is. Its first claim begins
 //! with a [`Glance`]: one question for the narrowest of several intervals that holds anything. Any
-//! other first look, for a hint or a listing of candidates, reads everything, once. So does the
-//! hint of a first claim with the *live* leases, of which there are as many as shards are worked on.
+//! other first look, for a hint or a listing of candidates, reads everything, once. The hint of a
+//! first claim does so with the *live* leases, which are as many as shards are worked on.
 //!
 //! # Invariants
 //! - A memory never changes an answer, only its cost. What a narrow read finds is used only if it

@@ -379,7 +379,7 @@ fn check_looks(seed: u64) {
     }
 }
 
-/// A handle that knows nothing finds some shard if any is due, and otherwise knows when one will be.
+/// A handle that knows nothing finds some shard if any is due, and otherwise when one will be.
 fn check_glance(
     store: &MapStore,
     nonce: u64,

@@ -62,6 +62,7 @@ pub use self::troupe::{Actor, Casting, Line, Troupe};
 
 use crate::events::StateTransitionEvent;
 use crate::facade::CoordinationFacade;
+use crate::store::StoreConfig;
 
 /// How a backend takes part in the scripts.
 pub trait ScriptBackend {
@@ -89,6 +90,21 @@ pub struct WorldSettings {
     pub max_total_shards: Option<usize>,
     /// Bytes for keys and cursors, where a backend has such a bound.
     pub slab_bytes: Option<usize>,
+}
+
+impl WorldSettings {
+    /// The settings of a handle, with these limits.
+    #[must_use]
+    pub fn limit(self, handle: StoreConfig) -> StoreConfig {
+        StoreConfig {
+            max_shards_per_tenant: self
+                .max_shards_per_tenant
+                .unwrap_or(handle.max_shards_per_tenant),
+            max_total_shards: self.max_total_shards.unwrap_or(handle.max_total_shards),
+            claim_cooldown_interval: self.claim_cooldown.unwrap_or(0),
+            ..handle
+        }
+    }
 }
 
 #[cfg(test)]

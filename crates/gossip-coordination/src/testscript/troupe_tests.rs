@@ -34,15 +34,7 @@ impl ScriptBackend for OverMap {
         }
         let store = stores[self.begun].another_handle();
         self.begun += 1;
-        let usual = StoreConfig::new(self.nonce);
-        let config = StoreConfig {
-            max_shards_per_tenant: settings
-                .max_shards_per_tenant
-                .unwrap_or(usual.max_shards_per_tenant),
-            max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
-            claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
-            ..usual
-        };
+        let config = settings.limit(StoreConfig::new(self.nonce));
         settings.slab_bytes.is_none().then(|| StoreCoordinator::new(store, config))
     }
 

@@ -17,7 +17,7 @@ fn auto_split_keeps_every_worker_busy(
     )]
     shape: Shape,
 ) {
-    let workers = 8;
+    let workers = 4;
     let outcome = play(Case { shape, keys: KEYS, workers, way: Way::Auto });
     let ratio = outcome.ratio(workers);
     assert!(ratio <= 1.10, "{ratio:.3} {outcome:?}");

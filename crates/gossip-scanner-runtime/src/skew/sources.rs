@@ -1,11 +1,11 @@
 //! Sources that are hard to divide: where keys are, and what each costs.
 
 /// The mean cost of a key, in ticks.
-const MEAN_TICKS: u64 = 1_000;
+const MEAN_TICKS: u64 = 2_500;
 
 /// No key costs more than this part of all work: it cannot be divided, so a dearer one would decide
 /// the makespan of 64 workers by itself.
-const DEAREST: u64 = 64 * 20;
+const DEAREST: u64 = 64 * 40;
 
 /// Where the keys are and what each costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,16 +59,16 @@ impl Shape {
     /// `count` keys in order, each with its cost in ticks.
     pub(super) fn items(self, count: usize) -> Vec<(Vec<u8>, u64)> {
         let mut items = self.keys_and_weights(count);
-        items.sort();
+        items.sort_by(|a, b| a.0.cmp(&b.0));
         items.dedup_by(|a, b| a.0 == b.0);
         let all: f64 = items.iter().map(|(_, weight)| weight).sum();
         let work = items.len() as f64 * MEAN_TICKS as f64;
         let dearest = work / DEAREST as f64;
         let ticks = |weight: f64| (weight * work / all).min(dearest).max(1.0) as u64;
-        items.into_iter().map(|(key, weight)| (key, ticks(weight.0))).collect()
+        items.into_iter().map(|(key, weight)| (key, ticks(weight))).collect()
     }
 
-    fn keys_and_weights(self, count: usize) -> Vec<(Vec<u8>, Weight)> {
+    fn keys_and_weights(self, count: usize) -> Vec<(Vec<u8>, f64)> {
         let numbers = 0..count as u64;
         let even = |number: u64| format!("k{number:08}").into_bytes();
         match self {
@@ -77,40 +77,18 @@ impl Shape {
                     numbers.map(|number| (scatter(number, 1), number)).collect();
                 ranks.sort_unstable();
                 let ranked = ranks.into_iter().zip(1..);
-                ranked
-                    .map(|((_, number), rank)| (even(number), Weight(1.0 / rank as f64)))
-                    .collect()
+                ranked.map(|((_, number), rank)| (even(number), 1.0 / rank as f64)).collect()
             }
-            Self::Clustered => {
-                numbers.map(|number| (clustered(number, count), Weight(1.0))).collect()
-            }
-            Self::Uuids => numbers.map(|number| (identifier(number), Weight(1.0))).collect(),
+            Self::Clustered => numbers.map(|number| (clustered(number, count), 1.0)).collect(),
+            Self::Uuids => numbers.map(|number| (identifier(number), 1.0)).collect(),
             Self::Paths => numbers.map(|number| (path(number), heavy_tailed(number))).collect(),
-            Self::HotDirectory => numbers.map(|number| (hot_path(number), Weight(1.0))).collect(),
+            Self::HotDirectory => numbers.map(|number| (hot_path(number), 1.0)).collect(),
             Self::SlowStretch => {
                 let slow = (count as u64 / 2)..(count as u64 / 2 + count as u64 / 20);
                 let weight = |number| if slow.contains(&number) { 19.0 } else { 1.0 };
-                numbers.map(|number| (even(number), Weight(weight(number)))).collect()
+                numbers.map(|number| (even(number), weight(number))).collect()
             }
         }
-    }
-}
-
-/// A cost before it is scaled; finite, so it has an order.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-struct Weight(f64);
-
-impl Eq for Weight {}
-
-impl Ord for Weight {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl<'a> std::iter::Sum<&'a Weight> for f64 {
-    fn sum<I: Iterator<Item = &'a Weight>>(weights: I) -> Self {
-        weights.map(|weight| weight.0).sum()
     }
 }
 
@@ -144,9 +122,9 @@ fn path(number: u64) -> Vec<u8> {
 }
 
 /// Costs over three orders of magnitude, most of them small.
-fn heavy_tailed(number: u64) -> Weight {
+fn heavy_tailed(number: u64) -> f64 {
     let uniform = (scatter(number, 8) >> 11) as f64 / (1_u64 << 53) as f64;
-    Weight((1.0 - uniform).max(1e-3).recip())
+    (1.0 - uniform).max(1e-3).recip()
 }
 
 fn hot_path(number: u64) -> Vec<u8> {

@@ -17,7 +17,8 @@ use crate::watermark::Settled;
 const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often in a row an item may come back untried, without any other being settled meanwhile,
-/// before it counts as failed: a handler that gets round to nothing does not get round to it.
+/// before it counts as failed: a handler that gets round to nothing does not get round to it
+/// either.
 const MAX_UNDONE: u32 = 16;
 
 /// An item that is not tried again in this lease.
@@ -86,9 +87,8 @@ impl ShardTask {
         let end = match self.verdict {
             Some(Decision::ParkItem(index)) => index,
             None
-            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                self.page.len()
-            }
+            | Some(Decision::Park(_) | Decision::Release)
+            | Some(Decision::GiveUp(_) | Decision::Stand) => self.page.len(),
         };
         let retries = self.retries_before(end).map(|(_, at)| at);
         match throttled.into_iter().chain(retries).min() {
@@ -203,15 +203,14 @@ impl ShardTask {
     /// What is to be given to the processor next, if anything is.
     fn next_item(&self, now: LogicalTime) -> Option<usize> {
         match self.verdict {
-            None if self.split.is_none() => {
+            None if self.split.is_none() && self.cuts.is_empty() => {
                 self.due_before(now, self.page.len()).or_else(|| self.mark.next())
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
             // Something was decided: only what is under way is waited for.
             None
-            | Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                None
-            }
+            | Some(Decision::Park(_) | Decision::Release)
+            | Some(Decision::GiveUp(_) | Decision::Stand) => None,
         }
     }
 

@@ -196,6 +196,8 @@ pub struct ShardTask {
     last_chance: bool,
     /// What an administrator asked and was not done yet.
     split: Option<ShardAction>,
+    /// Where it is still to be cut, in order; the last one first.
+    cuts: Vec<Box<[u8]>>,
     /// How it ended without an operation of its own.
     ended: Option<Ending>,
 }
@@ -291,6 +293,7 @@ impl ShardTask {
             cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
             last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
             split: None,
+            cuts: Vec::new(),
             ended: None,
         }
     }
@@ -301,7 +304,7 @@ impl ShardTask {
         B: CoordinationFacade,
     {
         let is_over = now >= self.lease.deadline() && self.pending.is_none();
-        if let Some(ending) = self.ended.take().or(is_over.then_some(Ending::Lost)) {
+        if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
             self.forget_items(gear);
             return Turn::Over(ending);
         }
@@ -456,7 +459,7 @@ impl ShardTask {
     /// Those before an item that is set aside still are, so that it is set aside alone.
     fn is_decided(&self) -> bool {
         match self.verdict {
-            None => self.split.is_some(),
+            None => self.split.is_some() || !self.cuts.is_empty(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
             Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
                 true

@@ -124,7 +124,10 @@ impl ShardTask {
     ) -> Turn {
         match refusal {
             Refusal::Lost => self.drop_everything(gear),
-            Refusal::Declined => Turn::Going,
+            Refusal::Declined => {
+                self.cuts.clear();
+                Turn::Going
+            }
             Refusal::Store(error) => self.store_failed(now, operation, error, gear.observer),
             Refusal::Nonsense(error) => {
                 let shard = self.lease.key();

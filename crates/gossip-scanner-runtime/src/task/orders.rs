@@ -1,6 +1,6 @@
 //! What others want of a shard's owner.
 
-use gossip_contracts::connector::{Page, PageLimits};
+use gossip_contracts::connector::{Page, PageItem, PageLimits};
 use gossip_contracts::coordination::{Cursor, ShardSpecRef};
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{ShardAction, SplitKey};
@@ -9,12 +9,19 @@ use gossip_frontier::{KeyBuf, KeyRange, split_points};
 use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
 use crate::split_policy::SPLIT_KEYS_MIN;
 
+/// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
+/// behind the others serves several of them at once, instead of one in each round of asking.
+const LARGE_FROM: usize = 256;
+const LARGE_PARTS: usize = 4;
+
 /// Keys that a split looks at to find the middle of what remains.
 const SPLIT_SAMPLE_KEYS: usize = 256;
 
 /// Bytes of those keys: 128 for each.
 const SPLIT_SAMPLE_BYTES: usize = 128 * SPLIT_SAMPLE_KEYS;
 
+// A sample that is full stands for a large rest.
+const _: () = assert!(LARGE_FROM <= SPLIT_SAMPLE_KEYS && LARGE_PARTS <= SPLIT_KEYS_MIN);
 const _: () = assert!(SPLIT_SAMPLE_BYTES >= gossip_contracts::connector::MIN_PAGE_BYTES);
 
 impl ShardTask {
@@ -87,14 +94,16 @@ impl ShardTask {
         self.covered.finished
     }
 
-    /// Splits what remains, if there is a place for it.
+    /// Splits what remains, if there is a place for it. Several cuts are made from behind, one
+    /// operation each, so that every one of them leaves this shard what is in front of it.
     pub(super) fn serve_split<B>(&mut self, gear: &Gear<'_, B>) {
-        let Some(ShardAction::Split(asked)) = self.split.take() else { return };
-        let point = match asked {
-            Some(asked) => self.admissible(asked.as_bytes()),
-            None => self.middle_of_rest(gear),
-        };
-        if let Some(point) = point {
+        if let Some(ShardAction::Split(asked)) = self.split.take() {
+            self.cuts = match asked {
+                Some(asked) => self.admissible(asked.as_bytes()).into_iter().collect(),
+                None => self.cuts_of_rest(gear),
+            };
+        }
+        if let Some(point) = self.cuts.pop() {
             self.begin(Operation::Split(point));
         }
     }
@@ -106,33 +115,46 @@ impl ShardTask {
         (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())
     }
 
-    /// A key with about as much behind it as in front of it, from what is known of the keys.
-    fn middle_of_rest<B>(&self, gear: &Gear<'_, B>) -> Option<Box<[u8]>> {
+    /// Keys in order between which there is about as much each, from what is known of the keys.
+    fn cuts_of_rest<B>(&self, gear: &Gear<'_, B>) -> Vec<Box<[u8]>> {
         match self.config.cut {
-            Cut::Learned => self.middle_by_keys(gear),
-            Cut::Bytes => self.middle_by_bytes(),
+            Cut::Learned => self.cuts_by_keys(gear).unwrap_or_default(),
+            Cut::Bytes => self.middle_by_bytes().into_iter().collect(),
         }
     }
 
     /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
     /// sample of what lies behind the cursor; one that gives none is cut by bytes.
-    fn middle_by_keys<B>(&self, gear: &Gear<'_, B>) -> Option<Box<[u8]>> {
+    fn cuts_by_keys<B>(&self, gear: &Gear<'_, B>) -> Option<Vec<Box<[u8]>>> {
         let first_open = self.mark.mark();
         let known = self.page.len() - first_open;
         if self.page.is_exhausted() && self.listing.is_some() {
-            let middle = self.page.item(first_open + known / 2)?;
-            return (known >= SPLIT_KEYS_MIN).then(|| self.admissible(middle.key())).flatten();
+            return Some(self.even_cuts(known, true, |index| self.page.item(first_open + index)));
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
         let rest = ShardSpecRef::new(self.rest_from(), self.spec.end(), self.spec.metadata());
         gear.connector.sample_keys(rest, &mut sample).ok()?;
         if sample.is_empty() && !sample.is_exhausted() {
-            return self.middle_by_bytes();
+            return self.middle_by_bytes().map(|middle| vec![middle]);
         }
-        let middle = sample.item(sample.len() / 2)?;
-        let enough = !sample.is_exhausted() || sample.len() >= SPLIT_KEYS_MIN;
-        enough.then(|| self.admissible(middle.key())).flatten()
+        Some(self.even_cuts(sample.len(), sample.is_exhausted(), |index| sample.item(index)))
+    }
+
+    /// Cuts between `count` keys; none if these are all and too few.
+    fn even_cuts<'p>(
+        &self,
+        count: usize,
+        is_all: bool,
+        key: impl Fn(usize) -> Option<PageItem<'p>>,
+    ) -> Vec<Box<[u8]>> {
+        let parts = match count {
+            0..SPLIT_KEYS_MIN if is_all => 1,
+            0..LARGE_FROM => 2,
+            LARGE_FROM.. => LARGE_PARTS,
+        };
+        let points = (1..parts).filter_map(|part| key(count * part / parts));
+        points.filter_map(|item| self.admissible(item.key())).collect()
     }
 
     /// Halfway between the cursor and the end, if the range has one.

@@ -20,7 +20,7 @@ use crate::split_policy::{Situation, SplitPolicy};
 /// The first and the longest time between looks that lead to nothing, in ticks: a look lists the
 /// shards of the run.
 const LOOK_FIRST: u64 = 50;
-const LOOK_LONGEST: u64 = 2_000;
+const LOOK_LONGEST: u64 = 1_000;
 
 /// A run of more shards than this is shared well enough by them, and looking at it costs too much.
 const LOOK_SHARDS_MAX: usize = 20_000;

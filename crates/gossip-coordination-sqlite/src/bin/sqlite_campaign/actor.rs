@@ -45,7 +45,10 @@ impl ScriptBackend for OnFiles {
         // What processes add is the same whether or not a disk is waited for.
         let options = SqliteOptions { check: OpenCheck::Header, ..SqliteOptions::default() };
         match SqliteDatabase::open(file, options.relaxed()) {
-            Ok(database) => Some(StoreCoordinator::new(database.store(), config(settings))),
+            Ok(database) => {
+                let config = settings.limit(StoreConfig::new(fresh_nonce()));
+                Some(StoreCoordinator::new(database.store(), config))
+            }
             Err(error) => {
                 eprintln!("no file for a script: {error}");
                 None
@@ -60,17 +63,5 @@ impl ScriptBackend for OnFiles {
         let mut events = EventCollector::new();
         let result = coordinator.with_events(&mut events, call);
         (result, events.drain())
-    }
-}
-
-fn config(settings: WorldSettings) -> StoreConfig {
-    let usual = StoreConfig::new(fresh_nonce());
-    StoreConfig {
-        max_shards_per_tenant: settings
-            .max_shards_per_tenant
-            .unwrap_or(usual.max_shards_per_tenant),
-        max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
-        claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
-        ..usual
     }
 }

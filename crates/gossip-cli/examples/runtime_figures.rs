@@ -1,0 +1,144 @@
+//! `cargo xtask bench runtime`: what coordination and durability cost a job, and how much memory.
+//!
+//! `runtime_figures DIRECTORY` prints a table. Each job runs twice in this process, one key after
+//! another on one thread: as a bare loop over the pages of the source, and as a scan on a SQLite
+//! file in the directory, with every checkpoint synced. Heavy keys sleep, so a busy machine does
+//! not stretch them; trivial ones are only looked at. Memory is the most that a process of its own
+//! ever had, one for each number of keys.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use gossip_contracts::connector::{CheckedEnumeration, Page};
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_coordination_sqlite::fresh_nonce;
+use gossip_scanner_runtime::connectors::{Source, SourceOptions};
+use gossip_scanner_runtime::{Drain, ScanOptions, Verdict, Work, scan};
+use gossip_stores::Backend;
+
+/// A key of tens of milliseconds, and how many of them.
+const HEAVY: (u64, Duration) = (1_000, Duration::from_millis(20));
+/// Keys that cost nothing.
+const TRIVIAL: u64 = 1_000_000;
+/// Keys of the jobs whose memory is measured.
+const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [directory] => figures(Path::new(directory)),
+        [directory, keys] => child(Path::new(directory), keys.parse()?),
+        _ => Err("type: runtime_figures DIRECTORY".into()),
+    }
+}
+
+fn figures(directory: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(directory)?;
+    let mut out = io::stdout();
+    writeln!(
+        out,
+        "| job | bare loop | scan, durable | scan ÷ bare | processor time of the scan |"
+    )?;
+    writeln!(out, "|---|---:|---:|---:|---:|")?;
+    let (keys, takes) = HEAVY;
+    let name = format!("{keys} keys of {} ms", takes.as_millis());
+    writeln!(out, "{}", compared(directory, &name, keys, takes)?)?;
+    let name = format!("{TRIVIAL} trivial keys");
+    writeln!(out, "{}", compared(directory, &name, TRIVIAL, Duration::ZERO)?)?;
+    writeln!(out, "\n| keys | most memory | keys a second of processor time |\n|---:|---:|---:|")?;
+    for keys in SIZES {
+        let told =
+            Command::new(env::current_exe()?).arg(directory).arg(keys.to_string()).output()?;
+        if !told.status.success() {
+            return Err(String::from_utf8_lossy(&told.stderr).into());
+        }
+        out.write_all(&told.stdout)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// One row: the same keys, bare and scanned.
+fn compared(
+    directory: &Path,
+    name: &str,
+    keys: u64,
+    takes: Duration,
+) -> Result<String, Box<dyn Error>> {
+    let bare = bare(keys, takes)?;
+    let processor = processor_seconds()?;
+    let scanned = scanned(directory, keys, takes)?;
+    let processor = processor_seconds()? - processor;
+    let ratio = scanned / bare;
+    Ok(format!("| {name} | {bare:.3} s | {scanned:.3} s | **{ratio:.3}** | {processor:.2} s |"))
+}
+
+fn process(key: &[u8], takes: Duration) {
+    black_box(key);
+    if !takes.is_zero() {
+        thread::sleep(takes);
+    }
+}
+
+/// Lists the keys and processes them, and nothing else; seconds.
+fn bare(keys: u64, takes: Duration) -> Result<f64, Box<dyn Error>> {
+    let source = source(keys)?;
+    let (connector, root, begun) = (source.open()?, source.root(), Instant::now());
+    let start = CursorUpdate::initial();
+    let mut listing = CheckedEnumeration::open(&*connector, root.as_spec_ref(), start)?;
+    let mut page = Page::default();
+    while !page.is_exhausted() {
+        listing.next_page(&mut page)?;
+        page.items().for_each(|item| process(item.key(), takes));
+    }
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Scans them on a new file; seconds.
+fn scanned(directory: &Path, keys: u64, takes: Duration) -> Result<f64, Box<dyn Error>> {
+    let path = directory.join(format!("figures-{}.db", fresh_nonce()));
+    let backend = Backend::open(&format!("sqlite:{}", path.display()).parse()?)?;
+    let options = ScanOptions { threads: 1, ..ScanOptions::new("figures", fresh_nonce()) };
+    let each = |work: Work<'_>, _: &mut Vec<u8>| {
+        process(work.key(), takes);
+        Verdict::Done
+    };
+    let begun = Instant::now();
+    scan(&source(keys)?, &options, &|| backend.coordinator(), &Drain::new(), &(), &each)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    drop(backend);
+    for suffix in ["", "-wal", "-shm"] {
+        // What is not there need not be removed.
+        let _removed = fs::remove_file(format!("{}{suffix}", path.display()));
+    }
+    Ok(seconds)
+}
+
+/// A process of its own, for its memory.
+fn child(directory: &Path, keys: u64) -> Result<(), Box<dyn Error>> {
+    scanned(directory, keys, Duration::ZERO)?;
+    let status = fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let rate = keys as f64 / processor_seconds()?.max(0.01);
+    let peak = peak.unwrap_or("unknown").trim();
+    writeln!(io::stdout(), "| {keys} | {peak} | {rate:.0} |")?;
+    Ok(())
+}
+
+fn source(keys: u64) -> Result<Source, Box<dyn Error>> {
+    Ok(Source::parse(format!("range:0..{keys}").as_ref(), SourceOptions::NONE)?)
+}
+
+/// Time that this process has run, as the system counts it: in hundredths of a second.
+fn processor_seconds() -> io::Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    // The name in brackets may hold anything; the eleventh field behind it is the first of two.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+    Ok(ticks.sum::<f64>() / 100.0)
+}
