@@ -22,8 +22,8 @@ use crate::failure::{Code, Failure};
 use crate::output::{self, Record, count};
 use crate::{duration, opening, progress, runs};
 
-/// The longest certificate that is kept in memory because it cannot be read twice: that of some five
-/// million leaves.
+/// The longest certificate that is kept in memory because it cannot be read twice: that of some
+/// five million leaves.
 const MAX_KEPT_BYTES: u64 = 1 << 30;
 
 /// A run whose certificate is wanted.

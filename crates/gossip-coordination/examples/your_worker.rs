@@ -28,8 +28,8 @@ use gossip_coordination::{
     Lease,
 };
 
-/// Worlds that are played, unless somebody asks for another number: the hasty worker fails in the
-/// first, and the careful one should be seen to survive some.
+/// Worlds that are played, unless somebody asks for another number: the hasty worker fails in one
+/// of the first, and the careful one should be seen to survive some.
 const SEEDS: u64 = 20;
 
 /// Ticks to wait when there is nothing to do.

@@ -12,13 +12,16 @@ pub(crate) struct Fates {
     /// Stopped beyond its lease, with the keys it had begun.
     pub(crate) slept: BTreeMap<String, BTreeSet<u64>>,
     pub(crate) drained: BTreeSet<String>,
+    /// Worker and shard of leases that ended before they were renewed, as the workers say
+    /// themselves: a machine that is too busy stops everybody.
+    pub(crate) lost: BTreeSet<(String, String)>,
 }
 
 /// What the journal shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) keys: u64,
-    /// Keys done again after a worker was killed or stopped.
+    /// Keys done again after a worker was killed or stopped, or was too late to renew.
     pub(crate) redone_by_crashes: u64,
     /// The most of these that one worker left in one shard.
     pub(crate) most_of_a_shard: u64,
@@ -75,7 +78,8 @@ fn judge_refusal(line: &Line<'_>, fates: &Fates, figures: &mut Figures) -> Outco
     Ok(())
 }
 
-/// Fences only grow, and all but the last write of a key are of somebody who was killed or slept.
+/// Fences only grow, and all but the last write of a key are of somebody who was killed, slept, or
+/// says that it has lost the lease.
 fn judge_key<'a>(
     key: u64,
     writes: &[Line<'a>],
@@ -90,7 +94,10 @@ fn judge_key<'a>(
         if second.fence == first.fence {
             return Err(format!("key {key} was done twice under one fence").into());
         }
-        let excused = fates.killed.contains(first.worker) || fates.slept.contains_key(first.worker);
+        let lost = (first.worker.to_owned(), first.shard.to_owned());
+        let excused = fates.killed.contains(first.worker)
+            || fates.slept.contains_key(first.worker)
+            || fates.lost.contains(&lost);
         if !excused {
             return Err(format!("key {key} of worker {} was redone", first.worker).into());
         }
@@ -114,7 +121,7 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} keys, none lost; {} redone after kills and sleep, at most {} of a shard; \
+            "{} keys, none lost; {} redone after kills, sleep and lost leases, at most {} of a shard; \
              {} late writes refused; {} keys of drained workers and those of all others done once",
             self.keys,
             self.redone_by_crashes,
@@ -134,6 +141,7 @@ mod tests {
             killed: BTreeSet::from(["k".to_owned()]),
             slept: BTreeMap::from([("z".to_owned(), BTreeSet::from([1]))]),
             drained: BTreeSet::from(["d".to_owned()]),
+            lost: BTreeSet::from([("l".to_owned(), "s".to_owned())]),
         }
     }
 
@@ -162,6 +170,7 @@ mod tests {
             ("accepted 0 1 s d", "key 1 was lost"),
             ("accepted 0 1 s d\naccepted 0 2 s w\naccepted 1 1 s w", "of worker d was redone"),
             ("accepted 0 1 s w\naccepted 0 2 s w\naccepted 1 1 s w", "of worker w was redone"),
+            ("accepted 0 1 t l\naccepted 0 2 t w\naccepted 1 1 s w", "of worker l was redone"),
             ("accepted 0 2 s k\naccepted 0 1 s w\naccepted 1 1 s w", "took a lower fence"),
             ("accepted 0 1 s k\naccepted 0 1 s w\naccepted 1 1 s w", "twice under one fence"),
             ("accepted 0 1 s w\naccepted 1 1 s w\nrefused 0 1 s d", "of worker d was refused"),

@@ -1,7 +1,7 @@
 //! One trial from an empty etcd to a verified certificate.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -89,7 +89,7 @@ impl Trial {
         trial.run = trial.create()?;
         for number in 0..WORKERS {
             let name = number.to_string();
-            let worker = Worker::start(&mut trial.worker(&name), name, &trial.directory)?;
+            let worker = Worker::start(&mut trial.worker(&name)?, name, &trial.directory)?;
             trial.workers.push(worker);
         }
         Ok(trial)
@@ -102,11 +102,11 @@ impl Trial {
         self.tell(self.command().args(create).args(["--", "false"]))
     }
 
-    fn worker(&self, name: &str) -> Command {
+    fn worker(&self, name: &str) -> Outcome<Command> {
         let (jobs, keys) = (JOBS.to_string(), CHECKPOINT_KEYS.to_string());
         let mut command = self.command();
         command.args([
-            "-q",
+            "-v",
             "worker",
             &self.run,
             "--jobs",
@@ -117,8 +117,9 @@ impl Trial {
         ]);
         command.arg(std::env::current_exe().unwrap_or_default()).arg("handle");
         command.arg(&self.directory).args([&self.keys.to_string(), name]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        command
+        let log = File::create(self.directory.join(format!("log.{name}")))?;
+        command.stdout(Stdio::null()).stderr(log);
+        Ok(command)
     }
 
     fn command(&self) -> Command {
@@ -173,7 +174,7 @@ impl Trial {
         self.workers[number].drain();
         let output = self.workers[number].finish()?;
         if output.status.code() != Some(130) {
-            return Err(format!("drained: {}", String::from_utf8_lossy(&output.stderr)).into());
+            return Err(format!("drained: {}", self.log(number)?).into());
         }
         self.fates.drained.insert(self.workers[number].name.clone());
         Ok(())
@@ -226,22 +227,38 @@ impl Trial {
 
     /// Waits for all, and judges.
     fn finish(mut self) -> Outcome<book::Figures> {
-        for worker in &mut self.workers {
-            let name = &worker.name;
-            if self.fates.killed.contains(name) || self.fates.drained.contains(name) {
-                continue;
+        for number in 0..WORKERS {
+            let worker = &mut self.workers[number];
+            let (fates, name) = (&self.fates, &worker.name);
+            if !fates.killed.contains(name) && !fates.drained.contains(name) {
+                wait_until("the end of a worker", || worker.has_ended())?;
+                if !worker.finish()?.status.success() {
+                    return Err(self.log(number)?.into());
+                }
             }
-            wait_until("the end of a worker", || worker.has_ended())?;
-            let output = worker.finish()?;
-            if !output.status.success() {
-                return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-            }
+            self.note_lost(number)?;
         }
         let export = ["run", "export", &self.run, "--to", "certificate", "-q"];
         self.tell(self.command().args(export))?;
         let source = self.source();
         self.tell(self.command().args(["verify", "certificate", "--source", &source, "-q"]))?;
         book::judge(&self.sink.journal()?, self.keys, ALLOWED_OF_A_SHARD, &self.fates)
+    }
+
+    /// Leases that a worker says to have lost.
+    fn note_lost(&mut self, number: usize) -> Outcome<()> {
+        for line in self.log(number)?.lines() {
+            let shard = line.strip_prefix("shard ").and_then(|rest| rest.strip_suffix(": Lost"));
+            let name = &self.workers[number].name;
+            self.fates.lost.extend(shard.map(|shard| (name.clone(), shard.to_owned())));
+        }
+        Ok(())
+    }
+
+    /// What a worker has said.
+    fn log(&self, number: usize) -> Outcome<String> {
+        let name = format!("log.{}", self.workers[number].name);
+        Ok(fs::read_to_string(self.directory.join(name))?)
     }
 
     /// What a command says; it must succeed.

@@ -6,8 +6,8 @@
 //! # Invariants
 //! - At most [`ARRIVALS_MAX`] moves are under way; the others are found later.
 //! - What is accepted next comes before what is only written down.
-//! - A move that was missed is looked at again only after [`JoinConfig::finish_ticks`]: it can never
-//!   arrive any more, and whoever raises the fence of its shard lets its record end.
+//! - A move that was missed is looked at again only after [`JoinConfig::finish_ticks`]: it can
+//!   never arrive any more, and whoever raises the fence of its shard lets its record end.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
 //! The side that gives a shard away.
 //!
 //! ```text
-//!  Preparing ──► Ready ──► Offering ──► Offered ──► Withdrawing ──► Confirming ──► Closing ──► Done
-//!      │           │          └───────────┴──────┬──────┘                            ▲
-//!      └───────────┴─────────────────────────────┼── Looking ────────────────────────┘
-//!        (no offer was ever sent)                (something else has the lease)
+//!  Preparing ─► Ready ─► Offering ─► Offered ─► Withdrawing ─► Confirming ─► Closing ─► Done
+//!      │          │         └──────────┴──────┬─────┘                          ▲
+//!      └──────────┴───────────────────────────┼── Looking ─────────────────────┘
+//!        (no offer was ever sent)             (something else has the lease)
 //! ```
 //!
 //! # Invariants

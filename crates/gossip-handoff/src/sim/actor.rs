@@ -352,8 +352,8 @@ impl Actor {
             }
             SourceNext::Done(SourceEnd::Kept(_)) => {
                 held.is_frozen = false;
-                // Now and then another is tried at once.
-                if world.is_faulty() && world.one_in(2) {
+                // Mostly another is tried at once.
+                if world.is_faulty() && !world.one_in(4) {
                     self.begin_move(world, place);
                 }
                 return false;
@@ -403,8 +403,8 @@ impl Actor {
             self.take(held);
             let last = self.held.len() - 1;
             self.do_key(world, last);
-            // Now and then it goes on to a third before its first move is over.
-            if world.is_faulty() && world.one_in(2) {
+            // Mostly it goes on to a third before its first move is over.
+            if world.is_faulty() && !world.one_in(4) {
                 self.begin_move(world, last);
             }
         }

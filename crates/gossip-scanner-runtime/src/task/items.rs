@@ -17,7 +17,8 @@ use crate::watermark::Settled;
 const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often in a row an item may come back untried, without any other being settled meanwhile,
-/// before it counts as failed: a handler that gets round to nothing does not get to it either.
+/// before it counts as failed: a handler that gets round to nothing does not get round to it
+/// either.
 const MAX_UNDONE: u32 = 16;
 
 /// An item that is not tried again in this lease.

@@ -21,7 +21,8 @@
 //! A directory that vanishes, or becomes a file, has nothing to list. One that **may not be read**
 //! is [`ConnectorError::PermissionDenied`], after everything before it was listed: it is cut off
 //! from what lies behind it and parked alone, until someone has granted access. A file that
-//! vanished is [`OpenError::Vanished`]; one that is no regular file any more is [`OpenError::Changed`].
+//! vanished is [`OpenError::Vanished`]; one that is no regular file any more is
+//! [`OpenError::Changed`].
 //! A path longer than a key may be, or than the system takes, is [`ConnectorError::Malformed`],
 //! with its length, and is set aside in the same way.
 //! Files made or renamed while a shard is listed may be seen or not.
