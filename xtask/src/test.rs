@@ -83,8 +83,12 @@ fn clippy() -> Result<(), Failure> {
     process::run(&mut command, "mend what clippy named above")
 }
 
-/// Unit and integration tests.
+/// Unit and integration tests. Some of them run examples as programs, and `cargo test --examples`
+/// builds those as tests only, so they are built first.
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
+    let mut examples = process::cargo();
+    examples.args(["build", "--all-features", "--workspace", "--examples"]);
+    process::run(&mut examples, "mend what rustc named above")?;
     let mut command = cargo_test();
     command.arg("--workspace").args(TEST_TARGETS);
     counted(&mut command, tally)

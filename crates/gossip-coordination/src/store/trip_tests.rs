@@ -236,6 +236,7 @@ fn call_queries(counted: &mut Counted) {
         .call("list_active_runs", |it| it.list_active_runs_into(TENANT, None, 9, &mut runs))
         .unwrap();
     assert_eq!(runs, [RUN]);
+    counted.call("list_runs", |it| it.list_runs_into(TENANT, None, 9, &mut runs)).unwrap();
     counted.call("cancel_run", |it| it.cancel_run(at(231), TENANT, RUN, op(20))).unwrap();
 }
 
