@@ -38,6 +38,11 @@ impl Times {
 }
 
 impl Times {
+    /// How long `count` of them take one after the other, for every place to begin.
+    pub(crate) fn in_a_row(&self, count: usize) -> Self {
+        Self(self.0.windows(count).map(|row| row.iter().sum()).collect())
+    }
+
     /// Half of them, and almost all of them, for a table.
     pub(crate) fn cell(&self) -> String {
         if self.0.is_empty() {

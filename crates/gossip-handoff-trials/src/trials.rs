@@ -156,17 +156,22 @@ fn check(url: &str, fleet: &Fleet) -> Result<Sum, Failure> {
     book.check(&reached)
 }
 
+/// The goal of a gap: as long as so many synced commits take one after the other.
+const GOAL_COMMITS: usize = 20;
+
 /// The figures for people, and the last line as a row of a table.
 fn told(sum: &Sum, commits: &Times, trial: &str) -> String {
     let ratio = |share| sum.gaps.percentile(share) as f64 / commits.percentile(50).max(1) as f64;
     let (half, most) = (ratio(50), ratio(99));
+    let goal = commits.in_a_row(GOAL_COMMITS);
     format!(
         "{trial}\n\
          {} keys done, 0 lost, 0 redone by a move, {} redone after takeovers, never two owners\n\
          gap of a move: {} ({half:.1} and {most:.1} commits)\n\
          takeover without a move: {}\n\
          one synced commit: {commits}\n\
-         | {trial} | 0, 0 | {} | {} | {half:.1} and {most:.1} | {} | {} |",
+         {GOAL_COMMITS} of them in a row: {goal}\n\
+         | {trial} | 0, 0 | {} | {} | {half:.1} and {most:.1} | {} | {} | {} |",
         sum.keys,
         sum.redone,
         sum.gaps,
@@ -175,5 +180,6 @@ fn told(sum: &Sum, commits: &Times, trial: &str) -> String {
         sum.gaps.cell(),
         sum.takeovers.cell(),
         commits.cell(),
+        goal.cell(),
     )
 }
