@@ -30,9 +30,9 @@ pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
 /// The first pause before `BEGIN IMMEDIATE` is tried again: half a synced commit.
 const BUSY_PAUSE_MIN: Duration = Duration::from_micros(50);
 
-/// The longest: as long as a synced commit of another process. Where several commit all the time the
-/// lock is free for moments only, and who looks once in a millisecond waits for ten of them and more;
-/// so a waiting process looks ten thousand times a second, and no longer than its patience lasts.
+/// The longest: as long as a synced commit of another process. Where several commit all the time
+/// the lock is free for moments only, and who looks once in a millisecond waits for ten of them
+/// and more; so a waiting process looks ten thousand times a second, while its patience lasts.
 const BUSY_PAUSE_MAX: Duration = Duration::from_micros(100);
 
 const _: () = assert!(BUSY_PAUSE_MIN.as_nanos() < BUSY_PAUSE_MAX.as_nanos());
