@@ -28,8 +28,8 @@ const STORES: [&str; 2] = ["sqlite", "etcd"];
 const MARKS: [&str; 2] = ["<!-- figures of cargo xtask handoff -->", "<!-- end of figures -->"];
 /// The head of the table; a trial ends with a row of it, but for the store.
 const HEAD: &str = "| store | trial | keys redone by a move, lost | keys redone after takeovers | \
-    gap, p50 and p99 | in median commits | takeover, p50 and p99 | one synced commit, p50 and p99 | \
-    20 synced commits in a row, p50 and p99 |\n\
+    gap, p50 and p99 | in median commits | takeover, p50 and p99 | \
+    one synced commit, p50 and p99 | 20 synced commits in a row, p50 and p99 |\n\
     |---|---|---|---:|---|---|---|---|---|\n";
 const DOCUMENT: &str = "docs/reliability.md";
 
