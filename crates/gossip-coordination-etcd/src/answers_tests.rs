@@ -97,6 +97,10 @@ fn scanned(keys: &[Key], more: bool) -> Result<Vec<Answer>, InfraError> {
     }
 }
 
+fn is_corruption(answer: &Result<Vec<Answer>, InfraError>) -> bool {
+    matches!(answer, Err(InfraError::Corruption { .. }))
+}
+
 #[test]
 fn a_page_that_fits_its_question_is_taken() {
     let keys = [key(TENANT, 1), key(TENANT, 2)];
@@ -109,4 +113,27 @@ fn a_page_that_fits_its_question_is_taken() {
 fn a_server_that_says_more_and_gives_nothing_is_not_asked_for_ever() {
     let Ok(answers) = scanned(&[], true) else { panic!("nothing is an answer") };
     assert_eq!(answers, [Answer::Page(Vec::new())]);
+}
+
+#[test]
+fn a_server_that_gives_the_same_key_for_ever_is_refused() {
+    assert!(is_corruption(&scanned(&[key(TENANT, 1)], true)));
+}
+
+#[test]
+fn a_page_with_more_keys_than_were_asked_for_is_refused() {
+    let keys: Vec<Key> = (0..=LIMIT as u64).map(|shard| key(TENANT, shard)).collect();
+    assert!(is_corruption(&scanned(&keys, true)));
+}
+
+#[test]
+fn a_page_with_keys_of_another_tenant_is_refused() {
+    let other = TenantId::from_bytes([8; 32]);
+    assert!(is_corruption(&scanned(&[key(other, 1)], false)));
+    assert!(is_corruption(&scanned(&[key(TENANT, 1), key(other, 1)], false)));
+}
+
+#[test]
+fn a_page_whose_keys_fall_is_refused() {
+    assert!(is_corruption(&scanned(&[key(TENANT, 2), key(TENANT, 1)], false)));
 }
