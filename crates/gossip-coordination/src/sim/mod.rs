@@ -42,6 +42,7 @@ mod port;
 mod progress;
 mod random;
 mod report;
+mod scratches;
 mod shrink;
 mod sink;
 mod splits;
