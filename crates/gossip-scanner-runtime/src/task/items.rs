@@ -34,7 +34,7 @@ impl ShardTask {
     ) -> Result<Option<LogicalTime>, Broken> {
         let most = if self.cautious > 0 { 1 } else { gear.processor.capacity() };
         while self.submitted < most {
-            let Some(index) = self.next_item(now) else { break };
+            let Some(index) = self.next_item(now, most) else { break };
             let item = self.page.item(index).expect("the mark follows this page");
             if let Some(until) = gear.throttle.take(now, item.size_hint().unwrap_or(0)) {
                 return Ok(Some(until));
@@ -201,17 +201,33 @@ impl ShardTask {
     }
 
     /// What is to be given to the processor next, if anything is.
-    fn next_item(&self, now: LogicalTime) -> Option<usize> {
+    fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
         match self.verdict {
             None if self.split.is_none() && self.cuts.is_empty() => {
-                self.due_before(now, self.page.len()).or_else(|| self.mark.next())
+                self.due_before(now, self.page.len()).or_else(|| self.fresh_item(most))
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
-            // Something was decided: only what is under way is waited for.
-            None
-            | Some(Decision::Park(_) | Decision::Release)
-            | Some(Decision::GiveUp(_) | Decision::Stand) => None,
+            // Nothing new is begun. What waits for another try is tried, so that nothing behind it
+            // is done once more by whoever goes on.
+            None | Some(Decision::Release | Decision::Stand) => {
+                self.due_before(now, self.page.len())
+            }
+            Some(Decision::Park(_) | Decision::GiveUp(_)) => None,
         }
+    }
+
+    /// The next item of the page. Behind one that waits for another try no more is begun than a
+    /// checkpoint would record, or than the processor takes at once: a crash repeats all of it.
+    fn fresh_item(&self, most: usize) -> Option<usize> {
+        let ahead = self.mark.ahead();
+        let room =
+            ahead < most || self.covered.unsaved + (ahead as u64) < self.config.checkpoint_items;
+        self.mark.next().filter(|_| room)
+    }
+
+    /// Whether an item waits for another try.
+    pub(super) fn has_retries(&self) -> bool {
+        self.retries_before(self.page.len()).next().is_some()
     }
 
     fn due_before(&self, now: LogicalTime, index: usize) -> Option<usize> {

@@ -28,6 +28,8 @@ mod orders;
 mod refusal;
 
 #[cfg(test)]
+mod ahead_tests;
+#[cfg(test)]
 mod task_tests;
 #[cfg(test)]
 mod waiting_tests;
@@ -456,14 +458,15 @@ impl ShardTask {
 
     /// Whether no more items are to be tried.
     ///
-    /// Those before an item that is set aside still are, so that it is set aside alone.
+    /// Those before an item that is set aside still are, so that it is set aside alone; and whoever
+    /// goes on with a shard that is split, given back or moved finds nothing behind the cursor that
+    /// was done.
     fn is_decided(&self) -> bool {
         match self.verdict {
-            None => self.split.is_some() || !self.cuts.is_empty(),
+            None => (self.split.is_some() || !self.cuts.is_empty()) && !self.has_retries(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                true
-            }
+            Some(Decision::Release | Decision::Stand) => !self.has_retries(),
+            Some(Decision::Park(_) | Decision::GiveUp(_)) => true,
         }
     }
 

@@ -41,12 +41,13 @@ impl ShardTask {
         self.verdict.get_or_insert(Decision::Stand);
     }
 
-    /// Where the shard stands still, if it does: nothing of it is under way, and everything up to
-    /// this cursor is finished.
+    /// Where the shard stands still, if it does: nothing of it is under way or waits for another
+    /// try, and everything up to this cursor is finished.
     #[must_use]
     pub fn still_at(&self) -> Option<Cursor> {
         let stands = matches!(self.verdict, Some(Decision::Stand));
-        let still = stands && self.submitted == 0 && self.pending.is_none();
+        let rests = self.submitted == 0 && self.pending.is_none();
+        let still = stands && rests && !self.has_retries();
         still.then(|| self.covered.cursor().into())
     }
 
