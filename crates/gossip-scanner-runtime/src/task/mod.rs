@@ -48,9 +48,12 @@ use gossip_coordination::{
 };
 
 use self::covered::Covered;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::items::COLLECT_PATIENCE;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
+use crate::planted::planted;
 use crate::processor::{Broken, Processor, Report};
 use crate::throttle::Throttle;
 use crate::watermark::Watermark;
@@ -305,7 +308,8 @@ impl ShardTask {
     where
         B: CoordinationFacade,
     {
-        let is_over = now >= self.lease.deadline() && self.pending.is_none();
+        let has_ended = now >= self.lease.deadline() && !planted!(GoesOnWithoutLease);
+        let is_over = has_ended && self.pending.is_none();
         if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
             self.forget_items(gear);
             return Turn::Over(ending);
@@ -362,7 +366,8 @@ impl ShardTask {
 
     /// Everything that was started is settled: gets more, or ends the shard.
     fn turn_page<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
-        if self.listing.is_some() && self.page.is_exhausted() {
+        let was_read = self.page.is_exhausted() || planted!(LastPageUnread);
+        if self.listing.is_some() && was_read {
             self.begin(Operation::Complete);
             return Turn::Going;
         }
@@ -440,7 +445,7 @@ impl ShardTask {
             // The cursor travels with the offer, which is somebody else's business.
             return Turn::Wait(now.saturating_add(STILL_LOOK));
         }
-        if self.covered.unsaved > 0 {
+        if self.covered.unsaved > 0 && !planted!(ReleasesUnrecorded) {
             self.begin(Operation::Checkpoint);
             return Turn::Going;
         }

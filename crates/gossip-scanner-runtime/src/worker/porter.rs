@@ -49,7 +49,7 @@ const UPKEEP_TICKS: u64 = 5_000;
 const FAREWELL_TICKS: u64 = 2_000;
 
 /// The longest nap of the porter, in ticks: it looks whether a shard stands still.
-const NAP_LONGEST: u64 = 25;
+pub(crate) const NAP_LONGEST: u64 = 25;
 
 /// Workers look for offers ten times a second, which costs one read each; a source lets them look
 /// twice before its shard stands still.
@@ -142,7 +142,7 @@ fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
 }
 
 /// The porter of a worker, stepped.
-pub(super) struct Porter<'c, 'a, B> {
+pub(crate) struct Porter<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     records: Records<'a>,
@@ -160,7 +160,8 @@ pub(super) struct Porter<'c, 'a, B> {
 }
 
 impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
-    fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
+    /// The porter of a worker that has records of moves.
+    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
         let records = Records::new((crew.parts.records?)());
         let (worker, join) = (crew.config.worker, join(crew.config.lease_ticks));
         Some(Self {
@@ -179,7 +180,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     }
 
     /// Does the next thing.
-    fn step(&mut self, now: LogicalTime) -> Rest {
+    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         if self.crew.has_ended() {
             return self.farewell(now);
         }

@@ -11,6 +11,7 @@ use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 use gossip_handoff::join::DrainEnd;
 
+use crate::planted::planted;
 use crate::task::{Ending, ShardTask};
 
 /// One thread's place.
@@ -227,6 +228,7 @@ impl Transit {
             Some(DrainEnd::Released) => task.end(Ending::Released),
             Some(DrainEnd::Lost) => task.lost(),
             // It is over by itself, or its move was taken back: if it stands still, it goes on.
+            Some(DrainEnd::Finished) if planted!(StandsForEver) => {}
             Some(DrainEnd::Finished) => {
                 (self.stand, self.still) = (false, None);
                 task.go_on();
