@@ -25,6 +25,8 @@ mod sharing;
 mod slot;
 
 #[cfg(test)]
+mod again_tests;
+#[cfg(test)]
 mod moves_tests;
 #[cfg(test)]
 mod worker_tests;

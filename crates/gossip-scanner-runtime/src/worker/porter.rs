@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::ReleaseMode;
-use gossip_coordination::{AcquireScratch, CoordinationFacade, WorkerEntry, WorkerState};
+use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
 use gossip_handoff::join::{
     Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext, Mover,
     collect_ended,
@@ -153,8 +153,8 @@ pub(crate) struct Porter<'c, 'a, B> {
     upkeep_at: LogicalTime,
     /// What is being given away, and whether it is everything.
     leaving: Option<(Drain, bool)>,
-    /// Shards that were asked to stand still and do not yet.
-    asked: Vec<ShardKey>,
+    /// Shards that were asked to stand still and do not yet, by their leases.
+    asked: Vec<Lease>,
     /// When the worker was seen to have ended.
     ended_at: Option<LogicalTime>,
 }
@@ -263,8 +263,11 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
-                self.asked.push(key);
-                self.crew.seats.iter().for_each(|seat| seat.stand(key));
+                // One that is gone by now is heard of before the next step.
+                if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
+                    self.crew.seats.iter().for_each(|seat| seat.stand(lease));
+                    self.asked.push(lease.clone());
+                }
                 self.crew.bell().ring();
                 Rest::No
             }
@@ -283,19 +286,18 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// Tells the drain which shards stand still by now, and which are over.
     fn hear_of_asked(&mut self, drain: &mut Drain, now: LogicalTime) {
         let seats = &self.crew.seats;
-        self.asked.retain(|key| match seats.iter().find_map(|seat| seat.still_at(*key)) {
+        self.asked.retain(|lease| match seats.iter().find_map(|seat| seat.still_at(lease)) {
             Some(cursor) => {
-                drain.freeze(now, *key, cursor);
+                drain.freeze(now, lease.key(), cursor);
                 false
             }
             None => true,
         });
-        let over = |key: ShardKey| !seats.iter().any(|seat| seat.holds(key));
-        let gone: Vec<_> =
-            drain.leases().map(|lease| lease.key()).filter(|key| over(*key)).collect();
+        let over = |lease: &&Lease| !seats.iter().any(|seat| seat.holds(lease));
+        let gone: Vec<ShardKey> = drain.leases().filter(over).map(|lease| lease.key()).collect();
         let withdrawn = seats.iter().filter_map(|seat| seat.take_withdrawal());
         for key in gone.into_iter().chain(withdrawn) {
-            self.asked.retain(|asked| *asked != key);
+            self.asked.retain(|asked| asked.key() != key);
             drain.finished(key);
         }
     }
