@@ -83,15 +83,16 @@ impl<'w> Admin<'w> {
         parked.len()
     }
 
-    /// Whether a shard was set aside because its owners died, with keys that nothing is wrong with.
+    /// Whether a shard was set aside because its owners died, and nothing is wrong with what is
+    /// left of it, or with a part of that.
     pub(super) fn is_innocent(&self, row: &ShardSummary) -> bool {
         let source = &self.stage.source;
         let from = row.last_key.as_deref().map_or(source.lower(&row.start), |key| {
             source.number(key).map_or(source.lower(key), |number| number + 1)
         });
-        let left = from..source.lower(&row.end);
-        let mut left = left.map(|number| source.entries[number].temper);
-        row.park_reason == Some(ParkReason::TooManyErrors) && left.any(|it| !it.is_bad())
+        let left = &source.entries[from..source.lower(&row.end).max(from)];
+        let all_bad = !left.is_empty() && left.iter().all(|entry| entry.temper.is_bad());
+        row.park_reason == Some(ParkReason::TooManyErrors) && !all_bad
     }
 
     fn now(&self) -> LogicalTime {

@@ -10,7 +10,7 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, WorkerId};
 use gossip_coordination::sim::{FaultKind, Stream};
-use gossip_coordination::{RunConfig, RunManagement as _};
+use gossip_coordination::{RunConfig, RunManagement as _, ShardStatus};
 use gossip_handoff::Repository;
 
 use super::admin::Admin;
@@ -245,26 +245,23 @@ impl<'c, 'w> World<'c, 'w> {
         if self.calm_since.is_none() {
             return false;
         }
-        // Whoever shares a process with a key that kills may be set aside for it; an operator sees
-        // that its owners died, and tries again.
-        let admin = &self.admin;
-        let is_left = settle::rows(self.stage, self.stage.disk.clock(ADMIN))
-            .iter()
-            .any(|row| admin.is_innocent(row));
-        if !is_left || self.chances == CHANCES_MAX {
+        self.chances == CHANCES_MAX || self.is_as_it_should_be()
+    }
+
+    /// Whether an operator sees nothing to do. A worker may have left when a shard was unparked, and
+    /// whoever shares a process with a key that kills may be set aside for it: then workers are
+    /// started again, and shards whose owners died get another chance.
+    fn is_as_it_should_be(&mut self) -> bool {
+        let rows = settle::rows(self.stage, self.stage.disk.clock(ADMIN));
+        let innocent = rows.iter().filter(|row| self.admin.is_innocent(row));
+        let innocent: Vec<ShardId> = innocent.map(|row| row.shard).collect();
+        if innocent.is_empty() && !rows.iter().any(|row| row.status == ShardStatus::Active) {
             return true;
         }
         self.chances += 1;
-        self.give_another_chance();
-        false
-    }
-
-    fn give_another_chance(&mut self) {
-        let rows = settle::rows(self.stage, self.stage.disk.clock(ADMIN));
-        let innocent: Vec<ShardId> =
-            rows.iter().filter(|row| self.admin.is_innocent(row)).map(|row| row.shard).collect();
         self.admin.unpark(|row| innocent.contains(&row.shard));
         self.fill_places();
+        false
     }
 
     fn look_at_time(&mut self) {
