@@ -72,6 +72,8 @@ impl Plan {
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "figures of a report")]
 pub struct Outcome {
+    /// Of the world.
+    pub seed: u64,
     /// What was broken first, if anything.
     pub broken: Option<Violation>,
     /// Of everything that happened. Two worlds with the same were the same.

@@ -16,7 +16,8 @@ pub struct Totals {
     complete: u64,
     steps: u64,
     ticks: u64,
-    calm_ticks_max: u64,
+    /// The longest time after the last fault, and the seed of that world.
+    slowest: (u64, u64),
     started: u64,
     deaths: u64,
     drains: u64,
@@ -35,7 +36,7 @@ impl Totals {
         self.complete += u64::from(outcome.is_complete);
         self.steps += outcome.steps;
         self.ticks += outcome.ticks;
-        self.calm_ticks_max = self.calm_ticks_max.max(outcome.calm_ticks);
+        self.slowest = self.slowest.max((outcome.calm_ticks, outcome.seed));
         self.started += outcome.started;
         self.deaths += outcome.deaths;
         self.drains += outcome.drains;
@@ -79,9 +80,10 @@ impl Totals {
             (
                 "longest settling after the last fault, in seconds",
                 format!(
-                    "{:.1} of {:.0} allowed",
-                    self.calm_ticks_max as f64 / 1_000.0,
-                    CALM_TICKS_MAX as f64 / 1_000.0
+                    "{:.1} of {:.0} allowed (seed {})",
+                    self.slowest.0 as f64 / 1_000.0,
+                    CALM_TICKS_MAX as f64 / 1_000.0,
+                    self.slowest.1
                 ),
             ),
             ("trace of all worlds", format!("`{:016x}`", self.trace)),

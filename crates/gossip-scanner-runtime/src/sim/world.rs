@@ -527,6 +527,7 @@ impl<'c, 'w> World<'c, 'w> {
         drop(oracle);
         let (faults, story) = (stage.disk.tally(), stage.take_story());
         Outcome {
+            seed: stage.setting.nature.seed,
             broken,
             trace,
             steps,
