@@ -3,7 +3,7 @@
 //! A [`Watermark`] follows the items of one page by their index. Items are started in order and
 //! finish in any; the mark stands behind the last item of the *finished prefix*, so that a cursor
 //! at the mark never covers an item that is still on its way. Whatever finished beyond it is done
-//! again after a crash, which is at most the number of items on their way.
+//! again after a crash; whoever starts items bounds it ([`Watermark::ahead`]).
 //!
 //! It knows no keys, no clock and no coordinator, and allocates only when a page is larger than
 //! every page before.
@@ -104,6 +104,12 @@ impl Watermark {
     #[must_use]
     pub const fn mark(&self) -> usize {
         self.mark
+    }
+
+    /// How many items were started and lie behind the mark, settled or not.
+    #[must_use]
+    pub const fn ahead(&self) -> usize {
+        self.started - self.mark
     }
 
     /// How many items are on their way.

@@ -1,7 +1,6 @@
 //! Workers in virtual time: a queue of who does something when.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use crate::initial::{INITIAL_SHARDS_MAX, initial_shards};
 use crate::processor::{Broken, Processor, Report, Verdict, Work};
 use crate::task::{Cut, TaskConfig};
 use crate::throttle::Limits;
+use crate::timeline::Timeline;
 use crate::worker::{Crew, Drain, Parts, Renewer, Rest, Slot, WorkerConfig};
 
 const TENANT: TenantId = TenantId::from_bytes([5; 32]);
@@ -179,12 +179,12 @@ impl World {
     fn take_turns(&self, crews: &[Crew<'_, Coordinator>], desks: &[Desk<'_>]) {
         let mut slots: Vec<_> = crews.iter().map(|crew| Slot::new(crew, 0)).collect();
         let mut renewers: Vec<_> = crews.iter().map(Renewer::new).collect();
-        let mut queue = BinaryHeap::new();
+        let mut queue = Timeline::new();
         for number in 0..crews.len() {
-            queue.push(Reverse((1, Actor::Slot(number))));
-            queue.push(Reverse((1, Actor::Renewer(number))));
+            queue.push(1, Actor::Slot(number));
+            queue.push(1, Actor::Renewer(number));
         }
-        while let Some(Reverse((time, actor))) = queue.pop() {
+        while let Some((time, actor)) = queue.pop() {
             self.now.store(time, Ordering::Relaxed);
             let now = LogicalTime::from_raw(time);
             let next = match actor {
@@ -197,7 +197,9 @@ impl World {
                     Rest::Over => None,
                 },
             };
-            queue.extend(next.map(|next| Reverse((next, actor))));
+            if let Some(next) = next {
+                queue.push(next, actor);
+            }
         }
     }
 }

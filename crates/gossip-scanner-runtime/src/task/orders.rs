@@ -7,6 +7,7 @@ use gossip_coordination::{ShardAction, SplitKey};
 use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
 use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
+use crate::planted::planted;
 use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
@@ -32,7 +33,9 @@ impl ShardTask {
 
     /// The lease is gone: whatever is on its way is forgotten at the next step.
     pub fn lost(&mut self) {
-        self.ended = Some(Ending::Lost);
+        if !planted!(GoesOnWithoutLease) {
+            self.ended = Some(Ending::Lost);
+        }
     }
 
     /// Asks the shard to stand still when the items under way are finished, because it is to be
@@ -41,12 +44,14 @@ impl ShardTask {
         self.verdict.get_or_insert(Decision::Stand);
     }
 
-    /// Where the shard stands still, if it does: nothing of it is under way, and everything up to
-    /// this cursor is finished.
+    /// Where the shard stands still, if it does: nothing of it is under way or waits for another
+    /// try, and everything up to this cursor is finished.
     #[must_use]
     pub fn still_at(&self) -> Option<Cursor> {
         let stands = matches!(self.verdict, Some(Decision::Stand));
-        let still = stands && self.submitted == 0 && self.pending.is_none();
+        let rests = self.submitted == 0 || planted!(OffersUnderWay);
+        let rests = rests && self.pending.is_none();
+        let still = stands && rests && !self.has_retries();
         still.then(|| self.covered.cursor().into())
     }
 
