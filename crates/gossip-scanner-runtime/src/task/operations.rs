@@ -108,7 +108,10 @@ impl ShardTask {
         let split = gear.coordinator.split_residual(now, tenant, &self.lease, &plan, op_id)?;
         let narrowed = ShardSpec::try_from(plan.new_parent());
         self.spec = narrowed.expect("the plan was checked when it was made");
-        self.forget_page();
+        match point > self.rest_from() {
+            true => self.forget_unstarted(),
+            false => self.forget_page(),
+        }
         self.covered.since_cut = 0;
         let (shard, residual) = (self.lease.key(), split.into_inner().residual);
         gear.observer.observe(Event::Split { shard, residual });
