@@ -60,6 +60,11 @@ impl Watermark {
         self.begin(0);
     }
 
+    /// Ends the page behind the last item that was started. Whatever is on its way stays so.
+    pub fn cut_short(&mut self) {
+        self.items.truncate(self.started);
+    }
+
     /// Starts the next item and tells its index; `None` if all were started.
     pub fn start(&mut self) -> Option<usize> {
         let index = self.next()?;
@@ -72,6 +77,12 @@ impl Watermark {
     #[must_use]
     pub fn next(&self) -> Option<usize> {
         (self.started < self.items.len()).then_some(self.started)
+    }
+
+    /// The last index that was started.
+    #[must_use]
+    pub const fn last_started(&self) -> Option<usize> {
+        self.started.checked_sub(1)
     }
 
     /// Settles the item at `index`; `false` if it was not on its way.

@@ -316,7 +316,7 @@ impl ShardTask {
         }
         // A decision does not wait for the next item, nor an order for the throttle. An operation
         // that failed does wait.
-        let is_decided = self.submitted == 0 && self.is_decided();
+        let is_decided = self.is_decided() && (self.submitted == 0 || self.splits_ahead());
         let until = self.wait_until.take().filter(|until| now < *until);
         if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
@@ -416,6 +416,8 @@ impl ShardTask {
     ) -> Turn {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
         let listing = self.listing.take();
+        // The page is empty now, and everything on it was settled.
+        self.forget_page();
         let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
             Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
@@ -439,7 +441,7 @@ impl ShardTask {
         self.decide(Decision::Park(reason))
     }
 
-    /// Nothing is under way, and something was decided: does it, progress first.
+    /// Something was decided, and nothing that it concerns is under way: does it, progress first.
     fn settle<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
         if matches!(self.verdict, Some(Decision::Stand)) {
             // The cursor travels with the offer, which is somebody else's business.
@@ -514,6 +516,12 @@ impl ShardTask {
         gear.processor.abandon();
         self.submitted = 0;
         self.forget_page();
+    }
+
+    /// What was not started is listed again, behind what was.
+    fn forget_unstarted(&mut self) {
+        self.mark.cut_short();
+        self.listing = None;
     }
 
     /// The page is listed again from the cursor.

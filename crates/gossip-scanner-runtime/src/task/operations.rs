@@ -111,7 +111,10 @@ impl ShardTask {
         if !planted!(SplitNotHeard) {
             self.spec = narrowed.expect("the plan was checked when it was made");
         }
-        self.forget_page();
+        match point > self.rest_from() {
+            true => self.forget_unstarted(),
+            false => self.forget_page(),
+        }
         self.covered.since_cut = 0;
         let (shard, residual) = (self.lease.key(), split.into_inner().residual);
         gear.observer.observe(Event::Split { shard, residual });
