@@ -97,8 +97,9 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "fuzz",
-        arguments: "TARGET SECONDS | TARGET --runs N | --list",
-        purpose: "run one fuzz target for a time or a number of executions",
+        arguments: fuzz::USAGE,
+        purpose: "run one fuzz target for a time or a number of executions, or all of them; \
+                  --save writes the table of docs/reliability.md",
         run: fuzz::run,
     },
     Command {
