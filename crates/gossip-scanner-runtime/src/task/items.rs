@@ -202,6 +202,9 @@ impl ShardTask {
 
     /// What is to be given to the processor next, if anything is.
     fn next_item(&self, now: LogicalTime) -> Option<usize> {
+        if self.is_resting() {
+            return None;
+        }
         match self.verdict {
             None if self.split.is_none() && self.cuts.is_empty() => {
                 self.due_before(now, self.page.len()).or_else(|| self.mark.next())

@@ -11,13 +11,18 @@
 //! always gives its shards back with their progress, except when the store does not answer: then
 //! the leases run out.
 //!
+//! Threads share the death of their process, so a shard that may be what kills its owners is worked
+//! on while the others rest ([`quarantine`]).
+//!
 //! # Never
 //! - takes a lost shard for an error: somebody else goes on with it;
 //! - lets a panic out of a shard: the shard is parked, and the others go on;
 //! - reads a clock or draws a random number of its own: both are arguments.
 
 mod bell;
+mod claiming;
 mod porter;
+mod quarantine;
 mod records;
 mod renewer;
 mod seat;
@@ -26,6 +31,8 @@ mod slot;
 
 #[cfg(test)]
 mod moves_tests;
+#[cfg(test)]
+mod poison_tests;
 #[cfg(test)]
 mod worker_tests;
 
@@ -43,6 +50,7 @@ use thiserror::Error;
 use self::bell::Bell;
 use self::porter::Porch;
 pub use self::porter::worker_of;
+use self::quarantine::Quarantine;
 #[cfg(any(test, feature = "skew"))]
 pub(crate) use self::renewer::Renewer;
 use self::seat::Seat;
@@ -231,6 +239,8 @@ pub(crate) struct Crew<'a, B> {
     throttle: Throttle,
     /// One for each slot.
     seats: Vec<Seat>,
+    /// Who may claim what.
+    quarantine: Quarantine,
     /// Shards that have arrived from other workers.
     porch: Porch,
     /// Whether a worker that drains has given away what it could.
@@ -256,6 +266,7 @@ impl<'a, B> Crew<'a, B> {
             parts,
             throttle: Throttle::new(config.limits),
             seats: (0..threads).map(|_| Seat::default()).collect(),
+            quarantine: Quarantine::new(threads),
             porch: Porch::default(),
             let_go,
             busy: AtomicUsize::new(0),
