@@ -89,14 +89,10 @@ pub enum Cut {
 }
 
 impl TaskConfig {
-    /// Whether a shard with this many grants since its last progress may be killing its owners:
-    /// the one before ended without a word, or the next may be told that it was the last.
+    /// Whether a shard that was granted this often since its last progress is parked if that
+    /// happens once more (DESIGN Q13).
     #[must_use]
-    pub fn suspects(&self, attempts: u32) -> bool {
-        attempts >= CAUTION_FROM || self.is_last_chance(attempts)
-    }
-
-    fn is_last_chance(&self, attempts: u32) -> bool {
+    pub fn is_last_chance(&self, attempts: u32) -> bool {
         self.shard_retries.is_some_and(|max| attempts > max)
     }
 }

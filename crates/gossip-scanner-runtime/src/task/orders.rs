@@ -72,10 +72,10 @@ impl ShardTask {
         self.is_resting() && idle
     }
 
-    /// Whether the shard may be what kills its owners, by what is known of it now.
+    /// Whether the shard is parked if its owner dies now: it has come forward since, or not.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
-        self.config.suspects(self.attempts)
+        self.config.is_last_chance(self.attempts)
     }
 
     pub(super) const fn is_resting(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Claiming while other threads of the process work: shards that may be killing their owners are
-//! passed over ([`quarantine`](super::quarantine) says why).
+//! Claiming while other threads of the process work: shards on their last chance are passed over
+//! ([`quarantine`](super::quarantine) says why).
 //!
 //! A look comes before each acquire. It is one read more, and nothing is granted to somebody who
 //! should not have it: the grant itself is what counts as an attempt.
@@ -89,7 +89,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
         }
     }
 
-    /// Whether one more grant would make the shard a suspect.
+    /// Whether the next grant is the last chance of the shard.
     fn is_suspect(&mut self, shard: ShardId) -> Result<bool, GetRunError> {
         let (config, mut rows) = (self.config, Vec::new());
         let filter = ShardFilter::one(shard);
@@ -102,6 +102,6 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
         )?;
         // One that is gone is refused by the acquire.
         let attempts = rows.first().map_or(0, |row| row.attempts);
-        Ok(config.task.suspects(attempts.saturating_add(1)))
+        Ok(config.task.is_last_chance(attempts.saturating_add(1)))
     }
 }

@@ -11,8 +11,8 @@
 //! always gives its shards back with their progress, except when the store does not answer: then
 //! the leases run out.
 //!
-//! Threads share the death of their process, so a shard that may be what kills its owners is worked
-//! on while the others rest ([`quarantine`]).
+//! Threads share the death of their process, so a shard on its last chance is worked on while the
+//! others rest (`quarantine.rs`).
 //!
 //! # Never
 //! - takes a lost shard for an error: somebody else goes on with it;

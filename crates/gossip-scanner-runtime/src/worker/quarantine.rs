@@ -1,23 +1,25 @@
-//! Which of a worker's threads may claim a shard that may be killing its owners.
+//! Which of a worker's threads may claim a shard that is on its last chance.
 //!
 //! Threads share their process, and so its death: a key that kills the process takes the shards of
 //! all threads along, and each of them was granted once more without progress. Counted like that,
-//! innocent shards would end up parked. So suspicion is settled alone:
+//! innocent shards would end up parked. So nobody is on its last chance in company:
 //!
 //! ```text
 //!   open ──► wanted ──► alone ──► open
 //!    │         │          └ the suspect has come forward, or is over
 //!    │         └ the other threads record their progress and rest
-//!    └ everybody claims what is above suspicion
+//!    └ everybody claims what has chances left
 //! ```
 //!
 //! # Invariants
 //!
-//! - A suspect ([`TaskConfig::suspects`](crate::task::TaskConfig::suspects)) is claimed only while
-//!   no other thread of the process has anything under way, and none begins anything until the
-//!   suspect has come forward or is over. So whoever dies with it dies of it.
+//! - A suspect, a shard on its last chance
+//!   ([`TaskConfig::is_last_chance`](crate::task::TaskConfig::is_last_chance)), is granted only
+//!   while no other thread of the process has anything under way, and none begins anything until
+//!   the suspect has come forward or is over. So whoever dies with it dies of it.
 //! - Threads that rest have come forward under their lease. A death finds no attempt to count.
-//! - Together: neighbours make a shard a suspect at most, and never park it.
+//! - Together: neighbours make a shard a suspect at most, and never park it. A killer dies as often
+//!   as it would alone, because it is its own attempts that bring it to its last chance.
 //!
 //! # Never
 //! - robs anybody: a thread rests when what it has begun is finished;
