@@ -88,12 +88,12 @@ impl Book {
         }
     }
 
-    /// Checks all of it. `reached` tells where each shard stands; every shard that is not done must
-    /// have been worked on at `alive_at` or later.
+    /// Checks all of it. `reached` tells where each shard stands. From `alive_at` on the trial waited
+    /// for every shard that is not done, and then ended: what came later is judged and not measured.
     pub(crate) fn check(
         &self,
         reached: &BTreeMap<u64, Reached>,
-        alive_at: u64,
+        alive_at: Option<u64>,
     ) -> Result<Sum, Failure> {
         let (mut sum, nothing) = (Sum::default(), Story::default());
         for (shard, Reached { first, last, is_done }) in reached {
@@ -103,9 +103,10 @@ impl Book {
                 return Err(format!("key {key} of shard {shard} is lost").into());
             }
             story.check(*shard, &mut sum)?;
+            story.times(&mut sum, alive_at.unwrap_or(u64::MAX));
             story.check_saved(*shard, *last)?;
             let last_work = story.first_and_last.values().map(|times| times.1).max();
-            if !is_done && last_work.is_none_or(|last| last < alive_at) {
+            if !is_done && last_work < alive_at.max(Some(0)) {
                 return Err(format!("shard {shard} is stranded: nobody works on it").into());
             }
         }
@@ -131,9 +132,7 @@ impl Story {
                 sum.redone += 1;
             }
         }
-        self.check_order(shard)?;
-        self.times(sum);
-        Ok(())
+        self.check_order(shard)
     }
 
     /// Nobody begins again at or before what an earlier owner was told is recorded, and the store
@@ -173,8 +172,9 @@ impl Story {
         Ok(())
     }
 
-    fn times(&self, sum: &mut Sum) {
-        for (fence, (_, is_move)) in &self.grants {
+    /// Counts and measures what was granted up to `until`.
+    fn times(&self, sum: &mut Sum, until: u64) {
+        for (fence, (_, is_move)) in self.grants.iter().filter(|(_, (at, _))| *at <= until) {
             let first = self.first_and_last.get(fence).map(|times| times.0);
             let Some(before) = fence.checked_sub(1) else { continue };
             if *is_move {

@@ -25,10 +25,10 @@ fn good() -> Vec<Line> {
 const WHOLE: Reached = Reached { first: 0, last: Some(2), is_done: false };
 
 fn verdict(lines: &[Line]) -> Result<u64, String> {
-    verdict_of(lines, WHOLE, 0)
+    verdict_of(lines, WHOLE, None)
 }
 
-fn verdict_of(lines: &[Line], reached: Reached, alive_at: u64) -> Result<u64, String> {
+fn verdict_of(lines: &[Line], reached: Reached, alive_at: Option<u64>) -> Result<u64, String> {
     let mut book = Book::default();
     book.enter(lines);
     let checked = book.check(&BTreeMap::from([(0, reached)]), alive_at);
@@ -40,8 +40,10 @@ fn a_good_move_passes() {
     assert_eq!(verdict(&good()), Ok(0));
     let mut book = Book::default();
     book.enter(&good());
-    let sum = book.check(&BTreeMap::from([(0, WHOLE)]), 0).unwrap();
+    let sum = book.check(&BTreeMap::from([(0, WHOLE)]), None).unwrap();
     assert_eq!((sum.moves, sum.keys, sum.gaps.percentile(50)), (1, 3, 3));
+    let sum = book.check(&BTreeMap::from([(0, WHOLE)]), Some(5)).unwrap();
+    assert_eq!((sum.moves, sum.keys), (0, 3), "a move at the end of the trial is not measured");
 }
 
 #[test]
@@ -96,17 +98,17 @@ fn a_store_that_has_forgotten_what_it_acknowledged_is_noticed() {
     lines.push(line(8, 2, What::Saved(2)));
     assert_eq!(verdict(&lines), Ok(0));
     for last in [None, Some(1)] {
-        let error = verdict_of(&lines, Reached { last, ..WHOLE }, 0).unwrap_err();
+        let error = verdict_of(&lines, Reached { last, ..WHOLE }, None).unwrap_err();
         assert!(error.contains("forgot"), "{error}");
     }
 }
 
 #[test]
 fn a_shard_that_nobody_works_on_is_noticed_unless_it_is_done() {
-    assert_eq!(verdict_of(&good(), WHOLE, 7), Ok(0));
-    assert!(verdict_of(&good(), WHOLE, 8).unwrap_err().contains("stranded"));
-    assert_eq!(verdict_of(&good(), Reached { is_done: true, ..WHOLE }, 8), Ok(0));
+    assert_eq!(verdict_of(&good(), WHOLE, Some(7)), Ok(0));
+    assert!(verdict_of(&good(), WHOLE, Some(8)).unwrap_err().contains("stranded"));
+    assert_eq!(verdict_of(&good(), Reached { is_done: true, ..WHOLE }, Some(8)), Ok(0));
     let untouched = Reached { last: None, ..WHOLE };
-    assert!(verdict_of(&[], untouched, 0).unwrap_err().contains("stranded"));
-    assert!(verdict_of(&[], WHOLE, 0).unwrap_err().contains("lost"));
+    assert!(verdict_of(&[], untouched, None).unwrap_err().contains("stranded"));
+    assert!(verdict_of(&[], WHOLE, None).unwrap_err().contains("lost"));
 }

@@ -78,7 +78,7 @@ pub(crate) fn moves(
     running.iter().try_for_each(|place| fleet.drain(*place).map(drop))?;
     fleet.end()?;
     settle_records(url)?;
-    let sum = check(url, &fleet, alive_at)?;
+    let sum = check(url, &fleet, Some(alive_at))?;
     if kills == 0 && sum.redone > 0 {
         return Err(format!("{} keys were redone, and nobody was killed", sum.redone).into());
     }
@@ -117,7 +117,7 @@ pub(crate) fn restart(
     await_progress(&mut site, |progress| progress.done >= shards)?;
     site.backend.complete_run(now(), TENANT, RUN, gossip_contracts::identity::OpId::from_raw(7))?;
     fleet.end()?;
-    let sum = check(url, &fleet, 0)?;
+    let sum = check(url, &fleet, None)?;
     if sum.keys != shards * keys || sum.redone > 0 {
         let expected = shards * keys;
         return Err(format!("{} of {expected} keys, {} redone", sum.keys, sum.redone).into());
@@ -190,7 +190,7 @@ fn settle_records(url: &str) -> Result<(), Failure> {
 }
 
 /// Reads every journal, and holds it against the store.
-fn check(url: &str, fleet: &Fleet, alive_at: u64) -> Result<Sum, Failure> {
+fn check(url: &str, fleet: &Fleet, alive_at: Option<u64>) -> Result<Sum, Failure> {
     let mut book = Book::default();
     for life in &fleet.lives {
         // A process that was killed at once has none.
