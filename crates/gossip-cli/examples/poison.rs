@@ -84,13 +84,14 @@ impl Trial {
         self.check_parked(&run)?;
         self.check_seen()?;
         self.check_certificate(&run)?;
-        let (keys, killers) = (self.keys, self.planted.len());
+        let (keys, killers, jobs) = (self.keys, self.planted.len(), self.jobs);
+        let (allowed, seconds) = (self.allowed(), begun.elapsed().as_secs_f64());
         writeln!(
             io::stdout(),
             "{killers} killers among {keys} keys: exactly those set aside, everything else done, \
-             {crashes} crashes ({} allowed), {:.0} s",
-            self.allowed(),
-            begun.elapsed().as_secs_f64()
+             {crashes} crashes of {jobs} threads ({allowed} allowed), {seconds:.0} s\n\
+             | {keys} | {killers} | {jobs} | {crashes} | {allowed} | exactly the killers | done | \
+             {seconds:.0} s |",
         )?;
         Ok(())
     }

@@ -11,7 +11,7 @@ use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination_etcd::test_support::EtcdServer;
 
 use crate::Outcome;
-use crate::book::{Books, Fates, Figures, Sleep, Time};
+use crate::book::{Books, Cause, Fates, Figures, Sleep, Time};
 use crate::sink::{self, Sink};
 use crate::watch::Watcher;
 use crate::worker::Worker;
@@ -40,6 +40,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often a worker is stopped until it stands still in the middle of a key and not of a write.
 const MAX_STOPS: usize = 50;
 
+/// Why keys are redone, in the order of the table.
+const CAUSES: [Cause; 3] = [Cause::Killed, Cause::Slept, Cause::Expired];
+
 /// Runs the trial and says what it showed.
 pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
     let begun = Instant::now();
@@ -55,10 +58,17 @@ pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
     trial.wait_until_overtaken(2)?;
     trial.wake_up(2)?;
     let figures = trial.finish()?;
+    let seconds = begun.elapsed().as_secs_f64();
     Ok(format!(
         "{WORKERS} workers on etcd, 2 killed, 1 stopped beyond its lease, 1 drained, \
-         {released} shards asked back: {figures}; the certificate verifies; {:.0} s",
-        begun.elapsed().as_secs_f64()
+         {released} shards asked back: {figures}; the certificate verifies; {seconds:.0} s\n\
+         | {keys} | 2, 1, 1 | {released} | 0 | {} | {} of {ALLOWED_OF_A_GRANT} allowed | 0 | {} | \
+         {} of {} refused | verifies | {seconds:.0} s |",
+        CAUSES.map(|cause| figures.redone_by(cause).to_string()).join(", "),
+        figures.most_of_a_grant,
+        figures.moved_by_drain,
+        figures.refused,
+        figures.refused,
     ))
 }
 
