@@ -174,13 +174,13 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "fleet",
-        arguments: "[--keys N]",
+        arguments: "[--keys N] [--save]",
         purpose: "eight workers on one etcd: kill, stop and drain some, and look what became of it",
         run: worker_trials::fleet,
     },
     Command {
         name: "poison",
-        arguments: "[--keys N] [--killers N] [--seed N]",
+        arguments: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
         purpose: "plant keys that kill their worker, and look whether exactly those are set aside",
         run: worker_trials::poison,
     },

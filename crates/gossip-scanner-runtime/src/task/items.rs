@@ -214,6 +214,9 @@ impl ShardTask {
 
     /// What is to be given to the processor next, if anything is.
     fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
+        if self.is_resting() {
+            return None;
+        }
         match self.verdict {
             None if self.split.is_none() && self.cuts.is_empty() => {
                 self.due_before(now, self.page.len()).or_else(|| self.fresh_item(most))

@@ -93,6 +93,15 @@ pub enum Cut {
     Bytes,
 }
 
+impl TaskConfig {
+    /// Whether a shard that was granted this often since its last progress is parked if that
+    /// happens once more (DESIGN Q13).
+    #[must_use]
+    pub fn is_last_chance(&self, attempts: u32) -> bool {
+        self.shard_retries.is_some_and(|max| attempts > max)
+    }
+}
+
 impl Default for TaskConfig {
     /// A crash repeats at most a second of work, or a thousand items: at 10⁵ items a second that is
     /// a hundred checkpoints a second, which the embedded store takes with ease.
@@ -169,6 +178,10 @@ pub enum Ending {
 pub struct ShardTask {
     config: TaskConfig,
     lease: Lease,
+    /// Grants since the last progress, as the store has it: none when some was recorded.
+    attempts: u32,
+    /// Whether another shard of the process wants to be alone.
+    held: bool,
     /// Only narrows.
     spec: ShardSpec,
     covered: Covered,
@@ -277,6 +290,8 @@ impl ShardTask {
         Self {
             config,
             lease: acquired.lease.clone(),
+            attempts: acquired.attempts,
+            held: false,
             spec: ShardSpec::try_from(snapshot.spec())
                 .expect("a spec that a backend holds was checked on its way in"),
             covered: covered.expect("a cursor without a token has nothing to misread"),
@@ -296,7 +311,7 @@ impl ShardTask {
             wait_until: None,
             verdict,
             cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
-            last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
+            last_chance: config.is_last_chance(acquired.attempts),
             split: None,
             cuts: Vec::new(),
             ended: None,
@@ -339,6 +354,9 @@ impl ShardTask {
 
     /// Lists, or gives out items and takes reports in.
     fn work<B>(&mut self, now: LogicalTime, gear: &mut Gear<'_, B>) -> Turn {
+        if self.is_resting() && self.submitted == 0 {
+            return self.rest(now);
+        }
         if self.submitted == 0 && self.mark.is_finished() {
             return self.turn_page(now, gear);
         }
@@ -356,6 +374,15 @@ impl ShardTask {
             self.begin(Operation::Checkpoint);
         }
         Turn::Going
+    }
+
+    /// Begins nothing for a while: records what is finished, and waits.
+    fn rest(&mut self, now: LogicalTime) -> Turn {
+        if self.covered.unsaved > 0 {
+            self.begin(Operation::Checkpoint);
+            return Turn::Going;
+        }
+        Turn::Wait(now.saturating_add(STILL_LOOK))
     }
 
     /// No item can be processed: what was finished is recorded, and the shard given back.
@@ -494,7 +521,8 @@ impl ShardTask {
     }
 
     fn checkpoint_is_due(&self, now: LogicalTime) -> bool {
-        if self.cautious > 0 && self.covered.unsaved > 0 {
+        // Who is to rest may do so when its first progress is recorded.
+        if (self.cautious > 0 || self.held) && self.covered.unsaved > 0 {
             return true;
         }
         let by_time = self.checkpoint_due_at().is_some_and(|due| now >= due);

@@ -53,6 +53,9 @@ impl ShardTask {
     ) -> Result<Answered, Refusal> {
         let (tenant, cursor) = (self.lease.tenant(), self.covered.cursor());
         let saved = gear.coordinator.checkpoint(now, tenant, &self.lease, cursor, op_id)?;
+        if self.covered.unsaved > 0 {
+            self.attempts = 0;
+        }
         self.covered.unsaved = 0;
         self.saved_at = now;
         gear.observer.observe(Event::Checkpointed { shard: self.lease.key() });

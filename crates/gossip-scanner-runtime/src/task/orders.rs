@@ -63,6 +63,31 @@ impl ShardTask {
         }
     }
 
+    /// Asks the shard to rest, because another one of the process is to be worked on alone, or not
+    /// to any more. One without progress under its lease goes on until some is recorded: if the
+    /// process died while it rests, that would be held against it.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether the shard rests, with nothing under way: whatever ends the process now is not this
+    /// shard's doing, and is not counted as such.
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        let idle = self.submitted == 0 && self.pending.is_none() && self.covered.unsaved == 0;
+        self.is_resting() && idle
+    }
+
+    /// Whether the shard is parked if its owner dies now: it has come forward since, or not.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.config.is_last_chance(self.attempts)
+    }
+
+    pub(super) const fn is_resting(&self) -> bool {
+        self.held && self.attempts == 0
+    }
+
     /// Somebody else took care of the shard, which stood still: the task is over at its next step.
     pub fn end(&mut self, ending: Ending) {
         self.ended = Some(ending);

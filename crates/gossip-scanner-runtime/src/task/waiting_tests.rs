@@ -163,3 +163,30 @@ fn a_split_does_not_wait_for_items_under_way(
     let counts: Vec<u64> = world.rows().iter().map(|row| counted(row).0).collect();
     assert_eq!((counts.len(), counts.iter().sum::<u64>()), (rows, 10));
 }
+
+/// If the process died while it rests, that would be held against a shard without progress.
+#[test]
+fn a_shard_that_is_to_rest_records_its_first_progress_before() {
+    let connector = numbered(10);
+    let mut throttled = Throttled::new();
+    throttled.throttle = Throttle::default();
+    throttled.task.hold(true);
+    let until = throttled.step_until_it_waits(&connector);
+    assert!(until > throttled.world.now && throttled.task.is_still());
+    let row = throttled.world.rows().remove(0);
+    assert_eq!(row.attempts, 0, "nothing that a death could be counted with");
+    let recorded = counted(&row).0;
+    assert!((1..10).contains(&recorded), "{recorded} keys");
+    throttled.step_until_it_waits(&connector);
+    assert_eq!(counted(&throttled.world.rows()[0]).0, recorded, "it rests");
+    throttled.task.hold(false);
+    let ending = loop {
+        match throttled.step(&connector) {
+            Turn::Going => {}
+            Turn::Wait(until) => panic!("waits until {until:?}"),
+            Turn::Over(ending) => break ending,
+        }
+    };
+    assert_eq!(ending, Ending::Completed);
+    assert_eq!(counted(&throttled.world.rows()[0]).0, 10);
+}

@@ -11,13 +11,18 @@
 //! always gives its shards back with their progress, except when the store does not answer: then
 //! the leases run out.
 //!
+//! Threads share the death of their process, so a shard on its last chance is worked on while the
+//! others rest (`quarantine.rs`).
+//!
 //! # Never
 //! - takes a lost shard for an error: somebody else goes on with it;
 //! - lets a panic out of a shard: the shard is parked, and the others go on;
 //! - reads a clock or draws a random number of its own: both are arguments.
 
 mod bell;
+mod claiming;
 mod porter;
+mod quarantine;
 mod records;
 mod renewer;
 mod seat;
@@ -28,6 +33,8 @@ mod slot;
 mod again_tests;
 #[cfg(test)]
 mod moves_tests;
+#[cfg(test)]
+mod poison_tests;
 #[cfg(test)]
 mod worker_tests;
 
@@ -47,6 +54,7 @@ use self::porter::Porch;
 pub use self::porter::worker_of;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::porter::{NAP_LONGEST as PORTER_NAP_LONGEST, Porter};
+use self::quarantine::Quarantine;
 #[cfg(any(test, feature = "skew", feature = "sim"))]
 pub(crate) use self::renewer::Renewer;
 use self::seat::Seat;
@@ -236,6 +244,8 @@ pub(crate) struct Crew<'a, B> {
     throttle: Throttle,
     /// One for each slot.
     seats: Vec<Seat>,
+    /// Who may claim what.
+    quarantine: Quarantine,
     /// Shards that have arrived from other workers.
     porch: Porch,
     /// Whether a worker that drains has given away what it could.
@@ -261,6 +271,7 @@ impl<'a, B> Crew<'a, B> {
             parts,
             throttle: Throttle::new(config.limits),
             seats: (0..threads).map(|_| Seat::default()).collect(),
+            quarantine: Quarantine::new(threads),
             porch: Porch::default(),
             let_go,
             busy: AtomicUsize::new(0),
