@@ -127,8 +127,24 @@ pub(crate) fn ask(
     asked.map(drop).map_err(|error| match error {
         RequestActionError::BackendError(error) => Failure::store(&error),
         RequestActionError::ShardNotFound => no_shard(),
-        error => Failure::new(Code::Usage, "nothing was asked of the owner").why(error),
+        error => not_asked(&error, key),
     })
+}
+
+/// Why the owner was not asked, and what to do about it.
+fn not_asked(error: &RequestActionError, key: ShardKey) -> Failure {
+    let failure = Failure::new(Code::Usage, "nothing was asked of the owner").why(error);
+    match error {
+        RequestActionError::NotLeased => failure.next(format!(
+            "a shard that nobody holds goes to whoever asks first: gossip worker {:016x}",
+            key.run().as_raw()
+        )),
+        RequestActionError::RequestPending => failure.next(format!(
+            "the owner follows one request at a time and forgets it after {} s: try again",
+            REQUEST_LASTS / 1000
+        )),
+        _ => failure,
+    }
 }
 
 fn describe(row: &ShardSummary) -> Record {

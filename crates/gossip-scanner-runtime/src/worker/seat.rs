@@ -148,15 +148,29 @@ impl Seat {
         let mut seat = self.lock();
         let sitting = seat.as_mut().filter(|sitting| !sitting.lost)?;
         sitting.transit.asked = None;
+        sitting.transit.withdrawn = false;
         sitting.transit.moves += 1;
         Some((sitting.lease.clone(), sitting.transit.moves - 1))
     }
 
-    /// Begins the move that somebody asked for, if somebody did; tells to whom as well.
-    pub(super) fn begin_requested_move(&self) -> Option<(Lease, u32, Option<WorkerId>)> {
-        let to = self.lock().as_mut()?.transit.asked.take()?;
+    /// The shard that somebody wants to have moved, if somebody does, and to whom.
+    pub(super) fn take_request(&self) -> Option<(ShardKey, Option<WorkerId>)> {
+        let mut seat = self.lock();
+        let sitting = seat.as_mut().filter(|sitting| !sitting.lost)?;
+        let to = sitting.transit.asked.take()?;
+        Some((sitting.lease.key(), to))
+    }
+
+    /// Begins the move of `shard` if it sits here and stands still; tells where, too.
+    pub(super) fn begin_move_of(&self, shard: ShardKey) -> Option<(Lease, u32, Cursor)> {
+        let cursor = self.still_at(shard)?;
         let (lease, moves) = self.begin_move()?;
-        Some((lease, moves, to))
+        Some((lease, moves, cursor))
+    }
+
+    /// The shard is not moved after all, if it sits here: it goes on.
+    pub(super) fn go_on(&self, shard: ShardKey) {
+        self.with(shard, |sitting| sitting.transit.end = Some(DrainEnd::Finished));
     }
 
     /// The shard here, if somebody wants its move taken back.
@@ -167,8 +181,15 @@ impl Seat {
     }
 
     /// Asks the shard to stand still, if it sits here.
+    ///
+    /// It may not have heard yet that it can go on after an earlier move. It hears nothing of that
+    /// any more: it would take it for the end of the next one, and whoever waits for it to stand
+    /// still would wait for ever.
     pub(super) fn stand(&self, shard: ShardKey) {
-        self.with(shard, |sitting| sitting.transit.stand = true);
+        self.with(shard, |sitting| {
+            sitting.transit.stand = true;
+            sitting.transit.end.take_if(|end| *end == DrainEnd::Finished);
+        });
     }
 
     /// Where the shard stands still, if it sits here and does.
@@ -226,7 +247,7 @@ impl Transit {
             Some(DrainEnd::Moved) => task.end(Ending::Moved),
             Some(DrainEnd::Released) => task.end(Ending::Released),
             Some(DrainEnd::Lost) => task.lost(),
-            // It is over by itself, or its move was taken back: if it stands still, it goes on.
+            // It is over by itself, or it was not moved: if it stands still, it goes on.
             Some(DrainEnd::Finished) => {
                 (self.stand, self.still) = (false, None);
                 task.go_on();
