@@ -229,8 +229,14 @@ pub(crate) enum RunCommand {
         #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
         active: bool,
     },
-    /// One run
-    Show(RunArg),
+    /// One run: how far it has come, and how long it will take
+    Show {
+        #[command(flatten)]
+        run: RunArg,
+        /// How long a run that is worked on is watched, to tell the time left; 0s for not at all
+        #[arg(long, env = "GOSSIP_WATCH", value_parser = duration::parse, default_value = "2s", value_name = "TIME")]
+        watch: Duration,
+    },
     /// Let nobody start a shard, and the owners give theirs back
     Pause(RunArg),
     /// Let shards be started again

@@ -13,6 +13,7 @@ use crate::certificate::{self, Settled};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
+use crate::watch::{self, Watched};
 use crate::{duration, exec, store};
 
 /// Runs that one listing asks for at a time.
@@ -37,7 +38,10 @@ pub(crate) fn run(
     match command {
         RunCommand::Create(args) => return exec::create(global, &backend, &args, console),
         RunCommand::List { active } => list(global, coordinator, tenant, active)?,
-        RunCommand::Show(arg) => show(global, coordinator, tenant, RunId::from_raw(arg.run))?,
+        RunCommand::Show { run, watch } => {
+            let run = RunId::from_raw(run.run);
+            show(global, Watched { coordinator, tenant, run, patience: watch })?;
+        }
         RunCommand::Pause(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
             steer.pause(console)?;
@@ -97,20 +101,18 @@ fn list(
     output::list(global.output, &columns, &records)
 }
 
-fn show(
-    global: &Global,
-    coordinator: &mut Coordinator,
-    tenant: TenantId,
-    run: RunId,
-) -> Result<(), Failure> {
+fn show(global: &Global, mut watched: Watched<'_>) -> Result<(), Failure> {
+    let (tenant, run) = (watched.tenant, watched.run);
+    let job = job_of(watched.coordinator, tenant, run).ok();
+    let seen = watched.progress(job.as_ref())?;
+    let coordinator = watched.coordinator;
     let record = describe(coordinator, tenant, run)?;
     let config = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
-    let job = job_of(coordinator, tenant, run).ok();
     let command = job.map(|job| {
         let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
         words.collect::<Vec<_>>()
     });
-    let record = record
+    let record = watch::tell(global.output, record, &seen)
         .with("lease", duration::show(config.config().lease_duration()))
         .with("retries", config.config().max_shard_retries())
         .with("created_at", config.created_at().as_raw())
