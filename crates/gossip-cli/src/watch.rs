@@ -1,7 +1,7 @@
 //! How far a run has come, for somebody who only looks in: a few looks, and the speed between them.
 //!
-//! Nobody else has to be asked: what the workers record is enough. The time left is that of work, so
-//! a run that is paused or that nobody works on has none, and is looked at once.
+//! Nobody else has to be asked: what the workers record is enough. The time left is that of work,
+//! so a run that is paused or that nobody works on has none, and is looked at once.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -401,7 +401,7 @@ fn a_run_can_be_paused_and_resumed() {
     assert_eq!(scratch.lines("seen").len(), 100);
 }
 
-/// Whoever looks in from elsewhere sees how far it is and how long it will take; a pause is no work.
+/// Whoever looks in sees how far it is and how long it will take; a pause is no work.
 #[test]
 fn a_run_tells_how_far_it_is_and_what_is_left() {
     let scratch = Scratch::new();

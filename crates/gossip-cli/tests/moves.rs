@@ -1,5 +1,7 @@
 //! Planned moves of shards between real processes: asked for, taken back, asked back.
 
+#![expect(clippy::unwrap_used, reason = "a file of tests")]
+
 mod support;
 
 use std::collections::BTreeSet;
