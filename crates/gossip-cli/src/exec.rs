@@ -139,9 +139,12 @@ impl Session<'_> {
             connector,
             over: &over,
         };
+        let config = self.worker_config(record.config());
+        // By this name others see who holds a shard.
+        self.console.detail(&format!("worker {:016x}", config.worker.as_raw()));
         let finish = thread::scope(|scope| {
             scope.spawn(|| painter.paint());
-            let finish = work(&self.worker_config(record.config()), parts);
+            let finish = work(&config, parts);
             over.store(true, Ordering::SeqCst);
             finish
         });
@@ -195,7 +198,11 @@ impl Session<'_> {
         let (code, said) = match finish {
             Finish::Complete if tally.unread > 0 => (
                 Code::Incomplete,
-                format!("incomplete: {} could not be read", count(tally.unread, "key")),
+                format!(
+                    "incomplete: {} could not be read; mend that, then add --again to go through \
+                     all of them anew",
+                    count(tally.unread, "key")
+                ),
             ),
             Finish::Complete => (Code::Complete, format!("complete: {}", count(tally.keys, "key"))),
             Finish::Incomplete { parked } => (

@@ -40,7 +40,7 @@ pub(crate) fn run(
         RunCommand::List { active } => list(global, coordinator, tenant, active)?,
         RunCommand::Show { run, watch } => {
             let run = RunId::from_raw(run.run);
-            show(global, Watched { coordinator, tenant, run, patience: watch })?;
+            show(global, Watched { coordinator, tenant, run, patience: watch }, console)?;
         }
         RunCommand::Pause(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
@@ -101,7 +101,7 @@ fn list(
     output::list(global.output, &columns, &records)
 }
 
-fn show(global: &Global, mut watched: Watched<'_>) -> Result<(), Failure> {
+fn show(global: &Global, mut watched: Watched<'_>, console: &Console) -> Result<(), Failure> {
     let (tenant, run) = (watched.tenant, watched.run);
     let job = job_of(watched.coordinator, tenant, run).ok();
     let seen = watched.progress(job.as_ref())?;
@@ -118,7 +118,15 @@ fn show(global: &Global, mut watched: Watched<'_>) -> Result<(), Failure> {
         .with("created_at", config.created_at().as_raw())
         .with("completed_at", config.completed_at().map(|at| at.as_raw()))
         .with("command", command);
-    output::one(global.output, &record)
+    output::one(global.output, &record)?;
+    if seen.shards_parked > 0 {
+        let id = format!("{:016x}", run.as_raw());
+        console.note(&format!(
+            "gossip shard list {id} --parked shows what is set aside, \
+             gossip shard unpark {id} --all brings it back"
+        ));
+    }
+    Ok(())
 }
 
 /// What a listing shows of a run.
@@ -274,6 +282,11 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
     match error {
         RunTransitionError::BackendError(error) => Failure::store(error),
         RunTransitionError::RunNotFound => not_found(run, &GetRunError::RunNotFound),
+        error @ RunTransitionError::RunTerminal { .. } => {
+            Failure::new(Code::Usage, format!("the run was not {done}"))
+                .why(error)
+                .next("what is over stays so: type its command again, with --again if it was done")
+        }
         error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),
     }
 }
