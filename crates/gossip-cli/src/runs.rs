@@ -24,6 +24,8 @@ const PAGE: usize = 256;
 pub(crate) struct Tally {
     pub(crate) keys: u64,
     pub(crate) unread: u64,
+    /// What the processors have reported, of every key once.
+    pub(crate) findings: u64,
     pub(crate) shards: u64,
     pub(crate) parked: u64,
 }
@@ -152,6 +154,7 @@ fn describe(
         .with("status", status)
         .with("keys", tally.keys)
         .with("unread", tally.unread)
+        .with("findings", tally.findings)
         .with("shards", tally.shards)
         .with("done", count(ShardStatus::Done))
         .with("parked", tally.parked)
@@ -227,6 +230,7 @@ impl Tally {
             if let Some(token) = token {
                 tally.keys += token.accumulator.count();
                 tally.unread += token.unread;
+                tally.findings = tally.findings.saturating_add(token.found);
             }
         }
         tally

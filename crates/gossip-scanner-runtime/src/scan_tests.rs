@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gossip_coordination::{RunManagement as _, ShardFilter, WorkerState};
+use gossip_coordination::{RunManagement as _, ShardFilter, WorkerEntry, WorkerState};
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::connectors::test_support::TempDir;
@@ -95,7 +95,7 @@ fn a_drained_scan_hands_its_shard_to_an_idle_one_and_nothing_is_done_twice() {
         wait_until(|| seen.lock().unwrap().len() >= 5);
         // More threads than there will be shards: it is always idle.
         let two = scope.spawn(|| scan(2, 64, &second));
-        wait_until(|| idle_workers(&world) > 0);
+        wait_until(|| is_idle(&world, 2));
         first.ask();
         [one.join().unwrap(), two.join().unwrap()]
     });
@@ -106,10 +106,13 @@ fn a_drained_scan_hands_its_shard_to_an_idle_one_and_nothing_is_done_twice() {
     assert_eq!((seen.len(), seen.values().sum::<u32>()), (KEYS, KEYS as u32));
 }
 
-fn idle_workers(world: &World) -> usize {
+/// Whether the worker of this number has said that it is idle.
+fn is_idle(world: &World, number: u32) -> bool {
     let (mut workers, now) = (Vec::new(), SystemClock::new().now());
     world.handle().list_workers_into(now, TENANT, &mut workers).unwrap();
-    workers.iter().filter(|entry| entry.state == WorkerState::Idle).count()
+    // The lower half of a name is the number.
+    let is_it = |entry: &&WorkerEntry| entry.worker.as_raw() as u32 == number;
+    workers.iter().find(is_it).is_some_and(|entry| entry.state == WorkerState::Idle)
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {
