@@ -75,7 +75,7 @@ pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Ta
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
-pub use self::scan::{DEFAULT_TENANT, ScanError, ScanOptions, Scanned, scan};
+pub use self::scan::{DEFAULT_TENANT, ScanError, ScanOptions, ScanParts, Scanned, scan};
 pub use self::split_policy::SPLITS_PER_LEASE;
 pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};

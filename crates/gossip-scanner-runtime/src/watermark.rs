@@ -13,14 +13,17 @@
 //! `mark <= started <= len`; every item below the mark is settled; the item at the mark, if there
 //! is one, is not.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 /// What became of an item, as far as the cursor is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "covered, passed over, or not there: no fourth")]
+#[expect(clippy::exhaustive_enums, reason = "covered, passed over, or not there: no other")]
 pub enum Settled {
     /// It was processed, and its results are durable.
     Done,
+    /// So too, and so much was found in it.
+    Found(NonZeroU32),
     /// It is no longer in the source.
     Gone,
     /// It is there and could not be read.

@@ -19,6 +19,8 @@ pub(super) struct Covered {
     accumulator: Accumulator,
     /// How many of the counted keys were passed over unread.
     unread: u64,
+    /// How much was found in the counted keys.
+    found: u64,
     /// The whole token, encoded again whenever the rest changes.
     token: Vec<u8>,
     /// Items finished since the store last heard of it.
@@ -49,6 +51,7 @@ impl Covered {
                 stored.accumulator
             },
             unread: stored.unread,
+            found: stored.found,
             token: cursor.token().unwrap_or_default().to_vec(),
             unsaved: 0,
             since_cut: 0,
@@ -100,6 +103,10 @@ impl Covered {
     fn take_in(&mut self, item: PageItem<'_>, settled: Settled) {
         match settled {
             Settled::Done => self.accumulator.add(item.key()),
+            Settled::Found(number) => {
+                self.accumulator.add(item.key());
+                self.found = self.found.saturating_add(u64::from(number.get()));
+            }
             Settled::Unread => {
                 self.accumulator.add(item.key());
                 self.unread += 1;
@@ -117,6 +124,7 @@ impl Covered {
         let token = RuntimeToken {
             accumulator: self.accumulator,
             unread: self.unread,
+            found: self.found,
             connector: &self.connector_token,
         };
         token.encode_into(&mut self.token).expect("a page takes no token that is too long");

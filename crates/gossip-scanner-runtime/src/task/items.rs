@@ -126,6 +126,7 @@ impl ShardTask {
         self.submitted -= 1;
         match verdict {
             Verdict::Done => self.settle_item(ticket, Settled::Done),
+            Verdict::Found(number) => self.settle_item(ticket, Settled::Found(number)),
             Verdict::Unopened(error) => self.unopened(now, ticket, error, gear),
             Verdict::Failed(message) => self.failed(now, ticket, &message, gear),
             Verdict::Hopeless(message) => self.hopeless(ticket, &message, gear),

@@ -167,6 +167,11 @@ impl ShardTask {
     ) -> Turn {
         let since = *self.store_fails_since.get_or_insert(now);
         let patience = since.saturating_add(self.config.store_patience);
+        // When its lease has ended there is nothing to give back: who leaves does not wait longer.
+        let patience = match self.verdict {
+            Some(Decision::Release | Decision::GiveUp(_)) => patience.min(self.lease.deadline()),
+            None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Stand) => patience,
+        };
         if !error.is_retryable() || now >= patience {
             return Turn::Over(Ending::StoreFailed(error));
         }

@@ -10,6 +10,9 @@
 //! stands still, and the cursor travels with the offer: a planned move redoes nothing. What nobody
 //! takes is released with its progress, so a drain ends within [`DRAIN_TICKS`] and a little.
 //!
+//! A shard that an administrator wants elsewhere stands still before its move begins, because an
+//! item may take longer than any offer stands. If nobody takes it, its owner goes on with it.
+//!
 //! Shards go only to idle workers of the same run, which are known by their names
 //! ([`worker_of`]). One that finds no free slot here is released again.
 
@@ -18,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
-use gossip_coordination::protocol::ReleaseMode;
+use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
 use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
 use gossip_handoff::join::{
     Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext, Mover,
@@ -26,6 +29,7 @@ use gossip_handoff::join::{
 };
 
 use super::records::Records;
+use super::seat::Seat;
 use super::slot::Rest;
 use super::{Crew, WorkerError};
 use crate::observer::Event;
@@ -67,10 +71,16 @@ const JOIN: JoinConfig = JoinConfig {
 const _: () = assert!(JOIN.find_ticks * 2 <= JOIN.lead_ticks);
 const _: () = assert!(JOIN.offer_ticks < DRAIN_TICKS);
 
-/// The settings for a run with leases of `lease` ticks: an offer stands for one lease at most, and
-/// the coordinator allows four.
-const fn join(lease: u64) -> JoinConfig {
-    let offer_ticks = if lease < JOIN.offer_ticks { lease } else { JOIN.offer_ticks };
+/// Leases for which an offer stands at most: whoever has short leases is not hurried more than it
+/// must be. One that the coordinator finds too long is refused, and then nothing ever moves.
+const OFFER_LEASES: u64 = 3;
+
+const _: () = assert!(OFFER_LEASES < OFFER_LEASES_MAX);
+
+/// The settings for a run with leases of `lease` ticks.
+pub(super) const fn join(lease: u64) -> JoinConfig {
+    let longest = lease.saturating_mul(OFFER_LEASES);
+    let offer_ticks = if longest < JOIN.offer_ticks { longest } else { JOIN.offer_ticks };
     JoinConfig { offer_ticks, ..JOIN }
 }
 
@@ -151,6 +161,8 @@ pub(crate) struct Porter<'c, 'a, B> {
     leftovers: Leftovers,
     join: JoinConfig,
     upkeep_at: LogicalTime,
+    /// A shard that an administrator wants elsewhere and that does not stand still yet.
+    wanted: Option<(Lease, Option<WorkerId>)>,
     /// What is being given away, and whether it is everything.
     leaving: Option<(Drain, bool)>,
     /// Shards that were asked to stand still and do not yet, by their leases.
@@ -173,6 +185,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
             leftovers: Leftovers::new(worker, join),
             join,
             upkeep_at: LogicalTime::ZERO,
+            wanted: None,
             leaving: None,
             asked: Vec::new(),
             ended_at: None,
@@ -202,6 +215,10 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// Everything is to be given away: to whoever has nothing to do, or to nobody.
     fn begin_drain(&mut self, now: LogicalTime) {
         self.arrivals.close();
+        if let Some((lease, _)) = self.wanted.take() {
+            // It moves with all others, or is released like them.
+            self.crew.seats.iter().for_each(|seat| seat.go_on(&lease));
+        }
         let willing = self.willing(now);
         if willing.is_empty() {
             return self.crew.let_go();
@@ -214,24 +231,51 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         self.leaving = Some((drain, true));
     }
 
-    /// An administrator wants a shard elsewhere.
+    /// An administrator wants a shard elsewhere: first it stands still, and then its move begins.
     fn begin_requested(&mut self, now: LogicalTime) {
-        let Some((lease, moves, to)) =
-            self.crew.seats.iter().find_map(|seat| seat.begin_requested_move())
+        let seats = &self.crew.seats;
+        let Some((lease, to)) = self.wanted.clone() else {
+            let asked = seats.iter().find_map(Seat::take_request);
+            // While nobody is willing, every renewal brings the request again, until it expires.
+            self.wanted = asked.filter(|(_, to)| !self.willing_to_take(*to, now).is_empty());
+            if let Some((lease, _)) = &self.wanted {
+                self.crew.seats.iter().for_each(|seat| seat.stand(lease));
+                self.crew.bell().ring();
+            }
+            return;
+        };
+        let is_over = !seats.iter().any(|seat| seat.holds(&lease));
+        let is_still = seats.iter().any(|seat| seat.still_at(&lease).is_some());
+        if is_over || is_still {
+            self.wanted = None;
+        }
+        if is_still {
+            let willing = self.willing_to_take(to, now);
+            self.begin_move(&lease, &willing, now);
+        }
+    }
+
+    /// Offers a shard that stands still to the willing, and keeps it if nobody takes it.
+    fn begin_move(&mut self, lease: &Lease, willing: &[WorkerEntry], now: LogicalTime) {
+        let (seats, me) = (&self.crew.seats, self.crew.config.worker);
+        let Some((lease, moves, cursor)) = seats.iter().find_map(|seat| seat.begin_move_of(lease))
         else {
             return;
         };
-        let willing = match to {
+        let holdings = vec![Holding::frozen(lease, moves, cursor, Vec::new())];
+        let deadline = now.saturating_add(DRAIN_TICKS);
+        let drain = Drain::new(me, holdings, willing, self.join, deadline);
+        self.leaving = Some((drain.keeping(), false));
+    }
+
+    /// The worker that was named, if it can have a shard of this one, or whoever has nothing to do.
+    fn willing_to_take(&mut self, to: Option<WorkerId>, now: LogicalTime) -> Vec<WorkerEntry> {
+        let me = self.crew.config.worker;
+        match to {
+            Some(to) if to == me || !is_colleague(to, me) => Vec::new(),
             Some(to) => vec![WorkerEntry::heard_of(to, WorkerState::Idle, now)],
             None => self.willing(now),
-        };
-        if willing.is_empty() {
-            return;
         }
-        let holdings = vec![Holding::working(lease, moves)];
-        let deadline = now.saturating_add(DRAIN_TICKS);
-        let drain = Drain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
-        self.leaving = Some((drain, false));
     }
 
     /// Idle workers of the run, in an order of our own, so that not all give to the same one.

@@ -149,15 +149,29 @@ impl Seat {
         let mut seat = self.lock();
         let sitting = seat.as_mut().filter(|sitting| !sitting.lost)?;
         sitting.transit.asked = None;
+        sitting.transit.withdrawn = false;
         sitting.transit.moves += 1;
         Some((sitting.lease.clone(), sitting.transit.moves - 1))
     }
 
-    /// Begins the move that somebody asked for, if somebody did; tells to whom as well.
-    pub(super) fn begin_requested_move(&self) -> Option<(Lease, u32, Option<WorkerId>)> {
-        let to = self.lock().as_mut()?.transit.asked.take()?;
+    /// The lease of the shard that somebody wants to have moved, if somebody does, and to whom.
+    pub(super) fn take_request(&self) -> Option<(Lease, Option<WorkerId>)> {
+        let mut seat = self.lock();
+        let sitting = seat.as_mut().filter(|sitting| !sitting.lost)?;
+        let to = sitting.transit.asked.take()?;
+        Some((sitting.lease.clone(), to))
+    }
+
+    /// Begins the move of `lease` if it sits here and stands still; tells where, too.
+    pub(super) fn begin_move_of(&self, lease: &Lease) -> Option<(Lease, u32, Cursor)> {
+        let cursor = self.still_at(lease)?;
         let (lease, moves) = self.begin_move()?;
-        Some((lease, moves, to))
+        Some((lease, moves, cursor))
+    }
+
+    /// The shard is not moved after all, if it sits here under `lease`: it goes on.
+    pub(super) fn go_on(&self, lease: &Lease) {
+        self.with(lease, |sitting| sitting.transit.end = Some(DrainEnd::Finished));
     }
 
     /// The shard here, if somebody wants its move taken back.
@@ -168,8 +182,15 @@ impl Seat {
     }
 
     /// Asks the shard to stand still, if it sits here under `lease`.
+    ///
+    /// It may not have heard yet that it can go on after an earlier move. It hears nothing of that
+    /// any more: it would take it for the end of the next one, and whoever waits for it to stand
+    /// still would wait for ever.
     pub(super) fn stand(&self, lease: &Lease) {
-        self.with(lease, |sitting| sitting.transit.stand = true);
+        self.with(lease, |sitting| {
+            sitting.transit.stand = true;
+            sitting.transit.end.take_if(|end| *end == DrainEnd::Finished);
+        });
     }
 
     /// Where the shard stands still, if it sits here under `lease` and does.
@@ -225,7 +246,7 @@ impl Transit {
             Some(DrainEnd::Moved) => task.end(Ending::Moved),
             Some(DrainEnd::Released) => task.end(Ending::Released),
             Some(DrainEnd::Lost) => task.lost(),
-            // It is over by itself, or its move was taken back: if it stands still, it goes on.
+            // It is over by itself, or it was not moved: if it stands still, it goes on.
             Some(DrainEnd::Finished) if planted!(StandsForEver) => {}
             Some(DrainEnd::Finished) => {
                 (self.stand, self.still) = (false, None);
