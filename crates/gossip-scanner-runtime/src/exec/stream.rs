@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::num::NonZeroU32;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -354,7 +355,7 @@ impl Answer {
         let value: Value = serde_json::from_slice(line).ok()?;
         let id = value.get("id")?.as_u64()?;
         let verdict = match value.get("type")?.as_str()? {
-            "done" => Verdict::Done,
+            "done" => done(value.get("findings"))?,
             "error" => {
                 let message = value.get("message").and_then(Value::as_str).unwrap_or("no message");
                 let message = clip(message).into();
@@ -367,6 +368,13 @@ impl Answer {
         };
         Some(Self { id, verdict })
     }
+}
+
+/// How much an item that is done says it found; `None` if that is no number.
+fn done(findings: Option<&Value>) -> Option<Verdict> {
+    let number = findings.map_or(Some(0), Value::as_u64)?;
+    let number = NonZeroU32::new(u32::try_from(number).unwrap_or(u32::MAX));
+    Some(number.map_or(Verdict::Done, Verdict::Found))
 }
 
 fn hash_of(key: &[u8]) -> u64 {
