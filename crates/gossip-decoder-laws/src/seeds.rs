@@ -219,8 +219,11 @@ pub(crate) fn run_roots() -> Vec<Vec<u8>> {
 pub(crate) fn tokens() -> Vec<Vec<u8>> {
     let mut accumulator = Accumulator::EMPTY;
     accumulator.add(b"key");
-    let tokens =
-        [RuntimeToken::START, RuntimeToken { accumulator, unread: 1, connector: b"token" }];
+    let tokens = [
+        RuntimeToken::START,
+        RuntimeToken { unread: 1, ..RuntimeToken::new(accumulator, b"token") },
+        RuntimeToken { found: 3, ..RuntimeToken::new(accumulator, b"") },
+    ];
     let encoded = |token: &RuntimeToken<'_>| {
         let mut out = Vec::new();
         token.encode_into(&mut out).expect("a short token");
@@ -290,7 +293,7 @@ pub(crate) fn store_urls() -> Vec<Vec<u8>> {
 
 pub(crate) fn stream_answers() -> Vec<Vec<u8>> {
     texts(&[
-        "{\"type\":\"done\",\"id\":7}\n",
+        "{\"type\":\"done\",\"id\":7}\n{\"type\":\"done\",\"id\":8,\"findings\":3}\n",
         "{\"type\":\"error\",\"id\":7,\"message\":\"why\",\"retry\":false}\n\n{\"id\":1}",
         "{\"type\":\"error\",\"id\":18446744073709551615,\"retry\":true}",
     ])
