@@ -5,7 +5,7 @@ use gossip_coordination::sim::RoughDisk;
 use super::{Bug, Plan, Totals, hunt, play};
 
 /// Worlds of the short form.
-const WORLDS: u64 = 150;
+const WORLDS: u64 = 120;
 
 /// Worlds in which a planted bug must be found.
 const HUNT_MAX: u64 = 300;
