@@ -10,9 +10,8 @@ use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
 use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
-/// behind the others serves several of them at once, instead of one in each round of asking. A
-/// round lasts as long as a key or two, so keys that take long would not be shared out in time.
-const LARGE_FROM: usize = 16;
+/// behind the others serves several of them at once, instead of one in each round of asking.
+const LARGE_FROM: usize = 256;
 const LARGE_PARTS: usize = 4;
 
 /// Keys that a split looks at to find the middle of what remains.

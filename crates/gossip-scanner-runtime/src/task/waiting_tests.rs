@@ -78,7 +78,7 @@ fn a_throttled_task_is_split_at_once() {
     throttled.step_until_it_waits(&connector);
     throttled.task.order(&ShardAction::Split(None));
     throttled.step_until_it_waits(&connector);
-    assert_eq!(throttled.world.rows().len(), 4);
+    assert_eq!(throttled.world.rows().len(), 2);
 }
 
 #[rstest]
