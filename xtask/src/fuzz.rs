@@ -29,17 +29,22 @@ const INPUT_LEN_MAX: u32 = 20_000;
 /// inputs are tried ten times as often. Upper limits are met by the runs by time.
 const SHORT_LEN_MAX: u32 = 128;
 
-/// The same for targets whose inputs say nothing in so few bytes: as long as their seeds.
-const LONGER: [(&str, u32); 9] = [
-    ("certificate", 1024),
-    ("etcd_answers", 384),
+/// The same for targets whose inputs say nothing in so few bytes, which get as many as their seeds
+/// have, and for those that do more with every byte and have said it all in fewer.
+const LENGTHS: [(&str, u32); 13] = [
+    ("certificate", 640),
+    ("command_template", 48),
+    ("etcd_answers", 256),
+    ("line_file", 24),
+    ("manifest_rows", 40),
     ("operation_sequences", 512),
-    ("record_decode", 512),
+    ("record_decode", 256),
     ("run_head", 192),
     ("shard_cold", 192),
-    ("shard_hot", 384),
+    ("shard_hot", 256),
     ("store_key", 192),
     ("store_url", 192),
+    ("stream_answer", 96),
 ];
 
 /// How libFuzzer spends a run by executions: on trying inputs. Without these it spends half of it
@@ -134,8 +139,8 @@ fn command(root: &Path, target: &str, bound: Bound) -> Command {
             command.arg(format!("-max_len={INPUT_LEN_MAX}"));
         }
         Bound::Runs(runs) => {
-            let longer = LONGER.iter().find(|(name, _)| *name == target);
-            let len_max = longer.map_or(SHORT_LEN_MAX, |(_, len)| *len);
+            let own = LENGTHS.iter().find(|(name, _)| *name == target);
+            let len_max = own.map_or(SHORT_LEN_MAX, |(_, len)| *len);
             command.arg(format!("-runs={runs}")).arg(format!("-max_len={len_max}")).args(QUICK);
         }
     }

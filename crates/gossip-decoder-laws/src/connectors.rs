@@ -12,8 +12,9 @@ use gossip_scanner_runtime::connectors::{LineFile, Manifest, ManifestFormat, num
 /// Items of a page: few, so that short files have several.
 const PAGE_ITEMS: usize = 3;
 
-/// Every key that is a number.
-const WHOLE: ShardSpecRef<'static> = ShardSpecRef::new(b"0", b":", b"");
+/// Every key that is a number. Its start is the key of one: bounds that are none are searched for,
+/// which takes longer than all the rest.
+const WHOLE: ShardSpecRef<'static> = ShardSpecRef::new(b"00000000000000000000", b":", b"");
 
 /// Keeps three things apart that the law needs of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +80,9 @@ fn check_listing(connector: &dyn Connector, rows: &[Listed], resume: u8) {
     assert!(items.iter().map(|item| (item.0, item.1)).eq(expected), "other rows than there are");
     let at = usize::from(resume);
     let Some((number, _, token)) = items.get(at).cloned() else { return };
-    for token in [None, token.as_deref()] {
+    // The rest is the same without the token of the item; lines have none anyway.
+    let ways = 1 + usize::from(token.is_some());
+    for token in [None, token.as_deref()].into_iter().take(ways) {
         let key = number_key(number);
         let cursor = CursorUpdate::try_from_parts(Some(&key), token).expect("a key of an item");
         let mut rest = Vec::new();

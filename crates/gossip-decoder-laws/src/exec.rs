@@ -40,7 +40,8 @@ fn naive_lines(data: &[u8]) -> Vec<&[u8]> {
 
 fn check_verdict(verdict: &Verdict, said: &Value) {
     let (message, retry) = match verdict {
-        Verdict::Done => return assert_eq!(said["type"], json!("done")),
+        Verdict::Done => return check_findings(0, said),
+        Verdict::Found(findings) => return check_findings(findings.get(), said),
         Verdict::Failed(message) => (message, said["retry"] != json!(false)),
         Verdict::Hopeless(message) => (message, said["retry"] == json!(false)),
         other => panic!("no program can say {other:?}"),
@@ -51,4 +52,11 @@ fn check_verdict(verdict: &Verdict, said: &Value) {
     let whole = said["message"].as_str().unwrap_or("no message");
     assert!(whole.starts_with(&**message), "another message");
     assert!(whole.len() - message.len() < 4 || message.len() > MAX_MESSAGE_BYTES - 4);
+}
+
+/// What was done says how much was found: a number, no more of which is kept than fits.
+fn check_findings(findings: u32, said: &Value) {
+    assert_eq!(said["type"], json!("done"));
+    let whole = said.get("findings").map_or(Some(0), Value::as_u64).expect("a number");
+    assert_eq!(u64::from(findings), whole.min(u64::from(u32::MAX)), "another number of findings");
 }

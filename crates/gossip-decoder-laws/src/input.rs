@@ -4,7 +4,7 @@ use gossip_contracts::coordination::MAX_KEY_SIZE;
 
 /// One input in so many has bytes around a limit: those cost a hundred times as much, and what is
 /// wrong with them is soon found.
-const LONG_ONE_IN: usize = 64;
+const LONG_ONE_IN: usize = 256;
 
 /// Reads values from the front of an input. A spent input gives zeros, so every input is valid.
 pub(crate) struct Reader<'a> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// Inputs made of each law's seeds. All laws together take a few seconds.
-const NEAR_SEEDS: u64 = 16_000;
+const NEAR_SEEDS: u64 = 8_000;
 
 /// Inputs of a law that runs a whole coordinator.
 const NEAR_SLOW_SEEDS: u64 = 40;

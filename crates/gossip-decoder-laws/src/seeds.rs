@@ -115,7 +115,7 @@ pub(crate) fn pairs_of_keys() -> Vec<Vec<u8>> {
     let mut around_the_limit = vec![0xC1, b'a', 0xFF, 0, 5, 0xC1, b'b', 0, 1, 7, 9];
     // One in so many inputs is long: the last byte makes this one of them.
     let sum: u8 = around_the_limit.iter().fold(0, |sum, byte| sum.wrapping_add(*byte));
-    around_the_limit.push(64 - sum % 64);
+    around_the_limit.push(sum.wrapping_neg());
     vec![b"\x01a\x01z\x05".to_vec(), b"\x03abc\x02ab\x08".to_vec(), around_the_limit]
 }
 
@@ -219,8 +219,11 @@ pub(crate) fn run_roots() -> Vec<Vec<u8>> {
 pub(crate) fn tokens() -> Vec<Vec<u8>> {
     let mut accumulator = Accumulator::EMPTY;
     accumulator.add(b"key");
-    let tokens =
-        [RuntimeToken::START, RuntimeToken { accumulator, unread: 1, connector: b"token" }];
+    let tokens = [
+        RuntimeToken::START,
+        RuntimeToken { unread: 1, ..RuntimeToken::new(accumulator, b"token") },
+        RuntimeToken { found: 3, ..RuntimeToken::new(accumulator, b"") },
+    ];
     let encoded = |token: &RuntimeToken<'_>| {
         let mut out = Vec::new();
         token.encode_into(&mut out).expect("a short token");
@@ -290,7 +293,7 @@ pub(crate) fn store_urls() -> Vec<Vec<u8>> {
 
 pub(crate) fn stream_answers() -> Vec<Vec<u8>> {
     texts(&[
-        "{\"type\":\"done\",\"id\":7}\n",
+        "{\"type\":\"done\",\"id\":7}\n{\"type\":\"done\",\"id\":8,\"findings\":3}\n",
         "{\"type\":\"error\",\"id\":7,\"message\":\"why\",\"retry\":false}\n\n{\"id\":1}",
         "{\"type\":\"error\",\"id\":18446744073709551615,\"retry\":true}",
     ])
