@@ -16,7 +16,7 @@ use gossip_handoff::{
     IN_PROGRESS_PAGE, Record as MoveRecord, RecordId, Repository as _, RepositoryError,
     StoreRepository, Stored,
 };
-use gossip_scanner_runtime::{Clock as _, SystemClock};
+use gossip_scanner_runtime::{Clock as _, SystemClock, worker_of};
 use gossip_stores::{AnyStore, Backend, Coordinator};
 
 use crate::args::{Global, HandoffCommand};
@@ -72,6 +72,11 @@ impl Moves {
         {
             return Err(Failure::new(Code::Usage, "nobody has heard of that worker lately")
                 .next("gossip handoff workers shows who is there"));
+        }
+        // Workers of one run are known by their names; others would give the shard back.
+        if to.is_some_and(|to| to != worker_of(key.run(), to.as_raw())) {
+            return Err(Failure::new(Code::Usage, "that worker works on another run")
+                .next("gossip handoff workers shows who is there: a worker's id begins with the last half of its run's"));
         }
         let action = ShardAction::HandOff(to);
         shards::ask(&mut self.coordinator, self.tenant, key, &action)?;

@@ -15,7 +15,9 @@
 use std::fmt;
 
 use gossip_contracts::coordination::CursorSemantics;
-use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId,
+};
 use gossip_stdx::RingBuffer;
 use thiserror::Error;
 
@@ -614,6 +616,9 @@ pub struct ShardSummary {
     pub leased: bool,
     /// When that lease ends; absent if none is live.
     pub lease_deadline: Option<LogicalTime>,
+    /// Added: who holds that lease; absent if none is live. Whoever is woken at night asks this
+    /// first.
+    pub owner: Option<WorkerId>,
     /// Added: the current fence. With `last_handoff` it tells how a planned move ended.
     pub fence_epoch: FenceEpoch,
     /// Added: the move behind the last bump of the fence, if it was one.

@@ -104,6 +104,7 @@ fn summary(now: LogicalTime, shard: ShardView<'_>) -> ShardSummary {
         park_reason: record.park_reason(),
         leased,
         lease_deadline: record.lease_deadline().filter(|_| leased),
+        owner: record.lease().map(|holder| holder.owner()).filter(|_| leased),
         fence_epoch: record.fence_epoch(),
         last_handoff: record.last_handoff(),
         acquire_count: record.acquire_count(),

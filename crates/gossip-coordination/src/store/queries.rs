@@ -162,6 +162,7 @@ fn summary(
         park_reason: hot.park_reason,
         leased,
         lease_deadline: hot.lease.map(|holder| holder.deadline()).filter(|_| leased),
+        owner: hot.lease.map(|holder| holder.owner()).filter(|_| leased),
         fence_epoch: hot.fence,
         last_handoff: hot.last_handoff,
         acquire_count: hot.acquire_count,

@@ -28,6 +28,8 @@ mod orders;
 mod refusal;
 
 #[cfg(test)]
+mod ahead_tests;
+#[cfg(test)]
 mod task_tests;
 #[cfg(test)]
 mod waiting_tests;
@@ -46,9 +48,12 @@ use gossip_coordination::{
 };
 
 use self::covered::Covered;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::items::COLLECT_PATIENCE;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
+use crate::planted::planted;
 use crate::processor::{Broken, Processor, Report};
 use crate::throttle::Throttle;
 use crate::watermark::Watermark;
@@ -318,14 +323,15 @@ impl ShardTask {
     where
         B: CoordinationFacade,
     {
-        let is_over = now >= self.lease.deadline() && self.pending.is_none();
+        let has_ended = now >= self.lease.deadline() && !planted!(GoesOnWithoutLease);
+        let is_over = has_ended && self.pending.is_none();
         if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
             self.forget_items(gear);
             return Turn::Over(ending);
         }
         // A decision does not wait for the next item, nor an order for the throttle. An operation
         // that failed does wait.
-        let is_decided = self.submitted == 0 && self.is_decided();
+        let is_decided = self.is_decided() && (self.submitted == 0 || self.splits_ahead());
         let until = self.wait_until.take().filter(|until| now < *until);
         if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
@@ -387,7 +393,8 @@ impl ShardTask {
 
     /// Everything that was started is settled: gets more, or ends the shard.
     fn turn_page<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
-        if self.listing.is_some() && self.page.is_exhausted() {
+        let was_read = self.page.is_exhausted() || planted!(LastPageUnread);
+        if self.listing.is_some() && was_read {
             self.begin(Operation::Complete);
             return Turn::Going;
         }
@@ -436,6 +443,8 @@ impl ShardTask {
     ) -> Turn {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
         let listing = self.listing.take();
+        // The page is empty now, and everything on it was settled.
+        self.forget_page();
         let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
             Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
@@ -459,13 +468,13 @@ impl ShardTask {
         self.decide(Decision::Park(reason))
     }
 
-    /// Nothing is under way, and something was decided: does it, progress first.
+    /// Something was decided, and nothing that it concerns is under way: does it, progress first.
     fn settle<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
         if matches!(self.verdict, Some(Decision::Stand)) {
             // The cursor travels with the offer, which is somebody else's business.
             return Turn::Wait(now.saturating_add(STILL_LOOK));
         }
-        if self.covered.unsaved > 0 {
+        if self.covered.unsaved > 0 && !planted!(ReleasesUnrecorded) {
             self.begin(Operation::Checkpoint);
             return Turn::Going;
         }
@@ -483,14 +492,15 @@ impl ShardTask {
 
     /// Whether no more items are to be tried.
     ///
-    /// Those before an item that is set aside still are, so that it is set aside alone.
+    /// Those before an item that is set aside still are, so that it is set aside alone; and whoever
+    /// goes on with a shard that is split, given back or moved finds nothing behind the cursor that
+    /// was done.
     fn is_decided(&self) -> bool {
         match self.verdict {
-            None => self.split.is_some() || !self.cuts.is_empty(),
+            None => (self.split.is_some() || !self.cuts.is_empty()) && !self.has_retries(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                true
-            }
+            Some(Decision::Release | Decision::Stand) => !self.has_retries(),
+            Some(Decision::Park(_) | Decision::GiveUp(_)) => true,
         }
     }
 
@@ -534,6 +544,12 @@ impl ShardTask {
         gear.processor.abandon();
         self.submitted = 0;
         self.forget_page();
+    }
+
+    /// What was not started is listed again, behind what was.
+    fn forget_unstarted(&mut self) {
+        self.mark.cut_short();
+        self.listing = None;
     }
 
     /// The page is listed again from the cursor.

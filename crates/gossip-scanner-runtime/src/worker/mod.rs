@@ -30,6 +30,8 @@ mod sharing;
 mod slot;
 
 #[cfg(test)]
+mod again_tests;
+#[cfg(test)]
 mod moves_tests;
 #[cfg(test)]
 mod poison_tests;
@@ -50,12 +52,16 @@ use thiserror::Error;
 use self::bell::Bell;
 use self::porter::Porch;
 pub use self::porter::worker_of;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::porter::{NAP_LONGEST as PORTER_NAP_LONGEST, Porter};
 use self::quarantine::Quarantine;
-#[cfg(any(test, feature = "skew"))]
+#[cfg(any(test, feature = "skew", feature = "sim"))]
 pub(crate) use self::renewer::Renewer;
 use self::seat::Seat;
 use self::sharing::Sharing;
-#[cfg(any(test, feature = "skew"))]
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::slot::NAP_LONGEST as SLOT_NAP_LONGEST;
+#[cfg(any(test, feature = "skew", feature = "sim"))]
 pub(crate) use self::slot::{Rest, Slot};
 use crate::clock::Clock;
 use crate::observer::Observer;
@@ -225,11 +231,10 @@ where
             }
         }
         gone_home.store(true, Ordering::SeqCst);
-        crew.finish(Ok(Finish::Drained));
+        crew.go_home();
         drop((renewer, porter));
     });
-    let end = crew.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    end.unwrap_or(Ok(Finish::Drained))
+    crew.ended()
 }
 
 /// What the threads of a worker share.
@@ -284,6 +289,17 @@ impl<'a, B> Crew<'a, B> {
         self.bell().ring();
     }
 
+    /// Every slot is over: if nobody has said how the worker ends, it has drained.
+    pub(crate) fn go_home(&self) {
+        self.finish(Ok(Finish::Drained));
+    }
+
+    /// How the worker ended.
+    pub(crate) fn ended(&self) -> Result<Finish, WorkerError> {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        end.unwrap_or(Ok(Finish::Drained))
+    }
+
     /// Whether no more shards are claimed.
     fn is_stopping(&self) -> bool {
         self.parts.drain.is_asked() || self.has_ended()
@@ -304,7 +320,7 @@ impl<'a, B> Crew<'a, B> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    fn bell(&self) -> &Bell {
+    pub(crate) fn bell(&self) -> &Bell {
         &self.parts.drain.0.bell
     }
 }

@@ -25,7 +25,7 @@ const IDLE_FIRST: u64 = 20;
 const IDLE_LONGEST: u64 = 1_000;
 
 /// How long a thread sleeps at most before it looks at the world again, in ticks.
-const NAP_LONGEST: u64 = 500;
+pub(crate) const NAP_LONGEST: u64 = 500;
 
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
