@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
-use gossip_coordination::{AcquireScratch, CoordinationFacade, WorkerEntry, WorkerState};
+use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
 use gossip_handoff::join::{
     Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext, Mover,
     collect_ended,
@@ -53,7 +53,7 @@ const UPKEEP_TICKS: u64 = 5_000;
 const FAREWELL_TICKS: u64 = 2_000;
 
 /// The longest nap of the porter, in ticks: it looks whether a shard stands still.
-const NAP_LONGEST: u64 = 25;
+pub(crate) const NAP_LONGEST: u64 = 25;
 
 /// Workers look for offers ten times a second, which costs one read each; a source lets them look
 /// twice before its shard stands still.
@@ -152,7 +152,7 @@ fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
 }
 
 /// The porter of a worker, stepped.
-pub(super) struct Porter<'c, 'a, B> {
+pub(crate) struct Porter<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     records: Records<'a>,
@@ -162,17 +162,18 @@ pub(super) struct Porter<'c, 'a, B> {
     join: JoinConfig,
     upkeep_at: LogicalTime,
     /// A shard that an administrator wants elsewhere and that does not stand still yet.
-    wanted: Option<(ShardKey, Option<WorkerId>)>,
+    wanted: Option<(Lease, Option<WorkerId>)>,
     /// What is being given away, and whether it is everything.
     leaving: Option<(Drain, bool)>,
-    /// Shards that were asked to stand still and do not yet.
-    asked: Vec<ShardKey>,
+    /// Shards that were asked to stand still and do not yet, by their leases.
+    asked: Vec<Lease>,
     /// When the worker was seen to have ended.
     ended_at: Option<LogicalTime>,
 }
 
 impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
-    fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
+    /// The porter of a worker that has records of moves.
+    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
         let records = Records::new((crew.parts.records?)());
         let (worker, join) = (crew.config.worker, join(crew.config.lease_ticks));
         Some(Self {
@@ -192,7 +193,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     }
 
     /// Does the next thing.
-    fn step(&mut self, now: LogicalTime) -> Rest {
+    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         if self.crew.has_ended() {
             return self.farewell(now);
         }
@@ -214,9 +215,9 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// Everything is to be given away: to whoever has nothing to do, or to nobody.
     fn begin_drain(&mut self, now: LogicalTime) {
         self.arrivals.close();
-        if let Some((key, _)) = self.wanted.take() {
+        if let Some((lease, _)) = self.wanted.take() {
             // It moves with all others, or is released like them.
-            self.crew.seats.iter().for_each(|seat| seat.go_on(key));
+            self.crew.seats.iter().for_each(|seat| seat.go_on(&lease));
         }
         let willing = self.willing(now);
         if willing.is_empty() {
@@ -233,31 +234,31 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// An administrator wants a shard elsewhere: first it stands still, and then its move begins.
     fn begin_requested(&mut self, now: LogicalTime) {
         let seats = &self.crew.seats;
-        let Some((key, to)) = self.wanted else {
+        let Some((lease, to)) = self.wanted.clone() else {
             let asked = seats.iter().find_map(Seat::take_request);
             // While nobody is willing, every renewal brings the request again, until it expires.
             self.wanted = asked.filter(|(_, to)| !self.willing_to_take(*to, now).is_empty());
-            if let Some((key, _)) = self.wanted {
-                self.crew.seats.iter().for_each(|seat| seat.stand(key));
+            if let Some((lease, _)) = &self.wanted {
+                self.crew.seats.iter().for_each(|seat| seat.stand(lease));
                 self.crew.bell().ring();
             }
             return;
         };
-        let is_over = !seats.iter().any(|seat| seat.holds(key));
-        let is_still = seats.iter().any(|seat| seat.still_at(key).is_some());
+        let is_over = !seats.iter().any(|seat| seat.holds(&lease));
+        let is_still = seats.iter().any(|seat| seat.still_at(&lease).is_some());
         if is_over || is_still {
             self.wanted = None;
         }
         if is_still {
             let willing = self.willing_to_take(to, now);
-            self.begin_move(key, &willing, now);
+            self.begin_move(&lease, &willing, now);
         }
     }
 
     /// Offers a shard that stands still to the willing, and keeps it if nobody takes it.
-    fn begin_move(&mut self, key: ShardKey, willing: &[WorkerEntry], now: LogicalTime) {
+    fn begin_move(&mut self, lease: &Lease, willing: &[WorkerEntry], now: LogicalTime) {
         let (seats, me) = (&self.crew.seats, self.crew.config.worker);
-        let Some((lease, moves, cursor)) = seats.iter().find_map(|seat| seat.begin_move_of(key))
+        let Some((lease, moves, cursor)) = seats.iter().find_map(|seat| seat.begin_move_of(lease))
         else {
             return;
         };
@@ -306,8 +307,11 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
-                self.asked.push(key);
-                self.crew.seats.iter().for_each(|seat| seat.stand(key));
+                // One that is gone by now is heard of before the next step.
+                if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
+                    self.crew.seats.iter().for_each(|seat| seat.stand(lease));
+                    self.asked.push(lease.clone());
+                }
                 self.crew.bell().ring();
                 Rest::No
             }
@@ -326,19 +330,18 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// Tells the drain which shards stand still by now, and which are over.
     fn hear_of_asked(&mut self, drain: &mut Drain, now: LogicalTime) {
         let seats = &self.crew.seats;
-        self.asked.retain(|key| match seats.iter().find_map(|seat| seat.still_at(*key)) {
+        self.asked.retain(|lease| match seats.iter().find_map(|seat| seat.still_at(lease)) {
             Some(cursor) => {
-                drain.freeze(now, *key, cursor);
+                drain.freeze(now, lease.key(), cursor);
                 false
             }
             None => true,
         });
-        let over = |key: ShardKey| !seats.iter().any(|seat| seat.holds(key));
-        let gone: Vec<_> =
-            drain.leases().map(|lease| lease.key()).filter(|key| over(*key)).collect();
+        let over = |lease: &&Lease| !seats.iter().any(|seat| seat.holds(lease));
+        let gone: Vec<ShardKey> = drain.leases().filter(over).map(|lease| lease.key()).collect();
         let withdrawn = seats.iter().filter_map(|seat| seat.take_withdrawal());
         for key in gone.into_iter().chain(withdrawn) {
-            self.asked.retain(|asked| *asked != key);
+            self.asked.retain(|asked| asked.key() != key);
             drain.finished(key);
         }
     }
