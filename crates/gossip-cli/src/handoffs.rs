@@ -4,6 +4,8 @@
 //! comes from the records of the moves, beside what the shard itself says: the fence decides who
 //! has it, whatever a record says.
 
+use std::collections::BTreeSet;
+
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId, WorkerId};
 use gossip_coordination::{
     RunManagement as _, ShardAction, ShardFilter, ShardSummary, WorkerEntry, WorkerState,
@@ -38,7 +40,7 @@ pub(crate) fn run(
             let key = ShardKey::new(RunId::from_raw(shard.run), ShardId::from_raw(shard.shard));
             moves.start(key, to.map(WorkerId::from_raw), console)?;
         }
-        HandoffCommand::List { active } => moves.list(global, active)?,
+        HandoffCommand::List { active } => moves.list(global, active, console)?,
         HandoffCommand::Show { id } => moves.show(global, &id)?,
         HandoffCommand::Rollback { id } => moves.rollback(&id, console)?,
         HandoffCommand::Workers => moves.workers(global)?,
@@ -78,11 +80,12 @@ impl Moves {
         Ok(())
     }
 
-    fn list(&mut self, global: &Global, active: bool) -> Result<(), Failure> {
-        let (mut rows, mut after) = (Vec::new(), None);
+    fn list(&mut self, global: &Global, active: bool, console: &Console) -> Result<(), Failure> {
+        let (mut rows, mut after, mut unreadable) = (Vec::new(), None, BTreeSet::new());
         loop {
             let page = self.records.page(after.as_ref(), IN_PROGRESS_PAGE);
             let page = page.map_err(|error| refused(&error))?;
+            unreadable.extend(page.unreadable);
             for stored in page.found {
                 if !(active && stored.record.state.is_terminal()) {
                     rows.push(self.describe(&stored.record)?);
@@ -92,6 +95,12 @@ impl Moves {
                 Some(next) => after = Some(next),
                 None => break,
             }
+        }
+        for number in unreadable {
+            console.note(&format!(
+                "record {:016x} cannot be read: it is damaged, or of a newer gossip",
+                number.as_raw()
+            ));
         }
         let columns = ["handoff", "phase", "run", "shard", "from", "to", "verdict"];
         output::list(global.output, &columns, &rows)

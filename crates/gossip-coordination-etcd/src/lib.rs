@@ -66,6 +66,8 @@ pub use self::store::EtcdStore;
 pub use self::url::{SCHEME, UrlError};
 
 #[cfg(test)]
+mod answers_tests;
+#[cfg(test)]
 mod auth_coordinator_tests;
 #[cfg(test)]
 mod auth_tests;

@@ -620,6 +620,9 @@ pub struct ShardSummary {
     pub last_handoff: Option<HandoffId>,
     /// Grants in all.
     pub acquire_count: u32,
+    /// Added: grants since the last progress. The runtime looks before it claims, because a shard
+    /// that has some may be what kills its owners.
+    pub attempts: u32,
     /// Progress.
     pub last_key: Option<Box<[u8]>>,
     /// Added: the resume state beside the progress. The runtime keeps there what a certificate says

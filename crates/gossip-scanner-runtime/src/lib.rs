@@ -17,6 +17,8 @@
 
 mod accumulator;
 mod backoff;
+#[cfg(any(test, planted_bugs, feature = "sim"))]
+mod bugs;
 pub mod certificate;
 mod clock;
 pub mod connectors;
@@ -26,15 +28,20 @@ mod initial;
 mod job;
 mod observer;
 mod op_ids;
+mod planted;
 mod processor;
 mod progress;
 mod run_plan;
 mod scan;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 #[cfg(any(test, feature = "skew"))]
 pub mod skew;
 mod split_policy;
 mod task;
 mod throttle;
+#[cfg(any(test, feature = "skew", feature = "sim"))]
+mod timeline;
 mod token;
 mod watermark;
 mod worker;

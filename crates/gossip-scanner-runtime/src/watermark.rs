@@ -3,7 +3,7 @@
 //! A [`Watermark`] follows the items of one page by their index. Items are started in order and
 //! finish in any; the mark stands behind the last item of the *finished prefix*, so that a cursor
 //! at the mark never covers an item that is still on its way. Whatever finished beyond it is done
-//! again after a crash, which is at most the number of items on their way.
+//! again after a crash; whoever starts items bounds it ([`Watermark::ahead`]).
 //!
 //! It knows no keys, no clock and no coordinator, and allocates only when a page is larger than
 //! every page before.
@@ -60,6 +60,11 @@ impl Watermark {
         self.begin(0);
     }
 
+    /// Ends the page behind the last item that was started. Whatever is on its way stays so.
+    pub fn cut_short(&mut self) {
+        self.items.truncate(self.started);
+    }
+
     /// Starts the next item and tells its index; `None` if all were started.
     pub fn start(&mut self) -> Option<usize> {
         let index = self.next()?;
@@ -72,6 +77,12 @@ impl Watermark {
     #[must_use]
     pub fn next(&self) -> Option<usize> {
         (self.started < self.items.len()).then_some(self.started)
+    }
+
+    /// The last index that was started.
+    #[must_use]
+    pub const fn last_started(&self) -> Option<usize> {
+        self.started.checked_sub(1)
     }
 
     /// Settles the item at `index`; `false` if it was not on its way.
@@ -104,6 +115,12 @@ impl Watermark {
     #[must_use]
     pub const fn mark(&self) -> usize {
         self.mark
+    }
+
+    /// How many items were started and lie behind the mark, settled or not.
+    #[must_use]
+    pub const fn ahead(&self) -> usize {
+        self.started - self.mark
     }
 
     /// How many items are on their way.

@@ -107,6 +107,7 @@ fn summary(now: LogicalTime, shard: ShardView<'_>) -> ShardSummary {
         fence_epoch: record.fence_epoch(),
         last_handoff: record.last_handoff(),
         acquire_count: record.acquire_count(),
+        attempts: record.attempts(),
         last_key: shard.cursor().last_key().map(Into::into),
         token: shard.cursor().token().map(Into::into),
         start: shard.spec().start.into(),

@@ -6,12 +6,14 @@
 //! have looked at the key alone, or not at all: then it must fail or answer as if nothing had been
 //! wrong, which `damaged_bytes_end_an_operation_or_change_nothing` shows by playing worlds twice.
 
+use gossip_contracts::identity::{RunId, TenantId};
+
 use super::audit::Torn;
 use super::faults::FaultKind;
 use super::op::Verb;
 use super::world::{Sender, What, World};
 use crate::record::ShardStatus;
-use crate::store::{Answer, Key, KeyRange, Read, Txn, Versioned, Write};
+use crate::store::{Answer, Key, KeyRange, Read, Txn, Versioned, Write, decode_run_head};
 
 /// How long a torn value stays torn, at least, and how much longer at most.
 const REPAIR_AFTER: (u64, u64) = (20, 200);
@@ -202,10 +204,11 @@ impl World {
             Key::ShardHot { tenant, shard } | Key::ShardCold { tenant, shard } => {
                 let oracle = &self.shared.borrow().oracle;
                 let run = oracle.find_shard(tenant, shard).map(|it| oracle.shards[it as usize].run);
-                run.is_some_and(|run| {
+                let is_whole = run.is_some_and(|run| {
                     let run = &oracle.runs[run as usize];
                     !run.deleted && run.roots_born as usize > run.cuts.len()
-                })
+                });
+                is_whole && self.has_roots(tenant, shard.run())
             }
             Key::RunRoots { .. }
             | Key::Owner { .. }
@@ -218,5 +221,12 @@ impl World {
             | Key::Tombstone { .. }
             | Key::HandoffIndex { .. } => false,
         }
+    }
+
+    /// Whether the head that the store shows says that the run is whole. The oracle may know
+    /// better: a store that forgets a write may forget that the run was registered.
+    fn has_roots(&self, tenant: TenantId, run: RunId) -> bool {
+        let Some(head) = self.disk.get(&Key::RunHead { tenant, run }) else { return false };
+        decode_run_head(tenant, run, &head.bytes).is_ok_and(|head| head.has_roots())
     }
 }

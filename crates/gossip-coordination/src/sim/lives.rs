@@ -17,7 +17,6 @@ use super::port::SimStore;
 use super::random::{Stream, mix};
 use super::worker::{Handle, Worker};
 use super::world::{Process, Role, SHARDS_PER_TENANT, SHARDS_TOTAL, What, World};
-use crate::scratch::AcquireScratch;
 use crate::store::StoreConfig;
 
 /// Ticks that a process is gone after it died.
@@ -33,7 +32,7 @@ const TWIN_TICKS_MAX: u64 = 600;
 const SKEW_MAX: u64 = 300;
 
 /// Thousandths by which a clock drifts, at most.
-const DRIFT_MAX: u64 = 30;
+pub(super) const DRIFT_MAX: u64 = 30;
 
 /// How long after its deadline the lease of a live owner is honoured.
 pub(super) const CLOCK_SKEW_HONOURED: u64 = 40;
@@ -131,8 +130,8 @@ impl World {
             (Role::Admin, _) => Box::pin(Admin { cx, handle, sequence: life << 32 }.live()),
             (Role::Worker | Role::Twin, Some(trial)) => self.invite(number, cx, handle, &trial),
             (Role::Worker | Role::Twin, None) => {
-                let (scratch, held) = (Box::new(AcquireScratch::new()), Vec::new());
-                Box::pin(Worker { cx, handle, scratch, held }.live())
+                let scratch = self.scratches.lend();
+                Box::pin(Worker { cx, handle, scratch, held: Vec::new() }.live())
             }
         };
         self.processes[number as usize].program = Some(program);

@@ -42,6 +42,8 @@ mod port;
 mod progress;
 mod random;
 mod report;
+mod rough;
+mod scratches;
 mod shrink;
 mod sink;
 mod splits;
@@ -62,7 +64,9 @@ pub use self::oracle::StaleTally;
 pub use self::plan::{OPERATIONS_DEFAULT, Plan};
 pub use self::port::SimStore;
 pub use self::progress::{FINGERPRINT, fingerprint};
+pub use self::random::{Stream, mix};
 pub use self::report::{Coverage, Failure, Figures, Report, fault_table, outcome_table};
+pub use self::rough::{Nature, RoughDisk, RoughStore};
 pub use self::shrink::shrink;
 use self::world::World;
 
@@ -72,6 +76,8 @@ mod backend_tests;
 mod oracle_tests;
 #[cfg(test)]
 mod progress_tests;
+#[cfg(test)]
+mod rough_tests;
 #[cfg(test)]
 mod sim_tests;
 

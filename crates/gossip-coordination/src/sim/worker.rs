@@ -16,6 +16,7 @@ use super::keyspace::Keyspace;
 use super::op::{Ending, Granted, Label, LeaseRef, Said, Terms, Verb, ending};
 use super::port::{SimStore, SinkWrite};
 use super::random::mix;
+use super::scratches::LentScratch;
 use crate::facade::{AsyncShardClaiming, ClaimError};
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
@@ -23,7 +24,7 @@ use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::request::{PendingRequest, ShardAction};
 use crate::run_management::AsyncRunManagement;
-use crate::scratch::{AcquireResultView, AcquireScratch};
+use crate::scratch::AcquireResultView;
 use crate::store::AsyncStoreCoordinator;
 use crate::traits::AsyncCoordinationBackend;
 use crate::workers::WorkerState;
@@ -79,7 +80,7 @@ pub(super) struct Held {
 pub(super) struct Worker {
     pub(super) cx: Cx,
     pub(super) handle: Handle,
-    pub(super) scratch: Box<AcquireScratch>,
+    pub(super) scratch: LentScratch,
     pub(super) held: Vec<Held>,
 }
 

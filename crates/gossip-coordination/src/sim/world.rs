@@ -29,6 +29,7 @@ use super::plan::Plan;
 use super::port::{Reply, SimStore, SinkWrite};
 use super::random::Stream;
 use super::report::{Coverage, Failure, Report};
+use super::scratches::Scratches;
 use crate::store::{Key, Read, Txn};
 
 /// Shards one tenant may have, small enough to be met.
@@ -168,6 +169,7 @@ pub(super) struct World {
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) disk: Disk,
     pub(super) processes: Vec<Process>,
+    pub(super) scratches: Scratches,
     pub(super) dice: [Dice; 3],
     pub(super) tally: FaultTally,
     /// The numbers of the faults that were injected.
@@ -222,6 +224,7 @@ impl World {
             shared: Rc::new(RefCell::new(shared)),
             disk: Disk::default(),
             processes: Vec::new(),
+            scratches: Scratches::default(),
             dice,
             tally: FaultTally::default(),
             injected: Vec::new(),

@@ -165,6 +165,7 @@ fn summary(
         fence_epoch: hot.fence,
         last_handoff: hot.last_handoff,
         acquire_count: hot.acquire_count,
+        attempts: hot.attempts,
         last_key: hot.cursor.last_key().map(Into::into),
         token: hot.cursor.token().map(Into::into),
         start: cold.spec.start.into(),

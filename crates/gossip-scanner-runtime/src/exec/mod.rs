@@ -29,7 +29,9 @@ use std::time::Duration;
 
 pub use self::batch::BatchProcessor;
 pub use self::child::end_all_programs;
-pub use self::stream::{MAX_LINE_BYTES, StreamProcessor};
+#[cfg(feature = "laws")]
+pub use self::stream::read_answers;
+pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor};
 pub use self::template::{Template, TemplateError};
 pub use self::text::Rendering;
 

@@ -6,6 +6,7 @@ use gossip_contracts::connector::{Page, PageItem};
 use gossip_contracts::coordination::CursorUpdate;
 
 use crate::accumulator::Accumulator;
+use crate::planted::planted;
 use crate::token::{RuntimeToken, TokenError};
 use crate::watermark::{Settled, Watermark};
 
@@ -42,7 +43,11 @@ impl Covered {
         Ok(Self {
             key: cursor.last_key().unwrap_or_default().to_vec(),
             connector_token: stored.connector.to_vec(),
-            accumulator: stored.accumulator,
+            accumulator: if planted!(CountsAnew) {
+                RuntimeToken::START.accumulator
+            } else {
+                stored.accumulator
+            },
             unread: stored.unread,
             token: cursor.token().unwrap_or_default().to_vec(),
             unsaved: 0,

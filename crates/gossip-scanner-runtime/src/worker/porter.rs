@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::ReleaseMode;
-use gossip_coordination::{AcquireScratch, CoordinationFacade, WorkerEntry, WorkerState};
+use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
 use gossip_handoff::join::{
     Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext, Mover,
     collect_ended,
@@ -49,7 +49,7 @@ const UPKEEP_TICKS: u64 = 5_000;
 const FAREWELL_TICKS: u64 = 2_000;
 
 /// The longest nap of the porter, in ticks: it looks whether a shard stands still.
-const NAP_LONGEST: u64 = 25;
+pub(crate) const NAP_LONGEST: u64 = 25;
 
 /// Workers look for offers ten times a second, which costs one read each; a source lets them look
 /// twice before its shard stands still.
@@ -142,7 +142,7 @@ fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
 }
 
 /// The porter of a worker, stepped.
-pub(super) struct Porter<'c, 'a, B> {
+pub(crate) struct Porter<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     records: Records<'a>,
@@ -153,14 +153,15 @@ pub(super) struct Porter<'c, 'a, B> {
     upkeep_at: LogicalTime,
     /// What is being given away, and whether it is everything.
     leaving: Option<(Drain, bool)>,
-    /// Shards that were asked to stand still and do not yet.
-    asked: Vec<ShardKey>,
+    /// Shards that were asked to stand still and do not yet, by their leases.
+    asked: Vec<Lease>,
     /// When the worker was seen to have ended.
     ended_at: Option<LogicalTime>,
 }
 
 impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
-    fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
+    /// The porter of a worker that has records of moves.
+    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
         let records = Records::new((crew.parts.records?)());
         let (worker, join) = (crew.config.worker, join(crew.config.lease_ticks));
         Some(Self {
@@ -179,7 +180,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     }
 
     /// Does the next thing.
-    fn step(&mut self, now: LogicalTime) -> Rest {
+    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         if self.crew.has_ended() {
             return self.farewell(now);
         }
@@ -262,8 +263,11 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
-                self.asked.push(key);
-                self.crew.seats.iter().for_each(|seat| seat.stand(key));
+                // One that is gone by now is heard of before the next step.
+                if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
+                    self.crew.seats.iter().for_each(|seat| seat.stand(lease));
+                    self.asked.push(lease.clone());
+                }
                 self.crew.bell().ring();
                 Rest::No
             }
@@ -282,19 +286,18 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// Tells the drain which shards stand still by now, and which are over.
     fn hear_of_asked(&mut self, drain: &mut Drain, now: LogicalTime) {
         let seats = &self.crew.seats;
-        self.asked.retain(|key| match seats.iter().find_map(|seat| seat.still_at(*key)) {
+        self.asked.retain(|lease| match seats.iter().find_map(|seat| seat.still_at(lease)) {
             Some(cursor) => {
-                drain.freeze(now, *key, cursor);
+                drain.freeze(now, lease.key(), cursor);
                 false
             }
             None => true,
         });
-        let over = |key: ShardKey| !seats.iter().any(|seat| seat.holds(key));
-        let gone: Vec<_> =
-            drain.leases().map(|lease| lease.key()).filter(|key| over(*key)).collect();
+        let over = |lease: &&Lease| !seats.iter().any(|seat| seat.holds(lease));
+        let gone: Vec<ShardKey> = drain.leases().filter(over).map(|lease| lease.key()).collect();
         let withdrawn = seats.iter().filter_map(|seat| seat.take_withdrawal());
         for key in gone.into_iter().chain(withdrawn) {
-            self.asked.retain(|asked| *asked != key);
+            self.asked.retain(|asked| asked.key() != key);
             drain.finished(key);
         }
     }

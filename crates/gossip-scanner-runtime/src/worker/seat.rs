@@ -11,6 +11,7 @@ use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 use gossip_handoff::join::DrainEnd;
 
+use crate::planted::planted;
 use crate::task::{Ending, ShardTask};
 
 /// One thread's place.
@@ -166,33 +167,31 @@ impl Seat {
         std::mem::take(&mut sitting.transit.withdrawn).then(|| sitting.lease.key())
     }
 
-    /// Asks the shard to stand still, if it sits here.
-    pub(super) fn stand(&self, shard: ShardKey) {
-        self.with(shard, |sitting| sitting.transit.stand = true);
+    /// Asks the shard to stand still, if it sits here under `lease`.
+    pub(super) fn stand(&self, lease: &Lease) {
+        self.with(lease, |sitting| sitting.transit.stand = true);
     }
 
-    /// Where the shard stands still, if it sits here and does.
-    pub(super) fn still_at(&self, shard: ShardKey) -> Option<Cursor> {
-        self.with(shard, |sitting| sitting.transit.still.clone()).flatten()
+    /// Where the shard stands still, if it sits here under `lease` and does.
+    pub(super) fn still_at(&self, lease: &Lease) -> Option<Cursor> {
+        self.with(lease, |sitting| sitting.transit.still.clone()).flatten()
     }
 
-    /// Whether the shard sits here.
-    pub(super) fn holds(&self, shard: ShardKey) -> bool {
-        self.with(shard, |_| ()).is_some()
+    /// Whether `lease` sits here.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        self.with(lease, |_| ()).is_some()
     }
 
     /// Leaves word of how the move of `lease` ended.
     pub(super) fn end_move(&self, lease: &Lease, end: DrainEnd) {
-        self.with(lease.key(), |sitting| {
-            if sitting.lease.token() == lease.token() {
-                sitting.transit.end = Some(end);
-            }
-        });
+        self.with(lease, |sitting| sitting.transit.end = Some(end));
     }
 
-    fn with<T>(&self, shard: ShardKey, tell: impl FnOnce(&mut Sitting) -> T) -> Option<T> {
+    /// A lease, and not its shard: the shard may have been given back and claimed again, and nobody
+    /// would tell the new lease how a move of the old one ended.
+    fn with<T>(&self, lease: &Lease, tell: impl FnOnce(&mut Sitting) -> T) -> Option<T> {
         let mut seat = self.lock();
-        seat.as_mut().filter(|sitting| sitting.lease.key() == shard).map(tell)
+        seat.as_mut().filter(|sitting| sitting.lease.token() == lease.token()).map(tell)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Sitting>> {
@@ -227,6 +226,7 @@ impl Transit {
             Some(DrainEnd::Released) => task.end(Ending::Released),
             Some(DrainEnd::Lost) => task.lost(),
             // It is over by itself, or its move was taken back: if it stands still, it goes on.
+            Some(DrainEnd::Finished) if planted!(StandsForEver) => {}
             Some(DrainEnd::Finished) => {
                 (self.stand, self.still) = (false, None);
                 task.go_on();

@@ -18,6 +18,7 @@
 //!   counts beyond their bound, and broken invariants, by
 //!   [`InfraError::Corruption`](crate::InfraError::Corruption).
 
+mod checked;
 mod fields;
 mod frame;
 mod run;
@@ -49,3 +50,6 @@ pub(super) use self::{
     shard::{write_cold, write_hot},
     small::{write_count, write_handoff, write_owner, write_worker},
 };
+
+#[cfg(test)]
+mod checked_tests;

@@ -1,0 +1,76 @@
+//! Values whose checksum was right a moment ago.
+//!
+//! A handle reads the head of its run with every claim, and records that nobody has written since
+//! it last looked. Equal bytes under an equal key have an equal checksum, and to compare them costs
+//! a tenth of hashing them. So each thread keeps a few values that it has hashed; nothing is
+//! believed here that this thread did not hash.
+//!
+//! # Invariants
+//! - A value is remembered only under the key with which its checksum was computed, whole.
+//! - At most [`SLOTS`] values of [`VALUE_LEN_MAX`] bytes are kept; the newest takes the place.
+
+use std::cell::RefCell;
+
+use crate::store::key::Key;
+
+/// Values that a thread keeps: what the workers of one process hold, and a few heads of runs. A
+/// power of two, so that a place is some bits of a checksum.
+const SLOTS: usize = 256;
+
+/// The longest value kept, so that a thread keeps half a mebibyte at most. Heads of runs and
+/// shards with keys of usual length are a few hundred bytes long.
+pub(super) const VALUE_LEN_MAX: usize = 2048;
+
+const _: () = assert!(SLOTS.is_power_of_two());
+
+thread_local! {
+    static CHECKED: RefCell<Checked> = const { RefCell::new(Checked { slots: Vec::new() }) };
+}
+
+/// Whether `value` was remembered under `key`.
+pub(super) fn is_known(key: &Key, value: &[u8]) -> bool {
+    CHECKED.with_borrow(|checked| {
+        let slot = checked.slots.get(place(value));
+        slot.is_some_and(|slot| slot.value == value && slot.key == *key)
+    })
+}
+
+/// Remembers that the checksum of `value` is right under `key`.
+pub(super) fn remember(key: &Key, value: &[u8]) {
+    if value.len() > VALUE_LEN_MAX {
+        return;
+    }
+    CHECKED.with_borrow_mut(|checked| {
+        if checked.slots.is_empty() {
+            checked.slots.resize_with(SLOTS, Slot::empty);
+        }
+        let slot = &mut checked.slots[place(value)];
+        slot.key = *key;
+        slot.value.clear();
+        slot.value.extend_from_slice(value);
+    });
+}
+
+/// The memory of one thread.
+struct Checked {
+    /// None until something is remembered, then [`SLOTS`].
+    slots: Vec<Slot>,
+}
+
+/// A value that was hashed, and its key.
+struct Slot {
+    key: Key,
+    /// Empty for nothing: every value has a frame.
+    value: Vec<u8>,
+}
+
+impl Slot {
+    const fn empty() -> Self {
+        Self { key: Key::TotalCounter, value: Vec::new() }
+    }
+}
+
+/// Where `value` is kept if it is: by its last byte, which is one of its checksum.
+fn place(value: &[u8]) -> usize {
+    value.last().map_or(0, |byte| usize::from(*byte) % SLOTS)
+}
