@@ -27,6 +27,7 @@ use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_config::{Credentials, GrpcConfig};
 use crate::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+use crate::message::{EncodedTxn, TxnMessage};
 use crate::node::{Method, Node};
 use crate::proto::{
     AlarmAction, AlarmMember, AlarmRequest, AlarmResponse, AlarmType, AuthenticateRequest,
@@ -34,10 +35,10 @@ use crate::proto::{
     DefragmentResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse,
-    TxnRequest, TxnResponse,
+    TxnResponse,
 };
 use crate::status::AUTH_NOT_ENABLED;
-use crate::txn_effect::{Effect, effect};
+use crate::txn_effect::Effect;
 
 /// How often one call renews its token. A second refusal is not about the token's age.
 const MAX_TOKEN_RENEWALS: usize = 1;
@@ -179,7 +180,16 @@ impl GrpcClient {
         method: &Method,
         request: &Q,
     ) -> Result<A, EtcdError> {
-        let (client, method, message) = (self.clone(), *method, encoded(request));
+        self.call_encoded(method, encoded(request)).await
+    }
+
+    /// The same for the bytes of a request.
+    async fn call_encoded<A: Message + Default + 'static>(
+        &self,
+        method: &Method,
+        message: Bytes,
+    ) -> Result<A, EtcdError> {
+        let (client, method) = (self.clone(), *method);
         // Others wait while a connection is made or a token renewed.
         let call = async move { client.call_here(&method, &message).await };
         let answer = Driven::start(&Handle::current(), call).await;
@@ -288,15 +298,15 @@ impl GrpcClient {
 
     /// A write that takes space. Refused here while a `NOSPACE` alarm stands that we have met: the
     /// server's own refusal would not be certain.
-    async fn growing_write<Q: Message, A: Message + Default + 'static>(
+    async fn growing_write<A: Message + Default + 'static>(
         &self,
         method: &Method,
-        request: &Q,
+        message: Bytes,
     ) -> Result<A, EtcdError> {
         if self.inner.is_full.load(Ordering::Relaxed) {
             self.look_for_space(method).await?;
         }
-        let result = self.call(method, request).await;
+        let result = self.call_encoded(method, message).await;
         if let Err(EtcdError { cause: EtcdCause::NoSpace, .. }) = &result {
             self.inner.is_full.store(true, Ordering::Relaxed);
         }
@@ -335,17 +345,19 @@ impl EtcdKv for GrpcClient {
         self.call(&RANGE, &request).await
     }
 
-    async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, EtcdError> {
-        match effect(&request) {
-            Effect::None => self.call(&READ_TXN, &request).await,
-            Effect::Shrinks => self.call(&TXN, &request).await,
-            Effect::Grows => self.growing_write(&TXN, &request).await,
+    async fn txn(&self, request: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
+        let EncodedTxn { bytes, effect } = request.encode();
+        match effect {
+            Effect::None => self.call_encoded(&READ_TXN, bytes).await,
+            Effect::Shrinks => self.call_encoded(&TXN, bytes).await,
+            Effect::Grows => self.growing_write(&TXN, bytes).await,
         }
     }
 
     async fn lease_grant(&self, ttl_seconds: i64) -> Result<LeaseGrant, EtcdError> {
         let request = LeaseGrantRequest { ttl: ttl_seconds, id: 0 };
-        let answer: LeaseGrantResponse = self.growing_write(&LEASE_GRANT, &request).await?;
+        let answer: LeaseGrantResponse =
+            self.growing_write(&LEASE_GRANT, encoded(&request)).await?;
         Ok(LeaseGrant { id: answer.id, ttl_seconds: answer.ttl })
     }
 

@@ -21,6 +21,7 @@ mod grpc_codec;
 mod grpc_config;
 mod keyspace;
 mod kv;
+mod message;
 mod node;
 mod owner_lease;
 mod post;
@@ -58,6 +59,7 @@ pub use self::grpc_config::{
 };
 pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+pub use self::message::{EncodedTxn, TxnMessage};
 #[cfg(any(test, feature = "sim"))]
 pub use self::sim_coordinator::{SimEtcdCoordinator, SimStore};
 pub use self::store::EtcdStore;
@@ -95,6 +97,8 @@ mod grpc_tests;
 mod keyspace_tests;
 #[cfg(test)]
 mod lossy_kv;
+#[cfg(test)]
+mod message_tests;
 #[cfg(test)]
 mod operator_tests;
 #[cfg(test)]

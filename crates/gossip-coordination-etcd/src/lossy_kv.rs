@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
+use crate::message::TxnMessage;
 use crate::proto::{RangeRequest, RangeResponse, Request, TxnRequest, TxnResponse};
 use crate::{Alarm, EtcdCause, EtcdError, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
 
@@ -74,7 +75,8 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
         self.inner.range(request).await
     }
 
-    async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, EtcdError> {
+    async fn txn(&self, request: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
+        let request = request.into_request();
         self.request_count.fetch_add(1, Ordering::SeqCst);
         let is_write = writes(&request);
         self.commit_count.fetch_add(u64::from(is_write), Ordering::SeqCst);

@@ -188,9 +188,10 @@ impl Node {
             return Err((EtcdError::not_sent(method.operation, cause), true));
         }
         let path = PathAndQuery::from_static(method.path);
+        let codec = AnswerCodec::new(request.get_ref().len());
         // For one message each way, a stream that we close after it is the same as a plain call.
         let answer = async {
-            let stream = grpc.server_streaming(request, path, AnswerCodec::new()).await?;
+            let stream = grpc.server_streaming(request, path, codec).await?;
             let mut stream = stream.into_inner();
             let answer = stream.message().await?;
             // What follows is the end of the stream; without it we would seem to have hung up.

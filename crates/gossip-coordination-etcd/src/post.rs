@@ -22,6 +22,7 @@ use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
+use crate::message::LoneTxn;
 use crate::owner_lease::OwnerLease;
 
 /// The wait before the first retry, in milliseconds; it doubles with each.
@@ -53,9 +54,9 @@ impl<K: EtcdKv> Post<K> {
     /// Sends `batch` and answers for each of its parcels, in their order, with its note.
     pub(crate) async fn deliver<N: Send + Sync>(
         self: &Arc<Self>,
-        mut batch: Batch<N>,
+        batch: Batch<N>,
     ) -> Vec<(N, Outcome)> {
-        let outcomes = match self.send(&mut batch).await {
+        let outcomes = match self.send(&batch).await {
             Ok(outcomes) => outcomes,
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
@@ -71,6 +72,18 @@ impl<K: EtcdKv> Post<K> {
         batch.into_notes().zip(outcomes).collect()
     }
 
+    /// As [`Post::deliver`] for a batch of one, which is never taken apart.
+    pub(crate) async fn deliver_single<N: Send + Sync>(
+        self: &Arc<Self>,
+        batch: &Batch<N>,
+    ) -> Outcome {
+        match self.send(batch).await {
+            Ok(mut outcomes) => outcomes.pop().unwrap_or(Ok(CommitOutcome::Unknown)),
+            Err(error) if error.is_certain() => Err(infra_error(&error)),
+            Err(_) => Ok(CommitOutcome::Unknown),
+        }
+    }
+
     /// Waits before the retry with this number, counted from zero.
     pub(crate) async fn back_off(&self, retry: u32) {
         let doubled = BACKOFF_MILLIS.checked_shl(retry).unwrap_or(BACKOFF_MILLIS_MAX);
@@ -79,13 +92,8 @@ impl<K: EtcdKv> Post<K> {
 
     async fn deliver_apart<N: Send + Sync>(self: &Arc<Self>, batch: Batch<N>) -> Vec<(N, Outcome)> {
         let mut delivered = Vec::with_capacity(batch.len());
-        for mut single in batch.apart() {
-            // A batch of one is never taken apart, so this ends.
-            let outcome = match self.send(&mut single).await {
-                Ok(outcomes) => outcomes.into_iter().next().unwrap_or(Ok(CommitOutcome::Unknown)),
-                Err(error) if error.is_certain() => Err(infra_error(&error)),
-                Err(_) => Ok(CommitOutcome::Unknown),
-            };
+        for single in batch.apart() {
+            let outcome = self.deliver_single(&single).await;
             delivered.extend(single.into_notes().map(|note| (note, outcome.clone())));
         }
         delivered
@@ -93,7 +101,7 @@ impl<K: EtcdKv> Post<K> {
 
     async fn send<N: Send + Sync>(
         self: &Arc<Self>,
-        batch: &mut Batch<N>,
+        batch: &Batch<N>,
     ) -> Result<Vec<Outcome>, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
@@ -115,10 +123,14 @@ impl<K: EtcdKv> Post<K> {
 
     async fn send_once<N: Send + Sync>(
         self: &Arc<Self>,
-        batch: &mut Batch<N>,
+        batch: &Batch<N>,
     ) -> Result<Vec<Outcome>, EtcdError> {
         let lease = if batch.binds() { self.granted_lease().await? } else { 0 };
-        let answer = self.kv.txn(batch.request(&self.namespace, lease)).await;
+        let namespace = &self.namespace;
+        let answer = match batch.lone() {
+            Some(txn) => self.kv.txn(LoneTxn { namespace, txn, lease }).await,
+            None => self.kv.txn(batch.request(namespace, lease)).await,
+        };
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
             self.lease.lost(lease);
         }
