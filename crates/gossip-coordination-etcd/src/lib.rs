@@ -53,8 +53,8 @@ pub use self::config::{
 pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
 pub use self::grpc::GrpcClient;
 pub use self::grpc_config::{
-    Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_MAX_ANSWER_BYTES, DEFAULT_REQUEST_TIMEOUT,
-    GrpcConfig, TlsIdentity, TlsOptions,
+    Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_KEEP_ALIVE_INTERVAL, DEFAULT_KEEP_ALIVE_TIMEOUT,
+    DEFAULT_MAX_ANSWER_BYTES, DEFAULT_REQUEST_TIMEOUT, GrpcConfig, TlsIdentity, TlsOptions,
 };
 pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
@@ -95,6 +95,8 @@ mod keyspace_tests;
 mod lossy_kv;
 #[cfg(test)]
 mod operator_tests;
+#[cfg(test)]
+mod outage_tests;
 #[cfg(test)]
 mod owner_lease_tests;
 #[cfg(test)]
