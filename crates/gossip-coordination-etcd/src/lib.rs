@@ -104,6 +104,8 @@ mod process_tests;
 #[cfg(test)]
 mod real_servers;
 #[cfg(test)]
+mod refusal_tests;
+#[cfg(test)]
 mod sim_coordinator_tests;
 #[cfg(test)]
 mod space_tests;

@@ -253,7 +253,8 @@ impl Node {
             }
             // A server that answers in etcd's words is etcd, and its version is its own business.
             Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
-            Err(EtcdCause::Other { .. }) => return Err(wrong_version("a server that is not etcd")),
+            // Only what is known for an answer of another kind of server is one. What nobody
+            // recognises may be an etcd in trouble, or a proxy before one that starts.
             Err(cause) => return Err(cause),
         }
         Ok(channel)

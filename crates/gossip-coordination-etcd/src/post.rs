@@ -97,6 +97,11 @@ impl<K: EtcdKv> Post<K> {
     ) -> Result<Vec<Outcome>, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
+            if batch.binds() {
+                // It was tried often enough when it fails. To try the batch again would try each
+                // of those tries again.
+                self.granted_lease().await?;
+            }
             let error = match self.send_once(batch).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(error) => error,
