@@ -17,6 +17,9 @@ const CALLERS: u64 = 16;
 /// Turns of the executor after which every task that was started waits for something else.
 const SETTLED: usize = 1_000;
 
+/// Transactions that fit into one batch.
+const BATCH: u64 = 100;
+
 fn key(number: u64) -> Key {
     let shard = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(number));
     Key::Owner { tenant: TenantId::from_bytes([7; 32]), shard }
@@ -25,6 +28,12 @@ fn key(number: u64) -> Key {
 fn bind(number: u64) -> Txn {
     let mut txn = Txn::new();
     txn.bind(key(number), vec![1]);
+    txn
+}
+
+fn put(number: u64) -> Txn {
+    let mut txn = Txn::new();
+    txn.put(key(number), vec![1]);
     txn
 }
 
@@ -77,4 +86,23 @@ async fn a_batch_does_not_repeat_the_retries_of_its_lease() {
     let outcome = store.commit(vec![bind(2)]).await.remove(0);
     assert!(outcome.as_ref().is_err_and(InfraError::is_retryable), "{outcome:?}");
     assert_eq!(kv.grant_count(), 1 + u64::from(RETRIES) + 1);
+}
+
+/// With a password that is no longer right each would ask for a token, one after the other.
+#[tokio::test]
+async fn a_batch_is_taken_apart_only_if_one_of_it_may_be_to_blame() {
+    for (cause, is_apart) in [
+        (EtcdCause::AuthRefused, false),
+        (EtcdCause::Corrupt, false),
+        (EtcdCause::OtherCluster { endpoint: "host:1".to_owned() }, false),
+        (EtcdCause::PermissionDenied, true),
+        (EtcdCause::NoSpace, true),
+    ] {
+        let (kv, mut store) = store(0);
+        kv.refuse(cause.clone());
+        let outcomes = store.commit((0..BATCH).map(put).collect()).await;
+        assert!(outcomes.iter().all(Result::is_err));
+        let expected = if is_apart { 1 + BATCH } else { 1 };
+        assert_eq!(kv.commit_count(), expected, "{cause}");
+    }
 }
