@@ -138,6 +138,10 @@ async fn carry<K: EtcdKv>(post: Arc<Post<K>>, inbox: Arc<Mutex<Inbox>>, flights:
             let Some(first) = inbox.first().await else { return };
             // While a handle sends for itself, more gather here.
             let Ok(flight) = flights.acquire().await else { return };
+            // That may have taken long, and its caller may have given up meanwhile.
+            if !is_awaited(&first) {
+                continue;
+            }
             (inbox.gather(&post, first), flight)
         };
         for (tell, outcome) in post.deliver(batch).await {

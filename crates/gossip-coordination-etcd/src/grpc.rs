@@ -21,6 +21,7 @@ use std::time::Duration;
 use prost::Message;
 use prost::bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::driven::Driven;
@@ -76,8 +77,8 @@ struct Inner {
     preferred: AtomicUsize,
     credentials: Option<Credentials>,
     token: std::sync::Mutex<Token>,
-    /// One renewal at a time.
-    renewal: tokio::sync::Mutex<()>,
+    /// One renewal at a time. When the last one failed, and why: callers that waited share it.
+    renewal: tokio::sync::Mutex<Option<(Instant, EtcdCause)>>,
     /// Whether a write was answered with `NOSPACE` and the alarm has not been seen to be gone.
     is_full: AtomicBool,
 }
@@ -278,22 +279,42 @@ impl GrpcClient {
         let Some(Credentials { user, password }) = self.inner.credentials.clone() else {
             return Ok(());
         };
-        let _one_at_a_time = self.inner.renewal.lock().await;
+        let began = Instant::now();
+        let mut failure = self.inner.renewal.lock().await;
         if self.current_token().generation > generation {
             return Ok(());
         }
+        // The request itself was not sent, whatever became of the question.
+        let not_sent = |cause| EtcdError::not_sent(method.operation, cause);
+        // While we waited, another caller may have asked: once is enough for all who waited.
+        if let Some((ended, cause)) = &*failure
+            && *ended >= began
+        {
+            return Err(not_sent(cause.clone()));
+        }
         let message = encoded(&AuthenticateRequest { name: user, password });
-        let asked = self.call_members(&AUTHENTICATE, &message, &Token::default()).await;
-        let value = match asked {
-            Ok(AuthenticateResponse { token, .. }) => Some(parse_token(method, &token)?),
-            // A cluster that asks nobody; should it begin to, it will say so.
-            Err(error) if error.cause == EtcdCause::BadRequest(AUTH_NOT_ENABLED) => None,
-            // The request itself was not sent, whatever became of the question.
-            Err(error) => return Err(EtcdError::not_sent(method.operation, error.cause)),
+        let value = match self.ask_for_token(&message).await {
+            Ok(value) => value,
+            Err(cause) => {
+                *failure = Some((Instant::now(), cause.clone()));
+                return Err(not_sent(cause));
+            }
         };
         let mut token = self.inner.token.lock().unwrap_or_else(PoisonError::into_inner);
         *token = Token { generation: generation + 1, value };
         Ok(())
+    }
+
+    /// A token, or `None` from a cluster that asks nobody; should it begin to, it will say so.
+    async fn ask_for_token(
+        &self,
+        message: &Bytes,
+    ) -> Result<Option<MetadataValue<Ascii>>, EtcdCause> {
+        match self.call_members(&AUTHENTICATE, message, &Token::default()).await {
+            Ok(AuthenticateResponse { token, .. }) => parse_token(&token).map(Some),
+            Err(error) if error.cause == EtcdCause::BadRequest(AUTH_NOT_ENABLED) => Ok(None),
+            Err(error) => Err(error.cause),
+        }
     }
 
     /// A write that takes space. Refused here while a `NOSPACE` alarm stands that we have met: the
@@ -425,9 +446,8 @@ fn is_members_fault(error: &EtcdError) -> bool {
     }
 }
 
-fn parse_token(method: &Method, token: &str) -> Result<MetadataValue<Ascii>, EtcdError> {
-    let mut value = MetadataValue::try_from(token)
-        .map_err(|_| EtcdError::not_sent(method.operation, EtcdCause::AuthRefused))?;
+fn parse_token(token: &str) -> Result<MetadataValue<Ascii>, EtcdCause> {
+    let mut value = MetadataValue::try_from(token).map_err(|_| EtcdCause::AuthRefused)?;
     value.set_sensitive(true);
     Ok(value)
 }

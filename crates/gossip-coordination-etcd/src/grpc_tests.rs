@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::facts_tests::{get, put, steps};
 use crate::test_support::{Direction, EtcdCluster, EtcdServer, FakeGrpc, Proxy};
-use crate::{EtcdCause, EtcdError, EtcdKv, Fate, GrpcClient, GrpcConfig, SizeLimit};
+use crate::{Credentials, EtcdCause, EtcdError, EtcdKv, Fate, GrpcClient, GrpcConfig, SizeLimit};
 
 /// How long a client of these tests waits for an answer that will not come.
 const SHORT: Duration = Duration::from_millis(700);
@@ -196,6 +196,37 @@ async fn a_grpc_server_that_is_not_etcd_is_named() {
     let error = write(&client(&[server.endpoint()]), "k", "v").await.unwrap_err();
     assert_eq!(error.fate, Fate::NotSent);
     assert!(matches!(error.cause, EtcdCause::WrongVersion { .. }), "{error:?}");
+}
+
+/// An etcd that starts or drowns, or a proxy before it, answers in words that nobody knows.
+#[tokio::test]
+async fn a_first_answer_that_nobody_recognises_is_worth_another_try() {
+    let server = FakeGrpc::refusing(2, "some trouble");
+    let error = write(&client(&[server.endpoint()]), "k", "v").await.unwrap_err();
+    assert_eq!(error.fate, Fate::NotSent);
+    assert!(error.is_transient(), "{error}");
+}
+
+/// A refused password costs the server work and a line in its log. It is told to all who wait.
+#[tokio::test]
+async fn a_token_that_is_refused_is_asked_for_once_for_all_who_wait() {
+    const CALLERS: usize = 16;
+    let text = "etcdserver: authentication failed, invalid user ID or password";
+    let server = FakeGrpc::refusing_after("3.4.23", 3, text);
+    let credentials = Credentials { user: "user".to_owned(), password: "old".to_owned() };
+    let config = GrpcConfig::new([server.endpoint()]);
+    let config = GrpcConfig { credentials: Some(credentials), ..config };
+    let client = GrpcClient::new(&config).unwrap();
+    let call = || {
+        let client = client.clone();
+        tokio::spawn(async move { write(&client, "k", "v").await })
+    };
+    let calls: Vec<_> = (0..CALLERS).map(|_| call()).collect();
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err();
+        assert_eq!((error.fate, error.cause), (Fate::NotSent, EtcdCause::AuthRefused));
+    }
+    assert_eq!(server.asked(), 2, "for its version, and for the token");
 }
 
 #[tokio::test]

@@ -23,14 +23,7 @@ use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_codec::AnswerCodec;
 use crate::grpc_config::{GrpcConfig, TlsOptions};
 use crate::proto::{StatusRequest, StatusResponse};
-use crate::status::{OLDEST_VERSION, classify, transport_failure, wrong_version};
-
-/// How often an idle connection is tested. Servers close connections that are tested more often
-/// than every five seconds.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// How long such a test waits; with the interval it bounds how long a dead connection is believed.
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::status::{OLDEST_VERSION, Peer, classify, transport_failure, wrong_version};
 
 /// How much longer a repair may take than a request: minutes, for a database of gigabytes.
 const REPAIR_FACTOR: u32 = 60;
@@ -157,7 +150,7 @@ impl Node {
         token: Option<MetadataValue<Ascii>>,
     ) -> Result<A, EtcdError> {
         let (channel, generation) = self.open(method.operation).await?;
-        let call = self.send(method, channel, request(message, token));
+        let call = self.send(method, Peer::Known, channel, request(message, token));
         let patience = self.patience(method);
         let result = match timeout(patience, call).await {
             Ok(result) => result,
@@ -178,13 +171,14 @@ impl Node {
     async fn send<A: Message + Default + 'static>(
         &self,
         method: &Method,
+        peer: Peer,
         channel: Channel,
         request: Request<Bytes>,
     ) -> Result<A, (EtcdError, bool)> {
         let mut grpc = Grpc::new(channel).max_decoding_message_size(self.max_answer_bytes);
         if let Err(error) = grpc.ready().await {
             // It was not handed over yet, whatever is wrong with the connection.
-            let (_, cause) = transport_failure(&self.name, &error);
+            let (_, cause) = transport_failure(&self.name, peer, &error);
             return Err((EtcdError::not_sent(method.operation, cause), true));
         }
         let path = PathAndQuery::from_static(method.path);
@@ -203,7 +197,7 @@ impl Node {
             Ok(None) => Err((self.empty_answer(method), true)),
             Err(status) => {
                 let is_transport = std::error::Error::source(&status).is_some();
-                Err((classify(method.operation, &self.name, &status), is_transport))
+                Err((classify(method.operation, &self.name, peer, &status), is_transport))
             }
         }
     }
@@ -249,9 +243,10 @@ impl Node {
 
     async fn try_connect(&self) -> Result<Channel, EtcdCause> {
         let connected = self.endpoint.connect().await;
-        let channel = connected.map_err(|error| transport_failure(&self.name, &error).1)?;
-        let question = Bytes::from(StatusRequest {}.encode_to_vec());
-        let asked = self.send(&STATUS, channel.clone(), request(question, None)).await;
+        let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
+        let channel = connected.map_err(failure)?;
+        let question = request(Bytes::from(StatusRequest {}.encode_to_vec()), None);
+        let asked = self.send(&STATUS, Peer::Stranger, channel.clone(), question).await;
         match asked.map_err(|(error, _)| error.cause) {
             Ok(StatusResponse { version, header, .. }) => {
                 check_version(&version)?;
@@ -259,7 +254,8 @@ impl Node {
             }
             // A server that answers in etcd's words is etcd, and its version is its own business.
             Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
-            Err(EtcdCause::Other { .. }) => return Err(wrong_version("a server that is not etcd")),
+            // Only what is known for an answer of another kind of server is one. What nobody
+            // recognises may be an etcd in trouble, or a proxy before one that starts.
             Err(cause) => return Err(cause),
         }
         Ok(channel)
@@ -312,8 +308,8 @@ fn tuned(endpoint: Endpoint, config: &GrpcConfig) -> Endpoint {
     endpoint
         .connect_timeout(config.connect_timeout)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .http2_keep_alive_interval(config.keep_alive_interval)
+        .keep_alive_timeout(config.keep_alive_timeout)
         .keep_alive_while_idle(true)
 }
 

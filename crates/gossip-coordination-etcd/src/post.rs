@@ -6,7 +6,8 @@
 //! | nobody knows whether it happened | each is [`CommitOutcome::Unknown`] |
 //! | certainly not, and it may pass (no connection, no leader, a busy server) | tried again, then each is an error |
 //! | certainly not, because the lease of this process is gone | tried again with a new one |
-//! | certainly not, for a reason that stays | each is sent alone, so that none pays for another |
+//! | certainly not, for a reason that stays and may be one transaction's | each is sent alone, so that none pays for another |
+//! | certainly not, for a reason that stays and is none of theirs (a password, a certificate) | each is an error |
 //!
 //! What it never does: send again what may have happened.
 
@@ -61,7 +62,7 @@ impl<K: EtcdKv> Post<K> {
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
             }
-            Err(error) if batch.len() > 1 && !error.is_transient() => {
+            Err(error) if batch.len() > 1 && may_be_of_one(&error.cause) => {
                 return self.deliver_apart(batch).await;
             }
             Err(error) => {
@@ -105,6 +106,11 @@ impl<K: EtcdKv> Post<K> {
     ) -> Result<Vec<Outcome>, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
+            if batch.binds() {
+                // It was tried often enough when it fails. To try the batch again would try each
+                // of those tries again.
+                self.granted_lease().await?;
+            }
             let error = match self.send_once(batch).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(error) => error,
@@ -165,6 +171,33 @@ impl<K: EtcdKv> Post<K> {
                 Err(error) => return Err(EtcdError::not_sent(error.operation, error.cause)),
             }
         }
+    }
+}
+
+/// Whether a batch may have been refused for one of its transactions, so that the others would be
+/// taken without it.
+fn may_be_of_one(cause: &EtcdCause) -> bool {
+    match cause {
+        EtcdCause::TooLarge(_)
+        | EtcdCause::PermissionDenied
+        | EtcdCause::BadRequest(_)
+        // What deletes is taken by a full database.
+        | EtcdCause::NoSpace
+        | EtcdCause::LeaseNotFound => true,
+        EtcdCause::Unreachable { .. }
+        | EtcdCause::Timeout { .. }
+        | EtcdCause::ServerTimeout
+        | EtcdCause::NoLeader
+        | EtcdCause::Busy
+        | EtcdCause::AuthRefused
+        | EtcdCause::Compacted
+        | EtcdCause::FutureRevision
+        | EtcdCause::WrongVersion { .. }
+        | EtcdCause::OtherCluster { .. }
+        | EtcdCause::Tls { .. }
+        | EtcdCause::BadConfig(_)
+        | EtcdCause::Corrupt
+        | EtcdCause::Other { .. } => false,
     }
 }
 
