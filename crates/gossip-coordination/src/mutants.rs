@@ -318,6 +318,13 @@ pub(crate) fn is_planted(mutant: Mutant) -> bool {
         || *OF_THIS_PROCESS.get_or_init(of_environment) == Some(mutant)
 }
 
+/// Whether any bug is planted in this thread, or in this process.
+#[cfg(any(test, planted_bugs))]
+#[inline]
+pub(crate) fn is_any_planted() -> bool {
+    PLANTED.get().is_some() || OF_THIS_PROCESS.get_or_init(of_environment).is_some()
+}
+
 /// Whether the guards look in this thread.
 #[cfg(any(test, planted_bugs))]
 #[inline]
