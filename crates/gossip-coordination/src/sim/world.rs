@@ -283,10 +283,12 @@ impl World {
         }
         match (phase, self.calm_since) {
             (Phase::Rough, _) => {
-                if ops >= self.plan.operations {
-                    self.calm_down();
+                if ops < self.plan.operations {
+                    return false;
                 }
-                false
+                self.calm_down();
+                // A world that nobody holds to finishing would only poll on.
+                self.shared.borrow().oracle.is_suspended(Rule::NeverFinishes)
             }
             (Phase::Calm, Some(since)) if !idle => {
                 let late = self.now - since > self.plan.calm_ticks;
