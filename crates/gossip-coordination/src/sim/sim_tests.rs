@@ -9,6 +9,7 @@ use super::oracle::Rule;
 use super::random::Stream;
 use super::world::World;
 use super::{Bug, FaultKind, FaultSet, Plan, Report, Simulator, Verb, shrink};
+use crate::mutants::{self, Guards, Mutant};
 
 /// Worlds of the short form.
 const SEEDS: u64 = 40;
@@ -246,6 +247,19 @@ fn a_failure_shrinks_to_a_plan_that_fails_alike() {
     assert!(small.operations < plan.operations && small.faults == FaultSet::NONE, "{small:?}");
     assert_eq!((small.tenants, small.workers), (1, 1));
     assert!(small.command().contains("--faults none"));
+}
+
+/// Nothing is refused or answered wrongly by these: the work is just never done.
+#[test]
+fn a_bug_whose_only_symptom_is_that_nothing_ends_is_found() {
+    for mutant in [Mutant::RetriedShardFails, Mutant::LongRunNeverEnds] {
+        let mut plans = (1..=BUG_SEEDS).map(|seed| Plan::of_seed(seed, 600, None));
+        let found = plans.find_map(|plan| {
+            mutants::with(mutant, Guards::Off, || Simulator::new().play(&plan)).err()
+        });
+        let rule = found.map(|failure| failure.violation.rule);
+        assert_eq!(rule, Some(Rule::NeverFinishes), "{mutant:?}");
+    }
 }
 
 #[test]
