@@ -55,10 +55,11 @@ impl ShardTask {
         still.then(|| self.covered.cursor().into())
     }
 
-    /// It was not moved: goes on where it stood still.
+    /// It was not moved: goes on where it stood still. What turned out to be hopeless meanwhile is
+    /// set aside, as it would have been.
     pub fn go_on(&mut self) {
         if matches!(self.verdict, Some(Decision::Stand)) {
-            self.verdict = None;
+            self.verdict = self.hopeless_item().map(Decision::ParkItem);
         }
     }
 
