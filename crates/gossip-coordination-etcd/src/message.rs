@@ -1,10 +1,9 @@
 //! A transaction on its way to a server: as a message of [`proto`](crate::proto), or as the bytes
 //! of one.
 //!
-//! A model of etcd reads the message, a client of real servers sends the bytes. Most commits are one
-//! small transaction of the store layer. To build its message and then encode that takes a dozen
-//! allocations, which is more than all else that is done for it; [`LoneTxn`] writes the same bytes
-//! into one.
+//! A model of etcd reads the message, a client of real servers sends the bytes. Most commits are
+//! one small transaction of the store layer. To build its message and then encode that takes a
+//! dozen allocations; [`LoneTxn`] writes the same bytes into one.
 //!
 //! # Never
 //! - says anything but what [`wire::txn_request`] says: a test compares the bytes;
