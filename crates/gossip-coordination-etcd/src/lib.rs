@@ -22,6 +22,7 @@ mod grpc_config;
 mod keyspace;
 mod kv;
 mod node;
+mod once;
 mod owner_lease;
 mod post;
 pub mod proto;
