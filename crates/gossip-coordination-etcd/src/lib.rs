@@ -103,6 +103,8 @@ mod owner_lease_tests;
 #[cfg(test)]
 mod process_tests;
 #[cfg(test)]
+mod race_tests;
+#[cfg(test)]
 mod real_servers;
 #[cfg(test)]
 mod refusal_tests;
