@@ -189,14 +189,14 @@ fn a_look_at_a_new_file_is_of_one_instant() {
     let path = scratch.file("store.db");
     let hasty = SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() };
     let mut connection = connect(&path, &hasty, Role::Write).unwrap();
-    let (theirs, options) = (path.clone(), hasty.clone());
+    let (theirs, options) = (path.clone(), hasty);
     let mut has_come = false;
     let came = move |context: AuthContext<'_>| {
         let is_second_look =
             matches!(context.action, AuthAction::Pragma { pragma_name: "user_version", .. });
         if is_second_look && !std::mem::replace(&mut has_come, true) {
             // It succeeds, or finds the file held by whoever looks.
-            let _ = SqliteDatabase::open(&theirs, options.clone());
+            let _ = SqliteDatabase::open(&theirs, options);
         }
         Authorization::Allow
     };
