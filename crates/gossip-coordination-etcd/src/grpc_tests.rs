@@ -335,6 +335,44 @@ async fn a_server_of_another_cluster_is_never_asked() {
     assert!(is_named(&error.cause), "{error}");
 }
 
+/// A cluster that was restored from a backup has the address of the old one and another id. What we
+/// know of the old one does not hold there, so nothing may be written to it, not even by a process
+/// that did nothing meanwhile.
+#[tokio::test]
+async fn a_cluster_that_took_the_place_of_ours_is_never_written_to() {
+    let (one, other) = (EtcdServer::single(), EtcdServer::single());
+    let proxy = Proxy::before(one.client_port());
+    let client = client(&[proxy.endpoint()]);
+    write_surely(&client, "k").await;
+    proxy.redirect(other.client_port());
+    proxy.reset();
+    let deadline = Instant::now() + RECOVERY;
+    // The first may find the old connection.
+    let refused = loop {
+        let error = write(&client, "k", "").await.expect_err("it is another cluster");
+        if !error.is_transient() {
+            break error;
+        }
+        assert!(Instant::now() < deadline, "{error}");
+    };
+    assert_eq!(refused.fate, Fate::NotSent);
+    assert!(matches!(refused.cause, EtcdCause::OtherCluster { .. }), "{refused}");
+    assert!(!holds(&hasty(&[other.endpoint()]), "k").await, "it was asked all the same");
+}
+
+/// A server closes connections that are of no use to it. That costs nobody a request.
+#[tokio::test]
+async fn a_connection_that_broke_while_nobody_used_it_is_not_noticed() {
+    let server = EtcdServer::single();
+    let proxy = Proxy::before(server.client_port());
+    let client = client(&[proxy.endpoint()]);
+    write_surely(&client, "k").await;
+    proxy.reset();
+    // Long enough for the news to arrive.
+    tokio::time::sleep(SHORT).await;
+    write(&client, "k", "v").await.unwrap();
+}
+
 /// However long other requests may take: the lease of a process must not run out meanwhile.
 #[tokio::test]
 async fn a_lease_is_kept_although_the_first_member_stands_still() {

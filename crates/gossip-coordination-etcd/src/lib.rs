@@ -23,6 +23,7 @@ mod keyspace;
 mod kv;
 mod message;
 mod node;
+mod once;
 mod owner_lease;
 mod post;
 pub mod proto;
@@ -107,6 +108,8 @@ mod outage_tests;
 mod owner_lease_tests;
 #[cfg(test)]
 mod process_tests;
+#[cfg(test)]
+mod race_tests;
 #[cfg(test)]
 mod real_servers;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A new connection is used only after the server on its other end has told a version that we can
 //! use, and the cluster that it shares with the other members. So nothing but that question ever
 //! reaches a server that is not etcd, or one of another cluster, where what we know does not hold.
-//! A connection that breaks while nobody uses it is made again without the question.
+//! A connection that breaks while nobody uses it is made again the same way, with the question.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,8 +22,12 @@ use crate::diagnosis::diagnose;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_codec::AnswerCodec;
 use crate::grpc_config::{GrpcConfig, TlsOptions};
+use crate::once::Once;
 use crate::proto::{StatusRequest, StatusResponse};
 use crate::status::{OLDEST_VERSION, Peer, classify, transport_failure, wrong_version};
+
+/// Connections that one request may find: one that broke while nobody used it, and another.
+const CONNECTIONS_MAX: usize = 2;
 
 /// How much longer a repair may take than a request: minutes, for a database of gigabytes.
 const REPAIR_FACTOR: u32 = 60;
@@ -149,22 +153,37 @@ impl Node {
         message: Bytes,
         token: Option<MetadataValue<Ascii>>,
     ) -> Result<A, EtcdError> {
-        let (channel, generation) = self.open(method.operation).await?;
-        let call = self.send(method, Peer::Known, channel, request(message, token));
-        let patience = self.patience(method);
-        let result = match timeout(patience, call).await {
-            Ok(result) => result,
-            Err(_) => Err((timed_out(method, patience), false)),
-        };
-        match result {
-            Ok(answer) => Ok(answer),
-            Err((error, is_transport)) => {
-                if is_transport {
-                    self.drop_channel(generation).await;
-                }
-                Err(error)
+        let mut attempt = 1;
+        loop {
+            let (channel, generation) = self.open(method.operation).await?;
+            let request = request(message.clone(), token.clone());
+            let (error, is_transport) = match self.send_in_time(method, channel, request).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if is_transport {
+                self.drop_channel(generation).await;
             }
+            // It broke while nobody used it, so nothing was sent over it.
+            let is_stale = is_transport && error.fate == Fate::NotSent;
+            if !is_stale || attempt == CONNECTIONS_MAX {
+                return Err(error);
+            }
+            attempt += 1;
         }
+    }
+
+    /// As [`send`](Self::send), over a connection that has answered before.
+    async fn send_in_time<A: Message + Default + 'static>(
+        &self,
+        method: &Method,
+        channel: Channel,
+        request: Request<Bytes>,
+    ) -> Result<A, (EtcdError, bool)> {
+        let call = self.send(method, Peer::Known, channel, request);
+        let patience = self.patience(method);
+        let late = |_| Err((timed_out(method, patience), false));
+        timeout(patience, call).await.unwrap_or_else(late)
     }
 
     /// Sends over a connection. With an error comes whether the connection is to blame.
@@ -242,7 +261,8 @@ impl Node {
     }
 
     async fn try_connect(&self) -> Result<Channel, EtcdCause> {
-        let connected = self.endpoint.connect().await;
+        let way = Once::new(self.connect_timeout);
+        let connected = self.endpoint.connect_with_connector(way).await;
         let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
         let channel = connected.map_err(failure)?;
         let question = request(Bytes::from(StatusRequest {}.encode_to_vec()), None);
@@ -307,7 +327,6 @@ fn timed_out(method: &Method, patience: Duration) -> EtcdError {
 fn tuned(endpoint: Endpoint, config: &GrpcConfig) -> Endpoint {
     endpoint
         .connect_timeout(config.connect_timeout)
-        .tcp_nodelay(true)
         .http2_keep_alive_interval(config.keep_alive_interval)
         .keep_alive_timeout(config.keep_alive_timeout)
         .keep_alive_while_idle(true)

@@ -55,7 +55,8 @@ impl EtcdConfig {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Outside of a tokio runtime. So do the operations of the coordinator, which wait and connect
+    /// in the runtime in which they are polled.
     pub async fn connect(&self) -> Result<AsyncEtcdCoordinator, ConnectError> {
         let store = self.connect_store().await?;
         Ok(AsyncStoreCoordinator::new(store, self.store_config()))
