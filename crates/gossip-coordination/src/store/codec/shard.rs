@@ -321,8 +321,8 @@ fn check_pair(hot: &HotPart<'_>, cold: &ColdPart<'_>) -> Result<(), InfraError> 
     }
 }
 
-/// Both parts are checked; only room can lack. They are borrowed, because the log in the hot part is
-/// large: it is copied once, to its place in the pool.
+/// Both parts are checked; only room can lack. They are borrowed, because the log in the hot part
+/// is large: it is copied once, to its place in the pool.
 fn make_record(
     tenant: &Arc<TenantId>,
     shard: ShardKey,
