@@ -100,9 +100,8 @@ fn run(trial: &Trial, arguments: &[String]) -> Result<ExitCode, Failure> {
     for numbers in &order.runs {
         rows.push_str(&trial.once(numbers, &directory)?);
     }
-    match trial.table.filter(|_| order.saves) {
-        Some(head) => saved::save(trial.command, &format!("{head}{rows}\n{}", made()?))?,
-        None => {}
+    if let Some(head) = trial.table.filter(|_| order.saves) {
+        saved::save(trial.command, &format!("{head}{rows}\n{}", made()?))?;
     }
     Ok(ExitCode::SUCCESS)
 }

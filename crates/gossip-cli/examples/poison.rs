@@ -1,9 +1,9 @@
 //! `cargo xtask poison`: plants keys that kill whoever works on them, and looks what became of all.
 //!
-//! `poison KEYS KILLERS SEED JOBS DIRECTORY`. The handler of a planted key kills the worker that started
-//! it with signal 9; the worker is started again each time, as a supervisor would, until it ends by
-//! itself. Then exactly the planted keys must be set aside, each alone in its shard; every other
-//! key must have been noted; and there must have been at most k · (log₂ n + 8) crashes.
+//! `poison KEYS KILLERS SEED JOBS DIRECTORY`. The handler of a planted key kills the worker that
+//! started it with signal 9; the worker is started again each time, as a supervisor would, until
+//! it ends by itself. Then exactly the planted keys must be set aside, each alone in its shard;
+//! every other key must have been noted; and there must have been at most k · (log₂ n + 8) crashes.
 
 use std::collections::BTreeSet;
 use std::error::Error;

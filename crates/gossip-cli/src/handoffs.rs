@@ -90,7 +90,7 @@ impl Moves {
         loop {
             let page = self.records.page(after.as_ref(), IN_PROGRESS_PAGE);
             let page = page.map_err(|error| refused(&error))?;
-            unreadable.extend(page.unreadable);
+            unreadable.extend(page.unreadable.iter().map(|number| number.as_raw()));
             for stored in page.found {
                 if !(active && stored.record.state.is_terminal()) {
                     rows.push(self.describe(&stored.record)?);
@@ -103,8 +103,7 @@ impl Moves {
         }
         for number in unreadable {
             console.note(&format!(
-                "record {:016x} cannot be read: it is damaged, or of a newer gossip",
-                number.as_raw()
+                "record {number:016x} cannot be read: it is damaged, or of a newer gossip"
             ));
         }
         let columns = ["handoff", "phase", "run", "shard", "from", "to", "verdict"];

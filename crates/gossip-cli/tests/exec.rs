@@ -211,6 +211,7 @@ fn an_empty_source_is_complete() {
 #[case::no_run_to_join(&["worker", "0123456789abcdef"], 2, "there is no run")]
 #[case::no_id(&["run", "show", "xyz"], 2, "16 hexadecimal digits")]
 #[case::no_duration(&["exec", "tree", "--lease", "5", "--", "true"], 2, "15s")]
+#[case::hasty(&["exec", "tree", "--lease", "1ms", "--", "true"], 2, "--lease is too short")]
 #[case::no_jobs(&["exec", "tree", "--jobs", "0", "--", "true"], 2, "non-zero")]
 #[case::no_batch(&["exec", "tree", "--batch", "0", "--", "true"], 2, "non-zero")]
 #[case::no_rate(&["exec", "tree", "--rate", "0", "--", "true"], 2, "0 is not in 1..")]

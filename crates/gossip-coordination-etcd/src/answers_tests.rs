@@ -9,10 +9,10 @@ use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, AsyncStore, Key, KeyRange, Read};
 
-use crate::proto::{KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse};
+use crate::proto::{KeyValue, RangeRequest, RangeResponse, TxnResponse};
 use crate::{
     Alarm, EtcdCause, EtcdConfig, EtcdError, EtcdKv, EtcdStore, LeaseGrant, LeaseTtl, MemberStatus,
-    SizeLimit,
+    SizeLimit, TxnMessage,
 };
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
@@ -38,7 +38,7 @@ impl EtcdKv for Stubborn {
         }
     }
 
-    async fn txn(&self, _: TxnRequest) -> Result<TxnResponse, EtcdError> {
+    async fn txn(&self, _: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
         Err(EtcdError::refused("txn", EtcdCause::Busy))
     }
 

@@ -33,15 +33,20 @@ pub(crate) const SOME_LEASE: i64 = i64::MAX;
 
 /// The request of `txn`, with [`SOME_LEASE`] for the keys that it binds.
 pub(crate) fn txn_request(namespace: &Namespace, txn: &Txn) -> TxnRequest {
-    let mut request = TxnRequest::default();
-    for compare in txn.compares() {
+    let (compares, writes) = (txn.compares(), txn.writes());
+    let mut request = TxnRequest {
+        compare: Vec::with_capacity(compares.len()),
+        success: Vec::with_capacity(writes.len()),
+        failure: Vec::with_capacity(compares.len()),
+    };
+    for compare in compares {
         // A range whose ends are the wrong way round is empty for ever.
         if let Some(target) = Target::of(namespace, compare) {
             request.failure.push(target.read());
             request.compare.push(target.compare());
         }
     }
-    request.success.extend(txn.writes().iter().map(|write| write_op(namespace, write)));
+    request.success.extend(writes.iter().map(|write| write_op(namespace, write)));
     request
 }
 

@@ -268,6 +268,30 @@ mutants! {
     SweepForgetsCount: Store, SIM,
         "Deleting shards does not give their count back.",
         "quotas that only grow, until nobody can begin anything";
+    GoodCursorRefused: Kernel, SIM,
+        "One good checkpoint in a hundred is refused as a step back.",
+        "positions compared as text: 10 comes before 9, now and then";
+    RenewalToldOld: Kernel, SIM,
+        "A renewal is stored, and its caller is told the deadline before it.",
+        "an answer built from what was read and not from what was written";
+    OfferAlwaysReplayed: Kernel, SIM,
+        "Every offer is answered as one that was made before.",
+        "retries made quiet by ignoring what already exists, whatever it says";
+    DoneCountedTwice: Store, SIM,
+        "Progress counts shards that are done twice.",
+        "a join that multiplies rows: dashboards beyond a hundred per cent";
+    LastWorkerUnlisted: Store, SIM,
+        "The last worker is left out of the list.",
+        "the last row of a page that nobody reads: off by one";
+    AlwaysInDoubt: Store, SIM,
+        "Every failure says that it may have happened.",
+        "unknown outcomes handed out for everything: callers can rely on nothing";
+    RetriedShardFails: Kernel, SIM,
+        "A shard that was tried twice before can never be claimed: the claim fails.",
+        "a queue whose first entry is poisoned: every consumer takes it, fails and comes back";
+    LongRunNeverEnds: Store, SIM,
+        "Completing a run of many roots fails each time, as if it could be tried again.",
+        "a scan that starts anew whenever its revision was compacted, longer than the interval";
     ChecksumWithoutKey: Codec, SIM,
         "The checksum is not bound to the key.",
         "misdirected reads and writes: a whole, valid record of somebody else";
@@ -316,6 +340,13 @@ impl Drop for Before {
 pub(crate) fn is_planted(mutant: Mutant) -> bool {
     PLANTED.get().is_some_and(|(planted, _)| planted == mutant)
         || *OF_THIS_PROCESS.get_or_init(of_environment) == Some(mutant)
+}
+
+/// Whether any bug is planted in this thread, or in this process.
+#[cfg(any(test, planted_bugs))]
+#[inline]
+pub(crate) fn is_any_planted() -> bool {
+    PLANTED.get().is_some() || OF_THIS_PROCESS.get_or_init(of_environment).is_some()
 }
 
 /// Whether the guards look in this thread.

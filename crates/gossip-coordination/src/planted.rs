@@ -30,6 +30,20 @@ pub(crate) const fn never() -> bool {
     false
 }
 
+/// Whether any bug is planted here and now.
+#[cfg(any(test, planted_bugs))]
+#[inline]
+pub(crate) fn is_any() -> bool {
+    crate::mutants::is_any_planted()
+}
+
+/// Whether any bug is planted here and now: never, in a product.
+#[cfg(not(any(test, planted_bugs)))]
+#[inline(always)]
+pub(crate) const fn is_any() -> bool {
+    false
+}
+
 /// Whether the guards of the kernel look. They stop most planted bugs before anything is stored,
 /// so a hunt that asks what the oracles see puts them away.
 #[cfg(any(test, planted_bugs))]

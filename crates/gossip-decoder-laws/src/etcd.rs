@@ -12,12 +12,11 @@ use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Key, KeyRange, Read, Txn};
 use gossip_coordination_etcd::proto::{
-    KeyValue, RangeRequest, RangeResponse, Response, ResponseHeader, ResponseOp, TxnRequest,
-    TxnResponse,
+    KeyValue, RangeRequest, RangeResponse, Response, ResponseHeader, ResponseOp, TxnResponse,
 };
 use gossip_coordination_etcd::{
     Alarm, EtcdCause, EtcdConfig, EtcdError, EtcdKv, EtcdStore, LeaseGrant, LeaseTtl, MemberStatus,
-    SizeLimit,
+    SizeLimit, TxnMessage,
 };
 use prost::Message;
 
@@ -91,7 +90,7 @@ impl EtcdKv for Scripted {
         self.answer("range")
     }
 
-    async fn txn(&self, _: TxnRequest) -> Result<TxnResponse, EtcdError> {
+    async fn txn(&self, _: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
         self.answer("txn")
     }
 

@@ -6,8 +6,8 @@
 //!   under a later one if every grant in between was an accept.
 //! - Nothing is done twice under one fence.
 //! - Never two owners: nothing is done under a fence after a later one was granted.
-//! - What was acknowledged is kept: whoever has a shard next begins behind it, and so does the store
-//!   at the end.
+//! - What was acknowledged is kept: whoever has a shard next begins behind it, and the store still
+//!   has it at the end.
 //! - Nothing is stranded: every shard that is not done was worked on after the trial began to look.
 
 use std::collections::BTreeMap;
@@ -88,8 +88,9 @@ impl Book {
         }
     }
 
-    /// Checks all of it. `reached` tells where each shard stands. From `alive_at` on the trial waited
-    /// for every shard that is not done, and then ended: what came later is judged and not measured.
+    /// Checks all of it. `reached` tells where each shard stands. From `alive_at` on the trial
+    /// waited for every shard that is not done, and then ended: what came later is judged and not
+    /// measured.
     pub(crate) fn check(
         &self,
         reached: &BTreeMap<u64, Reached>,

@@ -95,7 +95,7 @@ pub trait Repository {
     fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError>;
 
     /// All handoffs that are not over and in which `owner` gives or gets: what a process looks for
-    /// when it starts. Read page by page; whoever may have many takes the pages, and so does whoever
+    /// when it starts. Read page by page; whoever may have many takes the pages, and so does who
     /// wants to know what cannot be read.
     ///
     /// # Errors
@@ -125,8 +125,8 @@ pub const UNREADABLE_MAX: usize = 64;
 pub struct InProgress {
     /// What was found.
     pub found: Vec<Stored>,
-    /// What is there and cannot be read, by number, the first [`UNREADABLE_MAX`] of a page: damaged,
-    /// or written by a newer program. The others are found all the same.
+    /// What is there and cannot be read, by number, the first [`UNREADABLE_MAX`] of a page:
+    /// damaged, or written by a newer program. The others are found all the same.
     pub unreadable: Vec<HandoffId>,
     /// Behind which id the next page begins, if there is one.
     pub next: Option<RecordId>,

@@ -88,15 +88,16 @@ impl<'a> RuntimeToken<'a> {
     /// Too short, another version, a broken accumulator, then as [`Self::encode_into`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TokenError> {
         let too_short = |min| TokenError::TooShort { len: bytes.len(), min };
-        let (runtime, behind) =
-            bytes.split_first_chunk::<RUNTIME_TOKEN_LEN>().ok_or(too_short(RUNTIME_TOKEN_LEN))?;
+        let (runtime, behind) = bytes
+            .split_first_chunk::<RUNTIME_TOKEN_LEN>()
+            .ok_or_else(|| too_short(RUNTIME_TOKEN_LEN))?;
         let (&version, rest) = runtime.split_first().expect("the runtime's part is not empty");
         let (found, connector) = match version {
             VERSION => (0, behind),
             VERSION_FOUND => {
                 let min = RUNTIME_TOKEN_LEN + FOUND_LEN;
                 let (found, connector) =
-                    behind.split_first_chunk::<FOUND_LEN>().ok_or(too_short(min))?;
+                    behind.split_first_chunk::<FOUND_LEN>().ok_or_else(|| too_short(min))?;
                 (u64::from_le_bytes(*found), connector)
             }
             _ => return Err(TokenError::Version { version, expected: VERSION_FOUND }),

@@ -125,7 +125,8 @@ proptest! {
         own in vec(any::<u8>(), 0..40),
     ) {
         let unread = unread.min(keys);
-        let token = RuntimeToken { accumulator: accumulator_of(keys), unread, found, connector: &own };
+        let accumulator = accumulator_of(keys);
+        let token = RuntimeToken { accumulator, unread, found, connector: &own };
         let bytes = encoded(&token);
         prop_assert_eq!(RuntimeToken::decode(&bytes), Ok(token));
     }

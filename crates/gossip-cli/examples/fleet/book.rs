@@ -8,9 +8,9 @@
 //! # What a good book shows
 //!
 //! - No key is missing, the fences of a key only grow, and a grant has one owner.
-//! - A key is done again only under a higher fence, after the lease of its last owner had ended, and
-//!   that owner was killed, was stopped, or says itself that it lost this shard. Of one grant at
-//!   most one checkpoint interval is.
+//! - A key is done again only under a higher fence, after the lease of its last owner had ended,
+//!   and that owner was killed, was stopped, or says itself that it lost this shard. Of one grant
+//!   at most one checkpoint interval is.
 //! - So whoever gave a live lease up, by a drain or on request, left nothing to be redone.
 //! - Every key that a sleeper had begun came late and was refused, and a sleeper that woke up wrote
 //!   nothing more under the grants of its former life. Nothing else was refused, but what was

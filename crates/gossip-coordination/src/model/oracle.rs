@@ -67,6 +67,8 @@ pub enum Rule {
     /// What was refused did not happen, and does not happen later. Of the simulator: in the model
     /// a refusal and its decision are one.
     RefusedHappened,
+    /// The reason that a refusal tells was true. Of the simulator.
+    Unfounded,
     /// Damaged bytes are told as corruption, and nothing is decided about them. Of the simulator.
     Undetected,
     /// After faults stop everything finishes, within a bound. Of the simulator.

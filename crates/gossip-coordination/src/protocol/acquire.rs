@@ -10,7 +10,7 @@ use super::{
     Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
     check_run_not_paused,
 };
-use crate::error::AcquireError;
+use crate::error::{AcquireError, InfraError};
 use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
 use crate::planted::{is_guarded, planted};
@@ -108,6 +108,10 @@ impl Acquire {
             return Err(terminal(self.key, record.status()));
         }
         self.check_nobody_holds(now, record, seen)?;
+        if planted!(RetriedShardFails) && record.attempts() > 1 {
+            let (operation, message) = ("acquire", String::new());
+            return Err(AcquireError::BackendError(InfraError::Transient { operation, message }));
+        }
         // Counted at the grant and judged at the next: a shard that kills its owners says nothing,
         // so only the one who comes after can notice.
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {

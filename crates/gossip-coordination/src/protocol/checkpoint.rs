@@ -59,6 +59,9 @@ impl ShardTransition for Checkpoint<'_> {
         check_lease(now, self.tenant, self.lease, record)?;
         check_no_offer(record)?;
         check_key_present(self.cursor)?;
+        if planted!(GoodCursorRefused) && self.op_id.as_raw().is_multiple_of(100) {
+            return Err(CheckpointError::CursorRegression { old_key: None, new_key: None });
+        }
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
         debug_assert!(record.lease_owner() == Some(self.lease.owner()), "the owner is the caller");

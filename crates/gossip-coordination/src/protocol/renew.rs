@@ -72,7 +72,7 @@ impl ShardTransition for Renew<'_> {
         assert!(new_deadline >= holder.deadline(), "a renewal never shortens a lease");
         assert!(new_deadline > now, "a renewed lease is live");
         let renewed = Renewed {
-            new_deadline,
+            new_deadline: if planted!(RenewalToldOld) { holder.deadline() } else { new_deadline },
             offer: record.offer().map(|offer| offer.notice()),
             request: live_request(record, now).cloned(),
             run_paused: run.paused,

@@ -12,11 +12,12 @@ use super::oracle::{Rule, RunFacts};
 use super::random::mix;
 use super::splits::spec;
 use super::worker::{Handle, keys};
+use super::world::LEASE_TICKS_MAX;
 use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
 use crate::request::ShardAction;
-use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter};
-use crate::run_errors::RunTransitionError;
+use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter, ShardSummary};
+use crate::run_errors::{CreateRunError, GetRunError, RegisterShardsError, RunTransitionError};
 use crate::run_management::AsyncRunManagement;
 
 /// Runs of a tenant that are not over.
@@ -30,6 +31,9 @@ const ROOTS_MAX: u64 = 6;
 
 /// Runs that one collection takes away.
 const COLLECT_MAX: usize = 4;
+
+/// Open runs that are listed at a time.
+const LISTED_MAX: usize = 16;
 
 /// How long a registration stands still before it is collected, in ticks.
 const STALE_AFTER: u64 = 400;
@@ -64,7 +68,7 @@ impl Admin {
         let run = self.cx.any_run();
         let (Some(run), roll) = (run, self.cx.below(32)) else { return self.make_run().await };
         if self.facts(run, |facts| facts.status.is_none() && !facts.deleted) {
-            self.create(run).await;
+            _ = self.create(run).await;
         }
         match roll {
             0..4 => self.make_run().await,
@@ -80,60 +84,60 @@ impl Admin {
             25 | 26 => self.delete_any().await,
             27 => self.collect().await,
             28 => self.look(run).await,
-            29 => self.list(run).await,
+            29 => _ = self.list(run).await,
             _ => self.list_active().await,
         }
     }
 
-    /// Without faults an administrator clears whatever stands in the way of the end.
+    /// Without faults an administrator clears whatever stands in the way of the end. It knows which
+    /// runs it made, and what became of them is what the product tells it.
     async fn calm_step(&mut self) {
         let runs = self.cx.shared.borrow().directory[self.cx.tenant as usize].clone();
         for run in runs {
-            let (status, paused) = {
-                let shared = self.cx.shared.borrow();
-                let facts = &shared.oracle.runs[run as usize];
-                (facts.status, facts.paused)
+            let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
+            let told = self.handle.get_run(self.cx.tenant_id, id).await;
+            self.cx.end_plain(&op, &told);
+            let known = match told {
+                Ok(record) => Some((record.status(), record.is_paused())),
+                Err(GetRunError::RunNotFound) => None,
+                // Something is torn and will be repaired.
+                Err(_) => continue,
             };
-            match status {
-                None => self.create(run).await,
-                Some(RunStatus::Initializing) => {
+            match known {
+                None => {
+                    if self.create(run).await {
+                        self.strike(run);
+                    }
+                }
+                Some((RunStatus::Initializing, _)) => {
                     // There may be no room for its shards.
-                    if !self.register(run).await {
+                    if self.register(run).await {
                         self.finish(run, Verb::CancelRun).await;
                     }
                 }
-                Some(RunStatus::Active) => {
+                Some((RunStatus::Active, paused)) => {
                     if paused {
                         self.switch(run, Verb::ResumeRun).await;
                     }
                     self.clear(run).await;
                     self.finish(run, Verb::CompleteRun).await;
                 }
-                Some(RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled) => {
+                Some((RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled, _)) => {
                     self.strike(run);
                 }
             }
         }
     }
 
-    /// Unparks what is parked, and takes leases away that a wrong clock made too long.
+    /// Unparks what is listed as parked, and takes leases away that a wrong clock made too long.
     async fn clear(&mut self, run: u32) {
         let far = self.cx.now().as_raw() + FAR_LEASES * self.facts(run, |facts| facts.lease);
-        let stuck: Vec<(u32, bool)> = {
-            let shared = self.cx.shared.borrow();
-            let of_run = shared.oracle.shards.iter().zip(0..).filter(|(it, _)| it.run == run);
-            let parked = of_run.filter_map(|(it, number)| {
-                let late = it.holder.is_some_and(|holder| holder.deadline > far);
-                let parked = it.status == ShardStatus::Parked;
-                (parked || late).then_some((number, parked))
-            });
-            parked.collect()
-        };
-        for (shard, parked) in stuck {
+        for row in self.list(run).await {
+            let Some(shard) = self.cx.find(self.cx.key_of_run(run, row.shard)) else { continue };
             let target = self.cx.target(shard);
-            if parked {
+            if row.status == ShardStatus::Parked {
                 self.unpark_shard(target).await;
-            } else {
+            } else if row.lease_deadline.is_some_and(|deadline| deadline.as_raw() > far) {
                 self.revoke_lease(target).await;
             }
         }
@@ -156,7 +160,7 @@ impl Admin {
         let key_count = 24 + self.cx.below(u64::from(KEYS_MAX) - 24) as u32;
         let roots = 1 + self.cx.below(ROOTS_MAX) as u32;
         let cuts: Vec<u32> = (1..roots).map(|root| root * key_count / roots).collect();
-        let lease = 150 + self.cx.below(150);
+        let lease = LEASE_TICKS_MAX / 2 + self.cx.below(LEASE_TICKS_MAX / 2);
         let retries = (!self.cx.one_in(3)).then(|| 1 + self.cx.below(4) as u32);
         let run = {
             let mut shared = self.cx.shared.borrow_mut();
@@ -177,24 +181,27 @@ impl Admin {
                 logged: 0,
                 shards: Vec::new(),
                 changed_at: 0,
+                touched_at: 0,
             });
             shared.directory[self.cx.tenant as usize].push(run);
             run
         };
-        self.create(run).await;
-        self.register(run).await;
+        _ = self.create(run).await;
+        _ = self.register(run).await;
     }
 
-    async fn create(&mut self, run: u32) {
+    /// Makes a run; whether it was refused because there was one.
+    async fn create(&mut self, run: u32) -> bool {
         let (id, lease, retries) = self.facts(run, |facts| (facts.id, facts.lease, facts.retries));
         let op = self.cx.begin(Draft::of_run(Verb::CreateRun, run, OpId::from_raw(0)));
         let config = RunConfig::try_new(CursorSemantics::Completed, lease, retries);
         let config = config.expect("a lease lasts");
         let told = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
         self.cx.end_plain(&op, &told);
+        matches!(told, Err(CreateRunError::RunAlreadyExists { .. }))
     }
 
-    /// Registers the shards of a run; whether that may still come to something.
+    /// Registers the shards of a run; whether it was refused because there is no room for them.
     async fn register(&mut self, run: u32) -> bool {
         let op_id = OpId::from_raw(mix(self.id(run).as_raw() + 1));
         let (id, cuts, count) =
@@ -215,15 +222,12 @@ impl Admin {
             let told = self.handle.register_shards(now, tenant, id, &shards, op_id).await;
             match self.cx.end(&op, &told, None) {
                 Ending::Failed { corrupt: false, .. } => {}
-                ending @ (Ending::Executed
-                | Ending::Replayed
-                | Ending::Refused
-                | Ending::Failed { .. }) => {
-                    return ending != Ending::Refused;
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    return matches!(told, Err(RegisterShardsError::ShardLimitExceeded { .. }));
                 }
             }
         }
-        true
+        false
     }
 
     async fn switch(&mut self, run: u32, verb: Verb) {
@@ -396,28 +400,39 @@ impl Admin {
     }
 
     async fn look(&mut self, run: u32) {
-        let (op, id) = (self.cx.begin(Draft::new(Verb::GetRun)), self.id(run));
+        let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
         let told = self.handle.get_run(self.cx.tenant_id, id).await;
         self.cx.end_plain(&op, &told);
-        let op = self.cx.begin(Draft::new(Verb::Progress));
+        if let Ok(told) = told {
+            self.cx.judge(|oracle| oracle.told_run(&op, &told));
+        }
+        let op = self.cx.begin(self.about(Verb::Progress, run));
         let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
         self.cx.end_plain(&op, &told);
         if let Ok(progress) = told {
+            self.cx.judge(|oracle| oracle.told_progress(&op, &progress));
             let RunProgress { total, active, done, split, parked, leased, .. } = progress;
             self.cx.hear(&[total, active, done, split, parked, leased]);
         }
     }
 
-    /// Nothing that a listing tells is invented.
-    async fn list(&mut self, run: u32) {
-        let (op, id) = (self.cx.begin(Draft::new(Verb::ListShards)), self.id(run));
+    fn about(&self, verb: Verb, run: u32) -> Draft {
+        Draft::of_run(verb, run, OpId::from_raw(0))
+    }
+
+    /// Nothing that a listing tells is invented, and where nothing changed it tells everything.
+    async fn list(&mut self, run: u32) -> Vec<ShardSummary> {
+        let (op, id) = (self.cx.begin(self.about(Verb::ListShards, run)), self.id(run));
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
         let all = ShardFilter::all();
         let told = self.handle.list_shards_into(op.now, tenant, id, all, &mut rows).await;
         self.cx.say_answer(&op, &rows);
         self.cx.end_plain(&op, &told);
+        if told.is_ok() {
+            self.cx.judge(|oracle| oracle.told_shards(&op, &rows));
+        }
         let keys = keys(&self.cx);
-        for row in rows {
+        for row in &rows {
             self.cx.hear(&[row.shard.as_raw(), row.fence_epoch.as_raw()]);
             let found = self.cx.find(self.cx.key_of_run(run, row.shard));
             let done =
@@ -430,13 +445,17 @@ impl Admin {
                 oracle.require(honest, Rule::Acknowledged, "a listing tells what never was")
             });
         }
+        rows
     }
 
     async fn list_active(&mut self) {
         let op = self.cx.begin(Draft::new(Verb::ActiveRuns));
         let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
-        let told = self.handle.list_active_runs_into(tenant, None, 16, &mut runs).await;
+        let told = self.handle.list_active_runs_into(tenant, None, LISTED_MAX, &mut runs).await;
         self.cx.say_answer(&op, &runs);
         self.cx.end_plain(&op, &told);
+        if told.is_ok() {
+            self.cx.judge(|oracle| oracle.told_runs(&op, LISTED_MAX, &runs));
+        }
     }
 }

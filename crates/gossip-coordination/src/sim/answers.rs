@@ -51,10 +51,24 @@ impl Oracle {
                 self.judge_refusal(op, told)
             }
             Ending::Failed { doubtful, .. } => {
+                self.judge_doubt(op, doubtful)?;
                 let honest = doubtful || !applied || op.verb == Verb::RenewMany;
                 self.require(honest, Rule::RefusedHappened, "what was said to have failed happened")
             }
         }
+    }
+
+    /// Who says that something may have happened has sent a commit and not heard of it, or has done
+    /// a part of it. Otherwise every failure could be told so, and nothing would ever be denied.
+    fn judge_doubt(&self, op: &Op, doubtful: bool) -> Result<(), Violation> {
+        // What is left to be swept of a run may be left of somebody else's deletion.
+        let sweeps = matches!(op.verb, Verb::DeleteRun | Verb::CollectRuns);
+        let founded = !doubtful || op.unsure.get() || op.begun.get() || sweeps;
+        if founded {
+            return Ok(());
+        }
+        let why = format!("{:?} had nothing to be in doubt about", op.verb);
+        self.require(false, Rule::Unfounded, &why)
     }
 
     /// Holds a grant against what its worker was told.
@@ -82,10 +96,17 @@ impl Oracle {
     /// # Errors
     ///
     /// The rule that this breaks.
-    pub(super) fn renewed(&self, lease: LeaseRef, deadline: u64) -> Result<(), Violation> {
+    pub(super) fn renewed(
+        &self,
+        lease: LeaseRef,
+        until: Option<u64>,
+        told: u64,
+    ) -> Result<(), Violation> {
+        let same = until == Some(told);
+        self.require(same, Rule::Acknowledged, "a lease ends when its renewal did not say")?;
         // Somebody may have come since; whoever is there still was told nothing beyond its end.
         let Some(holder) = self.shards[lease.shard as usize].holder else { return Ok(()) };
-        let kept = holder.grant != lease.grant || deadline <= holder.deadline;
+        let kept = holder.grant != lease.grant || told <= holder.deadline;
         self.require(kept, Rule::Acknowledged, "a renewal was told that never happened")
     }
 
@@ -107,7 +128,7 @@ impl Oracle {
                 Renewal::Until(deadline) => {
                     let why = "a renewal was acknowledged that had not happened";
                     self.require(member.applied, Rule::Acknowledged, why)?;
-                    self.renewed(member.lease, *deadline)?;
+                    self.renewed(member.lease, member.until, *deadline)?;
                 }
                 Renewal::Not(ending, label) => self.not_renewed(op, member, *ending, *label)?,
             }
@@ -128,6 +149,7 @@ impl Oracle {
         let honest = !(member.applied && lives);
         match ending {
             Ending::Failed { doubtful, .. } => {
+                self.judge_doubt(op, doubtful)?;
                 let why = "a renewal that was said to have failed happened";
                 self.require(honest || doubtful, Rule::RefusedHappened, why)
             }
@@ -179,19 +201,34 @@ impl Oracle {
     fn judge_replay(&self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
         let Some(log) = self.log_of(op) else { return Ok(()) };
         let known = self.recall(log, op.op_id).filter(|known| known.payload == op.payload);
-        // The same offer, registration or deletion under another id is the same thing.
-        let deleted = matches!(log, Log::Run(run) if self.runs[run as usize].deleted);
-        let excused = matches!(op.verb, Verb::Offer | Verb::RegisterShards)
-            || op.verb == Verb::DeleteRun && deleted;
-        let honest = known.is_some() || excused;
+        let honest = known.is_some() || self.is_done_otherwise(op, log);
         self.require(honest, Rule::Replay, "something that never happened was replayed")?;
         let same = known.zip(told.answer).is_none_or(|(known, answer)| known.answer == answer);
         self.require(same, Rule::Replay, "a retry was answered differently")
     }
 
+    /// Whether what was asked was so already: the same offer stands, the run is registered or
+    /// deleted, though by another operation.
+    fn is_done_otherwise(&self, op: &Op, log: Log) -> bool {
+        match log {
+            Log::Run(run) => match op.verb {
+                Verb::DeleteRun => self.runs[run as usize].deleted,
+                Verb::RegisterShards => self.runs[run as usize].is_whole(),
+                _ => false,
+            },
+            Log::Shard(shard) => {
+                let shard = &self.shards[shard as usize];
+                // It may have stood and gone meanwhile.
+                let stood = shard.offer == op.said.terms || shard.changed_at > op.begun_at;
+                op.verb == Verb::Offer && stood
+            }
+        }
+    }
+
     /// A refusal must have a reason.
     fn judge_refusal(&self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
         self.judge_forgetting(op, told.name)?;
+        self.judge_reason(op, told.name)?;
         if let Some(lease) = op.lease
             && op.verb.is_leased()
             && self.is_held_by(lease)
@@ -273,8 +310,6 @@ const fn changes_something(verb: Verb) -> bool {
             | Verb::Progress
             | Verb::ListShards
             | Verb::ActiveRuns
-            | Verb::RegisterWorker
-            | Verb::Heartbeat
             | Verb::ListWorkers
     )
 }

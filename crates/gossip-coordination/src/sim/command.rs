@@ -16,7 +16,7 @@ use super::{Failure, Simulator, shrink};
 /// Worlds, unless somebody asks for another number.
 pub const SEEDS_DEFAULT: u64 = 1_000;
 
-/// Operations from which on every kind of fault must have reached its floor.
+/// Judged operations from which on every kind of fault must have reached its floor.
 const FLOOR_FROM: u64 = 10_000_000;
 
 /// Worlds in which a planted bug is looked for.
@@ -181,7 +181,7 @@ pub fn run_with(
     write_report(&sum, elapsed().saturating_sub(started), out)?;
     // A few worlds need not have everything, and a list of faults is somebody's choice.
     let enough = sum.below_floor(sum.floor()).is_empty();
-    let excused = sum.operations < FLOOR_FROM || options.faults.is_some();
+    let excused = sum.judged() < FLOOR_FROM || options.faults.is_some();
     Ok(if enough || excused { Verdict::Held } else { Verdict::Broken })
 }
 

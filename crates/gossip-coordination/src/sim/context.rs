@@ -241,9 +241,12 @@ impl Cx {
             begun_at: shared.oracle.commits,
             good_until,
             applied: Cell::new(0),
+            begun: Cell::new(false),
+            unsure: Cell::new(false),
             ended: Cell::new(None),
             damaged: Cell::new(false),
             granted: Cell::new(None),
+            renewed: Cell::new(None),
             born: RefCell::default(),
             batch: RefCell::default(),
         });
@@ -266,7 +269,8 @@ impl Cx {
         let oracle = &mut self.shared.borrow_mut().oracle;
         let member = |lease: &LeaseRef| {
             let good_until = oracle.good_until(*lease);
-            Member { lease: *lease, good_until, applied: false, refused: false }
+            let (applied, refused, until) = (false, false, None);
+            Member { lease: *lease, good_until, applied, refused, until }
         };
         op.batch.replace(leases.iter().map(member).collect());
     }

@@ -33,6 +33,7 @@ impl Oracle {
         txn: &Txn,
     ) -> Result<(), Violation> {
         self.commits += 1;
+        op.begun.set(true);
         self.count_deletions(op.tenant, txn);
         // Of a batch of renewals, and of a collection of many runs, some may happen and others not;
         // what is told of the whole denies none of them.
@@ -58,7 +59,7 @@ impl Oracle {
             self.require(!gone, Rule::RunReborn, "a shard of a deleted run was changed")?;
             return self.shard_changed(op, tenant, number, txn);
         }
-        Ok(())
+        self.registered_workers(op, tenant, txn)
     }
 
     fn shard_changed(
@@ -73,7 +74,9 @@ impl Oracle {
         } else {
             self.unleased_change(op, number, txn)?;
         }
-        self.shards[number as usize].changed_at = self.commits;
+        let shard = &mut self.shards[number as usize];
+        shard.changed_at = self.commits;
+        self.runs[shard.run as usize].touched_at = self.commits;
         if has_op_id(op.verb) {
             let answer = answer_of(&op.born.borrow());
             self.remember(Log::Shard(number), op, answer, OP_LOG_CAP)?;
@@ -169,7 +172,9 @@ impl Oracle {
                 let named = op.said.terms.map(|terms| terms.handoff);
                 let right = standing.is_none() || standing == named;
                 self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
-                self.shards[number as usize].offer = None;
+                let shard = &mut self.shards[number as usize];
+                shard.offer = None;
+                shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
             }
             Verb::SplitReplace => {
                 self.births(op, tenant, number, txn)?;
@@ -210,6 +215,10 @@ impl Oracle {
         let allowed = shard.offer.map_or(wanted, |offer| wanted.min(offer.until + lease));
         let deadline = allowed.max(holder.deadline);
         shard.holder = Some(Holder { deadline, ..holder });
+        op.renewed.set(Some(deadline));
+        let mut batch = op.batch.borrow_mut();
+        let members = batch.iter_mut().filter(|member| member.lease.grant == holder.grant);
+        members.for_each(|member| member.until = Some(deadline));
     }
 
     /// An offer is to somebody else, and stands for four leases at most.
@@ -279,7 +288,10 @@ impl Oracle {
                 (shard.holder, shard.offer) = (None, None);
                 Ok(())
             }
-            Verb::RequestAction => Ok(()),
+            Verb::RequestAction => {
+                self.shards[number as usize].requested = true;
+                Ok(())
+            }
             verb => self.require(
                 false,
                 Rule::StaleFence,
@@ -465,6 +477,8 @@ impl Oracle {
         let buries = writes(txn, |key| matches!(key, Key::Tombstone { .. }));
         let over = run.is_over();
         if op.verb == Verb::CollectRuns || op.verb == Verb::DeleteRun {
+            // What was reserved and never made is given back.
+            self.shrunk_at = self.commits;
             if buries {
                 self.require(
                     over && !run.deleted,
@@ -569,6 +583,9 @@ impl Oracle {
         let count = u32::try_from(count).expect("a transaction is small");
         let live = &mut self.live_shards[tenant as usize];
         *live = live.saturating_sub(count);
+        if count > 0 {
+            self.shrunk_at = self.commits;
+        }
     }
 }
 
@@ -608,6 +625,8 @@ pub(super) fn newborn(
         attempts: 0,
         offer: None,
         logged: 0,
+        withdrawn: Vec::new(),
+        requested: false,
         changed_at: 0,
     }
 }

@@ -88,7 +88,7 @@ use Rule::{
     Acknowledged, Attempts, DoneUncovered, Expired, FenceFell, FreeShardWithheld, FrozenSource,
     Handoff, Limit, LostKey, MoveRedoesNothing, NeverFinishes, OpIdReused, OwnerShutOut,
     ProgressFell, RefusedHappened, Replay, RunOver, RunReborn, RunUnsettled, SinkOrder, StaleFence,
-    Tiling, TwoOwners,
+    Tiling, TwoOwners, Unfounded,
 };
 
 fault_kinds! {
@@ -124,7 +124,7 @@ fault_kinds! {
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,
          OpIdReused, LostKey, DoneUncovered, SinkOrder, Tiling, FenceFell, ProgressFell,
          Acknowledged, RefusedHappened, OwnerShutOut, FreeShardWithheld, Attempts, RunOver,
-         RunUnsettled, RunReborn, NeverFinishes, Limit],
+         RunUnsettled, RunReborn, NeverFinishes, Limit, Unfounded],
         "the store forgets a commit that it acknowledged";
     FsyncError, "fsync-error", Commit, 300, Tolerated, [],
         "a sync fails, and nobody knows what is on the disk";
@@ -133,7 +133,8 @@ fault_kinds! {
         "what is read ends too early";
     OldVersionRead, "old-version", Read, 1200,
         Detected("the compares of the commit; refusals may be out of date"),
-        [OwnerShutOut, FreeShardWithheld, RefusedHappened, Acknowledged, Replay, OpIdReused],
+        [OwnerShutOut, FreeShardWithheld, RefusedHappened, Acknowledged, Replay, OpIdReused,
+         Unfounded],
         "a read shows what was there before";
     WrongKeyRead, "wrong-key", Read, 150, Detected("checksum"), [],
         "a record is found under another's key";

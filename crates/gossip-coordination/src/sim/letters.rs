@@ -144,7 +144,8 @@ impl GuestSide {
                 until: terms.deadline.as_raw(),
             });
             let to = notice.last_key.as_ref().map(|key| number(key) + 1);
-            Said { to, cuts: notice.cuts.iter().map(number).collect(), terms, clean: notice.clean }
+            let (cuts, clean) = (notice.cuts.iter().map(number).collect(), notice.clean);
+            Said { to, cuts, terms, clean, stranger: false }
         };
         let (verb, op_id) = (notice.verb, notice.op_id);
         let nothing = Draft { op_id, said, ..Draft::new(verb) };
@@ -182,7 +183,7 @@ impl GuestSide {
             self.granted(&op, grant);
         }
         if let Some((lease, deadline)) = op.lease.zip(answered.renewed) {
-            self.cx.judge(|oracle| oracle.renewed(lease, deadline));
+            self.cx.judge(|oracle| oracle.renewed(lease, op.renewed.get(), deadline));
         }
     }
 

@@ -159,6 +159,8 @@ pub(super) struct Said {
     pub(super) cuts: Vec<u32>,
     pub(super) terms: Option<Terms>,
     pub(super) clean: bool,
+    /// Whether a lease is presented to another tenant.
+    pub(super) stranger: bool,
 }
 
 /// One of the leases that are renewed together.
@@ -171,6 +173,8 @@ pub(super) struct Member {
     pub(super) applied: bool,
     /// Whether its holder was told that it is not renewed.
     pub(super) refused: bool,
+    /// Until when it was renewed.
+    pub(super) until: Option<u64>,
 }
 
 /// What a grant must tell its worker.
@@ -224,11 +228,17 @@ pub(super) struct Op {
     pub(super) good_until: u64,
     /// Commits of it that were applied.
     pub(super) applied: Cell<u32>,
+    /// Whether anything of it was committed, were it one step of many.
+    pub(super) begun: Cell<bool>,
+    /// Whether it was told that nobody knows what became of a commit of it.
+    pub(super) unsure: Cell<bool>,
     pub(super) ended: Cell<Option<Ending>>,
     /// Whether it was shown damaged bytes.
     pub(super) damaged: Cell<bool>,
     /// What it was granted.
     pub(super) granted: Cell<Option<Granted>>,
+    /// Until when it renewed a lease.
+    pub(super) renewed: Cell<Option<u64>>,
     /// Shards that it made, in the order of their ranges.
     pub(super) born: RefCell<Vec<ShardId>>,
     /// Of a batch of renewals, in the caller's order.

@@ -30,6 +30,7 @@
 //! | ProgressFell | progress never falls |
 //! | Acknowledged | what was acknowledged happened, and is there for whoever comes next |
 //! | RefusedHappened | what was refused did not happen, and does not happen later |
+//! | Unfounded | the reason that a refusal tells was true |
 //! | OwnerShutOut | the holder of a live lease is not refused for want of one |
 //! | FreeShardWithheld | a free shard of an active run is handed out to whoever asks |
 //! | Attempts | attempts are counted, and parking follows from the count |
@@ -49,6 +50,7 @@ use hashbrown::HashMap;
 
 use super::keyspace::Keyspace;
 use super::op::{LeaseRef, Op, Terms};
+use super::queries::Registry;
 use super::sink::Sink;
 pub use crate::model::{Rule, Violation};
 use crate::record::ShardStatus;
@@ -78,7 +80,11 @@ pub(super) struct ShardFacts {
     pub(super) offer: Option<Terms>,
     /// Operations with an id that took effect.
     pub(super) logged: u32,
-    /// When its holder or its status last changed, in commits.
+    /// The planned moves that were withdrawn.
+    pub(super) withdrawn: Vec<u64>,
+    /// Whether its owner was ever asked for anything.
+    pub(super) requested: bool,
+    /// When anything of it last changed, in commits.
     pub(super) changed_at: u64,
 }
 
@@ -104,9 +110,27 @@ pub(super) struct RunFacts {
     pub(super) shards: Vec<u32>,
     /// When anything of the run itself last changed, in commits.
     pub(super) changed_at: u64,
+    /// When anything of one of its shards last changed, in commits.
+    pub(super) touched_at: u64,
 }
 
 impl RunFacts {
+    /// Whether all of its roots are there. Before that none of them is shown to anybody.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.roots_born as usize > self.cuts.len()
+    }
+
+    /// Shards for which the run may have reserved room that are not there, or not counted back.
+    pub(super) fn reserved(&self) -> u64 {
+        let roots = self.cuts.len() as u64 + 1;
+        match self.status {
+            None => 0,
+            Some(_) if self.deleted || self.is_whole() => 0,
+            Some(RunStatus::Initializing) => roots - u64::from(self.roots_born),
+            Some(_) => roots,
+        }
+    }
+
     pub(super) fn is_active(&self) -> bool {
         self.status == Some(RunStatus::Active) && !self.deleted
     }
@@ -158,6 +182,10 @@ pub(super) struct Oracle {
     /// The runs and the shards of each tenant, in the order of their making.
     pub(super) runs_of: Vec<Vec<u32>>,
     pub(super) shards_of: Vec<Vec<u32>>,
+    /// The workers of each tenant.
+    pub(super) registries: Vec<Registry>,
+    /// When the shards that are counted last became fewer, in commits.
+    pub(super) shrunk_at: u64,
     /// Rules that are suspended since a fault broke what they rest on, a bit for each.
     suspended: u64,
     shard_index: HashMap<(TenantId, ShardKey), u32, FixedState>,
@@ -213,6 +241,8 @@ impl Oracle {
             worked: vec![0],
             runs_of: vec![Vec::new(); tenants as usize],
             shards_of: vec![Vec::new(); tenants as usize],
+            registries: (0..tenants).map(|_| Registry::default()).collect(),
+            shrunk_at: 0,
             suspended: 0,
             shard_index: HashMap::default(),
             history: HashMap::default(),

@@ -13,7 +13,7 @@ use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Said, Terms, Verb}
 use super::oracle::{Holder, Limits, Oracle, Rule, RunFacts, Violation};
 use super::sink::Taken;
 use crate::record::ShardStatus;
-use crate::run::RunStatus;
+use crate::run::{RunProgress, RunStatus};
 use crate::store::{Key, Txn};
 
 const TENANT: TenantId = TenantId::from_bytes([1; 32]);
@@ -90,6 +90,7 @@ fn run() -> RunFacts {
         logged: 0,
         shards: Vec::new(),
         changed_at: 0,
+        touched_at: 0,
     }
 }
 
@@ -110,9 +111,12 @@ fn at(now: u64, verb: Verb) -> Op {
         begun_at: 0,
         good_until: 0,
         applied: Cell::new(0),
+        begun: Cell::new(false),
+        unsure: Cell::new(false),
         ended: Cell::new(None),
         damaged: Cell::new(false),
         granted: Cell::new(None),
+        renewed: Cell::new(None),
         born: RefCell::default(),
         batch: RefCell::default(),
     }
@@ -361,7 +365,8 @@ fn what_never_happened_cannot_be_acknowledged() {
     let told = book.told(&checkpoint, Ending::Executed, "Executed");
     assert_eq!(rule(told), Some(Rule::Acknowledged));
     let lease = book.lease;
-    assert_eq!(rule(book.oracle.renewed(lease, NOW + LEASE + 1)), Some(Rule::Acknowledged));
+    let told = Some(NOW + LEASE + 1);
+    assert_eq!(rule(book.oracle.renewed(lease, told, NOW + LEASE + 1)), Some(Rule::Acknowledged));
 }
 
 #[test]
@@ -394,6 +399,7 @@ fn what_failed_without_a_doubt_cannot_happen_later(
 ) {
     let mut book = Book::new();
     let park = book.under(Verb::Park, |_| ());
+    park.unsure.set(doubtful);
     let failed = Ending::Failed { doubtful, corrupt: false };
     book.told(&park, failed, "Transient").expect("nothing happened yet");
     assert_eq!(rule(book.applied(&park, 0)), expected);
@@ -534,7 +540,13 @@ fn a_suspended_rule_is_not_held_against_anybody() {
 fn batch(book: &Book) -> Op {
     let op = at(NOW + 1, Verb::RenewMany);
     let (lease, good_until) = (book.lease, book.oracle.good_until(book.lease));
-    op.batch.replace(vec![Member { lease, good_until, applied: false, refused: false }]);
+    op.batch.replace(vec![Member {
+        lease,
+        good_until,
+        applied: false,
+        refused: false,
+        until: None,
+    }]);
     op
 }
 
@@ -622,4 +634,100 @@ fn a_claim_cannot_overlook_a_free_shard(
 /// Somebody else holds the second shard until `deadline`.
 fn hold(book: &mut Book, deadline: u64) {
     book.oracle.shards[1].holder = Some(Holder { grant: 7, worker: OTHER, deadline });
+}
+
+#[rstest]
+#[case::of_a_commit_without_a_reply(true, false, None)]
+#[case::of_what_was_begun(false, true, None)]
+#[case::of_nothing(false, false, Some(Rule::Unfounded))]
+fn a_doubt_has_a_reason(#[case] unsure: bool, #[case] begun: bool, #[case] expected: Option<Rule>) {
+    let mut book = Book::new();
+    let park = book.under(Verb::Park, |_| ());
+    park.unsure.set(unsure);
+    park.begun.set(begun);
+    let failed = Ending::Failed { doubtful: true, corrupt: false };
+    assert_eq!(rule(book.told(&park, failed, "Transient")), expected);
+}
+
+/// Each refusal, of an operation of the holder of the first shard, and whether it may be told.
+#[rstest]
+#[case(Verb::Checkpoint, "CursorRegression", false)]
+#[case(Verb::Checkpoint, "CursorOutOfBounds", false)]
+#[case(Verb::Checkpoint, "Offered", false)]
+#[case(Verb::Checkpoint, "ShardNotFound", false)]
+#[case(Verb::Checkpoint, "TenantMismatch", false)]
+#[case(Verb::Checkpoint, "ResourceExhausted", false)]
+#[case(Verb::SplitResidual, "SplitInvalid", true)]
+#[case(Verb::Withdraw, "NoOffer", false)]
+#[case(Verb::Offer, "Withdrawn", false)]
+#[case(Verb::Offer, "InvalidDestination", false)]
+#[case(Verb::Offer, "InvalidOfferDeadline", false)]
+#[case(Verb::Offer, "RunTerminal", false)]
+#[case(Verb::RevokeLease, "NotLeased", false)]
+#[case(Verb::RequestAction, "RequestPending", false)]
+#[case(Verb::Unpark, "NotParked", true)]
+#[case(Verb::Accept, "NoOffer", true)]
+fn a_refusal_has_a_reason(#[case] verb: Verb, #[case] name: &str, #[case] is_so: bool) {
+    let mut book = Book::new();
+    let op = book.under(verb, |op| {
+        (op.said.to, op.said.terms, op.said.cuts) = (Some(3), Some(OFFER), vec![3]);
+        op.begun_at = 1;
+    });
+    let expected = (!is_so).then_some(Rule::Unfounded);
+    assert_eq!(rule(book.told(&op, Ending::Refused, name)), expected);
+    book.oracle.shards[0].changed_at = 2;
+    assert_eq!(rule(book.oracle.judge_reason(&op, name)), None, "it may have been so meanwhile");
+}
+
+#[rstest]
+#[case(Verb::CompleteRun, "NotSettled", true)]
+#[case(Verb::CompleteRun, "WrongStatus", false)]
+#[case(Verb::CancelRun, "RunTerminal", false)]
+#[case(Verb::DeleteRun, "NotTerminal", true)]
+#[case(Verb::RegisterShards, "WrongStatus", true)]
+#[case(Verb::RegisterShards, "ManifestInvalid", false)]
+#[case(Verb::CreateRun, "RunAlreadyExists", true)]
+#[case(Verb::Claim, "RunPaused", false)]
+#[case(Verb::Progress, "RunNotFound", false)]
+fn a_refusal_about_a_run_has_a_reason(#[case] verb: Verb, #[case] name: &str, #[case] is_so: bool) {
+    let mut book = Book::new();
+    book.oracle.runs[0].unsettled = 2;
+    let mut op = at(NOW + 1, verb);
+    (op.run, op.begun_at) = (Some(0), 1);
+    let expected = (!is_so).then_some(Rule::Unfounded);
+    assert_eq!(rule(book.told(&op, Ending::Refused, name)), expected);
+}
+
+#[test]
+fn an_offer_is_replayed_only_while_it_stands() {
+    let mut book = Book::new();
+    let offer = book.under(Verb::Offer, |op| (op.said.terms, op.begun_at) = (Some(OFFER), 1));
+    let replayed = |book: &mut Book| rule(book.told(&offer, Ending::Replayed, "Replayed"));
+    assert_eq!(replayed(&mut book), Some(Rule::Replay));
+    book.oracle.shards[0].offer = Some(OFFER);
+    assert_eq!(replayed(&mut book), None);
+}
+
+#[test]
+fn a_renewal_is_told_as_it_was() {
+    let mut book = Book::new();
+    let renew = book.under(Verb::Renew, |_| ());
+    book.applied(&renew, 0).expect("a holder renews");
+    let (lease, until) = (book.lease, renew.renewed.get());
+    assert_eq!(rule(book.oracle.renewed(lease, until, NOW + 1 + LEASE)), None);
+    assert_eq!(rule(book.oracle.renewed(lease, until, NOW + LEASE)), Some(Rule::Acknowledged));
+}
+
+#[test]
+fn progress_is_told_as_it_is() {
+    let mut book = Book::new();
+    book.oracle.shards[1].status = ShardStatus::Done;
+    let mut op = at(NOW + 1, Verb::Progress);
+    (op.run, op.begun_at) = (Some(0), 1);
+    let told = RunProgress { total: 2, active: 1, done: 1, leased: 1, ..RunProgress::default() };
+    assert_eq!(rule(book.oracle.told_progress(&op, &told)), None);
+    let twice = RunProgress { done: 2, ..told };
+    assert_eq!(rule(book.oracle.told_progress(&op, &twice)), Some(Rule::Acknowledged));
+    book.oracle.runs[0].touched_at = 2;
+    assert_eq!(rule(book.oracle.told_progress(&op, &twice)), None, "it changed meanwhile");
 }

@@ -41,6 +41,12 @@ pub(super) enum Reply {
 }
 
 impl Reply {
+    /// Whether it leaves open what became of a commit.
+    pub(super) fn is_unsure(&self) -> bool {
+        let Self::Committed(outcomes) = self else { return false };
+        outcomes.iter().any(|outcome| matches!(outcome, Ok(CommitOutcome::Unknown)))
+    }
+
     /// What a line of a trace says of it.
     pub(super) fn summary(&self) -> String {
         match self {

@@ -181,6 +181,9 @@ impl Worker {
         let told = self.handle.list_workers_into(op.now, self.cx.tenant_id, &mut workers).await;
         self.cx.say_answer(&op, &workers);
         self.cx.end_plain(&op, &told);
+        if told.is_ok() {
+            self.cx.judge(|oracle| oracle.told_workers(&op, &workers));
+        }
     }
 
     async fn claim(&mut self) {
@@ -373,7 +376,8 @@ impl Worker {
         let ending = self.cx.end_plain(&op, &told);
         match told {
             Ok(renewed) => {
-                self.cx.judge(|oracle| oracle.renewed(lease, renewed.new_deadline.as_raw()));
+                let (until, told) = (op.renewed.get(), renewed.new_deadline.as_raw());
+                self.cx.judge(|oracle| oracle.renewed(lease, until, told));
                 self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].wish(renewed.request);
@@ -527,7 +531,8 @@ impl Worker {
         }
         let op_id = self.next_op_id(place);
         let held = &self.held[place];
-        let op = self.cx.begin(Draft::under(Verb::Park, held.lease_ref, op_id));
+        let said = Said { stranger: true, ..Said::default() };
+        let op = self.cx.begin(Draft { said, ..Draft::under(Verb::Park, held.lease_ref, op_id) });
         let reason = ParkReason::Poisoned;
         let told = self.handle.park_shard(op.now, tenant, &held.lease, reason, op_id).await;
         self.cx.end(&op, &told, None);

@@ -17,6 +17,7 @@ use super::run_flight::load_run;
 use super::sight::{Glance, LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
+use crate::planted::planted;
 use crate::protocol::{ClaimCandidates, claim_offset};
 use crate::record::ShardStatus;
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
@@ -79,7 +80,7 @@ fn count(progress: &mut RunProgress, now: LogicalTime, part: &HotPart<'_>) {
     progress.total += 1;
     match part.status {
         ShardStatus::Active => progress.active += 1,
-        ShardStatus::Done => progress.done += 1,
+        ShardStatus::Done => progress.done += if planted!(DoneCountedTwice) { 2 } else { 1 },
         ShardStatus::Split => progress.split += 1,
         ShardStatus::Parked => progress.parked += 1,
     }

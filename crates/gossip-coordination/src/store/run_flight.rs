@@ -195,6 +195,11 @@ impl Loaded {
             true => (answers.count(), answers.count()),
             false => (0, 0),
         };
+        let roots_max = if planted!(LongRunNeverEnds) && counts { 2 } else { usize::MAX };
+        if record.as_ref().is_some_and(|record| record.root_shards().len() > roots_max) {
+            let (operation, message) = ("run.count", String::new());
+            return Err(InfraError::Transient { operation, message });
+        }
         Ok(Self { head, record, roots, tombstone_value, tombstone, counters, active, parked })
     }
 }

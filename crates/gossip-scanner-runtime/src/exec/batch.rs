@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
 
-use super::child::{Running, cannot_start, complaint};
+use super::child::{Running, cannot_start, complaint, is_unread};
 use super::{ExecConfig, MAX_BATCH, Rendering, Template};
 use crate::processor::{Broken, Processor, Report, Verdict, Work};
 
@@ -119,6 +119,9 @@ impl BatchProcessor {
         let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
         match running.wait(left.map_or(patience, |left| left.min(patience))) {
             Ok(Some(status)) if self.has_found(status) => self.report_found(&part),
+            Ok(Some(status)) if is_unread(status) => {
+                return Err(Broken("nobody reads what it writes any more".into()));
+            }
             Ok(Some(status)) => match complaint(status) {
                 None => self.report(&part, &Verdict::Done),
                 Some(complaint) => self.fail(part, &complaint),

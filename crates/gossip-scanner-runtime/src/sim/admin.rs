@@ -87,9 +87,10 @@ impl<'w> Admin<'w> {
     /// left of it, or with a part of that.
     pub(super) fn is_innocent(&self, row: &ShardSummary) -> bool {
         let source = &self.stage.source;
-        let from = row.last_key.as_deref().map_or(source.lower(&row.start), |key| {
-            source.number(key).map_or(source.lower(key), |number| number + 1)
-        });
+        let from = match row.last_key.as_deref() {
+            Some(key) => source.behind(key),
+            None => source.lower(&row.start),
+        };
         let left = &source.entries[from..source.lower(&row.end).max(from)];
         let all_bad = !left.is_empty() && left.iter().all(|entry| entry.temper.is_bad());
         row.park_reason == Some(ParkReason::TooManyErrors) && !all_bad

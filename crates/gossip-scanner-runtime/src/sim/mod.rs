@@ -8,11 +8,11 @@
 //! ```
 //!
 //! A world has one to eight slots in one to eight processes, a source of up to 160 keys, and an
-//! administrator. The processes are those of the product: [`Slot`](crate::worker), renewer and
-//! porter are stepped by a queue of times instead of threads, and everything beneath them, down to
-//! the bytes on the disk, is what runs in production. The disk is the simulator's
-//! ([`RoughDisk`](gossip_coordination::sim::RoughDisk)), with its faults; processing is waiting, and
-//! some keys fail, fail once, or kill the process.
+//! administrator. The processes are those of the product: slots, renewer and porter are stepped by
+//! a queue of times instead of threads, and everything beneath them, down to the bytes on the disk,
+//! is what runs in production. The disk is the simulator's
+//! ([`RoughDisk`](gossip_coordination::sim::RoughDisk)), with its faults; processing is waiting,
+//! and some keys fail, fail once, or kill the process.
 //!
 //! After a while faults stop. Then the run must settle within [`CALM_TICKS_MAX`], exactly the bad
 //! keys must be set aside, and the certificate must verify against the source.

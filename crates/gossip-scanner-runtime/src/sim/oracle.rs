@@ -261,8 +261,7 @@ impl Oracle {
     /// The first number that a cursor does not cover. A shard without items ends at its start,
     /// which covers nothing.
     fn behind_cursor(&self, key: Option<&[u8]>, range: (usize, usize)) -> usize {
-        let Some(key) = key else { return range.0 };
-        self.source.number(key).map_or_else(|| self.source.lower(key), |number| number + 1)
+        key.map_or(range.0, |key| self.source.behind(key))
     }
 
     fn cursor_moved(&mut self, id: u64, before: &Shard, now: &Shard) {

@@ -98,6 +98,11 @@ impl WorldSource {
         self.entries.partition_point(|entry| entry.key.as_slice() < key)
     }
 
+    /// The first number whose key is above `key`.
+    pub(super) fn behind(&self, key: &[u8]) -> usize {
+        self.entries.partition_point(|entry| entry.key.as_slice() <= key)
+    }
+
     /// The same keys, listed without failures: what a verifier compares with.
     pub(super) const fn plain(&self) -> &MemoryConnector {
         &self.memory

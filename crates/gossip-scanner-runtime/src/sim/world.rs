@@ -248,8 +248,8 @@ impl<'c, 'w> World<'c, 'w> {
         self.chances == CHANCES_MAX || self.is_as_it_should_be()
     }
 
-    /// Whether an operator sees nothing to do. A worker may have left when a shard was unparked, and
-    /// whoever shares a process with a key that kills may be set aside for it: then workers are
+    /// Whether an operator sees nothing to do. A worker may have left when a shard was unparked,
+    /// and whoever shares a process with a key that kills may be set aside for it: then workers are
     /// started again, and shards whose owners died get another chance.
     fn is_as_it_should_be(&mut self) -> bool {
         let rows = settle::rows(self.stage, self.stage.disk.clock(ADMIN));

@@ -15,6 +15,8 @@ use crate::throttle::Throttle;
 const WAITS: usize = 5;
 /// Items between two checkpoints.
 const INTERVAL: u64 = 10;
+/// Steps to the end, with room: every key takes a few.
+const STEPS_MAX: u32 = 10_000;
 
 /// A task in whose page one item has failed and waits.
 struct Ahead {
@@ -22,6 +24,8 @@ struct Ahead {
     handle: Coordinator,
     task: ShardTask,
     failures: AtomicU32,
+    /// How often the item fails.
+    failures_max: u32,
 }
 
 impl Ahead {
@@ -30,13 +34,13 @@ impl Ahead {
         let mut handle = world.handle();
         let config = TaskConfig { checkpoint_items: INTERVAL, ..TaskConfig::default() };
         let task = world.claim(&mut handle, config, 1).unwrap();
-        Self { world, handle, task, failures: AtomicU32::new(0) }
+        Self { world, handle, task, failures: AtomicU32::new(0), failures_max: 1 }
     }
 
     fn step(&mut self, connector: &dyn Connector) -> Turn {
         let mut processor = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
             let waits = work.key() == key(WAITS);
-            if waits && self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
+            if waits && self.failures.fetch_add(1, Ordering::Relaxed) < self.failures_max {
                 return Verdict::Failed("this time".into());
             }
             *self.world.done.lock().unwrap().entry(work.key().to_vec()).or_default() += 1;
@@ -65,13 +69,14 @@ impl Ahead {
 
     /// Steps to the end; time passes only while the task waits.
     fn end(&mut self, connector: &dyn Connector) -> Ending {
-        loop {
+        for _ in 0..STEPS_MAX {
             match self.step(connector) {
                 Turn::Going => {}
                 Turn::Wait(until) => self.world.now = until.as_raw(),
                 Turn::Over(ending) => return ending,
             }
         }
+        panic!("it goes on without end");
     }
 }
 
@@ -115,4 +120,23 @@ fn a_shard_stands_still_when_nothing_waits_to_be_tried_again() {
     }
     let last = key(ahead.done() - 1);
     assert_eq!(still.unwrap().last_key(), Some(last.as_slice()), "everything done is covered");
+}
+
+/// It was put off while the shard stood, and nobody would have come back to it.
+#[test]
+fn an_item_that_turns_out_hopeless_while_the_shard_stands_is_set_aside_afterwards() {
+    let connector = numbered(100);
+    let mut ahead = Ahead { failures_max: u32::MAX, ..Ahead::new() };
+    ahead.step_until(WAITS + 4, &connector);
+    ahead.task.stand();
+    while ahead.task.still_at().is_none() {
+        if let Turn::Wait(until) = ahead.step(&connector) {
+            ahead.world.now = until.as_raw();
+        }
+    }
+    ahead.task.go_on();
+    ahead.end(&connector);
+    ahead.world.work_everything(&connector);
+    let is_done = |number| ahead.world.times_done(&key(number)) > 0;
+    assert!((0..100).all(|number| is_done(number) == (number != WAITS)));
 }

@@ -213,6 +213,12 @@ impl ShardTask {
         item.retry_at = Some(NEVER);
     }
 
+    /// The first item that was put off, if one was.
+    pub(super) fn hopeless_item(&self) -> Option<usize> {
+        let mut items = self.troubled.iter();
+        items.find(|(_, item)| item.retry_at == Some(NEVER)).map(|(index, _)| *index)
+    }
+
     /// What is to be given to the processor next, if anything is.
     fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
         if self.is_resting() {

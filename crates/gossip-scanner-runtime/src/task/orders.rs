@@ -11,9 +11,8 @@ use crate::planted::planted;
 use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
-/// behind the others serves several of them at once, instead of one in each round of asking. A
-/// round lasts as long as a key or two, so keys that take long would not be shared out in time.
-const LARGE_FROM: usize = 16;
+/// behind the others serves several of them at once, instead of one in each round of asking.
+const LARGE_FROM: usize = 256;
 const LARGE_PARTS: usize = 4;
 
 /// Keys that a split looks at to find the middle of what remains.
@@ -23,7 +22,7 @@ const SPLIT_SAMPLE_KEYS: usize = 256;
 const SPLIT_SAMPLE_BYTES: usize = 128 * SPLIT_SAMPLE_KEYS;
 
 // A sample that is full stands for a large rest.
-const _: () = assert!(LARGE_FROM <= SPLIT_SAMPLE_KEYS && LARGE_PARTS <= SPLIT_KEYS_MIN);
+const _: () = assert!(LARGE_FROM <= SPLIT_SAMPLE_KEYS && LARGE_PARTS <= LARGE_FROM);
 const _: () = assert!(SPLIT_SAMPLE_BYTES >= gossip_contracts::connector::MIN_PAGE_BYTES);
 
 impl ShardTask {
@@ -56,10 +55,11 @@ impl ShardTask {
         still.then(|| self.covered.cursor().into())
     }
 
-    /// It was not moved: goes on where it stood still.
+    /// It was not moved: goes on where it stood still. What turned out to be hopeless meanwhile is
+    /// set aside, as it would have been.
     pub fn go_on(&mut self) {
         if matches!(self.verdict, Some(Decision::Stand)) {
-            self.verdict = None;
+            self.verdict = self.hopeless_item().map(Decision::ParkItem);
         }
     }
 
@@ -171,9 +171,10 @@ impl ShardTask {
     /// bytes.
     fn cuts_by_keys<B>(&self, gear: &Gear<'_, B>) -> Option<Vec<Box<[u8]>>> {
         if self.page.is_exhausted() && self.listing.is_some() {
-            let first = self.mark.next().unwrap_or(self.page.len());
-            let (count, key) = (self.page.len() - first, |index| self.page.item(first + index));
-            return Some(self.even_cuts(count, true, key));
+            let open = self.mark.mark();
+            let started = self.mark.next().unwrap_or(self.page.len()) - open;
+            let key = |index| self.page.item(open + index);
+            return Some(self.even_cuts(self.page.len() - open, started, true, key));
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
@@ -182,13 +183,15 @@ impl ShardTask {
         if sample.is_empty() && !sample.is_exhausted() {
             return self.middle_by_bytes().map(|middle| vec![middle]);
         }
-        Some(self.even_cuts(sample.len(), sample.is_exhausted(), |index| sample.item(index)))
+        Some(self.even_cuts(sample.len(), 0, sample.is_exhausted(), |index| sample.item(index)))
     }
 
-    /// Cuts between `count` keys; none if these are all and too few.
+    /// Cuts between `count` keys, behind those that were started; none if these are all and too
+    /// few.
     fn even_cuts<'p>(
         &self,
         count: usize,
+        started: usize,
         is_all: bool,
         key: impl Fn(usize) -> Option<PageItem<'p>>,
     ) -> Vec<Box<[u8]>> {
@@ -197,9 +200,12 @@ impl ShardTask {
             0..LARGE_FROM => 2,
             LARGE_FROM.. => LARGE_PARTS,
         };
-        let points = (1..parts).filter_map(|part| key(count * part / parts));
+        let points = (1..parts).filter_map(|part| key(started.max(count * part / parts)));
         let ahead = points.filter(|item| item.key() > self.rest_from());
-        ahead.filter_map(|item| self.admissible(item.key())).collect()
+        let mut cuts: Vec<_> = ahead.filter_map(|item| self.admissible(item.key())).collect();
+        // Where much was started, several of them fall on the first key that was not.
+        cuts.dedup();
+        cuts
     }
 
     /// Halfway between the cursor and the end, if the range has one.

@@ -78,7 +78,7 @@ fn a_throttled_task_is_split_at_once() {
     throttled.step_until_it_waits(&connector);
     throttled.task.order(&ShardAction::Split(None));
     throttled.step_until_it_waits(&connector);
-    assert_eq!(throttled.world.rows().len(), 4);
+    assert_eq!(throttled.world.rows().len(), 2);
 }
 
 #[rstest]
@@ -127,14 +127,17 @@ impl Processor for Holding {
 
 /// An item may take minutes; whoever is idle gets a part of the rest at once.
 #[rstest]
-#[case::anywhere(None, 2)]
-#[case::behind_what_was_started(SplitKey::try_new(b"k0011"), 2)]
-#[case::among_what_was_started(SplitKey::try_new(b"k001"), 1)]
+#[case::anywhere(None, 10, 2)]
+#[case::before_the_last_key(None, 3, 2)]
+#[case::with_nothing_left(None, 2, 1)]
+#[case::behind_what_was_started(SplitKey::try_new(b"k0011"), 10, 2)]
+#[case::among_what_was_started(SplitKey::try_new(b"k001"), 10, 1)]
 fn a_split_does_not_wait_for_items_under_way(
     #[case] at_key: Option<SplitKey>,
+    #[case] keys: usize,
     #[case] rows: usize,
 ) {
-    let (mut world, connector) = (World::new(), numbered(10));
+    let (mut world, connector) = (World::new(), numbered(keys));
     let (mut handle, throttle) = (world.handle(), Throttle::default());
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
     let mut processor = Holding::default();
@@ -161,7 +164,7 @@ fn a_split_does_not_wait_for_items_under_way(
     assert_eq!(steps(&mut task, &mut processor), Some(Ending::Completed));
     assert_eq!(world.work_everything(&connector), vec![Ending::Completed; rows - 1]);
     let counts: Vec<u64> = world.rows().iter().map(|row| counted(row).0).collect();
-    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (rows, 10));
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (rows, keys as u64));
 }
 
 /// If the process died while it rests, that would be held against a shard without progress.

@@ -37,8 +37,8 @@ const PATIENCE_FIRST: u64 = 1_000;
 /// else is left to do.
 const PATIENCE_LONGEST: u64 = 600_000;
 
-/// After a wait in vain the others go on for so many times as long: resting in vain costs a fifth of
-/// their time at most.
+/// After a wait in vain the others go on for so many times as long: resting in vain costs a fifth
+/// of their time at most.
 const GO_ON_TIMES: u64 = 4;
 
 /// How often a thread that waits looks again, in ticks; it is woken before.

@@ -4,6 +4,7 @@ use gossip_contracts::identity::RunId;
 
 use super::checked::{VALUE_LEN_MAX, is_known, remember};
 use super::frame::{open, reseal};
+use crate::mutants::{self, Guards, Mutant};
 use crate::store::key::Key;
 use crate::test_fixtures::{RUN, TENANT};
 
@@ -58,4 +59,20 @@ fn long_values_are_not_kept() {
     let longer = [7; VALUE_LEN_MAX + 1];
     remember(&HEAD, &longer);
     assert!(!is_known(&HEAD, &longer));
+}
+
+#[test]
+fn what_a_planted_bug_takes_for_right_does_not_outlive_it() {
+    for mutant in [Mutant::ChecksumUnchecked, Mutant::ChecksumWithoutKey] {
+        let value = mutants::with(mutant, Guards::On, || {
+            let mut value = reseal(&HEAD, b"payload");
+            if mutant == Mutant::ChecksumUnchecked {
+                value[3] ^= 1;
+            }
+            open(&HEAD, &value).unwrap();
+            value
+        });
+        assert!(!is_known(&HEAD, &value), "{mutant:?}");
+        assert!(open(&HEAD, &value).is_err(), "{mutant:?}");
+    }
 }

@@ -14,7 +14,7 @@ use gossip_contracts::identity::{CanonicalHasher, Domain};
 use super::checked;
 use super::fields::{Fields, corrupt};
 use crate::error::{InfraError, StoreRefusal};
-use crate::planted::planted;
+use crate::planted::{self, planted};
 use crate::store::key::{Key, KeyKind};
 
 /// The version of the format that this code writes, and the only one it reads.
@@ -41,10 +41,14 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
 pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, stored) = unframe(key.kind(), value)?;
     if !checked::is_known(key, value) {
-        if stored != checksum(key, FORMAT_VERSION, payload) && !planted!(ChecksumUnchecked) {
+        let right = stored == checksum(key, FORMAT_VERSION, payload);
+        if !right && !planted!(ChecksumUnchecked) {
             return Err(corrupt(key.kind(), "the checksum differs: damaged, or of another key"));
         }
-        checked::remember(key, value);
+        // What a planted bug takes for right must not outlive the bug.
+        if right && !planted::is_any() {
+            checked::remember(key, value);
+        }
     }
     Ok(Fields::new(key.kind(), payload))
 }

@@ -1,0 +1,159 @@
+//! What the oracle makes of an answer that only tells: records, progress, listings, the registry.
+//!
+//! A listing of several pages is of several instants. Where nothing that it tells of changed between
+//! the beginning of the operation and its end, all instants are one, and it must tell everything as
+//! it is; where something changed, nothing is said here.
+
+use std::collections::BTreeMap;
+
+use gossip_contracts::identity::{RunId, TenantId};
+
+use super::op::Op;
+use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
+use crate::record::ShardStatus;
+use crate::run::{RunProgress, RunRecord, ShardSummary, Watermark};
+use crate::store::{Key, Txn, Write, decode_worker};
+use crate::workers::{WORKER_ENTRY_TTL, WorkerEntry};
+
+/// The workers of a tenant as they were last written.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    entries: BTreeMap<u64, WorkerEntry>,
+    /// When anything in it last changed, in commits.
+    pub(super) changed_at: u64,
+}
+
+impl Registry {
+    pub(super) fn is_live(&self, worker: u64, now: u64) -> bool {
+        self.entries.get(&worker).is_some_and(|entry| now < entry.expires_at.as_raw())
+    }
+}
+
+impl Oracle {
+    /// Hears what a transaction writes into the registry: an entry lasts from the clock that was
+    /// presented, or longer if it was known.
+    pub(super) fn registered_workers(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        for write in txn.writes() {
+            let Key::Worker { tenant: of, worker } = *write.key() else { continue };
+            self.require(of == tenant, Rule::Tenants, "a worker was entered for another tenant")?;
+            let registry = &mut self.registries[op.tenant as usize];
+            registry.changed_at = self.commits;
+            let Write::Put(_, bytes) = write else {
+                registry.entries.remove(&worker.as_raw());
+                continue;
+            };
+            let entry = decode_worker(of, worker, bytes).ok();
+            registry.entries.extend(entry.map(|entry| (worker.as_raw(), entry)));
+            op.applied.set(op.applied.get() + 1);
+            let until = op.now.as_raw() + WORKER_ENTRY_TTL;
+            let lasts = entry.is_some_and(|entry| entry.expires_at.as_raw() >= until);
+            self.require(lasts, Rule::Acknowledged, "a worker is forgotten too soon")?;
+        }
+        Ok(())
+    }
+
+    /// Holds the workers that were listed against those that are there.
+    pub(super) fn told_workers(&self, op: &Op, told: &[WorkerEntry]) -> Result<(), Violation> {
+        let registry = &self.registries[op.tenant as usize];
+        if registry.changed_at > op.begun_at {
+            return Ok(());
+        }
+        let live = registry.entries.values().filter(|entry| entry.is_live_at(op.now));
+        let same = live.eq(told.iter());
+        self.require(same, Rule::Acknowledged, "other workers were listed than are there")
+    }
+
+    /// Holds the runs that were listed against those that are not over.
+    pub(super) fn told_runs(&self, op: &Op, limit: usize, told: &[RunId]) -> Result<(), Violation> {
+        let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
+        if runs.clone().any(|run| run.changed_at > op.begun_at) {
+            return Ok(());
+        }
+        // They are numbered in the order of their making.
+        let open = runs.filter(|run| run.status.is_some() && !run.is_over()).map(|run| run.id);
+        let same = open.take(limit).eq(told.iter().copied());
+        self.require(same, Rule::Acknowledged, "other runs were listed than are open")
+    }
+
+    /// Holds the record of a run against what became of it.
+    pub(super) fn told_run(&self, op: &Op, told: &RunRecord) -> Result<(), Violation> {
+        let Some(run) = self.unchanged_run(op) else { return Ok(()) };
+        let roots = if run.is_whole() { run.cuts.len() + 1 } else { 0 };
+        let (config, is) = (told.config(), (told.status(), told.is_paused()));
+        let same = (Some(is.0), is.1) == (run.status, run.paused)
+            && told.root_shards().len() == roots
+            && (config.lease_duration(), config.max_shard_retries()) == (run.lease, run.retries);
+        self.require(same && !run.deleted, Rule::Acknowledged, "a run was told as it is not")
+    }
+
+    /// Holds the sums over a run against its shards.
+    pub(super) fn told_progress(&self, op: &Op, told: &RunProgress) -> Result<(), Violation> {
+        let Some(run) = self.unchanged_run(op) else { return Ok(()) };
+        let mut wanted = RunProgress::default();
+        let mut lowest: Option<&[u8]> = None;
+        for shard in self.shown(run) {
+            wanted.total += 1;
+            match shard.status {
+                ShardStatus::Active => wanted.active += 1,
+                ShardStatus::Done => wanted.done += 1,
+                ShardStatus::Split => wanted.split += 1,
+                ShardStatus::Parked => wanted.parked += 1,
+            }
+            wanted.leased += u64::from(is_leased(shard, op));
+            let reached = self.reached(shard).filter(|_| shard.status == ShardStatus::Active);
+            lowest = lowest.into_iter().chain(reached).min();
+        }
+        wanted.watermark = lowest.map(Watermark::new);
+        self.require(*told == wanted, Rule::Acknowledged, "a run has come further, or less far")
+    }
+
+    /// Holds a listing of all shards of a run against them.
+    pub(super) fn told_shards(&self, op: &Op, told: &[ShardSummary]) -> Result<(), Violation> {
+        let Some(run) = self.unchanged_run(op) else { return Ok(()) };
+        let all = told.len() == self.shown(run).count();
+        self.require(all, Rule::Acknowledged, "shards are missing in a listing")?;
+        for shard in self.shown(run) {
+            let mut rows = told.iter().filter(|row| row.shard == shard.key.shard());
+            let same = rows.next().is_some_and(|row| self.is_row_of(op, row, shard));
+            self.require(same, Rule::Acknowledged, "a shard was listed as it is not")?;
+        }
+        Ok(())
+    }
+
+    fn is_row_of(&self, op: &Op, row: &ShardSummary, shard: &ShardFacts) -> bool {
+        let leased = is_leased(shard, op);
+        let deadline = shard.holder.filter(|_| leased).map(|holder| holder.deadline);
+        let range = (self.keys.key(shard.range.0), self.keys.key(shard.range.1));
+        (row.status, row.leased) == (shard.status, leased)
+            && row.lease_deadline.map(|until| until.as_raw()) == deadline
+            && row.fence_epoch.as_raw() == shard.fence
+            && row.last_key.as_deref() == self.reached(shard)
+            && (&*row.start, &*row.end) == range
+    }
+
+    /// The last key that a shard has done, if it has done any.
+    fn reached(&self, shard: &ShardFacts) -> Option<&[u8]> {
+        (shard.done > shard.range.0).then(|| self.keys.key(shard.done - 1))
+    }
+
+    /// The shards of a run that can be found: none before all of its roots are there.
+    fn shown<'o>(&'o self, run: &'o RunFacts) -> impl Iterator<Item = &'o ShardFacts> {
+        let shards = run.shards.iter().filter(|_| run.is_whole());
+        shards.map(|shard| &self.shards[*shard as usize])
+    }
+
+    /// The run that `op` is about, if neither it nor any of its shards changed meanwhile.
+    fn unchanged_run(&self, op: &Op) -> Option<&RunFacts> {
+        let run = &self.runs[op.run? as usize];
+        (run.changed_at.max(run.touched_at) <= op.begun_at).then_some(run)
+    }
+}
+
+fn is_leased(shard: &ShardFacts, op: &Op) -> bool {
+    shard.holder.is_some_and(|holder| op.now.as_raw() < holder.deadline)
+}
