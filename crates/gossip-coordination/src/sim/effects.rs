@@ -42,7 +42,7 @@ impl Oracle {
             Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
         );
         let many = matches!(op.verb, Verb::RenewMany | Verb::CollectRuns);
-        let late = said_no && !many;
+        let late = said_no && !many && !op.misled.get();
         self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)?;
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);
@@ -101,7 +101,8 @@ impl Oracle {
         let member = batch.iter_mut().find(|member| member.lease.grant == lease.grant);
         let Some(member) = member else { return Ok(()) };
         member.applied = true;
-        self.require(!member.refused, Rule::RefusedHappened, AFTER_REFUSAL)
+        let late = member.refused && !op.misled.get();
+        self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)
     }
 
     fn leased_change(
@@ -368,6 +369,7 @@ impl Oracle {
             let holder = self.shards[first.shard as usize].holder;
             holder.is_some_and(|holder| holder.grant == first.grant)
         });
+        let leaked = leaked && !op.misled.get();
         self.require(!leaked, Rule::Acknowledged, "one operation was granted two shards")?;
         self.grants += 1;
         let shard = &mut self.shards[number as usize];

@@ -27,7 +27,8 @@ impl Oracle {
             return self.require(told, Rule::Unfounded, "a stranger was told something else");
         }
         let shard = op.lease.or(op.target).map(|subject| &self.shards[subject.shard as usize]);
-        let run = op.run.or(shard.map(|shard| shard.run)).map(|run| &self.runs[run as usize]);
+        let run =
+            op.run.or_else(|| shard.map(|shard| shard.run)).map(|run| &self.runs[run as usize]);
         let changed = |at: u64| at > op.begun_at;
         let founded = match (shard, run) {
             (Some(shard), Some(run)) if changed(shard.changed_at.max(run.changed_at)) => true,
