@@ -1,13 +1,4 @@
 //! Decoding the cold part of a shard never panics. `record_decode` writes whole shards again.
 #![no_main]
 
-use gossip_coordination::store::{Key, decode_cold};
-use gossip_fuzz::records::{TENANT, seal, shard};
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
-    let Some((&first, payload)) = data.split_first() else { return };
-    let (tenant, shard) = (TENANT, shard(first & 1 == 1));
-    let _ = decode_cold(tenant, shard, payload);
-    let _ = decode_cold(tenant, shard, &seal(Key::ShardCold { tenant, shard }, payload));
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| gossip_decoder_laws::shard_cold(data));

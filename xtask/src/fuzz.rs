@@ -1,9 +1,12 @@
 //! `cargo xtask fuzz TARGET SECONDS`: one fuzz target for so long; with `--runs N` for so many
-//! executions.
+//! executions; `--all` is a [campaign] over every target.
 //!
 //! The targets live in `fuzz/`, a workspace of its own, so that nothing of libFuzzer leaks into
 //! the product's lock file. They run on the stable toolchain without a sanitizer: the crates they
 //! exercise forbid unsafe code, and so fuzzing is ten times faster.
+
+mod campaign;
+mod progress;
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +17,8 @@ use crate::process::{self, Pipe};
 use crate::setup;
 use crate::workspace::Workspace;
 
-const USAGE: &str = "TARGET SECONDS | TARGET --runs N | --list";
+pub(crate) const USAGE: &str = "TARGET SECONDS | TARGET --runs N | --list | \
+     --all [--runs N] [--jobs N] [--since COMMIT] [--progress FILE] [--save]";
 const TARGETS: &str = "fuzz/fuzz_targets";
 
 /// Longest input that is tried: above the 16 KiB that the largest decoder accepts, so that its
@@ -23,7 +27,29 @@ const INPUT_LEN_MAX: u32 = 20_000;
 
 /// Longest input of a run by executions: what decoders tell apart is in the first bytes, and short
 /// inputs are tried ten times as often. Upper limits are met by the runs by time.
-const SHORT_LEN_MAX: u32 = 512;
+const SHORT_LEN_MAX: u32 = 128;
+
+/// The same for targets whose inputs say nothing in so few bytes, which get as many as their seeds
+/// have, and for those that do more with every byte and have said it all in fewer.
+const LENGTHS: [(&str, u32); 13] = [
+    ("certificate", 640),
+    ("command_template", 48),
+    ("etcd_answers", 256),
+    ("line_file", 24),
+    ("manifest_rows", 40),
+    ("operation_sequences", 512),
+    ("record_decode", 256),
+    ("run_head", 192),
+    ("shard_cold", 192),
+    ("shard_hot", 256),
+    ("store_key", 192),
+    ("store_url", 192),
+    ("stream_answer", 96),
+];
+
+/// How libFuzzer spends a run by executions: on trying inputs. Without these it spends half of it
+/// on looking for shorter inputs, on weighing which to try, and on files that did not change.
+const QUICK: [&str; 4] = ["-len_control=0", "-entropic=0", "-reduce_inputs=0", "-reload=0"];
 
 /// libFuzzer's line with the number of inputs it tried.
 const EXECUTIONS: &str = "stat::number_of_executed_units:";
@@ -32,6 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let workspace = Workspace::load()?;
     let targets = targets(&workspace.root)?;
     match arguments {
+        [flag, rest @ ..] if flag == "--all" => campaign::run(rest, &targets)?,
         [flag] if flag == "--list" => targets.iter().for_each(|target| println!("{target}")),
         [target, seconds] => {
             let bound = Bound::Seconds(parse(target, seconds, &targets)?);
@@ -49,7 +76,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
 }
 
 /// When a run ends.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Seconds(u32),
     Runs(u32),
@@ -106,11 +133,17 @@ fn fuzz(workspace: &Workspace, target: &str, bound: Bound) -> Result<(), Failure
 fn command(root: &Path, target: &str, bound: Bound) -> Command {
     let mut command = process::cargo_of("stable");
     command.args(["fuzz", "run", target, "-s", "none", "-O", "--"]);
-    let (bound, len_max) = match bound {
-        Bound::Seconds(seconds) => (format!("-max_total_time={seconds}"), INPUT_LEN_MAX),
-        Bound::Runs(runs) => (format!("-runs={runs}"), SHORT_LEN_MAX),
-    };
-    command.arg(bound).arg(format!("-max_len={len_max}"));
+    match bound {
+        Bound::Seconds(seconds) => {
+            command.arg(format!("-max_total_time={seconds}"));
+            command.arg(format!("-max_len={INPUT_LEN_MAX}"));
+        }
+        Bound::Runs(runs) => {
+            let own = LENGTHS.iter().find(|(name, _)| *name == target);
+            let len_max = own.map_or(SHORT_LEN_MAX, |(_, len)| *len);
+            command.arg(format!("-runs={runs}")).arg(format!("-max_len={len_max}")).args(QUICK);
+        }
+    }
     command.arg("-print_final_stats=1");
     // Coverage instrumentation is an unstable flag; this lets the stable compiler accept it.
     command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);

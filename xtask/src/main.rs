@@ -33,6 +33,7 @@ mod scheduling;
 mod setup;
 mod sim;
 mod sim_handoff;
+mod sim_worker;
 mod source;
 mod tally;
 mod test;
@@ -61,7 +62,7 @@ struct Command {
 }
 
 /// Everything xtask can do, the daily ones first.
-const COMMANDS: [Command; 22] = [
+const COMMANDS: [Command; 23] = [
     Command {
         name: "test",
         arguments: "",
@@ -96,8 +97,9 @@ const COMMANDS: [Command; 22] = [
     },
     Command {
         name: "fuzz",
-        arguments: "TARGET SECONDS | TARGET --runs N | --list",
-        purpose: "run one fuzz target for a time or a number of executions",
+        arguments: fuzz::USAGE,
+        purpose: "run one fuzz target for a time or a number of executions, or all of them; \
+                  --save writes the table of docs/reliability.md",
         run: fuzz::run,
     },
     Command {
@@ -146,6 +148,13 @@ const COMMANDS: [Command; 22] = [
         run: sim_handoff::run,
     },
     Command {
+        name: "sim-worker",
+        arguments: "[--seeds N] [--save] | --seed SEED [--bug NAME] | --bugs [--save]",
+        purpose: "play worlds of the worker's own loop with faults, and look for planted bugs; \
+                  --save writes the tables of docs/reliability.md",
+        run: sim_worker::run,
+    },
+    Command {
         name: "handoff",
         arguments: "[--moves N] [--store sqlite|etcd] [--save]",
         purpose: "move shards between real processes, kill them, restart them; measure the gaps",
@@ -165,13 +174,13 @@ const COMMANDS: [Command; 22] = [
     },
     Command {
         name: "fleet",
-        arguments: "[--keys N]",
+        arguments: "[--keys N] [--save]",
         purpose: "eight workers on one etcd: kill, stop and drain some, and look what became of it",
         run: worker_trials::fleet,
     },
     Command {
         name: "poison",
-        arguments: "[--keys N] [--killers N] [--seed N]",
+        arguments: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
         purpose: "plant keys that kill their worker, and look whether exactly those are set aside",
         run: worker_trials::poison,
     },

@@ -7,7 +7,8 @@ use std::fmt;
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
-    /// Tests that were marked to be ignored; the house has none, so a number here is news.
+    /// Tests that were marked to be ignored, of which the house has none, and stages that could not
+    /// be run: a number here is news.
     skipped: u64,
 }
 
@@ -42,6 +43,16 @@ impl Tally {
     /// says `0 failed` about a run that failed.
     pub(crate) fn add_failed_stage(&mut self) {
         self.failed = self.failed.max(1);
+    }
+
+    /// Counts a stage that is one test and passed.
+    pub(crate) fn add_passed_stage(&mut self) {
+        self.passed += 1;
+    }
+
+    /// Counts a stage that is one test and could not be run here.
+    pub(crate) fn add_skipped_stage(&mut self) {
+        self.skipped += 1;
     }
 }
 
@@ -82,6 +93,15 @@ mod tests {
             " test result: ok. 1 passed",
         ];
         assert_eq!(tally(&lines), "0 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_stage_that_could_not_be_run_is_skipped_and_not_passed() {
+        let mut tally = Tally::default();
+        tally.add_skipped_stage();
+        assert_eq!(tally.to_string(), "0 passed, 0 failed, 1 skipped");
+        tally.add_passed_stage();
+        assert_eq!(tally.to_string(), "1 passed, 0 failed, 1 skipped");
     }
 
     #[test]

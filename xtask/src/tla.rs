@@ -18,6 +18,7 @@ use self::spec::{Configuration, Mutation, Specification};
 use self::tlc::{Outcome, Tlc, Verdict};
 use crate::failure::Failure;
 use crate::setup;
+use crate::tally::Tally;
 use crate::workspace::Workspace;
 
 pub(crate) use self::report::{README, Section, seal};
@@ -74,18 +75,26 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The stage of `cargo xtask test`: the short form, where an earlier `cargo xtask tla` has fetched
-/// what it needs. The test itself fetches nothing: the checks of `tidy` need no TLC.
-pub(crate) fn check_if_installed() -> Result<(), Failure> {
+/// The stage of `cargo xtask test`: the short form. It fetches what it needs; where that cannot be
+/// had, the tally says that something was skipped, because the checks of `tidy` need no TLC.
+pub(crate) fn check_short(tally: &mut Tally) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
-    let Some(jar) = tools::jar_if_there(&workspace.target)? else {
-        eprintln!("skipped: TLC is not there; `cargo xtask tla` fetches and runs it");
-        return Ok(());
+    let fetched =
+        setup::packages_for("tla", &workspace).and_then(|()| tools::jar(&workspace.target));
+    let jar = match fetched {
+        Ok(jar) => jar,
+        Err(failure) => {
+            eprintln!("{failure}");
+            eprintln!("skipped: there is no TLC; `cargo xtask tla` says what it needs");
+            tally.add_skipped_stage();
+            return Ok(());
+        }
     };
     let tlc = Tlc::new(&workspace, jar)?;
     let specification = read(&workspace)?;
     check_configurations(&tlc, &specification, Scope::Short)?;
     check_mutations(&tlc, &specification, Scope::Short)?;
+    tally.add_passed_stage();
     Ok(())
 }
 

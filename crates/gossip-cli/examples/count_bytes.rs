@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gossip_contracts::connector::OpenError;
 use gossip_coordination_sqlite::fresh_nonce;
+use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
-use gossip_scanner_runtime::{Drain, ScanOptions, Verdict, Work, scan};
+use gossip_scanner_runtime::{DEFAULT_TENANT, Drain, ScanOptions, ScanParts, Verdict, Work, scan};
 use gossip_stores::Backend;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -35,9 +36,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         Err(error) => Verdict::Unopened(error),
     };
     let options = ScanOptions::new("count bytes", fresh_nonce());
-    let scanned = scan(&source, &options, &|| backend.coordinator(), &Drain::new(), &(), &process)?;
+    // A real program asks this to stop when a signal comes; its shards then go to the others.
+    let drain = Drain::new();
+    let (handles, records) = (|| backend.coordinator(), || records(&backend));
+    let parts = ScanParts { records: Some(&records), ..ScanParts::new(&handles, &drain) };
+    let scanned = scan(&source, &options, parts, &process)?;
     let (keys, bytes) = (keys.into_inner(), bytes.into_inner());
     let line = format!("{:?}: {keys} files, {bytes} bytes\n", scanned.finish);
     io::Write::write_all(&mut io::stdout(), line.as_bytes())?;
     Ok(())
+}
+
+/// The records of planned moves, beside the shards.
+fn records(backend: &Backend) -> Box<dyn Repository> {
+    Box::new(StoreRepository::new(backend.store(), DEFAULT_TENANT, fresh_nonce()))
 }

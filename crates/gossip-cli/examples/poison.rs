@@ -1,9 +1,9 @@
 //! `cargo xtask poison`: plants keys that kill whoever works on them, and looks what became of all.
 //!
-//! `poison KEYS KILLERS SEED DIRECTORY`. The handler of a planted key kills the worker that started
-//! it with signal 9; the worker is started again each time, as a supervisor would, until it ends by
-//! itself. Then exactly the planted keys must be set aside, each alone in its shard; every other
-//! key must have been noted; and there must have been at most k · (log₂ n + 8) crashes.
+//! `poison KEYS KILLERS SEED JOBS DIRECTORY`. The handler of a planted key kills the worker that
+//! started it with signal 9; the worker is started again each time, as a supervisor would, until
+//! it ends by itself. Then exactly the planted keys must be set aside, each alone in its shard;
+//! every other key must have been noted; and there must have been at most k · (log₂ n + 8) crashes.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -19,8 +19,6 @@ use serde_json::Value;
 /// Keys for each command: a killer takes innocent ones along.
 const BATCH: &str = "100";
 
-/// One at a time: a killer that takes the shards of other threads along makes them suspects too.
-const JOBS: &str = "1";
 /// Short, because whoever comes next waits for it to end; long enough to be kept on a busy machine.
 const LEASE: &str = "1s";
 /// The exit status of a worker that had to set something aside.
@@ -37,12 +35,12 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [keys, killers, seed, directory] = args.as_slice() else {
-        return Err("type: poison KEYS KILLERS SEED DIRECTORY".into());
+    let [keys, killers, seed, jobs, directory] = args.as_slice() else {
+        return Err("type: poison KEYS KILLERS SEED JOBS DIRECTORY".into());
     };
     let (keys, killers) = (keys.parse()?, killers.parse()?);
     let planted = plant(keys, killers, seed.parse()?);
-    let trial = Trial::new(keys, planted, Path::new(directory))?;
+    let trial = Trial::new(keys, planted, jobs.parse()?, Path::new(directory))?;
     trial.run()
 }
 
@@ -64,10 +62,12 @@ struct Trial {
     directory: PathBuf,
     keys: u64,
     planted: BTreeSet<u64>,
+    /// Threads of the worker: a killer takes the shards of all of them along.
+    jobs: u64,
 }
 
 impl Trial {
-    fn new(keys: u64, planted: BTreeSet<u64>, directory: &Path) -> Outcome<Self> {
+    fn new(keys: u64, planted: BTreeSet<u64>, jobs: u64, directory: &Path) -> Outcome<Self> {
         if directory.exists() {
             fs::remove_dir_all(directory)?;
         }
@@ -75,7 +75,7 @@ impl Trial {
         // Examples lie in a directory beside the binary.
         let gossip = std::env::current_exe()?.with_file_name("../gossip");
         let directory = fs::canonicalize(directory)?;
-        Ok(Self { gossip: fs::canonicalize(gossip)?, directory, keys, planted })
+        Ok(Self { gossip: fs::canonicalize(gossip)?, directory, keys, planted, jobs })
     }
 
     fn run(&self) -> Outcome<()> {
@@ -84,13 +84,14 @@ impl Trial {
         self.check_parked(&run)?;
         self.check_seen()?;
         self.check_certificate(&run)?;
-        let (keys, killers) = (self.keys, self.planted.len());
+        let (keys, killers, jobs) = (self.keys, self.planted.len(), self.jobs);
+        let (allowed, seconds) = (self.allowed(), begun.elapsed().as_secs_f64());
         writeln!(
             io::stdout(),
             "{killers} killers among {keys} keys: exactly those set aside, everything else done, \
-             {crashes} crashes ({} allowed), {:.0} s",
-            self.allowed(),
-            begun.elapsed().as_secs_f64()
+             {crashes} crashes of {jobs} threads ({allowed} allowed), {seconds:.0} s\n\
+             | {keys} | {killers} | {jobs} | {crashes} | {allowed} | exactly the killers | done | \
+             {seconds:.0} s |",
         )?;
         Ok(())
     }
@@ -118,8 +119,15 @@ impl Trial {
         let source = format!("range:0..{}", self.keys);
         let planted: Vec<_> = self.planted.iter().map(u64::to_string).collect();
         let mut command = self.command();
-        command.args(["exec", &source, "-q", "-o", "json", "--lease", LEASE, "--jobs", JOBS]);
-        command.args(["--batch", BATCH, "--checkpoint-keys", BATCH]);
+        command.args(["exec", &source, "-q", "-o", "json", "--lease", LEASE]);
+        command.args([
+            "--jobs",
+            &self.jobs.to_string(),
+            "--batch",
+            BATCH,
+            "--checkpoint-keys",
+            BATCH,
+        ]);
         command.args(["--", "sh", "-c", HANDLER, "sh", "{}"]).env("PLANTED", planted.join(" "));
         command
     }

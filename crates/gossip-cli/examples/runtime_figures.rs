@@ -18,7 +18,7 @@ use gossip_contracts::connector::{CheckedEnumeration, Page};
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
-use gossip_scanner_runtime::{Drain, ScanOptions, Verdict, Work, scan};
+use gossip_scanner_runtime::{Drain, ScanOptions, ScanParts, Verdict, Work, scan};
 use gossip_stores::Backend;
 
 /// A key of tens of milliseconds, and how many of them.
@@ -109,7 +109,8 @@ fn scanned(directory: &Path, keys: u64, takes: Duration) -> Result<f64, Box<dyn 
         Verdict::Done
     };
     let begun = Instant::now();
-    scan(&source(keys)?, &options, &|| backend.coordinator(), &Drain::new(), &(), &each)?;
+    let (handles, drain) = (|| backend.coordinator(), Drain::new());
+    scan(&source(keys)?, &options, ScanParts::new(&handles, &drain), &each)?;
     let seconds = begun.elapsed().as_secs_f64();
     drop(backend);
     for suffix in ["", "-wal", "-shm"] {

@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU8, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::duration;
 /// Touch every key of something huge, never lose your place, and know what was missed.
 ///
 /// Exit codes: 0 complete, 1 internal failure, 2 usage, 3 incomplete (something was set aside or
-/// not read), 4 the run was failed or cancelled, 5 the store cannot be reached, 130 interrupted
-/// with state saved.
+/// not read), 4 the run was failed or cancelled, 5 the store cannot be reached, 10 something was
+/// found and --fail-on findings given, 130 interrupted with state saved.
 #[derive(Debug, Parser)]
 #[command(name = "gossip", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -214,9 +214,24 @@ pub(crate) struct WorkArgs {
     /// Record progress after such a time
     #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
     pub(crate) checkpoint_every: Duration,
+    /// The exit status by which a command says: done, and something was found
+    ///
+    /// A running command says so in its answers: {"type":"done","id":7,"findings":2}.
+    #[arg(long, env = "GOSSIP_FOUND_STATUS", value_name = "STATUS")]
+    pub(crate) found_status: Option<NonZeroU8>,
+    /// End with 10 if everything is done and something was found, by whomever
+    #[arg(long, env = "GOSSIP_FAIL_ON", value_enum, value_name = "WHAT")]
+    pub(crate) fail_on: Option<FailOn>,
     /// Do not split busy shards when somebody has nothing to do
     #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
     pub(crate) no_split: bool,
+}
+
+/// What a run that is complete may still fail on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Something was found.
+    Findings,
 }
 
 #[derive(Debug, Subcommand)]
@@ -229,8 +244,14 @@ pub(crate) enum RunCommand {
         #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
         active: bool,
     },
-    /// One run
-    Show(RunArg),
+    /// One run: how far it has come, and how long it will take
+    Show {
+        #[command(flatten)]
+        run: RunArg,
+        /// How long a run that is worked on is watched, to tell the time left; 0s for not at all
+        #[arg(long, env = "GOSSIP_WATCH", value_parser = duration::parse, default_value = "2s", value_name = "TIME")]
+        watch: Duration,
+    },
     /// Let nobody start a shard, and the owners give theirs back
     Pause(RunArg),
     /// Let shards be started again

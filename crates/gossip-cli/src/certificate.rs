@@ -7,7 +7,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStatus, ShardSummary};
+use gossip_coordination::{
+    ParkReason, RunManagement as _, RunStatus, ShardFilter, ShardStatus, ShardSummary,
+};
 use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
     SigningKey, Trust, Verification, recount, verify,
@@ -124,11 +126,13 @@ impl Settled<'_> {
         let record = record.map_err(|error| runs::not_found(self.run, &error))?;
         let job = runs::job_of(self.coordinator, self.tenant, self.run)?;
         let rows = runs::rows(self.coordinator, self.tenant, self.run, ShardFilter::all())?;
-        let source = Source::parse(&job.source, job.options).map_err(|error| {
-            Failure::new(Code::Usage, "the source of the run is not here").why(error)
+        // Its files are looked for only if they are compared: they may be on other machines.
+        let source = Source::restore(&job.source, job.options).map_err(|error| {
+            Failure::new(Code::Internal, "the source of the run is not understood").why(error)
         })?;
         let mut request = Request::new(self.run, &source);
         request.settings = settings(&job, record.config().lease_duration());
+        check_settled(record.status(), &rows)?;
         let certificate = write(&request, &rows, key)?;
         Ok((certificate, source))
     }
@@ -166,10 +170,7 @@ fn write(
 fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
     let status = match (row.status, row.park_reason) {
         (ShardStatus::Split, _) => return Ok(None),
-        (ShardStatus::Active, _) => {
-            return Err(Failure::new(Code::Usage, "the run is not settled: shards are waiting")
-                .next("let its workers finish, then type the same again"));
-        }
+        (ShardStatus::Active, _) => return Err(not_settled(row.leased)),
         (ShardStatus::Done, _) => LeafStatus::Done,
         (ShardStatus::Parked, reason) => LeafStatus::Parked(parked_for(reason)),
     };
@@ -182,6 +183,30 @@ fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
         None => RuntimeToken::START,
     };
     Ok(Some(leaf.with_progress(cursor, token.accumulator, token.unread)))
+}
+
+/// A certificate speaks of every shard, so all of them must have come to their end.
+fn check_settled(run: RunStatus, rows: &[ShardSummary]) -> Result<(), Failure> {
+    let waiting = rows.iter().filter(|row| row.status == ShardStatus::Active).count() as u64;
+    let is_over = matches!(run, RunStatus::Failed | RunStatus::Cancelled);
+    match (waiting, is_over) {
+        (0, _) => Ok(()),
+        (1.., true) => Err(Failure::new(Code::RunOver, "the run was ended before it was settled")
+            .why(format!(
+                "it is {}, and {} will never be finished",
+                runs::status_word(run),
+                count(waiting, "shard")
+            ))),
+        (1.., false) => Err(not_settled(rows.iter().any(|row| row.leased))),
+    }
+}
+
+fn not_settled(is_worked_on: bool) -> Failure {
+    Failure::new(Code::Usage, "the run is not settled: shards are waiting").next(match is_worked_on
+    {
+        true => "let its workers finish, then type the same again",
+        false => "nobody works on it: type its command again, or gossip worker RUN",
+    })
 }
 
 const fn parked_for(reason: Option<ParkReason>) -> ParkedFor {
@@ -205,8 +230,11 @@ fn against_source(
     source: &Source,
     key: Option<&SigningKey>,
 ) -> Result<Verification, Failure> {
-    let connector = recount(source)
-        .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
+    let connector = recount(source).map_err(|error| {
+        Failure::new(Code::Usage, "the source cannot be opened")
+            .why(error)
+            .next("compare from a machine that sees the same files under the same path")
+    })?;
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
     check(certificate, key.map_or(against, |key| against.with_key(key)))

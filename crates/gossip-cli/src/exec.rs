@@ -19,7 +19,7 @@ use gossip_scanner_runtime::{
 };
 use gossip_stores::Backend;
 
-use crate::args::{ExecArgs, Format, Global, JobArgs, WorkArgs, WorkerArgs};
+use crate::args::{ExecArgs, FailOn, Format, Global, JobArgs, WorkArgs, WorkerArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::opening::{Handler, Prepared, check_stamp, open_source};
@@ -38,7 +38,7 @@ pub(crate) fn exec(
     let coordinator = &mut backend.coordinator();
     let opened = prepared.open(coordinator, tenant, jobs(&args.work), console)?;
     if let OpenedState::Over(status) = opened.state {
-        return already_over(global, &backend, opened.run, status, console);
+        return already_over(global, &backend, (opened.run, status), &args.work, console);
     }
     let session =
         Session { global, backend: &backend, tenant, run: opened.run, console, work: &args.work };
@@ -139,9 +139,12 @@ impl Session<'_> {
             connector,
             over: &over,
         };
+        let config = self.worker_config(record.config());
+        // By this name others see who holds a shard.
+        self.console.detail(&format!("worker {:016x}", config.worker.as_raw()));
         let finish = thread::scope(|scope| {
             scope.spawn(|| painter.paint());
-            let finish = work(&self.worker_config(record.config()), parts);
+            let finish = work(&config, parts);
             over.store(true, Ordering::SeqCst);
             finish
         });
@@ -180,6 +183,7 @@ impl Session<'_> {
         ExecConfig {
             batch: self.work.batch.get(),
             timeout: if timeout.is_zero() { None } else { Some(timeout) },
+            found_status: self.work.found_status,
         }
     }
 
@@ -195,9 +199,15 @@ impl Session<'_> {
         let (code, said) = match finish {
             Finish::Complete if tally.unread > 0 => (
                 Code::Incomplete,
-                format!("incomplete: {} could not be read", count(tally.unread, "key")),
+                format!(
+                    "incomplete: {} could not be read; mend that, then add --again to go through \
+                     all of them anew",
+                    count(tally.unread, "key")
+                ),
             ),
-            Finish::Complete => (Code::Complete, format!("complete: {}", count(tally.keys, "key"))),
+            Finish::Complete => {
+                (complete(self.work, &tally), format!("complete: {}", done(&tally)))
+            }
             Finish::Incomplete { parked } => (
                 Code::Incomplete,
                 format!(
@@ -224,6 +234,23 @@ impl Session<'_> {
     }
 }
 
+/// How to end when every key is done and read. Whatever is missing beats what was found.
+const fn complete(work: &WorkArgs, tally: &runs::Tally) -> Code {
+    match work.fail_on {
+        Some(FailOn::Findings) if tally.findings > 0 => Code::Findings,
+        Some(FailOn::Findings) | None => Code::Complete,
+    }
+}
+
+/// How many keys are done, and what was found in them, if anything was.
+fn done(tally: &runs::Tally) -> String {
+    let keys = count(tally.keys, "key");
+    match tally.findings {
+        0 => keys,
+        findings => format!("{keys}, {}", count(findings, "finding")),
+    }
+}
+
 /// The outcome for programs, if it was asked for; `here` is what this process has done.
 fn summary(
     format: Format,
@@ -241,6 +268,7 @@ fn summary(
         .with("keys", tally.keys)
         .with("keys_here", here)
         .with("unread", tally.unread)
+        .with("findings", tally.findings)
         .with("shards", tally.shards)
         .with("parked", tally.parked);
     output::one(format, &record)
@@ -250,14 +278,14 @@ fn summary(
 fn already_over(
     global: &Global,
     backend: &Backend,
-    run: RunId,
-    status: RunStatus,
+    (run, status): (RunId, RunStatus),
+    work: &WorkArgs,
     console: &Console,
 ) -> Result<Code, Failure> {
     let id = format!("{:016x}", run.as_raw());
     let tally = runs::tally(&mut backend.coordinator(), store::tenant(global)?, run)?;
     let code = match status {
-        RunStatus::Done if tally.unread == 0 => Code::Complete,
+        RunStatus::Done if tally.unread == 0 => complete(work, &tally),
         RunStatus::Done => Code::Incomplete,
         RunStatus::Initializing | RunStatus::Active | RunStatus::Failed | RunStatus::Cancelled => {
             Code::RunOver
@@ -266,7 +294,7 @@ fn already_over(
     console.note(&format!(
         "run {id}: already {} ({}); add --again to begin anew",
         runs::status_word(status),
-        count(tally.keys, "key")
+        done(&tally)
     ));
     summary(global.output, run, code, &tally, 0)?;
     Ok(code)

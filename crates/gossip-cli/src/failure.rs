@@ -21,6 +21,8 @@ pub(crate) enum Code {
     RunOver = 4,
     /// The store cannot be reached.
     Store = 5,
+    /// Everything was done, something was found, and that is to be told.
+    Findings = 10,
     /// Interrupted; progress is saved.
     Interrupted = 130,
 }

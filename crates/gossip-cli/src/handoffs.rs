@@ -4,6 +4,8 @@
 //! comes from the records of the moves, beside what the shard itself says: the fence decides who
 //! has it, whatever a record says.
 
+use std::collections::BTreeSet;
+
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId, WorkerId};
 use gossip_coordination::{
     RunManagement as _, ShardAction, ShardFilter, ShardSummary, WorkerEntry, WorkerState,
@@ -14,7 +16,7 @@ use gossip_handoff::{
     IN_PROGRESS_PAGE, Record as MoveRecord, RecordId, Repository as _, RepositoryError,
     StoreRepository, Stored,
 };
-use gossip_scanner_runtime::{Clock as _, SystemClock};
+use gossip_scanner_runtime::{Clock as _, SystemClock, worker_of};
 use gossip_stores::{AnyStore, Backend, Coordinator};
 
 use crate::args::{Global, HandoffCommand};
@@ -38,7 +40,7 @@ pub(crate) fn run(
             let key = ShardKey::new(RunId::from_raw(shard.run), ShardId::from_raw(shard.shard));
             moves.start(key, to.map(WorkerId::from_raw), console)?;
         }
-        HandoffCommand::List { active } => moves.list(global, active)?,
+        HandoffCommand::List { active } => moves.list(global, active, console)?,
         HandoffCommand::Show { id } => moves.show(global, &id)?,
         HandoffCommand::Rollback { id } => moves.rollback(&id, console)?,
         HandoffCommand::Workers => moves.workers(global)?,
@@ -71,6 +73,11 @@ impl Moves {
             return Err(Failure::new(Code::Usage, "nobody has heard of that worker lately")
                 .next("gossip handoff workers shows who is there"));
         }
+        // Workers of one run are known by their names; others would give the shard back.
+        if to.is_some_and(|to| to != worker_of(key.run(), to.as_raw())) {
+            return Err(Failure::new(Code::Usage, "that worker works on another run")
+                .next("gossip handoff workers shows who is there: a worker's id begins with the last half of its run's"));
+        }
         let action = ShardAction::HandOff(to);
         shards::ask(&mut self.coordinator, self.tenant, key, &action)?;
         console
@@ -78,11 +85,12 @@ impl Moves {
         Ok(())
     }
 
-    fn list(&mut self, global: &Global, active: bool) -> Result<(), Failure> {
-        let (mut rows, mut after) = (Vec::new(), None);
+    fn list(&mut self, global: &Global, active: bool, console: &Console) -> Result<(), Failure> {
+        let (mut rows, mut after, mut unreadable) = (Vec::new(), None, BTreeSet::new());
         loop {
             let page = self.records.page(after.as_ref(), IN_PROGRESS_PAGE);
             let page = page.map_err(|error| refused(&error))?;
+            unreadable.extend(page.unreadable.iter().map(|number| number.as_raw()));
             for stored in page.found {
                 if !(active && stored.record.state.is_terminal()) {
                     rows.push(self.describe(&stored.record)?);
@@ -92,6 +100,11 @@ impl Moves {
                 Some(next) => after = Some(next),
                 None => break,
             }
+        }
+        for number in unreadable {
+            console.note(&format!(
+                "record {number:016x} cannot be read: it is damaged, or of a newer gossip"
+            ));
         }
         let columns = ["handoff", "phase", "run", "shard", "from", "to", "verdict"];
         output::list(global.output, &columns, &rows)

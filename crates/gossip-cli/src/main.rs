@@ -22,6 +22,7 @@ mod shards;
 mod signals;
 mod sim;
 mod store;
+mod watch;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt as _;
 use std::thread;
+use std::time::Duration;
 
 use gossip_contracts::connector::{Connector, ConnectorError};
 use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
@@ -26,6 +27,9 @@ use crate::{progress, runs};
 
 /// Initial shards for each job: enough that the slowest of them is not the whole of the end.
 const SHARDS_PER_JOB: usize = 4;
+
+/// The shortest lease: it is renewed three times in its life, and a commit takes milliseconds.
+const LEASE_SHORTEST: Duration = Duration::from_millis(100);
 
 /// Unfinished runs of one source that are looked at to find one with other settings.
 const NEIGHBOURS: usize = 8;
@@ -125,6 +129,11 @@ impl Opening<'_> {
         connector: &dyn Connector,
         console: &Console,
     ) -> Result<OpenedRun, Failure> {
+        if self.args.lease < LEASE_SHORTEST {
+            let shortest = LEASE_SHORTEST.as_millis();
+            return Err(Failure::new(Code::Usage, "--lease is too short")
+                .why(format!("it would end before it is renewed; {shortest}ms is the least")));
+        }
         let lease = u64::try_from(self.args.lease.as_millis()).unwrap_or(u64::MAX);
         let config = RunConfig::try_new(CursorSemantics::Completed, lease, Some(self.args.retries))
             .map_err(|error| Failure::new(Code::Usage, "--lease is too short").why(error))?;

@@ -6,18 +6,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gossip_contracts::connector::Connector;
-use gossip_contracts::coordination::ShardSpec;
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::{
-    Clock as _, Density, Ending, Event, Observer, Progress as RunProgress, ProgressKind,
-    ProgressMeter, RunLook, SystemClock,
+    Clock as _, Ending, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter,
+    RunLook, SystemClock,
 };
 use gossip_stores::{Backend, Coordinator};
 
 use crate::console::Console;
-use crate::duration;
 use crate::output::count;
+use crate::{duration, watch};
 
 /// How often the line is drawn on a terminal, and elsewhere.
 const PAINT_EVERY: Duration = Duration::from_millis(200);
@@ -159,13 +158,7 @@ struct Overview {
 
 impl Overview {
     fn of(painter: &Painter<'_>) -> Self {
-        let root =
-            ShardSpec::try_new(painter.source.root().start(), painter.source.root().end(), &[]);
-        // A source that does not tell its keys leaves the total unknown; the worker says why.
-        let density = root
-            .ok()
-            .and_then(|root| Density::look(painter.connector, root.as_spec_ref()).ok())
-            .unwrap_or_default();
+        let density = watch::density(painter.source, painter.connector);
         Self {
             coordinator: painter.backend.coordinator(),
             meter: ProgressMeter::new(density),
@@ -231,6 +224,12 @@ fn time_left(run: &RunProgress) -> String {
         }
         None => paused.to_owned(),
     }
+}
+
+/// The working time left by itself; nothing if it is not known.
+pub(crate) fn left(run: &RunProgress) -> Option<String> {
+    let eta = run.eta?;
+    Some(format!("{} ± {}", duration::tell(eta.left), duration::tell(eta.error)))
 }
 
 fn get(counter: &AtomicU64) -> u64 {

@@ -13,6 +13,7 @@ use crate::certificate::{self, Settled};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
+use crate::watch::{self, Watched};
 use crate::{duration, exec, store};
 
 /// Runs that one listing asks for at a time.
@@ -23,6 +24,8 @@ const PAGE: usize = 256;
 pub(crate) struct Tally {
     pub(crate) keys: u64,
     pub(crate) unread: u64,
+    /// What the processors have reported, of every key once.
+    pub(crate) findings: u64,
     pub(crate) shards: u64,
     pub(crate) parked: u64,
 }
@@ -37,7 +40,10 @@ pub(crate) fn run(
     match command {
         RunCommand::Create(args) => return exec::create(global, &backend, &args, console),
         RunCommand::List { active } => list(global, coordinator, tenant, active)?,
-        RunCommand::Show(arg) => show(global, coordinator, tenant, RunId::from_raw(arg.run))?,
+        RunCommand::Show { run, watch } => {
+            let run = RunId::from_raw(run.run);
+            show(global, Watched { coordinator, tenant, run, patience: watch }, console)?;
+        }
         RunCommand::Pause(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
             steer.pause(console)?;
@@ -97,26 +103,32 @@ fn list(
     output::list(global.output, &columns, &records)
 }
 
-fn show(
-    global: &Global,
-    coordinator: &mut Coordinator,
-    tenant: TenantId,
-    run: RunId,
-) -> Result<(), Failure> {
+fn show(global: &Global, mut watched: Watched<'_>, console: &Console) -> Result<(), Failure> {
+    let (tenant, run) = (watched.tenant, watched.run);
+    let job = job_of(watched.coordinator, tenant, run).ok();
+    let seen = watched.progress(job.as_ref())?;
+    let coordinator = watched.coordinator;
     let record = describe(coordinator, tenant, run)?;
     let config = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
-    let job = job_of(coordinator, tenant, run).ok();
     let command = job.map(|job| {
         let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
         words.collect::<Vec<_>>()
     });
-    let record = record
+    let record = watch::tell(global.output, record, &seen)
         .with("lease", duration::show(config.config().lease_duration()))
         .with("retries", config.config().max_shard_retries())
         .with("created_at", config.created_at().as_raw())
         .with("completed_at", config.completed_at().map(|at| at.as_raw()))
         .with("command", command);
-    output::one(global.output, &record)
+    output::one(global.output, &record)?;
+    if seen.shards_parked > 0 {
+        let id = format!("{:016x}", run.as_raw());
+        console.note(&format!(
+            "gossip shard list {id} --parked shows what is set aside, \
+             gossip shard unpark {id} --all brings it back"
+        ));
+    }
+    Ok(())
 }
 
 /// What a listing shows of a run.
@@ -142,6 +154,7 @@ fn describe(
         .with("status", status)
         .with("keys", tally.keys)
         .with("unread", tally.unread)
+        .with("findings", tally.findings)
         .with("shards", tally.shards)
         .with("done", count(ShardStatus::Done))
         .with("parked", tally.parked)
@@ -217,6 +230,7 @@ impl Tally {
             if let Some(token) = token {
                 tally.keys += token.accumulator.count();
                 tally.unread += token.unread;
+                tally.findings = tally.findings.saturating_add(token.found);
             }
         }
         tally
@@ -272,6 +286,11 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
     match error {
         RunTransitionError::BackendError(error) => Failure::store(error),
         RunTransitionError::RunNotFound => not_found(run, &GetRunError::RunNotFound),
+        error @ RunTransitionError::RunTerminal { .. } => {
+            Failure::new(Code::Usage, format!("the run was not {done}"))
+                .why(error)
+                .next("what is over stays so: type its command again, with --again if it was done")
+        }
         error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),
     }
 }

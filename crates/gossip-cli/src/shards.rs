@@ -57,7 +57,8 @@ impl Steer<'_> {
     fn list(&mut self, global: &Global, run: RunId, filter: ShardFilter) -> Result<(), Failure> {
         let rows = runs::rows(&mut self.coordinator, self.tenant, run, filter)?;
         let records: Vec<_> = rows.iter().map(describe).collect();
-        let columns = ["shard", "status", "reason", "fence", "keys", "cursor", "start", "end"];
+        let columns =
+            ["shard", "status", "reason", "owner", "fence", "keys", "cursor", "start", "end"];
         output::list(global.output, &columns, &records)
     }
 
@@ -86,6 +87,10 @@ impl Steer<'_> {
                 UnparkError::ShardNotFound => no_shard(),
                 error => Failure::new(Code::Usage, "the shard was not brought back").why(error),
             })?;
+        }
+        if shards.is_empty() {
+            self.console.note("nothing is set aside");
+            return Ok(());
         }
         self.console.note(&format!(
             "{} brought back; type the command of the run again, or gossip worker {:016x}",
@@ -127,8 +132,27 @@ pub(crate) fn ask(
     asked.map(drop).map_err(|error| match error {
         RequestActionError::BackendError(error) => Failure::store(&error),
         RequestActionError::ShardNotFound => no_shard(),
-        error => Failure::new(Code::Usage, "nothing was asked of the owner").why(error),
+        error => not_asked(&error, key),
     })
+}
+
+/// Why the owner was not asked, and what to do about it.
+fn not_asked(error: &RequestActionError, key: ShardKey) -> Failure {
+    let failure = Failure::new(Code::Usage, "nothing was asked of the owner").why(error);
+    match error {
+        RequestActionError::NotLeased => failure.next(format!(
+            "a shard that nobody holds goes to whoever asks first: gossip worker {:016x}",
+            key.run().as_raw()
+        )),
+        RequestActionError::RequestPending => failure.next(format!(
+            "the owner follows one request at a time and forgets it after {} s: try again; \
+             if it is dead, gossip shard release {:016x} {:016x} --force",
+            REQUEST_LASTS / 1000,
+            key.run().as_raw(),
+            key.shard().as_raw()
+        )),
+        _ => failure,
+    }
 }
 
 fn describe(row: &ShardSummary) -> Record {
@@ -137,6 +161,8 @@ fn describe(row: &ShardSummary) -> Record {
         .with("shard", format!("{:016x}", row.shard.as_raw()))
         .with("status", status_word(row))
         .with("reason", row.park_reason.map(reason_word))
+        .with("owner", row.owner.map(|owner| format!("{:016x}", owner.as_raw())))
+        .with("lease_until", row.lease_deadline.map(|deadline| deadline.as_raw()))
         .with("fence", row.fence_epoch.as_raw())
         .with("grants", row.acquire_count)
         .with("keys", keys.map_or(0, |token| token.accumulator.count()))

@@ -213,6 +213,22 @@ fn a_command_that_floods_its_output_is_done() {
     assert_eq!(ran.stdout.len(), 4 * 1_000_001);
 }
 
+/// `gossip exec … | head`: nobody reads any more, which is no fault of any key.
+#[rstest]
+#[case::by_a_signal(&["yes"])]
+#[case::by_a_shell(&["sh", "-c", "yes; exit $?", "sh", "{}"])]
+fn output_that_nobody_reads_sets_nothing_aside(#[case] command: &[&str]) {
+    let scratch = Scratch::new();
+    let args = exec(&["range:0..9", "--jobs", "2", "--tries", "1"], command);
+    let mut child = scratch.gossip(&args).spawn().expect("a program that was built");
+    drop(child.stdout.take());
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nobody reads"), "{}", ran.stderr);
+    let shown = scratch.run(&["run", "show", &run_id(&ran), "-o", "jsonl"]);
+    assert!(shown.stdout.contains("\"parked\":0"), "{}", shown.stdout);
+}
+
 #[test]
 fn a_handler_that_never_answers_ends_the_worker_and_nothing_is_taken_for_done() {
     let scratch = Scratch::new();

@@ -60,6 +60,25 @@ fn arguments_and_control_characters_stay_inside() {
     assert!(ran.stderr.contains("u{1b}[2J") && !ran.stderr.contains('\u{1b}'), "{ran:?}");
 }
 
+/// The files of a run may be on other machines, or gone: only a comparison needs them.
+#[test]
+fn a_certificate_is_written_where_the_files_are_not() {
+    let scratch = Scratch::new();
+    scratch.file("a", "");
+    let ran = scratch.run(&["exec", "-o", "jsonl", "tree", "--", "true"]);
+    let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
+    std::fs::rename(scratch.tree(), scratch.path().join("moved")).unwrap();
+    let verified = scratch.run(&["run", "verify", &run]);
+    assert_eq!(verified.code, Some(0), "{}", verified.stderr);
+    assert_eq!(scratch.run(&["run", "export", &run, "--to", "cert"]).code, Some(0));
+    assert_eq!(scratch.run(&["verify", "cert"]).code, Some(0));
+    let shown = scratch.run(&["run", "show", &run]);
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    let compared = scratch.run(&["run", "verify", &run, "--source"]);
+    assert_eq!(compared.code, Some(2), "{}", compared.stderr);
+    assert!(compared.stderr.contains("machine that sees the same files"), "{}", compared.stderr);
+}
+
 /// A certificate is there whole, or nothing of it is.
 #[test]
 fn a_certificate_that_cannot_be_written_leaves_nothing() {

@@ -211,6 +211,7 @@ fn an_empty_source_is_complete() {
 #[case::no_run_to_join(&["worker", "0123456789abcdef"], 2, "there is no run")]
 #[case::no_id(&["run", "show", "xyz"], 2, "16 hexadecimal digits")]
 #[case::no_duration(&["exec", "tree", "--lease", "5", "--", "true"], 2, "15s")]
+#[case::hasty(&["exec", "tree", "--lease", "1ms", "--", "true"], 2, "--lease is too short")]
 #[case::no_jobs(&["exec", "tree", "--jobs", "0", "--", "true"], 2, "non-zero")]
 #[case::no_batch(&["exec", "tree", "--batch", "0", "--", "true"], 2, "non-zero")]
 #[case::no_rate(&["exec", "tree", "--rate", "0", "--", "true"], 2, "0 is not in 1..")]
@@ -399,6 +400,40 @@ fn a_run_can_be_paused_and_resumed() {
     assert_eq!(scratch.run(&["run", "resume", &run]).code, Some(0));
     assert_eq!(finish(child).code, Some(0));
     assert_eq!(scratch.lines("seen").len(), 100);
+}
+
+/// Whoever looks in sees how far it is and how long it will take; a pause is no work.
+#[test]
+fn a_run_tells_how_far_it_is_and_what_is_left() {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
+    let settings = ["range:0..2000", "--jobs", "2", "--lease", "1s", "--checkpoint-keys", "2"];
+    let child = scratch.gossip(&exec(&settings, &slow)).spawn().unwrap();
+    wait_until("some keys", || scratch.lines("seen").len() >= 10);
+    let run = run_id(&scratch);
+    let show = |more: &[&str]| {
+        let shown = scratch.run(&[&["run", "show", &run, "-o", "jsonl"], more].concat());
+        serde_json::from_str::<serde_json::Value>(&shown.stdout).unwrap()
+    };
+    let shown = show(&[]);
+    assert_eq!((&shown["total"], &shown["total_kind"]), (&2000.into(), &"exact".into()));
+    let fraction = shown["fraction"].as_f64().unwrap();
+    assert!(fraction > 0.0 && fraction < 1.0, "{shown}");
+    assert!(shown["left_ms"].as_u64().unwrap() > 1000, "{shown}");
+    assert!(shown["left_error_ms"].is_u64(), "{shown}");
+    assert!(show(&["--watch", "0s"])["left_ms"].is_null(), "one look tells no speed");
+    let table = scratch.run(&["run", "show", &run]).stdout;
+    let said = |name: &str, needle: &str| {
+        let line = table.lines().find(|line| line.starts_with(name));
+        assert!(line.is_some_and(|line| line.contains(needle)), "{table}");
+    };
+    said("progress", " of 2000 keys (");
+    said("left", " ± ");
+    assert_eq!(scratch.run(&["run", "pause", &run]).code, Some(0));
+    let paused = show(&[]);
+    assert_eq!((&paused["status"], &paused["left_ms"]), (&"paused".into(), &().into()));
+    assert_eq!(scratch.run(&["run", "cancel", &run]).code, Some(0));
+    assert_eq!(finish(child).code, Some(4));
 }
 
 /// A shard is asked for, moves to the other worker, and no key of it is done twice.

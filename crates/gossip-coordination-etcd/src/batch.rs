@@ -23,11 +23,11 @@ use foldhash::fast::FixedState;
 use gossip_coordination::store::{CommitOutcome, Compare, Key, KeyRange, Txn, Write};
 use gossip_coordination::{InfraError, StoreRefusal};
 use hashbrown::HashSet;
-use prost::Message;
 
 use crate::budget::Budget;
 use crate::groups::{Group, Member, groups};
 use crate::keyspace::Namespace;
+use crate::message::LoneTxn;
 use crate::proto::{Request, TxnRequest, TxnResponse};
 use crate::wire;
 
@@ -38,12 +38,9 @@ const NESTED_FRAME_LEN: usize = 10;
 #[derive(Debug)]
 pub(crate) struct Parcel {
     txn: Txn,
-    /// With a placeholder for the lease. `None` once it was sent alone: it is made anew in the
-    /// rare case that it has to be sent again, and nobody copies it in the usual one.
-    request: Option<TxnRequest>,
     /// Operations of its longest list.
     ops: usize,
-    /// Bytes of `request`.
+    /// Bytes of its request, with the longest lease that there is.
     bytes: usize,
     /// Whether it binds keys to the life of this process.
     binds: bool,
@@ -52,7 +49,7 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    /// Encodes and measures `txn`.
+    /// Measures `txn`.
     ///
     /// # Errors
     ///
@@ -62,25 +59,13 @@ impl Parcel {
         budget: &Budget,
         txn: Txn,
     ) -> Result<Self, InfraError> {
-        let request = wire::txn_request(namespace, &txn);
+        let message = LoneTxn { namespace, txn: &txn, lease: wire::SOME_LEASE };
+        let (ops, bytes) = (message.op_count(), message.encoded_len());
         let binds = txn.writes().iter().any(|write| matches!(write, Write::Bind(..)));
-        let (ops, bytes) = (longest_list(&request), request.encoded_len());
         if ops > budget.ops || bytes > budget.bytes {
             return Err(too_large(ops, bytes, budget));
         }
-        Ok(Self { txn, request: Some(request), ops, bytes, binds, limit: budget.ops })
-    }
-
-    /// The request, for keeps.
-    fn take_request(&mut self, namespace: &Namespace) -> TxnRequest {
-        let Self { txn, request, .. } = self;
-        request.take().unwrap_or_else(|| wire::txn_request(namespace, txn))
-    }
-
-    /// The request, made anew if it was taken.
-    fn request(&mut self, namespace: &Namespace) -> &TxnRequest {
-        let Self { txn, request, .. } = self;
-        request.get_or_insert_with(|| wire::txn_request(namespace, txn))
+        Ok(Self { txn, ops, bytes, binds, limit: budget.ops })
     }
 
     /// Whether it binds keys to the life of this process.
@@ -140,23 +125,30 @@ impl<N> Batch<N> {
         self.parcels.iter().any(|(parcel, _)| parcel.binds)
     }
 
+    /// The transaction of the only parcel, if there is one: it is sent as it is.
+    pub(crate) fn lone(&self) -> Option<&Txn> {
+        match &*self.parcels {
+            [(parcel, _)] => Some(&parcel.txn),
+            _ => None,
+        }
+    }
+
     /// What is sent: the parcel itself if there is one, else a transaction of transactions.
-    pub(crate) fn request(&mut self, namespace: &Namespace, lease: i64) -> TxnRequest {
-        let mut request = match &mut *self.parcels {
-            [(parcel, _)] => parcel.take_request(namespace),
+    pub(crate) fn request(&self, namespace: &Namespace, lease: i64) -> TxnRequest {
+        let request = |place: usize| wire::txn_request(namespace, &self.parcels[place].0.txn);
+        let mut whole = match self.parcels.len() {
+            1 => request(0),
             _ => {
                 let groups = self.groups();
-                let requests: Vec<&TxnRequest> =
-                    self.parcels.iter_mut().map(|(parcel, _)| parcel.request(namespace)).collect();
-                let steps = groups.iter().map(|group| group_request(&requests, group));
+                let steps = groups.iter().map(|group| group_request(request, group));
                 let success = steps.map(|txn| Request::Txn(txn).into()).collect();
                 TxnRequest { success, ..TxnRequest::default() }
             }
         };
         if self.binds() {
-            wire::set_lease(&mut request, lease);
+            wire::set_lease(&mut whole, lease);
         }
-        request
+        whole
     }
 
     /// What became of each parcel, from the answer to [`Batch::request`].
@@ -239,20 +231,25 @@ impl<N> Batch<N> {
     }
 }
 
-/// What is sent for a group of the parcels with these `requests`.
-fn group_request(requests: &[&TxnRequest], group: &Group) -> TxnRequest {
+/// What is sent for a group of the parcels, each of which has its `request`.
+fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnRequest {
     let members = match group {
-        Group::Single(place) => return requests[*place].clone(),
+        Group::Single(place) => return request(*place),
         Group::Sharing(members) => members,
     };
-    let request = |member: &Member| requests[member.place];
     let mut whole = TxnRequest::default();
-    if let Some(first) = members.first() {
-        whole.compare.push(request(first).compare[first.shared].clone());
-        whole.failure.push(request(first).failure[first.shared].clone());
+    whole.success.reserve_exact(members.len());
+    for (number, member) in members.iter().enumerate() {
+        let mut nested = request(member.place);
+        // What it shares, and what a failure of that would tell, is sent once for all.
+        let compare = nested.compare.remove(member.shared);
+        let read = nested.failure.remove(member.shared);
+        if number == 0 {
+            whole.compare.push(compare);
+            whole.failure.push(read);
+        }
+        whole.success.push(Request::Txn(nested).into());
     }
-    let nested = members.iter().map(|member| without(request(member), member.shared));
-    whole.success.extend(nested.map(|txn| Request::Txn(txn).into()));
     whole
 }
 
@@ -301,23 +298,6 @@ impl Footprint {
 
 fn contains(range: &KeyRange, key: &Key) -> bool {
     range.contains(key.to_bytes().as_bytes())
-}
-
-/// A request without one of its compares, and without what a failure of it would tell.
-fn without(request: &TxnRequest, index: usize) -> TxnRequest {
-    fn rest<T: Clone>(list: &[T], index: usize) -> Vec<T> {
-        let kept = list.iter().enumerate().filter(|(place, _)| *place != index);
-        kept.map(|(_, item)| item.clone()).collect()
-    }
-    TxnRequest {
-        compare: rest(&request.compare, index),
-        success: request.success.clone(),
-        failure: rest(&request.failure, index),
-    }
-}
-
-fn longest_list(request: &TxnRequest) -> usize {
-    request.compare.len().max(request.success.len()).max(request.failure.len())
 }
 
 fn too_large(ops: usize, bytes: usize, budget: &Budget) -> InfraError {

@@ -131,7 +131,7 @@ fn a_lease_never_makes_a_request_larger_than_it_was_measured() {
     let budget = Budget::new(&config).expect("the usual settings work");
     let mut txn = Txn::new();
     txn.bind(key(1), vec![1; 10]);
-    let mut batch = Batch::of(Parcel::new(&config.namespace, &budget, txn).expect("small"), ());
+    let batch = Batch::of(Parcel::new(&config.namespace, &budget, txn).expect("small"), ());
     let measured = batch.request(&config.namespace, i64::MAX).encoded_len();
     for lease in [1, 1 << 40, i64::MAX - 1] {
         assert!(batch.request(&config.namespace, lease).encoded_len() <= measured);

@@ -78,12 +78,12 @@ impl Coalescer {
         if is_idle && let Ok(flight) = Arc::clone(&self.flights).try_acquire_owned() {
             let post = Arc::clone(post);
             let alone = async move {
-                let delivered = post.deliver(Batch::of(parcel, ())).await;
+                let outcome = post.deliver_single(&Batch::of(parcel, ())).await;
                 drop(flight);
-                delivered.into_iter().next().map(|((), outcome)| outcome)
+                outcome
             };
-            let delivered = Driven::start(&self.runtime, alone).await;
-            return delivered.flatten().unwrap_or(Ok(CommitOutcome::Unknown));
+            let outcome = Driven::start(&self.runtime, alone).await;
+            return outcome.unwrap_or(Ok(CommitOutcome::Unknown));
         }
         let (tell, told) = oneshot::channel();
         if self.queue.send((parcel, tell)).await.is_err() {
@@ -138,6 +138,10 @@ async fn carry<K: EtcdKv>(post: Arc<Post<K>>, inbox: Arc<Mutex<Inbox>>, flights:
             let Some(first) = inbox.first().await else { return };
             // While a handle sends for itself, more gather here.
             let Ok(flight) = flights.acquire().await else { return };
+            // That may have taken long, and its caller may have given up meanwhile.
+            if !is_awaited(&first) {
+                continue;
+            }
             (inbox.gather(&post, first), flight)
         };
         for (tell, outcome) in post.deliver(batch).await {

@@ -40,6 +40,9 @@ pub const DEFAULT_MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// Clocks that differ by more are broken; every takeover would have to wait for so long.
 pub const MAX_CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
+/// A worker that claims nothing for longer is of no use to anybody.
+pub const CLAIM_COOLDOWN_MAX: Duration = Duration::from_secs(3600);
+
 /// How often the store itself tries again what certainly did not happen, unless told otherwise.
 /// Races of the protocol are counted by the store layer and not here.
 pub const DEFAULT_RETRIES: u32 = 4;
@@ -197,7 +200,9 @@ impl EtcdConfig {
         let (min, max) = (OWNER_LEASE_TTL_MIN.as_secs(), OWNER_LEASE_TTL_MAX.as_secs());
         Range { name: "owner_lease_ttl (s)", min, max }.check(self.owner_lease_ttl.as_secs())?;
         let max = millis(MAX_CLOCK_SKEW_MAX);
-        Range { name: "max_clock_skew (ms)", min: 0, max }.check(millis(self.max_clock_skew))
+        Range { name: "max_clock_skew (ms)", min: 0, max }.check(millis(self.max_clock_skew))?;
+        let max = millis(CLAIM_COOLDOWN_MAX);
+        Range { name: "claim_cooldown (ms)", min: 0, max }.check(millis(self.claim_cooldown))
     }
 }
 

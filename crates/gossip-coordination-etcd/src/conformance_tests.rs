@@ -15,7 +15,9 @@ use tokio::runtime::{Builder, Runtime};
 use crate::golden;
 use crate::lossy_kv::LossyKv;
 use crate::real_servers::Servers;
-use crate::{BlockingStore, EtcdConfig, EtcdCoordinator, EtcdStore, GrpcClient};
+use crate::{
+    AsyncEtcdCoordinator, BlockingStore, EtcdConfig, EtcdCoordinator, EtcdStore, GrpcClient,
+};
 
 type Store = EtcdStore<LossyKv<GrpcClient>>;
 
@@ -212,6 +214,35 @@ impl ScriptBackend for Scripts {
         let result = coordinator.with_events(&mut events, call);
         (result, events.drain())
     }
+}
+
+/// Scripts through the public coordinator of tasks.
+struct AsyncScripts(Servers);
+
+impl ScriptBackend for AsyncScripts {
+    type Coordinator = Blocking<AsyncEtcdCoordinator>;
+
+    fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator> {
+        let config = golden::configure(self.0.config(), settings)?;
+        let coordinator = RUNTIME.block_on(config.connect());
+        Some(Blocking::new(coordinator.expect("our own server answers")))
+    }
+
+    fn observe<R>(
+        coordinator: &mut Self::Coordinator,
+        call: impl FnOnce(&mut Self::Coordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let _runtime = RUNTIME.enter();
+        coordinator.get_mut().collect_events(Some(EventCollector::new()));
+        let result = call(coordinator);
+        let events = coordinator.get_mut().collect_events(None);
+        (result, events.map(|mut events| events.drain()).unwrap_or_default())
+    }
+}
+
+#[test]
+fn golden_scripts_of_tasks_are_answered_as_written() {
+    golden::check_short(|| AsyncScripts(Servers::Single));
 }
 
 #[test]

@@ -115,10 +115,21 @@ async fn nobody_waits_for_a_connection_that_another_began_to_make() {
 /// Callers that gave up while a server did not answer are not in the way when it does.
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_is_not_sent() {
+    give_up_behind(3).await;
+}
+
+/// The first of them was taken out of the queue by a carrier, which waits for a flight.
+#[tokio::test]
+async fn what_was_given_up_while_its_carrier_waited_is_not_sent() {
+    give_up_behind(2).await;
+}
+
+/// Callers give up behind so many that are held.
+async fn give_up_behind(busy_count: u64) {
     let (kv, store) = store(true);
     kv.hold(true);
     let mut busy = Vec::new();
-    for number in 0..3 {
+    for number in 0..busy_count {
         let mut store = store.clone();
         busy.push(tokio::spawn(async move { store.commit(vec![put(number)]).await }));
         tokio::task::yield_now().await;

@@ -21,12 +21,14 @@ use std::time::Duration;
 use prost::Message;
 use prost::bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_config::{Credentials, GrpcConfig};
 use crate::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+use crate::message::{EncodedTxn, TxnMessage};
 use crate::node::{Method, Node};
 use crate::proto::{
     AlarmAction, AlarmMember, AlarmRequest, AlarmResponse, AlarmType, AuthenticateRequest,
@@ -34,10 +36,10 @@ use crate::proto::{
     DefragmentResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse,
-    TxnRequest, TxnResponse,
+    TxnResponse,
 };
 use crate::status::AUTH_NOT_ENABLED;
-use crate::txn_effect::{Effect, effect};
+use crate::txn_effect::Effect;
 
 /// How often one call renews its token. A second refusal is not about the token's age.
 const MAX_TOKEN_RENEWALS: usize = 1;
@@ -75,8 +77,8 @@ struct Inner {
     preferred: AtomicUsize,
     credentials: Option<Credentials>,
     token: std::sync::Mutex<Token>,
-    /// One renewal at a time.
-    renewal: tokio::sync::Mutex<()>,
+    /// One renewal at a time. When the last one failed, and why: callers that waited share it.
+    renewal: tokio::sync::Mutex<Option<(Instant, EtcdCause)>>,
     /// Whether a write was answered with `NOSPACE` and the alarm has not been seen to be gone.
     is_full: AtomicBool,
 }
@@ -179,7 +181,16 @@ impl GrpcClient {
         method: &Method,
         request: &Q,
     ) -> Result<A, EtcdError> {
-        let (client, method, message) = (self.clone(), *method, encoded(request));
+        self.call_encoded(method, encoded(request)).await
+    }
+
+    /// The same for the bytes of a request.
+    async fn call_encoded<A: Message + Default + 'static>(
+        &self,
+        method: &Method,
+        message: Bytes,
+    ) -> Result<A, EtcdError> {
+        let (client, method) = (self.clone(), *method);
         // Others wait while a connection is made or a token renewed.
         let call = async move { client.call_here(&method, &message).await };
         let answer = Driven::start(&Handle::current(), call).await;
@@ -268,35 +279,55 @@ impl GrpcClient {
         let Some(Credentials { user, password }) = self.inner.credentials.clone() else {
             return Ok(());
         };
-        let _one_at_a_time = self.inner.renewal.lock().await;
+        let began = Instant::now();
+        let mut failure = self.inner.renewal.lock().await;
         if self.current_token().generation > generation {
             return Ok(());
         }
+        // The request itself was not sent, whatever became of the question.
+        let not_sent = |cause| EtcdError::not_sent(method.operation, cause);
+        // While we waited, another caller may have asked: once is enough for all who waited.
+        if let Some((ended, cause)) = &*failure
+            && *ended >= began
+        {
+            return Err(not_sent(cause.clone()));
+        }
         let message = encoded(&AuthenticateRequest { name: user, password });
-        let asked = self.call_members(&AUTHENTICATE, &message, &Token::default()).await;
-        let value = match asked {
-            Ok(AuthenticateResponse { token, .. }) => Some(parse_token(method, &token)?),
-            // A cluster that asks nobody; should it begin to, it will say so.
-            Err(error) if error.cause == EtcdCause::BadRequest(AUTH_NOT_ENABLED) => None,
-            // The request itself was not sent, whatever became of the question.
-            Err(error) => return Err(EtcdError::not_sent(method.operation, error.cause)),
+        let value = match self.ask_for_token(&message).await {
+            Ok(value) => value,
+            Err(cause) => {
+                *failure = Some((Instant::now(), cause.clone()));
+                return Err(not_sent(cause));
+            }
         };
         let mut token = self.inner.token.lock().unwrap_or_else(PoisonError::into_inner);
         *token = Token { generation: generation + 1, value };
         Ok(())
     }
 
+    /// A token, or `None` from a cluster that asks nobody; should it begin to, it will say so.
+    async fn ask_for_token(
+        &self,
+        message: &Bytes,
+    ) -> Result<Option<MetadataValue<Ascii>>, EtcdCause> {
+        match self.call_members(&AUTHENTICATE, message, &Token::default()).await {
+            Ok(AuthenticateResponse { token, .. }) => parse_token(&token).map(Some),
+            Err(error) if error.cause == EtcdCause::BadRequest(AUTH_NOT_ENABLED) => Ok(None),
+            Err(error) => Err(error.cause),
+        }
+    }
+
     /// A write that takes space. Refused here while a `NOSPACE` alarm stands that we have met: the
     /// server's own refusal would not be certain.
-    async fn growing_write<Q: Message, A: Message + Default + 'static>(
+    async fn growing_write<A: Message + Default + 'static>(
         &self,
         method: &Method,
-        request: &Q,
+        message: Bytes,
     ) -> Result<A, EtcdError> {
         if self.inner.is_full.load(Ordering::Relaxed) {
             self.look_for_space(method).await?;
         }
-        let result = self.call(method, request).await;
+        let result = self.call_encoded(method, message).await;
         if let Err(EtcdError { cause: EtcdCause::NoSpace, .. }) = &result {
             self.inner.is_full.store(true, Ordering::Relaxed);
         }
@@ -335,17 +366,19 @@ impl EtcdKv for GrpcClient {
         self.call(&RANGE, &request).await
     }
 
-    async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, EtcdError> {
-        match effect(&request) {
-            Effect::None => self.call(&READ_TXN, &request).await,
-            Effect::Shrinks => self.call(&TXN, &request).await,
-            Effect::Grows => self.growing_write(&TXN, &request).await,
+    async fn txn(&self, request: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
+        let EncodedTxn { bytes, effect } = request.encode();
+        match effect {
+            Effect::None => self.call_encoded(&READ_TXN, bytes).await,
+            Effect::Shrinks => self.call_encoded(&TXN, bytes).await,
+            Effect::Grows => self.growing_write(&TXN, bytes).await,
         }
     }
 
     async fn lease_grant(&self, ttl_seconds: i64) -> Result<LeaseGrant, EtcdError> {
         let request = LeaseGrantRequest { ttl: ttl_seconds, id: 0 };
-        let answer: LeaseGrantResponse = self.growing_write(&LEASE_GRANT, &request).await?;
+        let answer: LeaseGrantResponse =
+            self.growing_write(&LEASE_GRANT, encoded(&request)).await?;
         Ok(LeaseGrant { id: answer.id, ttl_seconds: answer.ttl })
     }
 
@@ -413,9 +446,8 @@ fn is_members_fault(error: &EtcdError) -> bool {
     }
 }
 
-fn parse_token(method: &Method, token: &str) -> Result<MetadataValue<Ascii>, EtcdError> {
-    let mut value = MetadataValue::try_from(token)
-        .map_err(|_| EtcdError::not_sent(method.operation, EtcdCause::AuthRefused))?;
+fn parse_token(token: &str) -> Result<MetadataValue<Ascii>, EtcdCause> {
+    let mut value = MetadataValue::try_from(token).map_err(|_| EtcdCause::AuthRefused)?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -13,6 +13,13 @@ pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// words if it has any.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// How often a connection is tested. Servers close connections that are tested more often than
+/// every five seconds.
+pub const DEFAULT_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long such a test waits; with the interval it bounds how long a dead connection is believed.
+pub const DEFAULT_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The largest answer that we take: pages are much smaller, and a server without limits of its own
 /// must not exhaust our memory.
 pub const DEFAULT_MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -33,6 +40,10 @@ pub struct GrpcConfig {
     pub connect_timeout: Duration,
     /// Bounds one attempt of one request.
     pub request_timeout: Duration,
+    /// How often a connection is tested.
+    pub keep_alive_interval: Duration,
+    /// How long such a test waits before the connection is given up.
+    pub keep_alive_timeout: Duration,
     /// Bounds the bytes of one answer.
     pub max_answer_bytes: usize,
 }
@@ -46,6 +57,8 @@ impl GrpcConfig {
             tls: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
+            keep_alive_interval: DEFAULT_KEEP_ALIVE_INTERVAL,
+            keep_alive_timeout: DEFAULT_KEEP_ALIVE_TIMEOUT,
             max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
         }
     }
@@ -59,6 +72,8 @@ impl fmt::Debug for GrpcConfig {
             .field("tls", &self.tls)
             .field("connect_timeout", &self.connect_timeout)
             .field("request_timeout", &self.request_timeout)
+            .field("keep_alive_interval", &self.keep_alive_interval)
+            .field("keep_alive_timeout", &self.keep_alive_timeout)
             .field("max_answer_bytes", &self.max_answer_bytes)
             .finish()
     }

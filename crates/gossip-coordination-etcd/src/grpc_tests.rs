@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::facts_tests::{get, put, steps};
 use crate::test_support::{Direction, EtcdCluster, EtcdServer, FakeGrpc, Proxy};
-use crate::{EtcdCause, EtcdError, EtcdKv, Fate, GrpcClient, GrpcConfig, SizeLimit};
+use crate::{Credentials, EtcdCause, EtcdError, EtcdKv, Fate, GrpcClient, GrpcConfig, SizeLimit};
 
 /// How long a client of these tests waits for an answer that will not come.
 const SHORT: Duration = Duration::from_millis(700);
@@ -198,6 +198,37 @@ async fn a_grpc_server_that_is_not_etcd_is_named() {
     assert!(matches!(error.cause, EtcdCause::WrongVersion { .. }), "{error:?}");
 }
 
+/// An etcd that starts or drowns, or a proxy before it, answers in words that nobody knows.
+#[tokio::test]
+async fn a_first_answer_that_nobody_recognises_is_worth_another_try() {
+    let server = FakeGrpc::refusing(2, "some trouble");
+    let error = write(&client(&[server.endpoint()]), "k", "v").await.unwrap_err();
+    assert_eq!(error.fate, Fate::NotSent);
+    assert!(error.is_transient(), "{error}");
+}
+
+/// A refused password costs the server work and a line in its log. It is told to all who wait.
+#[tokio::test]
+async fn a_token_that_is_refused_is_asked_for_once_for_all_who_wait() {
+    const CALLERS: usize = 16;
+    let text = "etcdserver: authentication failed, invalid user ID or password";
+    let server = FakeGrpc::refusing_after("3.4.23", 3, text);
+    let credentials = Credentials { user: "user".to_owned(), password: "old".to_owned() };
+    let config = GrpcConfig::new([server.endpoint()]);
+    let config = GrpcConfig { credentials: Some(credentials), ..config };
+    let client = GrpcClient::new(&config).unwrap();
+    let call = || {
+        let client = client.clone();
+        tokio::spawn(async move { write(&client, "k", "v").await })
+    };
+    let calls: Vec<_> = (0..CALLERS).map(|_| call()).collect();
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err();
+        assert_eq!((error.fate, error.cause), (Fate::NotSent, EtcdCause::AuthRefused));
+    }
+    assert_eq!(server.asked(), 2, "for its version, and for the token");
+}
+
 #[tokio::test]
 async fn an_etcd_that_is_too_old_is_named() {
     let server = FakeGrpc::with_version("3.2.9");
@@ -302,6 +333,44 @@ async fn a_server_of_another_cluster_is_never_asked() {
     write_surely(&client, "k").await;
     let error = client.meet_members().await.unwrap_err();
     assert!(is_named(&error.cause), "{error}");
+}
+
+/// A cluster that was restored from a backup has the address of the old one and another id. What we
+/// know of the old one does not hold there, so nothing may be written to it, not even by a process
+/// that did nothing meanwhile.
+#[tokio::test]
+async fn a_cluster_that_took_the_place_of_ours_is_never_written_to() {
+    let (one, other) = (EtcdServer::single(), EtcdServer::single());
+    let proxy = Proxy::before(one.client_port());
+    let client = client(&[proxy.endpoint()]);
+    write_surely(&client, "k").await;
+    proxy.redirect(other.client_port());
+    proxy.reset();
+    let deadline = Instant::now() + RECOVERY;
+    // The first may find the old connection.
+    let refused = loop {
+        let error = write(&client, "k", "").await.expect_err("it is another cluster");
+        if !error.is_transient() {
+            break error;
+        }
+        assert!(Instant::now() < deadline, "{error}");
+    };
+    assert_eq!(refused.fate, Fate::NotSent);
+    assert!(matches!(refused.cause, EtcdCause::OtherCluster { .. }), "{refused}");
+    assert!(!holds(&hasty(&[other.endpoint()]), "k").await, "it was asked all the same");
+}
+
+/// A server closes connections that are of no use to it. That costs nobody a request.
+#[tokio::test]
+async fn a_connection_that_broke_while_nobody_used_it_is_not_noticed() {
+    let server = EtcdServer::single();
+    let proxy = Proxy::before(server.client_port());
+    let client = client(&[proxy.endpoint()]);
+    write_surely(&client, "k").await;
+    proxy.reset();
+    // Long enough for the news to arrive.
+    tokio::time::sleep(SHORT).await;
+    write(&client, "k", "v").await.unwrap();
 }
 
 /// However long other requests may take: the lease of a process must not run out meanwhile.

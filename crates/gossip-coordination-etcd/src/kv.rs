@@ -7,7 +7,8 @@
 use std::future::Future;
 
 use crate::error::EtcdError;
-use crate::proto::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
+use crate::message::TxnMessage;
+use crate::proto::{RangeRequest, RangeResponse, TxnResponse};
 
 /// A client of etcd. Clones share connections, tokens and clock.
 pub trait EtcdKv: Clone + Send + Sync + 'static {
@@ -20,7 +21,7 @@ pub trait EtcdKv: Clone + Send + Sync + 'static {
     /// Commits. One revision for everything that it writes, nested transactions included.
     fn txn(
         &self,
-        request: TxnRequest,
+        request: impl TxnMessage,
     ) -> impl Future<Output = Result<TxnResponse, EtcdError>> + Send;
 
     /// Asks for a lease of at least so many seconds; the server chooses its name.

@@ -21,7 +21,9 @@ mod grpc_codec;
 mod grpc_config;
 mod keyspace;
 mod kv;
+mod message;
 mod node;
+mod once;
 mod owner_lease;
 mod post;
 pub mod proto;
@@ -44,25 +46,28 @@ pub use self::backend::{
 };
 pub use self::budget::RequestTooSmall;
 pub use self::config::{
-    ADVISED_OWNER_LEASE_TTL, ConfigError, DEFAULT_MAX_CLOCK_SKEW, DEFAULT_MAX_REQUEST_BYTES,
-    DEFAULT_MAX_TXN_OPS, DEFAULT_OWNER_LEASE_TTL, DEFAULT_RETRIES, ENDPOINTS_MAX, EtcdConfig,
-    EtcdTls, MAX_CLOCK_SKEW_MAX, MAX_REQUEST_BYTES_MAX, MAX_TXN_OPS_MAX, MAX_TXN_OPS_MIN,
-    OWNER_LEASE_TTL_MAX, OWNER_LEASE_TTL_MIN, RETRIES_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
-    TlsIdentityFiles,
+    ADVISED_OWNER_LEASE_TTL, CLAIM_COOLDOWN_MAX, ConfigError, DEFAULT_MAX_CLOCK_SKEW,
+    DEFAULT_MAX_REQUEST_BYTES, DEFAULT_MAX_TXN_OPS, DEFAULT_OWNER_LEASE_TTL, DEFAULT_RETRIES,
+    ENDPOINTS_MAX, EtcdConfig, EtcdTls, MAX_CLOCK_SKEW_MAX, MAX_REQUEST_BYTES_MAX, MAX_TXN_OPS_MAX,
+    MAX_TXN_OPS_MIN, OWNER_LEASE_TTL_MAX, OWNER_LEASE_TTL_MIN, RETRIES_MAX, TIMEOUT_MAX,
+    TIMEOUT_MIN, TlsIdentityFiles,
 };
 pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
 pub use self::grpc::GrpcClient;
 pub use self::grpc_config::{
-    Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_MAX_ANSWER_BYTES, DEFAULT_REQUEST_TIMEOUT,
-    GrpcConfig, TlsIdentity, TlsOptions,
+    Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_KEEP_ALIVE_INTERVAL, DEFAULT_KEEP_ALIVE_TIMEOUT,
+    DEFAULT_MAX_ANSWER_BYTES, DEFAULT_REQUEST_TIMEOUT, GrpcConfig, TlsIdentity, TlsOptions,
 };
 pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+pub use self::message::{EncodedTxn, TxnMessage};
 #[cfg(any(test, feature = "sim"))]
 pub use self::sim_coordinator::{SimEtcdCoordinator, SimStore};
 pub use self::store::EtcdStore;
 pub use self::url::{SCHEME, UrlError};
 
+#[cfg(test)]
+mod answers_tests;
 #[cfg(test)]
 mod auth_coordinator_tests;
 #[cfg(test)]
@@ -94,13 +99,21 @@ mod keyspace_tests;
 #[cfg(test)]
 mod lossy_kv;
 #[cfg(test)]
+mod message_tests;
+#[cfg(test)]
 mod operator_tests;
+#[cfg(test)]
+mod outage_tests;
 #[cfg(test)]
 mod owner_lease_tests;
 #[cfg(test)]
 mod process_tests;
 #[cfg(test)]
+mod race_tests;
+#[cfg(test)]
 mod real_servers;
+#[cfg(test)]
+mod refusal_tests;
 #[cfg(test)]
 mod sim_coordinator_tests;
 #[cfg(test)]

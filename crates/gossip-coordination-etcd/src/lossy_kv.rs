@@ -1,10 +1,11 @@
 //! A client whose next reply to a write can be lost, for tests.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
+use crate::message::TxnMessage;
 use crate::proto::{RangeRequest, RangeResponse, Request, TxnRequest, TxnResponse};
 use crate::{Alarm, EtcdCause, EtcdError, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
 
@@ -21,6 +22,10 @@ pub(crate) struct LossyKv<K> {
     nested_count: Arc<AtomicU64>,
     /// Requests of any kind but leases.
     request_count: Arc<AtomicU64>,
+    /// Grants of leases, or tries.
+    grant_count: Arc<AtomicU64>,
+    /// Why every transaction and grant is refused, if it is.
+    refusal: Arc<Mutex<Option<EtcdCause>>>,
 }
 
 impl<K> LossyKv<K> {
@@ -32,6 +37,8 @@ impl<K> LossyKv<K> {
             commit_count: Arc::default(),
             nested_count: Arc::default(),
             request_count: Arc::default(),
+            grant_count: Arc::default(),
+            refusal: Arc::default(),
         }
     }
 
@@ -45,9 +52,19 @@ impl<K> LossyKv<K> {
         self.is_held.send_replace(is_held);
     }
 
-    async fn wait_while_held(&self) {
+    /// Refuses every transaction and every grant of a lease from now on, for certain.
+    pub(crate) fn refuse(&self, cause: EtcdCause) {
+        *self.refusal.lock().unwrap() = Some(cause);
+    }
+
+    /// Waits as long as requests are held, and then refuses this one if all are.
+    async fn pass(&self, operation: &'static str) -> Result<(), EtcdError> {
         let ended = self.is_held.subscribe().wait_for(|is_held| !is_held).await.is_err();
         assert!(!ended, "the sender is part of this client");
+        match self.refusal.lock().unwrap().clone() {
+            Some(cause) => Err(EtcdError::refused(operation, cause)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn commit_count(&self) -> u64 {
@@ -56,6 +73,10 @@ impl<K> LossyKv<K> {
 
     pub(crate) fn nested_count(&self) -> u64 {
         self.nested_count.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn grant_count(&self) -> u64 {
+        self.grant_count.load(Ordering::SeqCst)
     }
 
     pub(crate) fn request_count(&self) -> u64 {
@@ -74,14 +95,15 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
         self.inner.range(request).await
     }
 
-    async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, EtcdError> {
+    async fn txn(&self, request: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
+        let request = request.into_request();
         self.request_count.fetch_add(1, Ordering::SeqCst);
         let is_write = writes(&request);
         self.commit_count.fetch_add(u64::from(is_write), Ordering::SeqCst);
         let is_nested =
             request.success.iter().any(|op| matches!(op.request, Some(Request::Txn(_))));
         self.nested_count.fetch_add(u64::from(is_nested), Ordering::SeqCst);
-        self.wait_while_held().await;
+        self.pass("txn").await?;
         let answer = self.inner.txn(request).await;
         if is_write && self.loses_reply.swap(false, Ordering::SeqCst) {
             return Err(EtcdError::unknown("txn", EtcdCause::Timeout { millis: 1 }));
@@ -90,7 +112,8 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
     }
 
     async fn lease_grant(&self, ttl_seconds: i64) -> Result<LeaseGrant, EtcdError> {
-        self.wait_while_held().await;
+        self.grant_count.fetch_add(1, Ordering::SeqCst);
+        self.pass("lease grant").await?;
         self.inner.lease_grant(ttl_seconds).await
     }
 

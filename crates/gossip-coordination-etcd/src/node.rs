@@ -3,7 +3,7 @@
 //! A new connection is used only after the server on its other end has told a version that we can
 //! use, and the cluster that it shares with the other members. So nothing but that question ever
 //! reaches a server that is not etcd, or one of another cluster, where what we know does not hold.
-//! A connection that breaks while nobody uses it is made again without the question.
+//! A connection that breaks while nobody uses it is made again the same way, with the question.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,15 +22,12 @@ use crate::diagnosis::diagnose;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_codec::AnswerCodec;
 use crate::grpc_config::{GrpcConfig, TlsOptions};
+use crate::once::Once;
 use crate::proto::{StatusRequest, StatusResponse};
-use crate::status::{OLDEST_VERSION, classify, transport_failure, wrong_version};
+use crate::status::{OLDEST_VERSION, Peer, classify, transport_failure, wrong_version};
 
-/// How often an idle connection is tested. Servers close connections that are tested more often
-/// than every five seconds.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// How long such a test waits; with the interval it bounds how long a dead connection is believed.
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections that one request may find: one that broke while nobody used it, and another.
+const CONNECTIONS_MAX: usize = 2;
 
 /// How much longer a repair may take than a request: minutes, for a database of gigabytes.
 const REPAIR_FACTOR: u32 = 60;
@@ -156,41 +153,58 @@ impl Node {
         message: Bytes,
         token: Option<MetadataValue<Ascii>>,
     ) -> Result<A, EtcdError> {
-        let (channel, generation) = self.open(method.operation).await?;
-        let call = self.send(method, channel, request(message, token));
-        let patience = self.patience(method);
-        let result = match timeout(patience, call).await {
-            Ok(result) => result,
-            Err(_) => Err((timed_out(method, patience), false)),
-        };
-        match result {
-            Ok(answer) => Ok(answer),
-            Err((error, is_transport)) => {
-                if is_transport {
-                    self.drop_channel(generation).await;
-                }
-                Err(error)
+        let mut attempt = 1;
+        loop {
+            let (channel, generation) = self.open(method.operation).await?;
+            let request = request(message.clone(), token.clone());
+            let (error, is_transport) = match self.send_in_time(method, channel, request).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if is_transport {
+                self.drop_channel(generation).await;
             }
+            // It broke while nobody used it, so nothing was sent over it.
+            let is_stale = is_transport && error.fate == Fate::NotSent;
+            if !is_stale || attempt == CONNECTIONS_MAX {
+                return Err(error);
+            }
+            attempt += 1;
         }
+    }
+
+    /// As [`send`](Self::send), over a connection that has answered before.
+    async fn send_in_time<A: Message + Default + 'static>(
+        &self,
+        method: &Method,
+        channel: Channel,
+        request: Request<Bytes>,
+    ) -> Result<A, (EtcdError, bool)> {
+        let call = self.send(method, Peer::Known, channel, request);
+        let patience = self.patience(method);
+        let late = |_| Err((timed_out(method, patience), false));
+        timeout(patience, call).await.unwrap_or_else(late)
     }
 
     /// Sends over a connection. With an error comes whether the connection is to blame.
     async fn send<A: Message + Default + 'static>(
         &self,
         method: &Method,
+        peer: Peer,
         channel: Channel,
         request: Request<Bytes>,
     ) -> Result<A, (EtcdError, bool)> {
         let mut grpc = Grpc::new(channel).max_decoding_message_size(self.max_answer_bytes);
         if let Err(error) = grpc.ready().await {
             // It was not handed over yet, whatever is wrong with the connection.
-            let (_, cause) = transport_failure(&self.name, &error);
+            let (_, cause) = transport_failure(&self.name, peer, &error);
             return Err((EtcdError::not_sent(method.operation, cause), true));
         }
         let path = PathAndQuery::from_static(method.path);
+        let codec = AnswerCodec::new(request.get_ref().len());
         // For one message each way, a stream that we close after it is the same as a plain call.
         let answer = async {
-            let stream = grpc.server_streaming(request, path, AnswerCodec::new()).await?;
+            let stream = grpc.server_streaming(request, path, codec).await?;
             let mut stream = stream.into_inner();
             let answer = stream.message().await?;
             // What follows is the end of the stream; without it we would seem to have hung up.
@@ -202,7 +216,7 @@ impl Node {
             Ok(None) => Err((self.empty_answer(method), true)),
             Err(status) => {
                 let is_transport = std::error::Error::source(&status).is_some();
-                Err((classify(method.operation, &self.name, &status), is_transport))
+                Err((classify(method.operation, &self.name, peer, &status), is_transport))
             }
         }
     }
@@ -247,10 +261,12 @@ impl Node {
     }
 
     async fn try_connect(&self) -> Result<Channel, EtcdCause> {
-        let connected = self.endpoint.connect().await;
-        let channel = connected.map_err(|error| transport_failure(&self.name, &error).1)?;
-        let question = Bytes::from(StatusRequest {}.encode_to_vec());
-        let asked = self.send(&STATUS, channel.clone(), request(question, None)).await;
+        let way = Once::new(self.connect_timeout);
+        let connected = self.endpoint.connect_with_connector(way).await;
+        let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
+        let channel = connected.map_err(failure)?;
+        let question = request(Bytes::from(StatusRequest {}.encode_to_vec()), None);
+        let asked = self.send(&STATUS, Peer::Stranger, channel.clone(), question).await;
         match asked.map_err(|(error, _)| error.cause) {
             Ok(StatusResponse { version, header, .. }) => {
                 check_version(&version)?;
@@ -258,7 +274,8 @@ impl Node {
             }
             // A server that answers in etcd's words is etcd, and its version is its own business.
             Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
-            Err(EtcdCause::Other { .. }) => return Err(wrong_version("a server that is not etcd")),
+            // Only what is known for an answer of another kind of server is one. What nobody
+            // recognises may be an etcd in trouble, or a proxy before one that starts.
             Err(cause) => return Err(cause),
         }
         Ok(channel)
@@ -310,9 +327,8 @@ fn timed_out(method: &Method, patience: Duration) -> EtcdError {
 fn tuned(endpoint: Endpoint, config: &GrpcConfig) -> Endpoint {
     endpoint
         .connect_timeout(config.connect_timeout)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .http2_keep_alive_interval(config.keep_alive_interval)
+        .keep_alive_timeout(config.keep_alive_timeout)
         .keep_alive_while_idle(true)
 }
 

@@ -41,12 +41,16 @@ struct State {
     id: Option<i64>,
     /// How many leases there have been, the first included even before it is granted.
     binding: u64,
+    /// How many grants have failed.
+    failures: u64,
+    /// Why the last grant failed, if none has succeeded since.
+    failure: Option<EtcdError>,
 }
 
 impl OwnerLease {
     /// No lease yet; it will last so many seconds without a keep-alive.
     pub(crate) const fn new(ttl_seconds: i64) -> Self {
-        let state = Mutex::new(State { id: None, binding: 1 });
+        let state = Mutex::new(State { id: None, binding: 1, failures: 0, failure: None });
         Self { ttl_seconds, state, granting: AsyncMutex::const_new(()) }
     }
 
@@ -60,20 +64,35 @@ impl OwnerLease {
         self.ttl_seconds.unsigned_abs() * 1_000 / KEEP_ALIVES_PER_TTL
     }
 
-    /// The lease, granted if there is none.
+    /// The lease, granted if there is none. However many ask at once, each waits for one grant.
     pub(crate) async fn get<K: EtcdKv>(&self, kv: &K) -> Result<i64, EtcdError> {
+        let failures = self.state().failures;
         if let Some(id) = self.current() {
             return Ok(id);
         }
         let _granting = self.granting.lock().await;
-        // Somebody else may have granted it while we waited for our turn.
-        if let Some(id) = self.current() {
-            return Ok(id);
+        // Somebody else may have asked while we waited for our turn, and speaks for all who waited.
+        if let Some(told) = self.told_since(failures) {
+            return told;
         }
         // If the reply is lost there may be a lease that nobody knows; it runs out by itself.
-        let grant = kv.lease_grant(self.ttl_seconds).await?;
-        self.state().id = Some(grant.id);
-        Ok(grant.id)
+        let granted = kv.lease_grant(self.ttl_seconds).await;
+        let mut state = self.state();
+        match &granted {
+            Ok(grant) => (state.id, state.failure) = (Some(grant.id), None),
+            Err(error) => {
+                state.failures += 1;
+                state.failure = Some(error.clone());
+            }
+        }
+        granted.map(|grant| grant.id)
+    }
+
+    /// The lease, or why there is none if a grant failed since there were so many failures.
+    fn told_since(&self, failures: u64) -> Option<Result<i64, EtcdError>> {
+        let state = self.state();
+        let failure = state.failure.clone().filter(|_| state.failures > failures);
+        state.id.map(Ok).or_else(|| failure.map(Err))
     }
 
     /// Notes that `lease` is gone, unless another has taken its place already.

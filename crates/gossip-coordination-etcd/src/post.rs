@@ -6,7 +6,8 @@
 //! | nobody knows whether it happened | each is [`CommitOutcome::Unknown`] |
 //! | certainly not, and it may pass (no connection, no leader, a busy server) | tried again, then each is an error |
 //! | certainly not, because the lease of this process is gone | tried again with a new one |
-//! | certainly not, for a reason that stays | each is sent alone, so that none pays for another |
+//! | certainly not, for a reason that stays and may be one transaction's | each is sent alone, so that none pays for another |
+//! | certainly not, for a reason that stays and is none of theirs (a password, a certificate) | each is an error |
 //!
 //! What it never does: send again what may have happened.
 
@@ -22,6 +23,7 @@ use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
+use crate::message::LoneTxn;
 use crate::owner_lease::OwnerLease;
 
 /// The wait before the first retry, in milliseconds; it doubles with each.
@@ -53,14 +55,14 @@ impl<K: EtcdKv> Post<K> {
     /// Sends `batch` and answers for each of its parcels, in their order, with its note.
     pub(crate) async fn deliver<N: Send + Sync>(
         self: &Arc<Self>,
-        mut batch: Batch<N>,
+        batch: Batch<N>,
     ) -> Vec<(N, Outcome)> {
-        let outcomes = match self.send(&mut batch).await {
+        let outcomes = match self.send(&batch).await {
             Ok(outcomes) => outcomes,
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
             }
-            Err(error) if batch.len() > 1 && !error.is_transient() => {
+            Err(error) if batch.len() > 1 && may_be_of_one(&error.cause) => {
                 return self.deliver_apart(batch).await;
             }
             Err(error) => {
@@ -71,6 +73,18 @@ impl<K: EtcdKv> Post<K> {
         batch.into_notes().zip(outcomes).collect()
     }
 
+    /// As [`Post::deliver`] for a batch of one, which is never taken apart.
+    pub(crate) async fn deliver_single<N: Send + Sync>(
+        self: &Arc<Self>,
+        batch: &Batch<N>,
+    ) -> Outcome {
+        match self.send(batch).await {
+            Ok(mut outcomes) => outcomes.pop().unwrap_or(Ok(CommitOutcome::Unknown)),
+            Err(error) if error.is_certain() => Err(infra_error(&error)),
+            Err(_) => Ok(CommitOutcome::Unknown),
+        }
+    }
+
     /// Waits before the retry with this number, counted from zero.
     pub(crate) async fn back_off(&self, retry: u32) {
         let doubled = BACKOFF_MILLIS.checked_shl(retry).unwrap_or(BACKOFF_MILLIS_MAX);
@@ -79,13 +93,8 @@ impl<K: EtcdKv> Post<K> {
 
     async fn deliver_apart<N: Send + Sync>(self: &Arc<Self>, batch: Batch<N>) -> Vec<(N, Outcome)> {
         let mut delivered = Vec::with_capacity(batch.len());
-        for mut single in batch.apart() {
-            // A batch of one is never taken apart, so this ends.
-            let outcome = match self.send(&mut single).await {
-                Ok(outcomes) => outcomes.into_iter().next().unwrap_or(Ok(CommitOutcome::Unknown)),
-                Err(error) if error.is_certain() => Err(infra_error(&error)),
-                Err(_) => Ok(CommitOutcome::Unknown),
-            };
+        for single in batch.apart() {
+            let outcome = self.deliver_single(&single).await;
             delivered.extend(single.into_notes().map(|note| (note, outcome.clone())));
         }
         delivered
@@ -93,10 +102,15 @@ impl<K: EtcdKv> Post<K> {
 
     async fn send<N: Send + Sync>(
         self: &Arc<Self>,
-        batch: &mut Batch<N>,
+        batch: &Batch<N>,
     ) -> Result<Vec<Outcome>, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
+            if batch.binds() {
+                // It was tried often enough when it fails. To try the batch again would try each
+                // of those tries again.
+                self.granted_lease().await?;
+            }
             let error = match self.send_once(batch).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(error) => error,
@@ -115,10 +129,14 @@ impl<K: EtcdKv> Post<K> {
 
     async fn send_once<N: Send + Sync>(
         self: &Arc<Self>,
-        batch: &mut Batch<N>,
+        batch: &Batch<N>,
     ) -> Result<Vec<Outcome>, EtcdError> {
         let lease = if batch.binds() { self.granted_lease().await? } else { 0 };
-        let answer = self.kv.txn(batch.request(&self.namespace, lease)).await;
+        let namespace = &self.namespace;
+        let answer = match batch.lone() {
+            Some(txn) => self.kv.txn(LoneTxn { namespace, txn, lease }).await,
+            None => self.kv.txn(batch.request(namespace, lease)).await,
+        };
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
             self.lease.lost(lease);
         }
@@ -153,6 +171,33 @@ impl<K: EtcdKv> Post<K> {
                 Err(error) => return Err(EtcdError::not_sent(error.operation, error.cause)),
             }
         }
+    }
+}
+
+/// Whether a batch may have been refused for one of its transactions, so that the others would be
+/// taken without it.
+fn may_be_of_one(cause: &EtcdCause) -> bool {
+    match cause {
+        EtcdCause::TooLarge(_)
+        | EtcdCause::PermissionDenied
+        | EtcdCause::BadRequest(_)
+        // What deletes is taken by a full database.
+        | EtcdCause::NoSpace
+        | EtcdCause::LeaseNotFound => true,
+        EtcdCause::Unreachable { .. }
+        | EtcdCause::Timeout { .. }
+        | EtcdCause::ServerTimeout
+        | EtcdCause::NoLeader
+        | EtcdCause::Busy
+        | EtcdCause::AuthRefused
+        | EtcdCause::Compacted
+        | EtcdCause::FutureRevision
+        | EtcdCause::WrongVersion { .. }
+        | EtcdCause::OtherCluster { .. }
+        | EtcdCause::Tls { .. }
+        | EtcdCause::BadConfig(_)
+        | EtcdCause::Corrupt
+        | EtcdCause::Other { .. } => false,
     }
 }
 

@@ -58,7 +58,8 @@ fn a_stopped_process_is_replaced_and_its_late_write_refused() {
     assert!(worker.process.wait().unwrap().success());
 }
 
-fn now() -> LogicalTime {
+/// A clock that processes share.
+pub(crate) fn now() -> LogicalTime {
     #[expect(clippy::disallowed_methods, reason = "two processes need one clock")]
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     LogicalTime::from_raw(u64::try_from(now.as_millis()).unwrap())

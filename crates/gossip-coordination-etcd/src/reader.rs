@@ -112,7 +112,8 @@ async fn one_by_one<K: EtcdKv>(
     Ok(answers)
 }
 
-/// A range, in smaller and smaller parts if its answer is too large.
+/// A range, in smaller and smaller parts if its answer is too large. Every part brings a key, or it
+/// is the last, whatever the server says: so there are at most as many parts as keys.
 async fn in_parts<K: EtcdKv>(
     post: &Post<K>,
     request: RangeRequest,
@@ -135,11 +136,11 @@ async fn in_parts<K: EtcdKv>(
             // Nothing lies between a key and the same key with a zero byte behind it.
             rest.key = [last.key.as_slice(), &[0]].concat();
         }
-        let is_over = !answer.more;
+        let is_over = !answer.more || answer.kvs.is_empty();
         whole.header = whole.header.or(answer.header);
         whole.count = whole.count.max(answer.count);
         whole.kvs.extend(answer.kvs);
-        if is_over || i64::try_from(whole.kvs.len()).is_ok_and(|len| len == request.limit) {
+        if is_over || i64::try_from(whole.kvs.len()).is_ok_and(|len| len >= request.limit) {
             return Ok(whole);
         }
     }

@@ -20,6 +20,7 @@ pub use self::faults::{Fault, FaultRates, Target};
 use self::state::State;
 use crate::error::{EtcdCause, EtcdError};
 use crate::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
+use crate::message::TxnMessage;
 use crate::proto::{KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 use crate::txn_effect::{Effect, effect};
 
@@ -222,7 +223,8 @@ impl EtcdKv for SimEtcdKv {
         self.model().request("range", Target::Read, |model| model.state.range(&request))
     }
 
-    async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, EtcdError> {
+    async fn txn(&self, request: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
+        let request = request.into_request();
         let mut model = self.model();
         let (operation, kind) = match effect(&request) {
             Effect::None => ("read", Target::Read),

@@ -18,10 +18,25 @@ pub(crate) const OLDEST_VERSION: &str = "3.3";
 /// How far a chain of causes is followed; the deepest we know has seven links.
 const MAX_CHAIN: usize = 16;
 
+/// Who is on the other end of a connection that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// Nobody knows yet: what it sends may be no etcd's.
+    Stranger,
+    /// An etcd that has answered over this connection. Whatever ends such a connection says nothing
+    /// about who it is: a test of it that ran out, a server that closes it, a reset stream.
+    Known,
+}
+
 /// What a failed call means.
-pub(crate) fn classify(operation: &'static str, endpoint: &str, status: &Status) -> EtcdError {
+pub(crate) fn classify(
+    operation: &'static str,
+    endpoint: &str,
+    peer: Peer,
+    status: &Status,
+) -> EtcdError {
     let (fate, cause) = match status.source() {
-        Some(source) => transport_failure(endpoint, source),
+        Some(source) => transport_failure(endpoint, peer, source),
         None => server_answer(endpoint, status.code(), status.message()),
     };
     EtcdError { operation, fate, cause }
@@ -30,17 +45,18 @@ pub(crate) fn classify(operation: &'static str, endpoint: &str, status: &Status)
 /// What a failure of the transport means; it is certain only if no connection could be made.
 pub(crate) fn transport_failure(
     endpoint: &str,
+    peer: Peer,
     source: &(dyn Error + 'static),
 ) -> (Fate, EtcdCause) {
     let chain = Chain::of(source);
     let fate = if chain.is_connect { Fate::NotSent } else { Fate::Unknown };
     let endpoint = endpoint.to_owned();
-    let cause = if chain.is_tls {
-        EtcdCause::Tls { endpoint, detail: chain.detail }
-    } else if chain.is_foreign_protocol() {
-        wrong_version("a server that does not speak HTTP/2")
-    } else {
-        EtcdCause::Unreachable { endpoint, detail: chain.detail }
+    let cause = match peer {
+        Peer::Stranger if chain.is_tls => EtcdCause::Tls { endpoint, detail: chain.detail },
+        Peer::Stranger if chain.is_foreign_protocol() => {
+            wrong_version("a server that does not speak HTTP/2")
+        }
+        Peer::Stranger | Peer::Known => EtcdCause::Unreachable { endpoint, detail: chain.detail },
     };
     (fate, cause)
 }

@@ -3,11 +3,11 @@
 use tonic::{Code, Status};
 
 use crate::error::{EtcdCause, Fate, SizeLimit};
-use crate::status::{classify, wrong_version};
+use crate::status::{Peer, classify, wrong_version};
 
 /// What a status of the server means, by its fate and cause.
 fn meaning(code: Code, text: &str) -> (Fate, EtcdCause) {
-    let error = classify("txn", "host:1", &Status::new(code, text));
+    let error = classify("txn", "host:1", Peer::Known, &Status::new(code, text));
     (error.fate, error.cause)
 }
 
@@ -86,7 +86,7 @@ fn what_was_proposed_may_have_happened() {
 fn what_is_not_recognised_is_unknown_and_never_quoted() {
     for code in 0..=16 {
         let text = "etcdserver: the key secret-key is new to me";
-        let error = classify("txn", "host:1", &Status::new(Code::from(code), text));
+        let error = classify("txn", "host:1", Peer::Known, &Status::new(Code::from(code), text));
         if Code::from(code) != Code::Unimplemented {
             assert_eq!(error.fate, Fate::Unknown, "{code}");
         }

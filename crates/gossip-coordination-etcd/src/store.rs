@@ -133,8 +133,7 @@ impl<K: EtcdKv> EtcdStore<K> {
         if let Some(coalescer) = &self.coalescer {
             return coalescer.commit(&self.post, parcel).await;
         }
-        let delivered = self.post.deliver(Batch::of(parcel, ())).await;
-        delivered.into_iter().next().map_or(Ok(CommitOutcome::Unknown), |(_, outcome)| outcome)
+        self.post.deliver_single(&Batch::of(parcel, ())).await
     }
 
     /// Without a group commit, the transactions of one call still travel together.

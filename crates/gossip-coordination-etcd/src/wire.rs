@@ -14,6 +14,8 @@
 //! What it never does: send anything, or trust an answer. An answer of the wrong shape is
 //! [`InfraError::Corruption`].
 
+use std::slice;
+
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{
     Answer, CommitOutcome, Compare, Conflict, Key, KeyRange, Page, Read, Txn, Versioned, Write,
@@ -31,15 +33,20 @@ pub(crate) const SOME_LEASE: i64 = i64::MAX;
 
 /// The request of `txn`, with [`SOME_LEASE`] for the keys that it binds.
 pub(crate) fn txn_request(namespace: &Namespace, txn: &Txn) -> TxnRequest {
-    let mut request = TxnRequest::default();
-    for compare in txn.compares() {
+    let (compares, writes) = (txn.compares(), txn.writes());
+    let mut request = TxnRequest {
+        compare: Vec::with_capacity(compares.len()),
+        success: Vec::with_capacity(writes.len()),
+        failure: Vec::with_capacity(compares.len()),
+    };
+    for compare in compares {
         // A range whose ends are the wrong way round is empty for ever.
         if let Some(target) = Target::of(namespace, compare) {
             request.failure.push(target.read());
             request.compare.push(target.compare());
         }
     }
-    request.success.extend(txn.writes().iter().map(|write| write_op(namespace, write)));
+    request.success.extend(writes.iter().map(|write| write_op(namespace, write)));
     request
 }
 
@@ -167,7 +174,12 @@ pub(crate) fn answer(
     let response = response.ok_or_else(|| crossed("a read is not answered"))?;
     Ok(match read {
         Read::Get(key) => Answer::Value(value_of(namespace, key, response)?),
-        Read::Scan { .. } | Read::ScanFirst { .. } => Answer::Page(page_of(namespace, response)?),
+        Read::Scan { range, limit } => {
+            Answer::Page(page_of(namespace, slice::from_ref(range), *limit, response)?)
+        }
+        Read::ScanFirst { ranges, limit } => {
+            Answer::Page(page_of(namespace, ranges, *limit, response)?)
+        }
         Read::Count(_) => {
             let count = u64::try_from(response.count);
             Answer::Count(count.map_err(|_| crossed("a count is negative"))?)
@@ -261,8 +273,8 @@ impl<'c> Target<'c> {
                 let value = value_of(namespace, key, range)?;
                 value.is_some().then_some((*key, value))
             }
-            Compare::Empty(_) => {
-                let first = page_of(namespace, range)?.into_iter().next();
+            Compare::Empty(wanted) => {
+                let first = page_of(namespace, slice::from_ref(wanted), 1, range)?.pop();
                 first.map(|(key, value)| (key, Some(value)))
             }
         })
@@ -309,23 +321,48 @@ fn value_of(
     key: &Key,
     range: RangeResponse,
 ) -> Result<Option<Versioned>, InfraError> {
-    let Some((found, value)) = page_of(namespace, range)?.into_iter().next() else {
+    let mut found = range.kvs.into_iter();
+    let Some(first) = found.next() else {
         return Ok(None);
     };
-    if found != *key {
+    let (found_key, value) = entry(namespace, first)?;
+    if found_key != *key || found.next().is_some() {
         return Err(crossed("a read is answered with another key"));
     }
     Ok(Some(value))
 }
 
-fn page_of(namespace: &Namespace, range: RangeResponse) -> Result<Page, InfraError> {
-    range.kvs.into_iter().map(|kv| entry(namespace, kv)).collect()
+/// At most `limit` keys of one of `ranges`, in their order. A server that answers with others
+/// would have one tenant work on the keys of another.
+fn page_of(
+    namespace: &Namespace,
+    ranges: &[KeyRange],
+    limit: usize,
+    response: RangeResponse,
+) -> Result<Page, InfraError> {
+    let kvs = response.kvs;
+    if kvs.len() > limit {
+        return Err(crossed("a page holds more keys than were asked for"));
+    }
+    let spans = || ranges.iter().filter_map(|range| namespace.span(range));
+    if !kvs.is_empty() && !spans().any(|span| is_run_of_keys(&span, &kvs)) {
+        return Err(crossed("a page is not of the range that was asked for"));
+    }
+    kvs.into_iter().map(|kv| entry(namespace, kv)).collect()
+}
+
+/// Whether the keys rise and lie in `span`.
+fn is_run_of_keys(span: &KeySpan, kvs: &[KeyValue]) -> bool {
+    let rises = kvs.windows(2).all(|pair| pair[0].key < pair[1].key);
+    let begins = kvs.first().is_none_or(|first| span.start <= first.key);
+    let ends = kvs.last().is_none_or(|last| last.key < span.end);
+    rises && begins && ends
 }
 
 fn entry(namespace: &Namespace, kv: KeyValue) -> Result<(Key, Versioned), InfraError> {
     let key = namespace.parse(&kv.key)?;
-    let revision = u64::try_from(kv.mod_revision);
-    let revision = revision.map_err(|_| crossed("a revision is negative"))?;
+    let revision = u64::try_from(kv.mod_revision).ok().filter(|revision| *revision > 0);
+    let revision = revision.ok_or_else(|| crossed("a revision is not above zero"))?;
     Ok((key, Versioned { revision, bytes: kv.value }))
 }
 

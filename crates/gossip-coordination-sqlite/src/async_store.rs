@@ -10,7 +10,7 @@ use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
 
 use crate::alarm::Alarm;
-use crate::core::{Core, LIMITS};
+use crate::core::{Core, LIMITS, Patience, group_len};
 use crate::courier::Courier;
 use crate::database::SqliteDatabase;
 use crate::one_shot::{Sender, one_shot};
@@ -18,7 +18,10 @@ use crate::writer::Outcome;
 
 /// A handle of a database for tasks. Clones are cheap, and each task has one.
 ///
-/// Dropping a future gives up waiting, not the commit: it may happen all the same.
+/// Dropping a future gives up waiting, not the commit: it may happen all the same. Dropping the
+/// last handle of a database waits: what was posted is still committed, which takes as long as the
+/// file is held by others, and then the file is closed. So let it go where waiting does no harm, as
+/// with the other things of a program that ends.
 #[derive(Clone, Debug)]
 pub struct AsyncSqliteStore {
     database: SqliteDatabase,
@@ -95,15 +98,32 @@ impl Couriers {
             alarm: Alarm::start()?,
         })
     }
+
+    /// Commits that no courier has taken yet.
+    #[cfg(test)]
+    pub(crate) fn waiting_commits(&self) -> usize {
+        self.commits.waiting_count()
+    }
 }
 
-fn commit(core: &Core, jobs: Vec<CommitJob>) {
+/// Commits in groups, and answers each group before the next one, which may have to wait for the
+/// file: its tasks hold leases that run out meanwhile.
+fn commit(core: &Core, mut jobs: Vec<CommitJob>) {
+    let mut patience = Patience::default();
+    while !jobs.is_empty() {
+        let count = group_len(jobs.iter().map(|job| job.txns.as_slice()));
+        let rest = jobs.split_off(count);
+        commit_group(core, std::mem::replace(&mut jobs, rest), &mut patience);
+    }
+}
+
+fn commit_group(core: &Core, jobs: Vec<CommitJob>, patience: &mut Patience) {
     let (mut txns, mut replies) = (Vec::new(), Vec::with_capacity(jobs.len()));
     for job in jobs {
         replies.push((job.txns.len(), job.reply));
         txns.extend(job.txns);
     }
-    let mut outcomes = core.commit(txns).into_iter();
+    let mut outcomes = core.commit(txns, patience).into_iter();
     for (count, reply) in replies {
         reply.send(outcomes.by_ref().take(count).collect());
     }

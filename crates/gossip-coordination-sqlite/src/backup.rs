@@ -3,16 +3,18 @@
 //! A copy is made beside its place and gets its name when it is whole, checked and on the disk, so
 //! whatever has the name of a backup is one. Until then it has a name that no other copy has, so
 //! several may be on their way to the same place; one arrives, and the others are told.
+//!
+//! Nobody may read a copy, finished or not, who may not read the database.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gossip_coordination::InfraError;
-use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags};
 use thiserror::Error;
 
 use crate::coordinator::fresh_nonce;
@@ -26,6 +28,10 @@ const STEP_PAGES: i32 = 1_024;
 /// How long a step waits for somebody who looks into the unfinished copy, such as a scanner for
 /// viruses. Nobody else knows its name.
 const TARGET_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The bits of a file's mode that say who may read and write it.
+#[cfg(unix)]
+const PERMISSIONS: u32 = 0o777;
 
 /// The step that errors name.
 const BACKUP: &str = "sqlite.backup";
@@ -69,20 +75,38 @@ impl BackupError {
 
 /// Copies the database to `path`.
 pub(crate) fn make(core: &Core, path: &Path) -> Result<u64, BackupError> {
+    let place = |source| BackupError::of(path, source);
+    // SQLite would see more in some names than a name.
+    let path = &std::path::absolute(path).map_err(place)?;
     if path.exists() {
-        return Err(BackupError::Exists { path: path.to_path_buf() });
+        return Err(BackupError::Exists { path: path.clone() });
     }
     let unfinished = unfinished(path);
+    prepare(core.place().path(), &unfinished).map_err(place)?;
     let copied = core
         .visit()
         .map_err(|error| infra(BACKUP, &error))
         .and_then(|source| copy(&source, &unfinished));
-    let placed = copied
-        .map_err(BackupError::from)
-        .and_then(|()| settle(&unfinished, path).map_err(|source| BackupError::of(path, source)));
+    let placed =
+        copied.map_err(BackupError::from).and_then(|()| settle(&unfinished, path).map_err(place));
     // It has its own name by now, or went wrong, which is told already.
     let _ = fs::remove_file(&unfinished);
     placed
+}
+
+/// Makes an empty file at `target`, which those may read who may read `source`. SQLite would make
+/// one for everybody. It is closed again before SQLite opens it.
+fn prepare(source: &Path, target: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        options.mode(fs::metadata(source)?.permissions().mode() & PERMISSIONS);
+    }
+    #[cfg(not(unix))]
+    fs::metadata(source)?;
+    options.open(target).map(drop)
 }
 
 /// Copies everything as of one instant.
@@ -98,7 +122,8 @@ fn copy(source: &Connection, path: &Path) -> Result<(), InfraError> {
 
 pub(crate) fn copy_pages(source: &Connection, path: &Path) -> Result<(), InfraError> {
     let fail = |error: rusqlite::Error| infra(BACKUP, &error);
-    let mut target = Connection::open(path).map_err(fail)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut target = Connection::open_with_flags(path, flags).map_err(fail)?;
     target.busy_timeout(TARGET_PATIENCE).map_err(fail)?;
     let backup = Backup::new(source, &mut target).map_err(fail)?;
     loop {
@@ -122,6 +147,8 @@ fn settle(unfinished: &Path, path: &Path) -> io::Result<u64> {
     let file = File::open(unfinished)?;
     file.sync_all()?;
     let bytes = file.metadata()?.len();
+    // Before it has a name by which others open it: closing a second handle drops their locks.
+    drop(file);
     give_name(unfinished, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;

@@ -88,6 +88,42 @@ fn unfinished_count(scratch: &Scratch) -> usize {
     names.filter(|name| name.contains("unfinished")).count()
 }
 
+/// A copy holds what the database holds, so nobody may read it who may not read the database; and
+/// the one that is on its way neither.
+#[cfg(unix)]
+#[test]
+fn a_copy_is_shown_to_nobody_who_may_not_see_the_database() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    for mode in [0o600, 0o640] {
+        fs::set_permissions(database.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let copy = scratch.file(&format!("copy-{mode:o}.db"));
+        database.back_up_to(&copy).unwrap();
+        let found = fs::metadata(&copy).unwrap().permissions().mode() & 0o777;
+        assert_eq!(found & !mode, 0, "{found:o} shows more than {mode:o}");
+        assert_eq!(found & 0o600, 0o600, "its owner reads and writes it");
+    }
+}
+
+/// The program may be anywhere, and SQLite sees more in some names than names.
+#[test]
+fn a_copy_has_the_name_that_was_given() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let here = std::env::current_dir().unwrap();
+    let name = format!("file:gossip-copy-{}.db", std::process::id());
+    let copied = database.back_up_to(&name);
+    let found: Vec<_> = fs::read_dir(&here)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|found| found.contains(name.trim_start_matches("file:")))
+        .collect();
+    found.iter().for_each(|name| fs::remove_file(here.join(name)).unwrap());
+    assert!(copied.is_ok(), "{copied:?}");
+    assert_eq!(found, [name]);
+}
+
 #[test]
 fn of_copies_to_one_place_at_once_one_arrives_whole() {
     const COPIES: usize = 4;

@@ -13,7 +13,7 @@ use crate::log::Log;
 use crate::place::Place;
 use crate::readers::Readers;
 use crate::schema::Role;
-use crate::writer::{Outcome, Writer};
+use crate::writer::{Committed, Outcome, Writer};
 
 /// What fits in one transaction. SQLite would take more; but whoever holds the file's write lock
 /// makes every process wait, so a large registration goes in steps of some milliseconds.
@@ -37,6 +37,16 @@ struct Job {
     txns: Vec<Txn>,
     /// As many as `txns` once the job is done.
     outcomes: Vec<Outcome>,
+    /// As in [`Committed`].
+    not_begun: Option<InfraError>,
+}
+
+/// How long those who came at once are prepared to wait for a file that somebody else holds: once,
+/// for all of their groups. Behind one that waited in vain nobody waits again.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// Why it is over, if it is.
+    ended: Option<InfraError>,
 }
 
 /// The shared part of a database.
@@ -64,13 +74,14 @@ impl Core {
     }
 
     /// Commits `txns` together with what others commit meanwhile.
-    pub(crate) fn commit(&self, txns: Vec<Txn>) -> Vec<Outcome> {
+    pub(crate) fn commit(&self, txns: Vec<Txn>, patience: &mut Patience) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(txns.len());
         let (mut group, mut group_load) = (Vec::new(), 0);
         for txn in txns {
             let is_admitted = LIMITS.admit(&txn);
             if !is_admitted || group_load + load(&txn) > GROUP_LOAD_MAX {
-                outcomes.extend(self.commit_group(std::mem::take(&mut group), group_load));
+                let full = std::mem::take(&mut group);
+                outcomes.extend(self.commit_group(full, group_load, patience));
                 group_load = 0;
             }
             if is_admitted {
@@ -80,18 +91,24 @@ impl Core {
                 outcomes.push(Err(too_large(&txn)));
             }
         }
-        outcomes.extend(self.commit_group(group, group_load));
+        outcomes.extend(self.commit_group(group, group_load, patience));
         outcomes
     }
 
-    fn commit_group(&self, txns: Vec<Txn>, load: usize) -> Vec<Outcome> {
-        if txns.is_empty() {
+    fn commit_group(&self, txns: Vec<Txn>, load: usize, patience: &mut Patience) -> Vec<Outcome> {
+        let count = txns.len();
+        if count == 0 {
             return Vec::new();
         }
-        let count = txns.len();
-        let job = Job { txns, outcomes: Vec::with_capacity(count) };
+        if let Some(error) = &patience.ended {
+            return vec![Err(error.clone()); count];
+        }
+        let job = Job { txns, outcomes: Vec::with_capacity(count), not_begun: None };
         match self.convoy.ride(job, load, |jobs| self.drive(jobs)) {
-            Some(job) => job.outcomes,
+            Some(job) => {
+                patience.ended = job.not_begun;
+                job.outcomes
+            }
             // Whoever drove panicked, perhaps before, perhaps after the commit.
             None => vec![Ok(CommitOutcome::Unknown); count],
         }
@@ -101,11 +118,12 @@ impl Core {
         let group: Vec<&Txn> = jobs.iter().flat_map(|job| &job.txns).collect();
         // The writer puts itself in order before each group, also after a panic.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcomes = writer.commit(&group);
+        let Committed { outcomes, not_begun } = writer.commit(&group);
         assert_eq!(outcomes.len(), group.len(), "each transaction has an outcome");
         let mut outcomes = outcomes.into_iter();
         for job in jobs {
             job.outcomes.extend(outcomes.by_ref().take(job.txns.len()));
+            job.not_begun.clone_from(&not_begun);
         }
     }
 
@@ -154,6 +172,16 @@ impl Core {
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
+}
+
+/// How many of `calls` make one group, one at least.
+pub(crate) fn group_len<'t>(calls: impl Iterator<Item = &'t [Txn]>) -> usize {
+    let mut sum = 0_usize;
+    let fits = |txns: &&[Txn]| {
+        sum = sum.saturating_add(txns.iter().map(load).sum());
+        sum <= GROUP_LOAD_MAX
+    };
+    calls.take_while(fits).count().max(1)
 }
 
 /// How much work a transaction is.

@@ -51,6 +51,11 @@ impl<J: Send + 'static> Courier<J> {
         Ok(Self { desk, _thread: thread })
     }
 
+    #[cfg(test)]
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.desk.post().jobs.len()
+    }
+
     /// Has `job` delivered; answers whether there was room for it.
     pub(crate) fn post(&self, job: J) -> bool {
         let mut post = self.desk.post();

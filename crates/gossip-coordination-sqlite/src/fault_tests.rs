@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -113,6 +115,31 @@ fn a_group_that_falls_apart_waits_once() {
     assert!(matches!(outcomes[0], Ok(CommitOutcome::Applied { .. })), "{:?}", outcomes[0]);
     assert!(outcomes[1..].iter().all(|it| it.as_ref().is_err_and(InfraError::is_retryable)));
     assert_eq!(stored(&mut store, 499), None);
+}
+
+/// Every commit is a sync, and others wait for the file meanwhile.
+#[test]
+fn one_that_cannot_be_committed_costs_its_group_few_commits() {
+    const TXNS: usize = 1_024;
+    // Two for each halving of the group at most.
+    const COMMITS_MAX: usize = 2 * TXNS.ilog2() as usize;
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let commits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&commits);
+    database.core().after_commit(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut group: Vec<Txn> = (0..TXNS as u64).map(|number| put(number, b"x")).collect();
+    let spoiler = TXNS / 3;
+    group[spoiler] = Txn::new();
+    group[spoiler].bind(key(spoiler as u64), b"what a file cannot do".to_vec());
+    let outcomes = database.store().commit(group);
+    let failed: Vec<usize> = (0..TXNS).filter(|it| outcomes[*it].is_err()).collect();
+    assert_eq!(failed, [spoiler]);
+    assert!(commits.load(Ordering::Relaxed) <= COMMITS_MAX, "{commits:?} commits");
+    let mut store = database.store();
+    assert!((0..TXNS).all(|it| stored(&mut store, it as u64).is_some() == (it != spoiler)));
 }
 
 #[test]

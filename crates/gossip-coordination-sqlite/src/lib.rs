@@ -53,6 +53,11 @@
 //! better, make a backup. Do not delete the log of a crashed process: it holds commits. `sqlite3`
 //! may look into the file at any time; `docs/storage-format.md` tells what the bytes mean.
 //!
+//! Who may read a new file is said by the umask, as for any file: on most systems everybody. The
+//! log, its index and every backup are shown to nobody who may not see the database, so one
+//! `chmod 600` at the beginning is enough. A symbolic link to the file is as good as its name; a
+//! second hard link is not: opened by both, it has two logs and is damaged.
+//!
 //! # Where things are
 //!
 //! | file | owns |

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use gossip_coordination::{InfraError, StoreRefusal};
 use rusqlite::Connection;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use crate::schema::{APPLICATION_ID, FORMAT};
+use crate::schema::{APPLICATION_ID, FORMAT, Role, connect, is_new};
 use crate::test_support::{Scratch, applied, put, stored};
 use crate::{OpenCheck, OpenError, SqliteDatabase, SqliteOptions, SqliteStore};
 
@@ -179,6 +180,31 @@ fn many_who_create_one_file_at_once_share_it() {
     });
     let mut store = scratch.database().store();
     assert!((0..8).all(|number| stored(&mut store, number).is_some()));
+}
+
+/// Another process makes the file its own in the middle of our look at it.
+#[test]
+fn a_look_at_a_new_file_is_of_one_instant() {
+    let scratch = Scratch::new();
+    let path = scratch.file("store.db");
+    let hasty = SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() };
+    let mut connection = connect(&path, &hasty, Role::Write).unwrap();
+    let (theirs, options) = (path.clone(), hasty);
+    let mut has_come = false;
+    let came = move |context: AuthContext<'_>| {
+        let is_second_look =
+            matches!(context.action, AuthAction::Pragma { pragma_name: "user_version", .. });
+        if is_second_look && !std::mem::replace(&mut has_come, true) {
+            // It succeeds, or finds the file held by whoever looks.
+            let _ = SqliteDatabase::open(&theirs, options);
+        }
+        Authorization::Allow
+    };
+    connection.authorizer(Some(came)).unwrap();
+    let found = is_new(&connection, &path);
+    assert!(found.is_ok(), "{found:?}");
+    drop(connection);
+    open(&path).unwrap();
 }
 
 #[test]

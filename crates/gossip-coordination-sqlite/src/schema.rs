@@ -83,7 +83,7 @@ pub(crate) fn open_file(path: &Path, options: &SqliteOptions) -> Result<Connecti
     if connection.is_readonly("main").map_err(fail)? {
         return Err(OpenError::ReadOnly { path: path.to_path_buf() });
     }
-    let is_new = !is_ours(&connection, path)?;
+    let is_new = is_new(&connection, path)?;
     if is_new {
         connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fail)?;
     }
@@ -156,6 +156,15 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
         return Err(OpenError::NotAFile { path: path.to_path_buf() });
     }
     Ok(())
+}
+
+/// Whether the file is nobody's yet; an error if it is somebody else's.
+pub(crate) fn is_new(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
+    // Of one instant: in between, another process could make the file its own, and half of what is
+    // found would be of before and half of after.
+    let instant = connection.unchecked_transaction();
+    let _instant = instant.map_err(|error| OpenError::of(path, &error))?;
+    Ok(!is_ours(connection, path)?)
 }
 
 /// Whether the file is ours already; an error if it is somebody else's. A new file is nobody's.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, CommitOutcome, Read, Store, StoreLimits, Txn};
 
-use crate::core::LIMITS;
+use crate::core::{LIMITS, Patience};
 use crate::database::SqliteDatabase;
 
 /// A handle of a database for callers that may wait. Clones are cheap, and each caller has one.
@@ -33,7 +33,7 @@ impl Store for SqliteStore {
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
-        self.database.core().commit(txns)
+        self.database.core().commit(txns, &mut Patience::default())
     }
 
     /// A tick is a millisecond.

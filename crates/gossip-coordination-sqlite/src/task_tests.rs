@@ -1,18 +1,23 @@
 //! What carries the work of tasks: one value at a time, in batches, after a time, and to the end.
 
 use std::future::Future;
-use std::pin::pin;
-use std::sync::mpsc::channel;
+use std::pin::{Pin, pin};
+use std::sync::mpsc::{Receiver, channel};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use gossip_coordination::block_on;
-use gossip_coordination::store::{AsyncStore, CommitOutcome, Store, StoreLimits};
+use gossip_coordination::store::{AsyncStore, CommitOutcome, Store, StoreLimits, Txn};
+use gossip_coordination::{InfraError, block_on};
 
 use crate::alarm::Alarm;
+use crate::core::LIMITS;
 use crate::courier::Courier;
 use crate::one_shot::one_shot;
-use crate::test_support::{Scratch, put, stored};
+use crate::test_support::{Scratch, key, put, stored, stranger};
+use crate::{SqliteDatabase, SqliteOptions};
+
+/// How long a test waits for what must come, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_value_arrives_whether_it_is_waited_for_or_not() {
@@ -104,6 +109,92 @@ fn a_task_that_gives_up_waiting_harms_nobody() {
     assert!((0..20).all(|number| stored(&mut database.store(), number).is_some()));
 }
 
+/// A transaction that fills a quarter of a group.
+fn large(number: u64) -> Txn {
+    const OPS: u64 = LIMITS.txn_ops as u64;
+    let mut txn = Txn::new();
+    (number * OPS..(number + 1) * OPS).for_each(|number| txn.put(key(number), Vec::new()));
+    txn
+}
+
+/// Posts what tasks commit while somebody holds the file, so that it is delivered at once; after
+/// the first group of it that somebody holds the file again. Answers the tasks and the second
+/// holder.
+fn delivered_at_once(
+    database: &SqliteDatabase,
+    jobs: Vec<Vec<Txn>>,
+) -> (Vec<Posted>, Receiver<rusqlite::Connection>) {
+    let (mut again, first) = (Some(stranger(database)), stranger(database));
+    let (held, is_held) = channel();
+    let mut commits = 0;
+    database.core().after_commit(move || {
+        commits += 1;
+        if commits == 2 {
+            let holder = again.take().unwrap();
+            holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+            held.send(holder).unwrap();
+        }
+    });
+    first.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let warm = posted(database, vec![put(u64::MAX, b"warm")]);
+    // Its courier has left with it when the next ones are posted.
+    let deadline = Instant::now() + PATIENCE;
+    while database.couriers().waiting_commits() > 0 {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    let jobs = jobs.into_iter().map(|txns| posted(database, txns)).collect();
+    drop(first);
+    assert!(block_on(warm)[0].is_ok());
+    (jobs, is_held)
+}
+
+/// A commit on its way.
+type Posted = Pin<Box<dyn Future<Output = Vec<Result<CommitOutcome, InfraError>>>>>;
+
+fn posted(database: &SqliteDatabase, txns: Vec<Txn>) -> Posted {
+    let mut task = database.async_store().unwrap();
+    let mut commit: Posted = Box::pin(async move { task.commit(txns).await });
+    assert!(commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    commit
+}
+
+#[test]
+fn a_task_learns_what_became_of_its_group_before_the_next_is_through() {
+    let scratch = Scratch::new();
+    let options = SqliteOptions { busy_timeout: PATIENCE, ..SqliteOptions::default().relaxed() };
+    let database = scratch.database_with(options);
+    let jobs = (0..8).map(|number| vec![large(number)]).collect();
+    let (mut jobs, is_held) = delivered_at_once(&database, jobs);
+    let holder = is_held.recv().unwrap();
+    // The next group waits for the file as long as we wait for this answer.
+    assert!(matches!(block_on(jobs.remove(0))[0], Ok(CommitOutcome::Applied { .. })));
+    drop(holder);
+    for job in jobs {
+        assert!(matches!(block_on(job)[0], Ok(CommitOutcome::Applied { .. })));
+    }
+}
+
+#[test]
+fn behind_a_group_that_waited_in_vain_no_group_waits_again() {
+    const WAIT: Duration = Duration::from_millis(500);
+    /// Groups that would wait one after the other.
+    const GROUPS: u64 = 8;
+    let scratch = Scratch::new();
+    let options = SqliteOptions { busy_timeout: WAIT, ..SqliteOptions::default().relaxed() };
+    let database = scratch.database_with(options);
+    let jobs = (0..GROUPS * 4).map(|number| vec![large(number)]).collect();
+    let (jobs, is_held) = delivered_at_once(&database, jobs);
+    let holder = is_held.recv().unwrap();
+    let mut outcomes = jobs.into_iter().map(|job| block_on(job).remove(0));
+    assert!(outcomes.by_ref().take(4).all(|it| it.is_ok()), "the first group is through");
+    let given_up = outcomes.next().unwrap();
+    assert!(given_up.is_err_and(|error| error.is_retryable()));
+    // Whoever would wait again is let through now.
+    drop(holder);
+    assert!(outcomes.all(|it| it.is_err()), "another group waited");
+}
+
 #[test]
 fn tasks_read_wait_and_know_the_limits() {
     let scratch = Scratch::new();
@@ -128,7 +219,7 @@ fn the_last_handle_may_go_on_the_thread_that_wakes_it() {
         done.send(()).unwrap();
     };
     // The waker runs the task at once, on whichever thread wakes it.
-    struct Inline(std::sync::Mutex<Option<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>>);
+    struct Inline(std::sync::Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
     impl std::task::Wake for Inline {
         fn wake(self: std::sync::Arc<Self>) {
             let waker = Waker::from(std::sync::Arc::clone(&self));

@@ -3,8 +3,9 @@
 //! A group is one `BEGIN IMMEDIATE … COMMIT`: one sync for everybody in it. Its transactions are
 //! applied in their order, each sees what those before it wrote, and each has its own outcome. A
 //! conflict writes nothing. If something else fails (a full disk, a damaged page, a value that is
-//! too large), the group is rolled back and each transaction is tried alone, so that nobody pays
-//! for a neighbour and no savepoints are needed.
+//! too large), the group is rolled back and its halves are tried, and theirs, until those that
+//! failed are alone: so nobody pays for a neighbour, no savepoints are needed, and one that cannot
+//! be costs its group no more commits than the group can be halved.
 //!
 //! # Invariants
 //! - Outcomes are told only after the group's `COMMIT`: a conflict was decided on what the group
@@ -51,6 +52,16 @@ pub(crate) struct Writer {
     in_doubt: bool,
 }
 
+/// What became of a group.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    /// One for each transaction.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Why it was not begun, or the rest of it not, if so: somebody else holds the file. Whoever
+    /// waited meanwhile need not wait again.
+    pub(crate) not_begun: Option<InfraError>,
+}
+
 /// Why a group is not there.
 #[derive(Debug)]
 pub(crate) enum GroupFailure {
@@ -74,14 +85,10 @@ impl Writer {
     }
 
     /// Commits `txns` as one group, and answers for each.
-    pub(crate) fn commit(&mut self, txns: &[&Txn]) -> Vec<Outcome> {
-        let outcomes = match self.try_group(txns) {
-            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(GroupFailure::Spoiled(_)) if txns.len() > 1 => self.commit_each(txns),
-            Err(failure) => failed(failure, txns.len()),
-        };
+    pub(crate) fn commit(&mut self, txns: &[&Txn]) -> Committed {
+        let committed = self.commit_parts(txns);
         self.turn.after_group();
-        outcomes
+        committed
     }
 
     #[cfg(test)]
@@ -94,23 +101,29 @@ impl Writer {
         &mut self.connection
     }
 
-    /// Commits each of `txns` alone. If one waits for the file in vain, those behind it do not wait
-    /// again, or a large group would take as many times as long as it has members.
-    fn commit_each(&mut self, txns: &[&Txn]) -> Vec<Outcome> {
+    /// Commits `txns`, together or in halves. If one part waits for the file in vain, those behind
+    /// it do not wait again, or a large group would take as many times as long as it has parts.
+    fn commit_parts(&mut self, txns: &[&Txn]) -> Committed {
         let mut outcomes = Vec::with_capacity(txns.len());
-        for txn in txns {
-            match self.try_group(std::slice::from_ref(txn)) {
+        // What is still to be tried, the next one last.
+        let mut parts = vec![txns];
+        while let Some(part) = parts.pop() {
+            match self.try_group(part) {
                 Ok(done) => outcomes.extend(done.into_iter().map(Ok)),
-                Err(failure @ GroupFailure::NotBegun(_)) => {
-                    outcomes.extend(failed(failure, txns.len() - outcomes.len()));
-                    break;
+                Err(GroupFailure::Spoiled(_)) if part.len() > 1 => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Err(GroupFailure::NotBegun(error)) => {
+                    outcomes.resize(txns.len(), Err(error.clone()));
+                    return Committed { outcomes, not_begun: Some(error) };
                 }
                 Err(failure @ (GroupFailure::Spoiled(_) | GroupFailure::Doubt(..))) => {
-                    outcomes.extend(failed(failure, 1));
+                    outcomes.extend(failed(failure, part.len()));
                 }
             }
         }
-        outcomes
+        Committed { outcomes, not_begun: None }
     }
 
     fn try_group(&mut self, txns: &[&Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {

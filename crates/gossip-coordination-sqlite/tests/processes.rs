@@ -106,6 +106,22 @@ fn a_directory_without_permission_to_write_is_not_permitted() {
     assert!(how == "ReadOnly" || how == "NotPermitted", "{how}");
 }
 
+/// A disk of its own that is really full: a file system in memory that only this process sees. To
+/// mount it takes root, or a system that lets users be root among themselves.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_full_refuses_what_needs_room_and_keeps_the_rest() {
+    let scratch = Scratch::new("full");
+    let mut command = Command::new("unshare");
+    if fs::metadata(&scratch.0).unwrap().uid() != 0 {
+        command.arg("--map-root-user");
+    }
+    let mount = "mount -t tmpfs -o size=4m tmpfs \"$1\" && exec \"$0\" fill \"$1/store.db\"";
+    command.args(["--mount", "sh", "-c", mount, CAMPAIGN]);
+    let how = told(command.arg(&scratch.0));
+    assert!(how.starts_with("NoSpace after "), "{how}");
+}
+
 /// A write that the system cuts off in the middle. SQLite cannot tell how far it got on every
 /// system, so the commit is in doubt; here it did not happen, and nothing before it was harmed.
 #[test]

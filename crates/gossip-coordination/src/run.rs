@@ -15,7 +15,9 @@
 use std::fmt;
 
 use gossip_contracts::coordination::CursorSemantics;
-use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId,
+};
 use gossip_stdx::RingBuffer;
 use thiserror::Error;
 
@@ -614,12 +616,18 @@ pub struct ShardSummary {
     pub leased: bool,
     /// When that lease ends; absent if none is live.
     pub lease_deadline: Option<LogicalTime>,
+    /// Added: who holds that lease; absent if none is live. Whoever is woken at night asks this
+    /// first.
+    pub owner: Option<WorkerId>,
     /// Added: the current fence. With `last_handoff` it tells how a planned move ended.
     pub fence_epoch: FenceEpoch,
     /// Added: the move behind the last bump of the fence, if it was one.
     pub last_handoff: Option<HandoffId>,
     /// Grants in all.
     pub acquire_count: u32,
+    /// Added: grants since the last progress. The runtime looks before it claims, because a shard
+    /// that has some may be what kills its owners.
+    pub attempts: u32,
     /// Progress.
     pub last_key: Option<Box<[u8]>>,
     /// Added: the resume state beside the progress. The runtime keeps there what a certificate says

@@ -6,6 +6,9 @@
 //!   under a later one if every grant in between was an accept.
 //! - Nothing is done twice under one fence.
 //! - Never two owners: nothing is done under a fence after a later one was granted.
+//! - What was acknowledged is kept: whoever has a shard next begins behind it, and the store still
+//!   has it at the end.
+//! - Nothing is stranded: every shard that is not done was worked on after the trial began to look.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +27,18 @@ struct Story {
     first_and_last: BTreeMap<u64, (u64, u64)>,
     /// When each fence was last frozen.
     frozen: BTreeMap<u64, u64>,
+    /// The last key that the store has acknowledged under each fence.
+    saved: BTreeMap<u64, u64>,
+}
+
+/// Where a shard stands in the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reached {
+    /// Its first key.
+    pub(crate) first: u64,
+    /// The last key up to which it is done.
+    pub(crate) last: Option<u64>,
+    pub(crate) is_done: bool,
 }
 
 /// Everything that was done.
@@ -65,30 +80,36 @@ impl Book {
                 }
                 What::Froze => drop(story.frozen.insert(line.fence, line.at)),
                 What::Kept => drop(story.frozen.remove(&line.fence)),
+                What::Saved(key) => {
+                    let last = story.saved.entry(line.fence).or_insert(key);
+                    *last = key.max(*last);
+                }
             }
         }
     }
 
-    /// Checks all of it. `reached` gives the first key and the stored cursor of each shard.
+    /// Checks all of it. `reached` tells where each shard stands. From `alive_at` on the trial
+    /// waited for every shard that is not done, and then ended: what came later is judged and not
+    /// measured.
     pub(crate) fn check(
         &self,
-        reached: &BTreeMap<u64, (u64, Option<u64>)>,
+        reached: &BTreeMap<u64, Reached>,
+        alive_at: Option<u64>,
     ) -> Result<Sum, Failure> {
-        let mut sum = Sum::default();
-        for (shard, (first, last)) in reached {
-            let Some(story) = self.stories.get(shard) else {
-                if last.is_some() {
-                    return Err(
-                        format!("shard {shard} has come on, and nobody worked on it").into()
-                    );
-                }
-                continue;
-            };
+        let (mut sum, nothing) = (Sum::default(), Story::default());
+        for (shard, Reached { first, last, is_done }) in reached {
+            let story = self.stories.get(shard).unwrap_or(&nothing);
             let until = last.map_or(*first, |last| last + 1);
             if let Some(key) = (*first..until).find(|key| !story.done.contains_key(key)) {
                 return Err(format!("key {key} of shard {shard} is lost").into());
             }
             story.check(*shard, &mut sum)?;
+            story.times(&mut sum, alive_at.unwrap_or(u64::MAX));
+            story.check_saved(*shard, *last)?;
+            let last_work = story.first_and_last.values().map(|times| times.1).max();
+            if !is_done && last_work < alive_at.max(Some(0)) {
+                return Err(format!("shard {shard} is stranded: nobody works on it").into());
+            }
         }
         Ok(sum)
     }
@@ -112,9 +133,31 @@ impl Story {
                 sum.redone += 1;
             }
         }
-        self.check_order(shard)?;
-        self.times(sum);
-        Ok(())
+        self.check_order(shard)
+    }
+
+    /// Nobody begins again at or before what an earlier owner was told is recorded, and the store
+    /// still has it: `last` is what it says at the end.
+    fn check_saved(&self, shard: u64, last: Option<u64>) -> Result<(), Failure> {
+        let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+        for (key, fences) in &self.done {
+            for fence in fences {
+                begun.entry(*fence).or_insert(*key);
+            }
+        }
+        for (fence, first) in begun {
+            let before = self.saved.range(..fence).map(|(_, key)| *key).max();
+            if before.is_some_and(|before| first <= before) {
+                let what = format!("progress of shard {shard} was acknowledged and lost:");
+                return Err(format!("{what} fence {fence} began at key {first}").into());
+            }
+        }
+        match self.saved.values().max() {
+            Some(saved) if last.is_none_or(|last| last < *saved) => {
+                Err(format!("the store forgot acknowledged progress of shard {shard}").into())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Nobody works after the next owner has the shard.
@@ -130,8 +173,9 @@ impl Story {
         Ok(())
     }
 
-    fn times(&self, sum: &mut Sum) {
-        for (fence, (_, is_move)) in &self.grants {
+    /// Counts and measures what was granted up to `until`.
+    fn times(&self, sum: &mut Sum, until: u64) {
+        for (fence, (_, is_move)) in self.grants.iter().filter(|(_, (at, _))| *at <= until) {
             let first = self.first_and_last.get(fence).map(|times| times.0);
             let Some(before) = fence.checked_sub(1) else { continue };
             if *is_move {

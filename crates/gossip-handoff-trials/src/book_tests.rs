@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::book::Book;
+use crate::book::{Book, Reached};
 use crate::journal::{Line, What};
 
 fn line(at: u64, fence: u64, what: What) -> Line {
@@ -21,11 +21,18 @@ fn good() -> Vec<Line> {
     ]
 }
 
+/// All three keys are in the store.
+const WHOLE: Reached = Reached { first: 0, last: Some(2), is_done: false };
+
 fn verdict(lines: &[Line]) -> Result<u64, String> {
+    verdict_of(lines, WHOLE, None)
+}
+
+fn verdict_of(lines: &[Line], reached: Reached, alive_at: Option<u64>) -> Result<u64, String> {
     let mut book = Book::default();
     book.enter(lines);
-    let reached = BTreeMap::from([(0, (0, Some(2)))]);
-    book.check(&reached).map(|sum| sum.redone).map_err(|error| error.to_string())
+    let checked = book.check(&BTreeMap::from([(0, reached)]), alive_at);
+    checked.map(|sum| sum.redone).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -33,8 +40,10 @@ fn a_good_move_passes() {
     assert_eq!(verdict(&good()), Ok(0));
     let mut book = Book::default();
     book.enter(&good());
-    let sum = book.check(&BTreeMap::from([(0, (0, Some(2)))])).unwrap();
+    let sum = book.check(&BTreeMap::from([(0, WHOLE)]), None).unwrap();
     assert_eq!((sum.moves, sum.keys, sum.gaps.percentile(50)), (1, 3, 3));
+    let sum = book.check(&BTreeMap::from([(0, WHOLE)]), Some(5)).unwrap();
+    assert_eq!((sum.moves, sum.keys), (0, 3), "a move at the end of the trial is not measured");
 }
 
 #[test]
@@ -65,4 +74,41 @@ fn an_owner_that_works_after_the_next_has_it_is_noticed() {
     let mut lines = good();
     lines.push(line(7, 1, What::Did(9)));
     assert!(verdict(&lines).unwrap_err().contains("after"));
+}
+
+/// A store that throws away what it has acknowledged when an owner dies.
+#[test]
+fn acknowledged_progress_that_a_takeover_redoes_is_noticed() {
+    let takeover = |saved: u64, began: u64| {
+        let mut lines = vec![line(1, 1, What::Claimed)];
+        lines.extend((0..3).map(|key| line(2, 1, What::Did(key))));
+        lines.push(line(3, 1, What::Saved(saved)));
+        lines.push(line(9, 3, What::Claimed));
+        lines.extend((began..3).map(|key| line(10, 3, What::Did(key))));
+        verdict(&lines)
+    };
+    assert_eq!(takeover(1, 2), Ok(1), "what was not recorded is done again");
+    assert!(takeover(1, 1).unwrap_err().contains("acknowledged and lost"));
+    assert!(takeover(2, 0).unwrap_err().contains("acknowledged and lost"));
+}
+
+#[test]
+fn a_store_that_has_forgotten_what_it_acknowledged_is_noticed() {
+    let mut lines = good();
+    lines.push(line(8, 2, What::Saved(2)));
+    assert_eq!(verdict(&lines), Ok(0));
+    for last in [None, Some(1)] {
+        let error = verdict_of(&lines, Reached { last, ..WHOLE }, None).unwrap_err();
+        assert!(error.contains("forgot"), "{error}");
+    }
+}
+
+#[test]
+fn a_shard_that_nobody_works_on_is_noticed_unless_it_is_done() {
+    assert_eq!(verdict_of(&good(), WHOLE, Some(7)), Ok(0));
+    assert!(verdict_of(&good(), WHOLE, Some(8)).unwrap_err().contains("stranded"));
+    assert_eq!(verdict_of(&good(), Reached { is_done: true, ..WHOLE }, Some(8)), Ok(0));
+    let untouched = Reached { last: None, ..WHOLE };
+    assert!(verdict_of(&[], untouched, None).unwrap_err().contains("stranded"));
+    assert!(verdict_of(&[], WHOLE, None).unwrap_err().contains("lost"));
 }

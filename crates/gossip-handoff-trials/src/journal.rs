@@ -22,6 +22,8 @@ pub(crate) enum What {
     Did(u64),
     /// The process goes on after a move that did not happen.
     Kept,
+    /// The store has acknowledged progress up to the key of this number, included.
+    Saved(u64),
 }
 
 /// One line.
@@ -52,6 +54,7 @@ impl SharedJournal {
                 What::Claimed => ('c', 0),
                 What::Did(number) => ('d', *number),
                 What::Kept => ('k', 0),
+                What::Saved(number) => ('s', *number),
             };
             format!("{letter} {at} {shard} {fence} {number}\n")
         };
@@ -78,6 +81,7 @@ fn parse(text: &str) -> Result<Line, Failure> {
         "c" => What::Claimed,
         "d" => What::Did(number.parse()?),
         "k" => What::Kept,
+        "s" => What::Saved(number.parse()?),
         _ => return Err("a line of an unknown kind".into()),
     };
     Ok(Line { at: at.parse()?, shard: shard.parse()?, fence: fence.parse()?, what })

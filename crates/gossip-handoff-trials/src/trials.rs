@@ -5,15 +5,20 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gossip_coordination::{RunManagement, ShardFilter, ShardStatus};
+use gossip_contracts::identity::WorkerId;
+use gossip_coordination::{RunManagement, ShardClaiming, ShardFilter, ShardStatus};
+use gossip_handoff::Repository;
+use gossip_handoff::join::{Leftovers, LeftoversNext, worker_name};
 
 use crate::Failure;
-use crate::book::{Book, Sum};
+use crate::book::{Book, Reached, Sum};
 use crate::figures::{Meter, Times};
 use crate::fleet::Fleet;
 use crate::journal;
 use crate::numbers::Numbers;
-use crate::world::{self, LEASE, RUN, SHORT_LEASE, Shape, Site, TENANT, now, number_of};
+use crate::world::{
+    self, CONFIG, LEASE, RUN, SHORT_LEASE, Shape, Site, TENANT, micros, now, number_of,
+};
 
 /// Processes that move shards to each other.
 const MOVERS: u64 = 4;
@@ -27,6 +32,9 @@ const SHARDS_EACH: u64 = 3;
 const LOOK: Duration = Duration::from_millis(2);
 /// How long a trial may go without a move, or a run without an end.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Within this time somebody works on every shard, whatever became of its owner: an offer that
+/// nobody takes, two leases, and as much again because the machine is busy.
+const STRANDED_AFTER: Duration = Duration::from_millis(2 * (CONFIG.offer_ticks + 2 * LEASE));
 
 /// Moves shards under load, and kills processes meanwhile.
 pub(crate) fn moves(
@@ -66,8 +74,11 @@ pub(crate) fn moves(
         }
     }
     let commits = meter.stop()?;
+    let alive_at = await_all(url, &mut Site::open(url)?)?;
+    running.iter().try_for_each(|place| fleet.drain(*place).map(drop))?;
     fleet.end()?;
-    let sum = check(url, &fleet)?;
+    settle_records(url)?;
+    let sum = check(url, &fleet, Some(alive_at))?;
     if kills == 0 && sum.redone > 0 {
         return Err(format!("{} keys were redone, and nobody was killed", sum.redone).into());
     }
@@ -106,7 +117,7 @@ pub(crate) fn restart(
     await_progress(&mut site, |progress| progress.done >= shards)?;
     site.backend.complete_run(now(), TENANT, RUN, gossip_contracts::identity::OpId::from_raw(7))?;
     fleet.end()?;
-    let sum = check(url, &fleet)?;
+    let sum = check(url, &fleet, None)?;
     if sum.keys != shards * keys || sum.redone > 0 {
         let expected = shards * keys;
         return Err(format!("{} of {expected} keys, {} redone", sum.keys, sum.redone).into());
@@ -134,8 +145,52 @@ fn await_progress(
     Err("the run does not come on".into())
 }
 
+/// Waits until every shard has come on since now, as the store has it: none is stranded, whatever
+/// became of its last owner and its last move. Answers since when.
+fn await_all(url: &str, site: &mut Site) -> Result<u64, Failure> {
+    let (since, begun, before) = (micros(), Instant::now(), reached(url)?);
+    loop {
+        let mut rows = Vec::new();
+        site.backend.list_shards_into(now(), TENANT, RUN, ShardFilter::all(), &mut rows)?;
+        let stands = |row: &gossip_coordination::ShardSummary| {
+            let last = row.last_key.as_deref().map(number_of).transpose().ok().flatten();
+            let before = before.get(&row.shard.as_raw()).and_then(|reached| reached.last);
+            row.status == ShardStatus::Active && last <= before
+        };
+        let Some(stranded) = rows.iter().find(|row| stands(row)) else { return Ok(since) };
+        if begun.elapsed() > STRANDED_AFTER {
+            return Err(format!("shard {} is stranded", stranded.shard.as_raw()).into());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Ends what the dead have left behind, as their successors would, and sees that nothing is left.
+fn settle_records(url: &str) -> Result<(), Failure> {
+    let (mut site, begun) = (Site::open(url)?, Instant::now());
+    let mut scratch = gossip_coordination::AcquireScratch::new();
+    let heir = WorkerId::from_raw(MOVERS + 1);
+    loop {
+        let mut live = 0;
+        for worker in (1..=MOVERS).map(WorkerId::from_raw) {
+            let mut leftovers = Leftovers::new(worker, CONFIG);
+            while leftovers.step(&mut site.mover(), |_| false, now())? == LeftoversNext::Again {}
+            live += site.records.in_progress(&worker_name(worker))?.len();
+        }
+        if live == 0 {
+            return Ok(());
+        }
+        if begun.elapsed() > STRANDED_AFTER {
+            return Err(format!("{live} records of moves are live, and nobody moves").into());
+        }
+        // A record of the dead ends when somebody else has the shard.
+        drop(site.backend.claim_next_available(now(), TENANT, RUN, heir, &mut scratch));
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// Reads every journal, and holds it against the store.
-fn check(url: &str, fleet: &Fleet) -> Result<Sum, Failure> {
+fn check(url: &str, fleet: &Fleet, alive_at: Option<u64>) -> Result<Sum, Failure> {
     let mut book = Book::default();
     for life in &fleet.lives {
         // A process that was killed at once has none.
@@ -143,17 +198,22 @@ fn check(url: &str, fleet: &Fleet) -> Result<Sum, Failure> {
             book.enter(&journal::read(&life.journal)?);
         }
     }
-    let mut rows = Vec::new();
-    let mut site = Site::open(url)?;
+    book.check(&reached(url)?, alive_at)
+}
+
+/// Where every shard stands.
+fn reached(url: &str) -> Result<BTreeMap<u64, Reached>, Failure> {
+    let (mut rows, mut site) = (Vec::new(), Site::open(url)?);
     site.backend.list_shards_into(now(), TENANT, RUN, ShardFilter::all(), &mut rows)?;
     let mut reached = BTreeMap::new();
     for row in rows {
         let last = row.last_key.as_deref().map(number_of).transpose()?;
         let (first, end) = (number_of(&row.start)?, number_of(&row.end)?);
-        let last = if row.status == ShardStatus::Done { Some(end - 1) } else { last };
-        reached.insert(row.shard.as_raw(), (first, last));
+        let is_done = row.status == ShardStatus::Done;
+        let last = if is_done { Some(end - 1) } else { last };
+        reached.insert(row.shard.as_raw(), Reached { first, last, is_done });
     }
-    book.check(&reached)
+    Ok(reached)
 }
 
 /// The goal of a gap: as long as so many synced commits take one after the other.

@@ -203,30 +203,36 @@ impl Worker {
         if self.shape == Shape::Moving && is_staying && self.numbers.below(MOVE_ONE_IN) == 0 {
             return self.give_away(shard);
         }
-        self.checkpoint(shard);
-        Ok(())
+        self.checkpoint(shard)
     }
 
-    fn checkpoint(&mut self, shard: u64) {
-        let Some(held) = self.held.get_mut(&shard) else { return };
+    /// Records progress, and notes what was acknowledged.
+    fn checkpoint(&mut self, shard: u64) -> Result<(), Failure> {
+        let Some(held) = self.held.get_mut(&shard) else { return Ok(()) };
+        let (fence, saved) = (held.fence(), held.next.checked_sub(1).map(What::Saved));
         let (cursor, op, lease) = (held.cursor(), held.fresh_op(), held.lease.clone());
         let (backend, cursor, is_done) =
             (&mut self.site.backend, cursor.as_update(), held.is_done());
-        let goes_on = if is_done {
-            let done = backend.complete(now(), TENANT, &lease, cursor, op);
-            done.is_err_and(|error| {
-                matches!(error, gossip_coordination::CompleteError::BackendError(_))
-            })
+        let (is_saved, goes_on) = if is_done {
+            match backend.complete(now(), TENANT, &lease, cursor, op) {
+                Ok(_) => (true, false),
+                Err(gossip_coordination::CompleteError::BackendError(_)) => (false, true),
+                Err(_) => (false, false),
+            }
         } else {
-            let moved = backend.checkpoint(now(), TENANT, &lease, cursor, op);
-            match moved {
-                Ok(_) | Err(gossip_coordination::CheckpointError::BackendError(_)) => true,
-                Err(_) => false,
+            match backend.checkpoint(now(), TENANT, &lease, cursor, op) {
+                Ok(_) => (true, true),
+                Err(gossip_coordination::CheckpointError::BackendError(_)) => (false, true),
+                Err(_) => (false, false),
             }
         };
+        if let Some(saved) = saved.filter(|_| is_saved) {
+            self.journal.note(shard, fence, &[saved])?;
+        }
         if !goes_on {
             self.held.remove(&shard);
         }
+        Ok(())
     }
 
     /// Begins to give a shard away. It is worked on until only the offer is left to do.
@@ -238,8 +244,7 @@ impl Worker {
             .map(|peer| peer.worker)
             .collect();
         let Some(held) = self.held.get_mut(&shard).filter(|_| !others.is_empty()) else {
-            self.checkpoint(shard);
-            return Ok(());
+            return self.checkpoint(shard);
         };
         let to = others[usize::try_from(self.numbers.next())? % others.len()];
         let deadline = now().saturating_add(CONFIG.offer_ticks);

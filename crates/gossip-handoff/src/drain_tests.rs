@@ -164,6 +164,25 @@ fn what_is_released_is_saved_where_it_stopped() {
 }
 
 #[test]
+fn what_nobody_takes_is_kept_by_an_owner_that_does_not_end() {
+    let mut world = World::with_shards(1);
+    let (all, workers) = (holdings(&mut world, 1), [entry(2, WorkerState::Idle)]);
+    let fence = all[0].lease().fence();
+    let mut plan = Drain::new(worker(1), all, &workers, CONFIG, at(60)).keeping();
+    let mut asked = Vec::new();
+    rest(&mut world, &mut plan, 11, &mut asked);
+    rest(&mut world, &mut plan, 13, &mut asked);
+    plan.freeze(at(13), asked[0], Cursor::with_last_key(b"ab"));
+    for now in 13..70 {
+        rest(&mut world, &mut plan, now, &mut asked);
+    }
+    assert_eq!(plan.take_ended()[0].1, DrainEnd::Finished);
+    let shard = world.backend.shard(TENANT, asked[0]).unwrap();
+    let record = shard.record();
+    assert!(record.lease().is_some() && record.fence_epoch() == fence, "it is held as before");
+}
+
+#[test]
 fn a_shard_that_its_owner_finishes_is_not_given_away() {
     let mut world = World::with_shards(2);
     let all = holdings(&mut world, 2);

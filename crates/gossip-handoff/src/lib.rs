@@ -182,7 +182,8 @@ pub use self::record::{
     InvalidRecord, NAME_LEN_MAX, REASON_LEN_MAX, RECORD_LEN_MAX, Record, RecordId, SNAPSHOT_LEN_MAX,
 };
 pub use self::repository::{
-    IN_PROGRESS_PAGE, InProgress, MemoryRepository, Repository, RepositoryError, Stored, Version,
+    IN_PROGRESS_PAGE, InProgress, MemoryRepository, Repository, RepositoryError, Stored,
+    UNREADABLE_MAX, Version,
 };
 pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gossip_coordination::HandoffId;
 use thiserror::Error;
 
 use crate::phase::Phase;
@@ -94,7 +95,8 @@ pub trait Repository {
     fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError>;
 
     /// All handoffs that are not over and in which `owner` gives or gets: what a process looks for
-    /// when it starts. Read page by page; whoever may have many takes the pages.
+    /// when it starts. Read page by page; whoever may have many takes the pages, and so does who
+    /// wants to know what cannot be read.
     ///
     /// # Errors
     ///
@@ -115,11 +117,17 @@ pub trait Repository {
 /// Records in one page of [`Repository::in_progress`]: with the largest snapshots 16 MiB.
 pub const IN_PROGRESS_PAGE: usize = 64;
 
+/// Unreadable records that one page tells of.
+pub const UNREADABLE_MAX: usize = 64;
+
 /// One page of handoffs: of those that are not over, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
     /// What was found.
     pub found: Vec<Stored>,
+    /// What is there and cannot be read, by number, the first [`UNREADABLE_MAX`] of a page:
+    /// damaged, or written by a newer program. The others are found all the same.
+    pub unreadable: Vec<HandoffId>,
     /// Behind which id the next page begins, if there is one.
     pub next: Option<RecordId>,
 }
@@ -181,7 +189,7 @@ impl MemoryRepository {
         let found: Vec<Stored> = rest.filter(|stored| fits(stored)).take(limit).cloned().collect();
         let last = found.last().filter(|_| found.len() == limit);
         let next = last.map(|stored| stored.record.id.clone());
-        InProgress { found, next }
+        InProgress { found, next, unreadable: Vec::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<RecordId, Stored>> {

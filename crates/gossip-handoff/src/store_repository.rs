@@ -5,6 +5,9 @@
 //! store. What happens on a conflict or a lost reply is decided in the store layer
 //! ([`gossip_coordination::store::save_handoff`]), once for the blocking and the asynchronous face.
 //!
+//! A record that cannot be read is told by its number, beside those that can: it stops nobody's
+//! moves but its own.
+//!
 //! # Never
 //! - tells a save as done that another did: each carries a mark of its own;
 //! - takes a record for another one: the number of a move is a hash of its id, and whoever finds a
@@ -19,7 +22,9 @@ use gossip_coordination::store::{
 use gossip_coordination::{HandoffId, InfraError};
 
 use crate::record::{RECORD_LEN_MAX, Record, RecordId};
-use crate::repository::{InProgress, Repository, RepositoryError, Stored, Version, check_over};
+use crate::repository::{
+    InProgress, Repository, RepositoryError, Stored, UNREADABLE_MAX, Version, check_over,
+};
 
 // The largest record fits into what the store layer takes.
 const _: () = assert!(RECORD_LEN_MAX <= HANDOFF_PAYLOAD_MAX);
@@ -88,20 +93,36 @@ fn stored(loaded: &StoredHandoff) -> Result<Stored, RepositoryError> {
     Ok(Stored { record, version: Version::from_raw(loaded.revision) })
 }
 
-/// What of a page concerns `owner`, whose number others may have too.
-fn in_progress(owner: &str, (page, more): MovePage) -> Result<InProgress, RepositoryError> {
-    let records = page.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
-    let last = records.last().map(|last| last.record.id.clone());
-    let live = |one: &Stored| !one.record.state.is_terminal() && one.record.concerns(owner);
-    let found = records.into_iter().filter(live).collect();
-    Ok(InProgress { found, next: last.filter(|_| more.is_some()) })
+/// A page on its way: the store is asked on until something can be told, or nothing is left.
+#[derive(Default)]
+struct Paging {
+    page: InProgress,
+    /// The last record that could be read: where the next page begins.
+    last: Option<RecordId>,
 }
 
-/// A page as it is.
-fn whole((page, more): MovePage) -> Result<InProgress, RepositoryError> {
-    let found = page.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
-    let last = found.last().map(|last| last.record.id.clone());
-    Ok(InProgress { found, next: last.filter(|_| more.is_some()) })
+impl Paging {
+    /// Takes in what the store found and `fits`; behind which number to ask on, if that is needed.
+    fn take_in(&mut self, moves: MovePage, fits: impl Fn(&Record) -> bool) -> Option<HandoffId> {
+        self.unreadable(moves.damaged);
+        for loaded in &moves.found {
+            match stored(loaded) {
+                Ok(stored) => {
+                    self.last = Some(stored.record.id.clone());
+                    self.page.found.extend(Some(stored).filter(|stored| fits(&stored.record)));
+                }
+                Err(_) => self.unreadable([loaded.handoff]),
+            }
+        }
+        self.page.next = self.last.clone().filter(|_| moves.more.is_some());
+        // A page of nothing but unreadable records has no place to go on from.
+        moves.more.filter(|_| self.last.is_none())
+    }
+
+    fn unreadable(&mut self, moves: impl IntoIterator<Item = HandoffId>) {
+        let room = UNREADABLE_MAX - self.page.unreadable.len();
+        self.page.unreadable.extend(moves.into_iter().take(room));
+    }
 }
 
 fn failed(error: InfraError) -> RepositoryError {
@@ -166,10 +187,17 @@ macro_rules! store_repository {
                 limit: usize,
             ) -> Result<InProgress, RepositoryError> {
                 let (limits, tenant) = (self.store.limits(), self.handle.tenant);
-                let after = after.map(handoff_id);
-                let flight = list_moves(limits, tenant, party(owner), after, limit);
-                let page = $fly(&mut self.store, flight)$(.$await)?;
-                in_progress(owner, page.map_err(failed)?)
+                // Others may have the number of this owner, too.
+                let fits = |one: &Record| !one.state.is_terminal() && one.concerns(owner);
+                let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
+                loop {
+                    let flight = list_moves(limits, tenant, party(owner), after, limit);
+                    let moves = $fly(&mut self.store, flight)$(.$await)?;
+                    after = paging.take_in(moves.map_err(failed)?, fits);
+                    if after.is_none() {
+                        return Ok(paging.page);
+                    }
+                }
             }
 
             $($async)? fn page_of_all(
@@ -178,8 +206,15 @@ macro_rules! store_repository {
                 limit: usize,
             ) -> Result<InProgress, RepositoryError> {
                 let (limits, tenant) = (self.store.limits(), self.handle.tenant);
-                let flight = list_handoffs(limits, tenant, after.map(handoff_id), limit);
-                whole($fly(&mut self.store, flight)$(.$await)?.map_err(failed)?)
+                let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
+                loop {
+                    let flight = list_handoffs(limits, tenant, after, limit);
+                    let moves = $fly(&mut self.store, flight)$(.$await)?;
+                    after = paging.take_in(moves.map_err(failed)?, |_| true);
+                    if after.is_none() {
+                        return Ok(paging.page);
+                    }
+                }
             }
 
             $($async)? fn forget_record(&mut self, over: &Stored) -> Result<(), RepositoryError> {

@@ -1,12 +1,14 @@
+use std::collections::BTreeSet;
+
 use gossip_contracts::identity::{LogicalTime, TenantId};
 use gossip_coordination::store::{
-    Fault, HandoffWrite, MapStore, Store, StoreLimits, fly, save_handoff,
+    CommitOutcome, Fault, HandoffWrite, Key, MapStore, Store, StoreLimits, Txn, fly, save_handoff,
 };
 
 use crate::conformance::{RepositoryTarget, check};
 use crate::{
-    InvalidRecord, Machine, MemoryRepository, Phase, RecordId, Repository, RepositoryError,
-    StoreRepository, UnknownPhase, handoff_id,
+    InProgress, InvalidRecord, Machine, MemoryRepository, Phase, Record, RecordId, Repository,
+    RepositoryError, StoreRepository, UNREADABLE_MAX, UnknownPhase, Version, handoff_id,
 };
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
@@ -130,4 +132,86 @@ fn tenants_do_not_see_each_others_moves() {
     let mut others = StoreRepository::new(records.store_mut().another_handle(), other, 2);
     assert_eq!(others.in_progress("a"), Ok(Vec::new()));
     assert_eq!(others.get(&machine("mine").record().id), Err(RepositoryError::RecordNotFound));
+}
+
+/// Puts bytes that are no record where a record was.
+fn damage(store: &mut MapStore, id: &RecordId) {
+    let mut txn = Txn::new();
+    txn.put(Key::Handoff { tenant: TENANT, handoff: handoff_id(id) }, b"no record".to_vec());
+    let outcomes = store.commit(vec![txn]);
+    assert!(matches!(outcomes[..], [Ok(CommitOutcome::Applied { .. })]));
+}
+
+/// Saves a record of a phase that only a newer program knows.
+fn make_newer(store: &mut MapStore, record: &Record, version: Version) {
+    let mut payload = record.to_bytes();
+    payload[0] = 42;
+    let write = HandoffWrite {
+        tenant: TENANT,
+        handoff: handoff_id(&record.id),
+        payload: &payload,
+        parties: [1, 2],
+        is_over: false,
+        expected: Some(version.as_raw()),
+        mark: 7,
+    };
+    let limits = store.limits();
+    fly(store, save_handoff(limits, write)).unwrap();
+}
+
+/// Everything that the pages of `limit` tell: what can be read, and what cannot.
+fn all_pages(
+    mut page: impl FnMut(Option<&RecordId>) -> InProgress,
+) -> (BTreeSet<String>, BTreeSet<u64>) {
+    let (mut found, mut unreadable, mut after) = (BTreeSet::new(), BTreeSet::new(), None);
+    loop {
+        let page = page(after.as_ref());
+        found.extend(page.found.iter().map(|stored| stored.record.id.as_str().to_owned()));
+        unreadable.extend(page.unreadable.iter().map(|number| number.as_raw()));
+        after = page.next;
+        if after.is_none() {
+            return (found, unreadable);
+        }
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_told_and_the_others_are_found() {
+    let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
+    let (mut good, mut bad) = (BTreeSet::new(), BTreeSet::new());
+    for number in 0..20 {
+        let record = machine(&format!("move-{number}")).record();
+        let version = records.save(&record, None).unwrap();
+        match number {
+            3 | 4 | 11..16 => damage(records.store_mut(), &record.id),
+            7 => make_newer(records.store_mut(), &record, version),
+            _ => {
+                good.insert(record.id.as_str().to_owned());
+                continue;
+            }
+        }
+        bad.insert(handoff_id(&record.id).as_raw());
+    }
+    for limit in [1, 2, 3, 64] {
+        let listed = all_pages(|after| records.in_progress_page("a", after, limit).unwrap());
+        assert_eq!(listed, (good.clone(), bad.clone()), "pages of {limit}");
+        let listed = all_pages(|after| records.page(after, limit).unwrap());
+        assert_eq!(listed, (good.clone(), bad.clone()), "pages of {limit}");
+    }
+    assert_eq!(records.in_progress("b").unwrap().len(), good.len());
+}
+
+#[test]
+fn a_page_tells_of_so_many_unreadable_records_and_ends() {
+    let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
+    for number in 0..=UNREADABLE_MAX {
+        let record = machine(&format!("move-{number}")).record();
+        records.save(&record, None).unwrap();
+        damage(records.store_mut(), &record.id);
+    }
+    for page in [records.in_progress_page("a", None, 5), records.page(None, 5)] {
+        let page = page.unwrap();
+        assert_eq!((page.found.len(), page.unreadable.len()), (0, UNREADABLE_MAX));
+        assert_eq!(page.next, None);
+    }
 }

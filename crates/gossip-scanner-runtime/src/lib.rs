@@ -17,6 +17,8 @@
 
 mod accumulator;
 mod backoff;
+#[cfg(any(test, planted_bugs, feature = "sim"))]
+mod bugs;
 pub mod certificate;
 mod clock;
 pub mod connectors;
@@ -26,15 +28,20 @@ mod initial;
 mod job;
 mod observer;
 mod op_ids;
+mod planted;
 mod processor;
 mod progress;
 mod run_plan;
 mod scan;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 #[cfg(any(test, feature = "skew"))]
 pub mod skew;
 mod split_policy;
 mod task;
 mod throttle;
+#[cfg(any(test, feature = "skew", feature = "sim"))]
+mod timeline;
 mod token;
 mod watermark;
 mod worker;
@@ -68,7 +75,7 @@ pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Ta
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
-pub use self::scan::{DEFAULT_TENANT, ScanError, ScanOptions, Scanned, scan};
+pub use self::scan::{DEFAULT_TENANT, ScanError, ScanOptions, ScanParts, Scanned, scan};
 pub use self::split_policy::SPLITS_PER_LEASE;
 pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};

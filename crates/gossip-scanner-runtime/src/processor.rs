@@ -9,6 +9,7 @@
 //! results keeps the fence of each and refuses a lower one *for the same key* (DESIGN 7).
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -69,6 +70,9 @@ impl fmt::Debug for Work<'_> {
 pub enum Verdict {
     /// Its results are durable.
     Done,
+    /// Its results are durable, and so many of them are findings: what whoever runs it looks for.
+    /// They are counted with the cursor, so each counts once, whatever crashes.
+    Found(NonZeroU32),
     /// It could not be opened or read.
     Unopened(OpenError),
     /// It was processed and that failed; another try may succeed.

@@ -3,15 +3,17 @@
 //! [`scan`] finds or makes the run, works on it, and ends it. Called again with the same source and
 //! name, here or in another process with the same store, it goes on where it stopped, or joins.
 
+use std::fmt;
 use std::thread;
 use std::time::Duration;
 
 use gossip_contracts::connector::ConnectorError;
 use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId, WorkerId};
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::{
     CoordinationFacade, GetRunError, InfraError, RunConfig, RunConfigError, ShardFilter,
 };
+use gossip_handoff::Repository;
 use thiserror::Error;
 
 use crate::clock::{Clock as _, SystemClock};
@@ -23,7 +25,7 @@ use crate::processor::{Inline, Verdict, Work};
 use crate::run_plan::{OpenRunError, OpenedState, RunPlan, open_run};
 use crate::task::TaskConfig;
 use crate::throttle::Limits;
-use crate::worker::{Drain, Finish, Parts, WorkerConfig, WorkerError, work};
+use crate::worker::{Drain, Finish, Parts, WorkerConfig, WorkerError, work, worker_of};
 
 /// Initial shards for each thread.
 const SHARDS_PER_THREAD: usize = 4;
@@ -51,7 +53,8 @@ pub struct ScanOptions {
     pub lease: Duration,
     /// How many grants without progress a shard survives; part of the run's identity.
     pub retries: u32,
-    /// A number that no other process has; also what jitter is drawn from.
+    /// A number that no other process has, of which the lower half names the worker; also what
+    /// jitter is drawn from.
     pub worker: u64,
     /// Shards at once.
     pub threads: usize,
@@ -78,6 +81,35 @@ impl ScanOptions {
             task: TaskConfig::default(),
             limits: Limits::default(),
         }
+    }
+}
+
+/// What a scan works with, besides its source and its settings.
+#[derive(Clone, Copy)]
+pub struct ScanParts<'a, B> {
+    /// Makes a coordinator handle for one thread.
+    pub coordinator: &'a (dyn Fn() -> B + Sync),
+    /// Opens the records of planned moves, of the tenant of the scan and in the same store. Without
+    /// it a process that drains gives its shards back, and somebody claims them later; with it they
+    /// go straight to processes of the same scan that have nothing to do.
+    pub records: Option<&'a (dyn Fn() -> Box<dyn Repository> + Sync)>,
+    /// Tells it to stop.
+    pub drain: &'a Drain,
+    /// Is told what happens.
+    pub observer: &'a dyn Observer,
+}
+
+impl<'a, B> ScanParts<'a, B> {
+    /// Without records of moves, and with nobody who is told.
+    #[must_use]
+    pub const fn new(coordinator: &'a (dyn Fn() -> B + Sync), drain: &'a Drain) -> Self {
+        Self { coordinator, records: None, drain, observer: &() }
+    }
+}
+
+impl<B> fmt::Debug for ScanParts<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanParts").field("drain", self.drain).finish_non_exhaustive()
     }
 }
 
@@ -122,7 +154,7 @@ pub enum ScanError {
 }
 
 /// Calls `process` with every key of `source` at least once, and with none that is recorded as
-/// done, until all are; `drain` ends it before.
+/// done, until all are; a drain ends it before.
 ///
 /// # Errors
 ///
@@ -130,9 +162,7 @@ pub enum ScanError {
 pub fn scan<B: CoordinationFacade>(
     source: &Source,
     options: &ScanOptions,
-    coordinator: &(dyn Fn() -> B + Sync),
-    drain: &Drain,
-    observer: &dyn Observer,
+    parts: ScanParts<'_, B>,
     process: &(dyn Fn(Work<'_>, &mut Vec<u8>) -> Verdict + Sync),
 ) -> Result<Scanned, ScanError> {
     let (connector, clock) = (source.open().map_err(ScanError::Source)?, SystemClock::new());
@@ -154,7 +184,7 @@ pub fn scan<B: CoordinationFacade>(
         let target = options.threads.saturating_mul(SHARDS_PER_THREAD);
         initial_shards(&*connector, root.as_spec_ref(), target.clamp(1, INITIAL_SHARDS_MAX))
     };
-    let mut handle = coordinator();
+    let mut handle = (parts.coordinator)();
     let opened = open_run(&mut handle, &clock, &thread::sleep, &plan, &cut)?;
     if opened.state != OpenedState::New {
         check_unchanged(&mut handle, clock.now(), source, options.tenant, opened.run)?;
@@ -162,14 +192,19 @@ pub fn scan<B: CoordinationFacade>(
     if let OpenedState::Over(status) = opened.state {
         return Ok(Scanned { run: opened.run, finish: Finish::of_run(status) });
     }
+    // What it opens lives for as long as it likes; the worker asks for less.
+    let records = parts.records.map(|open| move || -> Box<dyn Repository + '_> { open() });
     let parts = Parts {
-        coordinator,
+        coordinator: parts.coordinator,
         connector: &*connector,
         processor: &|_| Box::new(Inline::new(process)),
-        records: None,
+        records: match &records {
+            Some(open) => Some(open),
+            None => None,
+        },
         clock: &clock,
-        drain,
-        observer,
+        drain: parts.drain,
+        observer: parts.observer,
     };
     let finish = work(&worker_config(options, opened.run, config), parts)?;
     Ok(Scanned { run: opened.run, finish })
@@ -212,7 +247,7 @@ fn worker_config(options: &ScanOptions, run: RunId, config: RunConfig) -> Worker
     WorkerConfig {
         tenant: options.tenant,
         run,
-        worker: WorkerId::from_raw(options.worker),
+        worker: worker_of(run, options.worker),
         lease_ticks: config.lease_duration(),
         threads: options.threads,
         task: TaskConfig { shard_retries: config.max_shard_retries(), ..options.task },

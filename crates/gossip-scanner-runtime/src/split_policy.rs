@@ -24,8 +24,9 @@ use gossip_coordination::{ShardStatus, ShardSummary};
 use crate::density::Density;
 use crate::progress::{Speed, counted, covered};
 
-/// Fewer keys than this are finished about as soon as a new shard would be begun.
-pub(crate) const SPLIT_KEYS_MIN: usize = 4;
+/// Fewer keys than this cannot be shared: one of them stays. Those under way count. More is not
+/// asked, because keys are of any size; whether they are worth it is a question of time.
+pub(crate) const SPLIT_KEYS_MIN: usize = 2;
 
 /// Splits of a run for each shard that is held at the time: halving that often divides any shard
 /// down to single keys, so more would be a mistake of ours.

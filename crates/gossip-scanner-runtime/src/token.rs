@@ -4,8 +4,11 @@
 //!  byte   0  version
 //!  byte   1  accumulator of the keys of this shard at or below the cursor   (40 bytes)
 //!  byte  41  how many of those keys were passed over unread                 (8, little-endian)
-//!  byte  49  the connector's own token, perhaps empty
+//!  byte  49  version 2 only: how much was found in them, never 0            (8, little-endian)
+//!  behind it the connector's own token, perhaps empty
 //! ```
+//!
+//! A token of which nothing was found is of version 1: there is one form of every token.
 //!
 //! The runtime's part is written with every checkpoint, under the same compare-and-swap as the
 //! cursor's key, so what it says is exact under crash, split and handoff: the child of a split that
@@ -20,13 +23,19 @@ use thiserror::Error;
 
 use crate::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 
-/// Bytes that the runtime puts in front of the connector's token.
+/// Bytes that the runtime puts in front of the connector's token, if nothing was found.
 pub const RUNTIME_TOKEN_LEN: usize = 1 + ACCUMULATOR_LEN + 8;
 
-/// The only layout there is so far.
+/// Bytes of the number of findings.
+const FOUND_LEN: usize = 8;
+
+/// The layout without findings.
 const VERSION: u8 = 1;
 
-const _: () = assert!(RUNTIME_TOKEN_LEN <= RUNTIME_TOKEN_RESERVE);
+/// The layout with findings.
+const VERSION_FOUND: u8 = 2;
+
+const _: () = assert!(RUNTIME_TOKEN_LEN + FOUND_LEN <= RUNTIME_TOKEN_RESERVE);
 
 /// What a cursor's token says.
 ///
@@ -37,18 +46,20 @@ pub struct RuntimeToken<'a> {
     pub accumulator: Accumulator,
     /// How many of those keys could not be read and were passed over. Never more than their count.
     pub unread: u64,
+    /// How many findings the processor has reported of those keys.
+    pub found: u64,
     /// The connector's own token; empty if it has none.
     pub connector: &'a [u8],
 }
 
 impl<'a> RuntimeToken<'a> {
     /// Before the first key.
-    pub const START: Self = Self { accumulator: Accumulator::EMPTY, unread: 0, connector: &[] };
+    pub const START: Self = Self::new(Accumulator::EMPTY, &[]);
 
-    /// A token of which nothing was passed over.
+    /// A token of which nothing was passed over, and nothing found.
     #[must_use]
     pub const fn new(accumulator: Accumulator, connector: &'a [u8]) -> Self {
-        Self { accumulator, unread: 0, connector }
+        Self { accumulator, unread: 0, found: 0, connector }
     }
 
     /// Clears `bytes` and writes the token into it.
@@ -60,9 +71,12 @@ impl<'a> RuntimeToken<'a> {
     pub fn encode_into(&self, bytes: &mut Vec<u8>) -> Result<(), TokenError> {
         bytes.clear();
         self.check()?;
-        bytes.push(VERSION);
+        bytes.push(if self.found == 0 { VERSION } else { VERSION_FOUND });
         bytes.extend_from_slice(&self.accumulator.to_bytes());
         bytes.extend_from_slice(&self.unread.to_le_bytes());
+        if self.found != 0 {
+            bytes.extend_from_slice(&self.found.to_le_bytes());
+        }
         bytes.extend_from_slice(self.connector);
         Ok(())
     }
@@ -73,17 +87,28 @@ impl<'a> RuntimeToken<'a> {
     ///
     /// Too short, another version, a broken accumulator, then as [`Self::encode_into`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TokenError> {
-        let too_short = TokenError::TooShort { len: bytes.len(), min: RUNTIME_TOKEN_LEN };
-        let (runtime, connector) =
-            bytes.split_first_chunk::<RUNTIME_TOKEN_LEN>().ok_or(too_short)?;
+        let too_short = |min| TokenError::TooShort { len: bytes.len(), min };
+        let (runtime, behind) = bytes
+            .split_first_chunk::<RUNTIME_TOKEN_LEN>()
+            .ok_or_else(|| too_short(RUNTIME_TOKEN_LEN))?;
         let (&version, rest) = runtime.split_first().expect("the runtime's part is not empty");
-        if version != VERSION {
-            return Err(TokenError::Version { version, expected: VERSION });
+        let (found, connector) = match version {
+            VERSION => (0, behind),
+            VERSION_FOUND => {
+                let min = RUNTIME_TOKEN_LEN + FOUND_LEN;
+                let (found, connector) =
+                    behind.split_first_chunk::<FOUND_LEN>().ok_or_else(|| too_short(min))?;
+                (u64::from_le_bytes(*found), connector)
+            }
+            _ => return Err(TokenError::Version { version, expected: VERSION_FOUND }),
+        };
+        if found == 0 && version == VERSION_FOUND {
+            return Err(TokenError::NothingFound);
         }
         let (accumulator, unread) = rest.split_at(ACCUMULATOR_LEN);
         let accumulator = Accumulator::try_from_bytes(accumulator)?;
         let unread = u64::from_le_bytes(unread.try_into().expect("the part ends with a number"));
-        let token = Self { accumulator, unread, connector };
+        let token = Self { accumulator, unread, found, connector };
         token.check()?;
         Ok(token)
     }
@@ -107,6 +132,7 @@ impl fmt::Debug for RuntimeToken<'_> {
         f.debug_struct("RuntimeToken")
             .field("accumulator", &self.accumulator)
             .field("unread", &self.unread)
+            .field("found", &self.found)
             .field("connector_len", &self.connector.len())
             .finish()
     }
@@ -125,13 +151,16 @@ pub enum TokenError {
         min: usize,
     },
     /// Written by another version of the runtime.
-    #[error("a token of version {version}; this runtime reads version {expected}")]
+    #[error("a token of version {version}; this runtime reads versions up to {expected}")]
     Version {
         /// The version found.
         version: u8,
-        /// The version known here.
+        /// The last version known here.
         expected: u8,
     },
+    /// A token with findings says that there are none.
+    #[error("a token of findings without any")]
+    NothingFound,
     /// The accumulator is broken.
     #[error(transparent)]
     Accumulator(#[from] AccumulatorError),

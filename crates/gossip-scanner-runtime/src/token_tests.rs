@@ -21,7 +21,8 @@ fn encoded(token: &RuntimeToken<'_>) -> Vec<u8> {
 /// Pinned: cursors in stores hold such bytes.
 #[test]
 fn the_layout_is_pinned() {
-    let token = RuntimeToken { accumulator: accumulator_of(3), unread: 2, connector: b"conn" };
+    let token =
+        RuntimeToken { accumulator: accumulator_of(3), unread: 2, found: 0, connector: b"conn" };
     let mut expected = vec![1];
     expected.extend_from_slice(&accumulator_of(3).to_bytes());
     expected.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0]);
@@ -30,10 +31,28 @@ fn the_layout_is_pinned() {
     assert_eq!(RUNTIME_TOKEN_LEN, 49);
 }
 
+/// Pinned as well, and the only form of a token with findings.
+#[test]
+fn the_layout_with_findings_is_pinned() {
+    let token = RuntimeToken { found: 5, ..RuntimeToken::new(accumulator_of(3), b"conn") };
+    let mut expected = vec![2];
+    expected.extend_from_slice(&accumulator_of(3).to_bytes());
+    expected.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0]);
+    expected.extend_from_slice(&[5, 0, 0, 0, 0, 0, 0, 0]);
+    expected.extend_from_slice(b"conn");
+    assert_eq!(encoded(&token), expected);
+    assert_eq!(RuntimeToken::decode(&expected), Ok(token));
+    let len = RUNTIME_TOKEN_LEN + 7;
+    let refused = TokenError::TooShort { len, min: RUNTIME_TOKEN_LEN + 8 };
+    assert_eq!(RuntimeToken::decode(&expected[..len]), Err(refused));
+    expected[RUNTIME_TOKEN_LEN] = 0;
+    assert_eq!(RuntimeToken::decode(&expected), Err(TokenError::NothingFound));
+}
+
 #[test]
 fn the_longest_token_fits_in_a_cursor() {
     let connector = vec![7; MAX_CONNECTOR_TOKEN_SIZE];
-    let token = RuntimeToken::new(accumulator_of(1), &connector);
+    let token = RuntimeToken { found: 1, ..RuntimeToken::new(accumulator_of(1), &connector) };
     assert!(encoded(&token).len() <= MAX_TOKEN_SIZE);
     assert_eq!(RuntimeToken::decode(&encoded(&token)), Ok(token));
 }
@@ -65,9 +84,9 @@ fn short_tokens_are_refused() {
 #[test]
 fn another_version_is_refused() {
     let mut bytes = encoded(&RuntimeToken::START);
-    bytes[0] = 2;
+    bytes[0] = 3;
     let refused = RuntimeToken::decode(&bytes);
-    assert_eq!(refused, Err(TokenError::Version { version: 2, expected: 1 }));
+    assert_eq!(refused, Err(TokenError::Version { version: 3, expected: 2 }));
 }
 
 #[test]
@@ -80,7 +99,8 @@ fn a_broken_accumulator_is_refused() {
 
 #[test]
 fn more_unread_than_there_are_is_refused() {
-    let token = RuntimeToken { accumulator: accumulator_of(1), unread: 2, connector: b"" };
+    let token =
+        RuntimeToken { accumulator: accumulator_of(1), unread: 2, found: 0, connector: b"" };
     let refused = Err(TokenError::UnreadExceedsCount { unread: 2, count: 1 });
     assert_eq!(token.encode_into(&mut Vec::new()), refused);
 
@@ -98,9 +118,15 @@ fn debug_shows_lengths_only() {
 
 proptest! {
     #[test]
-    fn tokens_read_back(keys in 0..20_u64, unread in 0..20_u64, own in vec(any::<u8>(), 0..40)) {
+    fn tokens_read_back(
+        keys in 0..20_u64,
+        unread in 0..20_u64,
+        found in prop_oneof![Just(0), any::<u64>()],
+        own in vec(any::<u8>(), 0..40),
+    ) {
         let unread = unread.min(keys);
-        let token = RuntimeToken { accumulator: accumulator_of(keys), unread, connector: &own };
+        let accumulator = accumulator_of(keys);
+        let token = RuntimeToken { accumulator, unread, found, connector: &own };
         let bytes = encoded(&token);
         prop_assert_eq!(RuntimeToken::decode(&bytes), Ok(token));
     }

@@ -3,7 +3,7 @@
 //! A [`Watermark`] follows the items of one page by their index. Items are started in order and
 //! finish in any; the mark stands behind the last item of the *finished prefix*, so that a cursor
 //! at the mark never covers an item that is still on its way. Whatever finished beyond it is done
-//! again after a crash, which is at most the number of items on their way.
+//! again after a crash; whoever starts items bounds it ([`Watermark::ahead`]).
 //!
 //! It knows no keys, no clock and no coordinator, and allocates only when a page is larger than
 //! every page before.
@@ -13,14 +13,17 @@
 //! `mark <= started <= len`; every item below the mark is settled; the item at the mark, if there
 //! is one, is not.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 /// What became of an item, as far as the cursor is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "covered, passed over, or not there: no fourth")]
+#[expect(clippy::exhaustive_enums, reason = "covered, passed over, or not there: no other")]
 pub enum Settled {
     /// It was processed, and its results are durable.
     Done,
+    /// So too, and so much was found in it.
+    Found(NonZeroU32),
     /// It is no longer in the source.
     Gone,
     /// It is there and could not be read.
@@ -60,6 +63,11 @@ impl Watermark {
         self.begin(0);
     }
 
+    /// Ends the page behind the last item that was started. Whatever is on its way stays so.
+    pub fn cut_short(&mut self) {
+        self.items.truncate(self.started);
+    }
+
     /// Starts the next item and tells its index; `None` if all were started.
     pub fn start(&mut self) -> Option<usize> {
         let index = self.next()?;
@@ -72,6 +80,12 @@ impl Watermark {
     #[must_use]
     pub fn next(&self) -> Option<usize> {
         (self.started < self.items.len()).then_some(self.started)
+    }
+
+    /// The last index that was started.
+    #[must_use]
+    pub const fn last_started(&self) -> Option<usize> {
+        self.started.checked_sub(1)
     }
 
     /// Settles the item at `index`; `false` if it was not on its way.
@@ -104,6 +118,12 @@ impl Watermark {
     #[must_use]
     pub const fn mark(&self) -> usize {
         self.mark
+    }
+
+    /// How many items were started and lie behind the mark, settled or not.
+    #[must_use]
+    pub const fn ahead(&self) -> usize {
+        self.started - self.mark
     }
 
     /// How many items are on their way.

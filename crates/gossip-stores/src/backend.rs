@@ -88,7 +88,8 @@ impl AsyncBackend {
     ///
     /// # Panics
     ///
-    /// For `etcd://` outside of a tokio runtime.
+    /// For `etcd://` outside of a tokio runtime, as do the operations that are polled outside of
+    /// one.
     pub async fn open(url: &StoreUrl) -> Result<Self, OpenError> {
         Ok(Self(match url {
             StoreUrl::Memory => AsyncOpen::Memory(MapStore::new()),

@@ -103,6 +103,9 @@ pub enum StoreUrlError {
     /// `sqlite:` without a path.
     #[error("sqlite: needs the path of a file")]
     NoPath,
+    /// `sqlite://PATH`: meant as a path here, and in fact one in the root directory.
+    #[error("a file is sqlite:PATH, as sqlite:state.db or sqlite:/var/lib/state.db, without //")]
+    SqliteSlashes,
     /// What follows `?` behind a path is not understood.
     #[error("a file takes ?sync=full or ?sync=relaxed; a ? in its name is written %3F")]
     SqliteSetting,
@@ -123,6 +126,9 @@ fn sqlite(rest: &str) -> Result<StoreUrl, StoreUrlError> {
     };
     if path.is_empty() {
         return Err(StoreUrlError::NoPath);
+    }
+    if path.starts_with("//") && !path.starts_with("///") {
+        return Err(StoreUrlError::SqliteSlashes);
     }
     // The only character that a path cannot say as it is.
     let path = PathBuf::from(path.replace("%3F", "?"));

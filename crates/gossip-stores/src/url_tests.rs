@@ -14,6 +14,7 @@ fn parse(url: &str) -> Result<StoreUrl, StoreUrlError> {
 #[rstest]
 #[case("sqlite:state.db", "state.db", SyncMode::Full)]
 #[case("sqlite:/var/lib/x/state", "/var/lib/x/state", SyncMode::Full)]
+#[case("sqlite:///var/lib/x/state", "/var/lib/x/state", SyncMode::Full)]
 #[case("sqlite:a b/ü", "a b/ü", SyncMode::Full)]
 #[case("sqlite:x?sync=relaxed", "x", SyncMode::Relaxed)]
 #[case("sqlite:x?sync=full", "x", SyncMode::Full)]
@@ -43,6 +44,8 @@ fn memory_and_clusters_are_named_by_their_schemes() {
 #[case("etcd:host", StoreUrlError::EtcdSlashes)]
 #[case("sqlite:", StoreUrlError::NoPath)]
 #[case("sqlite:?sync=full", StoreUrlError::NoPath)]
+#[case("sqlite://state.db", StoreUrlError::SqliteSlashes)]
+#[case("sqlite://var/lib/state.db?sync=full", StoreUrlError::SqliteSlashes)]
 #[case("sqlite:x?sync=off", StoreUrlError::SqliteSetting)]
 #[case("sqlite:x?", StoreUrlError::SqliteSetting)]
 fn what_names_no_store_is_refused(#[case] url: &str, #[case] expected: StoreUrlError) {

@@ -33,7 +33,7 @@ struct Edges {
 }
 
 /// One row per crate, from the bottom of the picture to its top.
-const EDGES: [Edges; 13] = [
+const EDGES: [Edges; 14] = [
     Edges {
         package: "gossip-stdx",
         internal: &["gossip-stdx"],
@@ -95,6 +95,19 @@ const EDGES: [Edges; 13] = [
             "gossip-stdx",
         ],
         external: None,
+    },
+    Edges {
+        package: "gossip-decoder-laws",
+        internal: &[
+            "gossip-contracts",
+            "gossip-coordination",
+            "gossip-coordination-etcd",
+            "gossip-frontier",
+            "gossip-handoff",
+            "gossip-scanner-runtime",
+            "gossip-stores",
+        ],
+        external: Some(&["prost", "serde_json"]),
     },
     Edges {
         package: "gossip-cli",

@@ -16,11 +16,25 @@ const REMINDERS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/")];
 
+/// What no dependency of ours may need. The default build speaks to etcd, and takes cargo and a C
+/// compiler and nothing else; these run `protoc`, which is neither.
+const PROTOC_CRATES: [&str; 6] = [
+    "etcd-client",
+    "prost-build",
+    "protoc-bin-vendored",
+    "protobuf-codegen",
+    "tonic-build",
+    "tonic-prost-build",
+];
+
 /// Checks every text file; Rust files also for code that must not stay.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
         findings.extend(check_text(file));
+        if file.path == "Cargo.lock" {
+            findings.extend(check_dependencies(file));
+        }
         if file.is_rust() {
             findings.extend(check_width(file));
             findings.extend(check_code(file));
@@ -46,6 +60,19 @@ fn check_text(file: &File) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Looks for dependencies, direct or not, that need a program which a machine may not have.
+fn check_dependencies(file: &File) -> Vec<Finding> {
+    let named = |line: &str| line.strip_prefix("name = \"")?.strip_suffix('"').map(str::to_owned);
+    let lines = file.text.lines().zip(1..);
+    let found = lines.filter_map(|(line, number)| Some((named(line)?, number)));
+    let found = found.filter(|(name, _)| PROTOC_CRATES.contains(&name.as_str()));
+    found
+        .map(|(name, number)| {
+            Finding::at(&file.path, number, format!("`{name}` needs protoc to be built"))
+        })
+        .collect()
 }
 
 /// Long lines are left alone where they cannot be broken.
@@ -110,6 +137,13 @@ mod tests {
         refuses("a.sh", &format!("# {}: later", REMINDERS[0]));
         accepts("a.md", "a plain sentence\n");
         accepts("a.md", &format!("{}_LIST", REMINDERS[0]));
+    }
+
+    #[test]
+    fn no_dependency_may_need_protoc() {
+        refuses("Cargo.lock", "[[package]]\nname = \"prost-build\"\n");
+        accepts("Cargo.lock", "[[package]]\nname = \"prost\"\nversion = \"1\"\n");
+        accepts("a.md", "name = \"prost-build\"\n");
     }
 
     #[test]

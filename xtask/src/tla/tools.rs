@@ -28,16 +28,6 @@ pub(super) fn jar(target: &Path) -> Result<PathBuf, Failure> {
     Ok(jar)
 }
 
-/// The file, if it was fetched before and there is a Java to run it.
-pub(super) fn jar_if_there(target: &Path) -> Result<Option<PathBuf>, Failure> {
-    let jar = place(target);
-    if !jar.is_file() || !process::is_installed("java") {
-        return Ok(None);
-    }
-    verify(&jar)?;
-    Ok(Some(jar))
-}
-
 fn place(target: &Path) -> PathBuf {
     target.join("tla").join("tla2tools.jar")
 }

@@ -3,9 +3,10 @@
 //! `fleet trial KEYS DIRECTORY` starts an etcd server and eight `gossip worker` processes on one
 //! run. Two are killed with all that they started, one is stopped beyond its lease and goes on
 //! later, one is told to drain, and some shards are asked back from the others. Whatever their
-//! handlers write goes through a [fenced sink](sink). At the end the run's certificate is compared
-//! with its source, and the journal of the sink must show that no key was lost, that nothing but
-//! crashes and sleep made anybody redo a key, and that the late writes of the sleeper were refused.
+//! handlers write goes through a [fenced sink](sink), and a [watcher](watch) notes until when
+//! leases last. At the end the run's certificate is compared with its source, and the
+//! [books](book) must show that no key was lost, that every key that was redone has a cause, that
+//! nothing was taken from a live owner, and that the late writes of the sleeper were refused.
 //!
 //! `fleet handle DIRECTORY WORKER KEYS` is the handler: JSON lines, one item at a time.
 
@@ -13,6 +14,7 @@ mod book;
 mod handler;
 mod sink;
 mod trial;
+mod watch;
 mod worker;
 
 use std::error::Error;

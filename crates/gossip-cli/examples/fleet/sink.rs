@@ -12,7 +12,10 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use gossip_scanner_runtime::{Clock as _, SystemClock};
+
 use crate::Outcome;
+use crate::book::Time;
 
 /// Bytes of a fence.
 const FENCE_BYTES: u64 = 8;
@@ -32,6 +35,11 @@ pub(crate) struct Entry<'a> {
     pub(crate) fence: u64,
     pub(crate) shard: &'a str,
     pub(crate) worker: &'a str,
+}
+
+/// The time of a note, by the clock that workers read, too.
+pub(crate) fn now() -> Time {
+    SystemClock::new().now().as_raw()
 }
 
 /// The sink, as one process sees it.
@@ -72,7 +80,7 @@ impl Sink {
             Write::Refused => "refused",
         };
         // One call, so that a line is there or not.
-        let line = format!("{word} {key} {fence} {shard} {worker}\n");
+        let line = format!("{word} {key} {fence} {shard} {worker} {}\n", now());
         self.journal.write_all(line.as_bytes())?;
         if write == Write::Accepted {
             self.fences.write_all_at(&fence.to_le_bytes(), key * FENCE_BYTES)?;

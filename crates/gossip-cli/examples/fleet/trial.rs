@@ -7,13 +7,18 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination_etcd::test_support::EtcdServer;
 
 use crate::Outcome;
-use crate::book::{self, Fates};
-use crate::sink::Sink;
+use crate::book::{Books, Cause, Fates, Figures, Sleep, Time};
+use crate::sink::{self, Sink};
+use crate::watch::Watcher;
 use crate::worker::Worker;
 
+/// Whose run it is.
+const TENANT: &str = "fleet";
+const TENANT_BYTES: usize = 32;
 /// Workers of the fleet.
 const WORKERS: usize = 8;
 /// Shards of each worker at a time.
@@ -24,8 +29,8 @@ const SHARDS: u64 = 48;
 const LEASE: &str = "5s";
 /// Keys between two checkpoints of a shard; a second ends an interval, too.
 const CHECKPOINT_KEYS: u64 = 25;
-/// What a crash may cost in one shard: the interval, and the key under way.
-const ALLOWED_OF_A_SHARD: u64 = CHECKPOINT_KEYS + 1;
+/// What the end of a grant may cost: the interval, and the key under way.
+const ALLOWED_OF_A_GRANT: u64 = CHECKPOINT_KEYS + 1;
 /// Shards that are asked back from their owners.
 const RELEASES: usize = 6;
 /// Nothing that is waited for takes longer, on the slowest machine.
@@ -34,6 +39,9 @@ const MAX_WAIT: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(20);
 /// How often a worker is stopped until it stands still in the middle of a key and not of a write.
 const MAX_STOPS: usize = 50;
+
+/// Why keys are redone, in the order of the table.
+const CAUSES: [Cause; 3] = [Cause::Killed, Cause::Slept, Cause::Expired];
 
 /// Runs the trial and says what it showed.
 pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
@@ -50,10 +58,17 @@ pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
     trial.wait_until_overtaken(2)?;
     trial.wake_up(2)?;
     let figures = trial.finish()?;
+    let seconds = begun.elapsed().as_secs_f64();
     Ok(format!(
         "{WORKERS} workers on etcd, 2 killed, 1 stopped beyond its lease, 1 drained, \
-         {released} shards asked back: {figures}; the certificate verifies; {:.0} s",
-        begun.elapsed().as_secs_f64()
+         {released} shards asked back: {figures}; the certificate verifies; {seconds:.0} s\n\
+         | {keys} | 2, 1, 1 | {released} | 0 | {} | {} of {ALLOWED_OF_A_GRANT} allowed | 0 | {} | \
+         {} of {} refused | verifies | {seconds:.0} s |",
+        CAUSES.map(|cause| figures.redone_by(cause).to_string()).join(", "),
+        figures.most_of_a_grant,
+        figures.moved_by_drain,
+        figures.refused,
+        figures.refused,
     ))
 }
 
@@ -66,6 +81,8 @@ struct Trial {
     sink: Sink,
     workers: Vec<Worker>,
     fates: Fates,
+    /// Until the end of the trial.
+    watcher: Option<Watcher>,
 }
 
 impl Trial {
@@ -85,8 +102,11 @@ impl Trial {
             sink,
             workers: Vec::new(),
             fates: Fates::default(),
+            watcher: None,
         };
         trial.run = trial.create()?;
+        let run = RunId::from_raw(u64::from_str_radix(&trial.run, 16)?);
+        trial.watcher = Some(Watcher::start(&trial.store, tenant(), run)?);
         for number in 0..WORKERS {
             let name = number.to_string();
             let worker = Worker::start(&mut trial.worker(&name)?, name, &trial.directory)?;
@@ -125,6 +145,7 @@ impl Trial {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.gossip);
         command.current_dir(&self.directory).stdin(Stdio::null()).env("GOSSIP_STORE", &self.store);
+        command.env("GOSSIP_TENANT", TENANT);
         command
     }
 
@@ -146,8 +167,11 @@ impl Trial {
             wait_until("a worker that stands still", || worker.is_stopped())?;
             let begun = self.under_way(number)?;
             // Somebody who sleeps in the middle of a write would lock everybody out.
-            if !begun.is_empty() && !self.sink.is_busy()? {
-                self.fates.slept.insert(worker.name.clone(), begun);
+            if let Some(begun) = begun.filter(|begun| !begun.is_empty())
+                && !self.sink.is_busy()?
+            {
+                let sleep = Sleep { begun, from: sink::now(), until: Time::MAX };
+                self.fates.slept.insert(worker.name.clone(), sleep);
                 return Ok(());
             }
             worker.go_on()?;
@@ -156,18 +180,17 @@ impl Trial {
         Err("the worker never stood still in the middle of a key".into())
     }
 
-    /// Keys that the handlers of a worker have begun and not written.
-    fn under_way(&self, number: usize) -> Outcome<BTreeSet<u64>> {
+    /// Keys and fences that the handlers of a worker are in the middle of; `None` if one of them is
+    /// not. It might be given a key that it has not noted, and nobody would wait for that one.
+    fn under_way(&self, number: usize) -> Outcome<Option<BTreeSet<(u64, u64)>>> {
         let worker = &self.workers[number];
         let journal = self.sink.journal()?;
-        let mut keys = BTreeSet::new();
-        for (key, fence) in worker.last_begun()? {
+        let is_written = |(key, fence): (u64, u64)| {
             let written = format!("accepted {key} {fence} ");
-            if !journal.lines().any(|line| line.starts_with(&written)) {
-                keys.insert(key);
-            }
-        }
-        Ok(keys)
+            journal.lines().any(|line| line.starts_with(&written))
+        };
+        let begun = worker.last_begun()?.into_iter();
+        Ok(begun.map(|begun| begun.filter(|begun| !is_written(*begun))).collect())
     }
 
     fn drain(&mut self, number: usize) -> Outcome<()> {
@@ -198,14 +221,10 @@ impl Trial {
 
     /// Waits until everything that a sleeper had begun was written by others.
     fn wait_until_overtaken(&self, number: usize) -> Outcome<()> {
-        let begun = self.workers[number].last_begun()?;
+        let sleep = self.fates.slept.get(&self.workers[number].name).ok_or("nobody sleeps")?;
         wait_until("the keys of the sleeper", || {
-            for (key, fence) in &begun {
-                if self.sink.fence_of(*key)? < *fence {
-                    return Ok(false);
-                }
-                let is_late = self.fates.slept.values().any(|late| late.contains(key));
-                if is_late && self.sink.fence_of(*key)? == *fence {
+            for (key, fence) in &sleep.begun {
+                if self.sink.fence_of(*key)? <= *fence {
                     return Ok(false);
                 }
             }
@@ -215,18 +234,20 @@ impl Trial {
 
     /// Lets a sleeper go on, and waits for its late writes.
     fn wake_up(&mut self, number: usize) -> Outcome<()> {
-        self.workers[number].go_on()?;
         let name = self.workers[number].name.clone();
-        let late = self.fates.slept.get(&name).map_or(0, BTreeSet::len);
+        let sleep = self.fates.slept.get_mut(&name).ok_or("nobody sleeps")?;
+        sleep.until = sink::now();
+        let late = sleep.begun.len();
+        self.workers[number].go_on()?;
         wait_until("the late writes", || {
             let journal = self.sink.journal()?;
-            let mine = journal.lines().filter(|line| line.ends_with(&format!(" {name}")));
-            Ok(mine.filter(|line| line.starts_with("refused")).count() >= late)
+            let mine = journal.lines().filter(|line| line.starts_with("refused"));
+            Ok(mine.filter(|line| line.split(' ').nth(4) == Some(&name)).count() >= late)
         })
     }
 
     /// Waits for all, and judges.
-    fn finish(mut self) -> Outcome<book::Figures> {
+    fn finish(mut self) -> Outcome<Figures> {
         for number in 0..WORKERS {
             let worker = &mut self.workers[number];
             let (fates, name) = (&self.fates, &worker.name);
@@ -242,7 +263,15 @@ impl Trial {
         self.tell(self.command().args(export))?;
         let source = self.source();
         self.tell(self.command().args(["verify", "certificate", "--source", &source, "-q"]))?;
-        book::judge(&self.sink.journal()?, self.keys, ALLOWED_OF_A_SHARD, &self.fates)
+        let leases = self.watcher.take().ok_or("nobody has watched")?.finish();
+        let books = Books {
+            journal: &self.sink.journal()?,
+            leases: &leases,
+            fates: &self.fates,
+            keys: self.keys,
+            allowed: ALLOWED_OF_A_GRANT,
+        };
+        books.judge()
     }
 
     /// Leases that a worker says to have lost.
@@ -273,6 +302,13 @@ impl Trial {
     fn wait_for_keys(&self, keys: u64) -> Outcome<()> {
         wait_until("some keys", || Ok(self.sink.journal()?.lines().count() as u64 >= keys))
     }
+}
+
+/// The id of a tenant is its name.
+fn tenant() -> TenantId {
+    let mut id = [0; TENANT_BYTES];
+    id[..TENANT.len()].copy_from_slice(TENANT.as_bytes());
+    TenantId::from_bytes(id)
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome<()> {

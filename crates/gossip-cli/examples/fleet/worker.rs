@@ -70,17 +70,16 @@ impl Worker {
         })
     }
 
-    /// What its handlers have begun, the last of each.
-    pub(crate) fn last_begun(&self) -> Outcome<Vec<(u64, u64)>> {
+    /// Key and fence that each of its handlers has begun last; `None` for one that has not begun.
+    pub(crate) fn last_begun(&self) -> Outcome<Vec<Option<(u64, u64)>>> {
         let mut last = Vec::new();
         for pid in self.handlers()? {
             let notes = self.directory.join(handler::notes(&self.name, pid));
             let text = fs::read_to_string(notes)?;
-            let Some((key, fence)) = text.lines().last().and_then(|line| line.split_once(' '))
-            else {
-                continue;
-            };
-            last.push((key.parse()?, fence.parse()?));
+            last.push(match text.lines().last().and_then(|line| line.split_once(' ')) {
+                Some((key, fence)) => Some((key.parse()?, fence.parse()?)),
+                None => None,
+            });
         }
         Ok(last)
     }

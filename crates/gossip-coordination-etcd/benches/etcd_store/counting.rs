@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gossip_coordination_etcd::proto::{
-    RangeRequest, RangeResponse, Request, RequestOp, TxnRequest, TxnResponse,
+    RangeRequest, RangeResponse, Request, RequestOp, TxnResponse,
 };
 use gossip_coordination_etcd::{
-    Alarm, EtcdError, EtcdKv, GrpcClient, LeaseGrant, LeaseTtl, MemberStatus,
+    Alarm, EtcdError, EtcdKv, GrpcClient, LeaseGrant, LeaseTtl, MemberStatus, TxnMessage,
 };
 
 /// Counts requests and the bytes that they write.
@@ -68,7 +68,8 @@ impl EtcdKv for Counting {
         self.client.range(request).await
     }
 
-    async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, EtcdError> {
+    async fn txn(&self, request: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
+        let request = request.into_request();
         let bytes = written(&request.success);
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
         self.counts.transactions.fetch_add(u64::from(bytes > 0), Ordering::Relaxed);

@@ -9,7 +9,7 @@ use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
 use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, Lease, RunConfig,
 };
-use gossip_coordination_etcd::{EtcdConfig, EtcdStore};
+use gossip_coordination_etcd::{EtcdConfig, EtcdKv, EtcdStore, GrpcClient};
 
 use crate::counting::Counting;
 use crate::rounds::Caller;
@@ -20,32 +20,32 @@ const LEASE: u64 = 1 << 40;
 /// Bytes of every key.
 const KEY_LEN: usize = 64;
 
-pub type Coordinator = AsyncStoreCoordinator<EtcdStore<Counting>>;
+pub type Coordinator<K = Counting> = AsyncStoreCoordinator<EtcdStore<K>>;
 
 pub const fn at(ticks: u64) -> LogicalTime {
     LogicalTime::from_raw(ticks)
 }
 
 /// Handles of one process on one namespace.
-pub struct Process {
-    store: EtcdStore<Counting>,
+pub struct Process<K = Counting> {
+    store: EtcdStore<K>,
     handles: u64,
 }
 
-impl Process {
-    pub fn new(client: Counting, config: &EtcdConfig) -> Self {
+impl<K: EtcdKv> Process<K> {
+    pub fn new(client: K, config: &EtcdConfig) -> Self {
         let store = EtcdStore::start(client, config).expect("the usual settings work");
         Self { store, handles: 0 }
     }
 
-    pub fn handle(&mut self) -> Coordinator {
+    pub fn handle(&mut self) -> Coordinator<K> {
         self.handles += 1;
         AsyncStoreCoordinator::new(self.store.clone(), StoreConfig::new(self.handles << 40))
     }
 }
 
 /// Makes a run with `shards` roots, as many as one registration takes.
-pub async fn register(coordinator: &mut Coordinator, run: RunId, shards: usize) {
+pub async fn register<K: EtcdKv>(coordinator: &mut Coordinator<K>, run: RunId, shards: usize) {
     assert!(shards <= MAX_INITIAL_SHARDS);
     let bounds: Vec<_> = (0..=shards as u64).map(bound).collect();
     let roots: Vec<_> = bounds
@@ -64,7 +64,7 @@ pub async fn register(coordinator: &mut Coordinator, run: RunId, shards: usize) 
 }
 
 /// Takes one root of a run.
-pub async fn acquire(coordinator: &mut Coordinator, run: RunId, shard: u64) -> Lease {
+pub async fn acquire<K: EtcdKv>(coordinator: &mut Coordinator<K>, run: RunId, shard: u64) -> Lease {
     let key = ShardKey::new(run, ShardId::from_raw(shard));
     let (worker, mut scratch) = (WorkerId::from_raw(shard + 1), AcquireScratch::new());
     let granted = coordinator.acquire_and_restore_into(at(10), TENANT, key, worker, &mut scratch);
@@ -85,21 +85,21 @@ pub async fn split(coordinator: &mut Coordinator, run: RunId, shard: u64, childr
 }
 
 /// A holder of a shard that does nothing but checkpoint.
-pub struct Holder {
-    coordinator: Coordinator,
+pub struct Holder<K = GrpcClient> {
+    coordinator: Coordinator<K>,
     lease: Lease,
     /// Checkpoints so far.
     made: u64,
 }
 
-impl Holder {
-    pub async fn new(mut coordinator: Coordinator, run: RunId, shard: u64) -> Self {
+impl<K: EtcdKv> Holder<K> {
+    pub async fn new(mut coordinator: Coordinator<K>, run: RunId, shard: u64) -> Self {
         let lease = acquire(&mut coordinator, run, shard).await;
         Self { coordinator, lease, made: 0 }
     }
 }
 
-impl Caller for Holder {
+impl<K: EtcdKv> Caller for Holder<K> {
     async fn once(&mut self) {
         self.made += 1;
         let mut key = bound(self.lease.shard().as_raw());

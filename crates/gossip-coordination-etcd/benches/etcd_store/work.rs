@@ -11,7 +11,7 @@ use crate::{holders, median};
 /// Operations in flight.
 const IN_FLIGHT: [usize; 3] = [16, 64, 256];
 /// Rounds of each side, in turns.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Of the kernel's counters.
 const MICROS_PER_TICK: f64 = 10_000.0;
 

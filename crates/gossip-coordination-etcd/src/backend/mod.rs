@@ -55,7 +55,8 @@ impl EtcdConfig {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Outside of a tokio runtime. So do the operations of the coordinator, which wait and connect
+    /// in the runtime in which they are polled.
     pub async fn connect(&self) -> Result<AsyncEtcdCoordinator, ConnectError> {
         let store = self.connect_store().await?;
         Ok(AsyncStoreCoordinator::new(store, self.store_config()))
@@ -97,13 +98,14 @@ impl EtcdConfig {
 
     fn grpc_config(&self) -> Result<GrpcConfig, ConnectError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoints = self.endpoints.iter().map(|host| format!("{scheme}://{host}"));
         Ok(GrpcConfig {
-            endpoints: self.endpoints.iter().map(|host| format!("{scheme}://{host}")).collect(),
             credentials: self.credentials.clone(),
             tls: self.tls.as_ref().map(tls_options).transpose()?,
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
             max_answer_bytes: ANSWER_BYTES_MAX,
+            ..GrpcConfig::new(endpoints)
         })
     }
 }

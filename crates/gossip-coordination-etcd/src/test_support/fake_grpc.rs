@@ -1,6 +1,8 @@
-//! A server that speaks gRPC and is not etcd: every question gets the same answer.
+//! A server that speaks gRPC and is not etcd: every question gets the same answer, or all but the
+//! first.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use prost::Message;
@@ -12,25 +14,51 @@ use crate::proto::StatusResponse;
 #[derive(Debug)]
 pub(crate) struct FakeGrpc {
     port: u16,
+    asked: Arc<AtomicUsize>,
 }
 
-/// What every question is answered with.
+/// What a question is answered with.
 #[derive(Clone)]
 enum Answer {
     Message(Bytes),
     Status(i32, String),
+    /// Its stream is reset.
+    Reset,
+}
+
+/// What the first question of a connection, and what every other is answered with.
+#[derive(Clone)]
+struct Answers {
+    first: Answer,
+    others: Answer,
 }
 
 impl FakeGrpc {
     /// Refuses everything with a code and a text.
     pub(crate) fn refusing(code: i32, text: &str) -> Self {
-        Self::start(Answer::Status(code, text.to_owned()))
+        let answer = Answer::Status(code, text.to_owned());
+        Self::start(Answers { first: answer.clone(), others: answer })
     }
 
     /// Says that it is etcd of some version.
     pub(crate) fn with_version(version: &str) -> Self {
-        let status = StatusResponse { version: version.to_owned(), ..StatusResponse::default() };
-        Self::start(Answer::Message(Bytes::from(status.encode_to_vec())))
+        Self::start(Answers { first: version_answer(version), others: version_answer(version) })
+    }
+
+    /// Says that it is etcd of some version, and resets the stream of every question that follows.
+    pub(crate) fn resetting(version: &str) -> Self {
+        Self::start(Answers { first: version_answer(version), others: Answer::Reset })
+    }
+
+    /// Says that it is etcd of some version, and refuses every question that follows.
+    pub(crate) fn refusing_after(version: &str, code: i32, text: &str) -> Self {
+        let others = Answer::Status(code, text.to_owned());
+        Self::start(Answers { first: version_answer(version), others })
+    }
+
+    /// How many questions it was asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// Its address for clients.
@@ -38,8 +66,10 @@ impl FakeGrpc {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    fn start(answer: Answer) -> Self {
+    fn start(answers: Answers) -> Self {
         let (send, receive) = mpsc::channel();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("a runtime for one thread can be made");
@@ -49,20 +79,31 @@ impl FakeGrpc {
                 let port = listener.local_addr().expect("it is bound").port();
                 send.send(port).expect("the caller waits for the port");
                 while let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(serve(stream, answer.clone()));
+                    tokio::spawn(serve(stream, answers.clone(), Arc::clone(&counter)));
                 }
             });
         });
-        Self { port: receive.recv().expect("the thread sends its port") }
+        Self { port: receive.recv().expect("the thread sends its port"), asked }
     }
 }
 
+fn version_answer(version: &str) -> Answer {
+    let status = StatusResponse { version: version.to_owned(), ..StatusResponse::default() };
+    Answer::Message(Bytes::from(status.encode_to_vec()))
+}
+
 /// One connection; whatever goes wrong on it ends it.
-async fn serve(stream: tokio::net::TcpStream, answer: Answer) -> Option<()> {
+async fn serve(
+    stream: tokio::net::TcpStream,
+    answers: Answers,
+    asked: Arc<AtomicUsize>,
+) -> Option<()> {
     let mut connection = h2::server::handshake(stream).await.ok()?;
+    let mut next = answers.first;
     while let Some(request) = connection.accept().await {
         let (_, respond) = request.ok()?;
-        reply(respond, answer.clone())?;
+        asked.fetch_add(1, Ordering::SeqCst);
+        reply(respond, std::mem::replace(&mut next, answers.others.clone()))?;
     }
     Some(())
 }
@@ -77,6 +118,10 @@ fn reply(mut respond: h2::server::SendResponse<Bytes>, answer: Answer) -> Option
             (0, String::new())
         }
         Answer::Status(code, text) => (code, text),
+        Answer::Reset => {
+            stream.send_reset(h2::Reason::INTERNAL_ERROR);
+            return Some(());
+        }
     };
     let mut trailers = http::HeaderMap::new();
     trailers.insert("grpc-status", code.into());

@@ -89,6 +89,11 @@ impl Proxy {
         self.shared.rules().delay = delay;
     }
 
+    /// Leads new connections to another port on loopback, as a server that was replaced.
+    pub fn redirect(&self, port: u16) {
+        *self.shared.target() = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    }
+
     /// Takes back every rule and delivers what was held.
     pub fn open(&self) {
         *self.shared.rules() = Rules::default();
@@ -114,7 +119,7 @@ impl Drop for Proxy {
 /// What the threads of a proxy share.
 #[derive(Debug)]
 struct Shared {
-    target: SocketAddr,
+    target: Mutex<SocketAddr>,
     port: u16,
     rules: Mutex<Rules>,
     changed: Condvar,
@@ -154,7 +159,7 @@ struct Connection {
 impl Shared {
     fn new(target: SocketAddr, port: u16) -> Self {
         Self {
-            target,
+            target: Mutex::new(target),
             port,
             rules: Mutex::default(),
             changed: Condvar::new(),
@@ -164,6 +169,10 @@ impl Shared {
 
     fn rules(&self) -> MutexGuard<'_, Rules> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn target(&self) -> MutexGuard<'_, SocketAddr> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<Connection>> {
@@ -219,7 +228,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn connect(shared: &Arc<Shared>, near: TcpStream, peer_port: u16) -> std::io::Result<()> {
-    let far = TcpStream::connect_timeout(&shared.target, TARGET_TIMEOUT)?;
+    let target = *shared.target();
+    let far = TcpStream::connect_timeout(&target, TARGET_TIMEOUT)?;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     let ends = [near.try_clone()?, far.try_clone()?];

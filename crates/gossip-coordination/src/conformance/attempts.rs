@@ -30,12 +30,13 @@ topic!("attempts":
     a_live_lease_speaks_before_the_count,
 );
 
-/// The number comes with every grant.
+/// The number comes with every grant, and stands in listings.
 pub fn every_grant_counts_an_attempt<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(5)));
     for attempt in 1..=3 {
         let held = expire(&mut world, attempt);
         assert_eq!(u64::from(held.attempts), attempt);
+        assert_eq!(world.row(attempt * LEASE + 1, shard(0)).attempts, held.attempts);
     }
 }
 

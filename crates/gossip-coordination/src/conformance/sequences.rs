@@ -627,7 +627,9 @@ fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
         fence_epoch: FenceEpoch::from_raw(shard.fence),
         last_handoff: shard.moved_by.map(HandoffId::from_raw),
         lease_deadline: shard.lease.filter(|_| leased).map(|(_, deadline)| at(deadline)),
+        owner: shard.lease.filter(|_| leased).map(|(owner, _)| worker(owner)),
         acquire_count: shard.grants,
+        attempts: shard.attempts,
         last_key: shard.cursor.clone().map(Into::into),
         // No step of a sequence writes a token, and all roots have the same metadata.
         token: None,

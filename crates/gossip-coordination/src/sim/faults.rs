@@ -270,7 +270,8 @@ impl FaultTally {
         self.0[kind as usize]
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    /// Adds what happened elsewhere.
+    pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum += more);
     }
 }

@@ -32,7 +32,7 @@ const TWIN_TICKS_MAX: u64 = 600;
 const SKEW_MAX: u64 = 300;
 
 /// Thousandths by which a clock drifts, at most.
-const DRIFT_MAX: u64 = 30;
+pub(super) const DRIFT_MAX: u64 = 30;
 
 /// How long after its deadline the lease of a live owner is honoured.
 pub(super) const CLOCK_SKEW_HONOURED: u64 = 40;

@@ -44,6 +44,7 @@ mod queries;
 mod random;
 mod refusals;
 mod report;
+mod rough;
 mod scratches;
 mod shrink;
 mod sink;
@@ -65,7 +66,9 @@ pub use self::oracle::StaleTally;
 pub use self::plan::{OPERATIONS_DEFAULT, Plan};
 pub use self::port::SimStore;
 pub use self::progress::{FINGERPRINT, fingerprint};
+pub use self::random::{Stream, mix};
 pub use self::report::{Coverage, Failure, Figures, Report, fault_table, outcome_table};
+pub use self::rough::{Nature, RoughDisk, RoughStore};
 pub use self::shrink::shrink;
 use self::world::World;
 
@@ -75,6 +78,8 @@ mod backend_tests;
 mod oracle_tests;
 #[cfg(test)]
 mod progress_tests;
+#[cfg(test)]
+mod rough_tests;
 #[cfg(test)]
 mod sim_tests;
 

@@ -8,11 +8,12 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A stream of numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Stream(u64);
+pub struct Stream(u64);
 
 impl Stream {
     /// The stream of that name and number.
-    pub(super) fn named(seed: u64, name: &str, number: u64) -> Self {
+    #[must_use]
+    pub fn named(seed: u64, name: &str, number: u64) -> Self {
         let mut state = mix(seed ^ STEP);
         for byte in name.bytes() {
             state = mix(state ^ u64::from(byte));
@@ -25,30 +26,32 @@ impl Stream {
         Self(mix(self.0 ^ mix(number.wrapping_add(STEP))))
     }
 
-    pub(super) const fn draw(&mut self) -> u64 {
+    /// The next number.
+    pub const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 
     /// A number below `bound`, which is not zero.
-    pub(super) const fn below(&mut self, bound: u64) -> u64 {
+    pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.draw() as u128 * bound as u128) >> 64) as u64
     }
 
     /// A number from `low` to `high`, both included.
-    pub(super) const fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub const fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
     /// True once in `bound` draws.
-    pub(super) const fn one_in(&mut self, bound: u64) -> bool {
+    pub const fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
     }
 }
 
 /// Scatters the bits of a number; also the step of the trace hash, so it must never change between
 /// builds or machines.
-pub(super) const fn mix(mut z: u64) -> u64 {
+#[must_use]
+pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)

@@ -19,10 +19,10 @@ use crate::store::{CommitOutcome, Read, Txn};
 pub(super) const TIMEOUT_TICKS: u64 = 24;
 
 /// The longest way of an ordinary message.
-const LATENCY_MAX: u64 = 3;
+pub(super) const LATENCY_MAX: u64 = 3;
 
 /// How much later than its time-out a message arrives that was overtaken.
-const OVERTAKEN_MAX: u64 = 300;
+pub(super) const OVERTAKEN_MAX: u64 = 300;
 
 /// The longest time for which a process is cut off or the store has no leader.
 const CUT_MAX: u64 = 300;
@@ -34,7 +34,7 @@ const PAUSE_SHORT_MAX: u64 = 100;
 const PAUSE_LONG: (u64, u64) = (320, 900);
 
 /// How far a clock steps.
-const CLOCK_STEP_MAX: u64 = 2_000;
+pub(super) const CLOCK_STEP_MAX: u64 = 2_000;
 
 /// Where dice are cast.
 #[derive(Clone, Copy)]
@@ -524,7 +524,7 @@ pub(super) fn transient(message: &str) -> InfraError {
     InfraError::Transient { operation: "simulated store", message: message.to_owned() }
 }
 
-fn refusal(why: StoreRefusal) -> InfraError {
+pub(super) fn refusal(why: StoreRefusal) -> InfraError {
     let message = "told to refuse".to_owned();
     InfraError::Refused { operation: "simulated store", why, message }
 }

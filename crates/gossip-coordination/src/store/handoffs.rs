@@ -154,15 +154,19 @@ pub fn list_moves(
         let page = io.scan(range, limit).await?;
         let is_last = page.len() < limit;
         let ids: Vec<HandoffId> = page.iter().filter_map(|(key, _)| move_at(key)).collect();
-        let mut found = Vec::with_capacity(ids.len());
+        let more = ids.last().copied().filter(|_| !is_last);
+        let mut moves = MovePage { more, ..MovePage::default() };
         for chunk in ids.chunks(RECORDS_PER_READ) {
             let keys = chunk.iter().map(|handoff| Key::Handoff { tenant, handoff: *handoff });
             let values = io.load(keys.collect()).await?;
             for (handoff, value) in chunk.iter().zip(values) {
-                found.extend(value.map(|value| stored(tenant, *handoff, &value)).transpose()?);
+                // One that has gone since is over.
+                if let Some(value) = value {
+                    moves.take_in(tenant, *handoff, &value);
+                }
             }
         }
-        Ok((found, ids.last().copied().filter(|_| !is_last)))
+        Ok(moves)
     })
 }
 
@@ -180,27 +184,50 @@ pub fn list_handoffs(
         if let Some(handoff) = after {
             range = range.after(&Key::Handoff { tenant, handoff });
         }
-        let (mut found, mut last) = (Vec::new(), None);
-        while found.len() < limit {
-            let wanted = RECORDS_PER_READ.min(limits.page).min(limit - found.len());
+        let mut moves = MovePage::default();
+        while moves.len() < limit {
+            let wanted = RECORDS_PER_READ.min(limits.page).min(limit - moves.len());
             let page = io.scan(range, wanted).await?;
             for (key, value) in &page {
                 if let Key::Handoff { handoff, .. } = key {
-                    found.push(stored(tenant, *handoff, value)?);
-                    last = Some(*handoff);
+                    moves.take_in(tenant, *handoff, value);
+                    moves.more = Some(*handoff);
                     range = range.after(key);
                 }
             }
             if page.len() < wanted {
-                return Ok((found, None));
+                moves.more = None;
+                break;
             }
         }
-        Ok((found, last))
+        Ok(moves)
     })
 }
 
-/// Records, and behind which move the next page begins, if there is one.
-pub type MovePage = (Vec<StoredHandoff>, Option<HandoffId>);
+/// Some records, in the order of their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MovePage {
+    /// What could be read.
+    pub found: Vec<StoredHandoff>,
+    /// What could not, because it is damaged or of a newer format: it does not hide the others.
+    pub damaged: Vec<HandoffId>,
+    /// Behind which move the next page begins, if there is one.
+    pub more: Option<HandoffId>,
+}
+
+impl MovePage {
+    fn len(&self) -> usize {
+        self.found.len() + self.damaged.len()
+    }
+
+    fn take_in(&mut self, tenant: TenantId, handoff: HandoffId, value: &Versioned) {
+        match stored(tenant, handoff, value) {
+            Ok(stored) => self.found.push(stored),
+            // Whatever its bytes are, the store has answered.
+            Err(_) => self.damaged.push(handoff),
+        }
+    }
+}
 
 const fn move_at(key: &Key) -> Option<HandoffId> {
     match key {

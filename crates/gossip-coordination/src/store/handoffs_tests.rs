@@ -26,7 +26,7 @@ fn payload(store: &mut MapStore) -> Option<Vec<u8>> {
 }
 
 fn found(store: &mut MapStore, party: u64) -> usize {
-    fly(store, list_moves(StoreLimits::GENEROUS, TENANT, party, None, 10)).unwrap().0.len()
+    fly(store, list_moves(StoreLimits::GENEROUS, TENANT, party, None, 10)).unwrap().found.len()
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn all_records_of_a_tenant_are_listed_by_the_page() {
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
         let flight = list_handoffs(StoreLimits::GENEROUS, TENANT, after, 11);
-        let (page, next) = fly(&mut store, flight).unwrap();
-        assert!(page.len() <= 11);
-        seen.extend(page.iter().map(|stored| stored.handoff.as_raw()));
-        after = next;
+        let page = fly(&mut store, flight).unwrap();
+        assert!(page.found.len() <= 11 && page.damaged.is_empty());
+        seen.extend(page.found.iter().map(|stored| stored.handoff.as_raw()));
+        after = page.more;
         if after.is_none() {
             break;
         }

@@ -84,7 +84,8 @@ pub enum DrainEnd {
     Released,
     /// Another worker took it by itself, or its lease ended.
     Lost,
-    /// Its owner finished it, or lost it, before its turn came ([`Drain::finished`]).
+    /// Its owner finished it, or lost it, before its turn came ([`Drain::finished`]); or nobody
+    /// took it, and its owner keeps it ([`Drain::keeping`]).
     Finished,
 }
 
@@ -122,6 +123,8 @@ pub struct Drain {
     config: JoinConfig,
     /// After this instant what is left is released.
     deadline: LogicalTime,
+    /// Whether its owner keeps what nobody takes.
+    keeps: bool,
     waiting: VecDeque<Holding>,
     under_way: VecDeque<Passage>,
     /// The willing, best first; whoever gets a shard goes to the end.
@@ -178,12 +181,20 @@ impl Drain {
         Self {
             config,
             deadline,
+            keeps: false,
             waiting: holdings.into(),
             under_way: VecDeque::new(),
             willing: of(WorkerState::Idle).chain(of(WorkerState::Working)).collect(),
             tally: DrainTally::default(),
             ended: Vec::new(),
         }
+    }
+
+    /// What nobody takes is not released: its owner goes on with it. For one who only was asked to
+    /// move a shard, and does not end.
+    #[must_use]
+    pub fn keeping(self) -> Self {
+        Self { keeps: true, ..self }
     }
 
     /// The shard stands still from now on, at `cursor`; an initial one keeps what is stored. One
@@ -317,7 +328,9 @@ impl Drain {
                     }
                 }
             }
-            Leg::Saving { .. } if passage.is_finished => Turn::Ended(DrainEnd::Finished),
+            Leg::Saving { .. } if passage.is_finished || self.keeps => {
+                Turn::Ended(DrainEnd::Finished)
+            }
             // Nobody takes it, so it stops as soon as it can, however many stand still.
             Leg::Saving { .. } if passage.rest == Rest::Working => Turn::Freeze,
             Leg::Saving { .. } if passage.rest == Rest::Asked => {

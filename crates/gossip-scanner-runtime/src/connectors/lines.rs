@@ -51,6 +51,13 @@ impl LineFile {
         Ok(Self { file: Arc::new(SourceFile::open(path)?) })
     }
 
+    /// The lines of these bytes, as if they were a file.
+    #[cfg(feature = "laws")]
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self { file: Arc::new(SourceFile::of_bytes(bytes)) }
+    }
+
     fn scanner(&self, next: u64, buffer_len: usize) -> RowScanner {
         RowScanner::new(Arc::clone(&self.file), RowSyntax::Lines, next, buffer_len)
     }

@@ -85,6 +85,14 @@ impl Manifest {
         Ok(Self { file, format, index: Mutex::new(None) })
     }
 
+    /// The rows of these bytes, as if they were a file.
+    #[cfg(feature = "laws")]
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8], format: ManifestFormat) -> Self {
+        let file = Arc::new(SourceFile::of_bytes(bytes));
+        Self { file, format, index: Mutex::new(None) }
+    }
+
     /// The index, which takes one reading of the file the first time.
     fn index(&self) -> Result<Arc<RowIndex>, ConnectorError> {
         // Held while reading: two threads that both need it shall not both read the file. A panic

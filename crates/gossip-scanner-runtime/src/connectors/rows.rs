@@ -109,13 +109,14 @@ pub(super) struct RowScanner {
 }
 
 impl RowScanner {
-    /// Begins at `next`, with a buffer of `buffer_len` bytes.
+    /// Begins at `next`, with a buffer of `buffer_len` bytes, or of fewer for a smaller file.
     pub(super) fn new(
         file: Arc<SourceFile>,
         syntax: RowSyntax,
         next: u64,
         buffer_len: usize,
     ) -> Self {
+        let buffer_len = buffer_len.min(usize::try_from(file.len()).unwrap_or(usize::MAX));
         let buffer = vec![0; buffer_len].into_boxed_slice();
         Self { file, syntax, buffer, filled: 0, offset: next, next }
     }

@@ -115,6 +115,27 @@ impl Source {
         Ok(source)
     }
 
+    /// Reads what [`Self::text`] wrote, without looking for its files: they may be on another
+    /// machine, or gone. Whoever lists them opens it.
+    ///
+    /// # Errors
+    ///
+    /// It is none of the forms with a word and a colon, or an option does not go with it.
+    pub fn restore(text: &OsStr, options: SourceOptions) -> Result<Self, SourceError> {
+        let (scheme, rest) = split_scheme(text).ok_or(SourceError::Empty)?;
+        let path = PathBuf::from(rest);
+        let source = match scheme {
+            _ if rest.is_empty() => return Err(SourceError::Empty),
+            Scheme::Tree => Self::Tree { root: path, options: tree_options(options) },
+            Scheme::Lines => Self::Lines { path },
+            Scheme::Jsonl => Self::Manifest { path, format: ManifestFormat::JsonLines },
+            Scheme::Csv => Self::Manifest { path, format: csv(options) },
+            Scheme::Range => Self::Integers(parse_range(rest.as_bytes())?),
+        };
+        source.check_options(options)?;
+        Ok(source)
+    }
+
     /// What the source is, as bytes: equal for equal sources, different for different ones.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
@@ -308,9 +329,7 @@ impl Source {
         if !root.is_dir() {
             return Err(SourceError::NotADirectory);
         }
-        let SourceOptions { ignore, follow_links, no_header: _ } = options;
-        let options = TreeOptions::EVERYTHING.with_ignore(ignore).with_follow_links(follow_links);
-        Ok(Self::Tree { root, options })
+        Ok(Self::Tree { root, options: tree_options(options) })
     }
 
     fn manifest(path: &Path, format: ManifestFormat) -> Result<Self, SourceError> {
@@ -432,6 +451,11 @@ fn split_scheme(text: &OsStr) -> Option<(Scheme, &OsStr)> {
         _ => return None,
     };
     Some((scheme, OsStr::from_bytes(&bytes[colon + 1..])))
+}
+
+const fn tree_options(options: SourceOptions) -> TreeOptions {
+    let SourceOptions { ignore, follow_links, no_header: _ } = options;
+    TreeOptions::EVERYTHING.with_ignore(ignore).with_follow_links(follow_links)
 }
 
 const fn csv(options: SourceOptions) -> ManifestFormat {

@@ -13,9 +13,19 @@ use gossip_contracts::connector::{ConnectorError, ItemBody, MAX_INLINE_BODY_BYTE
 
 /// A regular file, and what it was when it was opened.
 pub(super) struct SourceFile {
-    file: File,
-    path: PathBuf,
+    content: Content,
     stamp: Stamp,
+}
+
+/// Where the bytes are.
+enum Content {
+    File {
+        file: File,
+        path: PathBuf,
+    },
+    /// In memory, as if they were a file that nobody changes.
+    #[cfg(feature = "laws")]
+    Bytes(Box<[u8]>),
 }
 
 /// What changes when a file does.
@@ -58,7 +68,15 @@ impl SourceFile {
         let file = File::open(path).map_err(|error| ConnectorError::from_io(&error))?;
         let metadata = file.metadata().map_err(|error| ConnectorError::from_io(&error))?;
         regular(&metadata)?;
-        Ok(Self { file, path: path.to_owned(), stamp: Stamp::of(&metadata) })
+        let content = Content::File { file, path: path.to_owned() };
+        Ok(Self { content, stamp: Stamp::of(&metadata) })
+    }
+
+    /// A file of these bytes, without a disk.
+    #[cfg(feature = "laws")]
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+        let stamp = Stamp { device: 0, inode: 0, len: bytes.len() as u64, modified: 0 };
+        Self { content: Content::Bytes(bytes.into()), stamp }
     }
 
     pub(super) fn stamp(&self) -> Stamp {
@@ -71,7 +89,12 @@ impl SourceFile {
 
     /// Asks by path, so that a file put in the place of ours is noticed too.
     pub(super) fn check_unchanged(&self) -> Result<(), ConnectorError> {
-        match std::fs::metadata(&self.path) {
+        let path = match &self.content {
+            Content::File { path, .. } => path,
+            #[cfg(feature = "laws")]
+            Content::Bytes(_) => return Ok(()),
+        };
+        match std::fs::metadata(path) {
             Ok(metadata) if Stamp::of(&metadata) == self.stamp => Ok(()),
             Ok(_) => Err(ConnectorError::SourceChanged),
             Err(error) => Err(ConnectorError::from_io(&error)),
@@ -82,7 +105,7 @@ impl SourceFile {
     pub(super) fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            match self.content.read_at(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -109,6 +132,19 @@ impl SourceFile {
         let read = self.read_up_to(scratch, start).map_err(|error| OpenError::from_io(&error))?;
         // The file was cut short after it was listed.
         if read < len { Err(OpenError::Changed) } else { Ok(ItemBody::Bytes(scratch)) }
+    }
+}
+
+impl Content {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Self::File { file, .. } => file.read_at(buffer, offset),
+            #[cfg(feature = "laws")]
+            Self::Bytes(bytes) => {
+                let start = bytes.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+                (&bytes[start..]).read(buffer)
+            }
+        }
     }
 }
 

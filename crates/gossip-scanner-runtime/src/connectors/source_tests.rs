@@ -238,3 +238,24 @@ proptest! {
         prop_assert!(keys.iter().all(|key| source.root().contains_key(key)));
     }
 }
+
+/// What a run stores is read again where its files are not.
+#[rstest]
+#[case::tree("tree:/no/such/place", SourceOptions { ignore: true, ..SourceOptions::NONE })]
+#[case::lines("lines:/no/such/file", SourceOptions::NONE)]
+#[case::jsonl("jsonl:/no/such/file", SourceOptions::NONE)]
+#[case::csv("csv:/no/such/file", SourceOptions { no_header: true, ..SourceOptions::NONE })]
+#[case::range("range:3..=9", SourceOptions::NONE)]
+fn a_source_is_restored_without_its_files(#[case] text: &str, #[case] options: SourceOptions) {
+    let source = Source::restore(OsStr::new(text), options).unwrap();
+    assert_eq!((source.text(), source.options()), (text.into(), options));
+    assert_eq!(Source::restore(OsStr::new("/a/path"), options), Err(SourceError::Empty));
+}
+
+#[test]
+fn what_is_restored_is_what_was_parsed() {
+    let directory = TempDir::new();
+    let path = directory.write("rows.csv", "a\n");
+    let parsed = Source::parse(path.as_os_str(), SourceOptions::NONE).unwrap();
+    assert_eq!(Source::restore(&parsed.text(), parsed.options()), Ok(parsed));
+}

@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::process::{Command, Stdio};
+use std::num::{NonZeroU8, NonZeroU32};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
 
-use super::child::{Running, cannot_start, complaint};
+use super::child::{Running, cannot_start, complaint, is_unread};
 use super::{ExecConfig, MAX_BATCH, Rendering, Template};
 use crate::processor::{Broken, Processor, Report, Verdict, Work};
 
@@ -30,6 +31,7 @@ pub struct BatchProcessor {
     rendering: Rendering,
     capacity: usize,
     timeout: Option<Duration>,
+    found_status: Option<NonZeroU8>,
     /// Items that no process has been started for.
     waiting: Vec<Item>,
     /// Parts of a batch that failed, still to be run; the first is next.
@@ -63,6 +65,7 @@ impl BatchProcessor {
             rendering,
             capacity: most,
             timeout: config.timeout,
+            found_status: config.found_status,
             waiting: Vec::new(),
             parts: VecDeque::new(),
             running: None,
@@ -115,6 +118,10 @@ impl BatchProcessor {
         let Some((mut running, part)) = self.running.take() else { return Ok(()) };
         let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
         match running.wait(left.map_or(patience, |left| left.min(patience))) {
+            Ok(Some(status)) if self.has_found(status) => self.report_found(&part),
+            Ok(Some(status)) if is_unread(status) => {
+                return Err(Broken("nobody reads what it writes any more".into()));
+            }
             Ok(Some(status)) => match complaint(status) {
                 None => self.report(&part, &Verdict::Done),
                 Some(complaint) => self.fail(part, &complaint),
@@ -127,6 +134,19 @@ impl BatchProcessor {
             Err(error) => return Err(cannot_start(self.template.program(), &error)),
         }
         Ok(())
+    }
+
+    /// Whether a process has ended as one that found something does.
+    fn has_found(&self, status: ExitStatus) -> bool {
+        let found = self.found_status.map(|status| i32::from(status.get()));
+        found.is_some() && status.code() == found
+    }
+
+    /// All keys are done. In which of them it was found is not known, so it counts once.
+    fn report_found(&mut self, part: &[Item]) {
+        let Some((first, rest)) = part.split_first() else { return };
+        self.report(std::slice::from_ref(first), &Verdict::Found(NonZeroU32::MIN));
+        self.report(rest, &Verdict::Done);
     }
 
     /// One key has failed; of several it is not known which.

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::processor::Broken;
@@ -148,6 +149,26 @@ pub(super) fn complaint(status: ExitStatus) -> Option<Box<str>> {
         (None, Some(signal)) => format!("the command was ended by signal {signal}").into(),
         (None, None) => "the command failed".into(),
     })
+}
+
+/// Whether a program has ended because nobody reads what it writes, which is no fault of its keys:
+/// it has the standard output of this process.
+pub(super) fn is_unread(status: ExitStatus) -> bool {
+    let pipe = Signal::PIPE.as_raw();
+    // A shell tells of the signal that ended its command as a status.
+    let by_pipe = status.signal() == Some(pipe) || status.code() == Some(SHELL_SIGNALS + pipe);
+    by_pipe && output_is_closed()
+}
+
+/// What a shell adds to the number of a signal.
+const SHELL_SIGNALS: i32 = 128;
+
+/// Whether our standard output is a pipe that nobody reads any more.
+fn output_is_closed() -> bool {
+    let (stdout, at_once) = (io::stdout(), Timespec::default());
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    let looked = poll(&mut asked, Some(&at_once));
+    looked.is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
 /// Why a program could not be started at all.

@@ -25,11 +25,14 @@ mod stream_tests;
 #[cfg(test)]
 mod template_tests;
 
+use std::num::NonZeroU8;
 use std::time::Duration;
 
 pub use self::batch::BatchProcessor;
 pub use self::child::end_all_programs;
-pub use self::stream::{MAX_LINE_BYTES, StreamProcessor};
+#[cfg(feature = "laws")]
+pub use self::stream::read_answers;
+pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor};
 pub use self::template::{Template, TemplateError};
 pub use self::text::Rendering;
 
@@ -41,6 +44,9 @@ pub struct ExecConfig {
     /// How long a process may take for its keys, or a running one that has items may answer none;
     /// `None` for ever.
     pub timeout: Option<Duration>,
+    /// The exit status by which a process says that its keys are done and that it found something;
+    /// `None` if none does. A running one says so in its answers.
+    pub found_status: Option<NonZeroU8>,
 }
 
 /// The most keys that one process gets, or has at a time. A crash repeats them all.

@@ -24,7 +24,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::num::NonZeroU32;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -58,7 +59,23 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How much of a program's message is kept.
-const MAX_MESSAGE_BYTES: usize = 1024;
+pub const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// What each line of a program's output says of which item; `None` where it is nonsense. A line
+/// that is too long is the last that is read.
+#[cfg(feature = "laws")]
+#[must_use]
+pub fn read_answers(mut output: &[u8]) -> Vec<Option<(u64, Verdict)>> {
+    let mut answers = Vec::new();
+    while let Some(line) = next_line(&mut output) {
+        let Line::Whole(line) = line else {
+            answers.push(None);
+            break;
+        };
+        answers.push(Answer::parse(&line).map(|answer| (answer.id, answer.verdict)));
+    }
+    answers
+}
 
 /// Keeps a program running and gives it items.
 pub struct StreamProcessor {
@@ -338,7 +355,7 @@ impl Answer {
         let value: Value = serde_json::from_slice(line).ok()?;
         let id = value.get("id")?.as_u64()?;
         let verdict = match value.get("type")?.as_str()? {
-            "done" => Verdict::Done,
+            "done" => done(value.get("findings"))?,
             "error" => {
                 let message = value.get("message").and_then(Value::as_str).unwrap_or("no message");
                 let message = clip(message).into();
@@ -351,6 +368,13 @@ impl Answer {
         };
         Some(Self { id, verdict })
     }
+}
+
+/// How much an item that is done says it found; `None` if that is no number.
+fn done(findings: Option<&Value>) -> Option<Verdict> {
+    let number = findings.map_or(Some(0), Value::as_u64)?;
+    let number = NonZeroU32::new(u32::try_from(number).unwrap_or(u32::MAX));
+    Some(number.map_or(Verdict::Done, Verdict::Found))
 }
 
 fn hash_of(key: &[u8]) -> u64 {
@@ -411,18 +435,21 @@ fn write_lines(mut input: ChildStdin, lines: &Receiver<Vec<u8>>) {
 /// Reads until the output ends, a line is too long, or nobody asks any more.
 fn read_lines(output: ChildStdout, answers: &SyncSender<Line>) {
     let mut output = BufReader::new(output);
-    loop {
-        let mut line = Vec::new();
-        let limit = MAX_LINE_BYTES as u64 + 1;
-        let read = output.by_ref().take(limit).read_until(b'\n', &mut line);
-        let line = match read {
-            Ok(0) | Err(_) => return,
-            Ok(_) if line.len() > MAX_LINE_BYTES => Line::TooLong,
-            Ok(_) => Line::Whole(line),
-        };
+    while let Some(line) = next_line(&mut output) {
         let is_last = matches!(line, Line::TooLong);
         if answers.send(line).is_err() || is_last {
             return;
         }
+    }
+}
+
+/// The next line, with its line feed if it has one; `None` when the output has ended.
+fn next_line(output: &mut impl BufRead) -> Option<Line> {
+    let mut line = Vec::new();
+    let limit = MAX_LINE_BYTES as u64 + 1;
+    match output.by_ref().take(limit).read_until(b'\n', &mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) if line.len() > MAX_LINE_BYTES => Some(Line::TooLong),
+        Ok(_) => Some(Line::Whole(line)),
     }
 }

@@ -20,7 +20,7 @@ mod virtual_time;
 mod skew_tests;
 
 pub use self::sources::Shape;
-pub use self::table::table;
+pub use self::table::{Plan, table};
 pub use self::virtual_time::play;
 
 /// How work is divided.

@@ -1,10 +1,10 @@
 //! Sources that are hard to divide: where keys are, and what each costs.
 
-/// The mean cost of a key, in ticks.
+/// The mean cost of a key, in ticks, before the dearest are made cheaper.
 const MEAN_TICKS: u64 = 2_500;
 
-/// No key costs more than this part of all work: it cannot be divided, so a dearer one would decide
-/// the makespan of 64 workers by itself.
+/// No key costs more than this part of what all keys would cost without this bound: it cannot be
+/// divided, so a dearer one would decide the makespan of 64 workers by itself.
 const DEAREST: u64 = 64 * 40;
 
 /// Where the keys are and what each costs.
@@ -23,7 +23,7 @@ pub enum Shape {
     /// Two hundred directories, half of all files in one of them; equal costs. A look sees
     /// directories, not files.
     HotDirectory,
-    /// Evenly spread keys, of which a twentieth in a row takes half of all work.
+    /// Evenly spread keys, of which a twentieth in a row takes more than a third of all work.
     SlowStretch,
 }
 

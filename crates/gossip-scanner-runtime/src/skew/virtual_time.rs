@@ -1,7 +1,6 @@
 //! Workers in virtual time: a queue of who does something when.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use crate::initial::{INITIAL_SHARDS_MAX, initial_shards};
 use crate::processor::{Broken, Processor, Report, Verdict, Work};
 use crate::task::{Cut, TaskConfig};
 use crate::throttle::Limits;
+use crate::timeline::Timeline;
 use crate::worker::{Crew, Drain, Parts, Renewer, Rest, Slot, WorkerConfig};
 
 const TENANT: TenantId = TenantId::from_bytes([5; 32]);
@@ -28,6 +28,9 @@ const RUN: RunId = RunId::from_raw(1);
 const ROOT: (&[u8], &[u8]) = (b"!", b"~");
 /// The lease of a run as users have it, in ticks.
 const LEASE: u64 = 15_000;
+/// A worker that has had nothing to do for so long goes home if nothing is ever split: leases are
+/// renewed, so there will be nothing for it. Its polling would take most of the time of a table.
+const GOES_HOME_AFTER: u64 = 60_000;
 /// First shards for each worker, where they are split later.
 const SHARDS_PER_WORKER: usize = 4;
 
@@ -173,32 +176,45 @@ impl World {
                 Crew::new(&config(case, number), parts)
             })
             .collect();
-        self.take_turns(&crews, desks);
+        self.take_turns(case, &crews, desks);
     }
 
-    fn take_turns(&self, crews: &[Crew<'_, Coordinator>], desks: &[Desk<'_>]) {
+    fn take_turns(&self, case: Case, crews: &[Crew<'_, Coordinator>], desks: &[Desk<'_>]) {
         let mut slots: Vec<_> = crews.iter().map(|crew| Slot::new(crew, 0)).collect();
         let mut renewers: Vec<_> = crews.iter().map(Renewer::new).collect();
-        let mut queue = BinaryHeap::new();
+        let mut queue = Timeline::new();
         for number in 0..crews.len() {
-            queue.push(Reverse((1, Actor::Slot(number))));
-            queue.push(Reverse((1, Actor::Renewer(number))));
+            queue.push(1, Actor::Slot(number));
+            queue.push(1, Actor::Renewer(number));
         }
-        while let Some(Reverse((time, actor))) = queue.pop() {
+        while let Some((time, actor)) = queue.pop() {
             self.now.store(time, Ordering::Relaxed);
             let now = LogicalTime::from_raw(time);
+            let (Actor::Slot(number) | Actor::Renewer(number)) = actor;
+            let goes_home = case.goes_home(time, &desks[number]);
             let next = match actor {
+                Actor::Slot(_) | Actor::Renewer(_) if goes_home => None,
                 Actor::Renewer(number) if crews[number].has_ended() => None,
                 Actor::Renewer(number) => Some(time + renewers[number].round(now)),
                 Actor::Slot(number) => match slots[number].step(now) {
                     // A key is being processed, or there is more to do at once.
-                    Rest::No => Some(desks[number].ready_at.load(Ordering::Relaxed).max(time)),
+                    Rest::No => Some(desks[number].wakes_at.load(Ordering::Relaxed).max(time)),
                     Rest::Until(until) => Some(until.as_raw().max(time + 1)),
                     Rest::Over => None,
                 },
             };
-            queue.extend(next.map(|next| Reverse((next, actor))));
+            if let Some(next) = next {
+                queue.push(next, actor);
+            }
         }
+    }
+}
+
+impl Case {
+    /// Whether a worker has had nothing to do for so long that there is nothing for it any more.
+    fn goes_home(self, time: u64, desk: &Desk<'_>) -> bool {
+        let ready_at = desk.ready_at.load(Ordering::Relaxed);
+        matches!(self.way, Way::Static(_)) && time >= ready_at + GOES_HOME_AFTER
     }
 }
 
@@ -231,6 +247,9 @@ struct Desk<'w> {
     costs: &'w BTreeMap<Vec<u8>, u64>,
     /// When the key under way is done, or the last one was.
     ready_at: AtomicU64,
+    /// Until when the task waits for it: not longer than its patience, because it may be asked
+    /// something meanwhile.
+    wakes_at: AtomicU64,
     done: AtomicU64,
     /// The ticket of the key under way, plus one; zero if there is none.
     under_way: AtomicU64,
@@ -242,6 +261,7 @@ impl<'w> Desk<'w> {
             world,
             costs,
             ready_at: AtomicU64::new(0),
+            wakes_at: AtomicU64::new(0),
             done: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
         }
@@ -266,9 +286,12 @@ impl Processor for Waiting<'_> {
         Ok(())
     }
 
-    fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+    fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
         let now = self.desk.world.now.load(Ordering::Relaxed);
-        if now < self.desk.ready_at.load(Ordering::Relaxed) {
+        let ready_at = self.desk.ready_at.load(Ordering::Relaxed);
+        let wakes_at = ready_at.min(now + patience.as_millis() as u64);
+        self.desk.wakes_at.store(wakes_at, Ordering::Relaxed);
+        if now < ready_at {
             return Ok(());
         }
         if let Some(ticket) = self.desk.under_way.swap(0, Ordering::Relaxed).checked_sub(1) {

@@ -6,6 +6,7 @@ use gossip_contracts::connector::{Page, PageItem};
 use gossip_contracts::coordination::CursorUpdate;
 
 use crate::accumulator::Accumulator;
+use crate::planted::planted;
 use crate::token::{RuntimeToken, TokenError};
 use crate::watermark::{Settled, Watermark};
 
@@ -18,6 +19,8 @@ pub(super) struct Covered {
     accumulator: Accumulator,
     /// How many of the counted keys were passed over unread.
     unread: u64,
+    /// How much was found in the counted keys.
+    found: u64,
     /// The whole token, encoded again whenever the rest changes.
     token: Vec<u8>,
     /// Items finished since the store last heard of it.
@@ -42,8 +45,13 @@ impl Covered {
         Ok(Self {
             key: cursor.last_key().unwrap_or_default().to_vec(),
             connector_token: stored.connector.to_vec(),
-            accumulator: stored.accumulator,
+            accumulator: if planted!(CountsAnew) {
+                RuntimeToken::START.accumulator
+            } else {
+                stored.accumulator
+            },
             unread: stored.unread,
+            found: stored.found,
             token: cursor.token().unwrap_or_default().to_vec(),
             unsaved: 0,
             since_cut: 0,
@@ -95,6 +103,10 @@ impl Covered {
     fn take_in(&mut self, item: PageItem<'_>, settled: Settled) {
         match settled {
             Settled::Done => self.accumulator.add(item.key()),
+            Settled::Found(number) => {
+                self.accumulator.add(item.key());
+                self.found = self.found.saturating_add(u64::from(number.get()));
+            }
             Settled::Unread => {
                 self.accumulator.add(item.key());
                 self.unread += 1;
@@ -112,6 +124,7 @@ impl Covered {
         let token = RuntimeToken {
             accumulator: self.accumulator,
             unread: self.unread,
+            found: self.found,
             connector: &self.connector_token,
         };
         token.encode_into(&mut self.token).expect("a page takes no token that is too long");

@@ -9,12 +9,13 @@ use gossip_coordination::ParkReason;
 
 use super::{Decision, Gear, Operation, ShardTask, Troubled, Turn, park_reason};
 use crate::observer::Event;
+use crate::planted::planted;
 use crate::processor::{Broken, Report, Verdict, Work};
 use crate::watermark::Settled;
 
 /// The longest that a step waits for reports: an order, or the news that the lease is lost, is
 /// heard at the next step.
-const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often in a row an item may come back untried, without any other being settled meanwhile,
 /// before it counts as failed: a handler that gets round to nothing does not get round to it
@@ -34,7 +35,7 @@ impl ShardTask {
     ) -> Result<Option<LogicalTime>, Broken> {
         let most = if self.cautious > 0 { 1 } else { gear.processor.capacity() };
         while self.submitted < most {
-            let Some(index) = self.next_item(now) else { break };
+            let Some(index) = self.next_item(now, most) else { break };
             let item = self.page.item(index).expect("the mark follows this page");
             if let Some(until) = gear.throttle.take(now, item.size_hint().unwrap_or(0)) {
                 return Ok(Some(until));
@@ -53,6 +54,9 @@ impl ShardTask {
                 fence: self.lease.fence(),
                 connector: gear.connector,
             })?;
+            if planted!(RecordsBeforeResults) {
+                self.settle_item(index, Settled::Done);
+            }
         }
         Ok(None)
     }
@@ -114,11 +118,15 @@ impl ShardTask {
         let waits = self.troubled.get(&ticket).is_some_and(|item| item.retry_at.is_some());
         // A report of something that is not with the processor cannot be about an item of ours.
         if waits || !self.mark.is_in_flight(ticket) {
+            if planted!(RecordsBeforeResults) || planted!(WatermarkIgnored) {
+                self.submitted = self.submitted.saturating_sub(1);
+            }
             return;
         }
         self.submitted -= 1;
         match verdict {
             Verdict::Done => self.settle_item(ticket, Settled::Done),
+            Verdict::Found(number) => self.settle_item(ticket, Settled::Found(number)),
             Verdict::Unopened(error) => self.unopened(now, ticket, error, gear),
             Verdict::Failed(message) => self.failed(now, ticket, &message, gear),
             Verdict::Hopeless(message) => self.hopeless(ticket, &message, gear),
@@ -130,6 +138,11 @@ impl ShardTask {
         self.troubled.remove(&index);
         self.settles += 1;
         self.mark.settle(index, settled);
+        if planted!(WatermarkIgnored) {
+            for index in 0..index {
+                self.mark.settle(index, Settled::Done);
+            }
+        }
     }
 
     fn unopened<B>(
@@ -200,18 +213,43 @@ impl ShardTask {
         item.retry_at = Some(NEVER);
     }
 
+    /// The first item that was put off, if one was.
+    pub(super) fn hopeless_item(&self) -> Option<usize> {
+        let mut items = self.troubled.iter();
+        items.find(|(_, item)| item.retry_at == Some(NEVER)).map(|(index, _)| *index)
+    }
+
     /// What is to be given to the processor next, if anything is.
-    fn next_item(&self, now: LogicalTime) -> Option<usize> {
+    fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
+        if self.is_resting() {
+            return None;
+        }
         match self.verdict {
             None if self.split.is_none() && self.cuts.is_empty() => {
-                self.due_before(now, self.page.len()).or_else(|| self.mark.next())
+                self.due_before(now, self.page.len()).or_else(|| self.fresh_item(most))
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
-            // Something was decided: only what is under way is waited for.
-            None
-            | Some(Decision::Park(_) | Decision::Release)
-            | Some(Decision::GiveUp(_) | Decision::Stand) => None,
+            // Nothing new is begun. What waits for another try is tried, so that nothing behind it
+            // is done once more by whoever goes on.
+            None | Some(Decision::Release | Decision::Stand) => {
+                self.due_before(now, self.page.len())
+            }
+            Some(Decision::Park(_) | Decision::GiveUp(_)) => None,
         }
+    }
+
+    /// The next item of the page. Behind one that waits for another try no more is begun than a
+    /// checkpoint would record, or than the processor takes at once: a crash repeats all of it.
+    fn fresh_item(&self, most: usize) -> Option<usize> {
+        let ahead = self.mark.ahead();
+        let room =
+            ahead < most || self.covered.unsaved + (ahead as u64) < self.config.checkpoint_items;
+        self.mark.next().filter(|_| room || planted!(RunsAhead))
+    }
+
+    /// Whether an item waits for another try.
+    pub(super) fn has_retries(&self) -> bool {
+        !planted!(MovesBeforeRetry) && self.retries_before(self.page.len()).next().is_some()
     }
 
     fn due_before(&self, now: LogicalTime, index: usize) -> Option<usize> {
@@ -239,10 +277,12 @@ impl ShardTask {
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
         gear.observer.observe(Event::Parking { shard: self.lease.key(), reason, key });
         self.verdict = Some(Decision::Park(reason));
-        self.begin(match self.point_behind(index).filter(|_| !is_last) {
-            Some(point) => Operation::Split(point),
-            None => Operation::Park(reason),
-        });
+        self.begin(
+            match self.point_behind(index).filter(|_| !is_last && !planted!(ParksTheRest)) {
+                Some(point) => Operation::Split(point),
+                None => Operation::Park(reason),
+            },
+        );
     }
 
     /// Where to cut so that the item at `index` is the last in front of the cut; `None` if there is

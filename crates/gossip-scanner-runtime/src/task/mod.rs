@@ -28,6 +28,8 @@ mod orders;
 mod refusal;
 
 #[cfg(test)]
+mod ahead_tests;
+#[cfg(test)]
 mod task_tests;
 #[cfg(test)]
 mod waiting_tests;
@@ -46,9 +48,12 @@ use gossip_coordination::{
 };
 
 use self::covered::Covered;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::items::COLLECT_PATIENCE;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
+use crate::planted::planted;
 use crate::processor::{Broken, Processor, Report};
 use crate::throttle::Throttle;
 use crate::watermark::Watermark;
@@ -86,6 +91,15 @@ pub enum Cut {
     /// Halfway between the bytes of cursor and end, whatever lies there: what is left when a source
     /// cannot be sampled, and the yardstick of the skew table.
     Bytes,
+}
+
+impl TaskConfig {
+    /// Whether a shard that was granted this often since its last progress is parked if that
+    /// happens once more (DESIGN Q13).
+    #[must_use]
+    pub fn is_last_chance(&self, attempts: u32) -> bool {
+        self.shard_retries.is_some_and(|max| attempts > max)
+    }
 }
 
 impl Default for TaskConfig {
@@ -164,6 +178,10 @@ pub enum Ending {
 pub struct ShardTask {
     config: TaskConfig,
     lease: Lease,
+    /// Grants since the last progress, as the store has it: none when some was recorded.
+    attempts: u32,
+    /// Whether another shard of the process wants to be alone.
+    held: bool,
     /// Only narrows.
     spec: ShardSpec,
     covered: Covered,
@@ -272,6 +290,8 @@ impl ShardTask {
         Self {
             config,
             lease: acquired.lease.clone(),
+            attempts: acquired.attempts,
+            held: false,
             spec: ShardSpec::try_from(snapshot.spec())
                 .expect("a spec that a backend holds was checked on its way in"),
             covered: covered.expect("a cursor without a token has nothing to misread"),
@@ -291,7 +311,7 @@ impl ShardTask {
             wait_until: None,
             verdict,
             cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
-            last_chance: config.shard_retries.is_some_and(|max| acquired.attempts > max),
+            last_chance: config.is_last_chance(acquired.attempts),
             split: None,
             cuts: Vec::new(),
             ended: None,
@@ -303,14 +323,15 @@ impl ShardTask {
     where
         B: CoordinationFacade,
     {
-        let is_over = now >= self.lease.deadline() && self.pending.is_none();
+        let has_ended = now >= self.lease.deadline() && !planted!(GoesOnWithoutLease);
+        let is_over = has_ended && self.pending.is_none();
         if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
             self.forget_items(gear);
             return Turn::Over(ending);
         }
         // A decision does not wait for the next item, nor an order for the throttle. An operation
         // that failed does wait.
-        let is_decided = self.submitted == 0 && self.is_decided();
+        let is_decided = self.is_decided() && (self.submitted == 0 || self.splits_ahead());
         let until = self.wait_until.take().filter(|until| now < *until);
         if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
@@ -333,6 +354,9 @@ impl ShardTask {
 
     /// Lists, or gives out items and takes reports in.
     fn work<B>(&mut self, now: LogicalTime, gear: &mut Gear<'_, B>) -> Turn {
+        if self.is_resting() && self.submitted == 0 {
+            return self.rest(now);
+        }
         if self.submitted == 0 && self.mark.is_finished() {
             return self.turn_page(now, gear);
         }
@@ -352,6 +376,15 @@ impl ShardTask {
         Turn::Going
     }
 
+    /// Begins nothing for a while: records what is finished, and waits.
+    fn rest(&mut self, now: LogicalTime) -> Turn {
+        if self.covered.unsaved > 0 {
+            self.begin(Operation::Checkpoint);
+            return Turn::Going;
+        }
+        Turn::Wait(now.saturating_add(STILL_LOOK))
+    }
+
     /// No item can be processed: what was finished is recorded, and the shard given back.
     fn give_up<B>(&mut self, broken: Broken, gear: &mut Gear<'_, B>) -> Turn {
         self.forget_items(gear);
@@ -360,7 +393,8 @@ impl ShardTask {
 
     /// Everything that was started is settled: gets more, or ends the shard.
     fn turn_page<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
-        if self.listing.is_some() && self.page.is_exhausted() {
+        let was_read = self.page.is_exhausted() || planted!(LastPageUnread);
+        if self.listing.is_some() && was_read {
             self.begin(Operation::Complete);
             return Turn::Going;
         }
@@ -409,6 +443,8 @@ impl ShardTask {
     ) -> Turn {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
         let listing = self.listing.take();
+        // The page is empty now, and everything on it was settled.
+        self.forget_page();
         let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
             Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
@@ -432,13 +468,13 @@ impl ShardTask {
         self.decide(Decision::Park(reason))
     }
 
-    /// Nothing is under way, and something was decided: does it, progress first.
+    /// Something was decided, and nothing that it concerns is under way: does it, progress first.
     fn settle<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
         if matches!(self.verdict, Some(Decision::Stand)) {
             // The cursor travels with the offer, which is somebody else's business.
             return Turn::Wait(now.saturating_add(STILL_LOOK));
         }
-        if self.covered.unsaved > 0 {
+        if self.covered.unsaved > 0 && !planted!(ReleasesUnrecorded) {
             self.begin(Operation::Checkpoint);
             return Turn::Going;
         }
@@ -456,14 +492,15 @@ impl ShardTask {
 
     /// Whether no more items are to be tried.
     ///
-    /// Those before an item that is set aside still are, so that it is set aside alone.
+    /// Those before an item that is set aside still are, so that it is set aside alone; and whoever
+    /// goes on with a shard that is split, given back or moved finds nothing behind the cursor that
+    /// was done.
     fn is_decided(&self) -> bool {
         match self.verdict {
-            None => self.split.is_some() || !self.cuts.is_empty(),
+            None => (self.split.is_some() || !self.cuts.is_empty()) && !self.has_retries(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-                true
-            }
+            Some(Decision::Release | Decision::Stand) => !self.has_retries(),
+            Some(Decision::Park(_) | Decision::GiveUp(_)) => true,
         }
     }
 
@@ -484,7 +521,8 @@ impl ShardTask {
     }
 
     fn checkpoint_is_due(&self, now: LogicalTime) -> bool {
-        if self.cautious > 0 && self.covered.unsaved > 0 {
+        // Who is to rest may do so when its first progress is recorded.
+        if (self.cautious > 0 || self.held) && self.covered.unsaved > 0 {
             return true;
         }
         let by_time = self.checkpoint_due_at().is_some_and(|due| now >= due);
@@ -506,6 +544,12 @@ impl ShardTask {
         gear.processor.abandon();
         self.submitted = 0;
         self.forget_page();
+    }
+
+    /// What was not started is listed again, behind what was.
+    fn forget_unstarted(&mut self) {
+        self.mark.cut_short();
+        self.listing = None;
     }
 
     /// The page is listed again from the cursor.

@@ -8,6 +8,7 @@ use gossip_coordination::{CoordinationFacade, InfraError, ParkReason, PendingReq
 use super::refusal::Refusal;
 use super::{Decision, Ending, Gear, Operation, ShardTask, Turn};
 use crate::observer::{Event, Observer};
+use crate::planted::planted;
 
 /// What an answered operation leads to.
 enum Answered {
@@ -52,6 +53,9 @@ impl ShardTask {
     ) -> Result<Answered, Refusal> {
         let (tenant, cursor) = (self.lease.tenant(), self.covered.cursor());
         let saved = gear.coordinator.checkpoint(now, tenant, &self.lease, cursor, op_id)?;
+        if self.covered.unsaved > 0 {
+            self.attempts = 0;
+        }
         self.covered.unsaved = 0;
         self.saved_at = now;
         gear.observer.observe(Event::Checkpointed { shard: self.lease.key() });
@@ -107,8 +111,13 @@ impl ShardTask {
             .map_err(|_| Refusal::Declined)?;
         let split = gear.coordinator.split_residual(now, tenant, &self.lease, &plan, op_id)?;
         let narrowed = ShardSpec::try_from(plan.new_parent());
-        self.spec = narrowed.expect("the plan was checked when it was made");
-        self.forget_page();
+        if !planted!(SplitNotHeard) {
+            self.spec = narrowed.expect("the plan was checked when it was made");
+        }
+        match point > self.rest_from() {
+            true => self.forget_unstarted(),
+            false => self.forget_page(),
+        }
         self.covered.since_cut = 0;
         let (shard, residual) = (self.lease.key(), split.into_inner().residual);
         gear.observer.observe(Event::Split { shard, residual });
@@ -158,11 +167,17 @@ impl ShardTask {
     ) -> Turn {
         let since = *self.store_fails_since.get_or_insert(now);
         let patience = since.saturating_add(self.config.store_patience);
+        // When its lease has ended there is nothing to give back: who leaves does not wait longer.
+        let patience = match self.verdict {
+            Some(Decision::Release | Decision::GiveUp(_)) => patience.min(self.lease.deadline()),
+            None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Stand) => patience,
+        };
         if !error.is_retryable() || now >= patience {
             return Turn::Over(Ending::StoreFailed(error));
         }
         observer.observe(Event::StoreFailed { error: &error });
-        self.pending = Some(operation);
+        let op_id = if planted!(RetriesAnew) { self.ops.fresh() } else { operation.1 };
+        self.pending = Some((operation.0, op_id));
         self.wait(now)
     }
 

@@ -7,6 +7,7 @@ use gossip_coordination::{ShardAction, SplitKey};
 use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
 use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
+use crate::planted::planted;
 use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
@@ -21,7 +22,7 @@ const SPLIT_SAMPLE_KEYS: usize = 256;
 const SPLIT_SAMPLE_BYTES: usize = 128 * SPLIT_SAMPLE_KEYS;
 
 // A sample that is full stands for a large rest.
-const _: () = assert!(LARGE_FROM <= SPLIT_SAMPLE_KEYS && LARGE_PARTS <= SPLIT_KEYS_MIN);
+const _: () = assert!(LARGE_FROM <= SPLIT_SAMPLE_KEYS && LARGE_PARTS <= LARGE_FROM);
 const _: () = assert!(SPLIT_SAMPLE_BYTES >= gossip_contracts::connector::MIN_PAGE_BYTES);
 
 impl ShardTask {
@@ -32,7 +33,9 @@ impl ShardTask {
 
     /// The lease is gone: whatever is on its way is forgotten at the next step.
     pub fn lost(&mut self) {
-        self.ended = Some(Ending::Lost);
+        if !planted!(GoesOnWithoutLease) {
+            self.ended = Some(Ending::Lost);
+        }
     }
 
     /// Asks the shard to stand still when the items under way are finished, because it is to be
@@ -41,20 +44,48 @@ impl ShardTask {
         self.verdict.get_or_insert(Decision::Stand);
     }
 
-    /// Where the shard stands still, if it does: nothing of it is under way, and everything up to
-    /// this cursor is finished.
+    /// Where the shard stands still, if it does: nothing of it is under way or waits for another
+    /// try, and everything up to this cursor is finished.
     #[must_use]
     pub fn still_at(&self) -> Option<Cursor> {
         let stands = matches!(self.verdict, Some(Decision::Stand));
-        let still = stands && self.submitted == 0 && self.pending.is_none();
+        let rests = self.submitted == 0 || planted!(OffersUnderWay);
+        let rests = rests && self.pending.is_none();
+        let still = stands && rests && !self.has_retries();
         still.then(|| self.covered.cursor().into())
     }
 
-    /// It was not moved: goes on where it stood still.
+    /// It was not moved: goes on where it stood still. What turned out to be hopeless meanwhile is
+    /// set aside, as it would have been.
     pub fn go_on(&mut self) {
         if matches!(self.verdict, Some(Decision::Stand)) {
-            self.verdict = None;
+            self.verdict = self.hopeless_item().map(Decision::ParkItem);
         }
+    }
+
+    /// Asks the shard to rest, because another one of the process is to be worked on alone, or not
+    /// to any more. One without progress under its lease goes on until some is recorded: if the
+    /// process died while it rests, that would be held against it.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether the shard rests, with nothing under way: whatever ends the process now is not this
+    /// shard's doing, and is not counted as such.
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        let idle = self.submitted == 0 && self.pending.is_none() && self.covered.unsaved == 0;
+        self.is_resting() && idle
+    }
+
+    /// Whether the shard is parked if its owner dies now: it has come forward since, or not.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.config.is_last_chance(self.attempts)
+    }
+
+    pub(super) const fn is_resting(&self) -> bool {
+        self.held && self.attempts == 0
     }
 
     /// Somebody else took care of the shard, which stood still: the task is over at its next step.
@@ -94,6 +125,18 @@ impl ShardTask {
         self.covered.finished
     }
 
+    /// Whether a split was asked for that concerns nothing under way, and nothing else was decided.
+    ///
+    /// It is then made at once: an item may take minutes, and whoever is idle waits. Where nobody
+    /// names a key, the shard is cut behind everything that was started.
+    pub(super) fn splits_ahead(&self) -> bool {
+        let ahead = match &self.split {
+            Some(ShardAction::Split(Some(asked))) => asked.as_bytes() > self.rest_from(),
+            _ => true,
+        };
+        self.verdict.is_none() && ahead
+    }
+
     /// Splits what remains, if there is a place for it. Several cuts are made from behind, one
     /// operation each, so that every one of them leaves this shard what is in front of it.
     pub(super) fn serve_split<B>(&mut self, gear: &Gear<'_, B>) {
@@ -124,12 +167,14 @@ impl ShardTask {
     }
 
     /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
-    /// sample of what lies behind the cursor; one that gives none is cut by bytes.
+    /// sample of what lies behind the last item that was started; one that gives none is cut by
+    /// bytes.
     fn cuts_by_keys<B>(&self, gear: &Gear<'_, B>) -> Option<Vec<Box<[u8]>>> {
-        let first_open = self.mark.mark();
-        let known = self.page.len() - first_open;
         if self.page.is_exhausted() && self.listing.is_some() {
-            return Some(self.even_cuts(known, true, |index| self.page.item(first_open + index)));
+            let open = self.mark.mark();
+            let started = self.mark.next().unwrap_or(self.page.len()) - open;
+            let key = |index| self.page.item(open + index);
+            return Some(self.even_cuts(self.page.len() - open, started, true, key));
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
@@ -138,13 +183,15 @@ impl ShardTask {
         if sample.is_empty() && !sample.is_exhausted() {
             return self.middle_by_bytes().map(|middle| vec![middle]);
         }
-        Some(self.even_cuts(sample.len(), sample.is_exhausted(), |index| sample.item(index)))
+        Some(self.even_cuts(sample.len(), 0, sample.is_exhausted(), |index| sample.item(index)))
     }
 
-    /// Cuts between `count` keys; none if these are all and too few.
+    /// Cuts between `count` keys, behind those that were started; none if these are all and too
+    /// few.
     fn even_cuts<'p>(
         &self,
         count: usize,
+        started: usize,
         is_all: bool,
         key: impl Fn(usize) -> Option<PageItem<'p>>,
     ) -> Vec<Box<[u8]>> {
@@ -153,8 +200,12 @@ impl ShardTask {
             0..LARGE_FROM => 2,
             LARGE_FROM.. => LARGE_PARTS,
         };
-        let points = (1..parts).filter_map(|part| key(count * part / parts));
-        points.filter_map(|item| self.admissible(item.key())).collect()
+        let points = (1..parts).filter_map(|part| key(started.max(count * part / parts)));
+        let ahead = points.filter(|item| item.key() > self.rest_from());
+        let mut cuts: Vec<_> = ahead.filter_map(|item| self.admissible(item.key())).collect();
+        // Where much was started, several of them fall on the first key that was not.
+        cuts.dedup();
+        cuts
     }
 
     /// Halfway between the cursor and the end, if the range has one.
@@ -165,7 +216,10 @@ impl ShardTask {
         self.admissible(points.iter().next()?)
     }
 
-    fn rest_from(&self) -> &[u8] {
-        self.covered.key().unwrap_or_else(|| self.spec.start())
+    /// The last key that was started: what lies behind it may be given away at any time.
+    pub(super) fn rest_from(&self) -> &[u8] {
+        let started = self.mark.last_started().and_then(|index| self.page.item(index));
+        let started = started.map(|item| item.key()).or_else(|| self.covered.key());
+        started.unwrap_or_else(|| self.spec.start())
     }
 }

@@ -1,11 +1,13 @@
 //! A task that waits hears what is asked of it, and records what it has.
 
+use std::time::Duration;
+
 use gossip_contracts::connector::Connector;
-use gossip_coordination::ShardAction;
+use gossip_coordination::{ShardAction, SplitKey};
 use rstest::rstest;
 
 use super::{Ending, Gear, ShardTask, TaskConfig, Turn};
-use crate::processor::{Inline, Verdict, Work};
+use crate::processor::{Broken, Inline, Processor, Report, Verdict, Work};
 use crate::test_support::{Coordinator, World, at, counted, numbered};
 use crate::throttle::{Limits, Throttle};
 
@@ -91,4 +93,103 @@ fn a_throttled_task_records_what_it_has(#[case] later: u64) {
     world.pass_time(at(world.now + later), task, handle);
     throttled.step_until_it_waits(&connector);
     assert!(counted(&throttled.world.rows()[0]).0 >= 1);
+}
+
+/// Reports nothing before it is told to.
+#[derive(Default)]
+struct Holding {
+    tickets: Vec<usize>,
+    lets_go: bool,
+}
+
+impl Processor for Holding {
+    fn capacity(&self) -> usize {
+        2
+    }
+
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        self.tickets.push(work.ticket);
+        Ok(())
+    }
+
+    fn collect(&mut self, _: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        let done = |ticket| Report { ticket, verdict: Verdict::Done };
+        if self.lets_go {
+            reports.extend(self.tickets.drain(..).map(done));
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.tickets.clear();
+    }
+}
+
+/// An item may take minutes; whoever is idle gets a part of the rest at once.
+#[rstest]
+#[case::anywhere(None, 10, 2)]
+#[case::before_the_last_key(None, 3, 2)]
+#[case::with_nothing_left(None, 2, 1)]
+#[case::behind_what_was_started(SplitKey::try_new(b"k0011"), 10, 2)]
+#[case::among_what_was_started(SplitKey::try_new(b"k001"), 10, 1)]
+fn a_split_does_not_wait_for_items_under_way(
+    #[case] at_key: Option<SplitKey>,
+    #[case] keys: usize,
+    #[case] rows: usize,
+) {
+    let (mut world, connector) = (World::new(), numbered(keys));
+    let (mut handle, throttle) = (world.handle(), Throttle::default());
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let mut processor = Holding::default();
+    let mut step = |task: &mut ShardTask, processor: &mut Holding| {
+        let (coordinator, observer) = (&mut handle, &());
+        let connector = &connector;
+        task.step(
+            at(1),
+            &mut Gear { coordinator, connector, processor, throttle: &throttle, observer },
+        )
+    };
+    let mut steps = |task: &mut ShardTask, processor: &mut Holding| {
+        (0..100).find_map(|_| match step(task, processor) {
+            Turn::Over(ending) => Some(ending),
+            Turn::Going | Turn::Wait(_) => None,
+        })
+    };
+    assert_eq!(steps(&mut task, &mut processor), None);
+    task.order(&ShardAction::Split(at_key));
+    assert_eq!(steps(&mut task, &mut processor), None);
+    assert_eq!((world.rows().len(), processor.tickets.len()), (rows, 2));
+
+    processor.lets_go = true;
+    assert_eq!(steps(&mut task, &mut processor), Some(Ending::Completed));
+    assert_eq!(world.work_everything(&connector), vec![Ending::Completed; rows - 1]);
+    let counts: Vec<u64> = world.rows().iter().map(|row| counted(row).0).collect();
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (rows, keys as u64));
+}
+
+/// If the process died while it rests, that would be held against a shard without progress.
+#[test]
+fn a_shard_that_is_to_rest_records_its_first_progress_before() {
+    let connector = numbered(10);
+    let mut throttled = Throttled::new();
+    throttled.throttle = Throttle::default();
+    throttled.task.hold(true);
+    let until = throttled.step_until_it_waits(&connector);
+    assert!(until > throttled.world.now && throttled.task.is_still());
+    let row = throttled.world.rows().remove(0);
+    assert_eq!(row.attempts, 0, "nothing that a death could be counted with");
+    let recorded = counted(&row).0;
+    assert!((1..10).contains(&recorded), "{recorded} keys");
+    throttled.step_until_it_waits(&connector);
+    assert_eq!(counted(&throttled.world.rows()[0]).0, recorded, "it rests");
+    throttled.task.hold(false);
+    let ending = loop {
+        match throttled.step(&connector) {
+            Turn::Going => {}
+            Turn::Wait(until) => panic!("waits until {until:?}"),
+            Turn::Over(ending) => break ending,
+        }
+    };
+    assert_eq!(ending, Ending::Completed);
+    assert_eq!(counted(&throttled.world.rows()[0]).0, 10);
 }

@@ -11,13 +11,18 @@
 //! always gives its shards back with their progress, except when the store does not answer: then
 //! the leases run out.
 //!
+//! Threads share the death of their process, so a shard on its last chance is worked on while the
+//! others rest (`quarantine.rs`).
+//!
 //! # Never
 //! - takes a lost shard for an error: somebody else goes on with it;
 //! - lets a panic out of a shard: the shard is parked, and the others go on;
 //! - reads a clock or draws a random number of its own: both are arguments.
 
 mod bell;
+mod claiming;
 mod porter;
+mod quarantine;
 mod records;
 mod renewer;
 mod seat;
@@ -25,7 +30,11 @@ mod sharing;
 mod slot;
 
 #[cfg(test)]
+mod again_tests;
+#[cfg(test)]
 mod moves_tests;
+#[cfg(test)]
+mod poison_tests;
 #[cfg(test)]
 mod worker_tests;
 
@@ -43,11 +52,16 @@ use thiserror::Error;
 use self::bell::Bell;
 use self::porter::Porch;
 pub use self::porter::worker_of;
-#[cfg(any(test, feature = "skew"))]
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::porter::{NAP_LONGEST as PORTER_NAP_LONGEST, Porter};
+use self::quarantine::Quarantine;
+#[cfg(any(test, feature = "skew", feature = "sim"))]
 pub(crate) use self::renewer::Renewer;
 use self::seat::Seat;
 use self::sharing::Sharing;
-#[cfg(any(test, feature = "skew"))]
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::slot::NAP_LONGEST as SLOT_NAP_LONGEST;
+#[cfg(any(test, feature = "skew", feature = "sim"))]
 pub(crate) use self::slot::{Rest, Slot};
 use crate::clock::Clock;
 use crate::observer::Observer;
@@ -217,11 +231,10 @@ where
             }
         }
         gone_home.store(true, Ordering::SeqCst);
-        crew.finish(Ok(Finish::Drained));
+        crew.go_home();
         drop((renewer, porter));
     });
-    let end = crew.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    end.unwrap_or(Ok(Finish::Drained))
+    crew.ended()
 }
 
 /// What the threads of a worker share.
@@ -231,6 +244,8 @@ pub(crate) struct Crew<'a, B> {
     throttle: Throttle,
     /// One for each slot.
     seats: Vec<Seat>,
+    /// Who may claim what.
+    quarantine: Quarantine,
     /// Shards that have arrived from other workers.
     porch: Porch,
     /// Whether a worker that drains has given away what it could.
@@ -256,6 +271,7 @@ impl<'a, B> Crew<'a, B> {
             parts,
             throttle: Throttle::new(config.limits),
             seats: (0..threads).map(|_| Seat::default()).collect(),
+            quarantine: Quarantine::new(threads),
             porch: Porch::default(),
             let_go,
             busy: AtomicUsize::new(0),
@@ -271,6 +287,17 @@ impl<'a, B> Crew<'a, B> {
         decided.get_or_insert(end);
         drop(decided);
         self.bell().ring();
+    }
+
+    /// Every slot is over: if nobody has said how the worker ends, it has drained.
+    pub(crate) fn go_home(&self) {
+        self.finish(Ok(Finish::Drained));
+    }
+
+    /// How the worker ended.
+    pub(crate) fn ended(&self) -> Result<Finish, WorkerError> {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        end.unwrap_or(Ok(Finish::Drained))
     }
 
     /// Whether no more shards are claimed.
@@ -293,7 +320,7 @@ impl<'a, B> Crew<'a, B> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    fn bell(&self) -> &Bell {
+    pub(crate) fn bell(&self) -> &Bell {
         &self.parts.drain.0.bell
     }
 }

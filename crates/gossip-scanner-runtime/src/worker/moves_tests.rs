@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{RunManagement as _, ShardAction, ShardStatus, WorkerEntry, WorkerState};
+use rstest::rstest;
 
 use super::{Drain, Finish, Parts, WorkerConfig, WorkerError, work, worker_of};
 use crate::clock::{Clock, SystemClock};
@@ -192,13 +193,17 @@ fn an_administrator_moves_one_shard() {
     assert!(seen.each_once());
 }
 
-#[test]
-fn a_move_to_nobody_gives_the_shard_back() {
-    let world = halves();
+/// Somebody who is not there, somebody of another run, the owner itself.
+#[rstest]
+#[case::gone(worker_of(RUN, 999))]
+#[case::stranger(WorkerId::from_raw(999))]
+#[case::oneself(worker_of(RUN, 1))]
+fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId) {
+    let mut world = halves();
     let shard = ShardKey::new(RUN, ShardId::from_raw(1));
     let ask = |_: &Drain| {
         let now = SystemClock::new().now();
-        let action = ShardAction::HandOff(Some(WorkerId::from_raw(999)));
+        let action = ShardAction::HandOff(Some(to));
         let (until, op_id) = (LogicalTime::from_raw(now.as_raw() + 5_000), OpId::from_raw(77));
         world.handle().request_action(now, TENANT, shard, &action, until, op_id).unwrap();
     };
@@ -206,4 +211,25 @@ fn a_move_to_nobody_gives_the_shard_back() {
     assert!(ends.iter().all(Result::is_ok), "{ends:?}");
     assert_eq!(seen.arrived.load(Ordering::SeqCst), 0);
     assert!(seen.each_once());
+    assert!(world.rows().iter().all(|row| row.acquire_count == 1), "nobody gave it back");
+}
+
+/// A worker that was asked for a shard and is told to stop before the shard stands still does not
+/// wait for ever for either.
+#[test]
+fn a_drain_overtakes_a_move_that_was_asked_for() {
+    let mut world = halves();
+    let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+    let ask = |drain: &Drain| {
+        let now = SystemClock::new().now();
+        let (action, until) = (ShardAction::HandOff(None), now.saturating_add(5_000));
+        let op_id = OpId::from_raw(77);
+        world.handle().request_action(now, TENANT, shard, &action, until, op_id).unwrap();
+        thread::sleep(Duration::from_millis(LEASE / 3));
+        drain.ask();
+    };
+    let (seen, ends) = two(&world, &ask);
+    assert_eq!(ends, [Ok(Finish::Drained), Ok(Finish::Complete)]);
+    assert!(seen.each_once());
+    assert!(world.rows().iter().all(|row| row.status == ShardStatus::Done));
 }

@@ -10,6 +10,9 @@
 //! stands still, and the cursor travels with the offer: a planned move redoes nothing. What nobody
 //! takes is released with its progress, so a drain ends within [`DRAIN_TICKS`] and a little.
 //!
+//! A shard that an administrator wants elsewhere stands still before its move begins, because an
+//! item may take longer than any offer stands. If nobody takes it, its owner goes on with it.
+//!
 //! Shards go only to idle workers of the same run, which are known by their names
 //! ([`worker_of`]). One that finds no free slot here is released again.
 
@@ -18,14 +21,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
-use gossip_coordination::protocol::ReleaseMode;
-use gossip_coordination::{AcquireScratch, CoordinationFacade, WorkerEntry, WorkerState};
+use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
+use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
 use gossip_handoff::join::{
     Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext, Mover,
     collect_ended,
 };
 
 use super::records::Records;
+use super::seat::Seat;
 use super::slot::Rest;
 use super::{Crew, WorkerError};
 use crate::observer::Event;
@@ -49,7 +53,7 @@ const UPKEEP_TICKS: u64 = 5_000;
 const FAREWELL_TICKS: u64 = 2_000;
 
 /// The longest nap of the porter, in ticks: it looks whether a shard stands still.
-const NAP_LONGEST: u64 = 25;
+pub(crate) const NAP_LONGEST: u64 = 25;
 
 /// Workers look for offers ten times a second, which costs one read each; a source lets them look
 /// twice before its shard stands still.
@@ -67,10 +71,16 @@ const JOIN: JoinConfig = JoinConfig {
 const _: () = assert!(JOIN.find_ticks * 2 <= JOIN.lead_ticks);
 const _: () = assert!(JOIN.offer_ticks < DRAIN_TICKS);
 
-/// The settings for a run with leases of `lease` ticks: an offer stands for one lease at most, and
-/// the coordinator allows four.
-const fn join(lease: u64) -> JoinConfig {
-    let offer_ticks = if lease < JOIN.offer_ticks { lease } else { JOIN.offer_ticks };
+/// Leases for which an offer stands at most: whoever has short leases is not hurried more than it
+/// must be. One that the coordinator finds too long is refused, and then nothing ever moves.
+const OFFER_LEASES: u64 = 3;
+
+const _: () = assert!(OFFER_LEASES < OFFER_LEASES_MAX);
+
+/// The settings for a run with leases of `lease` ticks.
+pub(super) const fn join(lease: u64) -> JoinConfig {
+    let longest = lease.saturating_mul(OFFER_LEASES);
+    let offer_ticks = if longest < JOIN.offer_ticks { longest } else { JOIN.offer_ticks };
     JoinConfig { offer_ticks, ..JOIN }
 }
 
@@ -142,7 +152,7 @@ fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
 }
 
 /// The porter of a worker, stepped.
-pub(super) struct Porter<'c, 'a, B> {
+pub(crate) struct Porter<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     records: Records<'a>,
@@ -151,16 +161,19 @@ pub(super) struct Porter<'c, 'a, B> {
     leftovers: Leftovers,
     join: JoinConfig,
     upkeep_at: LogicalTime,
+    /// A shard that an administrator wants elsewhere and that does not stand still yet.
+    wanted: Option<(Lease, Option<WorkerId>)>,
     /// What is being given away, and whether it is everything.
     leaving: Option<(Drain, bool)>,
-    /// Shards that were asked to stand still and do not yet.
-    asked: Vec<ShardKey>,
+    /// Shards that were asked to stand still and do not yet, by their leases.
+    asked: Vec<Lease>,
     /// When the worker was seen to have ended.
     ended_at: Option<LogicalTime>,
 }
 
 impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
-    fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
+    /// The porter of a worker that has records of moves.
+    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
         let records = Records::new((crew.parts.records?)());
         let (worker, join) = (crew.config.worker, join(crew.config.lease_ticks));
         Some(Self {
@@ -172,6 +185,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
             leftovers: Leftovers::new(worker, join),
             join,
             upkeep_at: LogicalTime::ZERO,
+            wanted: None,
             leaving: None,
             asked: Vec::new(),
             ended_at: None,
@@ -179,7 +193,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     }
 
     /// Does the next thing.
-    fn step(&mut self, now: LogicalTime) -> Rest {
+    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         if self.crew.has_ended() {
             return self.farewell(now);
         }
@@ -201,6 +215,10 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// Everything is to be given away: to whoever has nothing to do, or to nobody.
     fn begin_drain(&mut self, now: LogicalTime) {
         self.arrivals.close();
+        if let Some((lease, _)) = self.wanted.take() {
+            // It moves with all others, or is released like them.
+            self.crew.seats.iter().for_each(|seat| seat.go_on(&lease));
+        }
         let willing = self.willing(now);
         if willing.is_empty() {
             return self.crew.let_go();
@@ -213,24 +231,51 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         self.leaving = Some((drain, true));
     }
 
-    /// An administrator wants a shard elsewhere.
+    /// An administrator wants a shard elsewhere: first it stands still, and then its move begins.
     fn begin_requested(&mut self, now: LogicalTime) {
-        let Some((lease, moves, to)) =
-            self.crew.seats.iter().find_map(|seat| seat.begin_requested_move())
+        let seats = &self.crew.seats;
+        let Some((lease, to)) = self.wanted.clone() else {
+            let asked = seats.iter().find_map(Seat::take_request);
+            // While nobody is willing, every renewal brings the request again, until it expires.
+            self.wanted = asked.filter(|(_, to)| !self.willing_to_take(*to, now).is_empty());
+            if let Some((lease, _)) = &self.wanted {
+                self.crew.seats.iter().for_each(|seat| seat.stand(lease));
+                self.crew.bell().ring();
+            }
+            return;
+        };
+        let is_over = !seats.iter().any(|seat| seat.holds(&lease));
+        let is_still = seats.iter().any(|seat| seat.still_at(&lease).is_some());
+        if is_over || is_still {
+            self.wanted = None;
+        }
+        if is_still {
+            let willing = self.willing_to_take(to, now);
+            self.begin_move(&lease, &willing, now);
+        }
+    }
+
+    /// Offers a shard that stands still to the willing, and keeps it if nobody takes it.
+    fn begin_move(&mut self, lease: &Lease, willing: &[WorkerEntry], now: LogicalTime) {
+        let (seats, me) = (&self.crew.seats, self.crew.config.worker);
+        let Some((lease, moves, cursor)) = seats.iter().find_map(|seat| seat.begin_move_of(lease))
         else {
             return;
         };
-        let willing = match to {
+        let holdings = vec![Holding::frozen(lease, moves, cursor, Vec::new())];
+        let deadline = now.saturating_add(DRAIN_TICKS);
+        let drain = Drain::new(me, holdings, willing, self.join, deadline);
+        self.leaving = Some((drain.keeping(), false));
+    }
+
+    /// The worker that was named, if it can have a shard of this one, or whoever has nothing to do.
+    fn willing_to_take(&mut self, to: Option<WorkerId>, now: LogicalTime) -> Vec<WorkerEntry> {
+        let me = self.crew.config.worker;
+        match to {
+            Some(to) if to == me || !is_colleague(to, me) => Vec::new(),
             Some(to) => vec![WorkerEntry::heard_of(to, WorkerState::Idle, now)],
             None => self.willing(now),
-        };
-        if willing.is_empty() {
-            return;
         }
-        let holdings = vec![Holding::working(lease, moves)];
-        let deadline = now.saturating_add(DRAIN_TICKS);
-        let drain = Drain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
-        self.leaving = Some((drain, false));
     }
 
     /// Idle workers of the run, in an order of our own, so that not all give to the same one.
@@ -262,8 +307,11 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
-                self.asked.push(key);
-                self.crew.seats.iter().for_each(|seat| seat.stand(key));
+                // One that is gone by now is heard of before the next step.
+                if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
+                    self.crew.seats.iter().for_each(|seat| seat.stand(lease));
+                    self.asked.push(lease.clone());
+                }
                 self.crew.bell().ring();
                 Rest::No
             }
@@ -282,19 +330,18 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     /// Tells the drain which shards stand still by now, and which are over.
     fn hear_of_asked(&mut self, drain: &mut Drain, now: LogicalTime) {
         let seats = &self.crew.seats;
-        self.asked.retain(|key| match seats.iter().find_map(|seat| seat.still_at(*key)) {
+        self.asked.retain(|lease| match seats.iter().find_map(|seat| seat.still_at(lease)) {
             Some(cursor) => {
-                drain.freeze(now, *key, cursor);
+                drain.freeze(now, lease.key(), cursor);
                 false
             }
             None => true,
         });
-        let over = |key: ShardKey| !seats.iter().any(|seat| seat.holds(key));
-        let gone: Vec<_> =
-            drain.leases().map(|lease| lease.key()).filter(|key| over(*key)).collect();
+        let over = |lease: &&Lease| !seats.iter().any(|seat| seat.holds(lease));
+        let gone: Vec<ShardKey> = drain.leases().filter(over).map(|lease| lease.key()).collect();
         let withdrawn = seats.iter().filter_map(|seat| seat.take_withdrawal());
         for key in gone.into_iter().chain(withdrawn) {
-            self.asked.retain(|asked| *asked != key);
+            self.asked.retain(|asked| asked.key() != key);
             drain.finished(key);
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, gone_home: &AtomicB
     let mut renewer = Renewer::new(crew);
     while !gone_home.load(Ordering::SeqCst) {
         let ticks = renewer.round(crew.parts.clock.now());
-        rest(crew, gone_home, Duration::from_millis(ticks), renewer.said);
+        rest(&renewer, gone_home, Duration::from_millis(ticks));
     }
 }
 
@@ -55,19 +55,24 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
         (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST)
     }
+
+    /// Whether the registry should hear at once that the worker is idle or not any more, so long
+    /// after the last round.
+    pub(crate) fn has_news(&self, since: Duration) -> bool {
+        since >= STATE_SHORTEST && self.said != Some(state(self.crew))
+    }
 }
 
 /// Waits for one period, until the slots have gone home, or until the registry should hear that the
 /// worker is idle or not any more. Other rings are not for the renewer.
-fn rest<B>(
-    crew: &Crew<'_, B>,
+fn rest<B: CoordinationFacade>(
+    renewer: &Renewer<'_, '_, B>,
     gone_home: &AtomicBool,
     period: Duration,
-    said: Option<WorkerState>,
 ) {
-    let begun = Instant::now();
+    let (begun, crew) = (Instant::now(), renewer.crew);
     while !gone_home.load(Ordering::SeqCst) {
-        if begun.elapsed() >= STATE_SHORTEST && said != Some(state(crew)) {
+        if renewer.has_news(begun.elapsed()) {
             return;
         }
         let Some(left) = period.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) else {

@@ -11,6 +11,7 @@ use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 use gossip_handoff::join::DrainEnd;
 
+use crate::planted::planted;
 use crate::task::{Ending, ShardTask};
 
 /// One thread's place.
@@ -148,15 +149,29 @@ impl Seat {
         let mut seat = self.lock();
         let sitting = seat.as_mut().filter(|sitting| !sitting.lost)?;
         sitting.transit.asked = None;
+        sitting.transit.withdrawn = false;
         sitting.transit.moves += 1;
         Some((sitting.lease.clone(), sitting.transit.moves - 1))
     }
 
-    /// Begins the move that somebody asked for, if somebody did; tells to whom as well.
-    pub(super) fn begin_requested_move(&self) -> Option<(Lease, u32, Option<WorkerId>)> {
-        let to = self.lock().as_mut()?.transit.asked.take()?;
+    /// The lease of the shard that somebody wants to have moved, if somebody does, and to whom.
+    pub(super) fn take_request(&self) -> Option<(Lease, Option<WorkerId>)> {
+        let mut seat = self.lock();
+        let sitting = seat.as_mut().filter(|sitting| !sitting.lost)?;
+        let to = sitting.transit.asked.take()?;
+        Some((sitting.lease.clone(), to))
+    }
+
+    /// Begins the move of `lease` if it sits here and stands still; tells where, too.
+    pub(super) fn begin_move_of(&self, lease: &Lease) -> Option<(Lease, u32, Cursor)> {
+        let cursor = self.still_at(lease)?;
         let (lease, moves) = self.begin_move()?;
-        Some((lease, moves, to))
+        Some((lease, moves, cursor))
+    }
+
+    /// The shard is not moved after all, if it sits here under `lease`: it goes on.
+    pub(super) fn go_on(&self, lease: &Lease) {
+        self.with(lease, |sitting| sitting.transit.end = Some(DrainEnd::Finished));
     }
 
     /// The shard here, if somebody wants its move taken back.
@@ -166,33 +181,38 @@ impl Seat {
         std::mem::take(&mut sitting.transit.withdrawn).then(|| sitting.lease.key())
     }
 
-    /// Asks the shard to stand still, if it sits here.
-    pub(super) fn stand(&self, shard: ShardKey) {
-        self.with(shard, |sitting| sitting.transit.stand = true);
+    /// Asks the shard to stand still, if it sits here under `lease`.
+    ///
+    /// It may not have heard yet that it can go on after an earlier move. It hears nothing of that
+    /// any more: it would take it for the end of the next one, and whoever waits for it to stand
+    /// still would wait for ever.
+    pub(super) fn stand(&self, lease: &Lease) {
+        self.with(lease, |sitting| {
+            sitting.transit.stand = true;
+            sitting.transit.end.take_if(|end| *end == DrainEnd::Finished);
+        });
     }
 
-    /// Where the shard stands still, if it sits here and does.
-    pub(super) fn still_at(&self, shard: ShardKey) -> Option<Cursor> {
-        self.with(shard, |sitting| sitting.transit.still.clone()).flatten()
+    /// Where the shard stands still, if it sits here under `lease` and does.
+    pub(super) fn still_at(&self, lease: &Lease) -> Option<Cursor> {
+        self.with(lease, |sitting| sitting.transit.still.clone()).flatten()
     }
 
-    /// Whether the shard sits here.
-    pub(super) fn holds(&self, shard: ShardKey) -> bool {
-        self.with(shard, |_| ()).is_some()
+    /// Whether `lease` sits here.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        self.with(lease, |_| ()).is_some()
     }
 
     /// Leaves word of how the move of `lease` ended.
     pub(super) fn end_move(&self, lease: &Lease, end: DrainEnd) {
-        self.with(lease.key(), |sitting| {
-            if sitting.lease.token() == lease.token() {
-                sitting.transit.end = Some(end);
-            }
-        });
+        self.with(lease, |sitting| sitting.transit.end = Some(end));
     }
 
-    fn with<T>(&self, shard: ShardKey, tell: impl FnOnce(&mut Sitting) -> T) -> Option<T> {
+    /// A lease, and not its shard: the shard may have been given back and claimed again, and nobody
+    /// would tell the new lease how a move of the old one ended.
+    fn with<T>(&self, lease: &Lease, tell: impl FnOnce(&mut Sitting) -> T) -> Option<T> {
         let mut seat = self.lock();
-        seat.as_mut().filter(|sitting| sitting.lease.key() == shard).map(tell)
+        seat.as_mut().filter(|sitting| sitting.lease.token() == lease.token()).map(tell)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Sitting>> {
@@ -226,7 +246,8 @@ impl Transit {
             Some(DrainEnd::Moved) => task.end(Ending::Moved),
             Some(DrainEnd::Released) => task.end(Ending::Released),
             Some(DrainEnd::Lost) => task.lost(),
-            // It is over by itself, or its move was taken back: if it stands still, it goes on.
+            // It is over by itself, or it was not moved: if it stands still, it goes on.
+            Some(DrainEnd::Finished) if planted!(StandsForEver) => {}
             Some(DrainEnd::Finished) => {
                 (self.stand, self.still) = (false, None);
                 task.go_on();

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId};
 use gossip_coordination::{
-    AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, Lease, ParkReason,
-    RunTransitionError,
+    AcquireResultView, AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError,
+    Lease, ParkReason, RunTransitionError,
 };
 
-use super::{Crew, Finish, WorkerError, sharing};
+use super::quarantine::{Entry, Suspicion};
+use super::{Crew, Finish, WorkerError, claiming, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
 use crate::op_ids::OpIds;
@@ -24,9 +25,12 @@ const IDLE_FIRST: u64 = 20;
 const IDLE_LONGEST: u64 = 1_000;
 
 /// How long a thread sleeps at most before it looks at the world again, in ticks.
-const NAP_LONGEST: u64 = 500;
+pub(crate) const NAP_LONGEST: u64 = 500;
 
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
+
+/// No time at all.
+const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
 
 /// Works until the worker ends.
 pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, number: usize) {
@@ -90,16 +94,71 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
         match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
-            None => match self.crew.porch.take() {
-                Some(task) => self.begin(now, task),
-                None if self.crew.is_stopping() => Rest::Over,
-                None => self.claim(now),
+            None if self.crew.is_stopping() => self.go_home(now),
+            None => match self.crew.quarantine.enter(self.number, now) {
+                Entry::Wait(until) => Rest::Until(until),
+                entry @ (Entry::InCompany | Entry::Alone) => self.seek(now, entry == Entry::Alone),
             },
         }
     }
 
-    fn claim(&mut self, now: LogicalTime) -> Rest {
-        let config = &self.crew.config;
+    /// Gives back what has arrived, and claims nothing more.
+    fn go_home(&mut self, now: LogicalTime) -> Rest {
+        if let Some(mut task) = self.crew.porch.take() {
+            task.release();
+            return self.begin(now, task, false);
+        }
+        self.leave_quarantine();
+        Rest::Over
+    }
+
+    /// Takes what has arrived, or claims.
+    fn seek(&mut self, now: LogicalTime, alone: bool) -> Rest {
+        match self.crew.porch.take() {
+            Some(task) => self.begin(now, task, alone),
+            None if alone => self.claim_alone(now),
+            None => self.claim_in_company(now),
+        }
+    }
+
+    /// Claims what is above suspicion, or asks the others to rest if there is nothing else.
+    fn claim_in_company(&mut self, now: LogicalTime) -> Rest {
+        let crew = self.crew;
+        self.claims += 1;
+        let restore = restore(crew, self.number, self.claims, now);
+        let found = claiming::claim_in_company(
+            &mut self.coordinator,
+            &crew.config,
+            now,
+            &mut self.scratch,
+            restore,
+        );
+        match found.claimed {
+            Ok(task) => self.begin(now, task, false),
+            Err(ClaimError::NoneAvailable { .. })
+                if found.passed_over && crew.quarantine.want(self.number, now) =>
+            {
+                self.store_fails_since = None;
+                crew.bell().ring();
+                Rest::No
+            }
+            Err(ClaimError::NoneAvailable { .. }) if found.passed_over => {
+                // Not its turn. There is work left, and nothing that could be waited for.
+                self.leave_quarantine();
+                self.nothing_to_do(now, Some(NEVER))
+            }
+            Err(error) => {
+                self.leave_quarantine();
+                self.claim_refused(now, error)
+            }
+        }
+    }
+
+    /// Claims anything: nobody else has anything under way.
+    fn claim_alone(&mut self, now: LogicalTime) -> Rest {
+        let (crew, config) = (self.crew, &self.crew.config);
+        self.claims += 1;
+        let restore = restore(crew, self.number, self.claims, now);
         let claimed = self.coordinator.claim_next_available(
             now,
             config.tenant,
@@ -107,22 +166,31 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
             config.worker,
             &mut self.scratch,
         );
-        match claimed {
-            Ok(acquired) => {
-                let shard = acquired.lease.key();
-                let attempts = acquired.attempts;
-                self.claims += 1;
-                let seed = config.seed ^ self.claims.rotate_left(32) ^ self.number as u64;
-                let task = ShardTask::restore(config.task, &acquired, now, seed);
-                self.crew.parts.observer.observe(Event::Claimed { shard, attempts });
-                self.answered();
-                self.begin(now, task)
+        match claimed.map(|acquired| restore(&acquired)) {
+            Ok(task) => self.begin(now, task, true),
+            Err(error) => {
+                self.leave_quarantine();
+                self.claim_refused(now, error)
             }
-            Err(error) => self.claim_refused(now, error),
         }
     }
 
-    fn begin(&mut self, now: LogicalTime, task: ShardTask) -> Rest {
+    fn leave_quarantine(&self) {
+        if self.crew.quarantine.left(self.number) {
+            self.crew.bell().ring();
+        }
+    }
+
+    fn begin(&mut self, now: LogicalTime, mut task: ShardTask, alone: bool) -> Rest {
+        let suspicion = if task.is_suspect() { Suspicion::Suspect } else { Suspicion::None };
+        if suspicion == Suspicion::Suspect && !alone {
+            // It came from another worker, or between a look and the grant: given back, uncounted.
+            task.release();
+        }
+        if self.crew.quarantine.claimed(self.number, suspicion) {
+            self.crew.bell().ring();
+        }
+        self.answered();
         self.crew.seats[self.number].take(task.lease().clone());
         self.crew.busy.fetch_add(1, Ordering::SeqCst);
         self.task = Some((Box::new(task), now));
@@ -213,6 +281,7 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
         self.processor.abandon();
         crew.seats[self.number].leave();
         crew.busy.fetch_sub(1, Ordering::SeqCst);
+        self.leave_quarantine();
         crew.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
         crew.parts.observer.observe(Event::Ended { shard: task.lease().key(), ending: &ending });
         self.account_for(ending);
@@ -232,6 +301,8 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
         if crew.is_let_go() {
             task.release();
         }
+        let word = crew.quarantine.word(self.number);
+        task.hold(word.rest);
         let mut gear = Gear {
             coordinator: &mut self.coordinator,
             connector: crew.parts.connector,
@@ -240,7 +311,9 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
             observer: crew.parts.observer,
         };
         let turn = task.step(now, &mut gear);
-        if seat.note(task) {
+        let (still, suspect) = (task.is_still(), task.is_suspect());
+        let is_news = crew.quarantine.stepped(self.number, word, still, suspect);
+        if seat.note(task) || is_news {
             crew.bell().ring();
         }
         turn
@@ -291,6 +364,21 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
         }
         crew.parts.observer.observe(Event::StoreFailed { error: &error });
         Rest::Until(now.saturating_add(self.idle.wait()))
+    }
+}
+
+/// Makes a task of a grant.
+fn restore<B>(
+    crew: &Crew<'_, B>,
+    number: usize,
+    claims: u64,
+    now: LogicalTime,
+) -> impl FnOnce(&AcquireResultView<'_>) -> ShardTask {
+    move |acquired| {
+        let (shard, attempts) = (acquired.lease.key(), acquired.attempts);
+        let seed = crew.config.seed ^ claims.rotate_left(32) ^ number as u64;
+        crew.parts.observer.observe(Event::Claimed { shard, attempts });
+        ShardTask::restore(crew.config.task, acquired, now, seed)
     }
 }
 

@@ -261,7 +261,8 @@ fn a_paused_run_waits_until_it_is_resumed() {
     let observer = Once(AtomicUsize::new(0), &toggle);
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &observer, &process);
     assert_eq!(finish, Ok(Finish::Complete));
-    assert_eq!(observer.0.load(Ordering::SeqCst), 1, "it was paused and resumed");
+    // Both threads may hear of it before either has resumed it.
+    assert_ne!(observer.0.load(Ordering::SeqCst), 0, "it was paused and resumed");
     assert!(done.lock().unwrap().values().all(|times| *times == 1));
 }
 

@@ -161,7 +161,7 @@ pub fn decode_shard(
 ) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
     let hot = decode_hot(**tenant, shard, hot)?;
     let cold = decode_cold(**tenant, shard, cold)?;
-    join(tenant, shard, hot, &cold, pool)
+    join(tenant, shard, &hot, &cold, pool)
 }
 
 /// As [`decode_shard`] for parts that have not left this process since they were encoded or
@@ -179,21 +179,20 @@ pub(in crate::store) fn decode_own_shard(
 ) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
     let hot = hot_of(shard, open_own(&Key::ShardHot { tenant: **tenant, shard }, hot)?)?;
     let cold = cold_of(shard, open_own(&Key::ShardCold { tenant: **tenant, shard }, cold)?)?;
-    join(tenant, shard, hot, &cold, pool)
+    join(tenant, shard, &hot, &cold, pool)
 }
 
 fn join(
     tenant: &Arc<TenantId>,
     shard: ShardKey,
-    hot: HotPart<'_>,
+    hot: &HotPart<'_>,
     cold: &ColdPart<'_>,
     pool: &mut RecordPool,
 ) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
-    check_pair(&hot, cold)?;
-    let indexed_at = hot.indexed_at;
+    check_pair(hot, cold)?;
     let record = make_record(tenant, shard, hot, cold, pool)?;
     record.assert_invariants(pool);
-    Ok((record, indexed_at))
+    Ok((record, hot.indexed_at))
 }
 
 /// Why the record of a shard could not be made.
@@ -322,11 +321,12 @@ fn check_pair(hot: &HotPart<'_>, cold: &ColdPart<'_>) -> Result<(), InfraError> 
     }
 }
 
-/// Both parts are checked; only room can lack.
+/// Both parts are checked; only room can lack. They are borrowed, because the log in the hot part
+/// is large: it is copied once, to its place in the pool.
 fn make_record(
     tenant: &Arc<TenantId>,
     shard: ShardKey,
-    hot: HotPart<'_>,
+    hot: &HotPart<'_>,
     cold: &ColdPart<'_>,
     pool: &mut RecordPool,
 ) -> Result<ShardRecord, SlabFull> {
@@ -340,7 +340,7 @@ fn make_record(
         lineage: cold.lineage,
     };
     let mut record = ShardRecord::new(Arc::clone(tenant), shard.run(), &birth, pool)?;
-    record.rare = match make_rare(&hot, cold, pool) {
+    record.rare = match make_rare(hot, cold, pool) {
         Ok(rare) => rare,
         Err(full) => {
             record.free(pool);
@@ -352,7 +352,7 @@ fn make_record(
     record.lease = hot.lease;
     record.acquire_count = hot.acquire_count;
     if !hot.op_log.is_empty() {
-        *pool.logs.get_mut(&mut record.op_log) = hot.op_log;
+        pool.logs.get_mut(&mut record.op_log).clone_from(&hot.op_log);
     }
     Ok(record)
 }

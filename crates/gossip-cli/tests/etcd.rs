@@ -1,0 +1,103 @@
+//! Many machines on one etcd, as far as a test has machines: a URL, who joins, what goes wrong.
+
+#![expect(clippy::unwrap_used, reason = "a file of tests")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use gossip_coordination_etcd::test_support::EtcdServer;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use support::{Ran, Scratch, finish, signal, wait_until};
+
+fn url(etcd: &EtcdServer, prefix: &str) -> String {
+    format!("etcd://127.0.0.1:{}/{prefix}", etcd.client_port())
+}
+
+/// The binary with another store than that of the test.
+fn gossip(scratch: &Scratch, store: &str, args: &[&str]) -> Command {
+    let mut command = scratch.gossip(args);
+    command.env("GOSSIP_STORE", store);
+    command
+}
+
+fn run(scratch: &Scratch, store: &str, args: &[&str]) -> Ran {
+    finish(gossip(scratch, store, args).spawn().unwrap())
+}
+
+#[test]
+fn machines_join_a_run_by_its_url_and_others_do_not_see_it() {
+    let (scratch, etcd) = (Scratch::new(), EtcdServer::single());
+    let store = &url(&etcd, "team/prod");
+    let note = ["sh", "-c", "sleep 0.01; echo $1 >> seen", "sh", "{}"];
+    let create = [&["run", "create", "range:0..200", "--shards", "6", "--"], &note[..]].concat();
+    let made = run(&scratch, store, &create);
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let id = made.stdout.trim();
+    let join = ["worker", id, "--jobs", "2", "-q", "-o", "jsonl"];
+    let joined = [(); 3].map(|()| gossip(&scratch, store, &join).spawn().unwrap());
+    let ended = joined.map(finish);
+    let said = ended.each_ref().map(|ran| serde_json::from_str::<Value>(&ran.stdout).unwrap());
+    assert!(ended.iter().all(|ran| ran.code == Some(0) && ran.stderr.is_empty()), "{ended:?}");
+    assert!(said.iter().all(|said| said["keys"] == 200), "{said:?}");
+    let here: u64 = said.iter().filter_map(|said| said["keys_here"].as_u64()).sum();
+    assert_eq!(here, 200);
+    let seen: BTreeSet<_> = scratch.lines("seen").into_iter().collect();
+    assert_eq!((seen.len(), scratch.lines("seen").len()), (200, 200));
+    assert_eq!(run(&scratch, store, &["run", "verify", id, "--source"]).code, Some(0));
+    // Another prefix, another tenant, another store: it is simply not there.
+    let elsewhere = run(&scratch, &url(&etcd, "team"), &["worker", id]);
+    let stranger = run(&scratch, store, &["--tenant", "eve", "worker", id]);
+    for ran in [elsewhere, stranger, scratch.run(&["worker", id])] {
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("check --store and --tenant"), "{}", ran.stderr);
+    }
+}
+
+/// Leases are long over when the store answers again: shards are taken anew, and no key is lost.
+#[test]
+fn a_store_that_was_away_for_a_while_loses_nothing() {
+    let (scratch, etcd) = (Scratch::new(), EtcdServer::single());
+    let note = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
+    let args = ["exec", "range:0..150", "--jobs", "2", "--lease", "1s", "-o", "jsonl", "--"];
+    let args = [&args[..], &note].concat();
+    let child = gossip(&scratch, &url(&etcd, "away"), &args).spawn().unwrap();
+    wait_until("some keys", || scratch.lines("seen").len() >= 20);
+    etcd.pause();
+    let mut seen = usize::MAX;
+    wait_until("a standstill", || {
+        // Nothing is begun under a lease that has ended.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        std::mem::replace(&mut seen, scratch.lines("seen").len()) == scratch.lines("seen").len()
+    });
+    etcd.resume();
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("\"keys\":150"), "{}", ran.stdout);
+    assert_eq!(scratch.lines("seen").iter().collect::<BTreeSet<_>>().len(), 150);
+}
+
+/// Whoever is told to leave while nobody answers leaves, says so, and is not missed.
+#[test]
+fn a_worker_leaves_although_the_store_is_away() {
+    let (scratch, mut etcd) = (Scratch::new(), EtcdServer::single());
+    let store = &url(&etcd, "gone");
+    let note = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
+    let args = ["exec", "range:0..150", "--jobs", "2", "--lease", "1s", "--"];
+    let args = [&args[..], &note].concat();
+    let child = gossip(&scratch, store, &args).spawn().unwrap();
+    wait_until("some keys", || scratch.lines("seen").len() >= 20);
+    etcd.kill();
+    signal(&child, Signal::TERM);
+    let left = finish(child);
+    assert_eq!(left.code, Some(5), "{}", left.stderr);
+    assert!(left.stderr.contains("nothing that was recorded is lost"), "{}", left.stderr);
+    etcd.restart();
+    let ran = run(&scratch, store, &args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("complete: 150 keys"), "{}", ran.stderr);
+    assert_eq!(scratch.lines("seen").iter().collect::<BTreeSet<_>>().len(), 150);
+}

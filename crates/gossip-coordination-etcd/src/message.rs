@@ -1,0 +1,307 @@
+//! A transaction on its way to a server: as a message of [`proto`](crate::proto), or as the bytes
+//! of one.
+//!
+//! A model of etcd reads the message, a client of real servers sends the bytes. Most commits are
+//! one small transaction of the store layer. To build its message and then encode that takes a
+//! dozen allocations; [`LoneTxn`] writes the same bytes into one.
+//!
+//! # Never
+//! - says anything but what [`wire::txn_request`] says: a test compares the bytes;
+//! - holds a lease of its own: whoever sends it says which.
+
+use std::fmt;
+
+use gossip_coordination::store::{Compare, Key, KeyBytes, KeyRange, Txn, Write};
+use prost::Message;
+use prost::bytes::Bytes;
+use prost::encoding::{encode_varint, encoded_len_varint};
+
+use crate::keyspace::Namespace;
+use crate::proto::{CompareTarget, TxnRequest};
+use crate::txn_effect::{Effect, effect};
+use crate::wire;
+
+/// A transaction that can be sent.
+pub trait TxnMessage: Send {
+    /// As a message.
+    fn into_request(self) -> TxnRequest;
+
+    /// As the bytes of that message.
+    fn encode(self) -> EncodedTxn;
+}
+
+/// The bytes of a transaction.
+#[derive(Clone)]
+pub struct EncodedTxn {
+    pub(crate) bytes: Bytes,
+    pub(crate) effect: Effect,
+}
+
+/// They hold keys and values.
+impl fmt::Debug for EncodedTxn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EncodedTxn(<{} bytes>)", self.bytes.len())
+    }
+}
+
+impl TxnMessage for TxnRequest {
+    fn into_request(self) -> TxnRequest {
+        self
+    }
+
+    fn encode(self) -> EncodedTxn {
+        EncodedTxn { effect: effect(&self), bytes: Bytes::from(self.encode_to_vec()) }
+    }
+}
+
+/// A transaction of the store layer that travels alone.
+#[derive(Clone, Copy)]
+pub(crate) struct LoneTxn<'t> {
+    pub(crate) namespace: &'t Namespace,
+    pub(crate) txn: &'t Txn,
+    /// For the keys that it binds.
+    pub(crate) lease: i64,
+}
+
+impl TxnMessage for LoneTxn<'_> {
+    fn into_request(self) -> TxnRequest {
+        let mut request = wire::txn_request(self.namespace, self.txn);
+        wire::set_lease(&mut request, self.lease);
+        request
+    }
+
+    fn encode(self) -> EncodedTxn {
+        let len = self.encoded_len();
+        let mut out = Vec::with_capacity(len);
+        self.write(&mut out);
+        assert!(out.len() == len, "what was measured is what was written");
+        EncodedTxn { bytes: Bytes::from(out), effect: self.effect() }
+    }
+}
+
+// Numbers of fields that are sent. Each is below 16, so that its tag is one byte, but for
+// `RANGE_END_OF_COMPARE`.
+const COMPARE: u32 = 1;
+const SUCCESS: u32 = 2;
+const FAILURE: u32 = 3;
+const RANGE: u32 = 1;
+const PUT: u32 = 2;
+const DELETE: u32 = 3;
+/// Of a range, a put and a deletion.
+const KEY: u32 = 1;
+const RANGE_END: u32 = 2;
+const LIMIT: u32 = 3;
+const VALUE: u32 = 2;
+const LEASE: u32 = 3;
+const TARGET: u32 = 2;
+const KEY_OF_COMPARE: u32 = 3;
+const VERSION: u32 = 4;
+const MOD_REVISION: u32 = 6;
+const RANGE_END_OF_COMPARE: u32 = 64;
+
+/// Bytes of the tag of [`RANGE_END_OF_COMPARE`].
+const LONG_TAG_LEN: usize = 2;
+
+/// How a number and a string of bytes are marked beside the number of their field.
+const VARINT: u32 = 0;
+const BYTES: u32 = 2;
+
+impl<'t> LoneTxn<'t> {
+    /// Operations of its longest list.
+    pub(crate) fn op_count(self) -> usize {
+        self.targets().count().max(self.txn.writes().len())
+    }
+
+    /// Bytes of the message.
+    pub(crate) fn encoded_len(self) -> usize {
+        let target = |target: Target<'_>| {
+            nested_len(self.compare_len(target)) + nested_len(nested_len(self.read_len(target)))
+        };
+        let write = |write: &Write| nested_len(nested_len(self.write_len(write)));
+        let writes = self.txn.writes().iter().map(write);
+        self.targets().map(target).sum::<usize>() + writes.sum::<usize>()
+    }
+
+    fn effect(self) -> Effect {
+        let effects = self.txn.writes().iter().map(|write| match write {
+            Write::Put(..) | Write::Bind(..) => Effect::Grows,
+            Write::Delete(_) => Effect::Shrinks,
+        });
+        effects.max().unwrap_or(Effect::None)
+    }
+
+    /// What is compared. A range whose ends are the wrong way round is empty for ever.
+    fn targets(self) -> impl Iterator<Item = Target<'t>> {
+        self.txn.compares().iter().filter_map(|compare| match compare {
+            Compare::At { key, revision } => {
+                // A revision that etcd cannot have is one that no key is at.
+                let revision = (*revision).min(i64::MAX.cast_unsigned());
+                Some(Target::Key { key, revision: Some(revision) })
+            }
+            Compare::Absent(key) => Some(Target::Key { key, revision: None }),
+            Compare::Empty(range) => {
+                let (start, end) = (range.start().as_bytes(), range.end().as_bytes());
+                (start < end).then_some(Target::Range(range))
+            }
+        })
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        for target in self.targets() {
+            open(COMPARE, self.compare_len(target), out);
+            self.write_compare(target, out);
+        }
+        for write in self.txn.writes() {
+            let len = self.write_len(write);
+            open(SUCCESS, nested_len(len), out);
+            self.write_write(write, len, out);
+        }
+        for target in self.targets() {
+            let len = self.read_len(target);
+            open(FAILURE, nested_len(len), out);
+            open(RANGE, len, out);
+            self.write_read(target, out);
+        }
+    }
+
+    fn compare_len(self, target: Target<'_>) -> usize {
+        let key = nested_len(self.key_len(target.start_len()));
+        match target {
+            Target::Key { revision: Some(revision), .. } => {
+                number_len(CompareTarget::Mod as u64) + key + number_len(revision)
+            }
+            Target::Key { revision: None, .. } => key + number_len(0),
+            Target::Range(range) => {
+                let end = self.key_len(range.end().as_bytes().len());
+                key + number_len(0) + LONG_TAG_LEN + encoded_len_varint(end as u64) + end
+            }
+        }
+    }
+
+    fn write_compare(self, target: Target<'_>, out: &mut Vec<u8>) {
+        // That two are equal is not said: it has the number zero. Nor is the version.
+        if let Target::Key { revision: Some(_), .. } = target {
+            number(TARGET, CompareTarget::Mod as u64, out);
+        }
+        target.with_start(|start| self.write_key(KEY_OF_COMPARE, start, out));
+        match target {
+            Target::Key { revision: Some(revision), .. } => number(MOD_REVISION, revision, out),
+            Target::Key { revision: None, .. } => number(VERSION, 0, out),
+            Target::Range(range) => {
+                number(VERSION, 0, out);
+                self.write_key(RANGE_END_OF_COMPARE, range.end(), out);
+            }
+        }
+    }
+
+    /// Of what a compare that failed reads.
+    fn read_len(self, target: Target<'_>) -> usize {
+        let key = nested_len(self.key_len(target.start_len()));
+        match target {
+            Target::Key { .. } => key,
+            Target::Range(range) => {
+                let end = self.key_len(range.end().as_bytes().len());
+                key + nested_len(end) + number_len(1)
+            }
+        }
+    }
+
+    fn write_read(self, target: Target<'_>, out: &mut Vec<u8>) {
+        target.with_start(|start| self.write_key(KEY, start, out));
+        if let Target::Range(range) = target {
+            self.write_key(RANGE_END, range.end(), out);
+            number(LIMIT, 1, out);
+        }
+    }
+
+    fn write_len(self, write: &Write) -> usize {
+        let key = nested_len(self.key_len(write.key().kind().key_len()));
+        match write {
+            Write::Put(_, value) => key + value_len(value),
+            Write::Bind(_, value) => key + value_len(value) + self.lease_len(),
+            Write::Delete(_) => key,
+        }
+    }
+
+    fn write_write(self, write: &Write, len: usize, out: &mut Vec<u8>) {
+        let (kind, value, lease) = match write {
+            Write::Put(_, value) => (PUT, &**value, 0),
+            Write::Bind(_, value) => (PUT, &**value, self.lease),
+            Write::Delete(_) => (DELETE, &[][..], 0),
+        };
+        open(kind, len, out);
+        self.write_key(KEY, &write.key().to_bytes(), out);
+        if !value.is_empty() {
+            open(VALUE, value.len(), out);
+            out.extend_from_slice(value);
+        }
+        if lease != 0 {
+            number(LEASE, lease.cast_unsigned(), out);
+        }
+    }
+
+    fn lease_len(self) -> usize {
+        if self.lease == 0 { 0 } else { number_len(self.lease.cast_unsigned()) }
+    }
+
+    /// Bytes of an etcd key of which so many are the store layer's.
+    fn key_len(self, len: usize) -> usize {
+        self.namespace.prefix().len() + len
+    }
+
+    fn write_key(self, field: u32, key: &KeyBytes, out: &mut Vec<u8>) {
+        open(field, self.key_len(key.as_bytes().len()), out);
+        out.extend_from_slice(self.namespace.prefix());
+        out.extend_from_slice(key.as_bytes());
+    }
+}
+
+/// What is compared, and read if it is not as expected.
+#[derive(Clone, Copy)]
+enum Target<'t> {
+    /// Is absent without a revision.
+    Key { key: &'t Key, revision: Option<u64> },
+    /// Is empty.
+    Range(&'t KeyRange),
+}
+
+impl Target<'_> {
+    fn start_len(self) -> usize {
+        match self {
+            Self::Key { key, .. } => key.kind().key_len(),
+            Self::Range(range) => range.start().as_bytes().len(),
+        }
+    }
+
+    fn with_start(self, write: impl FnOnce(&KeyBytes)) {
+        match self {
+            Self::Key { key, .. } => write(&key.to_bytes()),
+            Self::Range(range) => write(range.start()),
+        }
+    }
+}
+
+/// Begins a field of so many bytes.
+fn open(field: u32, len: usize, out: &mut Vec<u8>) {
+    encode_varint(u64::from(field << 3 | BYTES), out);
+    encode_varint(len as u64, out);
+}
+
+fn number(field: u32, number: u64, out: &mut Vec<u8>) {
+    encode_varint(u64::from(field << 3 | VARINT), out);
+    encode_varint(number, out);
+}
+
+/// Bytes of a field of so many bytes.
+fn nested_len(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
+}
+
+fn number_len(number: u64) -> usize {
+    1 + encoded_len_varint(number)
+}
+
+/// Bytes of a field that is not sent if it is empty.
+fn value_len(value: &[u8]) -> usize {
+    if value.is_empty() { 0 } else { nested_len(value.len()) }
+}

@@ -1,0 +1,115 @@
+//! Values of the store: one law for each kind that is not a part of a shard.
+
+use gossip_contracts::identity::{LogicalTime, ShardId, WorkerId};
+use gossip_coordination::HandoffId;
+use gossip_coordination::store::{
+    Key, decode_claim_entry, decode_count, decode_handoff, decode_mover_entry, decode_owner,
+    decode_parked_entry, decode_roots, decode_run_head, decode_tombstone, decode_worker,
+    encode_claim_entry, encode_handoff, encode_mover_entry, encode_owner, encode_parked_entry,
+    encode_roots, encode_run_head, encode_tenant_count, encode_tombstone, encode_worker,
+};
+
+use crate::seal::{RUN, TENANT, same_again, shard};
+
+/// Reading a key never panics, and what is a key has no other spelling.
+pub(crate) fn key(data: &[u8]) {
+    if let Ok(key) = Key::parse(data) {
+        assert_eq!(key.to_bytes().as_bytes(), data);
+    }
+}
+
+/// Decoding a counter never panics, and what decodes is written the same again.
+pub(crate) fn counter(data: &[u8]) {
+    let tenant = TENANT;
+    same_again(Key::TenantCounter { tenant }, data, |value, again| {
+        let read = decode_count(Some(tenant), value);
+        read.map(|count| encode_tenant_count(tenant, count, again)).is_ok()
+    });
+}
+
+/// Decoding an entry of an index never panics, and what decodes is written the same again.
+///
+/// The three indexes have entries without a payload; the first byte chooses among them.
+pub(crate) fn index_entry(data: &[u8]) {
+    let Some((&first, data)) = data.split_first() else { return };
+    let (tenant, shard, party) = (TENANT, shard(false), 9);
+    let (at, handoff) = (LogicalTime::from_raw(4), HandoffId::from_raw(6));
+    match first % 3 {
+        0 => same_again(Key::ClaimIndex { tenant, shard, at }, data, |value, again| {
+            let read = decode_claim_entry(tenant, shard, at, value);
+            read.map(|()| encode_claim_entry(tenant, shard, at, again)).is_ok()
+        }),
+        1 => same_again(Key::ParkedIndex { tenant, shard }, data, |value, again| {
+            let read = decode_parked_entry(tenant, shard, value);
+            read.map(|()| encode_parked_entry(tenant, shard, again)).is_ok()
+        }),
+        _ => same_again(Key::HandoffIndex { tenant, party, handoff }, data, |value, again| {
+            let read = decode_mover_entry(tenant, party, handoff, value);
+            read.map(|()| encode_mover_entry(tenant, party, handoff, again)).is_ok()
+        }),
+    }
+}
+
+/// Decoding the stored value of a planned move never panics, and it is written the same again.
+pub(crate) fn move_value(data: &[u8]) {
+    let (tenant, handoff) = (TENANT, HandoffId::from_raw(6));
+    same_again(Key::Handoff { tenant, handoff }, data, |value, again| {
+        let Ok(read) = decode_handoff(tenant, handoff, value) else { return false };
+        encode_handoff(tenant, handoff, read, again).is_ok()
+    });
+}
+
+/// Decoding an owner key never panics, and what decodes is written the same again.
+pub(crate) fn owner(data: &[u8]) {
+    let (tenant, shard) = (TENANT, shard(false));
+    same_again(Key::Owner { tenant, shard }, data, |value, again| {
+        let read = decode_owner(tenant, shard, value);
+        read.map(|owner| encode_owner(tenant, shard, &owner, again)).is_ok()
+    });
+}
+
+/// Decoding the head of a run never panics, and what decodes is written the same again.
+pub(crate) fn run_head(data: &[u8]) {
+    let (tenant, run) = (TENANT, RUN);
+    same_again(Key::RunHead { tenant, run }, data, |value, again| {
+        let Ok(head) = decode_run_head(tenant, run, value) else { return false };
+        let roots = head.roots();
+        let count = if head.has_roots() { u64::from(roots.registered) } else { 0 };
+        // Any roots will do: the head does not hold them.
+        let record = head.into_record((0..count).map(ShardId::from_raw).collect());
+        encode_run_head(&record.expect("as many unique roots as were counted"), roots, again);
+        true
+    });
+}
+
+/// Decoding a chunk of roots never panics, and what decodes is written the same again.
+pub(crate) fn run_roots(data: &[u8]) {
+    let (tenant, run, chunk) = (TENANT, RUN, 2);
+    same_again(Key::RunRoots { tenant, run, chunk }, data, |value, again| {
+        let mut ids = Vec::new();
+        if decode_roots(tenant, run, chunk, value, &mut ids).is_err() {
+            assert!(ids.is_empty(), "a refused chunk leaves nothing");
+            return false;
+        }
+        encode_roots(tenant, run, chunk, &ids, again);
+        true
+    });
+}
+
+/// Decoding a tombstone never panics, and what decodes is written the same again.
+pub(crate) fn tombstone(data: &[u8]) {
+    let (tenant, run) = (TENANT, RUN);
+    same_again(Key::Tombstone { tenant, run }, data, |value, again| {
+        let read = decode_tombstone(tenant, run, value);
+        read.map(|tombstone| encode_tombstone(tenant, run, &tombstone, again)).is_ok()
+    });
+}
+
+/// Decoding an entry of the registry of workers never panics, and it is written the same again.
+pub(crate) fn worker(data: &[u8]) {
+    let (tenant, worker) = (TENANT, WorkerId::from_raw(5));
+    same_again(Key::Worker { tenant, worker }, data, |value, again| {
+        let read = decode_worker(tenant, worker, value);
+        read.map(|entry| encode_worker(tenant, &entry, again)).is_ok()
+    });
+}

@@ -1,0 +1,80 @@
+//! What users type, and records that name what they are about.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
+
+use gossip_contracts::identity::LogicalTime;
+use gossip_handoff::join::{MoveTerms, worker_name};
+use gossip_handoff::{Phase, Record, RecordId};
+use gossip_scanner_runtime::connectors::{Source, SourceOptions};
+use gossip_stores::StoreUrl;
+
+/// Reading the record of a planned move, with its snapshot, never panics, and what is one has no
+/// other spelling.
+pub(crate) fn move_record(data: &[u8]) {
+    if let Ok(record) = Record::from_bytes(data) {
+        assert_eq!(record.to_bytes(), data);
+    }
+}
+
+/// Reading what a record is about never panics, and a move has one spelling. The input is the
+/// subject and the two owners, each behind a zero byte.
+pub(crate) fn move_terms(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut parts = text.split('\0').map(str::to_owned);
+    let mut part = || parts.next().unwrap_or_default();
+    let record = Record {
+        id: RecordId::new("move").expect("a short name"),
+        subject: part(),
+        from: part(),
+        to: part(),
+        state: Phase::Lock,
+        started_at: LogicalTime::ZERO,
+        last_transition: LogicalTime::ZERO,
+        snapshot: Vec::new(),
+        error: String::new(),
+    };
+    let Ok(terms) = MoveTerms::of(&record) else { return };
+    let (run, shard) = (terms.key.run().as_raw(), terms.key.shard().as_raw());
+    let (fence, deadline) = (terms.fence.as_raw(), terms.offer_deadline.as_raw());
+    let subject = format!("shard/{run:016x}/{shard:016x}/{fence:016x}/{deadline:016x}");
+    assert_eq!(record.subject, subject, "another spelling of the same move");
+    let owners = [terms.from, terms.to].map(worker_name);
+    assert_eq!([&record.from, &record.to], [&owners[0], &owners[1]]);
+}
+
+/// Reading a range of integers never panics, and what it is typed as again is the same range.
+/// Paths are not tried: they are looked up on the disk.
+pub(crate) fn source_range(data: &[u8]) {
+    let typed = [b"range:", data].concat();
+    let options = SourceOptions::default();
+    let Ok(source) = Source::parse(OsStr::from_bytes(&typed), options) else { return };
+    let again = Source::parse(&source.text(), options).expect("what we type is understood");
+    assert_eq!(again.canonical(), source.canonical(), "another source");
+    let root = source.root();
+    assert!(root.as_spec_ref().start < root.as_spec_ref().end, "a root without keys");
+}
+
+/// Reading the URL of a store never panics, and neither what was understood nor what was wrong
+/// shows a password.
+pub(crate) fn store_url(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match StoreUrl::from_str(text) {
+        Ok(url) => {
+            if let StoreUrl::Etcd(mut config) = url {
+                assert!(config.validate().is_ok(), "what cannot work was understood");
+                let shown = format!("{config:?}");
+                if let Some(credentials) = &mut config.credentials {
+                    let len = credentials.password.len();
+                    credentials.password = "*".repeat(len);
+                }
+                assert_eq!(format!("{config:?}"), shown, "a password is shown");
+            }
+        }
+        Err(error) => assert!(error.to_string().len() < SHOWN_LEN_MAX, "an error shows the URL"),
+    }
+}
+
+/// The longest text of an error about a URL: it says where and what was expected.
+const SHOWN_LEN_MAX: usize = 256;

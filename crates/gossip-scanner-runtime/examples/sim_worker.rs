@@ -1,0 +1,108 @@
+//! Plays worlds of the worker, for `cargo xtask sim-worker`.
+//!
+//! ```text
+//! cargo run --release -p gossip-scanner-runtime --features sim --example sim_worker -- \
+//!     [--seeds N] [--from SEED] | --seed SEED [--bug NAME] | --bugs
+//! ```
+//! A campaign prints a table of what happened and each world that was broken, with the command that
+//! plays it again. `--seed` tells one world event by event. `--bugs` looks for every planted bug,
+//! in a build with `--cfg planted_bugs`.
+#![expect(clippy::print_stdout, reason = "a program that prints figures")]
+#![expect(clippy::disallowed_methods, reason = "a program that takes arguments, and measures")]
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use gossip_scanner_runtime::sim::{Bug, HAS_SWITCHES, Plan, Totals, hunt, play};
+
+/// Worlds of a campaign, unless it is told otherwise.
+const WORLDS: u64 = 20_000;
+
+/// Worlds in which a planted bug must be found.
+const HUNT_MAX: u64 = 2_000;
+
+/// How many broken worlds are told; more say no more.
+const TOLD_MAX: u64 = 20;
+
+const USAGE: &str =
+    "usage: sim_worker [--seeds N] [--from SEED] | --seed SEED [--bug NAME] | --bugs";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let number = |word: &str| word.parse::<u64>().ok();
+    let told = match words[..] {
+        [] => Some(campaign(0, WORLDS)),
+        ["--seeds", count] => number(count).map(|count| campaign(0, count)),
+        ["--seeds", count, "--from", from] => {
+            number(count).zip(number(from)).map(|(count, from)| campaign(from, count))
+        }
+        ["--seed", seed] => number(seed).map(|seed| tell(Plan::of_seed(seed))),
+        ["--seed", seed, "--bug", name] => {
+            let bug = Bug::ALL.iter().find(|bug| bug.name() == name).copied();
+            number(seed)
+                .zip(bug)
+                .map(|(seed, bug)| tell(Plan { bug: Some(bug), ..Plan::of_seed(seed) }))
+        }
+        ["--bugs"] => Some(hunt_all()),
+        _ => None,
+    };
+    told.unwrap_or_else(|| {
+        println!("{USAGE}");
+        ExitCode::from(2)
+    })
+}
+
+/// Plays one world and tells what happened in it.
+fn tell(plan: Plan) -> ExitCode {
+    let outcome = play(Plan { tells: true, ..plan });
+    outcome.story.iter().for_each(|line| println!("{line}"));
+    println!("trace {:016x}, {} steps, {} ticks", outcome.trace, outcome.steps, outcome.ticks);
+    match outcome.broken {
+        Some(violation) => {
+            println!("BROKEN {:?}: {}", violation.rule, violation.why);
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn campaign(from: u64, count: u64) -> ExitCode {
+    let (begun, mut totals, mut broken) = (Instant::now(), Totals::default(), 0);
+    for seed in from..from + count {
+        let plan = Plan::of_seed(seed);
+        let outcome = play(plan);
+        if let Some(violation) = &outcome.broken {
+            broken += 1;
+            if broken <= TOLD_MAX {
+                println!("BROKEN {:?}: {}", violation.rule, violation.why);
+                println!("       {}", plan.command());
+            }
+        }
+        totals.add(&outcome);
+    }
+    println!("{}", totals.table(begun.elapsed()));
+    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Looks for every planted bug.
+fn hunt_all() -> ExitCode {
+    if !HAS_SWITCHES {
+        println!("this build has no planted bugs: `cargo xtask sim-worker --bugs` has");
+        return ExitCode::FAILURE;
+    }
+    println!("| planted | what is wrong | broken rule | worlds | ms |\n|---|---|---|---|---|");
+    let mut is_sound = true;
+    for bug in Bug::ALL {
+        let begun = Instant::now();
+        let found = hunt(*bug, HUNT_MAX);
+        is_sound &= found.is_some();
+        let (rule, worlds) = found.map_or_else(
+            || ("not found".to_owned(), HUNT_MAX),
+            |(seed, violation)| (format!("{:?}", violation.rule), seed + 1),
+        );
+        let (name, what, took) = (bug.name(), bug.what(), begun.elapsed().as_millis());
+        println!("| {name} | {what} | {rule} | {worlds} | {took} |");
+    }
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

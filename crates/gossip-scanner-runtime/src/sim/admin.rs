@@ -1,0 +1,147 @@
+//! Somebody who asks things of the workers, and to whom nothing happens.
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, WorkerId};
+use gossip_coordination::sim::{Stream, mix};
+use gossip_coordination::{
+    ParkReason, RunManagement as _, ShardAction, ShardStatus, ShardSummary, SplitKey,
+};
+
+use super::settle::rows;
+use super::stage::{ADMIN, Coordinator, RUN, Stage, TENANT};
+
+/// How long a request waits for the owner, in ticks.
+const REQUEST_TICKS: u64 = 4_000;
+
+/// An administrator of the run.
+pub(super) struct Admin<'w> {
+    stage: &'w Stage,
+    handle: Coordinator,
+    luck: Stream,
+    operations: u64,
+    is_paused: bool,
+    /// What was asked of owners.
+    pub(super) requests: u64,
+}
+
+impl<'w> Admin<'w> {
+    pub(super) fn new(stage: &'w Stage) -> Self {
+        Self {
+            stage,
+            handle: stage.coordinator(ADMIN),
+            luck: Stream::named(stage.setting.nature.seed, "admin", 0),
+            operations: 0,
+            is_paused: false,
+            requests: 0,
+        }
+    }
+
+    /// Asks for something; answers whether a process is to be told to drain.
+    pub(super) fn act(&mut self, workers: &[WorkerId]) -> bool {
+        if self.is_paused {
+            self.resume();
+            return false;
+        }
+        let action = match self.luck.below(10) {
+            0 | 1 => ShardAction::Split(None),
+            2 => self.split_somewhere(),
+            3 => ShardAction::Release,
+            4 => ShardAction::HandOff(None),
+            5 | 6 => ShardAction::HandOff(self.pick(workers).copied()),
+            7 => {
+                self.pause();
+                return false;
+            }
+            8 if self.luck.one_in(4) => {
+                self.revoke();
+                return false;
+            }
+            8 => ShardAction::Withdraw,
+            _ => return true,
+        };
+        self.ask(&action);
+        false
+    }
+
+    /// Lets shards be started again.
+    pub(super) fn resume(&mut self) {
+        let (now, op_id) = (self.now(), self.op_id());
+        self.is_paused = false;
+        self.stage.say(|| "the run is resumed".to_owned());
+        // A run that has ended meanwhile is not resumed.
+        drop(self.handle.resume_run(now, TENANT, RUN, op_id));
+    }
+
+    /// Gives shards that were set aside another chance, if `wants` it; how many.
+    pub(super) fn unpark(&mut self, wants: impl Fn(&ShardSummary) -> bool) -> usize {
+        let rows = rows(self.stage, self.now());
+        let parked = rows.iter().filter(|row| row.status == ShardStatus::Parked && wants(row));
+        let parked: Vec<ShardKey> = parked.map(|row| ShardKey::new(RUN, row.shard)).collect();
+        for key in &parked {
+            let (now, op_id) = (self.now(), self.op_id());
+            drop(self.handle.unpark_shard(now, TENANT, *key, op_id));
+        }
+        parked.len()
+    }
+
+    /// Whether a shard was set aside because its owners died, and nothing is wrong with what is
+    /// left of it, or with a part of that.
+    pub(super) fn is_innocent(&self, row: &ShardSummary) -> bool {
+        let source = &self.stage.source;
+        let from = match row.last_key.as_deref() {
+            Some(key) => source.behind(key),
+            None => source.lower(&row.start),
+        };
+        let left = &source.entries[from..source.lower(&row.end).max(from)];
+        let all_bad = !left.is_empty() && left.iter().all(|entry| entry.temper.is_bad());
+        row.park_reason == Some(ParkReason::TooManyErrors) && !all_bad
+    }
+
+    fn now(&self) -> LogicalTime {
+        self.stage.disk.clock(ADMIN)
+    }
+
+    fn op_id(&mut self) -> OpId {
+        self.operations += 1;
+        OpId::from_raw(mix(self.operations))
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        let bound = from.len() as u64;
+        (bound > 0).then(|| &from[self.luck.below(bound.max(1)) as usize])
+    }
+
+    fn split_somewhere(&mut self) -> ShardAction {
+        let stage = self.stage;
+        let key = self.pick(&stage.source.entries).map(|entry| entry.key.as_slice());
+        ShardAction::Split(key.and_then(SplitKey::try_new))
+    }
+
+    fn leased(&mut self) -> Option<ShardKey> {
+        let rows = rows(self.stage, self.now());
+        let leased: Vec<_> = rows.iter().filter(|row| row.leased).collect();
+        self.pick(&leased).map(|row| ShardKey::new(RUN, row.shard))
+    }
+
+    fn ask(&mut self, action: &ShardAction) {
+        let Some(key) = self.leased() else { return };
+        let (now, op_id) = (self.now(), self.op_id());
+        self.requests += 1;
+        self.stage.say(|| format!("asks {} of {:x}", action.label(), key.shard().as_raw()));
+        let until = now.saturating_add(REQUEST_TICKS);
+        // Another request may stand; then this one is not heard.
+        drop(self.handle.request_action(now, TENANT, key, action, until, op_id));
+    }
+
+    fn pause(&mut self) {
+        let (now, op_id) = (self.now(), self.op_id());
+        self.is_paused = self.handle.pause_run(now, TENANT, RUN, op_id).is_ok();
+        self.stage.say(|| "the run is paused".to_owned());
+    }
+
+    fn revoke(&mut self) {
+        let Some(key) = self.leased() else { return };
+        let (now, op_id) = (self.now(), self.op_id());
+        self.stage.say(|| format!("revokes {:x}", key.shard().as_raw()));
+        drop(self.handle.revoke_lease(now, TENANT, key, op_id));
+    }
+}

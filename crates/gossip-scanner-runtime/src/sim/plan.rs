@@ -1,0 +1,100 @@
+//! What a world is made of, all of it from one seed.
+
+use gossip_coordination::sim::{FaultKind, FaultSet, Nature, RoughDisk, Stream};
+
+use super::Plan;
+use crate::task::TaskConfig;
+
+/// The most slots of all processes together.
+const WORKERS_MAX: u64 = 8;
+
+/// The most slots of one process.
+const SLOTS_MAX: u64 = 3;
+
+/// How a world is laid out.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) nature: Nature,
+    /// Slots of each process.
+    pub(super) processes: Vec<usize>,
+    pub(super) keys: usize,
+    /// First shards.
+    pub(super) roots: usize,
+    /// Items of one page of a listing.
+    pub(super) page: usize,
+    /// Items at once for each slot.
+    pub(super) capacity: usize,
+    /// Ticks of an ordinary key, at most.
+    pub(super) cost: u64,
+    /// Keys that always fail, and keys that kill whoever works on them.
+    pub(super) failing: usize,
+    pub(super) killing: usize,
+    pub(super) task: TaskConfig,
+    pub(super) auto_split: bool,
+    /// Whether shards are moved between workers; otherwise a drain releases them.
+    pub(super) moves: bool,
+    /// When faults and administrators stop.
+    pub(super) rough_ticks: u64,
+}
+
+impl Setting {
+    /// The world of a plan. Worlds differ in everything, so that what one setting hides is seen in
+    /// another.
+    pub(super) fn of(plan: &Plan) -> Self {
+        let mut stream = Stream::named(plan.seed, "setting", 0);
+        let draw = &mut stream;
+        let lease = [1_000, 2_500, 6_000][draw.below(3) as usize];
+        let retries = 1 + draw.below(4) as u32;
+        let task = TaskConfig {
+            checkpoint_items: 1 + draw.below(16),
+            checkpoint_ticks: [50, 200, 1_000][draw.below(3) as usize],
+            item_tries: 2 + draw.below(3) as u32,
+            retry_longest: 1_000,
+            store_patience: 5_000,
+            shard_retries: Some(retries),
+            ..TaskConfig::default()
+        };
+        Self {
+            processes: processes(draw),
+            keys: draw.between(12, 160) as usize,
+            roots: draw.between(1, 4) as usize,
+            page: draw.between(2, 16) as usize,
+            capacity: draw.between(1, 4) as usize,
+            cost: [10, 60, 300][draw.below(3) as usize],
+            failing: if draw.one_in(2) { 0 } else { draw.between(1, 3) as usize },
+            killing: if draw.one_in(5) { draw.between(1, 2) as usize } else { 0 },
+            auto_split: !draw.one_in(4),
+            moves: !draw.one_in(8),
+            rough_ticks: draw.between(1_000, 20_000),
+            task,
+            nature: Nature {
+                seed: plan.seed,
+                roughness: [0, 1, 2, 4, 10][draw.below(5) as usize],
+                binds: draw.one_in(2),
+                faults: swarm(draw),
+                lease,
+            },
+        }
+    }
+}
+
+/// Each kind is there in four worlds of five.
+fn swarm(draw: &mut Stream) -> FaultSet {
+    RoughDisk::KINDS.iter().fold(
+        FaultSet::NONE,
+        |set: FaultSet, kind: &FaultKind| {
+            if draw.one_in(5) { set } else { set.with(*kind) }
+        },
+    )
+}
+
+/// From one process with one slot to eight of them.
+fn processes(draw: &mut Stream) -> Vec<usize> {
+    let (mut left, mut processes) = (draw.between(1, WORKERS_MAX), Vec::new());
+    while left > 0 {
+        let slots = draw.between(1, SLOTS_MAX.min(left));
+        processes.push(slots as usize);
+        left -= slots;
+    }
+    processes
+}

@@ -1,0 +1,103 @@
+//! What many worlds came to, as a table.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use gossip_coordination::sim::{FaultKind, FaultTally, RoughDisk};
+
+use super::oracle::Seen;
+use super::{CALM_TICKS_MAX, Outcome};
+
+/// Sums over worlds.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    worlds: u64,
+    broken: u64,
+    complete: u64,
+    steps: u64,
+    ticks: u64,
+    /// The longest time after the last fault, and the seed of that world.
+    slowest: (u64, u64),
+    started: u64,
+    deaths: u64,
+    drains: u64,
+    requests: u64,
+    seen: Seen,
+    faults: FaultTally,
+    /// Of all worlds, in their order.
+    trace: u64,
+}
+
+impl Totals {
+    /// Adds a world.
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.worlds += 1;
+        self.broken += u64::from(outcome.broken.is_some());
+        self.complete += u64::from(outcome.is_complete);
+        self.steps += outcome.steps;
+        self.ticks += outcome.ticks;
+        self.slowest = self.slowest.max((outcome.calm_ticks, outcome.seed));
+        self.started += outcome.started;
+        self.deaths += outcome.deaths;
+        self.drains += outcome.drains;
+        self.requests += outcome.requests;
+        self.seen.add(&outcome.seen);
+        self.faults.add(&outcome.faults);
+        self.trace = gossip_coordination::sim::mix(self.trace ^ outcome.trace);
+    }
+
+    /// How often a fault happened.
+    #[must_use]
+    pub fn faults(&self, kind: FaultKind) -> u64 {
+        self.faults.of(kind)
+    }
+
+    /// The table of a campaign that took so long.
+    #[must_use]
+    pub fn table(&self, took: Duration) -> String {
+        let seen = &self.seen;
+        let rate = self.worlds as f64 / took.as_secs_f64();
+        let rows = [
+            ("worlds", self.worlds.to_string()),
+            ("worlds with a broken rule", self.broken.to_string()),
+            ("worlds a second", format!("{rate:.0}")),
+            ("hours of virtual time", format!("{:.1}", self.ticks as f64 / 3_600_000.0)),
+            ("steps of slots, renewers and porters", self.steps.to_string()),
+            ("transactions", seen.commits.to_string()),
+            ("processes started", self.started.to_string()),
+            ("… killed", self.deaths.to_string()),
+            ("… told to drain", self.drains.to_string()),
+            ("requests of administrators", self.requests.to_string()),
+            ("grants of shards", seen.grants.to_string()),
+            ("… by planned moves", seen.moves.to_string()),
+            ("releases", seen.releases.to_string()),
+            ("splits", seen.splits.to_string()),
+            ("shards set aside", seen.parks.to_string()),
+            ("results taken", seen.accepted.to_string()),
+            ("… of keys that had one", seen.redone.to_string()),
+            ("results refused by their fence", seen.refused.to_string()),
+            ("runs without a bad key, certificate complete", self.complete.to_string()),
+            (
+                "longest settling after the last fault, in seconds",
+                format!(
+                    "{:.1} of {:.0} allowed (seed {})",
+                    self.slowest.0 as f64 / 1_000.0,
+                    CALM_TICKS_MAX as f64 / 1_000.0,
+                    self.slowest.1
+                ),
+            ),
+            ("trace of all worlds", format!("`{:016x}`", self.trace)),
+        ];
+        let mut table = String::from("| what | how many |\n|---|---|\n");
+        for (what, count) in rows {
+            // Writing to a string does not fail.
+            let _ = writeln!(table, "| {what} | {count} |");
+        }
+        table.push_str("\n| fault | what it is | how often |\n|---|---|---|\n");
+        for kind in RoughDisk::KINDS {
+            let (name, what, count) = (kind.name(), kind.what(), self.faults.of(*kind));
+            let _ = writeln!(table, "| {name} | {what} | {count} |");
+        }
+        table
+    }
+}

@@ -1,0 +1,107 @@
+//! Claiming while other threads of the process work: shards on their last chance are passed over
+//! ([`quarantine`](super::quarantine) says why).
+//!
+//! A look comes before each acquire. It is one read more, and nothing is granted to somebody who
+//! should not have it: the grant itself is what counts as an attempt.
+
+use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
+use gossip_coordination::protocol::{Claim, ClaimStep};
+use gossip_coordination::{
+    AcquireResultView, AcquireScratch, ClaimError, CoordinationFacade, GetRunError, ShardFilter,
+};
+
+use super::WorkerConfig;
+
+/// What came of a claim in company.
+#[derive(Debug)]
+pub(super) struct InCompany<T> {
+    /// The shard, or why there is none.
+    pub(super) claimed: Result<T, ClaimError>,
+    /// Whether there were shards that were passed over.
+    pub(super) passed_over: bool,
+}
+
+/// Gets the worker the first shard above suspicion that nobody else takes meanwhile, as `restore`
+/// makes of it.
+pub(super) fn claim_in_company<B: CoordinationFacade, T>(
+    coordinator: &mut B,
+    config: &WorkerConfig,
+    now: LogicalTime,
+    scratch: &mut AcquireScratch,
+    restore: impl FnOnce(&AcquireResultView<'_>) -> T,
+) -> InCompany<T> {
+    let mut passed_over = false;
+    let mut seeker = Seeker { coordinator, config, now, passed_over: &mut passed_over };
+    let claimed = seeker.claim(scratch, restore);
+    InCompany { claimed, passed_over }
+}
+
+struct Seeker<'s, B> {
+    coordinator: &'s mut B,
+    config: &'s WorkerConfig,
+    now: LogicalTime,
+    passed_over: &'s mut bool,
+}
+
+impl<B: CoordinationFacade> Seeker<'_, B> {
+    fn claim<T>(
+        &mut self,
+        scratch: &mut AcquireScratch,
+        restore: impl FnOnce(&AcquireResultView<'_>) -> T,
+    ) -> Result<T, ClaimError> {
+        let WorkerConfig { tenant, run, worker, .. } = *self.config;
+        let now = self.now;
+        if let Some(until) = self.coordinator.claim_throttled_until(now, tenant, worker) {
+            return Err(ClaimError::Throttled { retry_after: until });
+        }
+        let mut claim = Claim::new(B::CANDIDATES_PER_LOOK, now);
+        // A claim gives up after a number of candidates.
+        loop {
+            match claim.step() {
+                ClaimStep::Look { limit, glance, found } => {
+                    let seeker = &mut *self.coordinator;
+                    let outlook = match glance {
+                        true => {
+                            seeker.glance_at_candidates_into(now, tenant, run, worker, limit, found)
+                        }
+                        false => seeker
+                            .collect_claim_candidates_into(now, tenant, run, worker, limit, found),
+                    };
+                    claim.outlook = Some(outlook?);
+                }
+                ClaimStep::Try(shard) if self.is_suspect(shard)? => *self.passed_over = true,
+                ClaimStep::Try(shard) => {
+                    let key = ShardKey::new(run, shard);
+                    let acquired = self
+                        .coordinator
+                        .acquire_and_restore_into(now, tenant, key, worker, scratch);
+                    match acquired {
+                        Ok(acquired) => {
+                            let restored = restore(&acquired);
+                            self.coordinator.note_claim(now, tenant, worker);
+                            return Ok(restored);
+                        }
+                        Err(refusal) => claim.refused(refusal)?,
+                    }
+                }
+                ClaimStep::GiveUp(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether the next grant is the last chance of the shard.
+    fn is_suspect(&mut self, shard: ShardId) -> Result<bool, GetRunError> {
+        let (config, mut rows) = (self.config, Vec::new());
+        let filter = ShardFilter::one(shard);
+        self.coordinator.list_shards_into(
+            self.now,
+            config.tenant,
+            config.run,
+            filter,
+            &mut rows,
+        )?;
+        // One that is gone is refused by the acquire.
+        let attempts = rows.first().map_or(0, |row| row.attempts);
+        Ok(config.task.is_last_chance(attempts.saturating_add(1)))
+    }
+}

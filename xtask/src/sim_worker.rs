@@ -1,0 +1,42 @@
+//! `cargo xtask sim-worker`: worlds of the worker's own loop with faults, optimized.
+//!
+//! A campaign prints what happened; `--save` writes that between two marks in
+//! `docs/reliability.md`. `--bugs` compiles the switches of planted bugs in, which builds
+//! everything anew, and looks for each of them.
+
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::process::{self, Pipe};
+use crate::saved;
+
+const USAGE: &str = "[--seeds N] [--save] | --seed SEED [--bug NAME] | --bugs [--save]";
+/// The switches are compiled in by this, and by nothing else.
+const SWITCHES: &str = "--cfg planted_bugs";
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let saves = arguments.last().is_some_and(|word| word == "--save");
+    let words = &arguments[..arguments.len() - usize::from(saves)];
+    let mark = match words.first().map(String::as_str) {
+        None | Some("--seeds") => "sim-worker",
+        Some("--bugs") => "sim-worker-bugs",
+        Some("--seed") if !saves => "",
+        Some(_) => return Err(Failure::usage("sim-worker", "it is not understood", USAGE)),
+    };
+    let mut command = process::cargo();
+    command.args(["run", "--quiet", "--release", "--package", "gossip-scanner-runtime"]);
+    command.args(["--features", "sim", "--example", "sim_worker", "--"]).args(words);
+    if words.iter().any(|word| word.starts_with("--bug")) {
+        command.env("RUSTFLAGS", SWITCHES);
+    }
+    let mut table = String::new();
+    let status = process::stream(&mut command, Pipe::Stdout, &mut |line| {
+        table.push_str(line);
+        table.push('\n');
+    })?;
+    process::expect_success(&command, status, "a line that is BROKEN tells how to play it again")?;
+    if saves {
+        saved::save(mark, &table)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
