@@ -168,15 +168,7 @@ impl Oracle {
                 self.check_offer(op, number, holder)?;
                 self.shards[number as usize].offer = op.said.terms;
             }
-            Verb::Withdraw => {
-                let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
-                let named = op.said.terms.map(|terms| terms.handoff);
-                let right = standing.is_none() || standing == named;
-                self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
-                let shard = &mut self.shards[number as usize];
-                shard.offer = None;
-                shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
-            }
+            Verb::Withdraw => self.withdraw(op, number)?,
             Verb::SplitReplace => {
                 self.births(op, tenant, number, txn)?;
                 self.end_shard(number, ShardStatus::Split);
@@ -205,6 +197,18 @@ impl Oracle {
             | Verb::Heartbeat
             | Verb::ListWorkers => unreachable!("nobody presents a lease for this"),
         }
+        Ok(())
+    }
+
+    /// An offer is withdrawn by its name, or none stood.
+    fn withdraw(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
+        let named = op.said.terms.map(|terms| terms.handoff);
+        let right = standing.is_none() || standing == named;
+        self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
+        let shard = &mut self.shards[number as usize];
+        shard.offer = None;
+        shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! What the oracle makes of an answer that only tells: records, progress, listings, the registry.
 //!
-//! A listing of several pages is of several instants. Where nothing that it tells of changed between
-//! the beginning of the operation and its end, all instants are one, and it must tell everything as
-//! it is; where something changed, nothing is said here.
+//! A listing of several pages is of several instants. Where nothing that it tells of changed
+//! between the beginning of the operation and its end, all instants are one, and it must tell
+//! everything as it is; where something changed, nothing is said here.
 
 use std::collections::BTreeMap;
 
