@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::time::Instant;
 
+use gossip_coordination::sim::Simulator;
 use gossip_coordination::sim::command::{self, Options, USAGE, Verdict};
 
 use crate::args::SimArgs;
@@ -14,7 +15,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<Code, Failure> {
     })?;
     let begun = Instant::now();
     let mut stdout = io::stdout().lock();
-    let verdict = command::run(&options, &|| begun.elapsed(), &mut stdout);
+    let simulator = Simulator::new().behind("gossip sim");
+    let verdict = command::run_behind(&simulator, &options, &|| begun.elapsed(), &mut stdout);
     match verdict.and_then(|verdict| stdout.flush().map(|()| verdict)) {
         Ok(Verdict::Held) => Ok(Code::Complete),
         Ok(Verdict::Broken) => Ok(Code::Internal),

@@ -332,6 +332,7 @@ impl Admin {
             let run = self.cx.shared.borrow().oracle.run_of(self.cx.tenant, id);
             self.cx.judge(|oracle| {
                 let deleted = run.is_some_and(|run| oracle.runs[run as usize].deleted);
+                let deleted = deleted || op.misled.get();
                 oracle.require(deleted, Rule::Acknowledged, "a run is said to be gone and is not")
             });
             run.into_iter().for_each(|run| self.strike(run));
@@ -405,6 +406,8 @@ impl Admin {
         self.cx.end_plain(&op, &told);
         if let Ok(told) = told {
             self.cx.judge(|oracle| oracle.told_run(&op, &told));
+            let (status, roots) = (told.status() as u64, told.root_shards().len() as u64);
+            self.cx.hear(&[status, told.is_paused().into(), roots]);
         }
         let op = self.cx.begin(self.about(Verb::Progress, run));
         let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
@@ -433,15 +436,19 @@ impl Admin {
         }
         let keys = keys(&self.cx);
         for row in &rows {
-            self.cx.hear(&[row.shard.as_raw(), row.fence_epoch.as_raw()]);
+            let until = row.lease_deadline.map_or(0, |until| until.as_raw());
+            let told = [row.shard.as_raw(), row.fence_epoch.as_raw(), row.status as u64, until];
+            self.cx.hear(&told);
             let found = self.cx.find(self.cx.key_of_run(run, row.shard));
             let done =
                 row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);
+            self.cx.hear(&[done.into()]);
             self.cx.judge(|oracle| {
                 let honest = found.is_some_and(|shard| {
                     let facts = &oracle.shards[shard as usize];
                     done <= facts.done.max(facts.range.0) && row.fence_epoch.as_raw() <= facts.fence
                 });
+                let honest = honest || op.misled.get();
                 oracle.require(honest, Rule::Acknowledged, "a listing tells what never was")
             });
         }
@@ -457,5 +464,6 @@ impl Admin {
         if told.is_ok() {
             self.cx.judge(|oracle| oracle.told_runs(&op, LISTED_MAX, &runs));
         }
+        runs.iter().for_each(|run| self.cx.hear(&[run.as_raw()]));
     }
 }

@@ -35,6 +35,9 @@ impl Oracle {
     /// The rule that this breaks.
     pub(super) fn ended(&mut self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
         op.ended.set(Some(told.ending));
+        if op.misled.get() {
+            return Ok(());
+        }
         let applied = op.applied.get() > 0 && !self.is_over(op);
         // A flipped bit may look like a newer format, so any failure will do. A batch is told apart
         // for each of its leases.
@@ -77,6 +80,9 @@ impl Oracle {
     ///
     /// The rule that this breaks.
     pub(super) fn granted(&self, op: &Op, told: Granted) -> Result<(), Violation> {
+        if op.misled.get() {
+            return Ok(());
+        }
         let Some(known) = op.granted.get().filter(|known| known.key == told.key) else {
             return self.require(false, Rule::Acknowledged, "a grant was told that never happened");
         };
@@ -116,6 +122,9 @@ impl Oracle {
     ///
     /// The rule that this breaks.
     pub(super) fn batch_ended(&self, op: &Op, answers: &[Renewal]) -> Result<(), Violation> {
+        if op.misled.get() {
+            return Ok(());
+        }
         let mut batch = op.batch.borrow_mut();
         let all = batch.len() == answers.len();
         self.require(all, Rule::Acknowledged, "a batch has another number of answers")?;

@@ -11,7 +11,7 @@ use super::bugs::Bug;
 use super::faults::FaultSet;
 use super::plan::{OPERATIONS_DEFAULT, Plan};
 use super::report::{Figures, Report, fault_table, outcome_table};
-use super::{Failure, Simulator, shrink};
+use super::{FINGERPRINT, Failure, Simulator, shrink};
 
 /// Worlds, unless somebody asks for another number.
 pub const SEEDS_DEFAULT: u64 = 1_000;
@@ -150,10 +150,23 @@ pub fn run(
     elapsed: &dyn Fn() -> Duration,
     out: &mut dyn Write,
 ) -> io::Result<Verdict> {
-    let simulator = Simulator::new();
+    run_behind(&Simulator::new(), options, elapsed, out)
+}
+
+/// As [`run`] behind the door of `simulator` ([`Simulator::behind`]).
+///
+/// # Errors
+///
+/// Of the writer.
+pub fn run_behind(
+    simulator: &Simulator,
+    options: &Options,
+    elapsed: &dyn Fn() -> Duration,
+    out: &mut dyn Write,
+) -> io::Result<Verdict> {
     match options.bugs {
         true => hunt(options, elapsed, out),
-        false => run_with(&simulator, options, elapsed, out),
+        false => run_with(simulator, options, elapsed, out),
     }
 }
 
@@ -222,6 +235,9 @@ pub fn tell_failure(
         }
         writeln!(out, "{:?}: {}", failure.violation.rule, failure.violation.why)?;
     }
+    // Only a build that plays worlds alike plays this one again.
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(out, "gossip-coordination {version}, golden world {FINGERPRINT:016x}:")?;
     writeln!(out, "{}", simulator.replay(&traced))
 }
 

@@ -244,6 +244,7 @@ impl Cx {
             begun: Cell::new(false),
             unsure: Cell::new(false),
             ended: Cell::new(None),
+            misled: Cell::new(false),
             damaged: Cell::new(false),
             granted: Cell::new(None),
             renewed: Cell::new(None),
@@ -325,7 +326,7 @@ impl Cx {
     ) -> Ending {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
-        shared.ops_excused += u64::from(shared.oracle.excuses());
+        shared.ops_excused += u64::from(shared.oracle.excuses() || op.misled.get());
         shared.coverage.count(op.verb, label);
         let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
         shared.corruption_told += u64::from(corrupt);
@@ -337,15 +338,21 @@ impl Cx {
         let verdict = shared.oracle.ended(op, told);
         shared.say(|| format!("p{} op {} {:?} told {label:?}", op.process, op.number, op.verb));
         shared.judge(verdict);
-        ending
+        // Nobody may build on what it was told then; the programs here take it for unknown.
+        match ending {
+            Ending::Refused if op.misled.get() => Ending::Failed { doubtful: true, corrupt: false },
+            Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => ending,
+        }
     }
 
     /// Adds what an answer told to what is compared of the tenant's answers, beyond the name of
     /// the outcome: times, fences, positions and counts must not depend on another tenant either.
     pub(super) fn hear(&self, numbers: &[u64]) {
-        let hashes = &mut self.shared.borrow_mut().tenant_hashes;
-        let hash = &mut hashes[self.tenant as usize];
-        *hash = numbers.iter().fold(*hash, |hash, number| mix(hash ^ *number));
+        let shared = &mut *self.shared.borrow_mut();
+        let told = numbers.iter().fold(0, |hash, number| mix(hash ^ *number));
+        let hash = &mut shared.tenant_hashes[self.tenant as usize];
+        *hash = mix(*hash ^ told);
+        shared.note(told, u64::from(self.tenant));
     }
 
     /// Holds something against the oracle.

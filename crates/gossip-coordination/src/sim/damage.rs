@@ -69,8 +69,12 @@ impl World {
             other => unreachable!("{} does not damage a read", other.name()),
         };
         if damaged {
-            let kind = key.kind();
-            self.shared.borrow_mut().say(|| format!("p{process} is shown a wrong {kind:?}"));
+            let (key, shared) = (key.kind(), &mut *self.shared.borrow_mut());
+            shared.say(|| format!("p{process} is shown a wrong {key:?}"));
+            let misled = shared.current[process as usize].as_ref();
+            if let Some(op) = misled.filter(|_| kind == FaultKind::OldVersionRead) {
+                op.misled.set(true);
+            }
         }
         self.felt_if(damaged, Some(kind));
         damaged && looked_at && kind != FaultKind::OldVersionRead
@@ -159,6 +163,16 @@ impl World {
     pub(super) fn forget_write(&mut self, process: u32, txn: &Txn) {
         let Some((key, _)) = self.any_written(process, txn) else { return };
         let lost = self.disk.lose_last_write(&key);
+        let other = match key {
+            Key::ShardHot { tenant, shard } => Some(Key::ShardCold { tenant, shard }),
+            Key::ShardCold { tenant, shard } => Some(Key::ShardHot { tenant, shard }),
+            _ => None,
+        };
+        let half = txn.writes().iter().any(|write| Some(*write.key()) == other);
+        self.shared.borrow_mut().say(|| {
+            let what = if half { "half of a shard" } else { "a value" };
+            format!("the store loses {what}: {lost}")
+        });
         self.felt_if(lost, Some(FaultKind::LostWrite));
     }
 

@@ -42,7 +42,7 @@ impl Oracle {
             Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
         );
         let many = matches!(op.verb, Verb::RenewMany | Verb::CollectRuns);
-        let late = said_no && !many;
+        let late = said_no && !many && !op.misled.get();
         self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)?;
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);
@@ -101,7 +101,8 @@ impl Oracle {
         let member = batch.iter_mut().find(|member| member.lease.grant == lease.grant);
         let Some(member) = member else { return Ok(()) };
         member.applied = true;
-        self.require(!member.refused, Rule::RefusedHappened, AFTER_REFUSAL)
+        let late = member.refused && !op.misled.get();
+        self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)
     }
 
     fn leased_change(
@@ -167,15 +168,7 @@ impl Oracle {
                 self.check_offer(op, number, holder)?;
                 self.shards[number as usize].offer = op.said.terms;
             }
-            Verb::Withdraw => {
-                let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
-                let named = op.said.terms.map(|terms| terms.handoff);
-                let right = standing.is_none() || standing == named;
-                self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
-                let shard = &mut self.shards[number as usize];
-                shard.offer = None;
-                shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
-            }
+            Verb::Withdraw => self.withdraw(op, number)?,
             Verb::SplitReplace => {
                 self.births(op, tenant, number, txn)?;
                 self.end_shard(number, ShardStatus::Split);
@@ -204,6 +197,18 @@ impl Oracle {
             | Verb::Heartbeat
             | Verb::ListWorkers => unreachable!("nobody presents a lease for this"),
         }
+        Ok(())
+    }
+
+    /// An offer is withdrawn by its name, or none stood.
+    fn withdraw(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
+        let named = op.said.terms.map(|terms| terms.handoff);
+        let right = standing.is_none() || standing == named;
+        self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
+        let shard = &mut self.shards[number as usize];
+        shard.offer = None;
+        shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
         Ok(())
     }
 
@@ -368,6 +373,7 @@ impl Oracle {
             let holder = self.shards[first.shard as usize].holder;
             holder.is_some_and(|holder| holder.grant == first.grant)
         });
+        let leaked = leaked && !op.misled.get();
         self.require(!leaked, Rule::Acknowledged, "one operation was granted two shards")?;
         self.grants += 1;
         let shard = &mut self.shards[number as usize];

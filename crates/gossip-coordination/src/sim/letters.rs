@@ -182,7 +182,8 @@ impl GuestSide {
         if let Some(grant) = &answered.granted {
             self.granted(&op, grant);
         }
-        if let Some((lease, deadline)) = op.lease.zip(answered.renewed) {
+        let renewed = op.lease.zip(answered.renewed).filter(|_| !op.misled.get());
+        if let Some((lease, deadline)) = renewed {
             self.cx.judge(|oracle| oracle.renewed(lease, op.renewed.get(), deadline));
         }
     }

@@ -79,6 +79,7 @@ impl World {
             pause: None,
             keeps_name: false,
             luck: Stream::named(seed, "luck", number),
+            fate: Stream::named(seed, "fate", number),
             latency: Stream::named(seed, "latency", number),
             chances: 0,
         });
@@ -166,7 +167,9 @@ impl World {
 
     fn set_clock(&mut self, number: u32) {
         let mut clock = Clock::default();
-        let luck = &mut self.processes[number as usize].luck;
+        let process = &self.processes[number as usize];
+        let mut luck =
+            Stream::named(self.plan.seed, "clock", number.into()).fork(process.life.into());
         let (skew, drift) = (luck.below(2 * SKEW_MAX), luck.below(2 * DRIFT_MAX));
         if self.is_rough() && self.plan.faults.has(FaultKind::ClockSkew) {
             clock.offset = skew as i64 - SKEW_MAX as i64;

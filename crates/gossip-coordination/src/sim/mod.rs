@@ -113,6 +113,12 @@ impl Simulator {
         Self { trial: Some(trial), command: command.to_owned(), ..Self::new() }
     }
 
+    /// The same behind another door: `command` is what its replays begin with.
+    #[must_use]
+    pub fn behind(self, command: &str) -> Self {
+        Self { command: command.to_owned(), ..self }
+    }
+
     /// Plays the world of `plan` to its end.
     ///
     /// # Errors

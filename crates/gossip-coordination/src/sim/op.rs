@@ -233,6 +233,8 @@ pub(super) struct Op {
     /// Whether it was told that nobody knows what became of a commit of it.
     pub(super) unsure: Cell<bool>,
     pub(super) ended: Cell<Option<Ending>>,
+    /// Whether it was shown what was there before: what it is told may be out of date.
+    pub(super) misled: Cell<bool>,
     /// Whether it was shown damaged bytes.
     pub(super) damaged: Cell<bool>,
     /// What it was granted.

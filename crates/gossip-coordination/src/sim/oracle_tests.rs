@@ -114,6 +114,7 @@ fn at(now: u64, verb: Verb) -> Op {
         begun: Cell::new(false),
         unsure: Cell::new(false),
         ended: Cell::new(None),
+        misled: Cell::new(false),
         damaged: Cell::new(false),
         granted: Cell::new(None),
         renewed: Cell::new(None),

@@ -79,9 +79,13 @@ impl Plan {
         StoreLimits { txn_ops: 16, txn_bytes: 64 << 10, page: 8 }
     }
 
-    /// The command that plays this world again.
+    /// The command that plays this world again, or the plan itself if no command can say it.
     #[must_use]
     pub fn command(&self) -> String {
+        let Self { atomic_until, alone, calm_ticks, .. } = self;
+        if atomic_until.is_some() || alone.is_some() || *calm_ticks != CALM_TICKS_MAX {
+            return format!("no command plays this world, only a test: {self:?}");
+        }
         format!("cargo xtask sim {}", self.words())
     }
 

@@ -1,6 +1,8 @@
 //! Reports as lines, and what tells builds apart.
 
-use super::command::Options;
+use std::time::Duration;
+
+use super::command::{Options, Verdict, run_behind};
 use super::{FINGERPRINT, Plan, Report, Simulator, fingerprint};
 
 #[test]
@@ -41,5 +43,36 @@ fn options_that_nobody_knows_are_refused() {
     assert_eq!(known.expect("they are known").seeds(), 7..10);
     for unknown in ["--sed 7", "--seed", "--seed x", "--faults everything", "--bug None"] {
         assert!(Options::parse(&words(unknown)).is_none(), "{unknown}");
+    }
+}
+
+#[test]
+fn a_world_that_breaks_a_rule_is_told_with_the_command_of_its_door() {
+    let words: Vec<String> = "--seed 5 --ops 600 --faults none --bug CheckpointLost --trace"
+        .split(' ')
+        .map(str::to_owned)
+        .collect();
+    let options = Options::parse(&words).expect("they are known");
+    let (simulator, mut out) = (Simulator::new().behind("gossip sim"), Vec::new());
+    let verdict = run_behind(&simulator, &options, &|| Duration::ZERO, &mut out);
+    assert_eq!(verdict.expect("a vector takes everything"), Verdict::Broken);
+    let text = String::from_utf8(out).expect("text");
+    let mut lines = text.lines().rev();
+    let replay = lines.next().and_then(|line| line.strip_prefix("gossip sim "));
+    let again = replay.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    assert!(again.and_then(|words| Options::parse(&words)).is_some(), "{text}");
+    assert!(lines.next().is_some_and(|line| line.contains("golden world")), "{text}");
+}
+
+#[test]
+fn a_plan_that_no_command_can_say_says_so() {
+    let plan = Plan::of_seed(1, 300, None);
+    assert!(plan.command().starts_with("cargo xtask sim --seed 1 "));
+    for odd in [
+        Plan { alone: Some(0), ..plan.clone() },
+        Plan { atomic_until: Some(9), ..plan.clone() },
+        Plan { calm_ticks: 1, ..plan },
+    ] {
+        assert!(odd.command().starts_with("no command"), "{}", odd.command());
     }
 }

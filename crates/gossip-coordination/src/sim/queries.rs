@@ -60,7 +60,7 @@ impl Oracle {
     /// Holds the workers that were listed against those that are there.
     pub(super) fn told_workers(&self, op: &Op, told: &[WorkerEntry]) -> Result<(), Violation> {
         let registry = &self.registries[op.tenant as usize];
-        if registry.changed_at > op.begun_at {
+        if registry.changed_at > op.begun_at || op.misled.get() {
             return Ok(());
         }
         let live = registry.entries.values().filter(|entry| entry.is_live_at(op.now));
@@ -71,7 +71,7 @@ impl Oracle {
     /// Holds the runs that were listed against those that are not over.
     pub(super) fn told_runs(&self, op: &Op, limit: usize, told: &[RunId]) -> Result<(), Violation> {
         let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
-        if runs.clone().any(|run| run.changed_at > op.begun_at) {
+        if op.misled.get() || runs.clone().any(|run| run.changed_at > op.begun_at) {
             return Ok(());
         }
         // They are numbered in the order of their making.
@@ -150,7 +150,8 @@ impl Oracle {
     /// The run that `op` is about, if neither it nor any of its shards changed meanwhile.
     fn unchanged_run(&self, op: &Op) -> Option<&RunFacts> {
         let run = &self.runs[op.run? as usize];
-        (run.changed_at.max(run.touched_at) <= op.begun_at).then_some(run)
+        let unchanged = run.changed_at.max(run.touched_at) <= op.begun_at;
+        (unchanged && !op.misled.get()).then_some(run)
     }
 }
 

@@ -21,6 +21,11 @@ impl Stream {
         Self(mix(state ^ mix(number)))
     }
 
+    /// The stream of that number below this one. Draws from it shift nothing here.
+    pub(super) const fn fork(&self, number: u64) -> Self {
+        Self(mix(self.0 ^ mix(number.wrapping_add(STEP))))
+    }
+
     /// The next number.
     pub const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);

@@ -53,6 +53,7 @@ impl World {
         let luck = &mut self.processes[process as usize];
         luck.chances += 1;
         let number = (process as u64) << 32 | luck.chances;
+        luck.luck = luck.fate.fork(luck.chances);
         let kind = self.dice[roll as usize].roll(luck.luck.draw())?;
         if let Some(only) = &self.plan.only
             && !only.contains(&number)

@@ -27,7 +27,7 @@ use crate::run_management::AsyncRunManagement;
 use crate::scratch::AcquireResultView;
 use crate::store::AsyncStoreCoordinator;
 use crate::traits::AsyncCoordinationBackend;
-use crate::workers::WorkerState;
+use crate::workers::{WorkerEntry, WorkerState};
 
 /// Shards that a worker works on at a time.
 const HELD_MAX: usize = 3;
@@ -183,6 +183,9 @@ impl Worker {
         self.cx.end_plain(&op, &told);
         if told.is_ok() {
             self.cx.judge(|oracle| oracle.told_workers(&op, &workers));
+        }
+        for WorkerEntry { worker, state, expires_at } in workers {
+            self.cx.hear(&[worker.as_raw(), state as u64, expires_at.as_raw()]);
         }
     }
 
@@ -377,7 +380,9 @@ impl Worker {
         match told {
             Ok(renewed) => {
                 let (until, told) = (op.renewed.get(), renewed.new_deadline.as_raw());
-                self.cx.judge(|oracle| oracle.renewed(lease, until, told));
+                if !op.misled.get() {
+                    self.cx.judge(|oracle| oracle.renewed(lease, until, told));
+                }
                 self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].wish(renewed.request);
@@ -408,6 +413,12 @@ impl Worker {
             Err(error) => Renewal::Not(ending(error), Label::of(error)),
         });
         let answers: Vec<Renewal> = answers.collect();
+        for answer in &answers {
+            self.cx.hear(&[match answer {
+                Renewal::Until(deadline) => *deadline,
+                Renewal::Not(_, label) => label.code(),
+            }]);
+        }
         self.cx.judge(|oracle| oracle.batch_ended(&op, &answers));
         let all_failed = told.iter().all(Result::is_err);
         self.cx.end_plain(&op, &first.filter(|_| all_failed).map_or(Ok(()), Err));

@@ -72,7 +72,11 @@ pub(super) struct Process {
     pub(super) pause: Option<FaultKind>,
     /// Whether it died and keeps its name.
     pub(super) keeps_name: bool,
+    /// Of the last chance for a fault: its die, then whatever the fault draws. Each chance has its
+    /// own below `fate`, so a kind that is switched off shifts nothing for the others.
     pub(super) luck: Stream,
+    /// Never drawn from.
+    pub(super) fate: Stream,
     pub(super) latency: Stream,
     /// Chances for a fault that it had.
     pub(super) chances: u64,

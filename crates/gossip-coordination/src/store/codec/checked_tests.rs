@@ -9,6 +9,7 @@ use crate::store::key::Key;
 use crate::test_fixtures::{RUN, TENANT};
 
 const HEAD: Key = Key::RunHead { tenant: TENANT, run: RUN };
+const CHECKSUM_LEN: usize = 8;
 const STONE: Key = Key::Tombstone { tenant: TENANT, run: RUN };
 
 #[test]
@@ -67,7 +68,8 @@ fn what_a_planted_bug_takes_for_right_does_not_outlive_it() {
         let value = mutants::with(mutant, Guards::On, || {
             let mut value = reseal(&HEAD, b"payload");
             if mutant == Mutant::ChecksumUnchecked {
-                value[3] ^= 1;
+                let last_of_payload = value.len() - CHECKSUM_LEN - 1;
+                value[last_of_payload] ^= 1;
             }
             open(&HEAD, &value).unwrap();
             value
