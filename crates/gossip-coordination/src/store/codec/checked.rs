@@ -8,6 +8,7 @@
 //! # Invariants
 //! - A value is remembered only under the key with which its checksum was computed, whole.
 //! - At most [`SLOTS`] values of [`VALUE_LEN_MAX`] bytes are kept; the newest takes the place.
+//! - Room for all of them is made once for each thread, with the first value; nothing else allocates.
 
 use std::cell::RefCell;
 
@@ -15,11 +16,11 @@ use crate::store::key::Key;
 
 /// Values that a thread keeps: what the workers of one process hold, and a few heads of runs. A
 /// power of two, so that a place is some bits of a checksum.
-const SLOTS: usize = 256;
+const SLOTS: usize = 128;
 
-/// The longest value kept, so that a thread keeps half a mebibyte at most. Heads of runs and
-/// shards with keys of usual length are a few hundred bytes long.
-pub(super) const VALUE_LEN_MAX: usize = 2048;
+/// The longest value kept, so that a thread gives an eighth of a mebibyte. Heads of runs, and shards
+/// with keys of usual length, are a few hundred bytes long.
+pub(super) const VALUE_LEN_MAX: usize = 1024;
 
 const _: () = assert!(SLOTS.is_power_of_two());
 
@@ -31,7 +32,7 @@ thread_local! {
 pub(super) fn is_known(key: &Key, value: &[u8]) -> bool {
     CHECKED.with_borrow(|checked| {
         let slot = checked.slots.get(place(value));
-        slot.is_some_and(|slot| slot.value == value && slot.key == *key)
+        slot.is_some_and(|slot| slot.value() == value && slot.key == *key)
     })
 }
 
@@ -42,12 +43,11 @@ pub(super) fn remember(key: &Key, value: &[u8]) {
     }
     CHECKED.with_borrow_mut(|checked| {
         if checked.slots.is_empty() {
-            checked.slots.resize_with(SLOTS, Slot::empty);
+            checked.slots = vec![Slot::EMPTY; SLOTS];
         }
         let slot = &mut checked.slots[place(value)];
-        slot.key = *key;
-        slot.value.clear();
-        slot.value.extend_from_slice(value);
+        (slot.key, slot.len) = (*key, value.len());
+        slot.bytes[..value.len()].copy_from_slice(value);
     });
 }
 
@@ -58,15 +58,19 @@ struct Checked {
 }
 
 /// A value that was hashed, and its key.
+#[derive(Clone)]
 struct Slot {
     key: Key,
-    /// Empty for nothing: every value has a frame.
-    value: Vec<u8>,
+    /// At most [`VALUE_LEN_MAX`]; zero for nothing, because every value has a frame.
+    len: usize,
+    bytes: [u8; VALUE_LEN_MAX],
 }
 
 impl Slot {
-    const fn empty() -> Self {
-        Self { key: Key::TotalCounter, value: Vec::new() }
+    const EMPTY: Self = Self { key: Key::TotalCounter, len: 0, bytes: [0; VALUE_LEN_MAX] };
+
+    fn value(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
