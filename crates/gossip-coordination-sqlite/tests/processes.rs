@@ -107,8 +107,8 @@ fn a_directory_without_permission_to_write_is_not_permitted() {
 }
 
 /// A disk of its own that is really full: a file system in memory that only this process sees.
-/// Some containers let nobody mount one; there `fault_tests` of the crate stand for it, with a limit
-/// of pages.
+/// Some containers let nobody mount one; there `fault_tests` of the crate stand for it, with a
+/// limit of pages.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_is_full_refuses_what_needs_room_and_keeps_the_rest() {

@@ -8,7 +8,8 @@
 //! # Invariants
 //! - A value is remembered only under the key with which its checksum was computed, whole.
 //! - At most [`SLOTS`] values of [`VALUE_LEN_MAX`] bytes are kept; the newest takes the place.
-//! - Room for all of them is made once for each thread, with the first value; nothing else allocates.
+//! - Room for all of them is made once for each thread, with its first value; nothing else
+//!   allocates.
 
 use std::cell::RefCell;
 
@@ -18,8 +19,8 @@ use crate::store::key::Key;
 /// power of two, so that a place is some bits of a checksum.
 const SLOTS: usize = 128;
 
-/// The longest value kept, so that a thread gives an eighth of a mebibyte. Heads of runs, and shards
-/// with keys of usual length, are a few hundred bytes long.
+/// The longest value kept, so that a thread gives an eighth of a mebibyte. Heads of runs, and
+/// shards with keys of usual length, are a few hundred bytes long.
 pub(super) const VALUE_LEN_MAX: usize = 1024;
 
 const _: () = assert!(SLOTS.is_power_of_two());
