@@ -158,7 +158,7 @@ fn large_files_are_opened_without_reading_every_page() {
     let path = scratch.file("store.db");
     // Two connections that close at once may leave the log, which would hide the damage.
     let copied = "PRAGMA wal_checkpoint(TRUNCATE)";
-    let busy = rusqlite::Connection::open(&path).unwrap().query_row(copied, [], |row| row.get(0));
+    let busy = Connection::open(&path).unwrap().query_row(copied, [], |row| row.get(0));
     assert_eq!(busy, Ok(0_i64));
     let mut bytes = fs::read(&path).unwrap();
     // The header of a page in the middle; the tree above it is whole.
