@@ -32,12 +32,15 @@ pub struct SqliteDatabase {
 }
 
 /// Threads know the core and not this, so the last handle ends them.
+///
+/// They are waited for in the order of the fields, and the connections of the core are closed last:
+/// SQLite takes the log away with the last connection, and of two that close at once neither is it.
 struct Inner {
-    core: Arc<Core>,
-    log: Arc<Log>,
-    couriers: OnceLock<Couriers>,
     /// Ends by [`Log::stop`].
     _keeper: Thread,
+    couriers: OnceLock<Couriers>,
+    core: Arc<Core>,
+    log: Arc<Log>,
 }
 
 impl SqliteDatabase {
