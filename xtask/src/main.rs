@@ -121,7 +121,7 @@ const COMMANDS: [Command; 23] = [
         name: "sim",
         arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] [--save] | \
                     --same [--save] | --campaign [--seeds N] [--threads N] [--progress FILE] \
-                    [--any-build] [--save]",
+                    [--any-build] [--so-far] [--save]",
         purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
                   very many and goes on where it was stopped; \
                   --save writes the tables of docs/reliability-simulation.md",

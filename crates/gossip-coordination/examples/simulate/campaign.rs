@@ -4,7 +4,7 @@
 //! chunks that are missing. The first line says what is played and by which build; a file of
 //! anything else is refused. Only a file that is complete is also summed up by another commit that
 //! plays worlds alike, or by any build if `--any-build` says that it reads the lines alike: then
-//! nothing is played. Chunks are summed in their order, so the trace hash of a campaign does not
+//! nothing is played. `--so-far` takes a file for complete that is not. Chunks are summed in their order, so the trace hash of a campaign does not
 //! depend on threads or on how often it was stopped.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use gossip_coordination::sim::{FINGERPRINT, Failure, Report, Simulator, fingerpr
 use crate::time;
 
 pub(crate) const USAGE: &str = "--progress FILE [--commit ID] [--seeds N] [--ops N] \
-    [--threads N] [--any-build]";
+    [--threads N] [--any-build] [--so-far]";
 
 /// Seeds of a campaign, unless somebody asks for another number: together more than a thousand
 /// million operations.
@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     commit: String,
     /// Whether a complete file may be of a build that plays worlds differently.
     any_build: bool,
+    /// Whether what there is is summed up, and nothing is played.
+    so_far: bool,
     threads: usize,
     options: Options,
 }
@@ -46,7 +48,8 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Reads the words behind `--campaign`; `None` if one is not understood.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
-        let (mut progress, mut commit, mut threads, mut any_build) = (None, None, 1, false);
+        let (mut progress, mut commit, mut threads) = (None, None, 1);
+        let (mut any_build, mut so_far) = (false, false);
         let mut options = Options { seed: Some(1), seeds: Some(SEEDS), ..Options::default() };
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
@@ -54,6 +57,7 @@ impl Wanted {
                 "--progress" => progress = Some(rest.next()?.into()),
                 "--commit" => commit = Some(rest.next()?.clone()),
                 "--any-build" => any_build = true,
+                "--so-far" => so_far = true,
                 "--threads" => threads = rest.next()?.parse().ok()?,
                 "--seeds" => options.seeds = Some(rest.next()?.parse().ok()?),
                 "--ops" => options.operations = Some(rest.next()?.parse().ok()?),
@@ -61,7 +65,8 @@ impl Wanted {
             }
         }
         let commit = commit.unwrap_or_else(|| "unknown".to_owned());
-        Some(Self { progress: progress?, commit, any_build, threads: threads.max(1), options })
+        let (progress, threads) = (progress?, threads.max(1));
+        Some(Self { progress, commit, any_build, so_far, threads, options })
     }
 
     fn chunk_count(&self) -> u64 {
@@ -104,8 +109,8 @@ fn play_missing(
     progress: &mut Progress,
     out: &mut impl Write,
 ) -> io::Result<Option<(u64, Failure)>> {
-    let missing: Vec<u64> =
-        (0..wanted.chunk_count()).filter(|chunk| !progress.chunks.contains_key(chunk)).collect();
+    let is_missing = |chunk: &u64| !wanted.so_far && !progress.chunks.contains_key(chunk);
+    let missing: Vec<u64> = (0..wanted.chunk_count()).filter(is_missing).collect();
     let next = AtomicU64::new(0);
     let broken = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -171,11 +176,11 @@ impl Head {
     }
 
     /// The commit that `first` tells, if the chunks behind it may be summed up by this build.
-    fn commit_of(&self, first: &str, is_complete: bool, any_build: bool) -> Option<String> {
+    fn commit_of(&self, first: &str, plays_nothing: bool, any_build: bool) -> Option<String> {
         let (commit, rest) = first.strip_prefix("commit ")?.split_once(" build ")?;
         let (build, campaign) = rest.split_once(' ')?;
         let is_ours = commit == self.commit && build == self.build;
-        let is_alike = is_complete && (build == self.build || any_build);
+        let is_alike = plays_nothing && (build == self.build || any_build);
         (campaign == self.campaign && (is_ours || is_alike)).then(|| commit.to_owned())
     }
 }
@@ -205,8 +210,9 @@ impl Progress {
         // A line that was not written to its end does not count.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut file = OpenOptions::new().create(true).append(true).open(&wanted.progress)?;
-        // Its time of writing is the date of the campaign, so it is touched only if it must be.
-        if whole < text.len() {
+        // Its time of writing is the date of the campaign, so it is touched only if it must be; and
+        // never for a sum so far, because whoever plays may be writing the line.
+        if whole < text.len() && !wanted.so_far {
             file.set_len(whole as u64)?;
         }
         let Some((first, rest)) = text[..whole].split_once('\n') else {
@@ -216,7 +222,8 @@ impl Progress {
         let read: Option<BTreeMap<u64, Chunk>> = rest.lines().map(read_chunk).collect();
         let chunks = read.ok_or_else(|| io::Error::other("the progress file is damaged"))?;
         let is_complete = (0..wanted.chunk_count()).all(|chunk| chunks.contains_key(&chunk));
-        match head.commit_of(first, is_complete, wanted.any_build) {
+        let plays_nothing = is_complete || wanted.so_far;
+        match head.commit_of(first, plays_nothing, wanted.any_build) {
             Some(commit) => Ok(Self { file, commit, chunks }),
             None => {
                 let why = "the progress file is of another build or another campaign";
