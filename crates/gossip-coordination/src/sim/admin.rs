@@ -7,6 +7,7 @@ use gossip_contracts::identity::{OpId, RunId, ShardId};
 use super::context::{Cx, Draft, Phase};
 use super::effects::wanted_parts;
 use super::keyspace::KEYS_MAX;
+use super::lent::Lent;
 use super::op::{Ending, LeaseRef, Op, Said, Verb};
 use super::oracle::{Rule, RunFacts};
 use super::random::mix;
@@ -54,7 +55,7 @@ const FAR_LEASES: u64 = 2;
 /// An administrator.
 pub(super) struct Admin {
     pub(super) cx: Cx,
-    pub(super) handle: Handle,
+    pub(super) handle: Lent<Handle>,
     pub(super) sequence: u64,
 }
 

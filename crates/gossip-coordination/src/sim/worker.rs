@@ -13,10 +13,10 @@ use super::answers::Renewal;
 use super::bugs::Bug;
 use super::context::{Cx, Draft, Phase, Posted};
 use super::keyspace::Keyspace;
+use super::lent::Lent;
 use super::op::{Ending, Granted, Label, LeaseRef, Said, Terms, Verb, ending};
 use super::port::{SimStore, SinkWrite};
 use super::random::mix;
-use super::scratches::LentScratch;
 use crate::facade::{AsyncShardClaiming, ClaimError};
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
@@ -24,7 +24,7 @@ use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::request::{PendingRequest, ShardAction};
 use crate::run_management::AsyncRunManagement;
-use crate::scratch::AcquireResultView;
+use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::store::AsyncStoreCoordinator;
 use crate::traits::AsyncCoordinationBackend;
 use crate::workers::{WorkerEntry, WorkerState};
@@ -85,8 +85,8 @@ pub(super) struct Held {
 /// A worker.
 pub(super) struct Worker {
     pub(super) cx: Cx,
-    pub(super) handle: Handle,
-    pub(super) scratch: LentScratch,
+    pub(super) handle: Lent<Handle>,
+    pub(super) scratch: Lent<Box<AcquireScratch>>,
     pub(super) held: Vec<Held>,
 }
 
