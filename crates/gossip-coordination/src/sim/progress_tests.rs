@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::command::{Options, Verdict, run_behind};
+use super::command::{Options, Verdict, run_behind, write_report};
+use super::op::{Label, Verb};
 use super::{FINGERPRINT, Plan, Report, Simulator, fingerprint};
 
 #[test]
@@ -74,5 +75,31 @@ fn a_plan_that_no_command_can_say_says_so() {
         Plan { calm_ticks: 1, ..plan },
     ] {
         assert!(odd.command().starts_with("no command"), "{}", odd.command());
+    }
+}
+
+/// `cargo xtask sim --save` cuts what is written at these headings.
+#[test]
+fn a_report_has_a_heading_for_each_table_and_commas_between_thousands() {
+    let mut report = Report { worlds: 1_234, operations: 1_234_567, ..Report::default() };
+    report.coverage.add(Verb::Claim, Label::named("Executed"), 9_876);
+    let mut written = Vec::new();
+    write_report(&report, Duration::from_millis(2_345_678), &mut written).unwrap();
+    let written = String::from_utf8(written).unwrap();
+    let lines: Vec<&str> = written.lines().collect();
+    let expected = [
+        "## Figures",
+        "| worlds (seeds) | 1,234 |",
+        "| operations that were held to every rule | 1,234,567 |",
+        "| time | 2,345.7 s |",
+        "## Faults",
+        "Floor: 123 of each kind; below it: drop, duplicate",
+        "## Outcomes",
+        "| Claim | Executed 9,876 |",
+        "1 pairs of operation and outcome.",
+    ];
+    let mut rest = lines.iter();
+    for line in expected {
+        assert!(rest.any(|other| other.starts_with(line)), "{line}\n{written}");
     }
 }

@@ -188,7 +188,8 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| with those after a fault had suspended some rule | {operations} |")?;
         writeln!(f, "| those alone | {excused} |")?;
         writeln!(f, "| violations | 0 |")?;
-        writeln!(f, "| time | {seconds:.1} s |")?;
+        let tenths = (seconds * 10.0).round() as u64;
+        writeln!(f, "| time | {}.{} s |", grouped(tenths / 10), tenths % 10)?;
         writeln!(f, "| judged operations per second | {rate} |")?;
         writeln!(f, "| transactions applied | {commits} |")?;
         writeln!(f, "| simulated ticks | {ticks} |")?;
