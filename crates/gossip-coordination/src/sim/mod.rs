@@ -73,6 +73,8 @@ pub use self::shrink::shrink;
 use self::world::World;
 
 #[cfg(test)]
+mod audit_tests;
+#[cfg(test)]
 mod backend_tests;
 #[cfg(test)]
 mod oracle_tests;
