@@ -201,7 +201,7 @@ const fn simulated(bug: sim::Bug) -> (&'static str, &'static str) {
 }
 
 fn hunt_planned(bug: moves::Bug) -> Row {
-    let (what, story) = planned(bug);
+    let (what, story) = (bug.what(), story_of(bug));
     let (report, time) = timed(|| explore(BUDGET, Some(bug), STATES_MAX));
     let found = report.finding.map(|finding| Found {
         rule: format!("{:?}", finding.broken),
@@ -214,26 +214,18 @@ fn hunt_planned(bug: moves::Bug) -> Row {
     Row { name, place, what, story, hunter, found }
 }
 
-/// What is wrong, and where it comes from.
-const fn planned(bug: moves::Bug) -> (&'static str, &'static str) {
+/// Where it comes from.
+const fn story_of(bug: moves::Bug) -> &'static str {
     use moves::Bug;
     match bug {
-        Bug::ResumesWithoutWithdrawing => (
-            "The source goes on when its offer has ended, and does not withdraw it.",
-            "a timeout taken for a refusal: the other side may still accept",
-        ),
-        Bug::RollsBackAfterAccept => (
-            "The source takes a stale fence for an answer to its withdrawal, and goes on.",
-            "rollback after the acknowledgement leaves two owners",
-        ),
-        Bug::ForwardOnForeignId => (
-            "Recovery takes any higher fence for its own move.",
-            "recovery that looks at a counter and not at whose count it is",
-        ),
-        Bug::RollsBackWithoutWithdrawing => (
-            "Recovery ends a record whose shard nobody has withdrawn.",
-            "a handoff stranded between two phases, and tidied up too early",
-        ),
+        Bug::ResumesWithoutWithdrawing => {
+            "a timeout taken for a refusal: the other side may still accept"
+        }
+        Bug::RollsBackAfterAccept => "rollback after the acknowledgement leaves two owners",
+        Bug::ForwardOnForeignId => "recovery that looks at a counter and not at whose count it is",
+        Bug::RollsBackWithoutWithdrawing => {
+            "a handoff stranded between two phases, and tidied up too early"
+        }
     }
 }
 
