@@ -23,6 +23,7 @@
 
 mod covered;
 mod items;
+mod leftovers;
 mod operations;
 mod orders;
 mod refusal;
@@ -36,6 +37,7 @@ mod waiting_tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use gossip_contracts::connector::{
     CheckedEnumeration, Connector, MAX_PAGE_ITEMS, Page, PageError, ParkCause, Reaction,
@@ -50,6 +52,7 @@ use gossip_coordination::{
 use self::covered::Covered;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::items::COLLECT_PATIENCE;
+pub(crate) use self::leftovers::Leftovers;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
@@ -218,6 +221,8 @@ pub struct ShardTask {
     cuts: Vec<Box<[u8]>>,
     /// How it ended without an operation of its own.
     ended: Option<Ending>,
+    /// What other threads of the process have left of items that are this shard's now.
+    leftovers: Option<Arc<Leftovers>>,
 }
 
 /// An item that failed.
@@ -315,7 +320,13 @@ impl ShardTask {
             split: None,
             cuts: Vec::new(),
             ended: None,
+            leftovers: None,
         }
+    }
+
+    /// The same with what threads of one process leave to each other.
+    pub(crate) fn knowing(self, leftovers: &Arc<Leftovers>) -> Self {
+        Self { leftovers: Some(Arc::clone(leftovers)), ..self }
     }
 
     /// Does the next thing.

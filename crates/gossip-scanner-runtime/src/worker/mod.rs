@@ -66,7 +66,7 @@ pub(crate) use self::slot::{Rest, Slot};
 use crate::clock::Clock;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
-use crate::task::TaskConfig;
+use crate::task::{Leftovers, TaskConfig};
 use crate::throttle::{Limits, Throttle};
 
 /// The most threads of one worker: each may hold a page and a handler.
@@ -248,6 +248,8 @@ pub(crate) struct Crew<'a, B> {
     quarantine: Quarantine,
     /// Shards that have arrived from other workers.
     porch: Porch,
+    /// What is known of items of shards that were split off.
+    leftovers: Arc<Leftovers>,
     /// Whether a worker that drains has given away what it could.
     let_go: AtomicBool,
     /// How many slots have a shard.
@@ -273,6 +275,7 @@ impl<'a, B> Crew<'a, B> {
             seats: (0..threads).map(|_| Seat::default()).collect(),
             quarantine: Quarantine::new(threads),
             porch: Porch::default(),
+            leftovers: Arc::default(),
             let_go,
             busy: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
