@@ -1,7 +1,6 @@
 //! One thread of a worker: claims a shard, works on it, claims the next.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId};
@@ -11,6 +10,7 @@ use gossip_coordination::{
 };
 
 use super::quarantine::{Entry, Suspicion};
+use super::sync::Ordering;
 use super::{Crew, Finish, WorkerError, claiming, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
