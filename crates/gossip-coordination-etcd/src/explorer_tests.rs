@@ -6,8 +6,8 @@
 //!
 //! # Laws
 //! - Nobody waits for ever, whoever gives up, looks away, or meets a fault.
-//! - Each transaction is answered once, with what became of it: applied ones are there, refused ones
-//!   are not, none happens twice, and of those that expect the same key to be absent one happens.
+//! - Each transaction is answered once, with what became of it: applied ones are there, refused
+//!   ones are not, none happens twice, and of those that expect the same key to be absent one does.
 //! - Nothing is sent that nobody waits for any more, and no more than two requests at a
 //!   time; whoever is done gives its place back.
 //! - A process asks for one lease, and for another only when that is gone; an owner whose key went
