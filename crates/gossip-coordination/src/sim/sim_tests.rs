@@ -252,11 +252,18 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
 fn the_same_plan_is_the_same_world_event_by_event() {
     for seed in [3, 8, 21] {
         let plan = Plan::of_seed(seed, 1_000, Some(FaultSet::usual()));
-        let (first, second) = (play(&plan), play(&plan));
-        assert_eq!(first.trace_hash, second.trace_hash);
-        assert_eq!(first.operations, second.operations);
-        let other = play(&Plan { seed: seed + 1, ..plan });
-        assert_ne!(first.trace_hash, other.trace_hash, "a hash over nothing proves nothing");
+        let (first, report) = traced_with_report(&plan);
+        let (second, again) = traced_with_report(&plan);
+        let both = first.iter().zip(&second);
+        let differ = both.enumerate().find(|(_, (one, other))| one != other);
+        assert_eq!(differ, None, "events and where they differ");
+        assert_eq!(first.len(), second.len());
+        assert!(first.len() > 1_000, "{} events", first.len());
+        assert_eq!(report.to_line(), again.to_line());
+        assert_eq!(report.trace_hash, play(&plan).trace_hash, "to look on changes nothing");
+        let (other, of_other) = traced_with_report(&Plan { seed: seed + 1, ..plan });
+        assert_ne!(report.trace_hash, of_other.trace_hash, "a hash over nothing proves nothing");
+        assert_ne!(first, other);
     }
 }
 

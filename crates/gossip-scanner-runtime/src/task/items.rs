@@ -7,7 +7,7 @@ use gossip_contracts::coordination::{MAX_KEY_SIZE, key_successor_into};
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::ParkReason;
 
-use super::leftovers::Left;
+use super::remnants::Left;
 use super::{Decision, Gear, Operation, ShardTask, Troubled, Turn, park_reason};
 use crate::observer::Event;
 use crate::planted::planted;
@@ -72,7 +72,7 @@ impl ShardTask {
         if self.mark.is_in_flight(index) {
             return false;
         }
-        let Some(left) = self.leftovers.as_ref().and_then(|it| it.take(now, self.key_at(index)))
+        let Some(left) = self.remnants.as_ref().and_then(|it| it.take(now, self.key_at(index)))
         else {
             return false;
         };
@@ -96,7 +96,7 @@ impl ShardTask {
 
     /// Remembers what became of the items from `point` on, which are another shard's now.
     pub(super) fn leave_behind(&self, now: LogicalTime, point: &[u8]) {
-        let Some(leftovers) = &self.leftovers else { return };
+        let Some(remnants) = &self.remnants else { return };
         let is_cut_off = |index: &usize| self.key_at(*index) >= point;
         for index in (self.mark.mark()..self.page.len()).filter(is_cut_off) {
             let failures = self.troubled.get(&index).map_or(0, |item| item.failures);
@@ -105,7 +105,7 @@ impl ShardTask {
                 None if failures > 0 => Left::Failed(failures),
                 None => continue,
             };
-            leftovers.leave(now, self.key_at(index), left);
+            remnants.leave(now, self.key_at(index), left);
         }
     }
 

@@ -23,10 +23,10 @@
 
 mod covered;
 mod items;
-mod leftovers;
 mod operations;
 mod orders;
 mod refusal;
+mod remnants;
 
 #[cfg(test)]
 mod ahead_tests;
@@ -52,7 +52,7 @@ use gossip_coordination::{
 use self::covered::Covered;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::items::COLLECT_PATIENCE;
-pub(crate) use self::leftovers::Leftovers;
+pub(crate) use self::remnants::Remnants;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
@@ -222,7 +222,7 @@ pub struct ShardTask {
     /// How it ended without an operation of its own.
     ended: Option<Ending>,
     /// What other threads of the process have left of items that are this shard's now.
-    leftovers: Option<Arc<Leftovers>>,
+    remnants: Option<Arc<Remnants>>,
 }
 
 /// An item that failed.
@@ -320,13 +320,13 @@ impl ShardTask {
             split: None,
             cuts: Vec::new(),
             ended: None,
-            leftovers: None,
+            remnants: None,
         }
     }
 
     /// The same with what threads of one process leave to each other.
-    pub(crate) fn knowing(self, leftovers: &Arc<Leftovers>) -> Self {
-        Self { leftovers: Some(Arc::clone(leftovers)), ..self }
+    pub(crate) fn knowing(self, remnants: &Arc<Remnants>) -> Self {
+        Self { remnants: Some(Arc::clone(remnants)), ..self }
     }
 
     /// Does the next thing.
