@@ -73,7 +73,8 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "tidy",
         arguments: "",
-        purpose: "crate boundaries, names the specification asks for, sizes, leftovers",
+        purpose: "crate boundaries, names the specification asks for, sizes, leftovers, figures \
+                  that do not say where they come from",
         run: tidy::run,
     },
     Command {

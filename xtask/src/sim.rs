@@ -29,6 +29,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     match words.split_first() {
         Some((first, [])) if first == "--same" => compare(arguments, saves)?,
         Some((first, rest)) if first == "--campaign" => campaign(arguments, rest, saves)?,
+        Some(_) | None if saves && !is_ordinary(&words) => {
+            let why = "one world, some faults or planted bugs are no figures to keep";
+            return Err(Failure::usage("sim", why, "[--seeds N] [--ops N] --save"));
+        }
         Some(_) | None => {
             let made = Made::now("sim", arguments)?.remarking("Time is that of one processor.");
             let told = process::show(simulate("campaign").args(&words), NEXT)?;
@@ -39,6 +43,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether worlds as they usually are were asked for, however many.
+fn is_ordinary(words: &[String]) -> bool {
+    words.chunks(2).all(|pair| matches!(pair[0].as_str(), "--seeds" | "--ops"))
 }
 
 fn simulate(profile: &str) -> Command {
@@ -119,6 +128,16 @@ mod tests {
         let first = "commit 0123456789ab-changed build 01 seeds 1..9 operations 5 chunk 3\n0 1 2\n";
         assert_eq!(played_commit(first).unwrap(), "0123456789ab-changed");
         assert!(played_commit("").is_err());
+    }
+
+    #[test]
+    fn only_ordinary_worlds_are_saved() {
+        let saved = |text: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            is_ordinary(&words)
+        };
+        assert!(saved("") && saved("--seeds 300") && saved("--seeds 300 --ops 5"));
+        assert!(!saved("--seed 3") && !saved("--bugs") && !saved("--seeds 3 --faults none"));
     }
 
     #[test]

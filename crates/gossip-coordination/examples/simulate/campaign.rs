@@ -4,8 +4,8 @@
 //! chunks that are missing. The first line says what is played and by which build; a file of
 //! anything else is refused. Only a file that is complete is also summed up by another commit that
 //! plays worlds alike, or by any build if `--any-build` says that it reads the lines alike: then
-//! nothing is played. `--so-far` takes a file for complete that is not. Chunks are summed in their order, so the trace hash of a campaign does not
-//! depend on threads or on how often it was stopped.
+//! nothing is played. `--so-far` takes a file for complete that is not. Chunks are summed in their
+//! order, so the trace hash does not depend on threads or on how often a campaign was stopped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
