@@ -332,12 +332,19 @@ impl Oracle {
         self.shards[lease.shard as usize].fence > lease.fence && !self.is_gone(lease.shard)
     }
 
-    /// Counts an operation that is about to be sent under an old fence.
-    pub(super) fn count_stale(&mut self, lease: Option<LeaseRef>) {
-        if lease.is_some_and(|lease| self.is_stale(lease)) {
-            let unjudged = self.is_suspended(Rule::StaleFence);
-            self.stale.operations_unjudged += u64::from(unjudged);
-            self.stale.operations += u64::from(!unjudged);
+    /// Counts an operation that reaches the store under an old fence, once; of a batch of renewals
+    /// each one that does.
+    pub(super) fn count_stale(&mut self, op: &Op) {
+        if op.stale.get() || !op.verb.is_leased() {
+            return;
+        }
+        let batch = op.batch.borrow();
+        let leases = op.lease.into_iter().chain(batch.iter().map(|member| member.lease));
+        let count = leases.filter(|lease| self.is_stale(*lease)).count() as u64;
+        op.stale.set(count > 0);
+        match self.is_suspended(Rule::StaleFence) {
+            true => self.stale.operations_unjudged += count,
+            false => self.stale.operations += count,
         }
     }
 
