@@ -50,6 +50,7 @@ mod shrink;
 mod sink;
 mod splits;
 mod wire;
+mod wishes;
 mod worker;
 mod world;
 
