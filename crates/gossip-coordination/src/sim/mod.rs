@@ -56,6 +56,8 @@ mod world;
 
 use std::rc::Rc;
 
+#[cfg(any(test, feature = "conformance"))]
+pub use self::backend::OnSimulation;
 pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
