@@ -47,11 +47,22 @@ struct Scene {
 
 impl Scene {
     fn of_seed(seed: u64) -> Self {
+        Self::stopped(seed, |_| false)
+    }
+
+    /// As many worlds again, each stopped in the middle of a registration.
+    fn all() -> impl Iterator<Item = Self> {
+        let reserves =
+            |world: &World| world.shared.borrow().oracle.runs.iter().any(|run| run.reserved() > 0);
+        (1..=SEEDS).flat_map(move |seed| [Self::of_seed(seed), Self::stopped(seed, reserves)])
+    }
+
+    fn stopped(seed: u64, stop: impl Fn(&World) -> bool) -> Self {
         let usual = Plan::of_seed(seed, OPERATIONS, Some(FaultSet::usual()));
         // It does not get the time to finish, and nobody asks it to.
         let plan = Plan { calm_ticks: 0, ..usual };
         let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
-        world.let_happen();
+        world.let_happen_until(stop);
         Self { oracle: Rc::clone(&world.shared), disk: std::mem::take(&mut world.disk) }
     }
 
@@ -169,10 +180,9 @@ fn rare(record: &mut ShardRecord) -> &mut Rare {
 #[test]
 fn a_store_that_nobody_doctored_passes() {
     let mut seen = [0; 6];
-    for seed in 1..=SEEDS {
-        let scene = Scene::of_seed(seed);
+    for (place, scene) in Scene::all().enumerate() {
         let verdict = scene.audit();
-        assert!(verdict.is_ok(), "seed {seed}: {verdict:?}");
+        assert!(verdict.is_ok(), "world {place}: {verdict:?}");
         scene.look(|oracle| {
             let shards = |wanted: fn(&ShardFacts) -> bool| {
                 oracle.shards.iter().filter(|it| !it.swept && wanted(it)).count()
@@ -195,8 +205,7 @@ fn a_store_that_nobody_doctored_passes() {
 
 /// Doctors the first store that has what is needed, and answers what the audit says of it.
 fn verdict(doctor: fn(&mut Scene) -> Option<()>) -> Violation {
-    for seed in 1..=SEEDS {
-        let mut scene = Scene::of_seed(seed);
+    for mut scene in Scene::all() {
         if doctor(&mut scene).is_some() {
             return scene.audit().expect_err("the store was doctored");
         }

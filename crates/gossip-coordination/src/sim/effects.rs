@@ -1,7 +1,5 @@
 //! What the oracle makes of a commit at the instant it takes effect.
 
-use std::rc::Rc;
-
 use gossip_contracts::identity::{FenceEpoch, ShardId, ShardKey, TenantId};
 
 use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
@@ -10,7 +8,6 @@ use super::random::mix;
 use crate::lease::OP_LOG_CAP;
 use crate::protocol::{COLLECTION_DELETES, OFFER_LEASES_MAX};
 use crate::record::{ParkReason, ShardStatus};
-use crate::request::ShardAction;
 use crate::run::{RUN_OP_LOG_CAP, RunStatus};
 use crate::store::{HotPart, Key, Txn, Write, decode_cold, decode_hot};
 
@@ -134,7 +131,9 @@ impl Oracle {
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
         self.member_applied(op, lease)?;
-        self.holder_acts(op, tenant, lease.shard, holder, txn)
+        self.holder_acts(op, tenant, lease.shard, holder, txn)?;
+        self.heed_request(op, lease.shard);
+        Ok(())
     }
 
     /// What the holder of a shard did to it.
@@ -148,10 +147,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         match op.verb {
             Verb::Renew | Verb::RenewMany => self.renew(op, number, holder),
-            Verb::Checkpoint => {
-                self.advance(number, op.said.to)?;
-                self.let_request_expire(op, number);
-            }
+            Verb::Checkpoint => self.advance(number, op.said.to)?,
             Verb::Complete => {
                 // What is done is not tried again, and keeps its count.
                 let attempts = self.shards[number as usize].attempts;
@@ -179,26 +175,13 @@ impl Oracle {
                 }
                 self.check_offer(op, number, holder)?;
                 self.shards[number as usize].offer = op.said.terms;
-                let to = op.said.terms.map(|terms| terms.destination);
-                self.fulfil(number, |asked| match asked {
-                    ShardAction::HandOff(wanted) => wanted.is_none_or(|it| Some(it.as_raw()) == to),
-                    ShardAction::Split(_) | ShardAction::Release | ShardAction::Withdraw => false,
-                });
             }
             Verb::Withdraw => self.withdraw(op, number)?,
             Verb::SplitReplace => {
                 self.births(op, tenant, number, txn)?;
                 self.end_shard(number, ShardStatus::Split);
             }
-            Verb::SplitResidual => {
-                self.births(op, tenant, number, txn)?;
-                let keys = Rc::clone(&self.keys);
-                let cut = keys.key(op.said.cuts[0]);
-                self.fulfil(number, |asked| match asked {
-                    ShardAction::Split(at) => at.as_ref().is_none_or(|at| at.as_bytes() == cut),
-                    ShardAction::Release | ShardAction::HandOff(_) | ShardAction::Withdraw => false,
-                });
-            }
+            Verb::SplitResidual => self.births(op, tenant, number, txn)?,
             Verb::Claim
             | Verb::Acquire
             | Verb::Accept
@@ -234,20 +217,7 @@ impl Oracle {
         let shard = &mut self.shards[number as usize];
         shard.offer = None;
         shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
-        self.fulfil(number, |asked| *asked == ShardAction::Withdraw);
         Ok(())
-    }
-
-    /// A request is over when its owner does what it asks.
-    fn fulfil(&mut self, number: u32, does: impl Fn(&ShardAction) -> bool) {
-        let request = &mut self.shards[number as usize].request;
-        request.take_if(|request| does(request.action()));
-    }
-
-    /// A renewal or a checkpoint drops a request whose time is over.
-    fn let_request_expire(&mut self, op: &Op, number: u32) {
-        let request = &mut self.shards[number as usize].request;
-        request.take_if(|request| !request.is_pending_at(op.now));
     }
 
     /// A whole lease from now, at most one lease beyond a standing offer, never less than before.
@@ -259,7 +229,6 @@ impl Oracle {
         let deadline = allowed.max(holder.deadline);
         shard.holder = Some(Holder { deadline, ..holder });
         op.renewed.set(Some(deadline));
-        self.let_request_expire(op, number);
         let mut batch = op.batch.borrow_mut();
         let members = batch.iter_mut().filter(|member| member.lease.grant == holder.grant);
         members.for_each(|member| member.until = Some(deadline));
@@ -335,13 +304,7 @@ impl Oracle {
                 (shard.request, shard.moved_by) = (None, None);
                 Ok(())
             }
-            Verb::RequestAction => {
-                let request = written(txn).and_then(|hot| hot.request);
-                let right = request.as_ref().is_none_or(|request| request.op_id == op.op_id);
-                self.require(right, Rule::Acknowledged, "another request was stored")?;
-                self.shards[number as usize].request = request;
-                Ok(())
-            }
+            Verb::RequestAction => self.requested(op, number, txn),
             verb => self.require(
                 false,
                 Rule::StaleFence,
@@ -735,7 +698,7 @@ pub(super) fn wanted_parts(range: (u32, u32), cuts: &[u32]) -> Vec<(u32, u32)> {
 
 /// The hot part of the shard that `txn` is about, as it is stored. Only what its caller is free to
 /// choose is taken from it: a reason, a wish.
-fn written(txn: &Txn) -> Option<HotPart<'_>> {
+pub(super) fn written(txn: &Txn) -> Option<HotPart<'_>> {
     let Write::Put(Key::ShardHot { tenant, shard }, bytes) = txn.writes().first()? else {
         return None;
     };

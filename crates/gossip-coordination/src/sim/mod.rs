@@ -50,11 +50,14 @@ mod shrink;
 mod sink;
 mod splits;
 mod wire;
+mod wishes;
 mod worker;
 mod world;
 
 use std::rc::Rc;
 
+#[cfg(any(test, feature = "conformance"))]
+pub use self::backend::OnSimulation;
 pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};

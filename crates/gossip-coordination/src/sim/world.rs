@@ -269,7 +269,12 @@ impl World {
     }
 
     /// Lets everything happen, and puts right in the end what is still torn.
-    pub(super) fn let_happen(&mut self) {
+    fn let_happen(&mut self) {
+        self.let_happen_until(|_| false);
+    }
+
+    /// The same, and stops when somebody says so.
+    pub(super) fn let_happen_until(&mut self, stop: impl Fn(&Self) -> bool) {
         while let Some((at, process, what)) = self.agenda.pop() {
             if self.plan.atomic_until.is_some_and(|until| at >= until) {
                 break;
@@ -277,7 +282,7 @@ impl World {
             self.now = at;
             self.shared.borrow_mut().now = at;
             self.happen(process, what);
-            if self.is_over() {
+            if self.is_over() || stop(self) {
                 break;
             }
         }
