@@ -8,8 +8,8 @@
 //! first has told.
 //!
 //! # Invariants
-//! - What stands here was finished or tried before a split that the store took under the same lease:
-//!   by the shard's owner, then.
+//! - What stands here was finished or tried before a split that the store took under the same
+//!   lease: by the shard's owner, then.
 //! - Each item is told once, and none for longer than [`LEFT_TICKS`]: who unparks a key later wants
 //!   it tried.
 //! - There are at most [`LEFT_MAX`].

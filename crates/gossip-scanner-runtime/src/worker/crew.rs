@@ -116,8 +116,7 @@ pub(crate) struct Crew<'a, B> {
     pub(super) quarantine: Quarantine,
     /// Shards that have arrived from other workers.
     pub(super) porch: Porch,
-    /// What is known of items of shards that were split off. No thread waits for it, so shuttle need
-    /// not know of it.
+    /// What is known of items of shards that were split off.
     pub(super) remnants: Arc<Remnants>,
     /// Whether a worker that drains has given away what it could.
     pub(super) let_go: AtomicBool,
