@@ -207,6 +207,7 @@ fn build(root: &Path) -> Result<(), Failure> {
 /// One run; what libFuzzer says is kept only as far as the row needs it.
 fn run_one(root: &Path, target: &str, bound: Bound, commit: &str) -> Result<Row, Failure> {
     println!("{target}: begins");
+    super::make_corpus(root, target)?;
     let mut command = super::command(root, target, bound);
     let started = Instant::now();
     let not_run = |error: std::io::Error| {

@@ -187,6 +187,8 @@ impl Admin {
                 key_count,
                 cuts,
                 roots_born: 0,
+                chunks: Vec::new(),
+                deleted_by: None,
                 unsettled: 0,
                 logged: 0,
                 shards: Vec::new(),

@@ -311,13 +311,20 @@ impl Cx {
         }
     }
 
-    /// Adds a number of a whole answer, or of what was listed, to the trace.
+    /// Adds a number of a whole answer, or of what was listed, to the trace, and where tenants are
+    /// compared to what is compared of this one's answers.
     pub(super) fn say_answer(&self, op: &Op, answer: &dyn Debug) {
-        self.shared.borrow_mut().say(|| {
-            let text = format!("{answer:?}");
-            let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
-            format!("p{} op {} answer {digest:016x}", op.process, op.number)
-        });
+        let shared = &mut *self.shared.borrow_mut();
+        if shared.trace.is_none() && !shared.keeps_apart {
+            return;
+        }
+        let text = format!("{answer:?}");
+        let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+        if shared.keeps_apart {
+            let of_tenant = &mut shared.tenant_hashes[self.tenant as usize];
+            *of_tenant = mix(*of_tenant ^ digest);
+        }
+        shared.say(|| format!("p{} op {} answer {digest:016x}", op.process, op.number));
     }
 
     pub(super) fn finish(

@@ -86,6 +86,8 @@ fn run() -> RunFacts {
         key_count: 10,
         cuts: vec![5],
         roots_born: 2,
+        chunks: vec![Some((0, 2))],
+        deleted_by: None,
         unsettled: 2,
         logged: 0,
         shards: Vec::new(),

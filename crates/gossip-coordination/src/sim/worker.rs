@@ -408,6 +408,7 @@ impl Worker {
         self.cx.begin_batch(&op, &refs);
         let mut told = Vec::new();
         self.handle.renew_many(op.now, self.cx.tenant_id, &leases, &mut told).await;
+        self.cx.say_answer(&op, &told);
         let mut first = None;
         for (place, told) in told.iter().enumerate() {
             match told {

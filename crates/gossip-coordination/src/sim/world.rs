@@ -263,6 +263,18 @@ impl World {
     ///
     /// The rule that was broken, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
+        self.let_happen();
+        self.audit();
+        self.report()
+    }
+
+    /// Lets everything happen, and puts right in the end what is still torn.
+    fn let_happen(&mut self) {
+        self.let_happen_until(|_| false);
+    }
+
+    /// The same, and stops when somebody says so.
+    pub(super) fn let_happen_until(&mut self, stop: impl Fn(&Self) -> bool) {
         while let Some((at, process, what)) = self.agenda.pop() {
             if self.plan.atomic_until.is_some_and(|until| at >= until) {
                 break;
@@ -270,15 +282,13 @@ impl World {
             self.now = at;
             self.shared.borrow_mut().now = at;
             self.happen(process, what);
-            if self.is_over() {
+            if self.is_over() || stop(self) {
                 break;
             }
         }
         // Programs may hold what they borrowed; nobody asks them any more.
         self.processes.iter_mut().for_each(|process| process.program = None);
         self.repair_all();
-        self.audit();
-        self.report()
     }
 
     /// Goes from one phase to the next; whether there is nothing more to see.
