@@ -30,12 +30,11 @@ struct Stage {
     run: fn(&mut Tally) -> Result<(), Failure>,
 }
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 10] = [
     Stage { name: "setup", run: |_| setup::packages_for("test", &Workspace::load()?) },
     Stage { name: "format", run: |_| format() },
     Stage { name: "tidy", run: |_| tidy::check() },
     Stage { name: "clippy", run: |_| clippy() },
-    Stage { name: "fuzz targets", run: |_| fuzz_targets() },
     Stage { name: "tests", run: tests },
     Stage { name: "tests in release", run: release_tests },
     Stage { name: "documentation tests", run: documentation_tests },
@@ -87,17 +86,6 @@ fn clippy() -> Result<(), Failure> {
     command.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
     command.args(["--", "-D", "warnings"]);
     process::run(&mut command, "mend what clippy named above")
-}
-
-/// Whether the fuzz targets still compile. They share the target directory, so that little is
-/// compiled for them alone; and libFuzzer itself, which is not ours, is not: nothing is linked.
-fn fuzz_targets() -> Result<(), Failure> {
-    let workspace = Workspace::load()?;
-    let mut command = process::cargo();
-    command.current_dir(&workspace.root).args(["check", "--locked", "--target-dir"]);
-    command.arg(&workspace.target).args(["--manifest-path", "fuzz/Cargo.toml"]);
-    command.env("CUSTOM_LIBFUZZER_PATH", "libnone.a");
-    process::run(&mut command, "mend the target that rustc named above")
 }
 
 /// Unit and integration tests. Some of them run examples as programs, and `cargo test --examples`

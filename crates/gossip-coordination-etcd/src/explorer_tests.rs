@@ -44,6 +44,9 @@ const CALLERS: u64 = 6;
 /// Commits of each caller.
 const COMMITS: u64 = 3;
 
+/// Within so long every retry has ended.
+const QUIET_MILLIS: u64 = 10_000;
+
 /// As many requests may be in flight.
 const CARRIERS: usize = 2;
 
@@ -334,6 +337,8 @@ fn world(seed: u64) {
     stage.kv.model.clear_faults();
     let (probe, mut prober) = (store.clone(), store.clone());
     let keeper = explorer.spawn(async move {
+        // Whoever is between two tries for callers that gave up has its place until then.
+        probe.kv().sleep(QUIET_MILLIS).await;
         probe.keep_alive().await;
         prober.commit(vec![Deed::Put.txn(0)]).await
     });

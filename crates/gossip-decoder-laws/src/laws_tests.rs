@@ -35,6 +35,28 @@ fn every_law_holds_of_its_seeds_and_of_what_is_near_them() {
     }
 }
 
+/// A target that does not compile would be noticed by the next campaign only, and to compile them
+/// here takes the whole product once more. So each is held to the one form that does: one line on
+/// the function that `laws!` makes of its law.
+#[test]
+fn every_fuzz_target_is_one_line_on_its_law() {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    let names: BTreeSet<String> =
+        entries(&fuzz.join("fuzz_targets")).iter().map(|path| name(path)).collect();
+    let laws: BTreeSet<String> = LAWS.iter().map(|law| format!("{}.rs", law.name)).collect();
+    assert_eq!(names, laws);
+    for Law { name, .. } in LAWS {
+        let text = fs::read_to_string(fuzz.join(format!("fuzz_targets/{name}.rs"))).unwrap();
+        let code = text.lines().filter(|line| !line.is_empty() && !line.starts_with("//!"));
+        let call = format!("gossip_decoder_laws::{name}(data)");
+        let line = format!("libfuzzer_sys::fuzz_target!(|data: &[u8]| {call});");
+        assert_eq!(code.collect::<Vec<_>>(), ["#![no_main]", &line], "{name}");
+        let entry = format!("[[bin]]\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n");
+        assert!(manifest.contains(&entry), "{name} is not declared");
+    }
+}
+
 /// What libFuzzer found worth keeping, and what once failed: a directory for each law, and none
 /// without a law.
 #[test]
