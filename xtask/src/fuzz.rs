@@ -1,6 +1,10 @@
 //! `cargo xtask fuzz TARGET SECONDS`: one fuzz target for so long; with `--runs N` for so many
 //! executions; `--all` is a [campaign] over every target.
 //!
+//! A run begins with the inputs that are kept in `fuzz/kept`, which the tests of the laws show to
+//! them, too, and with those that earlier runs left in `fuzz/corpus`, where it adds its own. What
+//! is worth keeping is copied by hand, made few by `cargo fuzz cmin`; so is what failed.
+//!
 //! The targets live in `fuzz/`, a workspace of its own, so that nothing of libFuzzer leaks into
 //! the product's lock file. They run on the stable toolchain without a sanitizer: the crates they
 //! exercise forbid unsafe code, and so fuzzing is ten times faster.
@@ -20,6 +24,12 @@ use crate::workspace::Workspace;
 pub(crate) const USAGE: &str = "TARGET SECONDS | TARGET --runs N | --list | \
      --all [--runs N] [--jobs N] [--since COMMIT] [--progress FILE] [--save]";
 const TARGETS: &str = "fuzz/fuzz_targets";
+
+/// Inputs that are part of the repository; read, and never written.
+const KEPT: &str = "fuzz/kept";
+
+/// Inputs that runs on this machine found.
+const CORPUS: &str = "fuzz/corpus";
 
 /// Longest input that is tried: above the 16 KiB that the largest decoder accepts, so that its
 /// upper limits are met. libFuzzer's own default is 4 KiB.
@@ -115,6 +125,7 @@ fn fuzz(workspace: &Workspace, target: &str, bound: Bound) -> Result<(), Failure
     setup::packages_for("fuzz", workspace)?;
     setup::cargo_tool("cargo-fuzz")?;
     let mut executions = None;
+    make_corpus(&workspace.root, target)?;
     let mut command = command(&workspace.root, target, bound);
     let status = process::stream(&mut command, Pipe::Stderr, &mut |line| {
         if let Some(number) = line.strip_prefix(EXECUTIONS) {
@@ -129,10 +140,20 @@ fn fuzz(workspace: &Workspace, target: &str, bound: Bound) -> Result<(), Failure
     process::expect_success(&command, status, &next)
 }
 
+/// Where libFuzzer writes what it finds must exist.
+fn make_corpus(root: &Path, target: &str) -> Result<(), Failure> {
+    let place = root.join(CORPUS).join(target);
+    fs::create_dir_all(&place).map_err(|error| {
+        Failure::new(format!("{CORPUS}/{target} was not made"), error.to_string(), "look there")
+    })
+}
+
 /// The command as one would type it; `-s none` is no sanitizer, `-O` an optimized build.
 fn command(root: &Path, target: &str, bound: Bound) -> Command {
     let mut command = process::cargo_of("stable");
-    command.args(["fuzz", "run", target, "-s", "none", "-O", "--"]);
+    command.args(["fuzz", "run", "-s", "none", "-O", target]);
+    // It writes into the first.
+    command.args([CORPUS, KEPT].map(|place| format!("{place}/{target}"))).arg("--");
     match bound {
         Bound::Seconds(seconds) => {
             command.arg(format!("-max_total_time={seconds}"));

@@ -15,6 +15,11 @@ use crate::{deny, setup, tidy, tla};
 /// what release builds leave behind. Its tests hold in both.
 const RELEASE_TESTED: &str = "gossip-stdx";
 
+/// The test of another crate that must hold in both, and the feature it needs: the same seed gives
+/// the same world. A feature and a file, because release builds of everything take minutes.
+const DETERMINISM: [&str; 6] =
+    ["--package", "gossip-coordination", "--features", "sim", "--test", "determinism"];
+
 /// Documentation tests have a stage of their own, and benchmarks are only compiled, by clippy: so
 /// the targets are named.
 const TEST_TARGETS: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
@@ -25,11 +30,12 @@ struct Stage {
     run: fn(&mut Tally) -> Result<(), Failure>,
 }
 
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     Stage { name: "setup", run: |_| setup::packages_for("test", &Workspace::load()?) },
     Stage { name: "format", run: |_| format() },
     Stage { name: "tidy", run: |_| tidy::check() },
     Stage { name: "clippy", run: |_| clippy() },
+    Stage { name: "fuzz targets", run: |_| fuzz_targets() },
     Stage { name: "tests", run: tests },
     Stage { name: "tests in release", run: release_tests },
     Stage { name: "documentation tests", run: documentation_tests },
@@ -83,6 +89,17 @@ fn clippy() -> Result<(), Failure> {
     process::run(&mut command, "mend what clippy named above")
 }
 
+/// Whether the fuzz targets still compile. They share the target directory, so that little is
+/// compiled for them alone; and libFuzzer itself, which is not ours, is not: nothing is linked.
+fn fuzz_targets() -> Result<(), Failure> {
+    let workspace = Workspace::load()?;
+    let mut command = process::cargo();
+    command.current_dir(&workspace.root).args(["check", "--locked", "--target-dir"]);
+    command.arg(&workspace.target).args(["--manifest-path", "fuzz/Cargo.toml"]);
+    command.env("CUSTOM_LIBFUZZER_PATH", "libnone.a");
+    process::run(&mut command, "mend the target that rustc named above")
+}
+
 /// Unit and integration tests. Some of them run examples as programs, and `cargo test --examples`
 /// builds those as tests only, so they are built first.
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
@@ -94,11 +111,14 @@ fn tests(tally: &mut Tally) -> Result<(), Failure> {
     counted(&mut command, tally)
 }
 
-/// The tests of [`RELEASE_TESTED`] once more, as it is used.
+/// The tests of [`RELEASE_TESTED`] once more, as it is used, and [`DETERMINISM`].
 fn release_tests(tally: &mut Tally) -> Result<(), Failure> {
     let mut command = cargo_test();
     command.args(["--release", "--package", RELEASE_TESTED]);
-    counted(command.args(TEST_TARGETS), tally)
+    counted(command.args(TEST_TARGETS), tally)?;
+    let mut command = process::cargo();
+    command.args(["test", "--release"]).args(DETERMINISM);
+    counted(&mut command, tally)
 }
 
 fn documentation_tests(tally: &mut Tally) -> Result<(), Failure> {

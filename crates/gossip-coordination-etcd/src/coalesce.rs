@@ -20,13 +20,14 @@ use std::sync::Arc;
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::CommitOutcome;
-use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::batch::{Batch, Parcel};
 use crate::driven::Driven;
 use crate::kv::EtcdKv;
+use crate::planted::planted;
 use crate::post::{Outcome, Post};
+use crate::tasks::Tasks;
 
 /// Requests in flight. One would leave the server idle while outcomes are handed out; with three
 /// the batches are smaller and the server does more work for the same.
@@ -48,27 +49,23 @@ pub(crate) struct Coalescer {
     /// One permit for each request that may be in flight.
     flights: Arc<Semaphore>,
     /// Where the carriers run.
-    runtime: Handle,
+    tasks: Tasks,
 }
 
 /// A transaction and who waits for its outcome.
 type Waiting = (Parcel, oneshot::Sender<Outcome>);
 
 impl Coalescer {
-    /// Starts the carriers on the current runtime.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    pub(crate) fn start<K: EtcdKv>(post: &Arc<Post<K>>) -> Self {
+    /// Starts the carriers as `tasks`.
+    pub(crate) fn start<K: EtcdKv>(post: &Arc<Post<K>>, tasks: Tasks) -> Self {
         let (queue, inbox) = mpsc::channel(QUEUE_MAX);
         let flights = Arc::new(Semaphore::new(CARRIERS));
         let inbox = Arc::new(Mutex::new(Inbox { queue: inbox, set_aside: VecDeque::new() }));
         for _ in 0..CARRIERS {
             let (post, inbox) = (Arc::clone(post), Arc::clone(&inbox));
-            tokio::spawn(carry(post, inbox, Arc::clone(&flights)));
+            drop(tasks.spawn(carry(post, inbox, Arc::clone(&flights))));
         }
-        Self { queue, flights, runtime: Handle::current() }
+        Self { queue, flights, tasks }
     }
 
     /// Sends one transaction, with others if there are any.
@@ -79,10 +76,13 @@ impl Coalescer {
             let post = Arc::clone(post);
             let alone = async move {
                 let outcome = post.deliver_single(&parcel).await;
-                drop(flight);
+                match planted!(FlightKept) {
+                    true => flight.forget(),
+                    false => drop(flight),
+                }
                 outcome
             };
-            let outcome = Driven::start(&self.runtime, alone).await;
+            let outcome = Driven::start(&self.tasks, alone).await;
             return outcome.unwrap_or(Ok(CommitOutcome::Unknown));
         }
         let (tell, told) = oneshot::channel();
@@ -110,6 +110,12 @@ impl Coalescer {
             });
         }
         outcomes
+    }
+
+    /// How many requests more may be in flight.
+    #[cfg(test)]
+    pub(crate) fn free_flights(&self) -> usize {
+        self.flights.available_permits()
     }
 
     /// Puts transactions into the queue, and answers how many of them before it was closed.
@@ -170,6 +176,9 @@ impl Inbox {
             if is_awaited(&first) {
                 return Some(first);
             }
+            if planted!(CarrierLeaves) {
+                return None;
+            }
         }
     }
 
@@ -198,7 +207,7 @@ impl Inbox {
 /// Whether somebody still waits for the outcome. During an outage callers give up and come back,
 /// again and again; what they left behind must not stand in the way when it is over.
 fn is_awaited((_, tell): &Waiting) -> bool {
-    !tell.is_closed()
+    !tell.is_closed() || planted!(GivenUpIsSent)
 }
 
 fn closed() -> InfraError {

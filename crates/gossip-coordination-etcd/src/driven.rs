@@ -10,19 +10,18 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use crate::tasks::{Task, Tasks};
 
 /// Work in a task of its own. `None` if it ended without an answer: it panicked, or its runtime
 /// has ended.
-pub(crate) struct Driven<T>(JoinHandle<T>);
+pub(crate) struct Driven<T>(Task<T>);
 
 impl<T: Send + 'static> Driven<T> {
     /// Begins at once.
-    pub(crate) fn start(runtime: &Handle, work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(runtime.spawn(work))
+    pub(crate) fn start(tasks: &Tasks, work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tasks.spawn(work))
     }
 }
 
@@ -30,14 +29,12 @@ impl<T> Future for Driven<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let ended = ready!(Pin::new(&mut self.0).poll(context));
-        Poll::Ready(ended.ok())
+        Pin::new(&mut self.0).poll(context)
     }
 }
 
 impl<T> Drop for Driven<T> {
     fn drop(&mut self) {
-        // Does nothing to a task that has ended.
         self.0.abort();
     }
 }

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use prost::Message;
 use prost::bytes::Bytes;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataValue};
 
@@ -39,6 +38,7 @@ use crate::proto::{
     TxnResponse,
 };
 use crate::status::AUTH_NOT_ENABLED;
+use crate::tasks::Tasks;
 use crate::txn_effect::Effect;
 
 /// How often one call renews its token. A second refusal is not about the token's age.
@@ -124,7 +124,7 @@ impl GrpcClient {
             let client = self.clone();
             async move { client.inner.nodes[index].open("connect").await.map(drop) }
         };
-        let runtime = Handle::current();
+        let runtime = Tasks::current();
         let meetings: Vec<_> =
             (0..self.inner.nodes.len()).map(|it| Driven::start(&runtime, meet(it))).collect();
         for meeting in meetings {
@@ -151,7 +151,7 @@ impl GrpcClient {
         let client = self.clone();
         let work = async move { client.defragment_here().await };
         let ended = || Err(EtcdError::unknown(DEFRAGMENT.operation, EtcdCause::ended()));
-        Driven::start(&Handle::current(), work).await.unwrap_or_else(ended)
+        Driven::start(&Tasks::current(), work).await.unwrap_or_else(ended)
     }
 
     async fn defragment_here(&self) -> Result<(), EtcdError> {
@@ -193,7 +193,7 @@ impl GrpcClient {
         let (client, method) = (self.clone(), *method);
         // Others wait while a connection is made or a token renewed.
         let call = async move { client.call_here(&method, &message).await };
-        let answer = Driven::start(&Handle::current(), call).await;
+        let answer = Driven::start(&Tasks::current(), call).await;
         answer.unwrap_or_else(|| Err(EtcdError::unknown(method.operation, EtcdCause::ended())))
     }
 

@@ -25,6 +25,7 @@ mod message;
 mod node;
 mod once;
 mod owner_lease;
+mod planted;
 mod post;
 pub mod proto;
 mod reader;
@@ -34,6 +35,7 @@ mod sim_coordinator;
 pub mod sim_etcd_kv;
 mod status;
 mod store;
+mod tasks;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
 mod txn_effect;
@@ -84,6 +86,10 @@ mod conformance_tests;
 mod differential_tests;
 #[cfg(test)]
 mod driven_tests;
+#[cfg(test)]
+mod explorer;
+#[cfg(test)]
+mod explorer_tests;
 #[cfg(test)]
 mod facts_tests;
 #[cfg(test)]

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use gossip_coordination::store::CommitOutcome;
 use gossip_coordination::{InfraError, StoreRefusal};
-use tokio::runtime::Handle;
 
 use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
@@ -25,7 +24,9 @@ use crate::error::{EtcdCause, EtcdError};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
 use crate::owner_lease::OwnerLease;
+use crate::planted::planted;
 use crate::proto::TxnResponse;
+use crate::tasks::Tasks;
 
 /// The wait before the first retry, in milliseconds; it doubles with each.
 const BACKOFF_MILLIS: u64 = 20;
@@ -69,7 +70,7 @@ pub(crate) struct Post<K> {
     pub(crate) lease: OwnerLease,
     /// Where a lease is granted, so that nobody waits for one who does not look. A simulation has
     /// none, and polls everything itself.
-    pub(crate) runtime: Option<Handle>,
+    pub(crate) runtime: Option<Tasks>,
 }
 
 impl<K: EtcdKv> Post<K> {
@@ -78,7 +79,7 @@ impl<K: EtcdKv> Post<K> {
         self: &Arc<Self>,
         batch: Batch<N>,
     ) -> Vec<(N, Outcome)> {
-        let outcomes = match self.send(&batch).await {
+        let outcomes: Vec<Outcome> = match self.send(&batch).await {
             Ok(outcomes) => outcomes,
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
@@ -91,6 +92,9 @@ impl<K: EtcdKv> Post<K> {
                 (0..batch.len()).map(|_| Err(error.clone())).collect()
             }
         };
+        if planted!(AnswersSwapped) {
+            return batch.into_notes().zip(outcomes.into_iter().rev()).collect();
+        }
         batch.into_notes().zip(outcomes).collect()
     }
 

@@ -15,7 +15,6 @@ use std::sync::{Arc, Weak};
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
-use tokio::runtime::Handle;
 
 use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
@@ -27,6 +26,7 @@ use crate::kv::EtcdKv;
 use crate::owner_lease::OwnerLease;
 use crate::post::{Outcome, Post, infra_error};
 use crate::proto::RangeResponse;
+use crate::tasks::Tasks;
 use crate::{reader, wire};
 
 /// A handle on a namespace of an etcd cluster. Clones share the connection, the group commit and
@@ -74,9 +74,14 @@ impl<K: EtcdKv> EtcdStore<K> {
     ///
     /// Outside of a tokio runtime.
     pub fn start(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
-        let post = Arc::new(post(kv, config, Some(Handle::current()))?);
-        tokio::spawn(keep_alive(Arc::downgrade(&post)));
-        let coalescer = config.coalesce.then(|| Coalescer::start(&post));
+        Self::start_on(Tasks::current(), kv, config)
+    }
+
+    /// As [`EtcdStore::start`], in this place.
+    pub(crate) fn start_on(tasks: Tasks, kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
+        let post = Arc::new(post(kv, config, Some(tasks.clone()))?);
+        drop(tasks.spawn(keep_alive(Arc::downgrade(&post))));
+        let coalescer = config.coalesce.then(|| Coalescer::start(&post, tasks));
         Ok(Self { post, coalescer })
     }
 
@@ -111,6 +116,12 @@ impl<K: EtcdKv> EtcdStore<K> {
     /// If the server could not be told; the lease then runs out by itself.
     pub async fn revoke_owner_lease(&self) -> Result<(), EtcdError> {
         self.post.lease.revoke(&self.post.kv).await
+    }
+
+    /// How many requests more may be in flight, if there is a group commit.
+    #[cfg(test)]
+    pub(crate) fn free_flights(&self) -> Option<usize> {
+        self.coalescer.as_ref().map(Coalescer::free_flights)
     }
 
     async fn commit_all(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
@@ -226,7 +237,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
 }
 
 /// What the handles of a store share, if the settings can work.
-fn post<K>(kv: K, config: &EtcdConfig, runtime: Option<Handle>) -> Result<Post<K>, ConfigError> {
+fn post<K>(kv: K, config: &EtcdConfig, runtime: Option<Tasks>) -> Result<Post<K>, ConfigError> {
     config.validate()?;
     let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
     Ok(Post {

@@ -1,8 +1,14 @@
 //! Every law, on its seeds and on what is near them.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::*;
+
+/// Inputs that are kept for a law, and their bytes together: every checkout has them.
+const KEPT_MAX: usize = 110;
+const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// Inputs made of each law's seeds. All laws together take a few seconds.
 const NEAR_SEEDS: u64 = 8_000;
@@ -27,6 +33,32 @@ fn every_law_holds_of_its_seeds_and_of_what_is_near_them() {
             (law.check)(&input);
         }
     }
+}
+
+/// What libFuzzer found worth keeping, and what once failed: a directory for each law, and none
+/// without a law.
+#[test]
+fn every_law_holds_of_the_inputs_that_were_kept() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/kept");
+    let names: BTreeSet<String> = entries(&place).iter().map(|path| name(path)).collect();
+    let laws: BTreeSet<String> = LAWS.iter().map(|law| law.name.to_owned()).collect();
+    assert_eq!(names, laws);
+    for law in LAWS {
+        let kept: Vec<Vec<u8>> =
+            entries(&place.join(law.name)).iter().map(|path| fs::read(path).unwrap()).collect();
+        let bytes: usize = kept.iter().map(Vec::len).sum();
+        assert!((1..=KEPT_MAX).contains(&kept.len()), "{}: {} inputs", law.name, kept.len());
+        assert!(bytes <= KEPT_BYTES_MAX, "{}: {bytes} bytes", law.name);
+        kept.iter().for_each(|input| (law.check)(input));
+    }
+}
+
+fn entries(place: &Path) -> Vec<PathBuf> {
+    fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!
 //! The laws are checked in two ways. The targets of `fuzz/` show them what libFuzzer makes up, for
 //! hundreds of millions of inputs. The tests of this crate show them their own [seeds](Law::seeds)
-//! and what is near those, in seconds and without any tool.
+//! and what is near those, and every input that was kept in `fuzz/kept`, in seconds and without any
+//! tool.
 //!
 //! Laws never write files or read clocks, so that an input found once fails again. Nobody depends
 //! on this crate but the fuzz targets.

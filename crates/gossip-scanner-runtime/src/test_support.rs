@@ -73,6 +73,11 @@ impl World {
         world
     }
 
+    /// The store itself, for those who see to it that others come between.
+    pub(crate) fn store(&self) -> MapStore {
+        self.store.another_handle()
+    }
+
     /// A handle of another thread or process.
     pub(crate) fn handle(&self) -> Coordinator {
         let nonce = self.next_nonce.fetch_add(1, Ordering::Relaxed);

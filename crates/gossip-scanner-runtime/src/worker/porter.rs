@@ -17,7 +17,6 @@
 //! ([`worker_of`]). One that finds no free slot here is released again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
@@ -31,6 +30,7 @@ use gossip_handoff::join::{
 use super::records::Records;
 use super::seat::Seat;
 use super::slot::Rest;
+use super::sync::{Mutex, MutexGuard, PoisonError};
 use super::{Crew, WorkerError};
 use crate::observer::Event;
 use crate::op_ids::OpIds;

@@ -26,23 +26,23 @@
 //! - waits for ever: if the others do not come to rest in time they go on, for
 //!   [`GO_ON_TIMES`] as long, and the next time is given twice the time.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use gossip_contracts::identity::LogicalTime;
 
+use super::sync::{Mutex, MutexGuard, PoisonError};
+
 /// How long the other threads are waited for at first, in ticks: most items are shorter.
-const PATIENCE_FIRST: u64 = 1_000;
+pub(super) const PATIENCE_FIRST: u64 = 1_000;
 
 /// The longest wait for them, in ticks. An item that takes longer is waited for only when nothing
 /// else is left to do.
-const PATIENCE_LONGEST: u64 = 600_000;
+pub(super) const PATIENCE_LONGEST: u64 = 600_000;
 
 /// After a wait in vain the others go on for so many times as long: resting in vain costs a fifth
 /// of their time at most.
-const GO_ON_TIMES: u64 = 4;
+pub(super) const GO_ON_TIMES: u64 = 4;
 
 /// How often a thread that waits looks again, in ticks; it is woken before.
-const LOOK: u64 = 20;
+pub(super) const LOOK: u64 = 20;
 
 const _: () = assert!(LOOK < PATIENCE_FIRST && PATIENCE_FIRST < PATIENCE_LONGEST);
 
@@ -224,7 +224,3 @@ impl State {
         is_mine
     }
 }
-
-#[cfg(test)]
-#[path = "quarantine_tests.rs"]
-mod tests;

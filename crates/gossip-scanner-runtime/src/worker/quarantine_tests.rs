@@ -1,4 +1,6 @@
-use super::*;
+use gossip_contracts::identity::LogicalTime;
+
+use super::quarantine::*;
 
 fn at(time: u64) -> LogicalTime {
     LogicalTime::from_raw(time)

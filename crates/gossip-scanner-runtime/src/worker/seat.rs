@@ -4,13 +4,12 @@
 //! leaves it notes. A note is for the lease it was written about: one that comes too late, for a
 //! lease that has left the seat, is dropped.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 use gossip_handoff::join::DrainEnd;
 
+use super::sync::{Mutex, MutexGuard, PoisonError};
 use crate::planted::planted;
 use crate::task::{Ending, ShardTask};
 
@@ -107,7 +106,9 @@ impl Seat {
         result: &Result<RenewResult, RenewError>,
     ) {
         let mut seat = self.lock();
-        let same = |sitting: &&mut Sitting| sitting.lease.token() == lease.token();
+        let same = |sitting: &&mut Sitting| {
+            sitting.lease.token() == lease.token() || planted!(NoteForAnother)
+        };
         let Some(sitting) = seat.as_mut().filter(same) else { return };
         match result {
             Ok(renewed) => {
@@ -121,7 +122,7 @@ impl Seat {
             }
             // The lease lasts until its deadline; another renewal may come before it.
             Err(RenewError::BackendError(_)) => {}
-            Err(_) => sitting.lost = true,
+            Err(_) => sitting.lost = !planted!(LossNotTold),
         }
     }
 

@@ -4,8 +4,6 @@
 //! of the same process by a note on its seat, another process by a request that its owner hears
 //! with its next checkpoint or renewal. Of several who ask for the same shard one is heard.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use gossip_contracts::identity::{
     CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId, ShardId, ShardKey,
 };
@@ -13,6 +11,7 @@ use gossip_coordination::{CoordinationFacade, RequestActionError, ShardAction, S
 
 use super::Crew;
 use super::seat::Seat;
+use super::sync::{Mutex, MutexGuard, PoisonError};
 use crate::backoff::Backoff;
 use crate::density::Density;
 use crate::split_policy::{Situation, SplitPolicy};

@@ -1,7 +1,6 @@
 //! One thread of a worker: claims a shard, works on it, claims the next.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId};
@@ -11,6 +10,7 @@ use gossip_coordination::{
 };
 
 use super::quarantine::{Entry, Suspicion};
+use super::sync::Ordering;
 use super::{Crew, Finish, WorkerError, claiming, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
@@ -378,7 +378,7 @@ fn restore<B>(
         let (shard, attempts) = (acquired.lease.key(), acquired.attempts);
         let seed = crew.config.seed ^ claims.rotate_left(32) ^ number as u64;
         crew.parts.observer.observe(Event::Claimed { shard, attempts });
-        ShardTask::restore(crew.config.task, acquired, now, seed)
+        ShardTask::restore(crew.config.task, acquired, now, seed).knowing(&crew.remnants)
     }
 }
 

@@ -1,0 +1,247 @@
+//! An executor that goes through tasks in an order drawn from a seed, for tests.
+//!
+//! Of all tasks that can go on it polls any, so that every order in which a runtime could do so has
+//! its chance; tasks that were aborted are dropped at any later moment. Time stands still while a
+//! task can go on, and then leaps to the first moment that somebody sleeps until. Everything
+//! happens in the thread of [`Explorer::run`], and the same seed gives the same order.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Polls after which a world should long be over: a hundred times what the longest takes.
+const POLLS_MAX: usize = 200_000;
+
+/// Milliseconds after which a world should long be over: many lives of a lease.
+const MILLIS_MAX: u64 = 10_000_000;
+
+/// The executor. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Explorer(Arc<Mutex<State>>);
+
+struct State {
+    random: u64,
+    now: u64,
+    polls: usize,
+    tasks: Vec<Arc<Slot>>,
+    sleepers: Vec<(u64, Waker)>,
+}
+
+/// One task, until it has ended.
+struct Slot {
+    future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    can_go_on: AtomicBool,
+    is_aborted: AtomicBool,
+}
+
+impl Wake for Slot {
+    fn wake(self: Arc<Self>) {
+        self.can_go_on.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Explorer {
+    pub(crate) fn new(seed: u64) -> Self {
+        let (tasks, sleepers) = (Vec::new(), Vec::new());
+        Self(Arc::new(Mutex::new(State { random: seed, now: 0, polls: 0, tasks, sleepers })))
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn draw(&self, bound: u64) -> u64 {
+        self.state().draw(bound)
+    }
+
+    /// Begins a task.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Task<T> {
+        let answer = Arc::new(Mutex::new(Answer { told: None, is_over: false, waiting: None }));
+        let end = End(Arc::clone(&answer));
+        let future = Box::pin(async move {
+            let told = work.await;
+            end.0.lock().unwrap().told = Some(told);
+            drop(end);
+        });
+        let slot = Arc::new(Slot {
+            future: Mutex::new(Some(future)),
+            can_go_on: AtomicBool::new(true),
+            is_aborted: AtomicBool::new(false),
+        });
+        self.state().tasks.push(Arc::clone(&slot));
+        Task { slot, answer }
+    }
+
+    /// Goes on until `is_over`, and then until nobody can go on without time.
+    ///
+    /// # Panics
+    ///
+    /// If nobody can go on before, or if it does not end.
+    pub(crate) fn run(&self, is_over: impl Fn() -> bool) {
+        loop {
+            if let Some(slot) = self.any_that_can_go_on() {
+                poll(&slot);
+            } else if is_over() {
+                return;
+            } else {
+                self.leap();
+            }
+        }
+    }
+
+    /// How many tasks there are.
+    pub(crate) fn task_count(&self) -> usize {
+        self.state().tasks.len()
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.state().now
+    }
+
+    /// Waits for so many milliseconds.
+    pub(crate) async fn sleep(&self, millis: u64) {
+        let until = self.now() + millis;
+        poll_fn(|context| {
+            let mut state = self.state();
+            if state.now >= until {
+                return Poll::Ready(());
+            }
+            state.sleepers.push((until, context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn any_that_can_go_on(&self) -> Option<Arc<Slot>> {
+        let mut state = self.state();
+        state.tasks.retain(|slot| slot.future.lock().unwrap().is_some());
+        let ready = |slot: &&Arc<Slot>| {
+            slot.can_go_on.load(Ordering::SeqCst) || slot.is_aborted.load(Ordering::SeqCst)
+        };
+        let count = state.tasks.iter().filter(ready).count() as u64;
+        if count == 0 {
+            return None;
+        }
+        state.polls += 1;
+        assert!(state.polls < POLLS_MAX, "it does not end");
+        let chosen = state.draw(count) as usize;
+        state.tasks.iter().filter(ready).nth(chosen).cloned()
+    }
+
+    /// Time goes on to the first moment that somebody sleeps until.
+    fn leap(&self) {
+        let mut state = self.state();
+        let first = state.sleepers.iter().map(|(until, _)| *until).min();
+        let first = first.expect("somebody waits for ever: nobody can go on, and nobody sleeps");
+        assert!(first < MILLIS_MAX, "somebody waits for ever");
+        state.now = first;
+        let due: Vec<_> = state.sleepers.extract_if(.., |(until, _)| *until <= first).collect();
+        drop(state);
+        due.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl State {
+    /// SplitMix64.
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// Polls a task, or drops it if it was aborted. Nothing is locked meanwhile.
+fn poll(slot: &Arc<Slot>) {
+    let Some(mut future) = slot.future.lock().unwrap().take() else { return };
+    if slot.is_aborted.load(Ordering::SeqCst) {
+        return;
+    }
+    slot.can_go_on.store(false, Ordering::SeqCst);
+    let waker = Waker::from(Arc::clone(slot));
+    if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        *slot.future.lock().unwrap() = Some(future);
+    }
+}
+
+impl fmt::Debug for Explorer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Explorer").finish_non_exhaustive()
+    }
+}
+
+/// Lets others go first.
+pub(crate) async fn pause() {
+    let mut is_over = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The answer of a task.
+pub(crate) struct Task<T> {
+    slot: Arc<Slot>,
+    answer: Arc<Mutex<Answer<T>>>,
+}
+
+struct Answer<T> {
+    told: Option<T>,
+    is_over: bool,
+    waiting: Option<Waker>,
+}
+
+/// Part of a task: however that ends, whoever waits for it is told.
+struct End<T>(Arc<Mutex<Answer<T>>>);
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut answer = self.0.lock().unwrap();
+            answer.is_over = true;
+            answer.waiting.take()
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<T> Task<T> {
+    pub(crate) fn abort(&self) {
+        self.slot.is_aborted.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.answer.lock().unwrap().is_over
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut answer = self.answer.lock().unwrap();
+        if answer.is_over {
+            return Poll::Ready(answer.told.take());
+        }
+        answer.waiting = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T> fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,445 @@
+//! The threads of a worker under schedules that no machine would come to by itself.
+//!
+//! The same files are compiled once more, over locks, waits and a clock that `shuttle` schedules:
+//! it decides at every lock, at every operation of the store and at every wake-up who goes on. A
+//! schedule in which nobody can go on is a test that fails, and so is one that does not end
+//! (`stopped_clock.rs`). Whole workers are run: slots, renewer and porter over the real task and
+//! the real coordinator.
+//!
+//! # Laws
+//! - Nobody waits for ever, whatever ends the worker, and nothing is late: when the last shard is
+//!   over, everybody goes home at that moment, the renewer too.
+//! - Whoever asks for a drain waits for the items under way and not a moment longer.
+//! - A lease that is renewed in time is never lost: each key is done once.
+//! - A lease that somebody takes away is told to its owner within a round of renewals and an item;
+//!   and whoever lost none is told of none.
+//! - Moves and pauses of the machine lose no key, and a move repeats none.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey};
+use gossip_coordination::store::{
+    Answer, CommitOutcome, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
+};
+use gossip_coordination::{InfraError, RunManagement as _, RunStatus, ShardAction, ShardFilter};
+use gossip_handoff::{Repository, StoreRepository};
+use shuttle::rand::Rng as _;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, FailurePersistence, Runner};
+
+use self::crew::{Crew, Drain, Parts, work};
+use self::porter::worker_of;
+use super::stopped_clock::{self, StoppedClock, begin, now, pass, scope, sleep};
+use super::{Finish, MAX_THREADS, WorkerConfig, WorkerError};
+use crate::bugs::{self, Bug};
+use crate::observer::{Event, Observer};
+use crate::processor::{Inline, Verdict, Work};
+use crate::task::{Ending, TaskConfig};
+use crate::test_support::{RUN, TENANT, World, key, numbered};
+use crate::throttle::Limits;
+
+/// What the threads lock, wait and tell the time with here.
+mod sync {
+    pub(super) use std::sync::PoisonError;
+
+    pub(super) use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    pub(super) use shuttle::sync::{Arc, Mutex, MutexGuard};
+
+    pub(super) use super::stopped_clock::{self as thread, Condvar, Instant};
+}
+
+macro_rules! once_more {
+    ($($name:ident from $path:literal;)*) => {
+        $(
+            #[path = $path]
+            #[allow(clippy::duplicate_mod, reason = "the same code over other locks is the point")]
+            #[allow(dead_code, unreachable_pub, reason = "not every world needs everything")]
+            mod $name;
+        )*
+    };
+}
+
+once_more! {
+    bell from "bell.rs";
+    claiming from "claiming.rs";
+    crew from "crew.rs";
+    porter from "porter.rs";
+    quarantine from "quarantine.rs";
+    records from "records.rs";
+    renewer from "renewer.rs";
+    seat from "seat.rs";
+    sharing from "sharing.rs";
+    slot from "slot.rs";
+}
+
+/// Schedules of each world and each way to draw them: a few seconds without optimisation.
+const SCHEDULES: usize = 120;
+
+/// Schedules within which a planted bug must be found, of each way to draw them.
+const HUNT: usize = 1_000;
+
+/// Places where a schedule departs from one that runs every thread as long as it can.
+const DEPARTURES: usize = 3;
+
+/// Schedules that are drawn one way before it is the other's turn.
+const TURN: usize = 30;
+
+/// What schedules are drawn from: the same ones every time.
+const SEED: u64 = 5;
+
+/// The stack of a thread: decoding and deciding want more than the usual 32 KiB.
+const STACK: usize = 1 << 20;
+
+const LEASE: u64 = 900;
+/// Between two rounds of the renewer.
+const ROUND: u64 = LEASE / 3;
+const KEYS: usize = 12;
+/// How long a key takes: a shard of a few keys outlives its lease.
+const KEY_TAKES: u64 = 200;
+
+// Whoever is not told that a lease is lost goes on for longer than whoever is.
+const _: () = assert!(ROUND + KEY_TAKES < LEASE - ROUND);
+
+/// Runs `world` by turns under schedules drawn evenly, and under those that depart a few times.
+fn explore(world: fn(), schedules: usize) {
+    for turn in 0..schedules.div_ceil(TURN) as u64 {
+        run(RandomScheduler::new_from_seed(SEED + turn, TURN), world);
+        run(PctScheduler::new_from_seed(SEED + turn, DEPARTURES, TURN), world);
+    }
+}
+
+fn run(scheduler: impl Scheduler + 'static, world: fn()) {
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    config.failure_persistence = FailurePersistence::None;
+    Runner::new(scheduler, config).run(move || {
+        begin();
+        world();
+    });
+}
+
+/// A store before each of whose operations others may come.
+struct Interrupted(MapStore);
+
+impl Store for Interrupted {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        shuttle::thread::sleep(Duration::ZERO);
+        self.0.read(reads)
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        shuttle::thread::sleep(Duration::ZERO);
+        self.0.commit(txns)
+    }
+
+    /// Takes no time, so that times can be told exactly: others come first.
+    fn wait(&mut self, _ticks: u64) {
+        shuttle::thread::yield_now();
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.0.limits()
+    }
+}
+
+/// Workers of one run, and what they did.
+struct Scene {
+    world: World,
+    config: WorkerConfig,
+    has_records: bool,
+    keys: usize,
+    key_takes: u64,
+    nonces: Mutex<u64>,
+    done: Mutex<BTreeMap<Vec<u8>, u32>>,
+    /// Which shard ended when, and whether because its lease was lost.
+    ended: Mutex<Vec<(ShardKey, u64, bool)>>,
+}
+
+impl Scene {
+    /// Two shards of six keys, and workers with two threads.
+    fn new() -> Self {
+        Self::of(&[(b"a", b"k006"), (b"k006", b"z")])
+    }
+
+    fn of(roots: &[(&[u8], &[u8])]) -> Self {
+        let task = TaskConfig {
+            checkpoint_items: 1_000,
+            checkpoint_ticks: 1_000_000,
+            ..TaskConfig::default()
+        };
+        let config = WorkerConfig {
+            tenant: TENANT,
+            run: RUN,
+            worker: worker_of(RUN, 1),
+            lease_ticks: LEASE,
+            threads: 2,
+            task,
+            limits: Limits::default(),
+            max_parked: 0,
+            auto_split: false,
+            seed: 1,
+        };
+        Self {
+            world: World::lasting(LEASE, roots),
+            config,
+            has_records: false,
+            keys: KEYS,
+            key_takes: KEY_TAKES,
+            nonces: Mutex::new(1_000),
+            done: Mutex::default(),
+            ended: Mutex::default(),
+        }
+    }
+
+    fn nonce(&self) -> u64 {
+        let mut nonces = self.nonces.lock().unwrap();
+        *nonces += 1;
+        *nonces
+    }
+
+    fn handle(&self) -> StoreCoordinator<Interrupted> {
+        let store = Interrupted(self.world.store());
+        StoreCoordinator::new(store, StoreConfig::new(self.nonce()))
+    }
+
+    fn records(&self) -> Box<dyn Repository> {
+        let store = Interrupted(self.world.store());
+        Box::new(StoreRepository::new(store, TENANT, self.nonce()))
+    }
+
+    /// One worker, from its beginning to its end.
+    fn work(&self, number: u64, drain: &Drain) -> Result<Finish, WorkerError> {
+        let config =
+            WorkerConfig { worker: worker_of(RUN, number), seed: number, ..self.config.clone() };
+        let process = |work: Work<'_>, _: &mut Vec<u8>| {
+            sleep(self.key_takes);
+            *self.done.lock().unwrap().entry(work.key().to_vec()).or_default() += 1;
+            Verdict::Done
+        };
+        let records = || self.records();
+        let parts = Parts {
+            coordinator: &|| self.handle(),
+            connector: &numbered(self.keys),
+            processor: &|_| Box::new(Inline::new(process)),
+            records: self.has_records.then_some(&records),
+            clock: &StoppedClock,
+            drain,
+            observer: self,
+        };
+        work(&config, parts)
+    }
+
+    /// Frees a shard that somebody has; which, if there was one.
+    fn revoke(&self) -> Option<ShardKey> {
+        let (mut admin, mut rows) = (self.handle(), Vec::new());
+        let time = || LogicalTime::from_raw(now());
+        admin.list_shards_into(time(), TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
+        let key = ShardKey::new(RUN, rows.iter().find(|row| row.leased)?.shard);
+        let op_id = OpId::from_raw(self.nonce());
+        admin.revoke_lease(time(), TENANT, key, op_id).ok().map(|_| key)
+    }
+
+    fn is_run_done(&self) -> bool {
+        let run = self.world.handle().get_run(TENANT, RUN).unwrap();
+        run.status() == RunStatus::Done
+    }
+
+    /// Whether each key was done, and none more often.
+    fn each_once(&self) -> bool {
+        self.each_done() && self.done.lock().unwrap().values().all(|times| *times == 1)
+    }
+
+    fn each_done(&self) -> bool {
+        let done = self.done.lock().unwrap();
+        (0..self.keys).all(|number| done.contains_key(&key(number)))
+    }
+
+    fn last_ended(&self) -> u64 {
+        self.ended.lock().unwrap().iter().map(|(_, at, _)| *at).max().unwrap_or(0)
+    }
+}
+
+impl Observer for Scene {
+    fn observe(&self, event: Event<'_>) {
+        if let Event::Ended { shard, ending } = event {
+            self.ended.lock().unwrap().push((shard, now(), *ending == Ending::Lost));
+        }
+    }
+}
+
+/// A number of ticks below `bound`, for this schedule.
+fn some(bound: u64) -> u64 {
+    shuttle::rand::thread_rng().gen_range(0..bound)
+}
+
+/// Nobody disturbs a worker.
+fn undisturbed() {
+    let scene = Scene::new();
+    assert_eq!(scene.work(1, &Drain::new()), Ok(Finish::Complete));
+    assert_eq!(now(), scene.last_ended(), "somebody came home late");
+    assert!(scene.is_run_done() && scene.each_once());
+}
+
+#[test]
+fn under_every_schedule_each_key_is_done_once_and_all_go_home_with_the_last() {
+    explore(undisturbed, SCHEDULES);
+}
+
+/// A worker is told to stop at any moment, and another finishes.
+fn drained() {
+    let (scene, drain) = (Scene::new(), Drain::new());
+    let (end, late) = scope(|scope| {
+        let worker = scope.spawn(|| scene.work(1, &drain));
+        sleep(some(1_500));
+        let asked = now();
+        drain.ask();
+        (worker.join().unwrap(), now() - asked)
+    });
+    assert!(late <= KEY_TAKES, "{late} ticks");
+    if end == Ok(Finish::Drained) {
+        assert_eq!(scene.work(2, &Drain::new()), Ok(Finish::Complete));
+    }
+    assert!(scene.is_run_done() && scene.each_once(), "{end:?}");
+}
+
+#[test]
+fn under_every_schedule_a_drain_waits_for_the_items_under_way_and_no_longer() {
+    explore(drained, SCHEDULES);
+}
+
+/// A worker that finds nothing to do is told to stop, as it begins or while it waits.
+fn idle() {
+    let mut scene = Scene::new();
+    scene.world.now = now();
+    let mut other = scene.world.handle();
+    while scene.world.claim(&mut other, TaskConfig::default(), 9).is_some() {}
+    let drain = Drain::new();
+    let late = scope(|scope| {
+        let worker = scope.spawn(|| scene.work(1, &drain));
+        sleep(some(2) * KEY_TAKES);
+        let asked = now();
+        drain.ask();
+        assert_eq!(worker.join().unwrap(), Ok(Finish::Drained));
+        now() - asked
+    });
+    assert_eq!(late, 0, "somebody has not heard of it");
+}
+
+#[test]
+fn under_every_schedule_a_drain_of_an_idle_worker_is_heard_at_once() {
+    explore(idle, SCHEDULES);
+}
+
+/// Somebody takes leases away, while they are renewed and while their shards end.
+fn robbed(scene: &Scene) {
+    let mut revoked = Vec::new();
+    let end = scope(|scope| {
+        let worker = scope.spawn(|| scene.work(1, &Drain::new()));
+        for _ in 0..2 {
+            sleep(some(ROUND));
+            revoked.extend(scene.revoke().map(|shard| (shard, now())));
+        }
+        worker.join().unwrap()
+    });
+    assert_eq!(end, Ok(Finish::Complete));
+    assert!(scene.is_run_done() && scene.each_done());
+    let ended = scene.ended.lock().unwrap();
+    let lost: Vec<_> = ended.iter().filter(|(_, _, is_lost)| *is_lost).collect();
+    assert_eq!(lost.len(), revoked.len(), "as many were lost as were taken");
+    for (shard, at) in revoked {
+        let told = lost.iter().find(|(lost, when, _)| *lost == shard && *when >= at);
+        let when = told.map(|(_, when, _)| *when);
+        assert!(
+            when.is_some_and(|when| when - at <= ROUND + scene.key_takes),
+            "{when:?} after {at}"
+        );
+    }
+}
+
+/// Word of a loss comes by a renewal alone.
+fn robbed_in_silence() {
+    robbed(&Scene::new());
+}
+
+/// Word of a loss comes by a checkpoint, too, at the moment of a renewal, and the next shard is
+/// claimed at once. There are as few keys as will do, so that few schedules show it.
+fn robbed_in_the_open() {
+    let roots: [(&[u8], &[u8]); 2] = [(b"a", b"k001"), (b"k001", b"z")];
+    let mut scene = Scene { keys: 2, key_takes: ROUND, ..Scene::of(&roots) };
+    scene.config.threads = 1;
+    scene.config.task.checkpoint_items = 1;
+    robbed(&scene);
+}
+
+#[test]
+fn under_every_schedule_a_lost_lease_is_told_to_its_owner_and_to_nobody_else() {
+    explore(robbed_in_silence, SCHEDULES);
+    explore(robbed_in_the_open, SCHEDULES);
+}
+
+/// The machine looks away for longer than a lease, whoever is on its way.
+fn paused() {
+    let scene = Scene::new();
+    let end = scope(|scope| {
+        let worker = scope.spawn(|| scene.work(1, &Drain::new()));
+        for _ in 0..2 {
+            sleep(some(ROUND));
+            pass(LEASE + some(LEASE));
+        }
+        worker.join().unwrap()
+    });
+    assert_eq!(end, Ok(Finish::Complete));
+    assert!(scene.is_run_done() && scene.each_done());
+}
+
+#[test]
+fn under_every_schedule_a_pause_beyond_the_lease_loses_no_key() {
+    explore(paused, SCHEDULES);
+}
+
+/// An administrator asks for a move from one worker to another, and then one of them drains.
+fn moved() {
+    let scene = Scene { has_records: true, ..Scene::new() };
+    let (first, second) = (Drain::new(), Drain::new());
+    let ends = scope(|scope| {
+        let one = scope.spawn(|| scene.work(1, &first));
+        sleep(some(ROUND));
+        let two = scope.spawn(|| scene.work(2, &second));
+        let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+        let (time, action) = (LogicalTime::from_raw(now()), ShardAction::HandOff(None));
+        let (until, op_id) = (time.saturating_add(2_000), OpId::from_raw(77));
+        // Refused if the shard is over already.
+        drop(scene.handle().request_action(time, TENANT, shard, &action, until, op_id));
+        sleep(some(2 * ROUND));
+        first.ask();
+        [one.join().unwrap(), two.join().unwrap()]
+    });
+    assert!(ends.contains(&Ok(Finish::Complete)), "{ends:?}");
+    assert!(scene.is_run_done() && scene.each_once());
+}
+
+#[test]
+fn under_every_schedule_a_move_repeats_no_key_and_a_drain_overtakes_it() {
+    explore(moved, SCHEDULES / 4);
+}
+
+/// The world that finds each bug of threads.
+const HUNTERS: [(Bug, fn()); 4] = [
+    (Bug::RingMissed, idle),
+    (Bug::NotCalledHome, undisturbed),
+    (Bug::NoteForAnother, robbed_in_the_open),
+    (Bug::LossNotTold, robbed_in_silence),
+];
+
+#[test]
+fn every_planted_bug_of_threads_is_found() {
+    let hunted: Vec<Bug> = HUNTERS.iter().map(|(bug, _)| *bug).collect();
+    assert_eq!(hunted, Bug::THREADED);
+    for (bug, world) in HUNTERS {
+        let hunt = || catch_unwind(AssertUnwindSafe(|| explore(world, HUNT)));
+        assert!(bugs::with(Some(bug), hunt).is_err(), "{}: {}", bug.name(), bug.what());
+    }
+}
