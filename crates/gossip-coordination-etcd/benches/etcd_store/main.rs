@@ -11,6 +11,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, reason = "a benchmark has no users")]
 
+mod alone;
 mod bare;
 mod claims;
 mod counting;
@@ -47,6 +48,10 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.expect("the machine has threads");
     runtime.block_on(async {
+        if std::env::args().any(|name| name == "alone") {
+            alone::alone().await;
+            return;
+        }
         if wanted("checkpoints") {
             checkpoints().await;
         }
