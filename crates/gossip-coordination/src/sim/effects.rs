@@ -228,6 +228,7 @@ impl Oracle {
         let allowed = shard.offer.map_or(wanted, |offer| wanted.min(offer.until + lease));
         let deadline = allowed.max(holder.deadline);
         shard.holder = Some(Holder { deadline, ..holder });
+        shard.renewed_at = self.commits;
         op.renewed.set(Some(deadline));
         let mut batch = op.batch.borrow_mut();
         let members = batch.iter_mut().filter(|member| member.lease.grant == holder.grant);
@@ -682,6 +683,7 @@ pub(super) fn newborn(
         reason: None,
         granted: 0,
         moved_by: None,
+        renewed_at: 0,
         parent: None,
         spawned: Vec::new(),
         swept: false,

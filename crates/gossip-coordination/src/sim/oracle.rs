@@ -91,6 +91,8 @@ pub(super) struct ShardFacts {
     pub(super) granted: u32,
     /// The planned move that raised its fence last, if one did.
     pub(super) moved_by: Option<u64>,
+    /// How many commits there were with the last renewal.
+    pub(super) renewed_at: u64,
     /// The shard that it was cut from, and those that were cut from it.
     pub(super) parent: Option<ShardId>,
     pub(super) spawned: Vec<ShardId>,

@@ -186,6 +186,22 @@ fn an_operation_is_stale_by_its_fence_and_judged_while_the_rule_stands() {
     assert_eq!((stale.operations, stale.operations_unjudged), (1, 1));
 }
 
+/// Two renewals under a standing offer leave the same bytes, so the second is known again by what
+/// the first left when it came late.
+#[rstest]
+#[case::in_doubt(true, None)]
+#[case::without_a_doubt(false, Some(Rule::Acknowledged))]
+fn a_renewal_that_another_had_made_is_acknowledged_only_in_doubt(
+    #[case] unsure: bool,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    let (late, own) = (book.under(Verb::Renew, |_| ()), book.under(Verb::Renew, |_| ()));
+    own.unsure.set(unsure);
+    assert_eq!(rule(book.applied(&late, 0)), None);
+    assert_eq!(rule(book.told(&own, Ending::Executed, "Executed")), expected);
+}
+
 #[rstest]
 #[case::just_in_time(NOW + LEASE - 1, None)]
 #[case::at_the_deadline(NOW + LEASE, Some(Rule::Expired))]
