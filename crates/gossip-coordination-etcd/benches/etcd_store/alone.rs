@@ -30,7 +30,7 @@ pub async fn alone() {
             for number in 0..IN_FLIGHT {
                 swaps.push(Swap::new(&client, number).await);
             }
-            play(swaps, each).await
+            play(swaps, each).await;
         }
         "unbatched" => play(holders(&grpc, IN_FLIGHT, false).await, each).await,
         "coalesced" => play(holders(&grpc, IN_FLIGHT, true).await, each).await,
