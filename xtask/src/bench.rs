@@ -14,6 +14,7 @@ mod table;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::saved::Made;
 use crate::workspace::Workspace;
 use crate::{scheduling, setup};
 
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         stores::run()?;
         return Ok(ExitCode::SUCCESS);
     }
+    let made = Made::now("bench", arguments)?;
     let mut figures = criterion::measure(&workspace, filter)?;
     for figure in instructions::measure(&workspace, filter)? {
         merge(&mut figures, figure);
@@ -57,7 +59,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let table = table::render(&figures);
     println!("{table}");
     if options.save {
-        table::save(&workspace.root, &table)?;
+        table::save(&table, &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,17 +1,38 @@
 //! `cargo xtask check-model`: everything that can happen in small worlds, tried on the kernel.
 //!
 //! The search is a program of gossip-coordination; an optimized build makes it twenty times faster.
+//! `--save` writes its three tables into `docs/reliability-model.md`; they are of every world, so
+//! it goes with nothing else.
 
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
+use crate::saved::{self, Block, Made};
+
+const USAGE: &str = "[--config NAME] [--max-states N] [--short] | --save";
+
+/// What the program prints below which line, and where it belongs.
+const TABLES: [(&str, Block); 3] = [
+    ("States", saved::MODEL_STATES),
+    ("Outcomes", saved::MODEL_PAIRS),
+    ("Outcomes that cannot be met", saved::MODEL_UNREACHABLE),
+];
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let saves = arguments == ["--save"];
+    if !saves && arguments.iter().any(|word| word == "--save") {
+        return Err(Failure::usage("check-model", "only whole tables are saved", USAGE));
+    }
+    let made = Made::now("check-model", arguments)?;
     let mut command = process::cargo();
     command.args(["run", "--release", "--package", "gossip-coordination"]);
     command.args(["--features", "model", "--example", "check_model", "--"]);
-    command.args(arguments);
-    process::run(&mut command, "read the trace above: its last line broke the rule")?;
+    command.args(arguments.iter().filter(|_| !saves));
+    let told = process::show(&mut command, "read the trace above: its last line broke the rule")?;
+    for (title, block) in TABLES.iter().filter(|_| saves) {
+        block.save(&grouped_in(saved::section(&told, title)?), &made)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

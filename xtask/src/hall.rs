@@ -11,8 +11,9 @@
 use std::process::{Command, ExitCode};
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process::{self, Pipe};
-use crate::saved;
+use crate::saved::{self, Made};
 
 const USAGE: &str = "[--save] | --broken [--save]";
 /// The switches are compiled in by this, and by nothing else.
@@ -42,9 +43,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         ["--broken", "--save"] => (true, true),
         _ => return Err(Failure::usage("hall", "it is not understood", USAGE)),
     };
-    let (mark, table) = if broken { ("broken", break_it()?) } else { ("hall", hunt()?) };
+    let made = Made::now("hall", arguments)?;
+    let (block, table) = if broken { (saved::BROKEN, break_it()?) } else { (saved::HALL, hunt()?) };
     if saves {
-        saved::save(mark, &table)?;
+        block.save(&grouped_in(&table), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -54,13 +56,7 @@ fn hunt() -> Result<String, Failure> {
     let mut command = process::cargo();
     command.args(["run", "--quiet", "--release", "--package", "gossip-handoff"]);
     command.args(["--features", "hall", "--example", "hall"]).env("RUSTFLAGS", SWITCHES);
-    let mut table = String::new();
-    let status = process::stream(&mut command, Pipe::Stdout, &mut |line| {
-        table.push_str(line);
-        table.push('\n');
-    })?;
-    process::expect_success(&command, status, "see which row above says `not found`")?;
-    Ok(table)
+    process::show(&mut command, "see which row above says `not found`")
 }
 
 /// Runs ordinary tests without a bug and with each of three. Answers a table.
@@ -75,6 +71,7 @@ fn break_it() -> Result<String, Failure> {
             wrong.push(name);
         }
     }
+    table.push_str(&format!("\nRun: `{}`.\n", ORDINARY.join("`, `")));
     println!("{table}");
     if wrong.is_empty() {
         return Ok(table);

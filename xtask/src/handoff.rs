@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
+use crate::saved::{self, Made};
 use crate::workspace::Workspace;
 
 /// Moves of each campaign, unless it is told otherwise.
@@ -24,19 +26,17 @@ const RESTART: [&str; 3] = ["8", "4", "16000"];
 const SEED: &str = "20261115";
 /// The stores that there are.
 const STORES: [&str; 2] = ["sqlite", "etcd"];
-/// What stands around the figures in the document.
-const MARKS: [&str; 2] = ["<!-- figures of cargo xtask handoff -->", "<!-- end of figures -->"];
 /// The head of the table; a trial ends with a row of it, but for the store.
 const HEAD: &str = "| store | trial | keys redone by a move, lost | keys redone after takeovers | \
     gap, p50 and p99 | in median commits | takeover, p50 and p99 | \
     one synced commit, p50 and p99 | 20 synced commits in a row, p50 and p99 |\n\
     |---|---|---|---:|---|---|---|---|---|\n";
-const DOCUMENT: &str = "docs/reliability.md";
 
 const USAGE: &str = "[--moves N] [--store sqlite|etcd] [--save]";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let order = parse(arguments)?;
+    let made = Made::now("handoff", arguments)?.remarking("Optimized build.");
     let workspace = Workspace::load()?;
     let directory = workspace.target.join("handoff-trials");
     let kills = (order.moves.parse::<u64>().unwrap_or(0) / MOVES_PER_KILL).to_string();
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         }
     }
     if order.saves {
-        save(&table)?;
+        saved::HANDOFF.save(&grouped_in(&table), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -118,24 +118,6 @@ fn command() -> Command {
     let mut command = process::cargo();
     command.args(["run", "--quiet", "--release", "--package", "gossip-handoff-trials", "--"]);
     command
-}
-
-/// Puts the table between its marks.
-fn save(table: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(format!("{DOCUMENT} was not written"), error.to_string(), "look at it")
-    };
-    let text = fs::read_to_string(DOCUMENT).map_err(failed)?;
-    let [open, close] = MARKS;
-    let parts = text.split_once(open).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(close)?;
-        Some((before, after))
-    });
-    let Some((before, after)) = parts else {
-        let why = "the marks around its figures are gone".to_owned();
-        return Err(Failure::new(format!("{DOCUMENT} was not written"), why, "put them back"));
-    };
-    fs::write(DOCUMENT, format!("{before}{open}\n\n{table}\n{close}{after}")).map_err(failed)
 }
 
 #[cfg(test)]

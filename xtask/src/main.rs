@@ -27,6 +27,7 @@ mod items;
 mod kill_sqlite;
 mod miri;
 mod mutants;
+mod numbers;
 mod process;
 mod saved;
 mod scheduling;
@@ -72,7 +73,8 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "tidy",
         arguments: "",
-        purpose: "crate boundaries, names the specification asks for, sizes, leftovers",
+        purpose: "crate boundaries, names the specification asks for, sizes, leftovers, figures \
+                  that do not say where they come from",
         run: tidy::run,
     },
     Command {
@@ -104,8 +106,9 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "check-model",
-        arguments: "[--config NAME] [--max-states N] [--short]",
-        purpose: "search small worlds of the kernel to their end",
+        arguments: "[--config NAME] [--max-states N] [--short] | --save",
+        purpose: "search small worlds of the kernel to their end; \
+                  --save writes the tables of docs/reliability-model.md",
         run: check_model::run,
     },
     Command {
@@ -117,16 +120,19 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "sim",
-        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] | --same | \
-                    --campaign [--seeds N] [--threads N] [--save]",
+        arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] [--save] | \
+                    --same [--save] | --campaign [--seeds N] [--threads N] [--progress FILE] \
+                    [--any-build] [--so-far] [--save]",
         purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
-                  very many and goes on where it was stopped",
+                  very many and goes on where it was stopped; \
+                  --save writes the tables of docs/reliability-simulation.md",
         run: sim::run,
     },
     Command {
         name: "hall",
         arguments: "[--broken] [--save]",
-        purpose: "look for every planted bug, or run ordinary tests with one and see that they notice",
+        purpose: "look for every planted bug, or run ordinary tests with one and see that they \
+                  notice; --save writes the tables of docs/reliability.md",
         run: hall::run,
     },
     Command {
@@ -137,14 +143,17 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "check-handoff",
-        arguments: "[FAULTS CRASHES]",
-        purpose: "search everything that can happen to one planned move, and for planted bugs",
+        arguments: "[FAULTS CRASHES] | --save",
+        purpose: "search everything that can happen to one planned move, and for planted bugs; \
+                  --save writes the tables of docs/reliability.md",
         run: check_handoff::run,
     },
     Command {
         name: "sim-handoff",
-        arguments: "[--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs",
-        purpose: "play random schedules of planned moves, and look for planted bugs",
+        arguments: "[--schedules N] [--from SEED] [--threads N] [--save] | --seed SEED | \
+                    --bugs [--save]",
+        purpose: "play random schedules of planned moves, and look for planted bugs; \
+                  --save writes the tables of docs/reliability.md",
         run: sim_handoff::run,
     },
     Command {
@@ -168,7 +177,7 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "kill-worker",
-        arguments: "[--kills N] [--seed N]",
+        arguments: "[--kills N] [--seed N] [--save]",
         purpose: "kill gossip exec again and again, and look whether a key was lost",
         run: worker_trials::kill_worker,
     },

@@ -66,6 +66,17 @@ pub(crate) fn stream(
     child.wait().map_err(|error| not_started(command, &error))
 }
 
+/// Runs a program, passes what it prints on, and returns it; a non-zero exit is a failure.
+pub(crate) fn show(command: &mut Command, next: &str) -> Result<String, Failure> {
+    let mut told = String::new();
+    let status = stream(command, Pipe::Stdout, &mut |line| {
+        told.push_str(line);
+        told.push('\n');
+    })?;
+    expect_success(command, status, next)?;
+    Ok(told)
+}
+
 /// Turns a bad exit status into a failure that shows the command.
 pub(crate) fn expect_success(
     command: &Command,

@@ -4,16 +4,13 @@
 //! `docs/scheduling.md`. The skew table is in virtual time and the same on every machine; the costs
 //! are measured, so they want a quiet one.
 
-use std::fs;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
+use crate::saved::{self, Made};
 use crate::workspace::Workspace;
-
-const DOCUMENT: &str = "docs/scheduling.md";
-const SKEW: [&str; 2] = ["<!-- skew: begin -->", "<!-- skew: end -->"];
-const COSTS: [&str; 2] = ["<!-- costs: begin -->", "<!-- costs: end -->"];
 
 /// Leaves of the certificate whose verification is timed.
 const LEAVES: &str = "1000000";
@@ -23,16 +20,18 @@ const USAGE: &str = "[--save]";
 /// `cargo xtask skew [--save]`.
 pub(crate) fn skew(arguments: &[String]) -> Result<ExitCode, Failure> {
     let saves = parse(arguments)?;
+    let made = Made::now("skew", arguments)?;
     let table = example("gossip-scanner-runtime", "skew", &["--features", "skew"], &[])?;
     println!("{table}");
     if saves {
-        save(SKEW, &table)?;
+        saved::SKEW.save(&grouped_in(&table), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// `cargo xtask bench runtime [--save]`.
 pub(crate) fn costs(saves: bool) -> Result<ExitCode, Failure> {
+    let made = Made::now("bench runtime", &["--save".to_owned()])?;
     let directory = Workspace::load()?.target.join("runtime-figures");
     let directory = directory.display().to_string();
     let mut told = example("gossip-cli", "runtime_figures", &[], &[&directory])?;
@@ -40,7 +39,7 @@ pub(crate) fn costs(saves: bool) -> Result<ExitCode, Failure> {
     told.push_str(&format!("\n```text\n{certificate}```\n"));
     println!("{told}");
     if saves {
-        save(COSTS, &told)?;
+        saved::COSTS.save(&grouped_in(&told), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -64,24 +63,6 @@ fn example(
     command.args(["run", "--release", "--quiet", "--package", package, "--example", name]);
     command.args(features).arg("--").args(words);
     process::capture(&mut command, "look at what it said")
-}
-
-/// Writes `text` between the marks.
-fn save([open, close]: [&str; 2], text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(format!("{DOCUMENT} was not written"), error.to_string(), "look at it")
-    };
-    let document = fs::read_to_string(DOCUMENT).map_err(failed)?;
-    let parts = document.split_once(open).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(close)?;
-        Some((before, after))
-    });
-    let Some((before, after)) = parts else {
-        let why = "the marks around its figures are gone".to_owned();
-        return Err(Failure::new(format!("{DOCUMENT} was not written"), why, "put them back"));
-    };
-    let text = text.trim_end();
-    fs::write(DOCUMENT, format!("{before}{open}\n\n{text}\n\n{close}{after}")).map_err(failed)
 }
 
 #[cfg(test)]

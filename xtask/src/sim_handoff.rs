@@ -1,14 +1,28 @@
 //! `cargo xtask sim-handoff`: random schedules of planned moves, optimized.
+//!
+//! `--save` writes the tables of a campaign, or of planted bugs alone, into `docs/reliability.md`.
 
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
+use crate::saved::{self, Made};
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let words: Vec<&String> = arguments.iter().filter(|word| *word != "--save").collect();
+    let made = Made::now("sim-handoff", arguments)?;
     let mut command = process::cargo();
     command.args(["run", "--quiet", "--release", "--package", "gossip-handoff"]);
-    command.args(["--features", "sim", "--example", "sim_handoff", "--"]).args(arguments);
-    process::run(&mut command, "a line that is BROKEN tells how to play its schedule again")?;
+    command.args(["--features", "sim", "--example", "sim_handoff", "--"]).args(&words);
+    let next = "a line that is BROKEN tells how to play its schedule again";
+    let told = process::show(&mut command, next)?;
+    if words.len() < arguments.len() {
+        let section = |title| saved::section(&told, title).map(grouped_in);
+        if !words.iter().any(|word| *word == "--bugs") {
+            saved::SIM_HANDOFF.save(&section("Schedules")?, &made)?;
+        }
+        saved::SIM_HANDOFF_BUGS.save(&section("Planted bugs")?, &made)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

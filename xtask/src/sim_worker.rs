@@ -7,8 +7,9 @@
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::process::{self, Pipe};
-use crate::saved;
+use crate::numbers::grouped_in;
+use crate::process;
+use crate::saved::{self, Made};
 
 const USAGE: &str = "[--seeds N] [--save] | --seed SEED [--bug NAME] | --bugs [--save]";
 /// The switches are compiled in by this, and by nothing else.
@@ -17,10 +18,11 @@ const SWITCHES: &str = "--cfg planted_bugs";
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let saves = arguments.last().is_some_and(|word| word == "--save");
     let words = &arguments[..arguments.len() - usize::from(saves)];
-    let mark = match words.first().map(String::as_str) {
-        None | Some("--seeds") => "sim-worker",
-        Some("--bugs") => "sim-worker-bugs",
-        Some("--seed") if !saves => "",
+    let block = match words.first().map(String::as_str) {
+        None | Some("--seeds") => saved::SIM_WORKER,
+        Some("--bugs") => saved::SIM_WORKER_BUGS,
+        // Of which nothing is saved.
+        Some("--seed") if !saves => saved::SIM_WORKER,
         Some(_) => return Err(Failure::usage("sim-worker", "it is not understood", USAGE)),
     };
     let mut command = process::cargo();
@@ -29,14 +31,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     if words.iter().any(|word| word.starts_with("--bug")) {
         command.env("RUSTFLAGS", SWITCHES);
     }
-    let mut table = String::new();
-    let status = process::stream(&mut command, Pipe::Stdout, &mut |line| {
-        table.push_str(line);
-        table.push('\n');
-    })?;
-    process::expect_success(&command, status, "a line that is BROKEN tells how to play it again")?;
+    let made = Made::now("sim-worker", arguments)?;
+    let table = process::show(&mut command, "a line that is BROKEN tells how to play it again")?;
     if saves {
-        saved::save(mark, &table)?;
+        block.save(&grouped_in(&table), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@
 //! first finding, so one run shows everything there is to mend.
 
 mod boundaries;
+mod figures;
 mod hygiene;
 mod names;
 mod sizes;
@@ -88,6 +89,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     findings.extend(names::check(workspace, &files, NAMES_DIRECTORY));
     findings.extend(sizes::check(&files, SIZE_EXCEPTIONS, &exceptions));
     findings.extend(hygiene::check(&files));
+    findings.extend(figures::check(&files));
     findings.extend(specs::check(&files));
     findings.sort();
     Ok(findings)

@@ -17,6 +17,7 @@ use self::report::Line;
 use self::spec::{Configuration, Mutation, Specification};
 use self::tlc::{Outcome, Tlc, Verdict};
 use crate::failure::Failure;
+use crate::saved::Made;
 use crate::setup;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -62,8 +63,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let jar = tools::jar(&workspace.target)?;
     let tlc = Tlc::new(&workspace, jar)?;
     let specification = read(&workspace)?;
+    let made = Made::now("tla", arguments)?;
     let save = |section, lines: &[Line]| match save {
-        true => report::save(&workspace.root, section, &specification, lines),
+        true => report::save(section, &specification, lines, &made),
         false => Ok(()),
     };
     if scope != Scope::Mutations {

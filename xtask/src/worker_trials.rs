@@ -1,16 +1,18 @@
 //! `cargo xtask kill-worker`, `fleet` and `poison`: the long forms of tests of the command line.
 //!
 //! The tests of `gossip-cli` run the same programs, its examples, for a short while. These print
-//! the figures of `docs/reliability.md`; with `--save` those of a fleet and of poison are written
-//! there. They are debug builds, whose assertions look as well.
+//! the figures of `docs/reliability.md`, and `--save` writes them there. They are debug builds,
+//! whose assertions look as well.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::process::{self, Pipe};
+use crate::numbers::grouped_in;
+use crate::process;
+use crate::saved::{self, Block, Made};
+use crate::setup;
 use crate::workspace::Workspace;
-use crate::{saved, setup};
 
 /// A program, and the numbers that it takes, in their order.
 struct Trial {
@@ -22,8 +24,9 @@ struct Trial {
     numbers: &'static [(&'static str, &'static str)],
     /// The last number is tried with each of these, if it is not given.
     each: &'static [&'static str],
-    /// The head of its table, if it ends with a row of one.
-    table: Option<&'static str>,
+    /// The head of its table; what it prints ends with a row of it.
+    table: &'static str,
+    block: Block,
     usage: &'static str,
 }
 
@@ -42,8 +45,10 @@ const KILL_WORKER: Trial = Trial {
     words: &[],
     numbers: &[("--kills", "1000"), ("--seed", "20261115")],
     each: &[],
-    table: None,
-    usage: "[--kills N] [--seed N]",
+    table: "| kills | jobs completed | keys lost | keys redone | most of one grant of a shard | \
+            certificates that verify | time |\n|---:|---:|---:|---:|---:|---:|---:|\n",
+    block: saved::KILL_WORKER,
+    usage: "[--kills N] [--seed N] [--save]",
 };
 
 const FLEET: Trial = Trial {
@@ -52,12 +57,11 @@ const FLEET: Trial = Trial {
     words: &["trial"],
     numbers: &[("--keys", "50000")],
     each: &[],
-    table: Some(
-        "| keys | killed, stopped, drained | shards asked back | keys lost | redone after kills, \
-         sleep, leases that ran out | most of one grant | redone under a live lease | shards that \
-         went on after the drain | late writes | certificate | time |\n\
-         |---:|---|---:|---:|---|---:|---:|---:|---|---|---:|\n",
-    ),
+    table: "| keys | killed, stopped, drained | shards asked back | keys lost | redone after \
+            kills, sleep, leases that ran out | most of one grant | redone under a live lease | \
+            shards that went on after the drain | late writes | certificate | time |\n\
+            |---:|---|---:|---:|---|---:|---:|---:|---|---|---:|\n",
+    block: saved::FLEET,
     usage: "[--keys N] [--save]",
 };
 
@@ -69,10 +73,9 @@ const POISON: Trial = Trial {
     words: &[],
     numbers: &[("--keys", "100000"), ("--killers", "8"), ("--seed", "20261115"), ("--jobs", "1")],
     each: &["1", "4"],
-    table: Some(
-        "| keys | killers | threads | crashes | allowed, k · (log₂ n + 8) | set aside | \
-         everything else | time |\n|---:|---:|---:|---:|---:|---|---|---:|\n",
-    ),
+    table: "| keys | killers | threads | crashes | allowed, k · (log₂ n + 8) | set aside | \
+            everything else | time |\n|---:|---:|---:|---:|---:|---|---|---:|\n",
+    block: saved::POISON,
     usage: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
 };
 
@@ -90,6 +93,7 @@ pub(crate) fn poison(arguments: &[String]) -> Result<ExitCode, Failure> {
 
 fn run(trial: &Trial, arguments: &[String]) -> Result<ExitCode, Failure> {
     let order = trial.parse(arguments)?;
+    let made = Made::now(trial.command, arguments)?.remarking("Unoptimised build.");
     let workspace = Workspace::load()?;
     setup::packages_for(trial.command, &workspace)?;
     let directory = workspace.target.join(format!("{}-trial", trial.command));
@@ -100,40 +104,22 @@ fn run(trial: &Trial, arguments: &[String]) -> Result<ExitCode, Failure> {
     for numbers in &order.runs {
         rows.push_str(&trial.once(numbers, &directory)?);
     }
-    if let Some(head) = trial.table.filter(|_| order.saves) {
-        saved::save(trial.command, &format!("{head}{rows}\n{}", made()?))?;
+    if order.saves {
+        trial.block.save(&grouped_in(&format!("{}{rows}", trial.table)), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// When and from what figures were made.
-fn made() -> Result<String, Failure> {
-    let told = |program: &str, words: &[&str]| {
-        let mut command = Command::new(program);
-        let told = process::capture(command.args(words), "look at it");
-        told.map(|told| told.trim().to_owned())
-    };
-    let date = told("date", &["-u", "+%Y-%m-%d"])?;
-    let commit = told("git", &["rev-parse", "--short", "HEAD"])?;
-    Ok(format!("{date}, commit {commit}, unoptimised build, on two cores."))
-}
-
 impl Trial {
-    /// Runs it, and shows what it says; its row of the table, if it has one.
+    /// Runs it, and shows what it says; its row of the table.
     fn once(&self, numbers: &[&str], directory: &Path) -> Result<String, Failure> {
         let mut program = process::cargo();
         program.args(["run", "--quiet", "--package", "gossip-cli", "--example", self.example]);
         program.arg("--").args(self.words).args(numbers).arg(directory);
-        let mut row = String::new();
-        let status = process::stream(&mut program, Pipe::Stdout, &mut |line| {
-            println!("{line}");
-            if line.starts_with('|') {
-                row = format!("{line}\n");
-            }
-        })?;
         let next = format!("look at {}, then the same again", directory.display());
-        process::expect_success(&program, status, &next)?;
-        Ok(row)
+        let told = process::show(&mut program, &next)?;
+        let row = told.lines().rfind(|line| line.starts_with('|')).unwrap_or_default();
+        Ok(format!("{row}\n"))
     }
 
     fn parse<'a>(&self, arguments: &'a [String]) -> Result<Order<'a>, Failure> {
@@ -147,7 +133,7 @@ impl Trial {
                     is_given |= place + 1 == numbers.len();
                     words.next();
                 }
-                None if word == "--save" && self.table.is_some() => saves = true,
+                None if word == "--save" => saves = true,
                 None => {
                     let why = format!("`{word}` is not understood");
                     return Err(Failure::usage(self.command, why, self.usage));
@@ -184,17 +170,11 @@ mod tests {
         assert_eq!(parsed(&KILL_WORKER, &[]), told("1000 20261115", false));
         let turned = ["--seed", "7", "--kills", "5"];
         assert_eq!(parsed(&KILL_WORKER, &turned), told("5 7", false));
-        let bad = [
-            &["--kills"][..],
-            &["--kills", "many"],
-            &["5"],
-            &["--seed", "0"],
-            &["--x", "1"],
-            &["--save"],
-        ];
+        let bad = [&["--kills"][..], &["--kills", "many"], &["5"], &["--seed", "0"], &["--x", "1"]];
         for bad in bad {
             assert_eq!(parsed(&KILL_WORKER, bad), None, "{bad:?}");
         }
+        assert_eq!(parsed(&KILL_WORKER, &["--save"]), told("1000 20261115", true));
         assert_eq!(parsed(&FLEET, &["--save", "--keys", "9"]), told("9", true));
     }
 

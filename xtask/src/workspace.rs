@@ -12,6 +12,9 @@ use crate::failure::Failure;
 use crate::process;
 use crate::source;
 
+/// Where inputs are kept that fuzzing found worth it.
+const FUZZ_INPUTS: &str = "fuzz/kept/";
+
 /// The workspace as `cargo metadata` describes it.
 #[derive(Debug)]
 pub(crate) struct Workspace {
@@ -90,14 +93,16 @@ impl Workspace {
     }
 
     /// Every tracked text file and every new one that is not ignored, in order of path. Files that
-    /// are no UTF-8 are left out: there is nothing in them that we could check.
+    /// are no UTF-8 are left out: there is nothing in them that we could check. So are the inputs
+    /// that fuzzing keeps, which nobody writes.
     pub(crate) fn files(&self) -> Result<Vec<File>, Failure> {
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         git.current_dir(&self.root);
         // Separated by NUL, so that no file name needs quoting.
         let list = process::capture(&mut git, "run xtask inside a git checkout")?;
-        let mut paths: Vec<&str> = list.split('\0').filter(|path| !path.is_empty()).collect();
+        let is_ours = |path: &&str| !path.is_empty() && !path.starts_with(FUZZ_INPUTS);
+        let mut paths: Vec<&str> = list.split('\0').filter(is_ours).collect();
         paths.sort_unstable();
         paths.dedup();
         Ok(paths.into_iter().filter_map(|path| File::read(&self.root, path)).collect())

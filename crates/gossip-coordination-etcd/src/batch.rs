@@ -25,9 +25,12 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use hashbrown::HashSet;
 
 use crate::budget::Budget;
+use crate::error::EtcdError;
 use crate::groups::{Group, Member, groups};
 use crate::keyspace::Namespace;
+use crate::kv::EtcdKv;
 use crate::message::LoneTxn;
+use crate::post::{Letter, Outcome};
 use crate::proto::{Request, TxnRequest, TxnResponse};
 use crate::wire;
 
@@ -59,7 +62,8 @@ impl Parcel {
         budget: &Budget,
         txn: Txn,
     ) -> Result<Self, InfraError> {
-        let message = LoneTxn { namespace, txn: &txn, lease: wire::SOME_LEASE };
+        let lease = wire::SOME_LEASE;
+        let message = LoneTxn { namespace, txn: &txn, lease, measured: None };
         let (ops, bytes) = (message.op_count(), message.encoded_len());
         let binds = txn.writes().iter().any(|write| matches!(write, Write::Bind(..)));
         if ops > budget.ops || bytes > budget.bytes {
@@ -71,6 +75,34 @@ impl Parcel {
     /// Whether it binds keys to the life of this process.
     pub(crate) const fn binds(&self) -> bool {
         self.binds
+    }
+}
+
+/// A parcel that travels alone is sent as it is.
+impl Letter for Parcel {
+    type Outcomes = Outcome;
+
+    fn binds(&self) -> bool {
+        self.binds
+    }
+
+    async fn send<K: EtcdKv>(
+        &self,
+        kv: &K,
+        namespace: &Namespace,
+        lease: i64,
+    ) -> Result<TxnResponse, EtcdError> {
+        // It was measured with the longest lease, which matters only if it takes one.
+        let measured = (!self.binds).then_some(self.bytes);
+        kv.txn(LoneTxn { namespace, txn: &self.txn, lease, measured }).await
+    }
+
+    fn outcomes(&self, namespace: &Namespace, response: TxnResponse) -> Outcome {
+        // What the server did not say intelligibly may have happened.
+        match wire::revision(response.header.as_ref()) {
+            Some(revision) => wire::outcome(namespace, self.txn.compares(), response, revision),
+            None => Ok(CommitOutcome::Unknown),
+        }
     }
 }
 
@@ -120,19 +152,6 @@ impl<N> Batch<N> {
         self.parcels.len()
     }
 
-    /// Whether one of them binds keys.
-    pub(crate) fn binds(&self) -> bool {
-        self.parcels.iter().any(|(parcel, _)| parcel.binds)
-    }
-
-    /// The transaction of the only parcel, if there is one: it is sent as it is.
-    pub(crate) fn lone(&self) -> Option<&Txn> {
-        match &*self.parcels {
-            [(parcel, _)] => Some(&parcel.txn),
-            _ => None,
-        }
-    }
-
     /// What is sent: the parcel itself if there is one, else a transaction of transactions.
     pub(crate) fn request(&self, namespace: &Namespace, lease: i64) -> TxnRequest {
         let request = |place: usize| wire::txn_request(namespace, &self.parcels[place].0.txn);
@@ -145,18 +164,14 @@ impl<N> Batch<N> {
                 TxnRequest { success, ..TxnRequest::default() }
             }
         };
-        if self.binds() {
+        if self.has_bound() {
             wire::set_lease(&mut whole, lease);
         }
         whole
     }
 
-    /// What became of each parcel, from the answer to [`Batch::request`].
-    pub(crate) fn outcomes(
-        &self,
-        namespace: &Namespace,
-        response: TxnResponse,
-    ) -> Vec<Result<CommitOutcome, InfraError>> {
+    /// What became of each of several parcels, from the answer to [`Batch::request`].
+    fn outcomes_of_several(&self, namespace: &Namespace, response: TxnResponse) -> Vec<Outcome> {
         // What the server did not say intelligibly may have happened.
         let Some(revision) = wire::revision(response.header.as_ref()) else {
             return self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
@@ -165,9 +180,6 @@ impl<N> Batch<N> {
             Some(response) => wire::outcome(namespace, parcel.txn.compares(), response, revision),
             None => Ok(CommitOutcome::Unknown),
         };
-        if let [(parcel, _)] = &*self.parcels {
-            return vec![of(parcel, Some(response))];
-        }
         let mut outcomes: Vec<_> =
             self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         let mut answers = response.responses.into_iter();
@@ -187,14 +199,19 @@ impl<N> Batch<N> {
         outcomes
     }
 
-    /// Each parcel as a batch of its own.
-    pub(crate) fn apart(self) -> impl Iterator<Item = Self> {
-        self.parcels.into_iter().map(|(parcel, note)| Self::of(parcel, note))
+    /// Each parcel by itself, with its note.
+    pub(crate) fn apart(self) -> impl Iterator<Item = (Parcel, N)> {
+        self.parcels.into_iter()
     }
 
     /// The notes, in the order of the parcels.
     pub(crate) fn into_notes(self) -> impl Iterator<Item = N> {
         self.parcels.into_iter().map(|(_, note)| note)
+    }
+
+    /// Whether one of the parcels binds keys.
+    fn has_bound(&self) -> bool {
+        self.parcels.iter().any(|(parcel, _)| parcel.binds)
     }
 
     /// How the parcels travel, if there are several.
@@ -228,6 +245,33 @@ impl<N> Batch<N> {
         };
         let places = members.iter().map(|member| member.place);
         places.zip(members.iter().map(outcome).collect::<Vec<_>>()).collect()
+    }
+}
+
+impl<N: Send + Sync> Letter for Batch<N> {
+    type Outcomes = Vec<Outcome>;
+
+    fn binds(&self) -> bool {
+        self.has_bound()
+    }
+
+    async fn send<K: EtcdKv>(
+        &self,
+        kv: &K,
+        namespace: &Namespace,
+        lease: i64,
+    ) -> Result<TxnResponse, EtcdError> {
+        match &*self.parcels {
+            [(parcel, _)] => parcel.send(kv, namespace, lease).await,
+            _ => kv.txn(self.request(namespace, lease)).await,
+        }
+    }
+
+    fn outcomes(&self, namespace: &Namespace, response: TxnResponse) -> Vec<Outcome> {
+        match &*self.parcels {
+            [(parcel, _)] => vec![parcel.outcomes(namespace, response)],
+            _ => self.outcomes_of_several(namespace, response),
+        }
     }
 }
 

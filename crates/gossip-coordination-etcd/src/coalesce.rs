@@ -75,7 +75,7 @@ impl Coalescer {
         if is_idle && let Ok(flight) = Arc::clone(&self.flights).try_acquire_owned() {
             let post = Arc::clone(post);
             let alone = async move {
-                let outcome = post.deliver_single(&Batch::of(parcel, ())).await;
+                let outcome = post.deliver_single(&parcel).await;
                 match planted!(FlightKept) {
                     true => flight.forget(),
                     false => drop(flight),

@@ -11,7 +11,7 @@ use prost::Message;
 use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
 use crate::groups::{Group, groups};
-use crate::post::Outcome;
+use crate::post::{Letter, Outcome};
 use crate::proto::{Request, TxnRequest};
 use crate::real_servers::Servers;
 use crate::sim_etcd_kv::SimEtcdKv;

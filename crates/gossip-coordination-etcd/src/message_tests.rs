@@ -14,6 +14,8 @@ use crate::{Namespace, wire};
 #[derive(Clone, Debug)]
 enum Line {
     Expect(Key, Option<u64>),
+    /// Of the key that the next line writes, if it writes one.
+    ExpectNext(Option<u64>),
     ExpectEmpty(KeyRange),
     Put(Vec<u8>),
     Bind(Vec<u8>),
@@ -55,6 +57,7 @@ fn any_value() -> impl Strategy<Value = Vec<u8>> {
 fn any_line() -> impl Strategy<Value = Line> {
     prop_oneof![
         3 => (any_key(), any_revision()).prop_map(|(key, at)| Line::Expect(key, at)),
+        3 => any_revision().prop_map(Line::ExpectNext),
         1 => any_range().prop_map(Line::ExpectEmpty),
         2 => any_value().prop_map(Line::Put),
         1 => any_value().prop_map(Line::Bind),
@@ -62,14 +65,18 @@ fn any_line() -> impl Strategy<Value = Line> {
     ]
 }
 
-/// The writes are of different keys, as a transaction wants it.
+/// The writes are of different keys, as a transaction wants it, and some of them are compared.
 fn txn_of(lines: &[Line]) -> Txn {
+    let numbered = |number| {
+        let shard = ShardKey::new(RunId::from_raw(2), ShardId::from_raw(number));
+        Key::ShardHot { tenant: TenantId::from_bytes([9; 32]), shard }
+    };
     let mut txn = Txn::new();
     for (line, number) in lines.iter().zip(1..) {
-        let shard = ShardKey::new(RunId::from_raw(2), ShardId::from_raw(number));
-        let key = Key::ShardHot { tenant: TenantId::from_bytes([9; 32]), shard };
+        let key = numbered(number);
         match line {
             Line::Expect(key, at) => txn.expect_revision(*key, *at),
+            Line::ExpectNext(at) => txn.expect_revision(numbered(number + 1), *at),
             Line::ExpectEmpty(range) => txn.expect_empty(*range),
             Line::Put(value) => txn.put(key, value.clone()),
             Line::Bind(value) => txn.bind(key, value.clone()),
@@ -88,7 +95,8 @@ proptest! {
     ) {
         let namespace = Namespace::new(&"n".repeat(path_len)).expect("a plain path");
         let txn = txn_of(&lines);
-        let lone = LoneTxn { namespace: &namespace, txn: &txn, lease: i64::MAX >> lease_bits };
+        let lease = i64::MAX >> lease_bits;
+        let lone = LoneTxn { namespace: &namespace, txn: &txn, lease, measured: None };
         let request: TxnRequest = lone.into_request();
         let encoded = lone.encode();
         prop_assert_eq!(&*encoded.bytes, &*request.encode_to_vec());

@@ -11,20 +11,21 @@
 //!
 //! What it never does: send again what may have happened.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use gossip_coordination::store::CommitOutcome;
 use gossip_coordination::{InfraError, StoreRefusal};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
 use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
-use crate::message::LoneTxn;
 use crate::owner_lease::OwnerLease;
 use crate::planted::planted;
+use crate::proto::TxnResponse;
 use crate::tasks::Tasks;
 
 /// The wait before the first retry, in milliseconds; it doubles with each.
@@ -37,6 +38,26 @@ const LEASES_MAX: u32 = 3;
 
 /// What happened to one transaction.
 pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
+
+/// What one request carries: a transaction alone, or several together.
+pub(crate) trait Letter: Sync {
+    /// One outcome, or one for each.
+    type Outcomes;
+
+    /// Whether it binds keys to the life of this process.
+    fn binds(&self) -> bool;
+
+    /// Sends it once.
+    fn send<K: EtcdKv>(
+        &self,
+        kv: &K,
+        namespace: &Namespace,
+        lease: i64,
+    ) -> impl Future<Output = Result<TxnResponse, EtcdError>> + Send;
+
+    /// What became of it, from the answer to it.
+    fn outcomes(&self, namespace: &Namespace, response: TxnResponse) -> Self::Outcomes;
+}
 
 /// What every handle of a process shares.
 #[derive(Debug)]
@@ -77,13 +98,10 @@ impl<K: EtcdKv> Post<K> {
         batch.into_notes().zip(outcomes).collect()
     }
 
-    /// As [`Post::deliver`] for a batch of one, which is never taken apart.
-    pub(crate) async fn deliver_single<N: Send + Sync>(
-        self: &Arc<Self>,
-        batch: &Batch<N>,
-    ) -> Outcome {
-        match self.send(batch).await {
-            Ok(mut outcomes) => outcomes.pop().unwrap_or(Ok(CommitOutcome::Unknown)),
+    /// As [`Post::deliver`] for one parcel.
+    pub(crate) async fn deliver_single(self: &Arc<Self>, parcel: &Parcel) -> Outcome {
+        match self.send(parcel).await {
+            Ok(outcome) => outcome,
             Err(error) if error.is_certain() => Err(infra_error(&error)),
             Err(_) => Ok(CommitOutcome::Unknown),
         }
@@ -97,30 +115,26 @@ impl<K: EtcdKv> Post<K> {
 
     async fn deliver_apart<N: Send + Sync>(self: &Arc<Self>, batch: Batch<N>) -> Vec<(N, Outcome)> {
         let mut delivered = Vec::with_capacity(batch.len());
-        for single in batch.apart() {
-            let outcome = self.deliver_single(&single).await;
-            delivered.extend(single.into_notes().map(|note| (note, outcome.clone())));
+        for (parcel, note) in batch.apart() {
+            delivered.push((note, self.deliver_single(&parcel).await));
         }
         delivered
     }
 
-    async fn send<N: Send + Sync>(
-        self: &Arc<Self>,
-        batch: &Batch<N>,
-    ) -> Result<Vec<Outcome>, EtcdError> {
+    async fn send<L: Letter>(self: &Arc<Self>, letter: &L) -> Result<L::Outcomes, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
-            if batch.binds() {
-                // It was tried often enough when it fails. To try the batch again would try each
+            if letter.binds() {
+                // It was tried often enough when it fails. To try the letter again would try each
                 // of those tries again.
                 self.granted_lease().await?;
             }
-            let error = match self.send_once(batch).await {
+            let error = match self.send_once(letter).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(error) => error,
             };
             let lost_lease = error.cause == EtcdCause::LeaseNotFound;
-            if lost_lease && batch.binds() && leases < LEASES_MAX {
+            if lost_lease && letter.binds() && leases < LEASES_MAX {
                 leases += 1;
             } else if error.is_certain() && error.is_transient() && retry < self.retries {
                 self.back_off(retry).await;
@@ -131,20 +145,13 @@ impl<K: EtcdKv> Post<K> {
         }
     }
 
-    async fn send_once<N: Send + Sync>(
-        self: &Arc<Self>,
-        batch: &Batch<N>,
-    ) -> Result<Vec<Outcome>, EtcdError> {
-        let lease = if batch.binds() { self.granted_lease().await? } else { 0 };
-        let namespace = &self.namespace;
-        let answer = match batch.lone() {
-            Some(txn) => self.kv.txn(LoneTxn { namespace, txn, lease }).await,
-            None => self.kv.txn(batch.request(namespace, lease)).await,
-        };
+    async fn send_once<L: Letter>(self: &Arc<Self>, letter: &L) -> Result<L::Outcomes, EtcdError> {
+        let lease = if letter.binds() { self.granted_lease().await? } else { 0 };
+        let answer = letter.send(&self.kv, &self.namespace, lease).await;
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
             self.lease.lost(lease);
         }
-        Ok(batch.outcomes(&self.namespace, answer?))
+        Ok(letter.outcomes(&self.namespace, answer?))
     }
 
     /// The lease, granted if there is none. If it cannot be granted the transactions were not sent,

@@ -144,7 +144,7 @@ impl<K: EtcdKv> EtcdStore<K> {
         if let Some(coalescer) = &self.coalescer {
             return coalescer.commit(&self.post, parcel).await;
         }
-        self.post.deliver_single(&Batch::of(parcel, ())).await
+        self.post.deliver_single(&parcel).await
     }
 
     /// Without a group commit, the transactions of one call still travel together.

@@ -5,6 +5,9 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: its output is its use")]
 
+#[path = "simulate/time.rs"]
+mod time;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -51,7 +54,10 @@ fn parse(arguments: &[String]) -> Option<Wanted> {
 
 /// Searches what was asked for; whether everything holds.
 fn check(wanted: &Wanted) -> bool {
-    println!("| configuration | what | distinct states | moves | depth | time | queue empty |");
+    println!("## States\n");
+    println!(
+        "| configuration | what | distinct states | moves | depth | processor time | queue empty |"
+    );
     println!("|---|---|---|---|---|---|---|");
     let mut good = true;
     let (mut states, mut moves) = (0, 0);
@@ -72,6 +78,8 @@ fn check(wanted: &Wanted) -> bool {
         reached.extend(report.reached);
     }
     println!("| all | | {states} | {moves} | | | {} |", yes(good));
+    // A rule that was broken stands in the table, with the way to it.
+    println!("\n{}\n", if good { "No rule was broken." } else { "**Not kept**: see above." });
     if wanted.config.is_none() { print_coverage(&reached) && good } else { good }
 }
 
@@ -93,7 +101,7 @@ fn print_finding(finding: &Finding) {
 /// Prints the table of operations and outcomes; whether every one was met.
 fn print_coverage(reached: &BTreeSet<(Op, String)>) -> bool {
     let table = coverage(reached);
-    println!();
+    println!("## Outcomes\n");
     println!("| operation | outcomes met |");
     println!("|---|---|");
     for op in Op::ALL {
@@ -104,22 +112,32 @@ fn print_coverage(reached: &BTreeSet<(Op, String)>) -> bool {
     }
     println!();
     let (met, all) = (table.expected.len() - table.missing.len(), table.expected.len());
-    println!("{met} of {all} pairs met; missing: {:?}.", table.missing);
-    println!("Met and not in the table: {:?}.", table.surprising);
-    println!();
-    println!("| outcomes that the errors have and no search can meet | why |");
-    println!("|---|---|");
-    for (op, name, why) in &table.unreachable {
-        println!("| {op:?}: {name} | {why} |");
+    println!("{met} of {all} pairs of operation and outcome were met.");
+    if !table.missing.is_empty() || !table.surprising.is_empty() {
+        println!("Missing: {:?}. Met and not listed: {:?}.", table.missing, table.surprising);
     }
+    print_unreachable(&table.unreachable);
     table.missing.is_empty() && table.surprising.is_empty()
 }
 
+/// Prints the pairs that no search can meet, those of one name and reason together.
+fn print_unreachable(pairs: &[(Op, &str, &str)]) {
+    println!("\n## Outcomes that cannot be met\n");
+    println!("| outcome | of | why |\n|---|---|---|");
+    let mut told = BTreeSet::new();
+    for (_, name, why) in pairs {
+        if told.insert((name, why)) {
+            let same = pairs.iter().filter(|(_, other, reason)| other == name && reason == why);
+            let ops: Vec<String> = same.map(|(op, ..)| format!("{op:?}")).collect();
+            println!("| {name} | {} | {why} |", ops.join(", "));
+        }
+    }
+}
+
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    #[expect(clippy::disallowed_methods, reason = "the search takes no time, its reader does")]
-    let start = std::time::Instant::now();
+    let start = time::processor();
     let result = work();
-    (result, start.elapsed())
+    (result, time::processor().saturating_sub(start))
 }
 
 const fn yes(condition: bool) -> &'static str {

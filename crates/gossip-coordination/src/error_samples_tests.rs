@@ -10,6 +10,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{OpId, Redacted, RunId, ShardId};
 use gossip_stdx::SlabFull;
 
+use crate::protocol::NotCollected;
 use crate::refusal::OpIdReused;
 use crate::test_fixtures::{RUN, TENANT, at, fence, key, worker};
 use crate::{
@@ -255,6 +256,10 @@ samples! {
         NotTerminal { status: RunStatus::Active },
         OpIdConflict (run_conflict()),
         BackendError (infra()),
+    }
+    not_collected: NotCollected {
+        NotStale {},
+        Stored (infra()),
     }
     claim_errors: ClaimError {
         NoneAvailable { earliest_deadline: Some(at(5)) },

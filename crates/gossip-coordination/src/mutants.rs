@@ -28,6 +28,9 @@ pub enum Hunter {
     Model(&'static str),
     /// The simulator, in the worlds of its first seeds.
     Simulator,
+    /// The simulator, in worlds that have the faults of this list and no others, and whose store
+    /// ties keys to processes.
+    Faults(&'static str),
 }
 
 /// Which part of the engine a bug is in.
@@ -96,8 +99,8 @@ const HANDOFF: Hunter = Hunter::Model("handoff");
 const RUNS: Hunter = Hunter::Model("runs");
 const REPLAY: Hunter = Hunter::Model("replay");
 const TENANTS: Hunter = Hunter::Model("tenants");
-const INPUTS: Hunter = Hunter::Model("inputs");
 const SIM: Hunter = Hunter::Simulator;
+const EARLY_REVOKE: Hunter = Hunter::Faults("early-revoke");
 
 mutants! {
     FenceIgnored: Kernel, LEASE,
@@ -110,7 +113,7 @@ mutants! {
     TenantUnchecked: Kernel, TENANTS,
         "A lease of another tenant is as good as one's own.",
         "services that check whose an object is when it is listed, and not when it is used";
-    HintForSafety: Kernel, LEASE,
+    HintForSafety: Kernel, EARLY_REVOKE,
         "A shard whose owner key is gone is taken over at once.",
         "etcd locks: the key of a live holder vanishes with a lease that was revoked early \
          (Jepsen, etcd 3.4.3)";
@@ -125,6 +128,10 @@ mutants! {
         "A renewal by a clock that lags makes the lease shorter.",
         "heartbeats that overwrite a deadline: after a step of the clock the owner loses what it \
          was promised";
+    StaleSessionRenews: Kernel, LEASE,
+        "A renewal is taken from an earlier grant of the same worker.",
+        "CockroachDB's jobs: the resumer of an expired session goes on beside the new one, because \
+         who runs a job was known by its node; the session became part of the claim";
     RenewalLost: Kernel, LEASE,
         "A renewal is acknowledged and not stored.",
         "a worker that renews in memory while the table says otherwise";
@@ -135,17 +142,25 @@ mutants! {
         "A checkpoint may move the cursor back.",
         "progress that overwrites the resume point: a late report of a slow thread wins over a \
          newer one";
-    CursorOutside: Kernel, INPUTS,
+    StaleProgressWins: Kernel, LEASE,
+        "A checkpoint under an old fence is taken if it is ahead of the cursor.",
+        "CockroachDB's jobs: progress written by a resumer that had lost its claim, before updates \
+         of a job compared who had claimed it";
+    CursorOutside: Kernel, SIM,
         "A cursor may lie outside the shard's range.",
         "a scanner that ran over the end of its range says that it did, and nobody objects";
     CursorReset: Kernel, LEASE,
         "A new owner starts from nothing.",
         "resume that works once: the second owner starts over (Elasticsearch's reindex has no \
          resume at all)";
+    ResumesOnce: Kernel, SIM,
+        "The second owner finds the cursor, the third starts from nothing.",
+        "resume that works once and loses everything the second time: backfills of CockroachDB, \
+         scans of TruffleHog";
     ReplayAfterLease: Kernel, LEASE,
         "A retry of a checkpoint is answered only if the lease is still good.",
         "idempotency behind authorisation: the retry of what succeeded is told that it failed";
-    ReplayForgotten: Kernel, LEASE,
+    ReplayForgotten: Kernel, SIM,
         "A retry is executed again.",
         "at-least-once delivery without a memory of what was done";
     PayloadIgnored: Kernel, REPLAY,
@@ -226,6 +241,9 @@ mutants! {
     PauseIgnored: Kernel, RUNS,
         "Shards of a paused run are handed out.",
         "a pause that stops what runs and not what starts";
+    PausedShardAdopted: Kernel, SIM,
+        "A shard whose owner is gone is handed out although its run is paused.",
+        "CockroachDB's jobs: a paused job is found without a live owner and adopted again";
     RunEndsUnsettled: Kernel, RUNS,
         "A run completes whatever its shards do.",
         "jobs that report success with tasks left: the last report wins";
@@ -280,6 +298,9 @@ mutants! {
     DoneCountedTwice: Store, SIM,
         "Progress counts shards that are done twice.",
         "a join that multiplies rows: dashboards beyond a hundred per cent";
+    WorkersOfAllTenants: Store, SIM,
+        "The list of workers is of all tenants.",
+        "the one listing without the filter that all others have";
     LastWorkerUnlisted: Store, SIM,
         "The last worker is left out of the list.",
         "the last row of a page that nobody reads: off by one";

@@ -78,6 +78,10 @@ impl FromStr for Shape {
     }
 }
 
+/// How long a process waits for a file that another writes. A trial ends with the first failure,
+/// and a disk on which others write much has been seen to sync for seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// An open store, and the handles of one thread on it.
 pub(crate) struct Site {
     pub(crate) backend: Coordinator,
@@ -88,7 +92,11 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn open(url: &str) -> Result<Self, Failure> {
-        Ok(Self::on(Arc::new(Backend::open(&url.parse::<StoreUrl>()?)?)))
+        let mut url = url.parse::<StoreUrl>()?;
+        if let StoreUrl::Sqlite { options, .. } = &mut url {
+            options.busy_timeout = PATIENCE;
+        }
+        Ok(Self::on(Arc::new(Backend::open(&url)?)))
     }
 
     /// Handles for one more thread of this process. What its threads commit at a time is one group.

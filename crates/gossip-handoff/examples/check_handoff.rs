@@ -29,11 +29,15 @@ fn main() -> ExitCode {
         }
     };
     let mut is_sound = true;
-    println!("| faults | crashes | renewals | states | steps | ends | live | depth | result |");
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("## States\n");
+    println!(
+        "| faults | crashes | renewals | states | of those with a live destination | steps | ends \
+         | longest way | result |\n|---:|---:|---:|---:|---:|---:|---:|---:|---|"
+    );
     for (faults, crashes, renewals) in chosen {
         is_sound &= search(faults, crashes, renewals);
     }
+    println!("\n## Planted bugs\n\n| bug | what is wrong | found as | after |\n|---|---|---|---|");
     for bug in Bug::ALL {
         is_sound &= hunt(bug);
     }
@@ -51,24 +55,22 @@ fn search(faults: u8, crashes: u8, renewals: u8) -> bool {
     };
     println!(
         "| {faults} | {crashes} | {renewals} | {} | {} | {} | {} | {} | {result} |",
-        report.states, report.steps, report.ends, report.live, report.depth
+        report.states, report.live, report.steps, report.ends, report.depth
     );
     report.finding.is_none() && report.is_complete
 }
 
-/// Searches with a planted bug; it must be found.
+/// Searches with a planted bug and prints a row; it must be found.
 fn hunt(bug: Bug) -> bool {
     let budget = Budget { faults: 0, crashes: 1, renewals: 0, takeovers: 1, ticks: 5 };
     let report = explore(budget, Some(bug), STATES_MAX);
+    let (states, what) = (report.states, bug.what());
     match &report.finding {
         Some(found) => {
-            let (states, steps) = (report.states, found.way.len());
-            println!(
-                "planted {bug:?}: found as {:?} after {states} states, {steps} steps",
-                found.broken
-            );
+            let (broken, steps) = (&found.broken, found.way.len());
+            println!("| {bug:?} | {what} | {broken:?} | {states} states, {steps} steps |");
         }
-        None => println!("planted {bug:?}: NOT FOUND"),
+        None => println!("| {bug:?} | {what} | NOT FOUND | {states} states |"),
     }
     report.finding.is_some()
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use gossip_coordination::model::{Rule, Scale, Strictness, configuration, search};
 use gossip_coordination::mutants::{self, Guards, HAS_SWITCHES, Hunter, Mutant, Part};
-use gossip_coordination::sim::{self, OPERATIONS_DEFAULT, Plan, Simulator};
+use gossip_coordination::sim::{self, FaultSet, OPERATIONS_DEFAULT, Plan, Simulator};
 use gossip_handoff::search::{self as moves, Budget, explore};
 
 /// Worlds in which a bug is looked for.
@@ -107,10 +107,9 @@ fn hunt_mutant(mutant: Mutant) -> Row {
     };
     let (hunter, found) = match mutant.hunter() {
         Hunter::Model(world) => (format!("model, `{world}`"), search_for(mutant, world)),
-        Hunter::Simulator => {
-            let play =
-                |plan: &Plan| mutants::with(mutant, Guards::Off, || Simulator::new().play(plan));
-            ("simulator".to_owned(), play_for(None, play))
+        Hunter::Simulator => ("simulator".to_owned(), play_mutant(mutant, None)),
+        Hunter::Faults(list) => {
+            (format!("simulator, `{list}` alone"), play_mutant(mutant, FaultSet::parse(list)))
         }
     };
     let (what, story) = (mutant.what(), mutant.story());
@@ -128,6 +127,17 @@ fn search_for(mutant: Mutant, world: &str) -> Option<Found> {
     let guarded = hunt(Guards::On).finding.map(|finding| finding.violation.rule);
     let is_guarded = guarded == Some(Rule::Panicked) && finding.violation.rule != Rule::Panicked;
     Some(Found { rule: format!("{:?}", finding.violation.rule), after, time, is_guarded })
+}
+
+/// Looks for a bug in simulated worlds; in those of certain faults alone, keys are tied to
+/// processes.
+fn play_mutant(mutant: Mutant, faults: Option<FaultSet>) -> Option<Found> {
+    play_for(None, |plan| {
+        let alone = faults.is_some();
+        let faults = faults.unwrap_or(plan.faults);
+        let plan = Plan { faults, binds: plan.binds || alone, ..plan.clone() };
+        mutants::with(mutant, Guards::Off, || Simulator::new().play(&plan))
+    })
 }
 
 /// Looks for a bug in one simulated world after the other.
@@ -201,7 +211,7 @@ const fn simulated(bug: sim::Bug) -> (&'static str, &'static str) {
 }
 
 fn hunt_planned(bug: moves::Bug) -> Row {
-    let (what, story) = planned(bug);
+    let (what, story) = (bug.what(), story_of(bug));
     let (report, time) = timed(|| explore(BUDGET, Some(bug), STATES_MAX));
     let found = report.finding.map(|finding| Found {
         rule: format!("{:?}", finding.broken),
@@ -214,26 +224,18 @@ fn hunt_planned(bug: moves::Bug) -> Row {
     Row { name, place, what, story, hunter, found }
 }
 
-/// What is wrong, and where it comes from.
-const fn planned(bug: moves::Bug) -> (&'static str, &'static str) {
+/// Where it comes from.
+const fn story_of(bug: moves::Bug) -> &'static str {
     use moves::Bug;
     match bug {
-        Bug::ResumesWithoutWithdrawing => (
-            "The source goes on when its offer has ended, and does not withdraw it.",
-            "a timeout taken for a refusal: the other side may still accept",
-        ),
-        Bug::RollsBackAfterAccept => (
-            "The source takes a stale fence for an answer to its withdrawal, and goes on.",
-            "rollback after the acknowledgement leaves two owners",
-        ),
-        Bug::ForwardOnForeignId => (
-            "Recovery takes any higher fence for its own move.",
-            "recovery that looks at a counter and not at whose count it is",
-        ),
-        Bug::RollsBackWithoutWithdrawing => (
-            "Recovery ends a record whose shard nobody has withdrawn.",
-            "a handoff stranded between two phases, and tidied up too early",
-        ),
+        Bug::ResumesWithoutWithdrawing => {
+            "a timeout taken for a refusal: the other side may still accept"
+        }
+        Bug::RollsBackAfterAccept => "rollback after the acknowledgement leaves two owners",
+        Bug::ForwardOnForeignId => "recovery that looks at a counter and not at whose count it is",
+        Bug::RollsBackWithoutWithdrawing => {
+            "a handoff stranded between two phases, and tidied up too early"
+        }
     }
 }
 

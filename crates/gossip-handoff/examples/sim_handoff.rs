@@ -108,22 +108,39 @@ fn campaign(schedules: u64, from: u64, threads: u64) -> bool {
         sum.faults += part.faults;
         sum.broken.extend(part.broken);
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    println!(
-        "{schedules} schedules from seed {from}: {} steps, {} offers, {} moves, {} broken; \
-         {seconds:.0} s, {:.0} schedules/s",
-        sum.steps,
-        sum.races.offers,
-        sum.races.moves,
-        sum.broken.len(),
-        schedules as f64 / seconds
-    );
-    println!("{:?}", sum.faults);
+    print_sum(&sum, schedules, begun.elapsed().as_secs_f64());
     sum.broken.sort_unstable();
     for (seed, broken) in sum.broken.iter().take(TOLD_MAX) {
         println!("BROKEN: {broken:?}; cargo xtask sim-handoff --seed {seed}");
     }
     table(&sum.races, schedules) && sum.broken.is_empty()
+}
+
+/// What a campaign came to, and what went wrong in it.
+fn print_sum(sum: &Sum, schedules: u64, seconds: f64) {
+    let (faults, races) = (sum.faults, sum.races);
+    let rows = [
+        ("schedules", schedules),
+        ("… broken", sum.broken.len() as u64),
+        ("… a second, on all threads together", (schedules as f64 / seconds).round() as u64),
+        ("steps", sum.steps),
+        ("offers", races.offers),
+        ("moves", races.moves),
+        ("requests lost", faults.lost_requests),
+        ("replies lost", faults.lost_replies),
+        ("requests that came when nobody waited for them any more", faults.delayed),
+        ("requests that came twice", faults.doubled),
+        ("operations of which nothing more was heard", faults.silences),
+        ("processes that crashed", faults.crashes),
+        ("jumps of the clock by a lease", faults.jumps),
+        ("worlds whose clocks differed", faults.skewed),
+        ("steps of others in the middle of an operation", faults.meanwhile),
+    ];
+    println!("## Schedules\n\n| what | how many |\n|---|---:|");
+    for (what, count) in rows {
+        println!("| {what} | {count} |");
+    }
+    println!();
 }
 
 /// The races of a campaign; whether there were enough of each.
@@ -157,14 +174,16 @@ fn tell(seed: u64) -> bool {
 fn hunt_all() -> bool {
     let simulator = Simulator::new();
     let mut are_found = true;
-    println!("| planted bug | found as | in schedule |\n|---|---|---:|");
+    println!("\n## Planted bugs\n");
+    println!("| bug | what is wrong | found as | in schedule |\n|---|---|---|---:|");
     for bug in Bug::ALL {
         let played = |seed| simulator.play(Plan { seed, bug: Some(bug), tells: false });
         let found = (0..HUNT_MAX).find_map(|seed| Some((seed, played(seed).broken?)));
         are_found &= found.is_some();
+        let what = bug.what();
         match found {
-            Some((seed, broken)) => println!("| {bug:?} | {broken:?} | {} |", seed + 1),
-            None => println!("| {bug:?} | NOT FOUND | {HUNT_MAX} |"),
+            Some((seed, broken)) => println!("| {bug:?} | {what} | {broken:?} | {} |", seed + 1),
+            None => println!("| {bug:?} | {what} | NOT FOUND | {HUNT_MAX} |"),
         }
     }
     are_found

@@ -91,7 +91,8 @@ fn hunt_all() -> ExitCode {
         println!("this build has no planted bugs: `cargo xtask sim-worker --bugs` has");
         return ExitCode::FAILURE;
     }
-    println!("| planted | what is wrong | broken rule | worlds | ms |\n|---|---|---|---|---|");
+    println!("| planted | what is wrong | story | broken rule | worlds | ms |");
+    println!("|---|---|---|---|---|---|");
     let mut is_sound = true;
     for bug in Bug::ALL {
         let begun = Instant::now();
@@ -101,8 +102,9 @@ fn hunt_all() -> ExitCode {
             || ("not found".to_owned(), HUNT_MAX),
             |(seed, violation)| (format!("{:?}", violation.rule), seed + 1),
         );
-        let (name, what, took) = (bug.name(), bug.what(), begun.elapsed().as_millis());
-        println!("| {name} | {what} | {rule} | {worlds} | {took} |");
+        let (name, what, story) = (bug.name(), bug.what(), bug.story());
+        let took = begun.elapsed().as_millis();
+        println!("| {name} | {what} | {story} | {rule} | {worlds} | {took} |");
     }
     if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -2,17 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::thread;
 
 use super::Figure;
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
-
-const DOCUMENT: &str = "docs/benchmarks.md";
-/// Everything between these two lines belongs to `--save`; the rest of the page to people.
-const BEGIN: &str = "<!-- figures: begin -->";
-const END: &str = "<!-- figures: end -->";
+use crate::saved::{self, Made};
 
 /// The figures as a Markdown table.
 pub(super) fn render(figures: &[Figure]) -> String {
@@ -29,16 +25,8 @@ pub(super) fn render(figures: &[Figure]) -> String {
 }
 
 /// Replaces the figures in the document by these.
-pub(super) fn save(root: &Path, table: &str) -> Result<(), Failure> {
-    let failed = |why: String| {
-        Failure::new(format!("{DOCUMENT} was not written"), why, format!("git checkout {DOCUMENT}"))
-    };
-    let path = root.join(DOCUMENT);
-    let old = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-    let figures = format!("{}\n\n{table}", machine()?);
-    let new = replace(&old, &figures)
-        .ok_or_else(|| failed(format!("it has no lines `{BEGIN}` and `{END}`")))?;
-    fs::write(&path, new).map_err(|error| failed(error.to_string()))
+pub(super) fn save(table: &str, made: &Made) -> Result<(), Failure> {
+    saved::BENCHMARKS.save(&format!("{}\n\n{}", machine()?, grouped_in(table)), made)
 }
 
 fn none() -> String {
@@ -53,13 +41,6 @@ fn duration(nanoseconds: f64) -> String {
         ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
         ns => format!("{:.2} s", ns / 1e9),
     }
-}
-
-/// The document with other figures between its two marks.
-fn replace(document: &str, figures: &str) -> Option<String> {
-    let (before, rest) = document.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{figures}{END}{after}"))
 }
 
 /// The machine in two sentences: what changes the figures, and nothing that identifies it.
@@ -111,22 +92,6 @@ mod tests {
         assert_eq!(duration(1_500.0), "1.50 µs");
         assert_eq!(duration(2_000_000.0), "2.00 ms");
         assert_eq!(duration(3e9), "3.00 s");
-    }
-
-    #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
-        let document = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let expected = format!("before\n{BEGIN}\nnew\n{END}\nafter\n");
-        assert_eq!(replace(&document, "new\n").as_deref(), Some(expected.as_str()));
-        assert_eq!(replace(&expected, "new\n").as_deref(), Some(expected.as_str()));
-        assert_eq!(replace("no marks", "new\n"), None);
-    }
-
-    #[test]
-    fn the_document_has_the_marks() {
-        let root = crate::workspace::Workspace::load().unwrap().root;
-        let document = fs::read_to_string(root.join(DOCUMENT)).unwrap();
-        assert!(replace(&document, "").is_some());
     }
 
     #[test]

@@ -17,11 +17,16 @@ use std::time::Instant;
 use super::progress::{self, Row};
 use super::{Bound, EXECUTIONS, USAGE};
 use crate::failure::Failure;
+use crate::numbers::grouped;
+use crate::saved::{self, Made};
 use crate::workspace::Workspace;
-use crate::{process, saved, setup};
+use crate::{process, setup};
 
 /// Targets that are no decoders: they run for a time, whatever number is asked for.
 const BY_TIME: [(&str, u32); 1] = [("operation_sequences", 300)];
+
+/// Executions of each decoder that the specification asks for.
+const GOAL: u64 = 100_000_000;
 
 /// How many targets may run at the same time: the machines that we measure on have two cores.
 const JOBS_MAX: usize = 8;
@@ -40,6 +45,7 @@ struct Wanted {
 
 pub(super) fn run(arguments: &[String], targets: &[String]) -> Result<(), Failure> {
     let wanted = parse(arguments)?;
+    let made = Made::now("fuzz --all", arguments)?;
     let workspace = Workspace::load()?;
     let file = wanted.progress.clone().unwrap_or_else(|| workspace.target.join("fuzz-progress"));
     let commit = git(&workspace.root, &["rev-parse", "--short=12", "HEAD"])?;
@@ -56,10 +62,12 @@ pub(super) fn run(arguments: &[String], targets: &[String]) -> Result<(), Failur
         }
         None => Vec::new(),
     };
-    let table = progress::table(&rows()?);
+    let rows = rows()?;
+    let table = format!("{}\n{}\n", progress::table(&rows), summary(targets, &rows));
     println!("{table}");
     if wanted.saves {
-        saved::save("fuzz", &table)?;
+        saved::FUZZ
+            .save(&table, &made.remarking("Each row has the date and commit of its runs."))?;
     }
     if found.is_empty() {
         return Ok(());
@@ -90,6 +98,15 @@ fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
         return Err(Failure::usage("fuzz", format!("at most {JOBS_MAX} jobs are started"), USAGE));
     }
     Ok(wanted)
+}
+
+/// How many targets of decoders are at the goal.
+fn summary(targets: &[String], rows: &[Row]) -> String {
+    let is_decoder = |target: &&String| BY_TIME.iter().all(|(name, _)| name != target);
+    let is_met = |target: &&String| progress::executions(rows, target) >= GOAL;
+    let decoders = || targets.iter().filter(is_decoder);
+    let (met, all) = (decoders().filter(is_met).count(), decoders().count());
+    format!("{met} of {all} targets of decoders were run {} times or more.", grouped(GOAL))
 }
 
 fn number(word: &str) -> Result<u64, Failure> {
@@ -267,9 +284,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_what_is_left_is_run() {
-        let row = |target: &str, executions| Row {
+    fn row(target: &str, executions: u64) -> Row {
+        Row {
             target: target.to_owned(),
             commit: String::new(),
             date: String::new(),
@@ -278,7 +294,19 @@ mod tests {
             edges: 1,
             corpus: 1,
             crashes: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn targets_at_their_goal_are_counted() {
+        let targets = words("a b c operation_sequences");
+        let rows = [row("a", GOAL - 1), row("a", 1), row("b", GOAL - 1)];
+        let told = "1 of 3 targets of decoders were run 100,000,000 times or more.";
+        assert_eq!(summary(&targets, &rows), told);
+    }
+
+    #[test]
+    fn only_what_is_left_is_run() {
         let targets = words("a b c operation_sequences");
         let rows = [row("a", 10), row("b", 4), row("b", 3)];
         let left = pending(&targets, &rows, 10);

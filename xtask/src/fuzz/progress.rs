@@ -13,6 +13,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use crate::failure::Failure;
+use crate::numbers::grouped;
 
 /// One run that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,19 +100,6 @@ pub(super) fn table(rows: &[Row]) -> String {
         ));
     }
     table
-}
-
-/// With commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 fn unusable(file: &Path, why: String) -> Failure {

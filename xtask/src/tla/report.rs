@@ -1,16 +1,15 @@
 //! The tables of `specs/coordination/README.md`.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use super::spec::Specification;
 use super::tlc::Outcome;
 use crate::failure::Failure;
+use crate::numbers::{grouped, grouped_in};
+use crate::saved::{self, Block, Made};
 
-/// The page that explains the specification.
-pub(crate) const README: &str = "specs/coordination/README.md";
+pub(crate) use crate::saved::SPECIFICATION as README;
 
 /// A part of the page that belongs to `--save`; the rest belongs to people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,28 +21,17 @@ pub(crate) enum Section {
 impl Section {
     pub(crate) const ALL: [Self; 2] = [Self::Configurations, Self::Mutations];
 
-    /// The lines between which it stands.
-    const fn marks(self) -> [&'static str; 2] {
+    /// Where it stands.
+    const fn block(self) -> Block {
         match self {
-            Self::Configurations => {
-                ["<!-- configurations: begin -->", "<!-- configurations: end -->"]
-            }
-            Self::Mutations => ["<!-- mutations: begin -->", "<!-- mutations: end -->"],
+            Self::Configurations => saved::TLA_CONFIGURATIONS,
+            Self::Mutations => saved::TLA_MUTATIONS,
         }
     }
 
     /// The section as it stands in the page.
     pub(crate) fn find(self, page: &str) -> Option<&str> {
-        let [begin, end] = self.marks();
-        Some(page.split_once(begin)?.1.split_once(end)?.0)
-    }
-
-    /// The page with another section.
-    fn replace(self, page: &str, text: &str) -> Option<String> {
-        let [begin, end] = self.marks();
-        let (before, rest) = page.split_once(begin)?;
-        let (_, after) = rest.split_once(end)?;
-        Some(format!("{before}{begin}\n{text}{end}{after}"))
+        self.block().find(page)
     }
 
     fn render(self, specification: &Specification, lines: &[Line]) -> String {
@@ -68,21 +56,13 @@ impl Line {
 
 /// Replaces a section of the page.
 pub(super) fn save(
-    root: &Path,
     section: Section,
     specification: &Specification,
     lines: &[Line],
+    made: &Made,
 ) -> Result<(), Failure> {
-    let failed = |why: String| {
-        Failure::new(format!("{README} was not written"), why, format!("git checkout {README}"))
-    };
-    let path = root.join(README);
-    let old = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-    let text = format!("{}\n{}", seal(specification), section.render(specification, lines));
-    let new = section.replace(&old, &text).ok_or_else(|| {
-        failed(format!("it does not have the lines {}", section.marks().join(" and ")))
-    })?;
-    fs::write(&path, new).map_err(|error| failed(error.to_string()))
+    let table = grouped_in(&section.render(specification, lines));
+    section.block().save(&format!("{}\n{table}", seal(specification)), made)
 }
 
 /// The words by which a section is tied to the files it tells of.
@@ -95,8 +75,10 @@ fn worlds(specification: &Specification, lines: &[Line]) -> String {
     let distinct: u64 = lines.iter().map(|line| line.outcome.distinct).sum();
     let generated: u64 = lines.iter().map(|line| line.outcome.generated).sum();
     format!(
-        "Every queue was emptied and every law was kept: {distinct} distinct of {generated} states \
-         in {}.\n\n{}",
+        "Every queue was emptied and every law was kept: {} distinct of {} states in \
+         {}.\n\n{}",
+        grouped(distinct),
+        grouped(generated),
         seconds(total_time(lines)),
         worlds_table(specification, lines)
     )
@@ -164,20 +146,4 @@ fn mistakes_table(specification: &Specification, lines: &[Line]) -> String {
         .expect("writing to a String never fails");
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
-        let section = Section::Mutations;
-        let [begin, end] = section.marks();
-        let page = format!("before\n{begin}\nold\n{end}\nafter\n");
-        let expected = format!("before\n{begin}\nnew\n{end}\nafter\n");
-        assert_eq!(section.replace(&page, "new\n").as_deref(), Some(expected.as_str()));
-        assert_eq!(section.find(&expected), Some("\nnew\n"));
-        assert_eq!(Section::Configurations.replace(&page, "new\n"), None);
-    }
 }

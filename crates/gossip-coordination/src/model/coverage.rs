@@ -1,4 +1,7 @@
 //! Which outcomes each operation can have, and which of them a search met.
+//!
+//! Every variant of an operation's error is listed here, as one that can be met or as one that
+//! cannot, with the reason; `coverage_tests.rs` holds the two lists to the enums.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +44,7 @@ fn label(text: &str) -> &str {
 }
 
 /// What an operation can come to, besides what [`unreachable_pairs`] lists.
-const fn outcomes(op: Op) -> &'static str {
+pub(super) const fn outcomes(op: Op) -> &'static str {
     match op {
         Op::Acquire => {
             "Executed Parks ShardNotFound ShardTerminal AlreadyLeased RunTerminal RunPaused"
@@ -106,7 +109,7 @@ const BY_TENANT: &str = "records are looked up by tenant, and there is no lease 
 const NOT_OF_KERNEL: &str = "made by the coordinator around the kernel";
 
 /// Outcomes that the errors have and the kernel does not give here.
-fn unreachable_pairs() -> Vec<(Op, &'static str, &'static str)> {
+pub(super) fn unreachable_pairs() -> Vec<(Op, &'static str, &'static str)> {
     let failure = |op| if op == Op::CollectRun { "Stored" } else { "BackendError" };
     let mut pairs: Vec<(Op, &str, &str)> =
         Op::ALL.into_iter().map(|op| (op, failure(op), NO_STORE)).collect();

@@ -30,11 +30,14 @@ mod world;
 pub use self::check::Strictness;
 pub use self::configurations::{Config, Scale, configuration, configurations};
 pub use self::coverage::{Coverage, coverage};
+#[cfg(any(test, feature = "sim"))]
 pub(crate) use self::kernel::panic_message;
 pub use self::oracle::{Rule, Violation};
 pub use self::search::{Finding, Report, search};
 pub use self::vocabulary::Op;
 
+#[cfg(test)]
+mod coverage_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]

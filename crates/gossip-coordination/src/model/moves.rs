@@ -67,7 +67,7 @@ impl World {
         }
         match act {
             // An offer carries the final position.
-            Act::Offer { cursor, .. } => held.worked <= cursor.mark().max(held.lease.from),
+            Act::Offer { cursor, .. } => self.worked(held) <= cursor.mark().max(held.lease.from),
             Act::Renew
             | Act::Checkpoint(_)
             | Act::Complete(_)
@@ -145,7 +145,14 @@ impl World {
             held.frozen = handoff;
         }
         held.sent |= 1 << line;
-        held.worked = held.worked.max(work_of(act));
+    }
+
+    /// How far a holder has worked, by what it sent. It follows from the lines that were sent, so
+    /// it is no part of a state.
+    pub(super) fn worked(&self, held: Held) -> Mark {
+        let lines = self.config.menu.iter().zip(0_u8..);
+        let sent = lines.filter(|(_, line)| held.has_sent(*line));
+        sent.map(|((_, act), _)| work_of(*act)).max().unwrap_or(0)
     }
 
     /// Forgets leases under which nothing was sent and nothing can be sent any more.

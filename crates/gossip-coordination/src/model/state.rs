@@ -1,7 +1,7 @@
 //! One instant of the world: time, records, what workers believe and have sent, and what the oracle
 //! knows. All of it is numbers; who means what by them is in `world`.
 
-use super::vocabulary::{LeaseRef, Mark, ShardNo, Tick};
+use super::vocabulary::{LeaseRef, ShardNo, Tick};
 
 /// Everything that matters at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +37,6 @@ pub(super) struct Held {
     pub(super) lease: LeaseRef,
     /// One bit for each line of the menu.
     pub(super) sent: u32,
-    /// How far its holder has worked, by what it sent.
-    pub(super) worked: Mark,
     /// The move whose offer was sent and not yet known to be withdrawn; zero for none.
     pub(super) frozen: u8,
 }
@@ -77,7 +75,7 @@ impl State {
     }
 
     pub(super) fn add_lease(&mut self, lease: LeaseRef) {
-        self.held.push(Held { lease, sent: 0, worked: 0, frozen: 0 });
+        self.held.push(Held { lease, sent: 0, frozen: 0 });
         self.held.sort_unstable_by_key(|it| (it.lease.tenant, it.lease.shard, it.lease.fence));
     }
 
@@ -86,23 +84,24 @@ impl State {
         self.shards.sort_unstable_by_key(|it| (it.tenant, it.shard));
     }
 
-    /// The canonical bytes: equal exactly for equal states of one configuration.
+    /// The canonical bytes: equal exactly for equal states of one configuration. Every field of
+    /// every part is written, or two states that may go different ways would count as one.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let shard_count = u8::try_from(self.shards.len()).expect("a configuration has few shards");
         out.extend([self.now, shard_count]);
-        for run in &self.runs {
-            out.extend(run.value.to_le_bytes());
-            out.extend(run.oracle.to_le_bytes());
+        for RunEntry { value, oracle } in &self.runs {
+            out.extend(value.to_le_bytes());
+            out.extend(oracle.to_le_bytes());
         }
-        for entry in &self.shards {
-            out.extend([entry.tenant, entry.shard]);
-            out.extend(entry.record.to_le_bytes());
-            out.extend(entry.oracle.to_le_bytes());
+        for ShardEntry { tenant, shard, record, oracle } in &self.shards {
+            out.extend([*tenant, *shard]);
+            out.extend(record.to_le_bytes());
+            out.extend(oracle.to_le_bytes());
         }
-        for held in &self.held {
-            let LeaseRef { tenant, shard, worker, fence, from } = held.lease;
-            out.extend([tenant, shard, worker, fence, from, held.frozen]);
-            out.extend(held.sent.to_le_bytes());
+        for Held { lease, sent, frozen } in &self.held {
+            let LeaseRef { tenant, shard, worker, fence, from } = *lease;
+            out.extend([tenant, shard, worker, fence, from, *frozen]);
+            out.extend(sent.to_le_bytes());
         }
     }
 }

@@ -246,7 +246,7 @@ impl World {
             let lease = held.lease;
             (lease.tenant, lease.shard, lease.fence) == (entry.tenant, entry.shard, holder.fence)
         });
-        let worked = source.filter(|_| self.config.honest).map_or(0, |held| held.worked);
+        let worked = source.filter(|_| self.config.honest).map_or(0, |held| self.worked(*held));
         let why = "the source had done more than the destination was told";
         require(worked <= grant.done, Rule::MoveRedoesNothing, why)
     }

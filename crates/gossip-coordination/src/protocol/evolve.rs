@@ -15,7 +15,7 @@ use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
 use crate::lease::{LeaseHolder, OpKind, OpLogEntry, OpResult};
-use crate::planted::planted;
+use crate::planted::{is_guarded, planted};
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
@@ -41,7 +41,9 @@ pub fn evolve(
     let before = Before::of(record);
     apply(record, pool, change)?;
     assert_after(before, record, pool, change);
-    record.assert_invariants(pool);
+    if is_guarded() {
+        record.assert_invariants(pool);
+    }
     Ok(())
 }
 
@@ -54,7 +56,9 @@ fn apply(
 ) -> Result<(), SlabFull> {
     match change {
         ShardChange::Grant { holder, fence, attempts, handoff } => {
-            advance(record, pool, planted!(CursorReset).then(CursorUpdate::initial))?;
+            let forgets =
+                planted!(CursorReset) || planted!(ResumesOnce) && record.acquire_count > 1;
+            advance(record, pool, forgets.then(CursorUpdate::initial))?;
             grant(record, *holder, *fence, *attempts, *handoff);
         }
         ShardChange::Renew { holder, drop_request } => renew(record, *holder, *drop_request),
@@ -304,7 +308,9 @@ fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) 
     {
         return;
     }
-    pool.logs.get_mut(&mut record.op_log).push(entry);
+    let log = pool.logs.get_mut(&mut record.op_log);
+    // A hunt asks who else notices.
+    if is_guarded() { log.push(entry) } else { log.push_unchecked(entry) }
 }
 
 fn remember_run(run: &mut RunRecord, entry: RunOpLogEntry) {

@@ -7,7 +7,8 @@ use gossip_contracts::identity::{OpId, RunId, ShardId};
 use super::context::{Cx, Draft, Phase};
 use super::effects::wanted_parts;
 use super::keyspace::KEYS_MAX;
-use super::op::{Ending, LeaseRef, Op, Verb};
+use super::lent::Lent;
+use super::op::{Ending, LeaseRef, Op, Said, Verb};
 use super::oracle::{Rule, RunFacts};
 use super::random::mix;
 use super::splits::spec;
@@ -23,6 +24,10 @@ use crate::run_management::AsyncRunManagement;
 /// Runs of a tenant that are not over.
 const RUNS_MAX: usize = 3;
 
+/// Every so many operations one is sent with the id of the one before. About the same run or shard
+/// it is refused for that.
+const REUSED_ONE_IN: u64 = 6;
+
 /// Ticks between two things that an administrator does.
 const PAUSE_TICKS: u64 = 40;
 
@@ -34,6 +39,9 @@ const COLLECT_MAX: usize = 4;
 
 /// Open runs that are listed at a time.
 const LISTED_MAX: usize = 16;
+
+/// How long a request stands, in ticks.
+const REQUEST_TICKS: u64 = 200;
 
 /// How long a registration stands still before it is collected, in ticks.
 const STALE_AFTER: u64 = 400;
@@ -47,7 +55,7 @@ const FAR_LEASES: u64 = 2;
 /// An administrator.
 pub(super) struct Admin {
     pub(super) cx: Cx,
-    pub(super) handle: Handle,
+    pub(super) handle: Lent<Handle>,
     pub(super) sequence: u64,
 }
 
@@ -147,8 +155,10 @@ impl Admin {
         look(&self.cx.shared.borrow().oracle.runs[run as usize])
     }
 
+    /// An id for the next operation: a new one, or now and then the last one again.
     fn next_op_id(&mut self) -> OpId {
-        self.sequence += 1;
+        let again = self.cx.phase() == Phase::Rough && self.cx.one_in(REUSED_ONE_IN);
+        self.sequence += u64::from(!again);
         OpId::from_raw(mix(u64::from(self.cx.process) << 48 ^ mix(self.sequence)))
     }
 
@@ -177,6 +187,8 @@ impl Admin {
                 key_count,
                 cuts,
                 roots_born: 0,
+                chunks: Vec::new(),
+                deleted_by: None,
                 unsettled: 0,
                 logged: 0,
                 shards: Vec::new(),
@@ -203,9 +215,30 @@ impl Admin {
 
     /// Registers the shards of a run; whether it was refused because there is no room for them.
     async fn register(&mut self, run: u32) -> bool {
+        for _ in 0..TRIES_MAX {
+            let (ending, no_room) = self.send_manifest(run, None).await;
+            match ending {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed | Ending::Replayed if self.cx.one_in(8) => {
+                    // One root for all keys, under the id of the manifest that was taken.
+                    let whole = self.send_manifest(run, Some(Vec::new()));
+                    return whole.await.1;
+                }
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    return no_room;
+                }
+            }
+        }
+        false
+    }
+
+    /// Sends the manifest of a run, or another one under its id; how it ended, and whether there
+    /// was no room.
+    async fn send_manifest(&mut self, run: u32, other: Option<Vec<u32>>) -> (Ending, bool) {
         let op_id = OpId::from_raw(mix(self.id(run).as_raw() + 1));
-        let (id, cuts, count) =
+        let (id, planned, count) =
             self.facts(run, |facts| (facts.id, facts.cuts.clone(), facts.key_count));
+        let cuts = other.unwrap_or(planned);
         let keys = keys(&self.cx);
         let shards: Vec<_> = wanted_parts((0, count), &cuts)
             .into_iter()
@@ -216,18 +249,12 @@ impl Admin {
                 cursor: CursorUpdate::initial(),
             })
             .collect();
-        for _ in 0..TRIES_MAX {
-            let op = self.cx.begin(Draft::of_run(Verb::RegisterShards, run, op_id));
-            let (now, tenant) = (op.now, self.cx.tenant_id);
-            let told = self.handle.register_shards(now, tenant, id, &shards, op_id).await;
-            match self.cx.end(&op, &told, None) {
-                Ending::Failed { corrupt: false, .. } => {}
-                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
-                    return matches!(told, Err(RegisterShardsError::ShardLimitExceeded { .. }));
-                }
-            }
-        }
-        false
+        let said = Said { cuts, ..Said::default() };
+        let op = self.cx.begin(Draft { said, ..Draft::of_run(Verb::RegisterShards, run, op_id) });
+        let (now, tenant) = (op.now, self.cx.tenant_id);
+        let told = self.handle.register_shards(now, tenant, id, &shards, op_id).await;
+        let ending = self.cx.end(&op, &told, None);
+        (ending, matches!(told, Err(RegisterShardsError::ShardLimitExceeded { .. })))
     }
 
     async fn switch(&mut self, run: u32, verb: Verb) {
@@ -353,17 +380,29 @@ impl Admin {
     async fn request(&mut self, run: u32) {
         let Some(target) = self.any_shard(run) else { return };
         let op_id = self.next_op_id();
-        let action = match self.cx.below(4) {
+        let which = self.cx.below(4);
+        let action = match which {
             0 => ShardAction::Split(None),
             1 => ShardAction::Release,
             2 => ShardAction::HandOff(None),
             _ => ShardAction::Withdraw,
         };
-        let op = self.cx.begin(Draft::about(Verb::RequestAction, target, op_id));
-        let (tenant, until) = (self.cx.tenant_id, op.now.saturating_add(200));
-        let told =
-            self.handle.request_action(op.now, tenant, target.key, &action, until, op_id).await;
-        self.cx.end(&op, &told, None);
+        let until = self.cx.now().saturating_add(REQUEST_TICKS);
+        for _ in 0..TRIES_MAX {
+            let said = Said { asked: Some((which, until.as_raw())), ..Said::default() };
+            let draft = Draft::about(Verb::RequestAction, target, op_id);
+            let op = self.cx.begin(Draft { said, ..draft });
+            let (now, tenant) = (op.now, self.cx.tenant_id);
+            let told =
+                self.handle.request_action(now, tenant, target.key, &action, until, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed | Ending::Replayed if self.cx.one_in(8) => {}
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    break;
+                }
+            }
+        }
     }
 
     async fn revoke(&mut self, run: u32) {

@@ -261,7 +261,7 @@ fn rebuilt(
 
 /// Decodes a hot part with the cold part that is stored, changes the record, and encodes it again.
 /// What cannot be decoded stays as it is.
-fn alter(
+pub(super) fn alter(
     hot: &mut Vec<u8>,
     tenant: TenantId,
     shard: ShardKey,

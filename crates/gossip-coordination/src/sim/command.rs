@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::bugs::Bug;
 use super::faults::FaultSet;
 use super::plan::{OPERATIONS_DEFAULT, Plan};
-use super::report::{Figures, Report, fault_table, outcome_table};
+use super::report::{Figures, Report, fault_table, grouped, outcome_table};
 use super::{FINGERPRINT, Failure, Simulator, shrink};
 
 /// Worlds, unless somebody asks for another number.
@@ -198,18 +198,19 @@ pub fn run_with(
     Ok(if enough || excused { Verdict::Held } else { Verdict::Broken })
 }
 
-/// Writes the tables of a report.
+/// Writes the tables of a report, each below a heading of its own.
 ///
 /// # Errors
 ///
 /// Of the writer.
 pub fn write_report(sum: &Report, time: Duration, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", Figures { report: sum, time })?;
-    writeln!(out, "{}", fault_table(&sum.faults))?;
-    let (floor, below) = (sum.floor(), sum.below_floor(sum.floor()));
-    writeln!(out, "Floor: {floor} of each kind; below it: {below:?}.\n")?;
-    writeln!(out, "{} pairs of operation and outcome:\n", sum.coverage.pair_count())?;
-    write!(out, "{}", outcome_table(&sum.coverage))
+    writeln!(out, "## Figures\n\n{}", Figures { report: sum, time })?;
+    writeln!(out, "## Faults\n\n{}", fault_table(&sum.faults))?;
+    let below: Vec<&str> = sum.below_floor(sum.floor()).iter().map(|kind| kind.name()).collect();
+    let below = if below.is_empty() { "none".to_owned() } else { below.join(", ") };
+    writeln!(out, "Floor: {} of each kind; below it: {below}.\n", grouped(sum.floor()))?;
+    writeln!(out, "## Outcomes\n\n{}", outcome_table(&sum.coverage))?;
+    writeln!(out, "{} pairs of operation and outcome.", sum.coverage.pair_count())
 }
 
 /// Shrinks a world that broke a rule and writes what happens in it; the last line is the command

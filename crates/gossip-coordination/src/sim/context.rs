@@ -163,6 +163,9 @@ impl Draft {
         if let Some(Terms { handoff, destination, until }) = self.said.terms {
             hash = mix(hash ^ mix(handoff) ^ mix(destination).rotate_left(7) ^ until);
         }
+        if let Some((which, until)) = self.said.asked {
+            hash = mix(hash ^ mix(which + 1) ^ until.rotate_left(9));
+        }
         hash
     }
 }
@@ -224,7 +227,6 @@ impl Cx {
         let mut shared = self.shared.borrow_mut();
         shared.op_count += 1;
         let good_until = lease.map_or(0, |lease| shared.oracle.good_until(lease));
-        shared.oracle.count_stale(lease);
         let op = Rc::new(Op {
             number: shared.op_count,
             process: self.process,
@@ -245,6 +247,7 @@ impl Cx {
             unsure: Cell::new(false),
             ended: Cell::new(None),
             misled: Cell::new(false),
+            stale: Cell::new(false),
             damaged: Cell::new(false),
             granted: Cell::new(None),
             renewed: Cell::new(None),
@@ -308,13 +311,20 @@ impl Cx {
         }
     }
 
-    /// Adds a number of a whole answer, or of what was listed, to the trace.
+    /// Adds a number of a whole answer, or of what was listed, to the trace, and where tenants are
+    /// compared to what is compared of this one's answers.
     pub(super) fn say_answer(&self, op: &Op, answer: &dyn Debug) {
-        self.shared.borrow_mut().say(|| {
-            let text = format!("{answer:?}");
-            let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
-            format!("p{} op {} answer {digest:016x}", op.process, op.number)
-        });
+        let shared = &mut *self.shared.borrow_mut();
+        if shared.trace.is_none() && !shared.keeps_apart {
+            return;
+        }
+        let text = format!("{answer:?}");
+        let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+        if shared.keeps_apart {
+            let of_tenant = &mut shared.tenant_hashes[self.tenant as usize];
+            *of_tenant = mix(*of_tenant ^ digest);
+        }
+        shared.say(|| format!("p{} op {} answer {digest:016x}", op.process, op.number));
     }
 
     pub(super) fn finish(

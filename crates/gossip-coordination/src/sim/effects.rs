@@ -6,10 +6,10 @@ use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
 use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
 use super::random::mix;
 use crate::lease::OP_LOG_CAP;
-use crate::protocol::OFFER_LEASES_MAX;
-use crate::record::ShardStatus;
+use crate::protocol::{COLLECTION_DELETES, OFFER_LEASES_MAX};
+use crate::record::{ParkReason, ShardStatus};
 use crate::run::{RUN_OP_LOG_CAP, RunStatus};
-use crate::store::{Key, Txn, Write, decode_cold};
+use crate::store::{HotPart, Key, Txn, Write, decode_cold, decode_hot};
 
 /// The fence with which a root is born.
 const FENCE_OF_ROOTS: u64 = FenceEpoch::INITIAL.as_raw();
@@ -34,7 +34,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.commits += 1;
         op.begun.set(true);
-        self.count_deletions(op.tenant, txn);
+        self.taken_away(op, txn)?;
         // Of a batch of renewals, and of a collection of many runs, some may happen and others not;
         // what is told of the whole denies none of them.
         let said_no = matches!(
@@ -131,7 +131,9 @@ impl Oracle {
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
         self.member_applied(op, lease)?;
-        self.holder_acts(op, tenant, lease.shard, holder, txn)
+        self.holder_acts(op, tenant, lease.shard, holder, txn)?;
+        self.heed_request(op, lease.shard);
+        Ok(())
     }
 
     /// What the holder of a shard did to it.
@@ -147,16 +149,22 @@ impl Oracle {
             Verb::Renew | Verb::RenewMany => self.renew(op, number, holder),
             Verb::Checkpoint => self.advance(number, op.said.to)?,
             Verb::Complete => {
+                // What is done is not tried again, and keeps its count.
+                let attempts = self.shards[number as usize].attempts;
                 self.advance(number, op.said.to)?;
+                self.shards[number as usize].attempts = attempts;
                 let shard = &self.shards[number as usize];
                 let covered = self.sink.covers(shard.run, shard.range);
                 self.require(covered, Rule::DoneUncovered, "a shard ended with keys left")?;
                 self.end_shard(number, ShardStatus::Done);
             }
-            Verb::Park => self.end_shard(number, ShardStatus::Parked),
+            Verb::Park => {
+                self.end_shard(number, ShardStatus::Parked);
+                self.shards[number as usize].reason = written(txn).and_then(|hot| hot.park_reason);
+            }
             Verb::Release => {
                 let shard = &mut self.shards[number as usize];
-                shard.holder = None;
+                (shard.holder, shard.request) = (None, None);
                 if op.said.clean {
                     shard.attempts = shard.attempts.saturating_sub(1);
                 }
@@ -265,6 +273,7 @@ impl Oracle {
         let run = &mut self.runs[shard.run as usize];
         run.unsettled -= u32::from(settled(status) && !settled(shard.status));
         (shard.status, shard.holder, shard.offer) = (status, None, None);
+        shard.request = None;
     }
 
     /// What somebody without a lease did to a shard.
@@ -284,6 +293,7 @@ impl Oracle {
                 self.require(!over, Rule::RunOver, "a shard of a run that is over was unparked")?;
                 let shard = &mut self.shards[number as usize];
                 (shard.status, shard.attempts) = (ShardStatus::Active, 0);
+                (shard.reason, shard.moved_by) = (None, None);
                 shard.fence += 1;
                 Ok(())
             }
@@ -291,12 +301,10 @@ impl Oracle {
                 let shard = &mut self.shards[number as usize];
                 shard.fence += 1;
                 (shard.holder, shard.offer) = (None, None);
+                (shard.request, shard.moved_by) = (None, None);
                 Ok(())
             }
-            Verb::RequestAction => {
-                self.shards[number as usize].requested = true;
-                Ok(())
-            }
+            Verb::RequestAction => self.requested(op, number, txn),
             verb => self.require(
                 false,
                 Rule::StaleFence,
@@ -332,6 +340,7 @@ impl Oracle {
             "a shard was parked before its attempts were used up",
         )?;
         self.end_shard(number, ShardStatus::Parked);
+        self.shards[number as usize].reason = Some(ParkReason::TooManyErrors);
         // The caller is told that the shard is parked: a refusal that is true because of this.
         op.applied.set(op.applied.get() - 1);
         Ok(())
@@ -381,7 +390,10 @@ impl Oracle {
         let deadline = op.now.as_raw() + self.runs[shard.run as usize].lease;
         shard.holder = Some(Holder { grant: self.grants, worker: op.worker, deadline });
         shard.fence += 1;
-        shard.offer = None;
+        shard.granted += 1;
+        (shard.offer, shard.request) = (None, None);
+        let moves = op.verb == Verb::Accept;
+        shard.moved_by = op.said.terms.filter(|_| moves).map(|terms| terms.handoff);
         op.granted.set(Some(Granted {
             shard: number,
             key: shard.key,
@@ -405,6 +417,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         let ShardFacts { key, run, range, done, fence, attempts, .. } =
             self.shards[parent as usize].clone();
+        let parent_id = key.shard();
         let mut parts = self.newborn(tenant, key, txn)?;
         let kept = (op.verb == Verb::SplitResidual).then(|| (range.0, op.said.cuts[0]));
         let wanted = wanted_parts(range, &op.said.cuts);
@@ -412,7 +425,9 @@ impl Oracle {
         self.require(found == wanted, Rule::Tiling, "a split made other parts than it said")?;
         let retries = self.runs[run as usize].retries;
         let left = retries.map_or(u32::MAX, |max| max.saturating_sub(1));
-        op.born.replace(parts.iter().map(|part| part.0.shard()).collect());
+        let born: Vec<ShardId> = parts.iter().map(|part| part.0.shard()).collect();
+        self.shards[parent as usize].spawned.extend(&born);
+        op.born.replace(born);
         for (key, range) in parts.drain(..) {
             let done = done.clamp(range.0, range.1);
             self.birth(
@@ -420,6 +435,7 @@ impl Oracle {
                 tenant,
                 ShardFacts {
                     attempts: attempts.min(left),
+                    parent: Some(parent_id),
                     ..newborn(key, run, range, fence, done)
                 },
             )?;
@@ -491,7 +507,10 @@ impl Oracle {
                     Rule::RunOver,
                     "a run was deleted before its end",
                 )?;
-                self.runs[number as usize].deleted = true;
+                let collected = op.verb == Verb::CollectRuns;
+                let by = if collected { COLLECTION_DELETES } else { op.op_id };
+                let run = &mut self.runs[number as usize];
+                (run.deleted, run.deleted_by) = (true, Some(by));
             } else if writes(txn, |key| matches!(key, Key::RunHead { .. })) {
                 let stale = run.status == Some(RunStatus::Initializing);
                 self.require(stale, Rule::RunOver, "a run was collected that was not stale")?;
@@ -558,7 +577,10 @@ impl Oracle {
         self.require(open, Rule::RunOver, "a run was registered that was not open")?;
         let wanted = wanted_parts((0, run.key_count), &run.cuts);
         let nobody = ShardKey::new(run.id, ShardId::from_raw(u64::MAX));
-        for (key, range) in self.newborn(tenant, nobody, txn)? {
+        let born = self.newborn(tenant, nobody, txn)?;
+        let from = run.roots_born;
+        self.runs[number as usize].chunks.push(Some((from, from + born.len() as u32)));
+        for (key, range) in born {
             let place = key.shard().as_raw() as usize;
             let right = wanted.get(place) == Some(&range);
             self.require(right, Rule::Tiling, "a root was made that was not registered")?;
@@ -583,15 +605,39 @@ impl Oracle {
         self.run_of(op.tenant, id)
     }
 
-    fn count_deletions(&mut self, tenant: u32, txn: &Txn) {
-        let deleted = |write: &&Write| matches!(write, Write::Delete(Key::ShardHot { .. }));
-        let count = txn.writes().iter().filter(deleted).count();
-        let count = u32::try_from(count).expect("a transaction is small");
-        let live = &mut self.live_shards[tenant as usize];
-        *live = live.saturating_sub(count);
-        if count > 0 {
-            self.shrunk_at = self.commits;
+    /// Shards and the names of roots go with their run, and before it only if nobody ever found
+    /// them.
+    fn taken_away(&mut self, op: &Op, txn: &Txn) -> Result<(), Violation> {
+        for write in txn.writes() {
+            let Write::Delete(key) = write else { continue };
+            if let Key::ShardHot { tenant, shard } = *key {
+                self.shard_taken_away(op, tenant, shard)?;
+            } else if let Key::RunRoots { run, chunk, .. } = *key {
+                let Some(run) = self.run_of(op.tenant, run) else { continue };
+                let chunk = self.runs[run as usize].chunks.get_mut(usize::from(chunk));
+                chunk.into_iter().for_each(|chunk| *chunk = None);
+            }
         }
+        Ok(())
+    }
+
+    fn shard_taken_away(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        key: ShardKey,
+    ) -> Result<(), Violation> {
+        let Some(number) = self.find_shard(tenant, key) else {
+            return self.require(false, Rule::Tiling, "a shard was taken away that is not there");
+        };
+        let run = self.shards[number as usize].run;
+        let over = self.runs[run as usize].may_be_swept();
+        self.require(over, Rule::RunOver, "a shard of a run that goes on was taken away")?;
+        self.shards[number as usize].swept = true;
+        let live = &mut self.live_shards[op.tenant as usize];
+        *live = live.saturating_sub(1);
+        self.shrunk_at = self.commits;
+        Ok(())
     }
 }
 
@@ -632,7 +678,13 @@ pub(super) fn newborn(
         offer: None,
         logged: 0,
         withdrawn: Vec::new(),
-        requested: false,
+        request: None,
+        reason: None,
+        granted: 0,
+        moved_by: None,
+        parent: None,
+        spawned: Vec::new(),
+        swept: false,
         changed_at: 0,
     }
 }
@@ -642,6 +694,15 @@ pub(super) fn wanted_parts(range: (u32, u32), cuts: &[u32]) -> Vec<(u32, u32)> {
     let starts = std::iter::once(range.0).chain(cuts.iter().copied());
     let ends = cuts.iter().copied().chain(std::iter::once(range.1));
     starts.zip(ends).collect()
+}
+
+/// The hot part of the shard that `txn` is about, as it is stored. Only what its caller is free to
+/// choose is taken from it: a reason, a wish.
+pub(super) fn written(txn: &Txn) -> Option<HotPart<'_>> {
+    let Write::Put(Key::ShardHot { tenant, shard }, bytes) = txn.writes().first()? else {
+        return None;
+    };
+    decode_hot(*tenant, *shard, bytes).ok()
 }
 
 fn writes(txn: &Txn, wanted: impl Fn(&Key) -> bool) -> bool {

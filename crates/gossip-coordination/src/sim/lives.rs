@@ -117,7 +117,11 @@ impl World {
             max_clock_skew: CLOCK_SKEW_HONOURED,
             ..StoreConfig::new(nonce)
         };
-        let handle = Handle::new(store.clone(), config);
+        let ours = store.clone();
+        let lend = |unused: Option<Handle>| match unused {
+            Some(handle) => handle.anew(ours, config),
+            None => Handle::new(ours, config),
+        };
         let cx = Cx {
             shared: Rc::clone(&self.shared),
             store,
@@ -128,10 +132,14 @@ impl World {
             choices: RefCell::new(Stream::named(self.plan.seed, "choices", nonce)),
         };
         let program: Pin<Box<dyn Future<Output = ()>>> = match (role, self.trial.clone()) {
-            (Role::Admin, _) => Box::pin(Admin { cx, handle, sequence: life << 32 }.live()),
-            (Role::Worker | Role::Twin, Some(trial)) => self.invite(number, cx, handle, &trial),
+            (Role::Admin, _) => {
+                let handle = self.handles.lend(lend);
+                Box::pin(Admin { cx, handle, sequence: life << 32 }.live())
+            }
+            (Role::Worker | Role::Twin, Some(trial)) => self.invite(number, cx, lend(None), &trial),
             (Role::Worker | Role::Twin, None) => {
-                let scratch = self.scratches.lend();
+                let handle = self.handles.lend(lend);
+                let scratch = self.scratches.lend(Option::unwrap_or_default);
                 Box::pin(Worker { cx, handle, scratch, held: Vec::new() }.live())
             }
         };

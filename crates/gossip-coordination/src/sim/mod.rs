@@ -33,6 +33,7 @@ mod faults;
 mod guest;
 mod guest_coordinator;
 mod keyspace;
+mod lent;
 mod letters;
 mod lives;
 mod op;
@@ -45,16 +46,18 @@ mod random;
 mod refusals;
 mod report;
 mod rough;
-mod scratches;
 mod shrink;
 mod sink;
 mod splits;
 mod wire;
+mod wishes;
 mod worker;
 mod world;
 
 use std::rc::Rc;
 
+#[cfg(any(test, feature = "conformance"))]
+pub use self::backend::OnSimulation;
 pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
@@ -72,6 +75,8 @@ pub use self::rough::{Nature, RoughDisk, RoughStore};
 pub use self::shrink::shrink;
 use self::world::World;
 
+#[cfg(test)]
+mod audit_tests;
 #[cfg(test)]
 mod backend_tests;
 #[cfg(test)]

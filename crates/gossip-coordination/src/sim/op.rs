@@ -158,6 +158,8 @@ pub(super) struct Said {
     /// Where a split cuts.
     pub(super) cuts: Vec<u32>,
     pub(super) terms: Option<Terms>,
+    /// Which request an administrator makes, and until when it stands.
+    pub(super) asked: Option<(u64, u64)>,
     pub(super) clean: bool,
     /// Whether a lease is presented to another tenant.
     pub(super) stranger: bool,
@@ -235,6 +237,8 @@ pub(super) struct Op {
     pub(super) ended: Cell<Option<Ending>>,
     /// Whether it was shown what was there before: what it is told may be out of date.
     pub(super) misled: Cell<bool>,
+    /// Whether it reached the store under an old fence and was counted.
+    pub(super) stale: Cell<bool>,
     /// Whether it was shown damaged bytes.
     pub(super) damaged: Cell<bool>,
     /// What it was granted.

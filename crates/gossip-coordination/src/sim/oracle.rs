@@ -45,7 +45,7 @@
 use std::rc::Rc;
 
 use foldhash::fast::FixedState;
-use gossip_contracts::identity::{OpId, RunId, ShardKey, TenantId};
+use gossip_contracts::identity::{OpId, RunId, ShardId, ShardKey, TenantId};
 use hashbrown::HashMap;
 
 use super::keyspace::Keyspace;
@@ -53,7 +53,8 @@ use super::op::{LeaseRef, Op, Terms};
 use super::queries::Registry;
 use super::sink::Sink;
 pub use crate::model::{Rule, Violation};
-use crate::record::ShardStatus;
+use crate::record::{ParkReason, ShardStatus};
+use crate::request::PendingRequest;
 use crate::run::RunStatus;
 
 /// Who holds a shard, by the order of grants.
@@ -82,8 +83,19 @@ pub(super) struct ShardFacts {
     pub(super) logged: u32,
     /// The planned moves that were withdrawn.
     pub(super) withdrawn: Vec<u64>,
-    /// Whether its owner was ever asked for anything.
-    pub(super) requested: bool,
+    /// What its owner is asked for and has not done.
+    pub(super) request: Option<PendingRequest>,
+    /// Why it is parked; nothing if that is not known, or it is not.
+    pub(super) reason: Option<ParkReason>,
+    /// How often it was granted.
+    pub(super) granted: u32,
+    /// The planned move that raised its fence last, if one did.
+    pub(super) moved_by: Option<u64>,
+    /// The shard that it was cut from, and those that were cut from it.
+    pub(super) parent: Option<ShardId>,
+    pub(super) spawned: Vec<ShardId>,
+    /// Whether it was taken away with its run.
+    pub(super) swept: bool,
     /// When anything of it last changed, in commits.
     pub(super) changed_at: u64,
 }
@@ -103,6 +115,11 @@ pub(super) struct RunFacts {
     /// Where its roots begin; the first is zero.
     pub(super) cuts: Vec<u32>,
     pub(super) roots_born: u32,
+    /// From which root to which each chunk of its registration goes; nothing once it was taken
+    /// away.
+    pub(super) chunks: Vec<Option<(u32, u32)>>,
+    /// The operation that deleted it.
+    pub(super) deleted_by: Option<OpId>,
     /// Shards that are active or parked.
     pub(super) unsettled: u32,
     pub(super) logged: u32,
@@ -120,15 +137,18 @@ impl RunFacts {
         self.roots_born as usize > self.cuts.len()
     }
 
-    /// Shards for which the run may have reserved room that are not there, or not counted back.
+    /// Roots for which the run has reserved room and that were never made. The first chunk of a
+    /// registration reserves for all, and the deletion of the run gives back what is left of that.
     pub(super) fn reserved(&self) -> u64 {
+        let begun = self.roots_born > 0 && !self.deleted;
         let roots = self.cuts.len() as u64 + 1;
-        match self.status {
-            None => 0,
-            Some(_) if self.deleted || self.is_whole() => 0,
-            Some(RunStatus::Initializing) => roots - u64::from(self.roots_born),
-            Some(_) => roots,
-        }
+        if begun { roots.saturating_sub(self.roots_born.into()) } else { 0 }
+    }
+
+    /// Whether its shards may be taken away: it is deleted, or was given up before anybody could
+    /// find them.
+    pub(super) fn may_be_swept(&self) -> bool {
+        self.deleted || self.status == Some(RunStatus::Cancelled) && !self.is_whole()
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -312,12 +332,19 @@ impl Oracle {
         self.shards[lease.shard as usize].fence > lease.fence && !self.is_gone(lease.shard)
     }
 
-    /// Counts an operation that is about to be sent under an old fence.
-    pub(super) fn count_stale(&mut self, lease: Option<LeaseRef>) {
-        if lease.is_some_and(|lease| self.is_stale(lease)) {
-            let unjudged = self.is_suspended(Rule::StaleFence);
-            self.stale.operations_unjudged += u64::from(unjudged);
-            self.stale.operations += u64::from(!unjudged);
+    /// Counts an operation that reaches the store under an old fence, once; of a batch of renewals
+    /// each one that does.
+    pub(super) fn count_stale(&mut self, op: &Op) {
+        if op.stale.get() || !op.verb.is_leased() {
+            return;
+        }
+        let batch = op.batch.borrow();
+        let leases = op.lease.into_iter().chain(batch.iter().map(|member| member.lease));
+        let count = leases.filter(|lease| self.is_stale(*lease)).count() as u64;
+        op.stale.set(count > 0);
+        match self.is_suspended(Rule::StaleFence) {
+            true => self.stale.operations_unjudged += count,
+            false => self.stale.operations += count,
         }
     }
 

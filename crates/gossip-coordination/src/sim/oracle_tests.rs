@@ -86,6 +86,8 @@ fn run() -> RunFacts {
         key_count: 10,
         cuts: vec![5],
         roots_born: 2,
+        chunks: vec![Some((0, 2))],
+        deleted_by: None,
         unsettled: 2,
         logged: 0,
         shards: Vec::new(),
@@ -115,6 +117,7 @@ fn at(now: u64, verb: Verb) -> Op {
         unsure: Cell::new(false),
         ended: Cell::new(None),
         misled: Cell::new(false),
+        stale: Cell::new(false),
         damaged: Cell::new(false),
         granted: Cell::new(None),
         renewed: Cell::new(None),
@@ -167,15 +170,18 @@ fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected:
 #[test]
 fn an_operation_is_stale_by_its_fence_and_judged_while_the_rule_stands() {
     let mut book = Book::new();
-    let lease = Some(book.lease);
-    book.oracle.count_stale(lease);
+    let early = book.under(Verb::Renew, |_| ());
+    book.oracle.count_stale(&early);
     book.oracle.shards[0].holder = None;
-    book.oracle.count_stale(lease);
+    book.oracle.count_stale(&early);
     assert_eq!(book.oracle.stale.operations, 0, "nobody came after it");
     book.oracle.shards[0].fence += 1;
-    book.oracle.count_stale(lease);
+    book.oracle.count_stale(&early);
+    book.oracle.count_stale(&early);
+    assert_eq!(book.oracle.stale.operations, 1, "each is counted once");
     book.oracle.suspend(&[Rule::StaleFence]);
-    book.oracle.count_stale(lease);
+    let late = book.under(Verb::Renew, |_| ());
+    book.oracle.count_stale(&late);
     let stale = book.oracle.stale;
     assert_eq!((stale.operations, stale.operations_unjudged), (1, 1));
 }

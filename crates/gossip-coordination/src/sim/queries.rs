@@ -27,6 +27,11 @@ impl Registry {
     pub(super) fn is_live(&self, worker: u64, now: u64) -> bool {
         self.entries.get(&worker).is_some_and(|entry| now < entry.expires_at.as_raw())
     }
+
+    /// Those that are stored, live or not.
+    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &WorkerEntry> {
+        self.entries.values()
+    }
 }
 
 impl Oracle {

@@ -75,7 +75,7 @@ impl Oracle {
             // Whoever revokes does not believe the deadline, whoever asks an owner does.
             "NotLeased" if op.verb == Verb::RevokeLease => deadline.is_none(),
             "NotLeased" => deadline.is_none_or(|deadline| now >= deadline),
-            "RequestPending" => shard.requested,
+            "RequestPending" => shard.request.as_ref().is_some_and(|it| it.is_pending_at(op.now)),
             _ => false,
         }
     }

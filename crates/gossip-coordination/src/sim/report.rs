@@ -156,7 +156,7 @@ pub fn fault_table(tally: &FaultTally) -> String {
         };
         let rules: Vec<String> = kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
         let (name, what, rules) = (kind.name(), kind.what(), rules.join(", "));
-        let count = tally.of(*kind);
+        let count = grouped(tally.of(*kind));
         table.push_str(&format!("| {name} | {what} | {class} | {by} | {rules} | {count} |\n"));
     }
     table
@@ -173,34 +173,39 @@ pub struct Figures<'r> {
 
 impl fmt::Display for Figures<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { worlds, operations, commits, ticks, stale, .. } = self.report;
-        let (report, hash) = (self.report, self.report.trace_hash);
+        let (report, stale) = (self.report, &self.report.stale);
         let (judged, seconds) = (report.judged(), self.time.as_secs_f64());
         let rate = if seconds > 0.0 { judged as f64 / seconds } else { 0.0 };
+        let rate = grouped(rate.round() as u64);
+        let [worlds, operations, excused] =
+            [report.worlds, report.operations, report.operations_excused].map(grouped);
+        let [commits, ticks, runs] =
+            [report.commits, report.ticks, report.runs_finished].map(grouped);
+        let pair = |one: u64, other: u64| format!("{}, {}", grouped(one), grouped(other));
         writeln!(f, "| what | figure |\n|---|---|")?;
         writeln!(f, "| worlds (seeds) | {worlds} |")?;
-        writeln!(f, "| operations that were held to every rule | {judged} |")?;
-        let excused = report.operations_excused;
+        writeln!(f, "| operations that were held to every rule | {} |", grouped(judged))?;
         writeln!(f, "| with those after a fault had suspended some rule | {operations} |")?;
         writeln!(f, "| those alone | {excused} |")?;
         writeln!(f, "| violations | 0 |")?;
         writeln!(f, "| time | {seconds:.1} s |")?;
-        writeln!(f, "| judged operations per second | {rate:.0} |")?;
+        writeln!(f, "| judged operations per second | {rate} |")?;
         writeln!(f, "| transactions applied | {commits} |")?;
         writeln!(f, "| simulated ticks | {ticks} |")?;
-        writeln!(f, "| runs finished | {} |", report.runs_finished)?;
-        writeln!(f, "| most ticks from the last fault to the end | {} |", report.calm_ticks_max)?;
-        let (sent, accepted) = (stale.operations, stale.operations_accepted);
-        writeln!(f, "| stale operations sent, accepted | {sent}, {accepted} |")?;
-        let (sent, taken) = (stale.operations_unjudged, stale.operations_excused);
-        writeln!(f, "| the same while the rule was suspended, accepted | {sent}, {taken} |")?;
-        let (sent, taken) = (stale.keys, stale.keys_accepted);
-        writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent}, {taken} |")?;
-        let early = stale.keys_early;
+        writeln!(f, "| runs finished | {runs} |")?;
+        let calm = grouped(report.calm_ticks_max);
+        writeln!(f, "| most ticks from the last fault to the end | {calm} |")?;
+        let sent = pair(stale.operations, stale.operations_accepted);
+        writeln!(f, "| stale operations sent, accepted | {sent} |")?;
+        let sent = pair(stale.operations_unjudged, stale.operations_excused);
+        writeln!(f, "| the same while the rule was suspended, accepted | {sent} |")?;
+        let sent = pair(stale.keys, stale.keys_accepted);
+        writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent} |")?;
+        let early = grouped(stale.keys_early);
         writeln!(f, "| keys of lost leases that came before anybody else's | {early} |")?;
-        let (shown, told) = (report.damaged_reads, report.corruption_told);
-        writeln!(f, "| damaged reads shown, operations ended as corruption | {shown}, {told} |")?;
-        writeln!(f, "| trace hash | {hash:016x} |")
+        let shown = pair(report.damaged_reads, report.corruption_told);
+        writeln!(f, "| damaged reads shown, operations ended as corruption | {shown} |")?;
+        writeln!(f, "| trace hash | {:016x} |", report.trace_hash)
     }
 }
 
@@ -211,8 +216,21 @@ pub fn outcome_table(coverage: &Coverage) -> String {
     for verb in Verb::ALL {
         let outcomes = coverage.of(verb);
         let list: Vec<String> =
-            outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        table.push_str(&format!("| {verb:?} | {} |\n", list.join(", ")));
+            outcomes.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+        table.push_str(&format!("| {verb:?} | {} |\n", list.join(" · ")));
     }
     table
+}
+
+/// With commas between thousands.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gossip_contracts::identity::LogicalTime;
 
+use super::backend::SimulationBackend;
 use super::context::{Clock, EPOCH};
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultSet, FaultTally, Place};
@@ -168,7 +169,7 @@ impl RoughDisk {
     /// A handle of the disk for `process`, which was started.
     #[must_use]
     pub fn store(&self, process: u32) -> RoughStore {
-        RoughStore { disk: self.clone(), process }
+        RoughStore { disk: self.clone(), process, loses_reply: false }
     }
 
     /// Lets the time be `now`. It never goes back.
@@ -510,6 +511,31 @@ const LIMITS: StoreLimits = StoreLimits { txn_ops: 64, txn_bytes: 256 << 10, pag
 pub struct RoughStore {
     disk: RoughDisk,
     process: u32,
+    /// Whether the reply to the next commit is lost, whatever the dice say.
+    loses_reply: bool,
+}
+
+/// Without faults, and without keys that are tied to a process.
+impl SimulationBackend for RoughStore {
+    const NAME: &'static str = "the rough store";
+
+    fn fresh() -> Self {
+        let (faults, lease) = (FaultSet::NONE, 1_000);
+        let disk = RoughDisk::new(Nature { seed: 1, faults, roughness: 1, binds: false, lease });
+        disk.start(1);
+        disk.store(1)
+    }
+
+    fn another_handle(&self) -> Self {
+        let last = self.disk.rough().lines.keys().next_back().copied();
+        let next = last.map_or(1, |last| last + 1);
+        self.disk.start(next);
+        self.disk.store(next)
+    }
+
+    fn lose_next_reply(&mut self) {
+        self.loses_reply = true;
+    }
 }
 
 impl Store for RoughStore {
@@ -532,7 +558,13 @@ impl Store for RoughStore {
         if rough.line(self.process).is_dead {
             return txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         }
-        rough.commit(self.process, &txns)
+        let mut outcomes = rough.commit(self.process, &txns);
+        if let Some(first) = outcomes.first_mut()
+            && std::mem::take(&mut self.loses_reply)
+        {
+            *first = Ok(CommitOutcome::Unknown);
+        }
+        outcomes
     }
 
     fn wait(&mut self, ticks: u64) {

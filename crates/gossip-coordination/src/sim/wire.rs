@@ -13,7 +13,7 @@ use super::port::{Ask, Reply, SinkWrite};
 use super::sink::Taken;
 use super::world::{Request, Sender, What, World, bound_number};
 use crate::error::{InfraError, StoreRefusal};
-use crate::store::{CommitOutcome, Read, Txn};
+use crate::store::{CommitOutcome, Read, Txn, Write};
 
 /// Ticks after which a process gives a question up.
 pub(super) const TIMEOUT_TICKS: u64 = 24;
@@ -35,6 +35,13 @@ const PAUSE_LONG: (u64, u64) = (320, 900);
 
 /// How far a clock steps.
 pub(super) const CLOCK_STEP_MAX: u64 = 2_000;
+
+/// What a server takes at most of one transaction while it takes less than it said: what it takes
+/// always is that many operations, and by chance up to that many more.
+const SMALL_TXN: (u64, u64) = (2, 10);
+
+/// The question that the second copy of a message answers: nobody's.
+const COPY: u64 = u64::MAX;
 
 /// Where dice are cast.
 #[derive(Clone, Copy)]
@@ -180,14 +187,12 @@ impl World {
                 return self.time_out(from, &request);
             }
             Some(FaultKind::MessageDuplicate) => {
-                if commits {
-                    self.felt(FaultKind::MessageDuplicate);
-                }
+                // It counts when the copy arrives.
                 let (op, request) = (op.clone(), request.clone());
                 let again = latency + 1 + self.luck(process, 2 * TIMEOUT_TICKS);
                 from.doubled = true;
                 // A transport answers what was asked once; the other reply finds nobody.
-                let from = Sender { exchange: u64::MAX, ..from };
+                let from = Sender { exchange: COPY, ..from };
                 self.schedule(again, process, What::Arrive { from, op, request });
             }
             Some(FaultKind::MessageReorder) => {
@@ -301,8 +306,8 @@ impl World {
                 return self.schedule(late, process, What::Sink { from, write });
             }
             Some(FaultKind::MessageDuplicate) => {
-                self.felt(FaultKind::MessageDuplicate);
                 let again = latency + 1 + self.luck(process, OVERTAKEN_MAX);
+                let from = Sender { exchange: COPY, doubled: true, ..from };
                 self.schedule(again, process, What::Sink { from, write });
             }
             Some(FaultKind::MessageDelay) => {
@@ -319,6 +324,7 @@ impl World {
 
     /// Results reach the sink, from whomever.
     pub(super) fn sink(&mut self, from: Sender, write: SinkWrite) {
+        self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
         let SinkWrite { run, keys, shard, grant, fence } = write;
         let taken = {
             let shared = &mut *self.shared.borrow_mut();
@@ -368,6 +374,9 @@ impl World {
 
     /// A request reaches the store.
     pub(super) fn arrive(&mut self, from: Sender, op: Option<Rc<Op>>, request: Request) {
+        if let Some(op) = &op {
+            self.shared.borrow_mut().oracle.count_stale(op);
+        }
         match request {
             Request::Read(reads) => self.read(from, &reads),
             Request::Commit(txns) => self.commit(from, op, txns),
@@ -402,6 +411,10 @@ impl World {
         }
         // What nobody hears is no fault.
         let fault = self.roll(from.process, Roll::Read).filter(|_| self.hears(from));
+        // One value is read as it is now; only a range is read at a revision that may be gone.
+        let in_pages = |read: &Read| matches!(read, Read::Scan { .. } | Read::ScanFirst { .. });
+        let fault =
+            fault.filter(|kind| *kind != FaultKind::Compaction || reads.iter().any(in_pages));
         if fault == Some(FaultKind::Compaction) {
             self.felt(FaultKind::Compaction);
             let failed = Reply::Read(Err(transient("the revision was compacted")));
@@ -428,22 +441,19 @@ impl World {
         let process = from.process;
         let fault = self.roll(process, Roll::Commit);
         let (leaderless, hears) = (self.is_leaderless(from), self.hears(from));
-        let refused = match fault {
-            Some(FaultKind::DiskFull) => Some(StoreRefusal::NoSpace),
-            Some(FaultKind::TxnTooLarge) => Some(StoreRefusal::TooLarge),
-            Some(_) | None => None,
-        };
+        self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
+        let room = SMALL_TXN.0 + self.luck(process, SMALL_TXN.1);
         // A refusal says that nothing will happen, which no transport may say of one copy of two.
-        if let Some(why) = refused.filter(|_| !from.doubled) {
-            self.felt_if(hears, fault);
-            let refuse = |_: &Txn| Err(refusal(why));
-            let outcomes = txns.iter().map(refuse).collect();
-            return self.reply(from, Reply::Committed(outcomes), false);
-        }
+        let refuses = fault.filter(|_| !from.doubled);
         let unsure = leaderless || fault == Some(FaultKind::FsyncError);
-        let mut applied = false;
+        let (mut applied, mut refused_some) = (false, false);
         let mut outcomes = Vec::with_capacity(txns.len());
         for txn in txns {
+            if let Some(why) = refuses.and_then(|kind| refused(kind, &txn, room)) {
+                refused_some = true;
+                outcomes.push(Err(refusal(why)));
+                continue;
+            }
             // Whether it is on the disk is for chance to say, and nobody is told.
             let lost = unsure && self.luck(process, 2) == 0;
             let outcome = if lost { None } else { self.apply(from, op.as_deref(), txn, fault) };
@@ -453,6 +463,7 @@ impl World {
                 Some(_) | None => Ok(CommitOutcome::Unknown),
             });
         }
+        self.felt_if(refused_some && hears, fault);
         self.felt_if(applied && self.is_past_life(from), Some(FaultKind::PastLifeReply));
         match fault {
             Some(FaultKind::ReplyLost) => {
@@ -517,6 +528,21 @@ impl World {
             Some(_) | None => {}
         }
         Some(Ok(told.unwrap_or(CommitOutcome::Applied { revision })))
+    }
+}
+
+/// Why a store that has no room, or takes less than it said, refuses `txn`, if it does.
+fn refused(kind: FaultKind, txn: &Txn, room: u64) -> Option<StoreRefusal> {
+    match kind {
+        FaultKind::DiskFull => {
+            let grows = |write: &Write| !matches!(write, Write::Delete(_));
+            txn.writes().iter().any(grows).then_some(StoreRefusal::NoSpace)
+        }
+        FaultKind::TxnTooLarge => {
+            let operations = txn.compares().len() + txn.writes().len();
+            (operations as u64 > room).then_some(StoreRefusal::TooLarge)
+        }
+        _ => None,
     }
 }
 

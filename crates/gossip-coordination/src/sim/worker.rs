@@ -13,10 +13,10 @@ use super::answers::Renewal;
 use super::bugs::Bug;
 use super::context::{Cx, Draft, Phase, Posted};
 use super::keyspace::Keyspace;
+use super::lent::Lent;
 use super::op::{Ending, Granted, Label, LeaseRef, Said, Terms, Verb, ending};
 use super::port::{SimStore, SinkWrite};
 use super::random::mix;
-use super::scratches::LentScratch;
 use crate::facade::{AsyncShardClaiming, ClaimError};
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
@@ -24,13 +24,17 @@ use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::request::{PendingRequest, ShardAction};
 use crate::run_management::AsyncRunManagement;
-use crate::scratch::AcquireResultView;
+use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::store::AsyncStoreCoordinator;
 use crate::traits::AsyncCoordinationBackend;
 use crate::workers::{WorkerEntry, WorkerState};
 
 /// Shards that a worker works on at a time.
 const HELD_MAX: usize = 3;
+
+/// Every so many operations one is sent with the id of the one before, mostly another operation or
+/// the same with another payload.
+const REUSED_ONE_IN: u64 = 48;
 
 /// Every so many offers one may stand for longer than the kernel allows.
 const LONG_OFFER_ONE_IN: u64 = 16;
@@ -66,6 +70,8 @@ pub(super) struct Held {
     done: u32,
     /// Operations under this lease.
     sequence: u64,
+    /// The id of the last one, which another may be sent with.
+    last_id: Option<OpId>,
     /// The offer that was sent and not withdrawn.
     frozen: Option<Terms>,
     /// The id of the last offer.
@@ -79,8 +85,8 @@ pub(super) struct Held {
 /// A worker.
 pub(super) struct Worker {
     pub(super) cx: Cx,
-    pub(super) handle: Handle,
-    pub(super) scratch: LentScratch,
+    pub(super) handle: Lent<Handle>,
+    pub(super) scratch: Lent<Box<AcquireScratch>>,
     pub(super) held: Vec<Held>,
 }
 
@@ -105,7 +111,8 @@ impl Worker {
         match (wants, self.cx.below(64)) {
             (_, 0) => self.heartbeat().await,
             (_, 1) => self.renew_many().await,
-            (true, 2..16) if self.accept_posted().await => {}
+            (_, 2..4) if self.held.len() < HELD_MAX && self.accept_posted().await => {}
+            (true, 4..16) if self.accept_posted().await => {}
             (true, 16..19) => self.acquire_any().await,
             (true, _) => self.claim().await,
             (false, roll) => {
@@ -401,6 +408,7 @@ impl Worker {
         self.cx.begin_batch(&op, &refs);
         let mut told = Vec::new();
         self.handle.renew_many(op.now, self.cx.tenant_id, &leases, &mut told).await;
+        self.cx.say_answer(&op, &told);
         let mut first = None;
         for (place, told) in told.iter().enumerate() {
             match told {
@@ -451,20 +459,27 @@ impl Worker {
 
     async fn park(&mut self, place: usize) {
         let op_id = self.next_op_id(place);
-        let held = &self.held[place];
-        let op = self.cx.begin(Draft::under(Verb::Park, held.lease_ref, op_id));
-        let (tenant, reason) = (self.cx.tenant_id, ParkReason::Poisoned);
-        let told = self.handle.park_shard(op.now, tenant, &held.lease, reason, op_id).await;
-        match self.cx.end(&op, &told, None) {
-            Ending::Executed | Ending::Replayed => self.drop_or_haunt(place),
-            ending @ (Ending::Refused | Ending::Failed { .. }) => self.maybe_lost(place, ending),
+        for _ in 0..TRIES_MAX {
+            let held = &self.held[place];
+            let op = self.cx.begin(Draft::under(Verb::Park, held.lease_ref, op_id));
+            let (tenant, reason) = (self.cx.tenant_id, ParkReason::Poisoned);
+            let told = self.handle.park_shard(op.now, tenant, &held.lease, reason, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => self.cx.sleep(4).await,
+                Ending::Executed | Ending::Replayed if self.cx.below(8) > 0 => break,
+                Ending::Executed | Ending::Replayed => {}
+                Ending::Failed { .. } | Ending::Refused => break,
+            }
         }
+        self.drop_or_haunt(place);
     }
 
     async fn offer(&mut self, place: usize, to: Option<u64>) {
         let destination = to.unwrap_or_else(|| self.any_worker());
         let op_id = self.next_op_id(place);
         let held = &mut self.held[place];
+        // Of its own even if the operation's id is not.
+        held.sequence += 1;
         let handoff = mix(held.lease.token().as_raw() ^ mix(held.sequence)) >> 1;
         let lease = self.cx.shared.borrow().oracle.runs[held.run as usize].lease;
         // Mostly within bounds; now and then longer than an offer may stand.
@@ -540,7 +555,7 @@ impl Worker {
         if tenant == self.cx.tenant_id || self.cx.shared.borrow().keeps_apart {
             return;
         }
-        let op_id = self.next_op_id(place);
+        let op_id = self.new_op_id(place);
         let held = &self.held[place];
         let said = Said { stranger: true, ..Said::default() };
         let op = self.cx.begin(Draft { said, ..Draft::under(Verb::Park, held.lease_ref, op_id) });
@@ -578,11 +593,23 @@ impl Worker {
         }
     }
 
-    /// An id that no other operation has.
+    /// An id for the next operation: a new one, or now and then the last one again.
     pub(super) fn next_op_id(&mut self, place: usize) -> OpId {
+        let last = self.held[place].last_id;
+        let again = last.filter(|_| self.cx.phase() == Phase::Rough);
+        match again.filter(|_| self.cx.one_in(REUSED_ONE_IN)) {
+            Some(again) => again,
+            None => self.new_op_id(place),
+        }
+    }
+
+    /// An id that no other operation has.
+    fn new_op_id(&mut self, place: usize) -> OpId {
         let held = &mut self.held[place];
         held.sequence += 1;
-        OpId::from_raw(mix(held.lease.token().as_raw() ^ held.sequence))
+        let id = OpId::from_raw(mix(held.lease.token().as_raw() ^ held.sequence));
+        held.last_id = Some(id);
+        id
     }
 
     pub(super) const fn lease(&self, place: usize) -> &Lease {
@@ -636,7 +663,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
     let (fence, token) = (told.fence, lease.token().as_raw());
     let lease_ref = LeaseRef { shard, key: lease.key(), grant: told.grant, fence, token };
-    let (sequence, frozen, zombie, wish) = (0, None, None, None);
+    let (sequence, last_id, frozen, zombie, wish) = (0, None, None, None, None);
     let (worked, offered_by) = (done, OpId::from_raw(0));
     Some(Held {
         lease,
@@ -646,6 +673,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         worked,
         done,
         sequence,
+        last_id,
         frozen,
         offered_by,
         zombie,

@@ -22,6 +22,7 @@ use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultTally, Place};
 use super::guest::{ResultSink, Trial};
 use super::keyspace::Keyspace;
+use super::lent::Home;
 use super::letters::GuestSide;
 use super::op::Op;
 use super::oracle::{Limits, Oracle, Rule, Violation};
@@ -29,7 +30,8 @@ use super::plan::Plan;
 use super::port::{Reply, SimStore, SinkWrite};
 use super::random::Stream;
 use super::report::{Coverage, Failure, Report};
-use super::scratches::Scratches;
+use super::worker::Handle;
+use crate::scratch::AcquireScratch;
 use crate::store::{Key, Read, Txn};
 
 /// Shards one tenant may have, small enough to be met.
@@ -177,7 +179,9 @@ pub(super) struct World {
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) disk: Disk,
     pub(super) processes: Vec<Process>,
-    pub(super) scratches: Scratches,
+    /// A worker is lent one. It may hold what another left in it, as one that was used before may.
+    pub(super) scratches: Home<Box<AcquireScratch>>,
+    pub(super) handles: Home<Handle>,
     pub(super) dice: [Dice; 3],
     pub(super) tally: FaultTally,
     /// The numbers of the faults that were injected.
@@ -232,7 +236,8 @@ impl World {
             shared: Rc::new(RefCell::new(shared)),
             disk: Disk::default(),
             processes: Vec::new(),
-            scratches: Scratches::default(),
+            scratches: Home::default(),
+            handles: Home::default(),
             dice,
             tally: FaultTally::default(),
             injected: Vec::new(),
@@ -258,6 +263,18 @@ impl World {
     ///
     /// The rule that was broken, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
+        self.let_happen();
+        self.audit();
+        self.report()
+    }
+
+    /// Lets everything happen, and puts right in the end what is still torn.
+    fn let_happen(&mut self) {
+        self.let_happen_until(|_| false);
+    }
+
+    /// The same, and stops when somebody says so.
+    pub(super) fn let_happen_until(&mut self, stop: impl Fn(&Self) -> bool) {
         while let Some((at, process, what)) = self.agenda.pop() {
             if self.plan.atomic_until.is_some_and(|until| at >= until) {
                 break;
@@ -265,15 +282,13 @@ impl World {
             self.now = at;
             self.shared.borrow_mut().now = at;
             self.happen(process, what);
-            if self.is_over() {
+            if self.is_over() || stop(self) {
                 break;
             }
         }
         // Programs may hold what they borrowed; nobody asks them any more.
         self.processes.iter_mut().for_each(|process| process.program = None);
         self.repair_all();
-        self.audit();
-        self.report()
     }
 
     /// Goes from one phase to the next; whether there is nothing more to see.

@@ -138,6 +138,16 @@ macro_rules! coordinator {
 coordinator!(StoreCoordinator over Store, "A coordinator over a blocking store.");
 coordinator!(AsyncStoreCoordinator over AsyncStore, "A coordinator over an asynchronous store.");
 
+#[cfg(feature = "sim")]
+impl<S: AsyncStore> AsyncStoreCoordinator<S> {
+    /// As [`new`](Self::new), in the room of a handle that is done with: nothing of what that one
+    /// knew is left.
+    pub(crate) fn anew(self, store: S, config: StoreConfig) -> Self {
+        let core = Core::with_pool(config, store.limits(), self.core.pool);
+        Self { store, core }
+    }
+}
+
 #[cfg(any(test, feature = "sim"))]
 impl<S> AsyncStoreCoordinator<S> {
     /// Forgets every shard that this handle remembers; a new one remembers none either.

@@ -103,10 +103,15 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(config: StoreConfig, limits: StoreLimits) -> Self {
+        Self::with_pool(config, limits, RecordPool::new(POOL_BYTES))
+    }
+
+    /// The same with an empty pool that another used.
+    pub(super) fn with_pool(config: StoreConfig, limits: StoreLimits, pool: RecordPool) -> Self {
         Self {
             config,
             limits,
-            pool: RecordPool::new(POOL_BYTES),
+            pool,
             memory: Memory::default(),
             sights: Sights::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),

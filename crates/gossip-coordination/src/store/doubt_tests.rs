@@ -11,7 +11,7 @@ use super::{
     StoreCoordinator, StoreLimits, Told,
 };
 use crate::protocol::{
-    Acquire, Checkpoint, CreateRun, DeleteRun, Grant, ReleaseMode, RequestAction,
+    Acquire, Checkpoint, CreateRun, DeleteRun, Grant, ReleaseMode, Renew, RequestAction,
 };
 use crate::*;
 
@@ -119,6 +119,31 @@ fn a_grant_that_was_shut_out_is_refused() {
     });
     assert!(matches!(refused, Err(AcquireError::AlreadyLeased { .. })), "{refused:?}");
     assert_eq!(row(&mut admin).acquire_count, 1);
+}
+
+/// Found by the campaign: a request of an administrator changed the record behind the renewal, so
+/// that it was not known again, and then the run ended.
+#[test]
+fn a_renewal_that_stands_is_not_denied_because_the_run_is_over() {
+    for happens in [true, false] {
+        let (mut admin, mut core) = (administrator(), core());
+        let mut scratch = AcquireScratch::new();
+        let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+        let lease = granted.unwrap().lease;
+        let renew = Renew { tenant: TENANT, lease: &lease };
+        let told = fly(&mut admin, core.on_shard(at(20), renew), happens, |admin| {
+            let (until, release) = (at(50), ShardAction::Release);
+            admin.request_action(at(21), TENANT, KEY, &release, until, op(2)).unwrap();
+            admin.fail_run(at(22), TENANT, RUN, op(3)).unwrap();
+        });
+        match told {
+            Err(RenewError::BackendError(InfraError::Transient { message, .. })) => {
+                assert!(happens && message.ends_with("it may have happened"), "{message}");
+            }
+            Err(RenewError::RunTerminal { .. }) => assert!(!happens),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -113,8 +113,11 @@ impl KeyRange {
     /// begin.
     #[must_use]
     pub fn claims_within(tenant: TenantId, run: RunId, spots: RangeInclusive<ClaimSpot>) -> Self {
-        let start = of_run(KeyKind::ClaimIndex, tenant, run);
-        let mut within = Self { start, end: start };
+        ClaimsPath::new(tenant, run).within(spots)
+    }
+
+    fn claims_below(path: &KeyBytes, spots: &RangeInclusive<ClaimSpot>) -> Self {
+        let mut within = Self { start: *path, end: *path };
         let add = |path: &mut KeyBytes, spot: &ClaimSpot| {
             path.number(spot.at().as_raw()).number(spot.place());
         };
@@ -164,6 +167,21 @@ impl KeyRange {
     fn only(key: &Key) -> Self {
         let start = key.to_bytes();
         Self { start, end: start.with(&[0]) }
+    }
+}
+
+/// What the entries of one run's claim index begin with: a look asks for many ranges of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaimsPath(KeyBytes);
+
+impl ClaimsPath {
+    pub(super) fn new(tenant: TenantId, run: RunId) -> Self {
+        Self(of_run(KeyKind::ClaimIndex, tenant, run))
+    }
+
+    /// The entries within `spots`, as [`KeyRange::claims_within`] says.
+    pub(super) fn within(&self, spots: RangeInclusive<ClaimSpot>) -> KeyRange {
+        KeyRange::claims_below(&self.0, &spots)
     }
 }
 

@@ -8,8 +8,9 @@
 //!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
 //!   decision looks at is compared, that commit shuts ours out for ever. What decides the same is
-//!   committed again. Only if so much has happened since that the shard may have forgotten ours,
-//!   nobody can tell, and that is what the caller is told.
+//!   committed again. Only if so much has happened since that the shard may have forgotten ours, or
+//!   if a renewal is refused now and may stand, nobody can tell, and that is what the caller is
+//!   told.
 //!
 //! # Why a decision from memory is as good as one from a load
 //!
@@ -209,6 +210,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 self.loaded = None;
                 load()
             }
+            Verdict::Refused(_)
+                if self.doubt.as_ref().is_some_and(|it| it.may_stand(tenant, key, loaded)) =>
+            {
+                return Err(self.tries.ended(forgotten()));
+            }
             Verdict::Refused(error) => Next::Done(Err(error)),
             Verdict::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
             Verdict::Commits(txn, prepared) => {
@@ -400,8 +406,11 @@ enum Trace {
     Log,
     /// The request, until it is fulfilled.
     Request,
+    /// The deadline of the lease, for as long as it lasts. Whether a renewal happened is asked only
+    /// if it is refused now: otherwise it is made again.
+    Deadline,
     /// The list of spawned shards, the end of the shard, or nothing, where nothing is needed: a
-    /// grant that is gone is gone, and a renewal may be made again.
+    /// grant that is gone is gone.
     Else,
 }
 
@@ -409,6 +418,8 @@ impl Trace {
     const fn of<T: ShardTransition>(change: &ShardChange<'_>) -> Self {
         if matches!(change, ShardChange::Request { .. }) {
             Self::Request
+        } else if matches!(change, ShardChange::Renew { .. }) {
+            Self::Deadline
         } else if change.entry().is_some() && !T::MAKES_SHARDS {
             Self::Log
         } else {
@@ -453,8 +464,19 @@ impl<T: ShardTransition> Prepared<T> {
                 let asked = |part: &HotPart<'_>| part.request.as_ref().map(|asked| asked.op_id);
                 asked(&stored) != asked(&left) && fulfilling(&stored) != fulfilling(&left)
             }
-            Trace::Else => false,
+            Trace::Deadline | Trace::Else => false,
         }
+    }
+
+    /// Whether the transaction was a renewal that may stand: the lease is the one that it left, or
+    /// lasts longer still, although somebody has changed the shard since.
+    fn may_stand(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
+        let lease = |bytes| decode_hot(tenant, key, bytes).ok().and_then(|hot| hot.lease);
+        let stored = loaded.hot.as_ref().filter(|stored| Some(stored.revision) != self.base);
+        let stored = stored.and_then(|stored| lease(&stored.bytes));
+        let (Some(left), Some(stored)) = (lease(&self.parts.hot), stored) else { return false };
+        let outlasts = stored.token() == left.token() && stored.deadline() >= left.deadline();
+        self.trace == Trace::Deadline && outlasts
     }
 
     /// Remembers what the transaction left at `revision`, if the caller holds the shard.

@@ -25,7 +25,7 @@ use super::engine::{Page, Read};
 use super::flight::Answers;
 use super::key::Key;
 use super::place::{ClaimSpot, mixed, place_of};
-use super::range::KeyRange;
+use super::range::ClaimsPath;
 use crate::outcome::CAPACITY_COUNT_MAX;
 use crate::protocol::CLAIM_CANDIDATES_MAX;
 
@@ -243,9 +243,8 @@ impl Look {
 
     /// The questions, behind the one that somebody else has.
     pub(super) fn reads(&self, first: Option<Read>) -> Vec<Read> {
-        let within = |spots: &RangeInclusive<ClaimSpot>| {
-            KeyRange::claims_within(self.tenant, self.run, spots.clone())
-        };
+        let path = ClaimsPath::new(self.tenant, self.run);
+        let within = |spots: &RangeInclusive<ClaimSpot>| path.within(spots.clone());
         let scan = |range, limit: usize| Read::Scan { range, limit: limit.min(self.page) };
         let mut reads = Vec::with_capacity(LOOK_READS_MAX + 1);
         reads.extend(first);
@@ -355,8 +354,9 @@ impl Glance {
     fn read(&self, page: usize) -> Read {
         let free = GLANCE_BITS.map(|free_bits| self.interval(free_bits));
         let spots = free.into_iter().chain([whole_expired(self.now)]);
-        let within = |spots| KeyRange::claims_within(self.tenant, self.run, spots);
-        Read::ScanFirst { ranges: spots.map(within).collect(), limit: FREE_PAGE.min(page) }
+        let path = ClaimsPath::new(self.tenant, self.run);
+        let ranges = spots.map(|spots| path.within(spots)).collect();
+        Read::ScanFirst { ranges, limit: FREE_PAGE.min(page) }
     }
 
     fn judge(&self, page: &Page) -> (Seen, Sight) {

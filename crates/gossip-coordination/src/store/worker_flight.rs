@@ -7,7 +7,7 @@ use super::codec::{decode_worker, encode_worker};
 use super::core::{Core, encoded};
 use super::engine::Read;
 use super::flight::Io;
-use super::key::Key;
+use super::key::{Key, KeyKind};
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
@@ -98,10 +98,15 @@ pub(super) async fn list(
 }
 
 async fn entries(core: &Core, io: &Io, tenant: TenantId) -> Result<Vec<WorkerEntry>, InfraError> {
-    let page = io.scan_all(KeyRange::workers_of(tenant), core.limits.page).await?;
+    let range = match planted!(WorkersOfAllTenants) {
+        true => KeyRange::all_of(KeyKind::Worker),
+        false => KeyRange::workers_of(tenant),
+    };
+    let page = io.scan_all(range, core.limits.page).await?;
     let entry = |(key, value): &(Key, Versioned)| {
-        let Key::Worker { worker, .. } = key else { return None };
-        Some(decode_worker(tenant, *worker, &value.bytes))
+        let Key::Worker { tenant: of, worker } = key else { return None };
+        let of = if planted!(WorkersOfAllTenants) { *of } else { tenant };
+        Some(decode_worker(of, *worker, &value.bytes))
     };
     page.iter().filter_map(entry).collect()
 }

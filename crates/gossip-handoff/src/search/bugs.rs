@@ -30,6 +30,23 @@ impl Bug {
         Self::RollsBackWithoutWithdrawing,
     ];
 
+    /// What is wrong, in a sentence.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::ResumesWithoutWithdrawing => {
+                "The source goes on when its offer has ended, and does not withdraw it."
+            }
+            Self::RollsBackAfterAccept => {
+                "The source takes a stale fence for an answer to its withdrawal, and goes on."
+            }
+            Self::ForwardOnForeignId => "Recovery takes any higher fence for its own move.",
+            Self::RollsBackWithoutWithdrawing => {
+                "Recovery ends a record whose shard nobody has withdrawn."
+            }
+        }
+    }
+
     /// Whether the withdrawal is never sent.
     pub(super) fn skips_withdrawal(self) -> bool {
         self == Self::ResumesWithoutWithdrawing

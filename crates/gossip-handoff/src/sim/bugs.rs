@@ -39,4 +39,24 @@ impl Bug {
         Self::RollsBackWithoutLooking,
         Self::AcksBeforeAccepting,
     ];
+
+    /// What is wrong, in a sentence.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::WorksWhileOffered => "It goes on working when it was asked to stop.",
+            Self::ResumesAtTheDeadline => {
+                "It goes on when its offer has ended, without the withdrawal."
+            }
+            Self::KeepsWhatMoved => "It goes on although the shard has moved.",
+            Self::StartsOver => "The destination begins where the shard begins.",
+            Self::SkipsAKey => "The destination begins one key too late.",
+            Self::OffersTheStoredCursor => {
+                "The offer tells the last checkpoint and not where it stopped."
+            }
+            Self::ReleasesUnsaved => "A drain is not told where its shards stopped.",
+            Self::RollsBackWithoutLooking => "A process that starts rolls back whatever it finds.",
+            Self::AcksBeforeAccepting => "The destination says \"live\" before it accepts.",
+        }
+    }
 }

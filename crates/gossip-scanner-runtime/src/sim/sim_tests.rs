@@ -36,7 +36,8 @@ fn every_planted_bug_is_found() {
     for bug in Bug::ALL {
         let found = hunt(*bug, HUNT_MAX);
         if let Some((seed, violation)) = &found {
-            println!("| {} | {} | {:?} | {} |", bug.name(), bug.what(), violation.rule, seed + 1);
+            let (name, what, story, rule) = (bug.name(), bug.what(), bug.story(), violation.rule);
+            println!("| {name} | {what} | {story} | {rule:?} | {} |", seed + 1);
         }
         assert!(found.is_some(), "{} is not found", bug.name());
     }

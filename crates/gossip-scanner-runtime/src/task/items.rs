@@ -7,6 +7,7 @@ use gossip_contracts::coordination::{MAX_KEY_SIZE, key_successor_into};
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::ParkReason;
 
+use super::remnants::Left;
 use super::{Decision, Gear, Operation, ShardTask, Troubled, Turn, park_reason};
 use crate::observer::Event;
 use crate::planted::planted;
@@ -36,6 +37,10 @@ impl ShardTask {
         let most = if self.cautious > 0 { 1 } else { gear.processor.capacity() };
         while self.submitted < most {
             let Some(index) = self.next_item(now, most) else { break };
+            if self.was_tried_before(now, index) {
+                self.advance(gear);
+                continue;
+            }
             let item = self.page.item(index).expect("the mark follows this page");
             if let Some(until) = gear.throttle.take(now, item.size_hint().unwrap_or(0)) {
                 return Ok(Some(until));
@@ -59,6 +64,49 @@ impl ShardTask {
             }
         }
         Ok(None)
+    }
+
+    /// Whether a thread of this process has finished the item, or tried it often enough, before it
+    /// was cut off with the rest of its shard. Then that is what becomes of it.
+    fn was_tried_before(&mut self, now: LogicalTime, index: usize) -> bool {
+        if self.mark.is_in_flight(index) {
+            return false;
+        }
+        let Some(left) = self.remnants.as_ref().and_then(|it| it.take(now, self.key_at(index)))
+        else {
+            return false;
+        };
+        match left {
+            Left::Settled(settled) => {
+                self.mark.start();
+                self.settle_item(index, settled);
+                true
+            }
+            Left::Failed(failures) => {
+                self.troubled.entry(index).or_insert(Troubled::NEW).failures = failures;
+                let hopeless = failures >= self.config.item_tries;
+                if hopeless {
+                    self.mark.start();
+                    self.set_aside(index);
+                }
+                hopeless
+            }
+        }
+    }
+
+    /// Remembers what became of the items from `point` on, which are another shard's now.
+    pub(super) fn leave_behind(&self, now: LogicalTime, point: &[u8]) {
+        let Some(remnants) = &self.remnants else { return };
+        let is_cut_off = |index: &usize| self.key_at(*index) >= point;
+        for index in (self.mark.mark()..self.page.len()).filter(is_cut_off) {
+            let failures = self.troubled.get(&index).map_or(0, |item| item.failures);
+            let left = match self.mark.settled(index) {
+                Some(settled) => Left::Settled(settled),
+                None if failures > 0 => Left::Failed(failures),
+                None => continue,
+            };
+            remnants.leave(now, self.key_at(index), left);
+        }
     }
 
     /// Takes reports in, and moves the mark.
@@ -197,8 +245,13 @@ impl ShardTask {
     fn hopeless<B>(&mut self, index: usize, message: &str, gear: &Gear<'_, B>) {
         let key = self.key_at(index);
         gear.observer.observe(Event::Failed { key, message, again: false });
+        self.set_aside(index);
+    }
+
+    /// Decides to set an item aside.
+    fn set_aside(&mut self, index: usize) {
         self.put_off(index);
-        // The smallest one is set aside; whoever takes what follows meets the others again.
+        // The smallest one is first; whoever takes what follows meets the others again.
         match &mut self.verdict {
             None => self.verdict = Some(Decision::ParkItem(index)),
             Some(Decision::ParkItem(first)) => *first = index.min(*first),

@@ -26,6 +26,7 @@ mod items;
 mod operations;
 mod orders;
 mod refusal;
+mod remnants;
 
 #[cfg(test)]
 mod ahead_tests;
@@ -36,6 +37,7 @@ mod waiting_tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use gossip_contracts::connector::{
     CheckedEnumeration, Connector, MAX_PAGE_ITEMS, Page, PageError, ParkCause, Reaction,
@@ -50,6 +52,7 @@ use gossip_coordination::{
 use self::covered::Covered;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::items::COLLECT_PATIENCE;
+pub(crate) use self::remnants::Remnants;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
@@ -218,6 +221,8 @@ pub struct ShardTask {
     cuts: Vec<Box<[u8]>>,
     /// How it ended without an operation of its own.
     ended: Option<Ending>,
+    /// What other threads of the process have left of items that are this shard's now.
+    remnants: Option<Arc<Remnants>>,
 }
 
 /// An item that failed.
@@ -315,7 +320,13 @@ impl ShardTask {
             split: None,
             cuts: Vec::new(),
             ended: None,
+            remnants: None,
         }
+    }
+
+    /// The same with what threads of one process leave to each other.
+    pub(crate) fn knowing(self, remnants: &Arc<Remnants>) -> Self {
+        Self { remnants: Some(Arc::clone(remnants)), ..self }
     }
 
     /// Does the next thing.

@@ -114,6 +114,7 @@ impl ShardTask {
         if !planted!(SplitNotHeard) {
             self.spec = narrowed.expect("the plan was checked when it was made");
         }
+        self.leave_behind(now, point);
         match point > self.rest_from() {
             true => self.forget_unstarted(),
             false => self.forget_page(),

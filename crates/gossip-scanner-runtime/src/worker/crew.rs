@@ -16,6 +16,7 @@ use super::{Finish, MAX_THREADS, WorkerConfig, WorkerError, renewer, slot};
 use crate::clock::Clock;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
+use crate::task::Remnants;
 use crate::throttle::Throttle;
 
 /// Tells a worker to stop, from any thread.
@@ -115,6 +116,8 @@ pub(crate) struct Crew<'a, B> {
     pub(super) quarantine: Quarantine,
     /// Shards that have arrived from other workers.
     pub(super) porch: Porch,
+    /// What is known of items of shards that were split off.
+    pub(super) remnants: Arc<Remnants>,
     /// Whether a worker that drains has given away what it could.
     pub(super) let_go: AtomicBool,
     /// How many slots have a shard.
@@ -140,6 +143,7 @@ impl<'a, B> Crew<'a, B> {
             seats: (0..threads).map(|_| Seat::default()).collect(),
             quarantine: Quarantine::new(threads),
             porch: Porch::default(),
+            remnants: Arc::default(),
             let_go,
             busy: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),

@@ -378,7 +378,7 @@ fn restore<B>(
         let (shard, attempts) = (acquired.lease.key(), acquired.attempts);
         let seed = crew.config.seed ^ claims.rotate_left(32) ^ number as u64;
         crew.parts.observer.observe(Event::Claimed { shard, attempts });
-        ShardTask::restore(crew.config.task, acquired, now, seed)
+        ShardTask::restore(crew.config.task, acquired, now, seed).knowing(&crew.remnants)
     }
 }
 

@@ -109,6 +109,31 @@ fn a_run_with_something_set_aside_stays_active() {
     assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 79);
 }
 
+/// Everything behind a key that is set aside goes to a new shard. What was done of it, and what was
+/// tried in vain, is known to whoever takes it in the same process. One thread: another may claim
+/// the shard before the first has told.
+#[test]
+fn keys_behind_one_that_is_set_aside_are_not_done_again() {
+    let (mut world, done) = (roots(), Done::default());
+    let fails = |number: usize| number % 7 == 3;
+    let process = |seen: &[u8]| {
+        note(&done, seen);
+        match (0..80).any(|number| fails(number) && seen == key(number)) {
+            true => Verdict::Failed("no good".into()),
+            false => Verdict::Done,
+        }
+    };
+    let config = WorkerConfig { max_parked: 80, ..config(1) };
+    let finish = run(&world, &config, &numbered(80), &Drain::new(), &(), &process);
+    let parked = (0..80).filter(|number| fails(*number)).count() as u64;
+    assert_eq!(finish, Ok(Finish::Incomplete { parked }));
+    for number in 0..80 {
+        let expected = if fails(number) { config.task.item_tries } else { 1 };
+        assert_eq!(done.lock().unwrap()[&key(number)], expected, "key {number}");
+    }
+    assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 80 - parked);
+}
+
 #[test]
 fn too_much_set_aside_stops_the_worker_and_gives_the_rest_back() {
     let mut world = roots();
