@@ -66,7 +66,8 @@ impl<'a> Prepared<'a> {
 
     /// Looks for the program before there is a run that a slip of the finger would leave behind.
     pub(crate) fn find_program(&self) -> Result<(), Failure> {
-        let program = self.args.command.first().map_or(OsStr::new(""), |program| program);
+        // There is always one: what is typed was read as a command.
+        let Some(program) = self.args.command.first() else { return Ok(()) };
         find_program(program).map_err(|broken| {
             Failure::new(Code::Internal, "the command does not work")
                 .why(broken)
