@@ -1,14 +1,16 @@
-//! The library in ten lines: the bytes of every file below a directory, on any store.
+//! The library: the bytes of every file below a directory, on any store.
 //!
 //! `cargo run -p gossip-cli --example count_bytes -- DIRECTORY sqlite:PATH`; stop it and start it
-//! again, or start several. (The sum is of this process; a real program stores results durably
-//! before it says `Done`, with `work.fence` beside them.)
+//! again, or start several. The results are kept in this process; a real program makes them durable
+//! before it says `Done`, with the fence beside each, as `keep` does.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use gossip_contracts::connector::OpenError;
+use gossip_contracts::identity::FenceEpoch;
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
@@ -23,12 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let backend = Backend::open(&url.parse()?)?;
     let source = Source::parse(&directory, SourceOptions::NONE)?;
-    let (bytes, keys) = (AtomicU64::new(0), AtomicU64::new(0));
+    let results = Mutex::new(Results::new());
     let process = |work: Work<'_>, body: &mut Vec<u8>| match work.open(body) {
         Ok(mut body) => match io::copy(&mut body, &mut io::sink()) {
             Ok(read) => {
-                bytes.fetch_add(read, Ordering::Relaxed);
-                keys.fetch_add(1, Ordering::Relaxed);
+                keep(&results, work, read);
                 Verdict::Done
             }
             Err(error) => Verdict::Unopened(OpenError::from_io(&error)),
@@ -41,10 +42,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (handles, records) = (|| backend.coordinator(), || records(&backend));
     let parts = ScanParts { records: Some(&records), ..ScanParts::new(&handles, &drain) };
     let scanned = scan(&source, &options, parts, &process)?;
-    let (keys, bytes) = (keys.into_inner(), bytes.into_inner());
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (keys, bytes) = (results.len(), results.values().map(|(_, bytes)| bytes).sum::<u64>());
     let line = format!("{:?}: {keys} files, {bytes} bytes\n", scanned.finish);
     io::Write::write_all(&mut io::stdout(), line.as_bytes())?;
     Ok(())
+}
+
+/// The bytes of each key, and the fence of whoever counted them.
+type Results = BTreeMap<Vec<u8>, (FenceEpoch, u64)>;
+
+/// Keeps a result, unless a later owner of the shard has given one: who has lost a lease may not
+/// know it yet, and the fence is what tells.
+fn keep(results: &Mutex<Results>, work: Work<'_>, bytes: u64) {
+    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = results.entry(work.key().to_vec()).or_insert((work.fence, bytes));
+    if kept.0 <= work.fence {
+        *kept = (work.fence, bytes);
+    }
 }
 
 /// The records of planned moves, beside the shards.

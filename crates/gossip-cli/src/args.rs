@@ -196,10 +196,10 @@ pub(crate) struct WorkArgs {
     /// Stop when more shards than this were set aside
     #[arg(long, env = "GOSSIP_MAX_PARKED", default_value_t = 100, value_name = "N")]
     pub(crate) max_parked: usize,
-    /// Keys in a second, at most
+    /// Keys in a second on average, in this process; one second's worth may come at once
     #[arg(long, env = "GOSSIP_RATE", value_name = "N", value_parser = at_least_one())]
     pub(crate) rate: Option<u64>,
-    /// Bytes in a second, at most, where the source tells sizes
+    /// Bytes in a second on average, likewise, where the source tells sizes
     #[arg(long, env = "GOSSIP_BYTE_RATE", value_name = "N", value_parser = at_least_one())]
     pub(crate) byte_rate: Option<u64>,
     /// Record progress after so many keys
@@ -365,7 +365,7 @@ pub(crate) enum HandoffCommand {
         #[arg(long, env = "GOSSIP_TO_WORKER", value_parser = parse_id, value_name = "WORKER")]
         to: Option<u64>,
     },
-    /// Moves that are under way, and those that are over and not forgotten
+    /// Moves that are under way, and those that failed; one that happened is forgotten at once
     List {
         /// Only those that are under way
         #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]

@@ -34,6 +34,7 @@ pub(crate) fn exec(
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
     let prepared = Prepared::new(&args.job)?;
+    prepared.find_program()?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
     let coordinator = &mut backend.coordinator();
     let opened = prepared.open(coordinator, tenant, jobs(&args.work), console)?;
@@ -59,7 +60,10 @@ pub(crate) fn create(
     let state = match opened.state {
         OpenedState::New => "new",
         OpenedState::Resumed => "there already",
-        OpenedState::Over(status) => runs::status_word(status),
+        OpenedState::Over(status) => {
+            let tally = runs::tally(coordinator, store::tenant(global)?, opened.run)?;
+            runs::outcome_word(status, &tally)
+        }
     };
     if let OpenedState::Over(_) = opened.state {
         console.note(&format!("run {id}: already {state}; add --again to begin anew"));
@@ -76,7 +80,7 @@ pub(crate) fn worker(
     args: WorkerArgs,
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
-    let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
+    let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let run = RunId::from_raw(args.run);
     let job = runs::job_of(&mut backend.coordinator(), tenant, run)?;
     let command = if args.command.is_empty() { &job.command } else { &args.command };
@@ -184,6 +188,8 @@ impl Session<'_> {
             batch: self.work.batch.get(),
             timeout: if timeout.is_zero() { None } else { Some(timeout) },
             found_status: self.work.found_status,
+            // Data for programs is a JSON value: nothing else may stand beside it.
+            keeps_stdout: !matches!(self.global.output, Format::Table),
         }
     }
 
@@ -197,25 +203,20 @@ impl Session<'_> {
         let mut coordinator = self.backend.coordinator();
         let tally = runs::tally(&mut coordinator, self.tenant, self.run)?;
         let (code, said) = match finish {
-            Finish::Complete if tally.unread > 0 => (
-                Code::Incomplete,
-                format!(
-                    "incomplete: {} could not be read; mend that, then add --again to go through \
-                     all of them anew",
-                    count(tally.unread, "key")
-                ),
-            ),
+            Finish::Complete if tally.unread > 0 => {
+                (Code::Incomplete, format!("incomplete: {}; {MEND_UNREAD}", done(&tally)))
+            }
             Finish::Complete => {
-                (complete(self.work, &tally), format!("complete: {}", done(&tally)))
+                (complete(self.work, &tally), format!("complete: {}", all_done(&tally)))
             }
             Finish::Incomplete { parked } => (
                 Code::Incomplete,
                 format!(
-                    "incomplete: {} set aside, {} done; \
+                    "incomplete: {} set aside, {}; \
                      gossip shard list {id} --parked shows them, \
                      gossip shard unpark {id} --all brings them back",
                     count(parked, "shard"),
-                    count(tally.keys, "key")
+                    done(&tally)
                 ),
             ),
             Finish::RunOver(status) => {
@@ -223,7 +224,7 @@ impl Session<'_> {
             }
             Finish::Drained => (
                 Code::Interrupted,
-                format!("interrupted: {} done; the same command goes on", count(tally.keys, "key")),
+                format!("interrupted: {}; the same command goes on", done(&tally)),
             ),
         };
         self.console.note(&format!("run {id}: {said}"));
@@ -242,8 +243,20 @@ const fn complete(work: &WorkArgs, tally: &runs::Tally) -> Code {
     }
 }
 
-/// How many keys are done, and what was found in them, if anything was.
+/// What helps against keys that could not be read.
+const MEND_UNREAD: &str = "mend that, then add --again to go through all of them anew";
+
+/// How many keys are done while something is missing, and how many of those passed were not read.
 fn done(tally: &runs::Tally) -> String {
+    let done = format!("{} done", count(tally.keys.saturating_sub(tally.unread), "key"));
+    match tally.unread {
+        0 => done,
+        unread => format!("{} could not be read, {done}", count(unread, "key")),
+    }
+}
+
+/// How many keys there are when all are done, and what was found in them, if anything was.
+fn all_done(tally: &runs::Tally) -> String {
     let keys = count(tally.keys, "key");
     match tally.findings {
         0 => keys,
@@ -291,11 +304,14 @@ fn already_over(
             Code::RunOver
         }
     };
-    console.note(&format!(
-        "run {id}: already {} ({}); add --again to begin anew",
-        runs::status_word(status),
-        done(&tally)
-    ));
+    console.note(&match runs::outcome_word(status, &tally) {
+        "incomplete" => {
+            format!("run {id}: already over, incomplete: {}; {MEND_UNREAD}", done(&tally))
+        }
+        word => {
+            format!("run {id}: already {word} ({}); add --again to begin anew", all_done(&tally))
+        }
+    });
     summary(global.output, run, code, &tally, 0)?;
     Ok(code)
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(
     command: HandoffCommand,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let mut moves = Moves::new(&store::open(global)?, store::tenant(global)?);
+    let mut moves = Moves::new(&store::open_existing(global)?, store::tenant(global)?);
     match command {
         HandoffCommand::Start { shard, to } => {
             let key = ShardKey::new(RunId::from_raw(shard.run), ShardId::from_raw(shard.shard));
@@ -80,8 +80,11 @@ impl Moves {
         }
         let action = ShardAction::HandOff(to);
         shards::ask(&mut self.coordinator, self.tenant, key, &action)?;
-        console
-            .note("asked; the owner hears of it when it renews, and gossip handoff list shows it");
+        let (run, shard) = (key.run().as_raw(), key.shard().as_raw());
+        console.note(&format!(
+            "asked; the owner hears of it when it renews, and keeps the shard if nobody takes it; \
+             gossip shard show {run:016x} {shard:016x} tells who has it"
+        ));
         Ok(())
     }
 

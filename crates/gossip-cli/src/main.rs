@@ -58,7 +58,7 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
-        Command::Sim(args) => sim::run(&args),
+        Command::Sim(args) => sim::run(&global, &args),
     }
 }
 

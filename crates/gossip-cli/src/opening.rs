@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use gossip_contracts::connector::{Connector, ConnectorError};
 use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
-use gossip_contracts::identity::TenantId;
+use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement as _};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::exec::{
-    BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template,
+    BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template, find_program,
 };
 use gossip_scanner_runtime::{
     INITIAL_SHARDS_MAX, InitialShardsError, Job, OpenRunError, OpenedRun, OpenedState, Processor,
@@ -58,10 +58,21 @@ impl<'a> Prepared<'a> {
             source: source.text(),
             options,
             stamp: source.stamp().map_err(|error| source_failure(&error))?,
-            command: args.command.clone(),
+            command: resolved(&args.command),
             stream: args.stream,
         };
         Ok(Self { args, source, connector, handler, job })
+    }
+
+    /// Looks for the program before there is a run that a slip of the finger would leave behind.
+    pub(crate) fn find_program(&self) -> Result<(), Failure> {
+        // There is always one: what is typed was read as a command.
+        let Some(program) = self.args.command.first() else { return Ok(()) };
+        find_program(program).map_err(|broken| {
+            Failure::new(Code::Internal, "the command does not work")
+                .why(broken)
+                .next("mend it and type it again; nothing was begun")
+        })
     }
 
     /// Finds the run, or makes it for so many jobs.
@@ -77,6 +88,19 @@ impl<'a> Prepared<'a> {
         let opening = Opening { tenant, args, source, job, usual_shards };
         opening.open(coordinator, &**connector, console)
     }
+}
+
+/// A command whose program does not depend on the directory it is typed in: the same words in
+/// another one would be another program.
+fn resolved(command: &[OsString]) -> Vec<OsString> {
+    let mut command = command.to_vec();
+    if let Some(program) = command.first_mut()
+        && program.as_bytes().contains(&b'/')
+        && let Ok(whole) = std::path::absolute(&program)
+    {
+        *program = whole.into_os_string();
+    }
+    command
 }
 
 /// What is done with each key.
@@ -183,11 +207,37 @@ impl Opening<'_> {
         let Some(other) = other else { return Ok(()) };
         let id = format!("{:016x}", other.as_raw());
         Err(Failure::new(Code::Usage, format!("run {id} of this source is not finished"))
-            .why("it was started with another command or other settings")
+            .why(format!(
+                "it was started with other settings{}",
+                self.differing(coordinator, other)
+            ))
             .next(format!(
                 "type its command again (gossip run show {id}) to go on with it, \
                  gossip run cancel {id} to give it up, or add --beside to have both"
             )))
+    }
+
+    /// Which settings of another run are not ours, as far as it tells.
+    fn differing(&self, coordinator: &mut Coordinator, other: RunId) -> String {
+        let job = runs::job_of(coordinator, self.tenant, other).ok();
+        let config = coordinator.get_run(self.tenant, other).ok().map(|run| run.config());
+        let lease = u64::try_from(self.args.lease.as_millis()).unwrap_or(u64::MAX);
+        let settings = [
+            ("the command", job.as_ref().map(|job| job.command != self.job.command)),
+            ("--stream", job.as_ref().map(|job| job.stream != self.job.stream)),
+            ("--lease", config.map(|config| config.lease_duration() != lease)),
+            (
+                "--retries",
+                config.map(|config| config.max_shard_retries() != Some(self.args.retries)),
+            ),
+        ];
+        let differing = settings.iter().filter(|(_, differs)| *differs == Some(true));
+        let names: Vec<_> = differing.map(|(name, _)| *name).collect();
+        if names.is_empty() {
+            String::new()
+        } else {
+            format!("; not the same: {}", names.join(", "))
+        }
     }
 
     fn cut(

@@ -35,7 +35,18 @@ pub(crate) fn run(
     command: RunCommand,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
+    let backend = match &command {
+        RunCommand::Create(_) => store::open(global)?,
+        RunCommand::List { .. }
+        | RunCommand::Show { .. }
+        | RunCommand::Pause(_)
+        | RunCommand::Resume(_)
+        | RunCommand::Cancel(_)
+        | RunCommand::Export { .. }
+        | RunCommand::Verify { .. }
+        | RunCommand::Rm(_) => store::open_existing(global)?,
+    };
+    let tenant = store::tenant(global)?;
     let coordinator = &mut backend.coordinator();
     match command {
         RunCommand::Create(args) => return exec::create(global, &backend, &args, console),
@@ -99,7 +110,8 @@ fn list(
             described => records.push(described?),
         }
     }
-    let columns = ["run", "status", "keys", "shards", "done", "parked", "leased", "source"];
+    let columns =
+        ["run", "status", "keys", "unread", "shards", "done", "parked", "leased", "source"];
     output::list(global.output, &columns, &records)
 }
 
@@ -108,7 +120,8 @@ fn show(global: &Global, mut watched: Watched<'_>, console: &Console) -> Result<
     let job = job_of(watched.coordinator, tenant, run).ok();
     let seen = watched.progress(job.as_ref())?;
     let coordinator = watched.coordinator;
-    let record = describe(coordinator, tenant, run)?;
+    let (record, unread) =
+        (describe(coordinator, tenant, run)?, tally(coordinator, tenant, run)?.unread);
     let config = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
     let command = job.map(|job| {
         let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
@@ -126,6 +139,13 @@ fn show(global: &Global, mut watched: Watched<'_>, console: &Console) -> Result<
         console.note(&format!(
             "gossip shard list {id} --parked shows what is set aside, \
              gossip shard unpark {id} --all brings it back"
+        ));
+    }
+    if unread > 0 {
+        console.note(&format!(
+            "{} could not be read; whoever met them has told which, \
+             and its command with --again goes through all of them anew",
+            output::count(unread, "key")
         ));
     }
     Ok(())
@@ -146,7 +166,7 @@ fn describe(
         RunStatus::Active if record.is_paused() => "paused",
         // Nobody works on it until something is brought back.
         RunStatus::Active if is_settled && tally.parked > 0 => "incomplete",
-        status => status_word(status),
+        status => outcome_word(status, &tally),
     };
     let job = rows.first().and_then(|row| Job::decode(&row.metadata).ok());
     let described = Record::new()
@@ -292,6 +312,14 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
                 .next("what is over stays so: type its command again, with --again if it was done")
         }
         error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),
+    }
+}
+
+/// A status in one word; a run is not called done if a key of it could not be read.
+pub(crate) const fn outcome_word(status: RunStatus, tally: &Tally) -> &'static str {
+    match status {
+        RunStatus::Done if tally.unread > 0 => "incomplete",
+        status => status_word(status),
     }
 }
 

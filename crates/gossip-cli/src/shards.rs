@@ -24,7 +24,7 @@ pub(crate) fn run(
     command: ShardCommand,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
+    let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let mut steer = Steer { coordinator: backend.coordinator(), tenant, console };
     match command {
         ShardCommand::List { run, parked } => {

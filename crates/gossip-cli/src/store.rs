@@ -1,6 +1,6 @@
 //! The store, by URL or by default, and who asks it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gossip_contracts::identity::{OpId, TenantId};
 use gossip_coordination_sqlite::fresh_nonce;
@@ -12,15 +12,45 @@ use crate::failure::{Code, Failure};
 /// The most bytes of a tenant's name: it is the tenant's id.
 const TENANT_BYTES: usize = 32;
 
-/// Opens the store of a command.
+/// Opens the store of a command, which is made if it is a file that is not there.
 pub(crate) fn open(global: &Global) -> Result<Backend, Failure> {
-    let url = match &global.store {
-        Some(url) => url.parse::<StoreUrl>().map_err(|error| {
+    open_url(&url(global)?)
+}
+
+/// Opens the store of a command that makes no run. A file that was named and is not there holds
+/// none: most likely its name was mistyped, and an empty store would hide that.
+pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
+    let url = url(global)?;
+    if let StoreUrl::Sqlite { path, .. } = &url
+        && global.store.is_some()
+        && is_missing(path)
+    {
+        return Err(Failure::new(Code::Store, "the store cannot be opened")
+            .why(format!("{}: there is no such file", path.display()))
+            .next(
+                "check --store and GOSSIP_STORE; gossip exec and gossip run create make a store",
+            ));
+    }
+    open_url(&url)
+}
+
+fn url(global: &Global) -> Result<StoreUrl, Failure> {
+    match &global.store {
+        Some(url) => url.parse().map_err(|error| {
             Failure::new(Code::Usage, "the URL of the store is not understood").why(error)
-        })?,
-        None => StoreUrl::sqlite(default_path()?),
-    };
-    Backend::open(&url).map_err(|error| {
+        }),
+        None => Ok(StoreUrl::sqlite(default_path()?)),
+    }
+}
+
+/// Whether a file is missing where it could be. If its directory is missing too, the store says so.
+fn is_missing(path: &Path) -> bool {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    matches!(path.try_exists(), Ok(false)) && directory.is_none_or(Path::is_dir)
+}
+
+fn open_url(url: &StoreUrl) -> Result<Backend, Failure> {
+    Backend::open(url).map_err(|error| {
         let failure = Failure::new(Code::Store, "the store cannot be opened").why(error);
         failure.next("check --store and GOSSIP_STORE, and that the store is up")
     })

@@ -224,6 +224,8 @@ fn bad_input_is_told_with_what_to_do(
     #[case] needle: &str,
 ) {
     let scratch = Scratch::new();
+    // Whoever only looks makes no store.
+    assert_eq!(scratch.run(&["exec", "range:7..8", "--", "true"]).code, Some(0));
     let ran = scratch.run(args);
     assert_eq!(ran.code, Some(code), "{}", ran.stderr);
     assert!(ran.stderr.contains(needle), "{}", ran.stderr);

@@ -25,7 +25,7 @@ fn no_program_is_started_after_all_were_ended() {
     let log = std::env::temp_dir().join(format!("gossip-leaving-{}", std::process::id()));
     let script = format!("echo started >> {}; sleep 600", log.display());
     let words = ["sh", "-c", &script, "sh", "{}"].map(std::ffi::OsString::from);
-    let config = ExecConfig { batch: 2, timeout: None, found_status: None };
+    let config = ExecConfig { batch: 2, timeout: None, found_status: None, keeps_stdout: false };
     let mut processor =
         BatchProcessor::new(Template::parse(&words).unwrap(), Rendering::Key, config);
     let connector = MemoryConnector::try_new([b"a", b"b"].map(|key| (*key, *b""))).unwrap();

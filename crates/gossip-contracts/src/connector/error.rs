@@ -85,6 +85,12 @@ pub enum OpenError {
     /// nothing of whether it is there.
     #[error("the system refuses to look for the item or to read it")]
     Refused,
+    /// The item is longer than what its reader holds in memory; it was not asked for.
+    #[error("the item is longer than {max} bytes, the most that is read of one")]
+    TooLong {
+        /// The most bytes.
+        max: usize,
+    },
     /// The source as a whole failed.
     #[error(transparent)]
     Source(#[from] ConnectorError),
@@ -116,9 +122,11 @@ impl OpenError {
         match self {
             // A retry would find the same: what is gone or changed does not come back.
             Self::Vanished => Reaction::SkipGone,
-            Self::Changed | Self::PermissionDenied | Self::Malformed | Self::Refused => {
-                Reaction::SkipUnread
-            }
+            Self::Changed
+            | Self::PermissionDenied
+            | Self::Malformed
+            | Self::Refused
+            | Self::TooLong { .. } => Reaction::SkipUnread,
             Self::Source(error) => error.reaction(),
         }
     }

@@ -21,6 +21,7 @@ fn reactions_are_these() {
         OpenError::PermissionDenied,
         OpenError::Malformed,
         OpenError::Refused,
+        OpenError::TooLong { max: 1 },
         OpenError::Source(unavailable),
         OpenError::Source(ConnectorError::NotFound),
     ];
@@ -50,6 +51,7 @@ item: the item is no longer what was listed: SkipUnread
 item: the item may not be read: SkipUnread
 item: the item cannot be parsed: SkipUnread
 item: the system refuses to look for the item or to read it: SkipUnread
+item: the item is longer than 1 bytes, the most that is read of one: SkipUnread
 item: the source did not answer (timed out): Retry
 item: the source does not exist: Park(NotFound)
 page: the source did not answer (timed out): Retry

@@ -147,7 +147,7 @@ pub enum Refusal {
 
     // Compared with a source.
     /// Another kind of source, other options, or another range was asked for.
-    #[error("the request is not for this source: its {what} differs")]
+    #[error("the request is not for this source: it differs in its {what}")]
     OtherRequest {
         /// What differs.
         what: &'static str,

@@ -32,6 +32,7 @@ pub struct BatchProcessor {
     capacity: usize,
     timeout: Option<Duration>,
     found_status: Option<NonZeroU8>,
+    keeps_stdout: bool,
     /// Items that no process has been started for.
     waiting: Vec<Item>,
     /// Parts of a batch that failed, still to be run; the first is next.
@@ -66,6 +67,7 @@ impl BatchProcessor {
             capacity: most,
             timeout: config.timeout,
             found_status: config.found_status,
+            keeps_stdout: config.keeps_stdout,
             waiting: Vec::new(),
             parts: VecDeque::new(),
             running: None,
@@ -104,6 +106,9 @@ impl BatchProcessor {
         let keys: Vec<&[u8]> = part.iter().map(|item| item.text.as_slice()).collect();
         let mut command = Command::new(self.template.program());
         command.args(self.template.arguments(&keys)).stdin(Stdio::null());
+        if self.keeps_stdout {
+            command.stdout(io::stderr());
+        }
         if let Some((shard, fence)) = self.holder {
             command
                 .env("GOSSIP_RUN", format!("{:016x}", shard.run().as_raw()))
@@ -119,7 +124,7 @@ impl BatchProcessor {
         let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
         match running.wait(left.map_or(patience, |left| left.min(patience))) {
             Ok(Some(status)) if self.has_found(status) => self.report_found(&part),
-            Ok(Some(status)) if is_unread(status) => {
+            Ok(Some(status)) if is_unread(status, self.keeps_stdout) => {
                 return Err(Broken("nobody reads what it writes any more".into()));
             }
             Ok(Some(status)) => match complaint(status) {

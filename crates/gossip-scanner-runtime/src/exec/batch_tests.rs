@@ -17,7 +17,8 @@ pub(super) fn command(words: &[&str]) -> Vec<OsString> {
 }
 
 pub(super) fn config(batch: usize, timeout: Option<u64>) -> ExecConfig {
-    ExecConfig { batch, timeout: timeout.map(Duration::from_millis), found_status: None }
+    let timeout = timeout.map(Duration::from_millis);
+    ExecConfig { batch, timeout, found_status: None, keeps_stdout: false }
 }
 
 fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {

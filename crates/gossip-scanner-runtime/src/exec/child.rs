@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -152,21 +153,25 @@ pub(super) fn complaint(status: ExitStatus) -> Option<Box<str>> {
 }
 
 /// Whether a program has ended because nobody reads what it writes, which is no fault of its keys:
-/// it has the standard output of this process.
-pub(super) fn is_unread(status: ExitStatus) -> bool {
+/// it has the standard output of this process, or its standard error in the place of it.
+pub(super) fn is_unread(status: ExitStatus, keeps_stdout: bool) -> bool {
     let pipe = Signal::PIPE.as_raw();
     // A shell tells of the signal that ended its command as a status.
     let by_pipe = status.signal() == Some(pipe) || status.code() == Some(SHELL_SIGNALS + pipe);
-    by_pipe && output_is_closed()
+    by_pipe
+        && match keeps_stdout {
+            true => is_closed(&io::stderr()),
+            false => is_closed(&io::stdout()),
+        }
 }
 
 /// What a shell adds to the number of a signal.
 const SHELL_SIGNALS: i32 = 128;
 
-/// Whether our standard output is a pipe that nobody reads any more.
-fn output_is_closed() -> bool {
-    let (stdout, at_once) = (io::stdout(), Timespec::default());
-    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+/// Whether an output of ours is a pipe that nobody reads any more.
+fn is_closed(output: &impl AsFd) -> bool {
+    let at_once = Timespec::default();
+    let mut asked = [PollFd::new(output, PollFlags::empty())];
     let looked = poll(&mut asked, Some(&at_once));
     looked.is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }

@@ -14,12 +14,15 @@
 
 mod batch;
 mod child;
+mod program;
 mod stream;
 mod template;
 mod text;
 
 #[cfg(test)]
 mod batch_tests;
+#[cfg(test)]
+mod program_tests;
 #[cfg(test)]
 mod stream_tests;
 #[cfg(test)]
@@ -30,6 +33,7 @@ use std::time::Duration;
 
 pub use self::batch::BatchProcessor;
 pub use self::child::end_all_programs;
+pub use self::program::find_program;
 #[cfg(feature = "laws")]
 pub use self::stream::read_answers;
 pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor};
@@ -47,6 +51,9 @@ pub struct ExecConfig {
     /// The exit status by which a process says that its keys are done and that it found something;
     /// `None` if none does. A running one says so in its answers.
     pub found_status: Option<NonZeroU8>,
+    /// Whether standard output belongs to this process alone: what programs write there then goes
+    /// to standard error.
+    pub keeps_stdout: bool,
 }
 
 /// The most keys that one process gets, or has at a time. A crash repeats them all.

@@ -10,8 +10,9 @@ use thiserror::Error;
 /// Where keys go.
 const PLACE: &[u8] = b"{}";
 
-/// Shells whose `-c` argument is a script.
-const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];
+/// Shells, which take a script behind an option with the letter `c`.
+const SHELLS: [&str; 12] =
+    ["sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "yash", "zsh"];
 
 /// A program and its arguments, in which `{}` stands for keys.
 ///
@@ -46,12 +47,12 @@ impl Template {
         if has_place(program.as_bytes()) {
             return Err(TemplateError::PlaceInProgram);
         }
-        check_script(program, arguments)?;
         let mut arguments: Vec<Vec<u8>> =
             arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
         if !arguments.iter().any(|argument| has_place(argument)) {
             arguments.push(PLACE.to_vec());
         }
+        check_script(program.as_bytes(), &arguments)?;
         let inside = |argument: &Vec<u8>| argument != PLACE && has_place(argument);
         let kind = if arguments.iter().any(inside) { Kind::One } else { Kind::Many };
         Ok(Self { program: program.clone(), arguments, kind })
@@ -116,20 +117,95 @@ fn has_place(text: &[u8]) -> bool {
     memchr::memmem::find(text, PLACE).is_some()
 }
 
-/// A script is the argument behind `-c` (or a bundle of letters that ends in `c`) of a shell.
-fn check_script(program: &OsStr, arguments: &[OsString]) -> Result<(), TemplateError> {
-    let name = Path::new(program).file_name().and_then(OsStr::to_str);
-    if !name.is_some_and(|name| SHELLS.contains(&name)) {
-        return Ok(());
+/// Refuses a key where a shell would read it as code.
+///
+/// A shell counts wherever it stands: what is in front of it (`env`, `nice`, `timeout 5`) runs it.
+/// Only what is typed as words can be seen: a program that runs code of its own (`python -c`), or
+/// hands a text to a shell of its own (`ssh`, `su -c`), is not known here.
+fn check_script(program: &[u8], arguments: &[Vec<u8>]) -> Result<(), TemplateError> {
+    let words: Vec<&[u8]> =
+        std::iter::once(program).chain(arguments.iter().map(Vec::as_slice)).collect();
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        if let Some(shell) = shell_name(word) {
+            let options = ShellOptions::read(shell, &words[at..]);
+            if options.place || options.script.is_some_and(has_place) {
+                return Err(TemplateError::PlaceInScript);
+            }
+            // Behind a script stands the name it is to go by, often that of a shell.
+            at += options.script.map_or(0, |_| options.words + 1);
+        }
     }
-    let is_flag = |argument: &OsString| {
-        let bytes = argument.as_bytes();
-        bytes.starts_with(b"-") && !bytes.starts_with(b"--") && bytes.ends_with(b"c")
-    };
-    let script = arguments.iter().position(is_flag).and_then(|flag| arguments.get(flag + 1));
-    match script.is_some_and(|script| has_place(script.as_bytes())) {
-        true => Err(TemplateError::PlaceInScript),
-        false => Ok(()),
+    Ok(())
+}
+
+fn shell_name(word: &[u8]) -> Option<&'static str> {
+    let name = Path::new(OsStr::from_bytes(word)).file_name()?;
+    SHELLS.into_iter().find(|shell| name == *shell)
+}
+
+/// The words behind the name of a shell, up to its script.
+struct ShellOptions<'a> {
+    /// The words that were read, the script among them.
+    words: usize,
+    /// Whether a key stands among them where it could name the script or be it.
+    place: bool,
+    /// The script, if one of them says that it stands there and not in a file.
+    script: Option<&'a [u8]>,
+}
+
+impl<'a> ShellOptions<'a> {
+    /// Reads options as shells do, and too much rather than too little: bundles of letters behind
+    /// `-` or `+`, whose values are words of their own, up to the first word that is neither.
+    fn read(shell: &str, words: &[&'a [u8]]) -> Self {
+        let is_fish = shell == "fish";
+        // For fish the script is the value of its option; for the others, what follows them all.
+        let valued: &[u8] = if is_fish { b"cCdDfo" } else { b"oO" };
+        let (mut read, mut owed, mut inside, mut value) = (0, 0, false, false);
+        let (mut is_script, mut last_value) = (false, None);
+        for word in words {
+            let is_option = word.starts_with(b"-") || word.starts_with(b"+");
+            if !is_option && owed == 0 {
+                break;
+            }
+            read += 1;
+            if !is_option {
+                owed -= 1;
+                value |= has_place(word);
+                last_value = Some(*word);
+                continue;
+            }
+            if matches!(*word, b"-" | b"--") {
+                break;
+            }
+            inside |= has_place(word);
+            is_script |= names_script(word);
+            owed += values_of(word, valued);
+        }
+        let script = if is_fish { last_value } else { words.get(read).copied() };
+        Self {
+            words: read + usize::from(!is_fish),
+            place: inside || (is_script && value),
+            script: script.filter(|_| is_script),
+        }
+    }
+}
+
+/// Whether an option says that a script comes: any bundle with a `c`, or fish's long ones.
+fn names_script(option: &[u8]) -> bool {
+    match option.strip_prefix(b"--") {
+        Some(long) => long.starts_with(b"com") || long.starts_with(b"init-c"),
+        None => option.iter().any(|letter| matches!(letter, b'c' | b'C')),
+    }
+}
+
+/// How many words behind an option belong to it.
+fn values_of(option: &[u8], valued: &[u8]) -> usize {
+    match option.strip_prefix(b"--") {
+        Some(b"rcfile" | b"init-file" | b"command" | b"init-command") => 1,
+        Some(_) => 0,
+        None => option.iter().filter(|letter| valued.contains(letter)).count(),
     }
 }
 

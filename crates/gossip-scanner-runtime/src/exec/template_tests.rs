@@ -51,3 +51,76 @@ fn a_script_gets_keys_as_its_arguments() {
     let words = ["sh", "-c", "echo \"$1\"", "sh", "{}"];
     assert_eq!(filled(&words, &[b"k"]), ["-c", "echo \"$1\"", "sh", "k"]);
 }
+
+/// Commands whose shell would read a key as code, word by word.
+const AS_CODE: [&[&str]; 30] = [
+    &["sh", "-c"],
+    &["sh", "-c", "{}"],
+    &["sh", "-c", "{}", "sh", "x"],
+    &["sh", "-cx", "echo {}"],
+    &["sh", "-ec", "echo {}"],
+    &["sh", "-e", "-c", "echo {}"],
+    &["sh", "-c", "--", "echo {}"],
+    &["sh", "-c", "--"],
+    &["sh", "-c", "-", "echo {}"],
+    &["sh", "+c", "echo {}"],
+    &["sh", "-o", "noclobber", "-ceu", "echo {}"],
+    &["sh", "-oc", "noclobber", "echo {}"],
+    &["sh", "-{}", "echo x"],
+    &["bash", "-ce", "echo {}"],
+    &["bash", "-ceu", "echo {}"],
+    &["bash", "-c", "-e", "echo {}"],
+    &["bash", "-c", "-o", "pipefail", "+u", "echo {}"],
+    &["bash", "-euo", "pipefail", "-c", "echo {}"],
+    &["bash", "--rcfile", "x", "-lc", "echo {}"],
+    &["/usr/bin/dash", "-c", "echo {}"],
+    &["fish", "-d2", "-c", "echo {}"],
+    &["fish", "-c", "cat", "-c", "echo {}"],
+    &["fish", "--command=echo {}"],
+    &["fish", "--command", "echo {}"],
+    &["env", "A=1", "sh", "-c", "echo {}"],
+    &["nice", "/bin/bash", "-c", "echo {}"],
+    &["timeout", "5", "sh", "-c", "echo {}"],
+    &["setsid", "xargs", "sh", "-c", "echo {}"],
+    &["busybox", "ash", "-c", "echo {}"],
+    &["sh", "-c", "\"$@\"", "sh", "sh", "-c", "echo {}"],
+];
+
+#[test]
+fn a_key_is_never_code_of_a_shell() {
+    for words in AS_CODE {
+        let parsed = Template::parse(&command(words));
+        assert_eq!(parsed, Err(TemplateError::PlaceInScript), "{words:?}");
+    }
+}
+
+/// Commands that only look a little like that.
+const HARMLESS: [&[&str]; 20] = [
+    &["grep", "-c", "{}"],
+    &["wc", "-c", "{}"],
+    &["wc", "-c"],
+    &["sh", "{}"],
+    &["sh", "script.sh", "{}"],
+    &["sh", "script.sh", "-c", "{}"],
+    &["sh", "-eu", "script.sh", "--file={}"],
+    &["bash", "-o", "pipefail", "script.sh", "{}"],
+    &["bash", "--norc", "script.sh", "{}"],
+    &["sh", "-c", "cat \"$1\"", "sh", "{}"],
+    &["sh", "-c", "cat \"$1\"", "sh", "in/{}"],
+    &["sh", "-c", "cat \"$0\""],
+    &["bash", "-ceu", "--", "cat \"$1\"", "bash", "{}"],
+    &["bash", "-euo", "pipefail", "-c", "cat \"$1\"", "-", "{}"],
+    &["sh", "-c", "wc \"$@\"", "sh", "-c", "{}"],
+    &["fish", "-c", "cat $argv[1]", "{}"],
+    &["env", "FOO=1", "cat", "{}"],
+    &["env", "FOO={}", "sh", "-c", "cat \"$FOO\""],
+    &["timeout", "5", "sh", "-c", "cat \"$1\"", "sh", "{}"],
+    &["grep", "-c", "bash", "{}"],
+];
+
+#[test]
+fn what_is_no_code_of_a_shell_is_allowed() {
+    for words in HARMLESS {
+        assert!(Template::parse(&command(words)).is_ok(), "{words:?}");
+    }
+}

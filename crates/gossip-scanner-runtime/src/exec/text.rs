@@ -64,7 +64,7 @@ impl Rendering {
                 let read = body.take(limit).read_to_end(text);
                 read.map_err(|error| OpenError::from_io(&error))?;
                 if text.len() > MAX_INLINE_BODY_BYTES {
-                    return Err(OpenError::Refused);
+                    return Err(OpenError::TooLong { max: MAX_INLINE_BODY_BYTES });
                 }
             }
             Self::Number => match parse_number_key(work.key()) {
