@@ -215,6 +215,7 @@ impl Oracle {
             op.renewed.set(Some(deadline));
             return Ok(());
         }
+        let done = done || op.unsure.get() && self.is_asked(op);
         self.require(done, Rule::Acknowledged, "what was acknowledged had not happened")?;
         let same = match (told.answer, applied, known) {
             (Some(answer), true, _) => answer == answer_of(&op.born.borrow()),

@@ -22,6 +22,13 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether what `op` asks for stands under its id: an earlier try of it came late.
+    pub(super) fn is_asked(&self, op: &Op) -> bool {
+        let shard = op.target.map(|target| &self.shards[target.shard as usize]);
+        let standing = shard.and_then(|shard| shard.request.as_ref());
+        op.verb == Verb::RequestAction && standing.is_some_and(|it| it.op_id == op.op_id)
+    }
+
     /// Ends the request of a shard whose holder has just done `op`, if that ends it.
     pub(super) fn heed_request(&mut self, op: &Op, number: u32) {
         let Some(request) = self.shards[number as usize].request.take() else { return };
