@@ -49,6 +49,7 @@ fn machines_join_a_run_by_its_url_and_others_do_not_see_it() {
     assert_eq!((seen.len(), scratch.lines("seen").len()), (200, 200));
     assert_eq!(run(&scratch, store, &["run", "verify", id, "--source"]).code, Some(0));
     // Another prefix, another tenant, another store: it is simply not there.
+    assert_eq!(scratch.run(&["exec", "range:0..1", "--", "true"]).code, Some(0));
     let elsewhere = run(&scratch, &url(&etcd, "team"), &["worker", id]);
     let stranger = run(&scratch, store, &["--tenant", "eve", "worker", id]);
     for ran in [elsewhere, stranger, scratch.run(&["worker", id])] {
