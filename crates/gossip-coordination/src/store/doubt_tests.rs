@@ -109,6 +109,50 @@ fn a_grant_is_known_again_by_its_token() {
     admin.renew(at(12), TENANT, &lease).expect("the grant is good");
 }
 
+/// Found by the campaign: a store that shows an old version makes the second try of a grant count
+/// its fence from there, and then the first one comes late.
+#[test]
+fn a_grant_is_never_told_with_the_fence_of_another_try() {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut store = admin.store().another_handle();
+    let hot = vec![Read::Get(Key::ShardHot { tenant: TENANT, shard: KEY })];
+    let old = store.read(hot).unwrap().remove(0);
+    // Granted and given back once, so that the old version has another fence.
+    let mut scratch = AcquireScratch::new();
+    let first = admin.acquire_and_restore_into(at(2), TENANT, KEY, WORKER, &mut scratch);
+    let lease = first.unwrap().lease;
+    admin.release(at(3), TENANT, &lease, ReleaseMode::Clean, op(4)).unwrap();
+    let mut flight = acquire(&mut core);
+    let (mut reads, mut commits) = (0, 0);
+    let told = loop {
+        let answer = match flight.step() {
+            Step::Read(asked) => {
+                reads += 1;
+                let mut answers = store.read(asked).unwrap();
+                if reads == 2 {
+                    answers[0] = old.clone();
+                }
+                Told::Read(Ok(answers))
+            }
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => {
+                commits += 1;
+                if commits == 1 {
+                    let outcome = store.commit(txns).remove(0);
+                    assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
+                }
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Done(told) => break told,
+        };
+        flight.tell(answer);
+    };
+    let stored = row(&mut admin).fence_epoch;
+    assert_eq!(commits, 2, "the old version was believed once");
+    assert!(told.is_err_and(|error| matches!(error, AcquireError::AlreadyLeased { .. })));
+    assert_eq!(stored.as_raw(), lease.fence().as_raw() + 1, "the first try stands");
+}
+
 #[test]
 fn a_grant_that_was_shut_out_is_refused() {
     let (mut admin, mut core) = (administrator(), core());

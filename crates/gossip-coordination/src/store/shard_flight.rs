@@ -443,9 +443,15 @@ impl<T: ShardTransition> Prepared<T> {
         if stored.bytes == self.parts.hot {
             return true;
         }
-        let holder = decode_hot(tenant, key, &stored.bytes).ok().and_then(|hot| hot.lease);
+        let part = |bytes| decode_hot(tenant, key, bytes).ok();
+        let Some(now) = part(&stored.bytes) else { return false };
         let any = planted!(GrantByName) && matches!(self.holding, Holding::Granted(_));
-        holder.is_some_and(|holder| any || self.holding == Holding::Granted(holder.token()))
+        // An earlier try of the same grant has its token too. What the caller is told is of this
+        // one, so the fence must be: a store that has shown an old version made it another.
+        let same_fence = || part(&self.parts.hot).is_some_and(|left| left.fence == now.fence);
+        now.lease.is_some_and(|holder| {
+            any || self.holding == Holding::Granted(holder.token()) && same_fence()
+        })
     }
 
     /// Whether the transaction may have been applied and forgotten.
