@@ -76,6 +76,8 @@ impl Pair {
     fn ask(&self) {
         let asked = self.scratch.run(&["handoff", "start", &self.run, SHARD, "--to", &self.idle]);
         assert_eq!(asked.code, Some(0), "{}", asked.stderr);
+        let told = format!("gossip shard show {} {SHARD} tells who has it", self.run);
+        assert!(asked.stderr.contains(&told), "{}", asked.stderr);
     }
 
     /// The moves that are under way or not forgotten.
