@@ -413,6 +413,11 @@ impl Cx {
         LeaseRef::to(shard, key)
     }
 
+    /// The grant under which a shard is held.
+    pub(super) fn holder(&self, shard: u32) -> Option<u32> {
+        self.shared.borrow().oracle.shards[shard as usize].holder.map(|holder| holder.grant)
+    }
+
     pub(super) fn find(&self, key: ShardKey) -> Option<u32> {
         self.shared.borrow().oracle.find_shard(self.tenant_id, key)
     }

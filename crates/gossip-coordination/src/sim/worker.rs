@@ -645,7 +645,9 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
     let (from, to) = (keys.number(spec.start), keys.number(spec.end));
     let done = cursor.last_key().map_or(from, |key| Some(keys.number(key)? + 1));
     let shard = cx.find(lease.key());
-    let known = op.granted.get().map(|granted| granted.grant);
+    // Who was shown an old version may have made two grants; the lease is of one of them.
+    let of_shard = op.granted.get().filter(|granted| granted.key == lease.key());
+    let known = of_shard.map(|granted| granted.grant).or_else(|| cx.holder(shard?));
     let told = Granted {
         shard: shard.unwrap_or(u32::MAX),
         key: lease.key(),
