@@ -109,6 +109,44 @@ fn a_grant_is_known_again_by_its_token() {
     admin.renew(at(12), TENANT, &lease).expect("the grant is good");
 }
 
+/// Found by the campaign: the first try happened and somebody changed the record behind it; the
+/// second one was lost, and what it had looked at is still there.
+#[test]
+fn a_renewal_is_not_denied_by_its_second_try() {
+    let (mut admin, mut core) = (administrator(), core());
+    let mut scratch = AcquireScratch::new();
+    let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
+    let lease = granted.unwrap().lease;
+    let mut store = admin.store().another_handle();
+    let mut flight = core.on_shard(at(20), Renew { tenant: TENANT, lease: &lease });
+    let mut commits = 0;
+    let told = loop {
+        let answer = match flight.step() {
+            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => {
+                commits += 1;
+                match commits {
+                    1 => {
+                        let outcome = store.commit(txns).remove(0);
+                        assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })));
+                        let (until, release) = (at(50), ShardAction::Release);
+                        admin.request_action(at(21), TENANT, KEY, &release, until, op(2)).unwrap();
+                    }
+                    _ => _ = admin.fail_run(at(22), TENANT, RUN, op(3)).unwrap(),
+                }
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Done(told) => break told,
+        };
+        flight.tell(answer);
+    };
+    let Err(RenewError::BackendError(InfraError::Transient { message, .. })) = told else {
+        panic!("{told:?}");
+    };
+    assert!(commits == 2 && message.ends_with("it may have happened"), "{message}");
+}
+
 /// Found by the campaign: a store that shows an old version makes the second try of a grant count
 /// its fence from there, and then the first one comes late.
 #[test]

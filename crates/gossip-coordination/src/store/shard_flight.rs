@@ -286,6 +286,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 return Err(InfraError::Transient { operation, message });
             }
             CommitOutcome::Unknown => {
+                sent.since = self.doubt.as_ref().map_or(sent.base, |before| before.since);
                 self.doubt = Some(sent);
                 self.tries.failed(None, false)?
             }
@@ -390,6 +391,8 @@ enum Verdict<T: ShardTransition> {
 struct Prepared<T: ShardTransition> {
     /// Revision of the hot part that it was decided about.
     base: Option<u64>,
+    /// The same of the first transaction of the operation whose reply was lost.
+    since: Option<u64>,
     parts: Parts,
     holding: Holding,
     /// The binding of the owner key from then on, if the caller holds the shard.
@@ -478,7 +481,8 @@ impl<T: ShardTransition> Prepared<T> {
     /// lasts longer still, although somebody has changed the shard since.
     fn may_stand(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
         let lease = |bytes| decode_hot(tenant, key, bytes).ok().and_then(|hot| hot.lease);
-        let stored = loaded.hot.as_ref().filter(|stored| Some(stored.revision) != self.base);
+        // Since the first try in doubt: it may be the one that stands.
+        let stored = loaded.hot.as_ref().filter(|stored| Some(stored.revision) != self.since);
         let stored = stored.and_then(|stored| lease(&stored.bytes));
         let (Some(left), Some(stored)) = (lease(&self.parts.hot), stored) else { return false };
         let outlasts = stored.token() == left.token() && stored.deadline() >= left.deadline();
@@ -574,7 +578,8 @@ fn judge<T: ShardTransition>(
                     let holding = Holding::after(&change);
                     let (bound, trace) = (ties.binding, Trace::of::<T>(&change));
                     let base = loaded.hot.as_ref().map(|hot| hot.revision);
-                    let prepared = Prepared { base, parts, holding, bound, trace, answer, event };
+                    let prepared =
+                        Prepared { base, since: base, parts, holding, bound, trace, answer, event };
                     Ok(Verdict::Commits(txn, Box::new(prepared)))
                 }
             }
