@@ -19,6 +19,8 @@ mod ours;
 mod rounds;
 mod work;
 
+use std::time::Duration;
+
 use gossip_contracts::identity::RunId;
 use gossip_coordination_etcd::test_support::{EtcdCluster, EtcdServer};
 use gossip_coordination_etcd::{EtcdConfig, GrpcClient, GrpcConfig};
@@ -33,12 +35,37 @@ use self::rounds::{Caller, Round, median, ratio, together};
 pub const VALUE_LEN: usize = 553;
 /// Operations in flight.
 const IN_FLIGHT: [usize; 4] = [1, 16, 64, 256];
-/// Rounds of each side: a round may be a tenth off, and the median of nine is not.
-const ROUNDS: usize = 9;
+/// Rounds of each side: a round may be a tenth off, and the median of eleven is not.
+const ROUNDS: usize = 11;
 /// Rounds of the slow shape, which is far from any goal.
 const TRIP_ROUNDS: usize = 3;
 
 const _: () = assert!(TRIP_ROUNDS <= ROUNDS);
+
+/// Before each round. A server writes its pages ten times a second, and what one side leaves behind
+/// to be written and collected the next one would pay for.
+const SETTLING: Duration = Duration::from_millis(300);
+
+/// The three sides that are compared in every round.
+#[derive(Clone, Copy)]
+enum Side {
+    Swap,
+    Plain,
+    Coalesced,
+}
+
+/// In which order they play: each comes behind each other one as often.
+const ORDERS: [[Side; 3]; 6] = {
+    use Side::{Coalesced, Plain, Swap};
+    [
+        [Swap, Plain, Coalesced],
+        [Swap, Coalesced, Plain],
+        [Coalesced, Swap, Plain],
+        [Coalesced, Plain, Swap],
+        [Plain, Coalesced, Swap],
+        [Plain, Swap, Coalesced],
+    ]
+};
 
 fn main() {
     // `cargo test --benches` only wants to know that it builds.
@@ -104,22 +131,19 @@ async fn compare(servers: &str, grpc: &GrpcConfig, in_flight: usize) {
         if round < TRIP_ROUNDS {
             table.trips.push(play(&mut trips).await);
         }
-        // What one leaves behind, garbage to collect and pages to write, the next one pays for. So
-        // they come in one order and in the other.
-        if round % 2 == 0 {
-            table.swap.push(play(&mut swaps).await);
-            table.plain.push(play(&mut plain).await);
-            table.coalesced.push(play(&mut coalesced).await);
-        } else {
-            table.coalesced.push(play(&mut coalesced).await);
-            table.plain.push(play(&mut plain).await);
-            table.swap.push(play(&mut swaps).await);
+        for side in ORDERS[round % ORDERS.len()] {
+            match side {
+                Side::Swap => table.swap.push(play(&mut swaps).await),
+                Side::Plain => table.plain.push(play(&mut plain).await),
+                Side::Coalesced => table.coalesced.push(play(&mut coalesced).await),
+            }
         }
     }
     table.print(servers, in_flight);
 }
 
 async fn play<C: Caller>(callers: &mut Vec<C>) -> Round {
+    tokio::time::sleep(SETTLING).await;
     let (back, round) = together(std::mem::take(callers)).await;
     *callers = back;
     round
