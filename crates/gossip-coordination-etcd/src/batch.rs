@@ -100,7 +100,7 @@ impl Letter for Parcel {
     fn outcomes(&self, namespace: &Namespace, response: TxnResponse) -> Outcome {
         // What the server did not say intelligibly may have happened.
         match wire::revision(response.header.as_ref()) {
-            Some(revision) => wire::outcome(namespace, self.txn.compares(), response, revision),
+            Some(revision) => wire::outcome(namespace, &self.txn, None, response, revision),
             None => Ok(CommitOutcome::Unknown),
         }
     }
@@ -177,7 +177,7 @@ impl<N> Batch<N> {
             return self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         };
         let of = |parcel: &Parcel, response: Option<TxnResponse>| match response {
-            Some(response) => wire::outcome(namespace, parcel.txn.compares(), response, revision),
+            Some(response) => wire::outcome(namespace, &parcel.txn, None, response, revision),
             None => Ok(CommitOutcome::Unknown),
         };
         let mut outcomes: Vec<_> =
@@ -231,15 +231,18 @@ impl<N> Batch<N> {
         let txn = |member: &Member| &self.parcels[member.place].0.txn;
         let mut answers = response.responses.into_iter();
         if !response.succeeded {
-            let compare = members.first().map(|first| &txn(first).compares()[first.shared]);
-            let conflict = wire::conflict(namespace, compare, answers);
-            return members.iter().map(|member| (member.place, conflict.clone())).collect();
+            let asks = members.iter().find(|member| !txn(member).is_terse());
+            let compare = asks.map(|member| &txn(member).compares()[member.shared]);
+            let told = compare.map(|compare| wire::conflict(namespace, [compare], answers));
+            let outcome = |member: &Member| match &told {
+                Some(told) if !txn(member).is_terse() => told.clone(),
+                _ => wire::untold(txn(member)),
+            };
+            return members.iter().map(|member| (member.place, outcome(member))).collect();
         }
         let outcome = |member: &Member| match wire::txn_answer(answers.next()) {
             Some(nested) => {
-                let compares = txn(member).compares().iter().enumerate();
-                let rest = compares.filter(|(index, _)| *index != member.shared);
-                wire::outcome(namespace, rest.map(|(_, compare)| compare), nested, revision)
+                wire::outcome(namespace, txn(member), Some(member.shared), nested, revision)
             }
             None => Ok(CommitOutcome::Unknown),
         };
@@ -283,14 +286,17 @@ fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnReq
     };
     let mut whole = TxnRequest::default();
     whole.success.reserve_exact(members.len());
-    for (number, member) in members.iter().enumerate() {
+    for member in members {
         let mut nested = request(member.place);
-        // What it shares, and what a failure of that would tell, is sent once for all.
+        // What it shares, and what a failure of that would tell, is sent once for all. Those that
+        // are terse want to be told nothing.
         let compare = nested.compare.remove(member.shared);
-        let read = nested.failure.remove(member.shared);
-        if number == 0 {
+        if whole.compare.is_empty() {
             whole.compare.push(compare);
-            whole.failure.push(read);
+        }
+        let read = (!nested.failure.is_empty()).then(|| nested.failure.remove(member.shared));
+        if whole.failure.is_empty() {
+            whole.failure.extend(read);
         }
         whole.success.push(Request::Txn(nested).into());
     }

@@ -45,6 +45,12 @@ fn checkpoint(run: u64, number: u64, hot_at: u64, head_at: u64) -> Txn {
     txn
 }
 
+/// As one who expects no conflict.
+fn terse(mut txn: Txn) -> Txn {
+    txn.be_terse();
+    txn
+}
+
 fn config() -> EtcdConfig {
     EtcdConfig::new(["h:1"], "groups").expect("the usual settings work")
 }
@@ -83,6 +89,23 @@ fn the_head_of_a_run_is_compared_once_for_all_who_expect_the_same() {
         assert!(nested(group).iter().all(|it| (it.compare.len(), it.failure.len()) == (1, 1)));
     }
     assert_eq!(groups[2].compare.len(), 2);
+}
+
+#[test]
+fn a_group_reads_what_it_shares_only_for_those_who_ask() {
+    let read_counts = |terse_from: u64| {
+        let txns = (0..4).map(|number| match checkpoint(1, number, 3, 5) {
+            txn if number >= terse_from => terse(txn),
+            txn => txn,
+        });
+        let request = request(txns);
+        let group = nested(&request)[0].clone();
+        let of_members = nested(&group).iter().map(|it| it.failure.len()).collect::<Vec<_>>();
+        (group.failure.len(), of_members)
+    };
+    assert_eq!(read_counts(0), (0, vec![0; 4]));
+    assert_eq!(read_counts(1), (1, vec![1, 0, 0, 0]));
+    assert_eq!(read_counts(4), (1, vec![1; 4]));
 }
 
 fn nested_count(request: &TxnRequest) -> usize {
@@ -160,16 +183,19 @@ async fn expecting<S: AsyncStore>(
 ) -> Txn {
     let hot_at = revision(store, hot(run, number)).await - u64::from(!hot_is_right);
     let head_at = revision(store, head(run)).await - u64::from(!head_is_right);
-    checkpoint(run, number, hot_at, head_at)
+    match checkpoint(run, number, hot_at, head_at) {
+        txn if number % 3 == 0 => terse(txn),
+        txn => txn,
+    }
 }
 
-/// The keys of a conflict; none if there is no conflict.
+/// The keys of a conflict; none if there is no conflict. One that tells nothing has one.
 fn conflicting(outcome: &Outcome) -> Vec<Key> {
     match outcome {
         Ok(CommitOutcome::Applied { .. }) => Vec::new(),
         Ok(CommitOutcome::Conflict(conflict)) => {
             let keys = Conflict::found(conflict).iter().map(|(key, _)| *key);
-            keys.collect()
+            if conflict.found().is_empty() { vec![conflict.key()] } else { keys.collect() }
         }
         other => panic!("{other:?}"),
     }

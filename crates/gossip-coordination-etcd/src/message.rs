@@ -116,12 +116,13 @@ impl<'t> LoneTxn<'t> {
 
     /// Bytes of the message.
     pub(crate) fn encoded_len(self) -> usize {
-        let target = |target: Target<'_>| {
-            nested_len(self.compare_len(target)) + nested_len(nested_len(self.read_len(target)))
-        };
+        let compares = self.targets().map(|target| nested_len(self.compare_len(target)));
+        let read = |target| nested_len(nested_len(self.read_len(target)));
         let write = |write: &Write| nested_len(nested_len(self.write_len(write)));
         let writes = self.txn.writes().iter().map(write);
-        self.targets().map(target).sum::<usize>() + writes.sum::<usize>()
+        compares.sum::<usize>()
+            + self.read_targets().map(read).sum::<usize>()
+            + writes.sum::<usize>()
     }
 
     fn effect(self) -> Effect {
@@ -148,6 +149,11 @@ impl<'t> LoneTxn<'t> {
         })
     }
 
+    /// What is read if something is not as expected.
+    fn read_targets(self) -> impl Iterator<Item = Target<'t>> {
+        self.targets().filter(move |_| !self.txn.is_terse())
+    }
+
     fn write(self, out: &mut Vec<u8>) {
         let mut spelled = Spelled::default();
         for (index, target) in self.targets().enumerate() {
@@ -159,7 +165,7 @@ impl<'t> LoneTxn<'t> {
             open(SUCCESS, nested_len(len), out);
             self.write_write(write, len, &spelled, out);
         }
-        for (index, target) in self.targets().enumerate() {
+        for (index, target) in self.read_targets().enumerate() {
             let len = self.read_len(target);
             open(FAILURE, nested_len(len), out);
             open(RANGE, len, out);

@@ -90,11 +90,15 @@ proptest! {
     #[test]
     fn a_lone_transaction_is_the_bytes_of_its_message(
         lines in prop::collection::vec(any_line(), 0..12),
+        terse in any::<bool>(),
         lease_bits in 1..63_u32,
         path_len in 1..120_usize,
     ) {
         let namespace = Namespace::new(&"n".repeat(path_len)).expect("a plain path");
-        let txn = txn_of(&lines);
+        let mut txn = txn_of(&lines);
+        if terse {
+            txn.be_terse();
+        }
         let lease = i64::MAX >> lease_bits;
         let lone = LoneTxn { namespace: &namespace, txn: &txn, lease, measured: None };
         let request: TxnRequest = lone.into_request();

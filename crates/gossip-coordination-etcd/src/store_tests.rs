@@ -69,6 +69,16 @@ async fn keeps_the_contract<K: EtcdKv>(mut store: EtcdStore<K>) {
     let expected = [(key(1), Some(found.clone())), (key(2), None), (key(1), Some(found.clone()))];
     assert_eq!(conflict.found(), expected);
 
+    // But not to one that wants to hear nothing of it.
+    let mut txn = put(2, None, 6);
+    txn.expect(key(1), None);
+    txn.be_terse();
+    let CommitOutcome::Conflict(conflict) = commit_one(&mut store, txn).await else {
+        panic!("the key is there");
+    };
+    assert_eq!((conflict.key(), conflict.found()), (key(2), [].as_slice()));
+    assert_eq!(get(&mut store, 2).await, None);
+
     // Revisions rise across a deletion.
     let mut txn = Txn::new();
     txn.expect(key(1), Some(&found));

@@ -9,7 +9,8 @@
 //! | bind | put with the lease of this process |
 //!
 //! A transaction that fails reads every key that it compared, in the same instant, so that the
-//! answer tells what is there now.
+//! answer tells what is there now. One that is terse reads nothing: what a server is told to do
+//! then travels, and is written to the log, also if it is never done.
 //!
 //! What it never does: send anything, or trust an answer. An answer of the wrong shape is
 //! [`InfraError::Corruption`].
@@ -37,12 +38,14 @@ pub(crate) fn txn_request(namespace: &Namespace, txn: &Txn) -> TxnRequest {
     let mut request = TxnRequest {
         compare: Vec::with_capacity(compares.len()),
         success: Vec::with_capacity(writes.len()),
-        failure: Vec::with_capacity(compares.len()),
+        failure: Vec::with_capacity(if txn.is_terse() { 0 } else { compares.len() }),
     };
     for compare in compares {
         // A range whose ends are the wrong way round is empty for ever.
         if let Some(target) = Target::of(namespace, compare) {
-            request.failure.push(target.read());
+            if !txn.is_terse() {
+                request.failure.push(target.read());
+            }
             request.compare.push(target.compare());
         }
     }
@@ -61,18 +64,32 @@ pub(crate) fn set_lease(request: &mut TxnRequest, lease: i64) {
     }
 }
 
-/// What became of a transaction with `compares`, from the answer to its own request. `revision` is
-/// that of the outermost transaction, which is the revision of everything in it.
-pub(crate) fn outcome<'c>(
+/// What became of `txn`, from the answer to its own request, which says all of its compares but
+/// the one that is `elsewhere`. `revision` is that of the outermost transaction, which is the
+/// revision of everything in it.
+pub(crate) fn outcome(
     namespace: &Namespace,
-    compares: impl IntoIterator<Item = &'c Compare>,
+    txn: &Txn,
+    elsewhere: Option<usize>,
     response: TxnResponse,
     revision: u64,
 ) -> Result<CommitOutcome, InfraError> {
     if response.succeeded {
         return Ok(CommitOutcome::Applied { revision });
     }
-    conflict(namespace, compares, response.responses)
+    if txn.is_terse() {
+        return untold(txn);
+    }
+    let compares = txn.compares().iter().enumerate();
+    let said = compares.filter(|(index, _)| Some(*index) != elsewhere);
+    conflict(namespace, said.map(|(_, compare)| compare), response.responses)
+}
+
+/// The conflict of a terse transaction.
+pub(crate) fn untold(txn: &Txn) -> Result<CommitOutcome, InfraError> {
+    Conflict::untold(txn)
+        .map(CommitOutcome::Conflict)
+        .ok_or_else(|| crossed("a transaction failed that compares nothing"))
 }
 
 /// The conflict of a transaction with `compares`, of which at least one failed.

@@ -85,7 +85,7 @@ impl Disk {
         keys.take_while(|(bytes, _)| bytes.0 < *range.end()).map(|(_, key)| *key)
     }
 
-    /// What stands against `txn`, if anything does.
+    /// What stands against `txn`, if anything does. Told no more than it must be, as by etcd.
     pub(super) fn conflict(&self, txn: &Txn) -> Option<Conflict> {
         let broken = |compare: &Compare| match compare {
             Compare::At { key, revision } => {
@@ -98,7 +98,7 @@ impl Disk {
                 self.range(range).next().map(|key| (key, self.get(&key).cloned()))
             }
         };
-        Conflict::new(txn.compares().iter().filter_map(broken).collect())
+        Conflict::of(txn, txn.compares().iter().filter_map(broken))
     }
 
     /// Does what `txn` says for `process`, and answers the revision.

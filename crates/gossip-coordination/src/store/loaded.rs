@@ -115,14 +115,17 @@ impl Loaded {
         })
     }
 
-    /// Puts what a conflict found in the place of what was expected. `None` if that does not make
-    /// a whole shard: everything must be loaded then.
+    /// Puts what a conflict found in the place of what was expected. `None` if it was not told, or
+    /// does not make a whole shard: everything must be loaded then.
     pub(super) fn heal(
         mut self,
         tenant: TenantId,
         shard: ShardKey,
         conflict: Conflict,
     ) -> Option<Self> {
+        if conflict.found().is_empty() {
+            return None;
+        }
         for (key, value) in conflict.into_found() {
             match key {
                 Key::ShardHot { shard: other, .. } if other == shard => self.hot = Some(value?),

@@ -8,6 +8,7 @@
 //! What it never does: sleep, or fail without being told to.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::engine::{Answer, Page, Read, Store, StoreLimits};
@@ -195,14 +196,14 @@ impl MapStore {
 
     /// A conflict on the first key that `txn` compares.
     fn pretended(&self, txn: &Txn) -> Option<Conflict> {
-        let key = first_compare(txn)?;
-        Conflict::new(vec![(key, self.lock().get(&key).cloned())])
+        let key = txn.compares().iter().find_map(Compare::key)?;
+        Conflict::of(txn, iter::once((key, self.lock().get(&key).cloned())))
     }
 
     fn apply(&self, txn: &Txn) -> CommitOutcome {
         let mut map = self.lock();
         let broken = txn.compares().iter().filter_map(|compare| map.broken(compare));
-        if let Some(conflict) = Conflict::new(broken.collect()) {
+        if let Some(conflict) = Conflict::of(txn, broken) {
             return CommitOutcome::Conflict(conflict);
         }
         map.revision += 1;
@@ -319,13 +320,6 @@ impl Store for MapStore {
     fn binding(&self) -> Option<u64> {
         self.process.map(|process| process.binding)
     }
-}
-
-fn first_compare(txn: &Txn) -> Option<Key> {
-    txn.compares().iter().find_map(|compare| match compare {
-        Compare::At { key, .. } | Compare::Absent(key) => Some(*key),
-        Compare::Empty(_) => None,
-    })
 }
 
 fn foreign(malformed: super::key::MalformedKey) -> InfraError {

@@ -112,6 +112,21 @@ fn faults_are_what_they_are_called() {
     assert_eq!((store.commit_count(), other.commit_count()), (5, 0));
 }
 
+#[test]
+fn a_terse_transaction_is_told_a_key_and_no_value() {
+    let mut store = MapStore::new();
+    assert!(applied(commit(&mut store, put(1, b"one"))));
+    let mut txn = put(2, b"two");
+    txn.expect(key(3), None);
+    txn.expect(key(1), None);
+    txn.be_terse();
+    let Ok(CommitOutcome::Conflict(conflict)) = commit(&mut store, txn) else {
+        panic!("a key is there that should not");
+    };
+    assert_eq!((conflict.key(), conflict.found()), (key(3), [].as_slice()));
+    assert_eq!(stored(&mut store, 2), None);
+}
+
 fn bind(run: u64) -> Txn {
     let mut txn = Txn::new();
     txn.bind(key(run), b"bound".to_vec());

@@ -154,7 +154,7 @@ fn residual() -> SplitResidualPlan<'static> {
 }
 
 #[test]
-fn a_memory_that_is_out_of_date_costs_one_more_round_trip() {
+fn a_memory_that_is_out_of_date_costs_a_load_and_a_commit() {
     let (mut admin, mut owner, leases) = set_up();
     let action = ShardAction::Release;
     admin.request_action(at(8), TENANT, shard(0), &action, at(50), op(30)).unwrap();
@@ -167,7 +167,7 @@ fn a_memory_that_is_out_of_date_costs_one_more_round_trip() {
     let told = told.unwrap();
     assert!(told.is_executed());
     assert!(told.into_inner().request.is_some(), "the request is seen");
-    assert_eq!((cost, owner.store().store.waited()), ([0, 0, 2], 0));
+    assert_eq!((cost, owner.store().store.waited()), ([1, 1, 2], 0));
     assert_eq!(events.drain().len(), 1, "one event for one change");
     assert_eq!(checkpoint(&mut owner, &leases[0], b"c", op(11)), ONE_COMMIT);
 }
@@ -176,7 +176,7 @@ fn a_memory_that_is_out_of_date_costs_one_more_round_trip() {
 fn one_shard_learns_of_a_change_of_the_run_for_all() {
     let (mut admin, mut owner, leases) = set_up();
     admin.pause_run(at(8), TENANT, RUN, op(30)).unwrap();
-    assert_eq!(checkpoint(&mut owner, &leases[0], b"b", op(10)), [0, 0, 2]);
+    assert_eq!(checkpoint(&mut owner, &leases[0], b"b", op(10)), [1, 1, 2]);
     assert_eq!(checkpoint(&mut owner, &leases[1], b"h", op(11)), ONE_COMMIT);
 }
 

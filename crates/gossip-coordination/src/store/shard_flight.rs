@@ -3,7 +3,9 @@
 //! - **Memory**: what the handle last wrote is decided about without a load. A refusal or a replay
 //!   that comes of it is decided again on a fresh load before anybody hears of it.
 //! - **Conflict**: it is decided again, within a budget, about what the conflict says is there now.
-//!   If that does not make a whole shard, everything is loaded.
+//!   If that does not make a whole shard, everything is loaded. So it is if the transaction was
+//!   terse, as that of a holder is: a server would be told with every checkpoint what to read if
+//!   somebody else changed the shard, and nobody does.
 //! - **Unknown**: the commit is remembered as a doubt. The next load settles it. The record is what
 //!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
@@ -300,17 +302,18 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let (lost, origin) = (conflict.key(), loaded.origin);
         // Ids that were free are compared in the commit, and those that were taken stay so: whoever
         // only lost a race for the counters need not look for them again.
-        if !conflict.found().iter().all(|(found, _)| is_counter(found)) {
+        let found = conflict.found();
+        if found.is_empty() || !found.iter().all(|(found, _)| is_counter(found)) {
             self.kin.clear();
         }
         self.kin_is_newer = false;
         // Whoever changed the shard may have written its owner key, and tied it to itself.
         let hot = Key::ShardHot { tenant, shard: key };
-        if conflict.found().iter().any(|(found, _)| *found == hot) {
+        if found.is_empty() || found.iter().any(|(found, _)| *found == hot) {
             self.ties.bound = None;
         }
         // A conflict tells nothing of the owner key.
-        let whole = !(T::CONSULTS_OWNER && self.ties.binding.is_some());
+        let whole = !looks_at_owner::<T>(self.ties);
         self.loaded = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
         match origin {
             // Memory that is out of date is no race, and an operation begins with it once.
@@ -370,6 +373,17 @@ fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
         | Key::Tombstone { .. }
         | Key::HandoffIndex { .. } => true,
     }
+}
+
+/// Whether a conflict would not be healed by what it tells: nobody is expected to change a shard
+/// that its holder remembers, and a conflict tells nothing of an owner key that must be looked at.
+const fn is_terse<T: ShardTransition>(loaded: &Loaded, ties: Ties) -> bool {
+    matches!(loaded.origin, Origin::Memory) || looks_at_owner::<T>(ties)
+}
+
+/// Whether the operation looks at the owner key, and there is one.
+const fn looks_at_owner<T: ShardTransition>(ties: Ties) -> bool {
+    T::CONSULTS_OWNER && ties.binding.is_some()
 }
 
 /// What nearly every transaction compares: the hot part and the run's head.
@@ -604,6 +618,9 @@ fn prepare<T: ShardTransition>(
     evolve(record, &mut core.pool, change)?;
 
     let mut txn = Txn::with_room(COMPARES, WRITES);
+    if is_terse::<T>(loaded, ties) {
+        txn.be_terse();
+    }
     if !planted!(ShardNotCompared) {
         txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
     }

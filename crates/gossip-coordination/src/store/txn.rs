@@ -32,6 +32,17 @@ pub enum Compare {
     Empty(KeyRange),
 }
 
+impl Compare {
+    /// The key that is compared, if it is a single one.
+    #[must_use]
+    pub const fn key(&self) -> Option<Key> {
+        match self {
+            Self::At { key, .. } | Self::Absent(key) => Some(*key),
+            Self::Empty(_) => None,
+        }
+    }
+}
+
 /// One change of one key.
 #[derive(Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an engine must do every kind")]
@@ -79,6 +90,8 @@ pub struct Txn {
     written: HashSet<Key, FixedState>,
     /// Bytes of keys and values to be written.
     byte_count: usize,
+    /// Whether a conflict need not tell what is there.
+    terse: bool,
 }
 
 impl Txn {
@@ -145,6 +158,19 @@ impl Txn {
         self.write(Write::Delete(key));
     }
 
+    /// Lets a conflict go without what is there instead: for those who expect none, or who would
+    /// have to look at more than was compared. A server that must be told beforehand what to read
+    /// then is spared that.
+    pub const fn be_terse(&mut self) {
+        self.terse = true;
+    }
+
+    /// Whether a conflict need not tell what is there. An engine may tell it all the same.
+    #[must_use]
+    pub const fn is_terse(&self) -> bool {
+        self.terse
+    }
+
     /// What must hold.
     #[must_use]
     pub fn compares(&self) -> &[Compare] {
@@ -208,7 +234,8 @@ pub enum CommitOutcome {
 /// What was not as a transaction expected, and what is there instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Never empty.
+    key: Key,
+    /// Empty only if the transaction was terse.
     found: Vec<(Key, Option<Versioned>)>,
 }
 
@@ -217,16 +244,39 @@ impl Conflict {
     /// one of its keys stands.
     #[must_use]
     pub fn new(found: Vec<(Key, Option<Versioned>)>) -> Option<Self> {
-        (!found.is_empty()).then_some(Self { found })
+        let (key, _) = *found.first()?;
+        Some(Self { key, found })
     }
 
-    /// A key that was not as expected.
+    /// What became of `txn` if it was `broken` by these: a conflict that tells of them, unless it
+    /// need not; `None` without any.
     #[must_use]
-    pub fn key(&self) -> Key {
-        self.found[0].0
+    pub fn of(
+        txn: &Txn,
+        mut broken: impl Iterator<Item = (Key, Option<Versioned>)>,
+    ) -> Option<Self> {
+        match txn.is_terse() {
+            true => broken.next().and_then(|_| Self::untold(txn)),
+            false => Self::new(broken.collect()),
+        }
     }
 
-    /// Every key that was not as expected, with its value now.
+    /// A conflict of a terse transaction: something that it compares was not as expected, and
+    /// nothing is told of it. `None` if it compares no key, which none does that is terse.
+    #[must_use]
+    pub fn untold(txn: &Txn) -> Option<Self> {
+        debug_assert!(txn.is_terse(), "who asked what is there is told");
+        let key = txn.compares().iter().find_map(Compare::key)?;
+        Some(Self { key, found: Vec::new() })
+    }
+
+    /// A key that was not as expected; if nothing was told, one that was compared.
+    #[must_use]
+    pub const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Every key that was not as expected, with its value now. Empty if that was not told.
     #[must_use]
     pub fn found(&self) -> &[(Key, Option<Versioned>)] {
         &self.found
