@@ -25,7 +25,7 @@ use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::store::AsyncStoreCoordinator;
 use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, Lease, RenewError, RunConfig,
+    CheckpointError, ClaimError, Lease, RenewError, RunConfig,
 };
 use tokio::task::JoinSet;
 
@@ -64,13 +64,66 @@ pub enum Loss {
     Killed,
     /// `SIGSTOP`; it goes on later as if nothing had happened.
     Stopped,
-    /// Cut off from its peers; clients still reach it.
+    /// Its connections with its peers are closed and refused; clients still reach it.
     CutOff,
+    /// Packets between it and its peers are dropped, so their connections hang; clients still
+    /// reach it.
+    PacketsDropped,
+    /// Every packet to and from it is dropped, those of its clients as well.
+    Unplugged,
 }
 
 impl Loss {
     /// Every way.
-    pub const ALL: [Self; 3] = [Self::Killed, Self::Stopped, Self::CutOff];
+    pub const ALL: [Self; 5] =
+        [Self::Killed, Self::Stopped, Self::CutOff, Self::PacketsDropped, Self::Unplugged];
+
+    /// Whether the members must have machines of their own, which not every machine lets them
+    /// have ([`EtcdCluster::can_have_machines`]).
+    pub const fn needs_machines(self) -> bool {
+        match self {
+            Self::Killed | Self::Stopped | Self::CutOff => false,
+            Self::PacketsDropped | Self::Unplugged => true,
+        }
+    }
+
+    /// What becomes of the leader, for a table.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Killed => "killed (`kill -9`), later restarted with its data",
+            Self::Stopped => "stopped (`SIGSTOP`), later continued",
+            Self::CutOff => "cut off from its peers by closed connections; clients still reach it",
+            Self::PacketsDropped => {
+                "cut off from its peers by dropped packets (network namespaces); clients still \
+                 reach it"
+            }
+            Self::Unplugged => "cut off from peers and clients by dropped packets (namespaces)",
+        }
+    }
+
+    /// Servers that can be lost so.
+    pub fn cluster(self) -> EtcdCluster {
+        if self.needs_machines() { EtcdCluster::three_machines() } else { EtcdCluster::three() }
+    }
+
+    /// Lets it befall a member.
+    pub fn befall(self, cluster: &mut EtcdCluster, member: usize) {
+        match self {
+            Self::Killed => cluster.member(member).kill(),
+            Self::Stopped => cluster.member(member).pause(),
+            Self::CutOff | Self::PacketsDropped => cluster.cut_off(member),
+            Self::Unplugged => cluster.unplug(member),
+        }
+    }
+
+    /// Lets the member come back.
+    fn end(self, cluster: &mut EtcdCluster, member: usize) {
+        match self {
+            Self::Killed => cluster.member(member).restart(),
+            Self::Stopped => cluster.member(member).resume(),
+            Self::CutOff | Self::PacketsDropped | Self::Unplugged => cluster.heal(),
+        }
+    }
 }
 
 /// How long work stood still.
@@ -128,19 +181,11 @@ impl Campaign {
     /// Loses the leader, waits until every worker works again, and lets the member come back.
     pub async fn lose_leader(&mut self, loss: Loss) -> Resumed {
         let leader = self.cluster.leader(None).await;
-        match loss {
-            Loss::Killed => self.cluster.member(leader).kill(),
-            Loss::Stopped => self.cluster.member(leader).pause(),
-            Loss::CutOff => self.cluster.cut_off(leader),
-        }
+        loss.befall(&mut self.cluster, leader);
         self.oracle.mark();
         let resumed = self.wait_until_resumed().await;
         tokio::time::sleep(LOST_FOR).await;
-        match loss {
-            Loss::Killed => self.cluster.member(leader).restart(),
-            Loss::Stopped => self.cluster.member(leader).resume(),
-            Loss::CutOff => self.cluster.heal(),
-        }
+        loss.end(&mut self.cluster, leader);
         self.cluster.leader(None).await;
         // The member that came back must not bring old news with it.
         self.oracle.mark();
@@ -239,7 +284,12 @@ impl Worker {
         let worker = WorkerId::from_raw(1 + self.index as u64);
         let mut scratch = AcquireScratch::new();
         let claim = coordinator.claim_next_available(now, TENANT, RUN, worker, &mut scratch);
-        let granted = claim.await.ok()?;
+        let granted = match claim.await {
+            Ok(granted) => granted,
+            Err(ClaimError::NoneAvailable { .. }) => return None,
+            Err(ClaimError::BackendError(error)) if error.is_retryable() => return None,
+            Err(error) => panic!("a worker is refused for no good reason: {error}"),
+        };
         let cursor = number_in(granted.snapshot.cursor().last_key());
         self.oracle.granted(&granted.lease, cursor, &known);
         Some((granted.lease, cursor))
@@ -286,7 +336,9 @@ impl Worker {
                     self.oracle.advanced(self.index, lease, cursor, &known, sent);
                     return true;
                 }
-                Err(CheckpointError::BackendError(_)) => tokio::time::sleep(PAUSE).await,
+                Err(CheckpointError::BackendError(error)) if error.is_retryable() => {
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Err(CheckpointError::StaleFence { .. } | CheckpointError::LeaseExpired { .. }) => {
                     return false;
                 }
@@ -304,8 +356,9 @@ impl Worker {
         match coordinator.renew(now, TENANT, lease).await {
             Ok(renewed) => lease.set_deadline(renewed.new_deadline),
             // The next checkpoint tries again.
-            Err(RenewError::BackendError(_)) => {}
-            Err(_) => return false,
+            Err(RenewError::BackendError(error)) if error.is_retryable() => {}
+            Err(RenewError::StaleFence { .. } | RenewError::LeaseExpired { .. }) => return false,
+            Err(other) => panic!("a worker does nothing else wrong: {other}"),
         }
         true
     }
