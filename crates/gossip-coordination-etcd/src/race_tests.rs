@@ -16,8 +16,8 @@ use gossip_coordination::{
     RunConfig, RunManagement,
 };
 
-use crate::process_tests::now;
 use crate::real_servers::Servers;
+use crate::test_support::wall_clock as now;
 use crate::{EtcdConfig, EtcdCoordinator};
 
 /// Tells the same test, in a process of its own, to race, and where.
