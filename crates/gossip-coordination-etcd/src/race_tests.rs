@@ -75,21 +75,24 @@ fn racing_processes_overshoot_no_limit_and_share_no_fence() {
     let mut scratch = AcquireScratch::new();
     let held = Held::of(acquire(&mut judge, ROOT, PROCESSES, &mut scratch).unwrap());
     let last = held.lease.fence().as_raw();
-    assert!(said.granted.range((0, last)..=(0, u64::MAX)).next().is_none(), "fences rise");
+    let root = ROOT.as_raw();
+    assert!(said.granted.range((root, last)..=(root, u64::MAX)).next().is_none(), "fences rise");
     let more = held.split(&mut judge, OpId::from_raw(1));
     assert_eq!(more, None, "there was room for more shards");
 }
+
+/// What the judge says of a checkpoint that was acknowledged and is not there.
+const LOST: &str = "acknowledged progress is lost";
 
 /// What all racers were told.
 #[derive(Debug, Default)]
 struct Said {
     /// Runs.
     created: BTreeSet<u64>,
-    /// Shards and fences.
-    granted: BTreeSet<(u64, u64)>,
-    grants: u64,
-    /// Shards, and the highest checkpoint of each.
-    advanced: BTreeMap<u64, u64>,
+    /// By shard and fence: where the cursor stood.
+    granted: BTreeMap<(u64, u64), u64>,
+    /// By shard and fence: where it was moved to. Under each lease it is moved once.
+    advanced: BTreeMap<(u64, u64), u64>,
     /// Shards that were split off.
     split: BTreeSet<u64>,
 }
@@ -99,13 +102,12 @@ impl Said {
         for (word, numbers) in lines {
             match (&**word, &numbers[..]) {
                 ("created", [run]) => assert!(self.created.insert(*run)),
-                ("granted", [shard, fence]) => {
-                    self.grants += 1;
-                    assert!(self.granted.insert((*shard, *fence)), "a fence was given twice");
+                ("granted", [shard, fence, found]) => {
+                    let other = self.granted.insert((*shard, *fence), *found);
+                    assert_eq!(other, None, "a fence was given twice");
                 }
-                ("advanced", [shard, key]) => {
-                    let highest = self.advanced.entry(*shard).or_default();
-                    *highest = (*highest).max(*key);
+                ("advanced", [shard, fence, key]) => {
+                    self.advanced.insert((*shard, *fence), *key);
                 }
                 ("split", [shard]) => {
                     assert!(self.split.insert(*shard), "a shard was born twice");
@@ -117,22 +119,31 @@ impl Said {
 
     /// Each process got what it wanted, and all together as much as there is room for.
     fn check_counts(&self) {
-        assert_eq!(self.grants, PROCESSES * GRANTS * 2);
+        assert_eq!(self.granted.len() as u64, PROCESSES * GRANTS * 2);
         assert_eq!(self.created.len(), SHARDS_MAX, "the limit on runs");
         assert_eq!(self.split.len() + 1, SHARDS_MAX, "the limit on shards");
     }
 
-    /// Compares with the shards of the shared run that are stored at the end, and their cursors.
+    /// Compares what each found with what the one before it was told, and at the end with the
+    /// shards of the shared run that are stored, and their cursors.
     /// Every racer has ended well, so what was not acknowledged did not happen.
     fn check(&self, stored: &BTreeMap<u64, Option<u64>>) {
         assert!(stored.len() <= SHARDS_MAX, "{} shards overshoot the limit", stored.len());
         let born: BTreeSet<u64> = self.split.iter().copied().chain([ROOT.as_raw()]).collect();
         assert_eq!(stored.keys().copied().collect::<BTreeSet<_>>(), born, "shards");
-        for (shard, cursor) in stored {
-            let told = self.advanced.get(shard).copied();
-            assert!(*cursor >= told, "shard {shard}: acknowledged progress is lost");
-            assert_eq!(*cursor, told, "shard {shard}: nobody was told of this progress");
+        for ((shard, fence), found) in &self.granted {
+            assert!(Some(*found) >= self.told_before(*shard, *fence), "{LOST}: {shard}, {fence}");
         }
+        for (shard, cursor) in stored {
+            let told = self.told_before(*shard, u64::MAX);
+            assert!(*cursor >= told, "{LOST} at the end: {shard}");
+            assert_eq!(*cursor, told, "nobody was told of this progress: {shard}");
+        }
+    }
+
+    /// The last checkpoint under a lower fence than this one.
+    fn told_before(&self, shard: u64, fence: u64) -> Option<u64> {
+        self.advanced.range((shard, 0)..(shard, fence)).next_back().map(|(_, key)| *key)
     }
 }
 
@@ -180,11 +191,11 @@ impl Racer {
 
     fn turn(&mut self, shard: Option<ShardId>) {
         let mut held = self.get(shard);
-        let shard = held.lease.shard().as_raw();
-        say("granted", &[shard, held.lease.fence().as_raw()]);
+        let (shard, fence) = (held.lease.shard().as_raw(), held.lease.fence().as_raw());
+        say("granted", &[shard, fence, held.at]);
         let op = self.next_op();
         held.advance(&mut self.coordinator, op);
-        say("advanced", &[shard, held.at]);
+        say("advanced", &[shard, fence, held.at]);
         let op = self.next_op();
         if let Some(child) = held.split(&mut self.coordinator, op) {
             say("split", &[child.as_raw()]);
@@ -333,10 +344,18 @@ fn number_in(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a key of ours has eight bytes"))
 }
 
-/// Racers that were told of one shard more, and of progress on both.
+/// Racers that were told of one shard more, of progress on both, and twice on one of them.
 fn two_shards() -> (Said, BTreeMap<u64, Option<u64>>) {
     let mut said = Said::default();
-    let lines = [("split", vec![7]), ("advanced", vec![0, 5]), ("advanced", vec![7, 9])];
+    let lines = [
+        ("granted", vec![0, 1, 3]),
+        ("advanced", vec![0, 1, 4]),
+        ("split", vec![7]),
+        ("granted", vec![0, 2, 4]),
+        ("advanced", vec![0, 2, 5]),
+        ("granted", vec![7, 2, 8]),
+        ("advanced", vec![7, 2, 9]),
+    ];
     said.hear(&lines.map(|(word, numbers)| (word.to_owned(), numbers)));
     (said, [(0, Some(5)), (7, Some(9))].into())
 }
@@ -348,7 +367,7 @@ fn the_judge_lets_pass_what_was_acknowledged() {
 }
 
 #[test]
-#[should_panic(expected = "shard 7: acknowledged progress is lost")]
+#[should_panic(expected = "acknowledged progress is lost at the end: 7")]
 fn the_judge_sees_a_lost_checkpoint() {
     let (said, mut stored) = two_shards();
     stored.insert(7, Some(8));
@@ -356,11 +375,26 @@ fn the_judge_sees_a_lost_checkpoint() {
 }
 
 #[test]
-#[should_panic(expected = "shard 0: acknowledged progress is lost")]
+#[should_panic(expected = "acknowledged progress is lost: 0, 2")]
+fn the_judge_sees_a_lost_checkpoint_that_another_one_hides() {
+    let (mut said, stored) = two_shards();
+    said.granted.insert((0, 2), 3);
+    said.check(&stored);
+}
+
+#[test]
+#[should_panic(expected = "acknowledged progress is lost at the end: 0")]
 fn the_judge_sees_that_every_checkpoint_is_lost() {
     let (said, mut stored) = two_shards();
     stored.insert(0, None);
     said.check(&stored);
+}
+
+#[test]
+#[should_panic(expected = "a fence was given twice")]
+fn the_judge_sees_a_fence_that_was_given_twice() {
+    let (mut said, _) = two_shards();
+    said.hear(&[("granted".to_owned(), vec![7, 2, 9])]);
 }
 
 #[test]
