@@ -49,8 +49,8 @@ async fn lose_leader(loss: Loss) {
     config.endpoints.rotate_left(leader);
     let client = GrpcClient::new(&config).expect("the endpoints are ours");
     write(&client).await.expect("a healthy cluster takes writes");
-    loss.befall(&mut cluster, leader);
     let start = Instant::now();
+    loss.befall(&mut cluster, leader);
     let (mut failed, mut unknown) = (0, 0);
     while let Err(error) = write(&client).await {
         failed += 1;

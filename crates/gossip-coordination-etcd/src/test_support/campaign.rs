@@ -129,7 +129,8 @@ impl Loss {
 /// How long work stood still.
 #[derive(Clone, Copy, Debug)]
 pub struct Resumed {
-    /// From the loss to the first acknowledgement of something asked for after it.
+    /// From the beginning of the loss to the first acknowledgement of something asked for when the
+    /// loss was complete.
     pub first: Duration,
     /// Until every worker had one.
     pub all: Duration,
@@ -181,14 +182,15 @@ impl Campaign {
     /// Loses the leader, waits until every worker works again, and lets the member come back.
     pub async fn lose_leader(&mut self, loss: Loss) -> Resumed {
         let leader = self.cluster.leader(None).await;
+        let begun = Instant::now();
         loss.befall(&mut self.cluster, leader);
-        self.oracle.mark();
+        self.oracle.mark(begun);
         let resumed = self.wait_until_resumed().await;
         tokio::time::sleep(LOST_FOR).await;
         loss.end(&mut self.cluster, leader);
         self.cluster.leader(None).await;
         // The member that came back must not bring old news with it.
-        self.oracle.mark();
+        self.oracle.mark(Instant::now());
         self.wait_until_resumed().await;
         resumed
     }
@@ -387,7 +389,9 @@ struct Oracle {
 struct State {
     truths: Vec<Truth>,
     verdict: Verdict,
-    /// When work was last disturbed.
+    /// When the last disturbance began, from which times are counted.
+    disturbed: Instant,
+    /// When it was complete; not before it began. What was asked for before that does not count.
     marked: Instant,
     /// When each worker was first acknowledged something that it asked for after that.
     resumed: Vec<Option<Instant>>,
@@ -407,6 +411,7 @@ impl Oracle {
         let state = State {
             truths: vec![Truth::default(); shard_count as usize],
             verdict: Verdict::default(),
+            disturbed: Instant::now(),
             marked: Instant::now(),
             resumed: vec![None; worker_count],
         };
@@ -427,9 +432,11 @@ impl Oracle {
         self.state().truths.clone()
     }
 
-    fn mark(&self) {
+    /// A disturbance that began then is complete now. To cut connections takes a while, in which an
+    /// election may already begin.
+    fn mark(&self, begun: Instant) {
         let mut state = self.state();
-        state.marked = Instant::now();
+        (state.disturbed, state.marked) = (begun, Instant::now());
         state.resumed.fill(None);
     }
 
@@ -439,7 +446,7 @@ impl Oracle {
         if times.len() < worker_count {
             return None;
         }
-        let since = |at: Option<&Instant>| at.map(|at| at.duration_since(state.marked));
+        let since = |at: Option<&Instant>| at.map(|at| at.duration_since(state.disturbed));
         Some(Resumed { first: since(times.iter().min())?, all: since(times.iter().max())? })
     }
 
