@@ -25,7 +25,7 @@ use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::store::AsyncStoreCoordinator;
 use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, Lease, RenewError, RunConfig,
+    CheckpointError, ClaimError, InfraError, Lease, RenewError, RunConfig,
 };
 use tokio::task::JoinSet;
 
@@ -239,7 +239,15 @@ impl Worker {
         let worker = WorkerId::from_raw(1 + self.index as u64);
         let mut scratch = AcquireScratch::new();
         let claim = coordinator.claim_next_available(now, TENANT, RUN, worker, &mut scratch);
-        let granted = claim.await.ok()?;
+        let granted = match claim.await {
+            Ok(granted) => granted,
+            Err(ClaimError::NoneAvailable { .. }) => return None,
+            Err(ClaimError::BackendError(error)) => {
+                assert_outage(&error);
+                return None;
+            }
+            Err(other) => panic!("a worker does nothing else wrong: {other}"),
+        };
         let cursor = number_in(granted.snapshot.cursor().last_key());
         self.oracle.granted(&granted.lease, cursor, &known);
         Some((granted.lease, cursor))
@@ -286,7 +294,10 @@ impl Worker {
                     self.oracle.advanced(self.index, lease, cursor, &known, sent);
                     return true;
                 }
-                Err(CheckpointError::BackendError(_)) => tokio::time::sleep(PAUSE).await,
+                Err(CheckpointError::BackendError(error)) => {
+                    assert_outage(&error);
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Err(CheckpointError::StaleFence { .. } | CheckpointError::LeaseExpired { .. }) => {
                     return false;
                 }
@@ -304,11 +315,17 @@ impl Worker {
         match coordinator.renew(now, TENANT, lease).await {
             Ok(renewed) => lease.set_deadline(renewed.new_deadline),
             // The next checkpoint tries again.
-            Err(RenewError::BackendError(_)) => {}
+            Err(RenewError::BackendError(error)) => assert_outage(&error),
             Err(_) => return false,
         }
         true
     }
+}
+
+/// A lost leader explains that nobody answers. What is damaged or refused it does not, and trying
+/// again would hide it.
+fn assert_outage(error: &InfraError) {
+    assert!(error.is_retryable(), "no loss of a leader explains this: {error}");
 }
 
 fn key_of(shard: ShardId, cursor: u64) -> Vec<u8> {
@@ -478,5 +495,11 @@ mod tests {
     fn the_oracle_sees_a_fence_that_was_given_twice() {
         let (oracle, known) = oracle();
         oracle.granted(&lease(2), 5, &known);
+    }
+    #[test]
+    #[should_panic(expected = "no loss of a leader explains this")]
+    fn a_worker_that_meets_damage_ends_the_campaign() {
+        let (operation, message) = ("claim.load", String::new());
+        assert_outage(&InfraError::Corruption { operation, message });
     }
 }
