@@ -13,7 +13,7 @@
 //! | `index` | where a shard stands in the indexes of its run |
 //! | `sight`, `capacity` | how much of the claim index a look reads, and how much work waits |
 //! | `retry` | how often a flight tries again, and how long it waits |
-//! | `memory` | what a handle remembers of the shards that it holds |
+//! | `memory` | what the handles of a process remember of the shards that they hold |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
 //! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `handoffs` | records of planned moves, whatever they say |
@@ -104,6 +104,7 @@ pub use self::handoffs::{
 };
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};
+pub use self::memory::SharedMemory;
 pub use self::place::{ClaimSpot, place_of, shard_at};
 pub use self::range::KeyRange;
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
