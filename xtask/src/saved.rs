@@ -69,7 +69,7 @@ pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: 
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 27] = [
+pub(crate) const BLOCKS: [Block; 28] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
