@@ -51,8 +51,8 @@ pub(crate) async fn answers<K: EtcdKv>(
     Ok(answers)
 }
 
-/// How many of `questions` one transaction takes: a server that allows so many `ops` allows a nested
-/// transaction what the one around it has left. None if the first is nested too deep by itself.
+/// How many of `questions` one transaction takes if a server allows so many `ops`: a nested one has
+/// what the one around it has left. None if the first is nested too deep by itself.
 fn fitting(questions: &[Question], ops: usize) -> usize {
     let mut deepest = 0;
     let fits = |(index, question): &(usize, &Question)| {
