@@ -388,7 +388,7 @@ impl<'w> Audit<'w> {
         Ok(())
     }
 
-    /// Whether it is an entry of a shard that was swept by its key, in a run whose sweep is not over.
+    /// Whether it is an entry of a shard that was swept by its key, while the sweep is not over.
     fn lags_behind(&self, key: &Key) -> bool {
         let Key::ClaimIndex { tenant, shard, .. } = *key else { return false };
         let number = self.oracle.find_shard(tenant, shard);
