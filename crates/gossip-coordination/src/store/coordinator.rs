@@ -153,7 +153,7 @@ macro_rules! coordinator {
 coordinator!(StoreCoordinator over Store, "A coordinator over a blocking store.");
 coordinator!(AsyncStoreCoordinator over AsyncStore, "A coordinator over an asynchronous store.");
 
-#[cfg(feature = "sim")]
+#[cfg(any(test, feature = "sim"))]
 impl<S: AsyncStore> AsyncStoreCoordinator<S> {
     /// As [`new`](Self::new), in the room of a handle that is done with: nothing of what that one
     /// knew is left.

@@ -36,7 +36,7 @@
 //! | unpark, request_action, revoke_lease | 2 | load, commit |
 //! | create_run, complete_run, cancel_run, pause_run | 2 | load, commit |
 //! | register_shards | 2 | load, commit; as often as there are chunks |
-//! | delete_run | 7 | load, commit; then load and commit by the batch, until nothing is left |
+//! | delete_run | 8 | look for newer records, load, commit; then load and commit by the batch, until nothing is left |
 //! | get_run, get_run_progress, list_shards, candidates | 1 | read, as often as there are pages |
 //! | register_worker, heartbeat | 2 | read, commit |
 //! | list_workers, list_active_runs, list_runs | 1 | read, as often as there are pages |
@@ -146,6 +146,8 @@ mod samples;
 mod sight_tests;
 #[cfg(test)]
 mod split_race_tests;
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod trip_tests;
 #[cfg(test)]
