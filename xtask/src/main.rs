@@ -137,8 +137,9 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "kill-sqlite",
-        arguments: "[--cycles N] [--seed N]",
-        purpose: "kill and race processes on one SQLite file, and look what became of it",
+        arguments: "[--cycles N] [--seed N] [--save]",
+        purpose: "kill and race processes on one SQLite file, and look what became of it; --save \
+                  writes the table of docs/reliability.md",
         run: kill_sqlite::run,
     },
     Command {

@@ -57,6 +57,7 @@ pub(crate) const CHECK_HANDOFF_BUGS: Block =
 pub(crate) const SIM_HANDOFF: Block = Block { page: RELIABILITY, name: "sim-handoff" };
 pub(crate) const SIM_HANDOFF_BUGS: Block = Block { page: RELIABILITY, name: "sim-handoff-bugs" };
 pub(crate) const HANDOFF: Block = Block { page: RELIABILITY, name: "handoff" };
+pub(crate) const KILL_SQLITE: Block = Block { page: RELIABILITY, name: "kill-sqlite" };
 pub(crate) const KILL_WORKER: Block = Block { page: RELIABILITY, name: "kill-worker" };
 pub(crate) const FLEET: Block = Block { page: RELIABILITY, name: "fleet" };
 pub(crate) const POISON: Block = Block { page: RELIABILITY, name: "poison" };
@@ -68,7 +69,7 @@ pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: 
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 27] = [
+pub(crate) const BLOCKS: [Block; 28] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -87,6 +88,7 @@ pub(crate) const BLOCKS: [Block; 27] = [
     SIM_HANDOFF,
     SIM_HANDOFF_BUGS,
     HANDOFF,
+    KILL_SQLITE,
     KILL_WORKER,
     FLEET,
     POISON,
