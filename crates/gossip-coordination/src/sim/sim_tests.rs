@@ -363,6 +363,19 @@ fn a_program_that_panics_is_noticed() {
     assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
 }
 
+#[test]
+fn a_panic_is_noticed_although_the_oracle_is_borrowed() {
+    let plan = Plan::of_seed(2, 500, Some(FaultSet::NONE));
+    let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
+    let shared = Rc::clone(&world.shared);
+    let held = shared.borrow_mut();
+    world.panicked("told to");
+    drop(held);
+    let failure = world.run().expect_err("somebody panicked");
+    assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
+    assert_eq!(failure.operations, 0, "nothing is played after it");
+}
+
 /// The first dice of a process, with whatever is drawn between them.
 fn dice(faults: FaultSet, between: impl Fn(&mut World)) -> Vec<Option<FaultKind>> {
     let plan = Plan { roughness: 16, ..Plan::of_seed(7, OPERATIONS, Some(faults)) };
