@@ -154,7 +154,11 @@ pub fn fault_table(tally: &FaultTally) -> String {
             FaultClass::Tolerated => ("tolerated", ""),
             FaultClass::Detected(by) => ("detected only", by),
         };
-        let rules: Vec<String> = kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
+        let mut rules: Vec<String> =
+            kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
+        if kind.misleads() {
+            rules.push("every rule about the answers of that one operation".to_owned());
+        }
         let (name, what, rules) = (kind.name(), kind.what(), rules.join(", "));
         let count = grouped(tally.of(*kind));
         table.push_str(&format!("| {name} | {what} | {class} | {by} | {rules} | {count} |\n"));
