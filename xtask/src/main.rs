@@ -172,8 +172,9 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "etcd-faults",
-        arguments: "[--rounds N]",
-        purpose: "lose the leader of three etcd servers again and again while workers go on",
+        arguments: "[--rounds N] [--save]",
+        purpose: "lose the leader of three etcd servers again and again while workers go on, and \
+                  stop workers; --save writes the tables of docs/reliability.md",
         run: etcd_faults::run,
     },
     Command {

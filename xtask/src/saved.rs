@@ -49,6 +49,7 @@ pub(crate) const SIM_FAULTS: Block = Block { page: SIMULATION, name: "faults" };
 pub(crate) const SIM_OUTCOMES: Block = Block { page: SIMULATION, name: "outcomes" };
 pub(crate) const HALL: Block = Block { page: RELIABILITY, name: "hall" };
 pub(crate) const BROKEN: Block = Block { page: RELIABILITY, name: "broken" };
+pub(crate) const ETCD_FAULTS: Block = Block { page: RELIABILITY, name: "etcd-faults" };
 pub(crate) const FUZZ: Block = Block { page: RELIABILITY, name: "fuzz" };
 pub(crate) const CHECK_HANDOFF: Block = Block { page: RELIABILITY, name: "check-handoff" };
 pub(crate) const CHECK_HANDOFF_BUGS: Block =
@@ -68,7 +69,7 @@ pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: 
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 27] = [
+pub(crate) const BLOCKS: [Block; 28] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -80,6 +81,7 @@ pub(crate) const BLOCKS: [Block; 27] = [
     SIM_OUTCOMES,
     HALL,
     BROKEN,
+    ETCD_FAULTS,
     FUZZ,
     CHECK_HANDOFF,
     CHECK_HANDOFF_BUGS,

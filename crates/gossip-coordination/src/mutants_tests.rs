@@ -84,6 +84,7 @@ fn a_hint_is_trusted_only_where_one_is_missing(
 #[case(Mutant::ResumesOnce, Rule::Acknowledged)]
 #[case(Mutant::DoneIsUnparked, Rule::Acknowledged)]
 #[case(Mutant::WorkersOfAllTenants, Rule::Acknowledged)]
+#[case(Mutant::HalfDeletedForgotten, Rule::Acknowledged)]
 fn a_bug_breaks_the_rule_it_is_about_in_worlds(#[case] mutant: Mutant, #[case] rule: Rule) {
     assert_eq!(found_by_simulator(mutant, None), Some(rule));
 }
