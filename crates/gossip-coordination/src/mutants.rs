@@ -207,6 +207,13 @@ mutants! {
     FenceReusedAfterRevoke: Kernel, ATTEMPTS,
         "A revoked shard keeps its fence.",
         "an administrator who unlocks, and the owner that was only slow goes on writing";
+    DoneIsUnparked: Kernel, SIM,
+        "A shard that is done can be unparked.",
+        "jobs put back into their queue by a filter on their names: those that had finished run a \
+         second time";
+    DoneIsGranted: Kernel, LEASE,
+        "A shard that is done is handed out again.",
+        "whatever has no live owner is handed out: nobody asks whether its last owner had finished";
     AcceptedByAnybody: Kernel, HANDOFF,
         "Anybody may accept an offer.",
         "a handoff announced to all: two that hear it both begin";

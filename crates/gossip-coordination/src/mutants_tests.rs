@@ -82,6 +82,7 @@ fn a_hint_is_trusted_only_where_one_is_missing(
 #[case(Mutant::ReplayForgotten, Rule::Replay)]
 #[case(Mutant::PausedShardAdopted, Rule::RunOver)]
 #[case(Mutant::ResumesOnce, Rule::Acknowledged)]
+#[case(Mutant::DoneIsUnparked, Rule::Acknowledged)]
 #[case(Mutant::WorkersOfAllTenants, Rule::Acknowledged)]
 #[case(Mutant::HalfDeletedForgotten, Rule::Acknowledged)]
 fn a_bug_breaks_the_rule_it_is_about_in_worlds(#[case] mutant: Mutant, #[case] rule: Rule) {
@@ -100,6 +101,7 @@ fn a_bug_breaks_the_rule_it_is_about_in_worlds(#[case] mutant: Mutant, #[case] r
 #[case(Mutant::CursorReset, Rule::Acknowledged)]
 #[case(Mutant::RenewalLost, Rule::OwnerShutOut)]
 #[case(Mutant::FenceReusedAfterUnpark, Rule::FenceFell)]
+#[case(Mutant::DoneIsGranted, Rule::StaleFence)]
 #[case(Mutant::AcceptedByAnybody, Rule::Handoff)]
 #[case(Mutant::SourceNotFrozen, Rule::FrozenSource)]
 #[case(Mutant::LateOfferStands, Rule::MoveRedoesNothing)]

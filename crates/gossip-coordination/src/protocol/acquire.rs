@@ -106,7 +106,8 @@ impl Acquire {
         if !(planted!(PausedShardAdopted) && record.lease().is_some()) {
             check_run_not_paused(&run)?;
         }
-        if record.status().is_terminal() {
+        let revives = planted!(DoneIsGranted) && record.status() == ShardStatus::Done;
+        if record.status().is_terminal() && !revives {
             return Err(terminal(self.key, record.status()));
         }
         self.check_nobody_holds(now, record, seen)?;

@@ -173,6 +173,9 @@ fn grant(
     if handoff.is_some() && planted!(RollbackAfterAccept) {
         return;
     }
+    if planted!(DoneIsGranted) {
+        record.status = ShardStatus::Active;
+    }
     bump(record, fence, handoff);
     record.lease = Some(holder);
     record.attempts = attempts;

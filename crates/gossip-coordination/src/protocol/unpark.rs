@@ -9,6 +9,7 @@ use super::{
     stored_time,
 };
 use crate::lease::{OpKind, OpLogEntry};
+use crate::planted::planted;
 use crate::record::ShardStatus;
 use crate::run_errors::UnparkError;
 use crate::split_execution::hash_unpark;
@@ -51,7 +52,8 @@ impl ShardTransition for Unpark {
             return Ok(Decision::Replay(()));
         }
         check_run_not_over(&run)?;
-        if record.status() != ShardStatus::Parked {
+        let revives = planted!(DoneIsUnparked) && record.status() == ShardStatus::Done;
+        if record.status() != ShardStatus::Parked && !revives {
             return Err(UnparkError::NotParked { status: record.status() });
         }
 

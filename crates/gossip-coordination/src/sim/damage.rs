@@ -57,8 +57,9 @@ impl World {
             }
             FaultKind::WrongKeyRead => {
                 let alike = KeyRange::all_of(key.kind());
-                let other = self.disk.range(&alike).find(|other| other != key);
-                let other = other.and_then(|other| self.disk.get(&other));
+                let others = || self.disk.range(&alike).filter(|other| other != key);
+                let place = luck.below(others().count().max(1) as u64) as usize;
+                let other = others().nth(place).and_then(|other| self.disk.get(&other));
                 let other = other.filter(|it| it.bytes != value.bytes);
                 other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
             }
@@ -72,12 +73,12 @@ impl World {
             let (key, shared) = (key.kind(), &mut *self.shared.borrow_mut());
             shared.say(|| format!("p{process} is shown a wrong {key:?}"));
             let misled = shared.current[process as usize].as_ref();
-            if let Some(op) = misled.filter(|_| kind == FaultKind::OldVersionRead) {
+            if let Some(op) = misled.filter(|_| kind.misleads()) {
                 op.misled.set(true);
             }
         }
         self.felt_if(damaged, Some(kind));
-        damaged && looked_at && kind != FaultKind::OldVersionRead
+        damaged && looked_at && !kind.misleads()
     }
 
     /// Whether the operation of the process decodes the value before it decides.

@@ -289,7 +289,8 @@ impl Oracle {
             Verb::Unpark => {
                 let shard = &self.shards[number as usize];
                 let parked = shard.status == ShardStatus::Parked;
-                self.require(parked, Rule::RunOver, "a shard was unparked that was not parked")?;
+                let what = "a shard was unparked that was not parked";
+                self.require(parked, Rule::Acknowledged, what)?;
                 let over = self.runs[shard.run as usize].is_over();
                 self.require(!over, Rule::RunOver, "a shard of a run that is over was unparked")?;
                 let shard = &mut self.shards[number as usize];

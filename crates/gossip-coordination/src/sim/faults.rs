@@ -61,6 +61,15 @@ macro_rules! fault_kinds {
     };
 }
 
+impl FaultKind {
+    /// Whether it misleads one operation, and nobody else: what that is told may be out of date,
+    /// and is not judged.
+    #[must_use]
+    pub const fn misleads(self) -> bool {
+        matches!(self, Self::OldVersionRead)
+    }
+}
+
 /// What a fault may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "DESIGN 5: one or the other")]

@@ -491,6 +491,23 @@ fn a_shard_that_is_given_up_too_early_is_refused(
     assert_eq!(rule(book.oracle.applied(&claim, TENANT, &parks)), expected);
 }
 
+/// A parked shard has another life, by an unpark; what is done or split has none.
+#[rstest]
+#[case::done(ShardStatus::Done, Some(Rule::Acknowledged))]
+#[case::split(ShardStatus::Split, Some(Rule::Acknowledged))]
+#[case::parked(ShardStatus::Parked, None)]
+fn what_ended_is_not_revived(#[case] status: ShardStatus, #[case] unparked: Option<Rule>) {
+    for (verb, expected) in [
+        (Verb::Acquire, Some(Rule::StaleFence)),
+        (Verb::Claim, Some(Rule::StaleFence)),
+        (Verb::Unpark, unparked),
+    ] {
+        let mut book = Book::new();
+        book.oracle.shards[1].status = status;
+        assert_eq!(rule(book.applied(&at(NOW, verb), 1)), expected, "{verb:?}");
+    }
+}
+
 #[test]
 fn a_run_that_is_over_or_paused_grows_nothing() {
     let mut book = Book::new();

@@ -89,7 +89,7 @@ fn a_report_has_a_heading_for_each_table_and_commas_between_thousands() {
     let lines: Vec<&str> = written.lines().collect();
     let expected = [
         "## Figures",
-        "| worlds (seeds) | 1,234 |",
+        "| worlds (seeds) without a violation | 1,234 |",
         "| operations that were held to every rule | 1,234,567 |",
         "| time | 2,345.7 s |",
         "## Faults",

@@ -154,7 +154,11 @@ pub fn fault_table(tally: &FaultTally) -> String {
             FaultClass::Tolerated => ("tolerated", ""),
             FaultClass::Detected(by) => ("detected only", by),
         };
-        let rules: Vec<String> = kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
+        let mut rules: Vec<String> =
+            kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
+        if kind.misleads() {
+            rules.push("every rule about the answers of that one operation".to_owned());
+        }
         let (name, what, rules) = (kind.name(), kind.what(), rules.join(", "));
         let count = grouped(tally.of(*kind));
         table.push_str(&format!("| {name} | {what} | {class} | {by} | {rules} | {count} |\n"));
@@ -183,11 +187,11 @@ impl fmt::Display for Figures<'_> {
             [report.commits, report.ticks, report.runs_finished].map(grouped);
         let pair = |one: u64, other: u64| format!("{}, {}", grouped(one), grouped(other));
         writeln!(f, "| what | figure |\n|---|---|")?;
-        writeln!(f, "| worlds (seeds) | {worlds} |")?;
+        // A world that breaks a rule ends the run that would have counted it.
+        writeln!(f, "| worlds (seeds) without a violation | {worlds} |")?;
         writeln!(f, "| operations that were held to every rule | {} |", grouped(judged))?;
         writeln!(f, "| with those after a fault had suspended some rule | {operations} |")?;
         writeln!(f, "| those alone | {excused} |")?;
-        writeln!(f, "| violations | 0 |")?;
         let tenths = (seconds * 10.0).round() as u64;
         writeln!(f, "| time | {}.{} s |", grouped(tenths / 10), tenths % 10)?;
         writeln!(f, "| judged operations per second | {rate} |")?;

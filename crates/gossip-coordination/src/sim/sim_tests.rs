@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::faults::{Dice, Place};
+use gossip_contracts::identity::{TenantId, WorkerId};
+
+use super::faults::{Dice, FaultTally, Place};
 use super::keyspace::{KEYS_MAX, Keyspace};
 use super::oracle::Rule;
 use super::random::Stream;
 use super::wire::Roll;
 use super::world::World;
-use super::{Bug, FaultKind, FaultSet, Plan, Report, Simulator, Verb, shrink};
+use super::{Bug, FaultKind, FaultSet, Plan, Report, Simulator, Verb, fault_table, shrink};
 use crate::mutants::{self, Guards, Mutant};
+use crate::store::{Answer, Key, Read, Txn};
 
 /// Worlds of the short form.
 const SEEDS: u64 = 40;
@@ -363,6 +366,19 @@ fn a_program_that_panics_is_noticed() {
     assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
 }
 
+#[test]
+fn a_panic_is_noticed_although_the_oracle_is_borrowed() {
+    let plan = Plan::of_seed(2, 500, Some(FaultSet::NONE));
+    let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
+    let shared = Rc::clone(&world.shared);
+    let held = shared.borrow_mut();
+    world.panicked("told to");
+    drop(held);
+    let failure = world.run().expect_err("somebody panicked");
+    assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
+    assert_eq!(failure.operations, 0, "nothing is played after it");
+}
+
 /// The first dice of a process, with whatever is drawn between them.
 fn dice(faults: FaultSet, between: impl Fn(&mut World)) -> Vec<Option<FaultKind>> {
     let plan = Plan { roughness: 16, ..Plan::of_seed(7, OPERATIONS, Some(faults)) };
@@ -387,6 +403,37 @@ fn what_a_fault_draws_shifts_no_die() {
     let few = dice(FaultSet::usual().without(FaultKind::MessageDelay), |_| ());
     let without = |kind: Option<FaultKind>| kind.filter(|kind| *kind != FaultKind::MessageDelay);
     assert_eq!(few, plain.into_iter().map(without).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_record_may_be_found_under_the_key_of_any_other() {
+    let plan = Plan::of_seed(7, OPERATIONS, None);
+    let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
+    let tenant = TenantId::from_bytes([9; 32]);
+    let key = |worker| Key::Worker { tenant, worker: WorkerId::from_raw(worker) };
+    let mut txn = Txn::new();
+    for (worker, bytes) in [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")] {
+        txn.put(key(worker), bytes.to_vec());
+    }
+    world.disk.apply(&txn, 0);
+    let reads = [Read::Get(key(0))];
+    let shown = (0..50).map(|_| {
+        let mut answers = world.disk.read(&reads, 1);
+        world.damage(FaultKind::WrongKeyRead, 0, &reads, &mut answers);
+        let [Answer::Value(Some(value))] = &answers[..] else { panic!("a value is there") };
+        value.bytes.clone()
+    });
+    let shown: BTreeSet<Vec<u8>> = shown.collect();
+    assert_eq!(shown, BTreeSet::from([b"b", b"c", b"d"].map(|bytes| bytes.to_vec())));
+}
+
+#[test]
+fn the_table_says_whose_answers_are_excused() {
+    let table = fault_table(&FaultTally::default());
+    let excuses = |line: &&str| line.contains("the answers of that one operation");
+    let names: Vec<&str> =
+        table.lines().filter(excuses).filter_map(|line| line.split('|').nth(1)).collect();
+    assert_eq!(names, [" old-version "]);
 }
 
 #[test]

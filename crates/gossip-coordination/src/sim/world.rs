@@ -193,6 +193,8 @@ pub(super) struct World {
     pub(super) at_once: Option<Reply>,
     pub(super) damaged_reads: u64,
     pub(super) torn: Vec<Torn>,
+    /// A panic that left what is shared borrowed, so that nobody could be told of it there.
+    panic: Option<Violation>,
     agenda: Agenda,
     pub(super) now: u64,
     calm_since: Option<u64>,
@@ -247,6 +249,7 @@ impl World {
             at_once: None,
             damaged_reads: 0,
             torn: Vec::new(),
+            panic: None,
             agenda: Agenda::default(),
             now: 0,
             calm_since: None,
@@ -265,6 +268,10 @@ impl World {
     /// The rule that was broken, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
         self.let_happen();
+        // Whoever held what is shared is gone by now.
+        if let Some(violation) = self.panic.take() {
+            self.shared.borrow_mut().judge(Err(violation));
+        }
         self.audit();
         self.report()
     }
@@ -294,6 +301,9 @@ impl World {
 
     /// Goes from one phase to the next; whether there is nothing more to see.
     fn is_over(&mut self) -> bool {
+        if self.panic.is_some() {
+            return true;
+        }
         let (phase, ops, idle, failed) = {
             let shared = self.shared.borrow();
             let invited = |tenant: u32| self.plan.alone.is_none_or(|alone| alone == tenant);
@@ -418,11 +428,11 @@ impl World {
         }
     }
 
-    fn panicked(&self, message: &str) {
+    pub(super) fn panicked(&mut self, message: &str) {
         let violation = Violation { rule: Rule::Panicked, why: message.to_owned() };
-        // A panic may have left the oracle borrowed; then it is the oracle's own.
-        if let Ok(mut shared) = self.shared.try_borrow_mut() {
-            shared.judge(Err(violation));
+        match self.shared.try_borrow_mut() {
+            Ok(mut shared) => shared.judge(Err(violation)),
+            Err(_) => self.panic = Some(violation),
         }
     }
 
