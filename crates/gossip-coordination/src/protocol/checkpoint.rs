@@ -6,7 +6,7 @@ use gossip_stdx::SlabFull;
 
 use super::{
     Decision, ShardChange, ShardSeen, ShardTransition, attempts_after_advance, check_no_offer,
-    live_request, request_expired, stored_time,
+    request_expired, shown_request, stored_time,
 };
 use crate::error::CheckpointError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -80,7 +80,7 @@ impl ShardTransition for Checkpoint<'_> {
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
         };
         // Busy owners checkpoint more often than they renew, so they hear of requests here too.
-        let request = live_request(record, now).cloned();
+        let request = shown_request(record, now);
         Ok(Decision::commit(change, CheckpointResult { request }))
     }
 

@@ -76,6 +76,7 @@ impl Oracle {
         }
         let shard = &mut self.shards[number as usize];
         shard.changed_at = self.commits;
+        shard.note_end_of_request(self.commits);
         self.runs[shard.run as usize].touched_at = self.commits;
         if has_op_id(op.verb) {
             let answer = answer_of(&op.born.borrow());
@@ -131,6 +132,7 @@ impl Oracle {
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
         self.member_applied(op, lease)?;
+        self.show_request(op, lease);
         self.holder_acts(op, tenant, lease.shard, holder, txn)?;
         self.heed_request(op, lease.shard);
         Ok(())
@@ -680,6 +682,7 @@ pub(super) fn newborn(
         logged: 0,
         withdrawn: Vec::new(),
         request: None,
+        asked: Vec::new(),
         reason: None,
         granted: 0,
         moved_by: None,

@@ -87,6 +87,8 @@ mod progress_tests;
 mod rough_tests;
 #[cfg(test)]
 mod sim_tests;
+#[cfg(test)]
+mod wishes_tests;
 
 /// Plays worlds, one after another.
 #[derive(Debug)]

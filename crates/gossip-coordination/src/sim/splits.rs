@@ -19,14 +19,15 @@ const CHILDREN_MAX: u64 = 3;
 const TRIES_MAX: u32 = 4;
 
 impl Worker {
-    /// Gives the right part of a shard to a new one.
-    pub(super) async fn split_residual(&mut self, place: usize) {
+    /// Gives the right part of a shard to a new one: from `wanted` on, if that can be.
+    pub(super) async fn split_residual(&mut self, place: usize, wanted: Option<u32>) {
         let (worked, end) = self.held[place].open();
         let low = worked.max(self.held[place].range.0 + 1);
         if low >= end {
             return;
         }
-        let cut = low + self.cx.below(u64::from(end - low)) as u32;
+        let any = low + self.cx.below(u64::from(end - low)) as u32;
+        let cut = wanted.filter(|cut| (low..end).contains(cut)).unwrap_or(any);
         let op_id = self.next_op_id(place);
         for _ in 0..TRIES_MAX {
             match self.send_residual(place, cut, op_id).await {

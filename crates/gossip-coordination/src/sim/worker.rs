@@ -157,7 +157,7 @@ impl Worker {
             42..48 => self.renew(place).await,
             48..50 => self.release(place).await,
             50 => self.park(place).await,
-            51..55 => self.split_residual(place).await,
+            51..55 => self.split_residual(place, None).await,
             // Its plan is large, and would be moved about with every worker that starts.
             55..57 => Box::pin(self.split_replace(place)).await,
             57..60 => self.offer(place, None).await,
@@ -336,7 +336,11 @@ impl Worker {
         match told {
             Ok(result) => {
                 self.held[place].done = self.held[place].done.max(to);
-                self.held[place].wish(result.into_inner().request);
+                let request = result.into_inner().request;
+                if ending == Ending::Executed {
+                    self.cx.judge(|oracle| oracle.was_shown(&op, request.as_ref()));
+                }
+                self.held[place].wish(request);
             }
             Err(_) => self.maybe_lost(place, ending),
         }
@@ -346,7 +350,10 @@ impl Worker {
     /// Does what an administrator asks.
     async fn obey(&mut self, place: usize, action: ShardAction) {
         match action {
-            ShardAction::Split(_) => self.split_residual(place).await,
+            ShardAction::Split(at) => {
+                let at = at.and_then(|at| keys(&self.cx).number(at.as_bytes()));
+                self.split_residual(place, at).await;
+            }
             ShardAction::Release => self.release(place).await,
             ShardAction::HandOff(to) => self.offer(place, to.map(|to| to.as_raw())).await,
             ShardAction::Withdraw => self.withdraw(place).await,
@@ -390,6 +397,7 @@ impl Worker {
                 if !op.misled.get() {
                     self.cx.judge(|oracle| oracle.renewed(lease, until, told));
                 }
+                self.cx.judge(|oracle| oracle.was_shown(&op, renewed.request.as_ref()));
                 self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].wish(renewed.request);
@@ -417,13 +425,13 @@ impl Worker {
             }
         }
         let answers = told.iter().map(|told| match told {
-            Ok(renewed) => Renewal::Until(renewed.new_deadline.as_raw()),
+            Ok(it) => Renewal::Until(it.new_deadline.as_raw(), it.request.clone()),
             Err(error) => Renewal::Not(ending(error), Label::of(error)),
         });
         let answers: Vec<Renewal> = answers.collect();
         for answer in &answers {
             self.cx.hear(&[match answer {
-                Renewal::Until(deadline) => *deadline,
+                Renewal::Until(deadline, _) => *deadline,
                 Renewal::Not(_, label) => label.code(),
             }]);
         }
