@@ -308,6 +308,18 @@ mutants! {
     RequestUnseen: Kernel, REQUESTS,
         "An owner is never shown what is asked of it.",
         "a drain that was ordered and never arrived: the flag is set in a table nobody reads";
+    ParkReasonMixedUp: Kernel, SIM,
+        "A shard is set aside for another reason than was given.",
+        "an error that is logged as the one before it: a person looks for the wrong thing";
+    TokenLost: Kernel, SIM,
+        "A checkpoint stores the position and not the connector's token.",
+        "resume by key alone: the page token is gone, and the source is listed from its start";
+    MetadataLost: Kernel, SIM,
+        "The children of a split are made without the connector's bytes.",
+        "a copy that names each field, written before the last field was added";
+    WorkerStateMixedUp: Store, SIM,
+        "A worker that works is entered as one that drains.",
+        "a registry that tells balancers to send nothing to whoever is idle";
     DoneCountedTwice: Store, SIM,
         "Progress counts shards that are done twice.",
         "a join that multiplies rows: dashboards beyond a hundred per cent";

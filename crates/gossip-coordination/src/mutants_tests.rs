@@ -87,6 +87,9 @@ fn a_hint_is_trusted_only_where_one_is_missing(
 #[case(Mutant::RequestAlwaysConflicts, Rule::Replay)]
 #[case(Mutant::RequestMixedUp, Rule::Acknowledged)]
 #[case(Mutant::RequestUnseen, Rule::Acknowledged)]
+#[case(Mutant::ParkReasonMixedUp, Rule::Acknowledged)]
+#[case(Mutant::MetadataLost, Rule::Acknowledged)]
+#[case(Mutant::WorkerStateMixedUp, Rule::Acknowledged)]
 fn a_bug_breaks_the_rule_it_is_about_in_worlds(#[case] mutant: Mutant, #[case] rule: Rule) {
     assert_eq!(found_by_simulator(mutant, None), Some(rule));
 }

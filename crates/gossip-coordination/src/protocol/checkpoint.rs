@@ -74,7 +74,7 @@ impl ShardTransition for Checkpoint<'_> {
         debug_assert!(is_owner, "the owner is the caller");
         let at = stored_time(shard, now);
         let change = ShardChange::Advance {
-            cursor: self.cursor,
+            cursor: self.stored_cursor(),
             attempts: attempts_after_advance(shard, self.cursor),
             drop_request: request_expired(record, now),
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
@@ -86,5 +86,15 @@ impl ShardTransition for Checkpoint<'_> {
 
     fn exhausted(full: SlabFull) -> CheckpointError {
         full.into()
+    }
+}
+
+impl<'a> Checkpoint<'a> {
+    /// The position with the connector's token.
+    fn stored_cursor(&self) -> CursorUpdate<'a> {
+        match self.cursor.last_key() {
+            Some(key) if planted!(TokenLost) => CursorUpdate::with_last_key(key),
+            Some(_) | None => self.cursor,
+        }
     }
 }

@@ -95,6 +95,8 @@ impl Oracle {
         self.require(same, Rule::Acknowledged, "a worker was told another range")?;
         let same = told.done == known.done;
         self.require(same, Rule::Acknowledged, "a worker was told another position")?;
+        let same = told.carried == known.carried || known.carried == 0 || told.carried == 0;
+        self.require(same, Rule::Acknowledged, "a worker was told another token or metadata")?;
         let same = told.attempts == known.attempts;
         self.require(same, Rule::Attempts, "a worker was told another number of attempts")
     }

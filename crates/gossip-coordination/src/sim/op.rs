@@ -9,7 +9,9 @@ use std::fmt::{self, Debug, Write as _};
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey};
 
 use crate::error::InfraError;
+use crate::record::ParkReason;
 use crate::request::{PendingRequest, ShardAction};
+use crate::workers::WorkerState;
 
 /// An operation of the public face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -162,6 +164,12 @@ pub(super) struct Said {
     /// What an administrator asks of an owner, and until when that stands.
     pub(super) asked: Option<(ShardAction, u64)>,
     pub(super) clean: bool,
+    /// Why a shard is parked.
+    pub(super) reason: Option<ParkReason>,
+    /// What a worker says that it is doing.
+    pub(super) state: Option<WorkerState>,
+    /// Whether tokens and metadata are a guest's own, and unknown.
+    pub(super) foreign: bool,
     /// Whether a lease is presented to another tenant.
     pub(super) stranger: bool,
 }
@@ -193,6 +201,8 @@ pub(super) struct Granted {
     pub(super) range: (u32, u32),
     pub(super) done: u32,
     pub(super) attempts: u32,
+    /// A number of the cursor's token and of the metadata; zero if they are not known.
+    pub(super) carried: u64,
 }
 
 /// How an operation ended for its caller.

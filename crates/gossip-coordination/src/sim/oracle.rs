@@ -98,6 +98,8 @@ pub(super) struct ShardFacts {
     /// The shard that it was cut from, and those that were cut from it.
     pub(super) parent: Option<ShardId>,
     pub(super) spawned: Vec<ShardId>,
+    /// Whether a guest had a hand in it: then its token and its metadata are not known.
+    pub(super) foreign: bool,
     /// Whether it was taken away with its run.
     pub(super) swept: bool,
     /// When anything of it last changed, in commits.
