@@ -68,7 +68,7 @@ FirstFence == 1
 \* Both in one place for shards that are born.
 NewTruth(s) ==
     [last |-> 0, told |-> Past, fence |-> s.fence, acked |-> s.cursor, attempts |-> s.attempts,
-     ended |-> FALSE, offer |-> NoOffer, memory |-> <<>>, residuals |-> <<>>]
+     status |-> "Active", offer |-> NoOffer, memory |-> <<>>, residuals |-> <<>>]
 
 Init ==
     /\ shards = <<NewShard(1, KeyCount, FirstFence, 0, 0)>>
@@ -97,7 +97,8 @@ Progress(ss) ==
 (*   fence      the highest fence there was                                *)
 (*   acked      the last cursor that was acknowledged                      *)
 (*   attempts   grants since the last progress, where they are bounded     *)
-(*   ended      whether the shard is done, parked or split                 *)
+(*   status     whether the shard goes on, or how it ended: a parked one   *)
+(*              may come back, a done or a split one never does            *)
 (*   offer      the offer that stands                                      *)
 (*   memory     the last LogCap operations that were executed              *)
 (*   residuals  the residual splits among them, which are never forgotten  *)
@@ -163,17 +164,22 @@ Recall(t, id, act, answer) ==
                   !.residuals = IF act.op = "residual" THEN Append(@, entry) ELSE @]
 
 Freed(t) == [t EXCEPT !.last = 0, !.told = Past, !.offer = NoOffer]
-Ended(t) == [Freed(t) EXCEPT !.ended = TRUE]
+Ended(t, status) == [Freed(t) EXCEPT !.status = status]
 
 \* Progress starts the count anew.
 Advanced(t, key) ==
     [t EXCEPT !.acked = Max(@, key), !.attempts = IF key > t.acked THEN 0 ELSE @]
 
+\* An end that was acknowledged is final. Who has no lease may change a shard that goes on, and
+\* bring back one that is parked.
+BreaksEnd(t, needed) == When(t.status # needed, "Acknowledged")
+
 \* What an executed operation of a holder means for the history.
 Learned(t, act, left) ==
     CASE act.op = "checkpoint" -> Advanced(t, act.key)
-      [] act.op = "complete"   -> [Ended(t) EXCEPT !.acked = Max(@, act.key)]
-      [] act.op \in {"park", "replace"} -> Ended(t)
+      [] act.op = "complete"   -> [Ended(t, "Done") EXCEPT !.acked = Max(@, act.key)]
+      [] act.op = "park"       -> Ended(t, "Parked")
+      [] act.op = "replace"    -> Ended(t, "Split")
       [] act.op = "release"    ->
             [Freed(t) EXCEPT !.attempts = IF act.clean THEN Max(@ - 1, 0) ELSE @]
       [] act.op = "residual"   -> t
@@ -226,9 +232,10 @@ NewGrant(worker, s, record) ==
     IN  [worker |-> worker, shard |-> s, fence |-> record.fence, from |-> from,
          hi |-> record.hi, pos |-> from - 1, frozen |-> NoMove, sent |-> <<>>]
 
-\* A worker was told of a fence that was there before, or of less than was acknowledged.
+\* A worker was given what had ended, or was told of a fence that was there before, or of less
+\* than was acknowledged.
 BreaksGrant(t, record) ==
-    When(t.ended, "StaleFence")
+    When(t.status # "Active", "StaleFence")
     \cup When(record.fence <= t.fence, "FenceFell")
     \cup When(record.cursor < t.acked, "Acknowledged")
 
@@ -262,9 +269,10 @@ GiveUpShard(worker, s, ahead) ==
     IN  /\ d.kind = "commit"
         /\ d.answer = "gave up"
         /\ shards' = [shards EXCEPT ![s] = d.shard]
-        /\ truth' = [truth EXCEPT ![s] = Ended(@)]
+        /\ truth' = [truth EXCEPT ![s] = Ended(@, "Parked")]
         /\ broken' = broken \cup When(IsHeld(t, ahead), "TwoOwners")
                             \cup When(~UsedUp(t), "Attempts")
+                            \cup BreaksEnd(t, "Active")
         /\ reached' = reached \cup Progress(shards')
         /\ UNCHANGED <<grants, sink>>
 
@@ -415,7 +423,9 @@ ArriveAgain(g, n, ahead, heard) ==
 \* What an executed operation of an administrator means for the history.
 LearnedAdmin(t, act, fence) ==
     LET free == [Freed(t) EXCEPT !.fence = Max(@, fence)]
-    IN  IF act.op = "unpark" THEN [free EXCEPT !.attempts = 0, !.ended = FALSE] ELSE free
+    IN  IF act.op = "unpark" THEN [free EXCEPT !.attempts = 0, !.status = "Active"] ELSE free
+
+AdminNeeds(op) == IF op = "unpark" THEN "Parked" ELSE "Active"
 
 AdminAct(s, op, n) ==
     LET id == [grant |-> 0, n |-> n]
@@ -430,6 +440,7 @@ AdminAct(s, op, n) ==
                 /\ reached' = reached \cup Progress(shards')
                 /\ broken' = broken \cup BreaksReplay(t, id, act, Past, d)
                                     \cup When(d.shard.fence <= t.fence, "FenceFell")
+                                    \cup BreaksEnd(t, AdminNeeds(op))
            ELSE /\ broken' = broken \cup BreaksReplay(t, id, act, Past, d)
                 /\ UNCHANGED <<shards, truth, reached>>
         /\ UNCHANGED <<grants, sink>>
@@ -529,12 +540,13 @@ DoneUncovered ==
 \* A key that was at or below a cursor stays so.
 ProgressFell == reached \subseteq Progress(shards)
 
-\* What a worker was told is what the store holds: cursor, owner, deadline, end.
+\* What a worker was told is what the store holds: cursor, owner, deadline, end. An end is final,
+\* but for parking.
 Acknowledged ==
     /\ "Acknowledged" \notin broken
     /\ \A s \in ShardIds :
         /\ shards[s].cursor = truth[s].acked
-        /\ IsTerminal(shards[s]) = truth[s].ended
+        /\ shards[s].status = truth[s].status
         /\ truth[s].last # 0 => /\ shards[s].owner = grants[truth[s].last].worker
                                 /\ shards[s].left = truth[s].told
 
@@ -546,7 +558,7 @@ FenceFell ==
 \* A shard that nobody holds is handed out to whoever asks, or parked if its attempts are used up.
 FreeShardWithheld ==
     \A s \in ShardIds, ahead \in Clocks, worker \in Workers :
-        ~truth[s].ended /\ ~IsHeld(truth[s], ahead)
+        truth[s].status = "Active" /\ ~IsHeld(truth[s], ahead)
             => Acquire(shards[s], worker, ahead).kind = "commit"
 
 \* Attempts are counted, and parking follows from the count.

@@ -157,6 +157,9 @@ Granted(s, worker, fence, attempts, ahead) ==
     [Bump(s, fence) EXCEPT !.owner = worker, !.left = Lease + ahead,
                            !.attempts = Count(attempts)]
 
+\* A shard that ended is never handed out.
+MayBeGranted(s) == ~IsTerminal(s)
+
 \* Also for the same worker: two processes may share a name by mistake.
 SomebodyHolds(s, ahead) == s.owner # Nobody /\ s.left > ahead
 
@@ -167,7 +170,7 @@ AcquiredShard(s, worker, ahead) ==
 
 \* An acquire of a shard that has used up its attempts commits the parking and says so.
 Acquire(s, worker, ahead) ==
-    IF IsTerminal(s) THEN Refuse("ShardTerminal")
+    IF ~MayBeGranted(s) THEN Refuse("ShardTerminal")
     ELSE IF SomebodyHolds(s, ahead) THEN Refuse("AlreadyLeased")
     ELSE IF IsUsedUp(s) THEN Commit(End(s, "Parked"), <<>>, "gave up")
     ELSE Commit(AcquiredShard(s, worker, ahead), <<>>, "granted")
@@ -357,9 +360,12 @@ Decide(s, lease, id, act, left, shardCount, ahead) ==
 UnparkedShard(s) ==
     [Bump(s, UnparkFence(s.fence)) EXCEPT !.status = "Active", !.attempts = 0]
 
+\* What is done or split is over for good.
+MayBeUnparked(s) == s.status = "Parked"
+
 AdminRules(s, id, act) ==
     CASE act.op = "unpark" ->
-            IF s.status # "Parked" THEN Refuse("NotParked")
+            IF ~MayBeUnparked(s) THEN Refuse("NotParked")
             ELSE Commit(Remember(UnparkedShard(s), id, act), <<>>, {})
       [] act.op = "revoke" ->
             IF IsTerminal(s) THEN Refuse("ShardTerminal")

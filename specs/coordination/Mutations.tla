@@ -172,6 +172,26 @@ AttemptsForgotten(s) == FALSE
 FailureForgiven(s, act) == Max(s.attempts - 1, 0)
 
 (***************************************************************************)
+(* The end of a shard                                                      *)
+(***************************************************************************)
+
+\* MUTATION of MayBeUnparked in parking breaks Acknowledged
+\* A shard that is done can be unparked.
+DoneIsUnparked(s) == s.status \in {"Parked", "Done"}
+
+\* MUTATION of MayBeGranted in parking breaks StaleFence
+\* A shard that is done is handed out again.
+DoneIsGranted(s) == s.status \in {"Active", "Done"}
+
+\* MUTATION of MayBeUnparked in everything breaks Acknowledged without Tiling
+\* A shard that was replaced by its children can be unparked.
+SplitIsUnparked(s) == s.status \in {"Parked", "Split"}
+
+\* MUTATION of MayBeGranted in splits breaks StaleFence
+\* A shard that was replaced by its children is handed out beside them.
+SplitIsGranted(s) == s.status \in {"Active", "Split"}
+
+(***************************************************************************)
 (* Planned moves                                                           *)
 (***************************************************************************)
 

@@ -1,41 +1,72 @@
 //! `cargo xtask etcd-faults`: the long form of the campaign against three etcd servers.
 //!
 //! Workers go on while the leader is killed, stopped and cut off, again and again, and an oracle
-//! looks at everything that is acknowledged; then bare writes while it is lost in four ways. The
-//! tests of the crate lose it once in each way. This prints the figures of `docs/reliability.md`.
+//! looks at everything that is acknowledged; workers are stopped for longer than their leases; then
+//! bare writes while the leader is lost in each way. The tests of the crate lose it once in most
+//! ways. This prints the figures of `docs/reliability.md`, and `--save` writes them there. Where
+//! packets cannot be dropped (network namespaces need root), it says so and their rows are missing.
 //! It is the debug build, whose assertions look as well.
 
+use std::fs;
 use std::process::{Command, ExitCode};
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
+use crate::saved::{self, Made};
 use crate::workspace::Workspace;
 use crate::{process, setup};
 
 /// Losses in each way, as in the figures that are written down.
 const ROUNDS: &str = "8";
 
-const USAGE: &str = "[--rounds N]";
+/// What is printed, by title, of each program.
+const LEADERS_AND_WORKERS: [&str; 2] = ["losses", "stopped"];
+const WRITES: &str = "writes";
+
+const USAGE: &str = "[--rounds N] [--save]";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
-    let rounds = parse(arguments)?;
+    let Order { rounds, saves } = parse(arguments)?;
     setup::packages_for("etcd-faults", &Workspace::load()?)?;
+    let made = Made::now("etcd-faults", arguments)?.remarking("Unoptimised build.");
     let next = "what the servers said at the end stands above";
-    process::run(example("faults").arg(rounds), next)?;
-    process::run(&mut example("lose_leader"), next)?;
+    let load_before = load();
+    let campaign = process::show(example("faults").arg(rounds), next)?;
+    let writes = process::show(&mut example("lose_leader"), next)?;
+    if saves {
+        let [losses, stopped] = LEADERS_AND_WORKERS.map(|title| saved::section(&campaign, title));
+        let tables = [losses?, stopped?, saved::section(&writes, WRITES)?].map(grouped_in);
+        let loads = format!("Load of the machine: {load_before} before, {} at the end.", load());
+        saved::ETCD_FAULTS.save(&format!("{}\n{loads}", tables.join("\n")), &made)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse(arguments: &[String]) -> Result<&str, Failure> {
-    match arguments {
-        [] => Ok(ROUNDS),
-        [name, number] if name == "--rounds" && number.parse::<u32>().is_ok_and(|it| it > 0) => {
-            Ok(number)
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Order<'a> {
+    rounds: &'a str,
+    saves: bool,
+}
+
+fn parse(arguments: &[String]) -> Result<Order<'_>, Failure> {
+    let saves = arguments.last().is_some_and(|word| word == "--save");
+    match &arguments[..arguments.len() - usize::from(saves)] {
+        [] => Ok(Order { rounds: ROUNDS, saves }),
+        [name, rounds] if name == "--rounds" && rounds.parse::<u32>().is_ok_and(|it| it > 0) => {
+            Ok(Order { rounds, saves })
         }
         words => {
             let why = format!("`{}` is not understood", words.join(" "));
             Err(Failure::usage("etcd-faults", why, USAGE))
         }
     }
+}
+
+/// How many wanted to run in the last minute: tells how far to trust the times.
+fn load() -> String {
+    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    loads.split_whitespace().next().unwrap_or("unknown").to_owned()
 }
 
 fn example(name: &str) -> Command {
@@ -53,11 +84,14 @@ mod tests {
     fn arguments_are_checked() {
         let parsed = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            parse(&words).map(str::to_owned).ok()
+            parse(&words).map(|order| (order.rounds.to_owned(), order.saves)).ok()
         };
-        assert_eq!(parsed(&[]), Some(ROUNDS.to_owned()));
-        assert_eq!(parsed(&["--rounds", "3"]), Some("3".to_owned()));
-        for bad in [&["--rounds"][..], &["--rounds", "0"], &["--rounds", "x"], &["3"]] {
+        assert_eq!(parsed(&[]), Some((ROUNDS.to_owned(), false)));
+        assert_eq!(parsed(&["--save"]), Some((ROUNDS.to_owned(), true)));
+        assert_eq!(parsed(&["--rounds", "3"]), Some(("3".to_owned(), false)));
+        assert_eq!(parsed(&["--rounds", "3", "--save"]), Some(("3".to_owned(), true)));
+        let bad = [&["--rounds"][..], &["--rounds", "0"], &["--rounds", "x"], &["3"]];
+        for bad in bad.into_iter().chain([&["--save", "--rounds"][..], &["--rounds", "--save"]]) {
             assert_eq!(parsed(bad), None, "{bad:?}");
         }
     }

@@ -1,14 +1,16 @@
 //! `cargo xtask kill-sqlite`: the long form of the campaigns against the SQLite store.
 //!
 //! The tests of the crate run the same program for a few cycles. This runs it on the disk that
-//! holds the target directory, and prints the figures of `docs/reliability.md`. It is the debug
-//! build, whose assertions look as well; SQLite is optimized in it.
+//! holds the target directory, and prints the figures of `docs/reliability.md`; `--save` writes
+//! them there. It is the debug build, whose assertions look as well; SQLite is optimized in it.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
+use crate::saved::{self, Made};
 use crate::workspace::Workspace;
 
 /// As many as the specification asks for.
@@ -18,14 +20,20 @@ const SEED: &str = "20261115";
 /// Processes of a race, and leases that each of their threads asks for.
 const RACE: [&str; 2] = ["8", "500"];
 
-const USAGE: &str = "[--cycles N] [--seed N]";
+const USAGE: &str = "[--cycles N] [--seed N] [--save]";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
-    let (cycles, seed) = parse(arguments)?;
+    let saves = arguments.last().is_some_and(|word| word == "--save");
+    let (cycles, seed) = parse(&arguments[..arguments.len() - usize::from(saves)])?;
+    let made = Made::now("kill-sqlite", arguments)?;
     let directory = Workspace::load()?.target.join("sqlite-campaign");
-    campaign("kill", &directory.join("kill"), &[cycles, seed], seed)?;
+    let killed = campaign("kill", &directory.join("kill"), &[cycles, seed], seed)?;
     let [processes, operations] = RACE;
-    campaign("race", &directory.join("race"), &[processes, operations, seed], seed)?;
+    let rest = [processes, operations, seed];
+    let raced = campaign("race", &directory.join("race"), &rest, seed)?;
+    if saves {
+        saved::KILL_SQLITE.save(&table(seed, &killed, &raced), &made)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,12 +53,20 @@ fn parse(arguments: &[String]) -> Result<(&str, &str), Failure> {
     Ok((cycles, seed))
 }
 
+/// What the two programs told, each in one line.
+fn table(seed: &str, killed: &str, raced: &str) -> String {
+    let (killed, raced) = (killed.trim(), raced.trim());
+    let rows = format!("| killed | {killed} |\n| raced | {raced} |");
+    grouped_in(&format!("Seed {seed}.\n\n| processes are | figures |\n|---|---|\n{rows}"))
+}
+
 fn is_number(word: &str) -> bool {
     word.parse::<u64>().is_ok()
 }
 
-/// Runs one campaign in a directory of its own. What a failed one left is there to look at.
-fn campaign(name: &str, directory: &Path, rest: &[&str], seed: &str) -> Result<(), Failure> {
+/// Runs one campaign in a directory of its own, and answers what it told. What a failed one left is
+/// there to look at.
+fn campaign(name: &str, directory: &Path, rest: &[&str], seed: &str) -> Result<String, Failure> {
     if directory.exists() {
         std::fs::remove_dir_all(directory).map_err(|error| {
             let what = format!("{} was not removed", directory.display());
@@ -58,7 +74,7 @@ fn campaign(name: &str, directory: &Path, rest: &[&str], seed: &str) -> Result<(
         })?;
     }
     let next = format!("look at {}, then --seed {seed} again", directory.display());
-    process::run(command(name, directory).args(rest), &next)
+    process::show(command(name, directory).args(rest), &next)
 }
 
 fn command(name: &str, directory: &Path) -> Command {
@@ -84,5 +100,14 @@ mod tests {
         for bad in [&["--cycles"][..], &["--cycles", "many"], &["5"], &["--seed", "-1"]] {
             assert_eq!(parsed(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_was_told_is_a_row_with_commas() {
+        let table = table("20261115", "2000 cycles: 6120 killed\n", "8 processes, 11676 told\n");
+        let expected = "Seed 20261115.\n\n| processes are | figures |\n|---|---|\n\
+                        | killed | 2,000 cycles: 6,120 killed |\n\
+                        | raced | 8 processes, 11,676 told |\n";
+        assert_eq!(table, expected);
     }
 }

@@ -137,8 +137,9 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "kill-sqlite",
-        arguments: "[--cycles N] [--seed N]",
-        purpose: "kill and race processes on one SQLite file, and look what became of it",
+        arguments: "[--cycles N] [--seed N] [--save]",
+        purpose: "kill and race processes on one SQLite file, and look what became of it; --save \
+                  writes the table of docs/reliability.md",
         run: kill_sqlite::run,
     },
     Command {
@@ -171,8 +172,9 @@ const COMMANDS: [Command; 23] = [
     },
     Command {
         name: "etcd-faults",
-        arguments: "[--rounds N]",
-        purpose: "lose the leader of three etcd servers again and again while workers go on",
+        arguments: "[--rounds N] [--save]",
+        purpose: "lose the leader of three etcd servers again and again while workers go on, and \
+                  stop workers; --save writes the tables of docs/reliability.md",
         run: etcd_faults::run,
     },
     Command {

@@ -49,6 +49,7 @@ pub(crate) const SIM_FAULTS: Block = Block { page: SIMULATION, name: "faults" };
 pub(crate) const SIM_OUTCOMES: Block = Block { page: SIMULATION, name: "outcomes" };
 pub(crate) const HALL: Block = Block { page: RELIABILITY, name: "hall" };
 pub(crate) const BROKEN: Block = Block { page: RELIABILITY, name: "broken" };
+pub(crate) const ETCD_FAULTS: Block = Block { page: RELIABILITY, name: "etcd-faults" };
 pub(crate) const FUZZ: Block = Block { page: RELIABILITY, name: "fuzz" };
 pub(crate) const CHECK_HANDOFF: Block = Block { page: RELIABILITY, name: "check-handoff" };
 pub(crate) const CHECK_HANDOFF_BUGS: Block =
@@ -56,6 +57,7 @@ pub(crate) const CHECK_HANDOFF_BUGS: Block =
 pub(crate) const SIM_HANDOFF: Block = Block { page: RELIABILITY, name: "sim-handoff" };
 pub(crate) const SIM_HANDOFF_BUGS: Block = Block { page: RELIABILITY, name: "sim-handoff-bugs" };
 pub(crate) const HANDOFF: Block = Block { page: RELIABILITY, name: "handoff" };
+pub(crate) const KILL_SQLITE: Block = Block { page: RELIABILITY, name: "kill-sqlite" };
 pub(crate) const KILL_WORKER: Block = Block { page: RELIABILITY, name: "kill-worker" };
 pub(crate) const FLEET: Block = Block { page: RELIABILITY, name: "fleet" };
 pub(crate) const POISON: Block = Block { page: RELIABILITY, name: "poison" };
@@ -67,7 +69,7 @@ pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: 
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 26] = [
+pub(crate) const BLOCKS: [Block; 28] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -79,12 +81,14 @@ pub(crate) const BLOCKS: [Block; 26] = [
     SIM_OUTCOMES,
     HALL,
     BROKEN,
+    ETCD_FAULTS,
     FUZZ,
     CHECK_HANDOFF,
     CHECK_HANDOFF_BUGS,
     SIM_HANDOFF,
     SIM_HANDOFF_BUGS,
     HANDOFF,
+    KILL_SQLITE,
     KILL_WORKER,
     FLEET,
     POISON,

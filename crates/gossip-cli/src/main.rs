@@ -22,6 +22,7 @@ mod shards;
 mod signals;
 mod sim;
 mod store;
+mod upkeep;
 mod watch;
 
 use std::io::{self, Write as _};

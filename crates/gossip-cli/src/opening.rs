@@ -9,7 +9,7 @@ use std::time::Duration;
 use gossip_contracts::connector::{Connector, ConnectorError};
 use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
 use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination::{RunConfig, RunManagement as _};
+use gossip_coordination::{RegisterShardsError, RunConfig, RunManagement as _};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::exec::{
     BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template, find_program,
@@ -23,7 +23,7 @@ use gossip_stores::Coordinator;
 use crate::args::JobArgs;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
-use crate::{progress, runs};
+use crate::{progress, runs, upkeep};
 
 /// Initial shards for each job: enough that the slowest of them is not the whole of the end.
 const SHARDS_PER_JOB: usize = 4;
@@ -176,9 +176,21 @@ impl Opening<'_> {
             self.refuse_neighbours(coordinator, &plan)?;
         }
         let cut = || self.cut(connector, &metadata);
-        let opened = open_run(coordinator, &SystemClock::new(), &thread::sleep, &plan, &cut)
-            .map_err(|error| open_failure(&error))?;
+        let open = |coordinator: &mut Coordinator| {
+            open_run(coordinator, &SystemClock::new(), &thread::sleep, &plan, &cut)
+        };
+        let opened = match open(coordinator) {
+            // A deletion that broke off may take the room.
+            Err(error) if is_full(&error) && upkeep::clear(coordinator, self.tenant, console) => {
+                open(coordinator)
+            }
+            opened => opened,
+        };
+        let opened = opened.map_err(|error| open_failure(&error))?;
         tell_opened(console, &opened);
+        if opened.state == OpenedState::New {
+            upkeep::clear(coordinator, self.tenant, console);
+        }
         let id = format!("{:016x}", opened.run.as_raw());
         let next = match opened.state {
             OpenedState::New => return Ok(opened),
@@ -293,6 +305,11 @@ pub(crate) fn check_stamp(source: &Source, job: &Job) -> Result<(), Failure> {
         }
         error => source_failure(&error),
     })
+}
+
+/// Whether there is no room for the shards of the run.
+fn is_full(error: &OpenRunError) -> bool {
+    matches!(error, OpenRunError::Register(RegisterShardsError::ShardLimitExceeded { .. }))
 }
 
 fn open_failure(error: &OpenRunError) -> Failure {

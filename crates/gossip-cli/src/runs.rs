@@ -14,7 +14,7 @@ use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
 use crate::watch::{self, Watched};
-use crate::{duration, exec, store};
+use crate::{duration, exec, store, upkeep};
 
 /// Runs that one listing asks for at a time.
 const PAGE: usize = 256;
@@ -222,7 +222,10 @@ impl Steer<'_> {
     fn rm(self, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
         match self.coordinator.delete_run(now, self.tenant, self.run, op_id) {
-            Ok(_) => console.note("deleted"),
+            Ok(_) => {
+                console.note("deleted");
+                upkeep::clear(self.coordinator, self.tenant, console);
+            }
             Err(DeleteRunError::BackendError(error)) => return Err(Failure::store(&error)),
             Err(DeleteRunError::RunNotFound) => {
                 return Err(not_found(self.run, &GetRunError::RunNotFound));

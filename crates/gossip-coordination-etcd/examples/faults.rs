@@ -1,25 +1,63 @@
-//! A campaign: workers on three real servers lose their leader, again and again.
+//! A campaign: workers on three real servers lose their leader, again and again, and then workers
+//! are stopped, again and again.
 //!
 //! `cargo xtask etcd-faults --rounds 10` runs it.
 //!
-//! The number is how often the leader is lost in each way. Every line is a loss: how it happened,
-//! how long until the first worker and until every worker worked again. A stale write that is
-//! accepted, or acknowledged progress that is lost, ends the campaign with a panic. The rows at the
-//! end are those of `docs/reliability.md`.
+//! The number is how often the leader is lost in each way, and how many workers are stopped. Every
+//! line is a loss: how it happened, how long until the first worker and until every worker worked
+//! again. Then every line is a worker that is a process of its own, stopped (`SIGSTOP`) for longer
+//! than its lease: how long until another had its shard. A stale write that is accepted, or
+//! acknowledged progress that is lost, ends the campaign with a panic. The tables at the end are
+//! those of `docs/reliability.md`.
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
-use gossip_coordination_etcd::test_support::{Campaign, EtcdCluster, Loss, Resumed, Verdict};
+use std::process::Command;
+use std::time::Duration;
+
+use gossip_coordination_etcd::EtcdConfig;
+use gossip_coordination_etcd::test_support::{
+    Campaign, EtcdCluster, Loss, Resumed, StoppedWorkers, Takeover, Verdict, be_a_stopped_worker,
+};
 
 const WORKERS: usize = 8;
 const SHARDS: u32 = 32;
 
-#[tokio::main]
-async fn main() {
+/// How long the owner key of a stopped worker stands: less than its lease, so that the lease alone
+/// decides.
+const OWNER_LEASE_TTL: Duration = Duration::from_secs(2);
+
+fn main() {
+    if be_a_stopped_worker() {
+        return;
+    }
     #[expect(clippy::disallowed_methods, reason = "a program of its own")]
     let rounds = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
-    let mut rows = Vec::new();
+    let runtime = tokio::runtime::Runtime::new().expect("a process can have threads");
+    let losses = runtime.block_on(lose_leaders(rounds));
+    drop(runtime);
+    let stopped = stop_workers(rounds);
+    println!(
+        "## losses\n\
+         | the leader is | losses | first worker works again after | every worker after | \
+         checkpoints acknowledged | refused: lease lost meanwhile |\n\
+         |---|---:|---|---|---:|---:|\n{losses}\n\
+         ## stopped\n\
+         | a worker is | times | another has its shard after | after the end of the lease | \
+         late writes refused |\n\
+         |---|---:|---|---|---:|\n{stopped}"
+    );
+}
+
+/// The rows of the leaders that were lost.
+async fn lose_leaders(rounds: usize) -> String {
+    let can_have_machines = EtcdCluster::can_have_machines();
+    let mut rows = String::new();
     for loss in Loss::ALL {
-        let mut campaign = Campaign::start(EtcdCluster::three(), WORKERS, SHARDS).await;
+        if loss.needs_machines() && !can_have_machines {
+            println!("{loss:?}: NOT RUN, {}", EtcdCluster::NO_MACHINES);
+            continue;
+        }
+        let mut campaign = Campaign::start(loss.cluster(), WORKERS, SHARDS).await;
         let mut losses = Vec::new();
         for _ in 0..rounds {
             let resumed = campaign.lose_leader(loss).await;
@@ -29,23 +67,57 @@ async fn main() {
         }
         let verdict = campaign.finish().await;
         println!("{loss:?}: {verdict:?}");
-        rows.push(row(loss, losses, verdict));
+        rows.push_str(&row(loss, &losses, verdict));
     }
-    println!("| leader | losses | first worker | median | every worker | checkpoints | refused |");
-    rows.iter().for_each(|row| println!("{row}"));
+    if !can_have_machines {
+        rows.push_str(&format!("\nPackets were not dropped: {}.\n", EtcdCluster::NO_MACHINES));
+    }
+    rows
 }
 
-/// What the losses of one kind have in common, in seconds.
-fn row(loss: Loss, mut losses: Vec<Resumed>, verdict: Verdict) -> String {
-    losses.sort_unstable_by_key(|it| it.first);
-    let first: Vec<f32> = losses.iter().map(|it| it.first.as_secs_f32()).collect();
-    let all = losses.iter().map(|it| it.all.as_secs_f32()).fold(0.0, f32::max);
-    let count = losses.len();
-    let [least, middle, most] = [0, count / 2, count.saturating_sub(1)]
-        .map(|index| first.get(index).copied().unwrap_or_default());
-    let Verdict { acknowledged, refused, .. } = verdict;
+/// What the losses of one kind have in common.
+fn row(loss: Loss, losses: &[Resumed], Verdict { acknowledged, refused, .. }: Verdict) -> String {
+    let (count, what) = (losses.len(), loss.in_words());
+    let first = spread(losses.iter().map(|it| it.first));
+    let all = losses.iter().map(|it| it.all).max().unwrap_or_default().as_secs_f32();
+    format!("| {what} | {count} | {first} | at most {all:.1} s | {acknowledged} | {refused} |\n")
+}
+
+/// The row of the workers that were stopped.
+fn stop_workers(count: usize) -> String {
+    let cluster = EtcdCluster::three();
+    let endpoints = cluster.client_config().endpoints;
+    let hosts = endpoints.iter().map(|it| it.trim_start_matches("http://"));
+    let config = EtcdConfig::new(hosts, "stopped").expect("the usual settings work");
+    let (owner_lease_ttl, max_clock_skew) = (OWNER_LEASE_TTL, Duration::ZERO);
+    let mut workers = StoppedWorkers::new(EtcdConfig { owner_lease_ttl, max_clock_skew, ..config });
+    let mut takeovers: Vec<Takeover> = Vec::new();
+    for _ in 0..count {
+        let program = std::env::current_exe().expect("a program knows where it is");
+        let takeover = workers.stop_one(Command::new(program));
+        let Takeover { after_stop, after_lease, acknowledged } = takeover;
+        let (stop, lease) = (after_stop.as_millis(), after_lease.as_millis());
+        println!(
+            "Stopped worker: {acknowledged} checkpoints, taken over after {stop} ms, \
+             {lease} ms after its lease"
+        );
+        takeovers.push(takeover);
+    }
+    let after_stop = spread(takeovers.iter().map(|it| it.after_stop));
+    let after_lease = takeovers.iter().map(|it| it.after_lease).max().unwrap_or_default();
     format!(
-        "| {loss:?} | {count} | {least:.1} to {most:.1} s | {middle:.1} s | at most {all:.1} s | \
-         {acknowledged} | {refused} |"
+        "| stopped (`SIGSTOP`) until another has its shard, then continued | {count} | \
+         {after_stop} | at most {} ms | {count} |",
+        after_lease.as_millis()
     )
+}
+
+/// The least, the most and the middle of times, in seconds.
+fn spread(times: impl Iterator<Item = Duration>) -> String {
+    let mut times: Vec<f32> = times.map(|it| it.as_secs_f32()).collect();
+    times.sort_unstable_by(f32::total_cmp);
+    let count = times.len();
+    let [least, middle, most] = [0, count / 2, count.saturating_sub(1)]
+        .map(|index| times.get(index).copied().unwrap_or_default());
+    format!("{least:.1} to {most:.1} s, median {middle:.1} s")
 }

@@ -1,15 +1,16 @@
-//! How long writes stand still when a cluster of three loses its leader, in four ways.
+//! How long writes stand still when a cluster of three loses its leader, in five ways.
 //!
 //! `cargo xtask etcd-faults` runs it after the campaign of workers.
 //!
-//! Each line: the way, how long until the first write succeeded, how many attempts failed and how
-//! many of them left it open whether they had happened. The namespaces need root.
+//! Each row: the way, how long until the first write succeeded, how many attempts failed and how
+//! many of them left it open whether they had happened. Where packets cannot be dropped, it says so
+//! instead of a row.
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
 use std::time::{Duration, Instant};
 
 use gossip_coordination_etcd::proto::{PutRequest, Request, TxnRequest};
-use gossip_coordination_etcd::test_support::EtcdCluster;
+use gossip_coordination_etcd::test_support::{EtcdCluster, Loss};
 use gossip_coordination_etcd::{EtcdError, EtcdKv, GrpcClient};
 
 /// How long one write waits for its answer.
@@ -21,31 +22,26 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A cluster that needs longer has not recovered.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-/// What befalls the leader.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Killed,
-    Stopped,
-    ConnectionsCut,
-    PacketsDropped,
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    for way in [Way::Killed, Way::Stopped, Way::ConnectionsCut, Way::PacketsDropped] {
-        let cluster = match way {
-            Way::PacketsDropped if !EtcdCluster::can_have_machines() => {
-                println!("{way:?}: needs root and the program `ip`");
-                continue;
-            }
-            Way::PacketsDropped => EtcdCluster::three_machines(),
-            Way::Killed | Way::Stopped | Way::ConnectionsCut => EtcdCluster::three(),
-        };
-        lose_leader(way, cluster).await;
+    println!("## writes");
+    println!(
+        "| the leader is | a bare write that began there succeeds after | attempts that failed | \
+         of unknown outcome |\n|---|---:|---:|---:|"
+    );
+    let (possible, impossible): (Vec<Loss>, Vec<Loss>) = Loss::ALL
+        .into_iter()
+        .partition(|loss| !loss.needs_machines() || EtcdCluster::can_have_machines());
+    for loss in possible {
+        lose_leader(loss).await;
+    }
+    if !impossible.is_empty() {
+        println!("\nPackets were not dropped: {}.", EtcdCluster::NO_MACHINES);
     }
 }
 
-async fn lose_leader(way: Way, mut cluster: EtcdCluster) {
+async fn lose_leader(loss: Loss) {
+    let mut cluster = loss.cluster();
     let mut config = cluster.client_config();
     config.request_timeout = REQUEST_TIMEOUT;
     let leader = cluster.leader(None).await;
@@ -53,12 +49,8 @@ async fn lose_leader(way: Way, mut cluster: EtcdCluster) {
     config.endpoints.rotate_left(leader);
     let client = GrpcClient::new(&config).expect("the endpoints are ours");
     write(&client).await.expect("a healthy cluster takes writes");
-    match way {
-        Way::Killed => cluster.member(leader).kill(),
-        Way::Stopped => cluster.member(leader).pause(),
-        Way::ConnectionsCut | Way::PacketsDropped => cluster.cut_off(leader),
-    }
     let start = Instant::now();
+    loss.befall(&mut cluster, leader);
     let (mut failed, mut unknown) = (0, 0);
     while let Err(error) = write(&client).await {
         failed += 1;
@@ -66,8 +58,8 @@ async fn lose_leader(way: Way, mut cluster: EtcdCluster) {
         assert!(start.elapsed() < GIVE_UP, "{error}");
         tokio::time::sleep(PAUSE).await;
     }
-    let millis = start.elapsed().as_millis();
-    println!("{way:?}: writes again after {millis} ms; {failed} failed, {unknown} of them unknown");
+    let (what, seconds) = (loss.in_words(), start.elapsed().as_secs_f32());
+    println!("| {what} | {seconds:.1} s | {failed} | {unknown} |");
 }
 
 async fn write(client: &GrpcClient) -> Result<(), EtcdError> {

@@ -1,6 +1,7 @@
 //! Questions of one instant, however many and however large.
 //!
-//! As many questions as one transaction takes are one request. More, or an answer that is larger
+//! As many questions as one transaction takes are one request, what is nested in them included.
+//! More, or an answer that is larger
 //! than the client takes, are asked for in several: the first answer says which revision it is of,
 //! and the others are asked for the same one. etcd keeps old revisions, so that is still one
 //! instant. If a compaction comes in between, the read is an error that can be tried again.
@@ -11,6 +12,12 @@ use crate::post::Post;
 use crate::proto::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest};
 use crate::wire::{self, Question};
 
+/// Transactions nested in one another that are asked for at once. A decoder of answers follows a
+/// hundred messages in one another, and each of these is two.
+const NESTED_MAX: usize = 32;
+
+const _: () = assert!(2 * NESTED_MAX < 100);
+
 /// The answers to `questions`, in their order. One that is missing at the end was not understood.
 pub(crate) async fn answers<K: EtcdKv>(
     post: &Post<K>,
@@ -20,13 +27,14 @@ pub(crate) async fn answers<K: EtcdKv>(
     let mut rest = questions.into_iter();
     let mut revision = 0;
     while rest.len() > 0 {
-        let mut chunk: Vec<Question> = rest.by_ref().take(post.budget.ops).collect();
+        let fitting = fitting(rest.as_slice(), post.budget.ops);
+        let mut chunk: Vec<Question> = rest.by_ref().take(fitting.max(1)).collect();
         let chunk_len = chunk.len();
         chunk.iter_mut().for_each(|question| question.pin(revision));
         // What is empty is compared as of now, so it is found out step by step for an instant that
         // has passed.
         let has_passed = revision != 0 && chunk.iter().any(|it| matches!(it, Question::FirstOf(_)));
-        let told = if has_passed { None } else { Some(ask(post, &chunk).await) };
+        let told = if has_passed || fitting == 0 { None } else { Some(ask(post, &chunk).await) };
         let told = match told {
             Some(Err(error)) if !is_answer_too_large(&error) => return Err(error),
             Some(Ok(told)) => told,
@@ -41,6 +49,17 @@ pub(crate) async fn answers<K: EtcdKv>(
         revision = pinned(revision, answers.first());
     }
     Ok(answers)
+}
+
+/// How many of `questions` one transaction takes if a server allows so many `ops`: a nested one has
+/// what the one around it has left. None if the first is nested too deep by itself.
+fn fitting(questions: &[Question], ops: usize) -> usize {
+    let mut deepest = 0;
+    let fits = |(index, question): &(usize, &Question)| {
+        deepest = deepest.max(question.depth());
+        deepest <= NESTED_MAX && index + 1 + deepest <= ops
+    };
+    questions.iter().enumerate().take_while(fits).count()
 }
 
 /// The revision of the first answer, unless one is known already.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use gossip_coordination::conformance::{
     ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
 };
-use gossip_coordination::store::StoreConfig;
+use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
 use gossip_coordination::testscript::{ScriptBackend, WorldSettings};
-use gossip_coordination::{EventCollector, StateTransitionEvent};
+use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
 
 use crate::sim_etcd_kv::{Fault, FaultRates, SimEtcdKv, Target};
-use crate::{EtcdConfig, RETRIES_MAX, SimEtcdCoordinator, SimStore, golden};
+use crate::{EtcdConfig, EtcdStore, RETRIES_MAX, SimEtcdCoordinator, SimStore, golden};
 
 fn config() -> EtcdConfig {
     let config = EtcdConfig::new(["model:2379"], "sim").expect("the usual settings work");
@@ -102,6 +102,72 @@ fn sequences_over_a_faulty_model_are_answered_as_the_model_of_the_protocol_answe
     check_sequences(&OnModel::new(faults), 100..140, 120);
 }
 
+/// The asynchronous coordinator over a model without faults, polled by a thread that waits.
+struct OnAsyncModel {
+    handles: OnModel,
+}
+
+impl OnAsyncModel {
+    fn new() -> Self {
+        Self { handles: OnModel::new(FaultRates::default()) }
+    }
+}
+
+/// The asynchronous coordinator over the model.
+type AsyncModel = Blocking<AsyncStoreCoordinator<EtcdStore<SimEtcdKv>>>;
+
+impl ConformanceTarget for OnAsyncModel {
+    type Backend = AsyncModel;
+
+    fn name(&self) -> &str {
+        "the model of etcd, asynchronous"
+    }
+
+    fn fresh(&self, settings: Settings) -> AsyncModel {
+        let store = EtcdStore::without_tasks(SimEtcdKv::new(), &config());
+        let store = store.expect("the usual settings work");
+        Blocking::new(AsyncStoreCoordinator::new(store, limits(settings, self.handles.nonce())))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut AsyncModel,
+        call: impl FnOnce(&mut AsyncModel) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        backend.get_mut().collect_events(Some(EventCollector::new()));
+        let result = call(backend);
+        let events = backend.get_mut().collect_events(None);
+        (result, events.map(|mut events| events.drain()))
+    }
+
+    fn another_handle(&self, backend: &AsyncModel) -> Option<AsyncModel> {
+        let coordinator = backend.get_ref();
+        let config = StoreConfig { nonce: self.handles.nonce(), ..coordinator.config() };
+        let store = coordinator.store().clone();
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        self.handles.race(jobs);
+    }
+
+    fn lose_next_reply(&self, backend: &mut AsyncModel) -> bool {
+        backend.get_ref().store().kv().inject(0, Target::Write, Fault::LoseReply);
+        true
+    }
+
+    fn split_children_max(&self) -> usize {
+        self.handles.split_children_max()
+    }
+}
+
+#[test]
+fn the_asynchronous_coordinator_over_the_model_conforms() {
+    let target = OnAsyncModel::new();
+    run_all(&target, &mut |_| ());
+    check_sequences(&target, 500..520, 120);
+}
+
 /// Scripts over the model.
 struct Scripts;
 
@@ -127,4 +193,31 @@ impl ScriptBackend for Scripts {
 #[test]
 fn golden_scripts_over_the_model_are_answered_as_written() {
     golden::check(|| Scripts);
+}
+
+/// Scripts of tasks over the model.
+struct AsyncScripts;
+
+impl ScriptBackend for AsyncScripts {
+    type Coordinator = AsyncModel;
+
+    fn start(&mut self, settings: WorldSettings) -> Option<AsyncModel> {
+        let config = golden::configure(config(), settings)?;
+        let store = EtcdStore::without_tasks(SimEtcdKv::new(), &config).expect("valid settings");
+        let config = StoreConfig { nonce: 1 << 32, ..config.store_config() };
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn observe<R>(
+        coordinator: &mut AsyncModel,
+        call: impl FnOnce(&mut AsyncModel) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let (result, events) = OnAsyncModel::new().with_events(coordinator, call);
+        (result, events.unwrap_or_default())
+    }
+}
+
+#[test]
+fn golden_scripts_of_tasks_over_the_model_are_answered_as_written() {
+    golden::check(|| AsyncScripts);
 }

@@ -348,6 +348,43 @@ async fn an_answer_that_is_too_large_is_asked_for_in_parts_of_one_instant() {
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Value(Some(_)))));
 }
 
+/// Looks at one key so many times, and at so many ranges the last of which has it.
+async fn look<K: EtcdKv>(store: &mut EtcdStore<K>, gets: usize, ranges: usize) {
+    let mut ranges = vec![all_keys().after(&key(30)); ranges - 1];
+    ranges.push(all_keys());
+    let mut reads = vec![Read::Get(key(1)); gets];
+    reads.push(Read::ScanFirst { ranges, limit: 2 });
+    let mut answers = store.read(reads).await.expect("it fits, or is asked for in parts");
+    assert!(matches!(answers.pop(), Some(Answer::Page(page)) if page.len() == 1));
+    assert_eq!(answers.len(), gets);
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Value(Some(_)))));
+}
+
+/// A server counts what is nested: a look at five ranges is one step, and four more in one another.
+async fn looks_at_ranges_have_their_share_of_a_request<K: EtcdKv>(mut store: EtcdStore<K>) {
+    commit_one(&mut store, put(1, None, 1)).await;
+    for (gets, ranges) in [(0, 1), (122, 5), (123, 5), (124, 5), (127, 5), (128, 5), (127, 1)] {
+        look(&mut store, gets, ranges).await;
+    }
+    // More in one another than a decoder follows, and than a server takes.
+    for ranges in [33, 34, 64, 128, 129, 200] {
+        look(&mut store, 1, ranges).await;
+    }
+}
+
+#[tokio::test]
+async fn looks_at_ranges_have_their_share_of_a_request_on_the_model() {
+    let store = EtcdStore::without_tasks(SimEtcdKv::new(), &model_config()).unwrap();
+    looks_at_ranges_have_their_share_of_a_request(store).await;
+}
+
+#[tokio::test]
+async fn looks_at_ranges_have_their_share_of_a_request_on_a_real_server() {
+    let servers = Servers::Single;
+    let store = EtcdStore::start(servers.client(), &servers.config()).unwrap();
+    looks_at_ranges_have_their_share_of_a_request(store).await;
+}
+
 #[tokio::test]
 async fn a_full_real_server_is_refused_with_what_to_do() {
     let flags = ["--quota-backend-bytes=2000000"];

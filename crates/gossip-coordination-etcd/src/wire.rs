@@ -135,6 +135,14 @@ impl Question {
         }
     }
 
+    /// Transactions that are nested in one another when it is a step of one.
+    pub(crate) const fn depth(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::FirstOf(ranges) => ranges.len().saturating_sub(1),
+        }
+    }
+
     /// The question as one step of a transaction. Whether a range is empty is compared where it is
     /// read, so one request finds the first that is not, and the server looks no further.
     pub(crate) fn into_op(self) -> Option<RequestOp> {

@@ -10,8 +10,8 @@ use crate::conformance::in_turn::InTurn;
 use crate::conformance::remote::{Carrier, RemoteStore, from_line, serve, to_line};
 use crate::conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use crate::store::{
-    Answer, CommitOutcome, Key, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits,
-    Txn, Versioned,
+    Answer, CommitOutcome, Key, MapStore, Read, SharedMemory, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Txn, Versioned,
 };
 use crate::{InfraError, StateTransitionEvent};
 
@@ -76,12 +76,16 @@ impl Carrier for Process {
 
 /// Backends of handles that take turns.
 struct Turns {
+    /// Whether each process remembers what it reads, which is a bug.
     remembers: bool,
+    /// Whether the handles remember together, as those of one process do.
+    shares: bool,
 }
 
 impl Turns {
     fn on(&self, store: &MapStore, config: StoreConfig) -> InTurn<RemoteStore<Process>> {
         let loses_next = Arc::new(AtomicBool::new(false));
+        let shared = SharedMemory::default();
         InTurn::new(
             (0..HANDLES)
                 .map(|number| {
@@ -92,7 +96,11 @@ impl Turns {
                         loses_next: Arc::clone(&loses_next),
                     };
                     let config = StoreConfig { nonce: config.nonce + number, ..config };
-                    StoreCoordinator::new(RemoteStore::new(process), config)
+                    let store = RemoteStore::new(process);
+                    match self.shares {
+                        true => StoreCoordinator::sharing(store, config, &shared),
+                        false => StoreCoordinator::new(store, config),
+                    }
                 })
                 .collect(),
         )
@@ -142,13 +150,16 @@ impl ConformanceTarget for Turns {
 
 #[test]
 fn handles_that_take_turns_conform() {
-    run_all(&Turns { remembers: false }, &mut |_| ());
-    check_sequences(&Turns { remembers: false }, 300..320, 120);
+    for shares in [false, true] {
+        let turns = Turns { remembers: false, shares };
+        run_all(&turns, &mut |_| ());
+        check_sequences(&turns, 300..320, 120);
+    }
 }
 
 #[test]
 fn a_process_that_believes_its_memory_does_not_conform() {
-    let believer = Turns { remembers: true };
+    let believer = Turns { remembers: true, shares: false };
     let ended = catch_unwind(AssertUnwindSafe(|| run_all(&believer, &mut |_| ())));
     assert!(ended.is_err());
 }

@@ -287,6 +287,9 @@ mutants! {
     SweepForgetsCount: Store, SIM,
         "Deleting shards does not give their count back.",
         "quotas that only grow, until nobody can begin anything";
+    HalfDeletedForgotten: Store, SIM,
+        "What a deletion left that broke off is never looked for.",
+        "a job that deletes in steps and is killed: rows that no listing shows and a quota counts";
     GoodCursorRefused: Kernel, SIM,
         "One good checkpoint in a hundred is refused as a step back.",
         "positions compared as text: 10 comes before 9, now and then";

@@ -236,8 +236,9 @@ pub trait RunManagement {
 
     /// Added: takes away up to `limit` of the tenant's runs that were made and not registered to
     /// the end, and of which nothing was heard for `stale_after` ticks. Each is cancelled first and
-    /// then deleted, and its id is never used again. Those that are gone are appended to `out`,
-    /// also if the call fails later on.
+    /// then deleted, and its id is never used again. Before them it finishes deletions that broke
+    /// off: what is left of such a run is found by nobody else, and its shards still count. Those
+    /// that are gone, of both, are appended to `out`, also if the call fails later on.
     fn gc_stale_initializing_runs_into(
         &mut self,
         now: LogicalTime,

@@ -29,8 +29,8 @@ struct Listed {
 /// ends inside quotes is refused.
 ///
 /// The first byte chooses the format, the second the row at which the listing is taken up again.
-pub(crate) fn manifest_rows(data: &[u8]) {
-    let Some((&[format, resume], file)) = data.split_first_chunk() else { return };
+pub(crate) fn manifest_rows(data: &[u8]) -> bool {
+    let Some((&[format, resume], file)) = data.split_first_chunk() else { return false };
     let (format, is_csv, first) = match format % 3 {
         0 => (ManifestFormat::JsonLines, false, 1),
         1 => (ManifestFormat::Csv { header: false }, true, 1),
@@ -40,21 +40,22 @@ pub(crate) fn manifest_rows(data: &[u8]) {
     let Some(rows) = naive_rows(file, is_csv) else {
         let refused = listed(&manifest, WHOLE, CursorUpdate::initial(), &mut Vec::new());
         assert!(matches!(refused, Err(ConnectorError::Malformed { .. })), "half a row was taken");
-        return;
+        return false;
     };
     let is_item = |row: &Listed| row.number >= first && row.start < row.end;
     let rows: Vec<Listed> = rows.into_iter().filter(is_item).collect();
     assert_eq!(manifest.count_keys(WHOLE), Ok(Some(rows.len() as u64)), "another count");
     check_listing(&manifest, &rows, resume);
     check_bodies(&manifest, &rows, file, format == ManifestFormat::JsonLines);
+    !rows.is_empty()
 }
 
 /// The lines of a file are those that a naive reader finds: their offsets, sizes and bodies; from
 /// the top, and after any cursor. A range that begins anywhere lists those that begin in it.
 ///
 /// The first byte says where the listing is taken up again.
-pub(crate) fn line_file(data: &[u8]) {
-    let Some((&resume, file)) = data.split_first() else { return };
+pub(crate) fn line_file(data: &[u8]) -> bool {
+    let Some((&resume, file)) = data.split_first() else { return false };
     let lines = LineFile::of_bytes(file);
     let rows = naive_rows(file, false).expect("a line ends anywhere");
     let rows: Vec<Listed> =
@@ -67,6 +68,7 @@ pub(crate) fn line_file(data: &[u8]) {
     listed(&lines, range, CursorUpdate::initial(), &mut found).expect("a readable file");
     let expected = rows.iter().filter(|row| row.number >= u64::from(resume));
     assert!(found.iter().map(|item| item.0).eq(expected.map(|row| row.number)), "other lines");
+    !rows.is_empty()
 }
 
 /// Number, size and token of an item.

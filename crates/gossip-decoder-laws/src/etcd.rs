@@ -130,7 +130,7 @@ impl EtcdKv for Scripted {
 /// asked for; a conflict names keys that were compared.
 ///
 /// The first byte chooses what is asked.
-pub(crate) fn answers(data: &[u8]) {
+pub(crate) fn answers(data: &[u8]) -> bool {
     thread_local! {
         /// Made once, because that takes longer than a script. Of the thread: tests play several
         /// scripts at a time, and each must be answered with its own.
@@ -139,7 +139,7 @@ pub(crate) fn answers(data: &[u8]) {
             EtcdStore::without_tasks(Scripted::default(), &config).expect("good settings")
         };
     }
-    let Some((&question, script)) = data.split_first() else { return };
+    let Some((&question, script)) = data.split_first() else { return false };
     let mut store = STORE.with(Clone::clone);
     store.kv().play(script);
     let reads = match question % 8 {
@@ -152,11 +152,11 @@ pub(crate) fn answers(data: &[u8]) {
         6 => return check_commits(&mut store, vec![compares_and_puts(1), terse()]),
         _ => return check_commits(&mut store, vec![compares_and_puts(1), compares_and_binds()]),
     };
-    check_reads(&mut store, &reads);
+    check_reads(&mut store, &reads)
 }
 
-fn check_reads(store: &mut EtcdStore<Scripted>, reads: &[Read]) {
-    let Ok(answers) = now(store.read(reads.to_vec())) else { return };
+fn check_reads(store: &mut EtcdStore<Scripted>, reads: &[Read]) -> bool {
+    let Ok(answers) = now(store.read(reads.to_vec())) else { return false };
     assert_eq!(answers.len(), reads.len(), "one answer for each question");
     for (read, answer) in reads.iter().zip(&answers) {
         match (read, answer) {
@@ -170,6 +170,7 @@ fn check_reads(store: &mut EtcdStore<Scripted>, reads: &[Read]) {
             (read, answer) => panic!("{read:?} is answered with {answer:?}"),
         }
     }
+    true
 }
 
 fn check_page(page: &gossip_coordination::store::Page, ranges: &[KeyRange], limit: usize) {
@@ -184,13 +185,13 @@ fn check_page(page: &gossip_coordination::store::Page, ranges: &[KeyRange], limi
     assert!(ranges.iter().any(holds), "keys that nobody asked for");
 }
 
-fn check_commits(store: &mut EtcdStore<Scripted>, txns: Vec<Txn>) {
+fn check_commits(store: &mut EtcdStore<Scripted>, txns: Vec<Txn>) -> bool {
     let asked = txns.clone();
     let outcomes: Vec<Result<CommitOutcome, InfraError>> = now(store.commit(txns));
     assert_eq!(outcomes.len(), asked.len(), "one outcome for each transaction");
-    for (txn, outcome) in asked.iter().zip(outcomes) {
+    for (txn, outcome) in asked.iter().zip(&outcomes) {
         match outcome {
-            Ok(CommitOutcome::Applied { revision }) => assert!(revision > 0, "no revision"),
+            Ok(CommitOutcome::Applied { revision }) => assert!(*revision > 0, "no revision"),
             Ok(CommitOutcome::Conflict(conflict)) => {
                 assert!(conflict.found().len() <= txn.compares().len(), "too many conflicts");
                 assert_eq!(conflict.found().is_empty(), txn.is_terse(), "who asked is told");
@@ -198,6 +199,7 @@ fn check_commits(store: &mut EtcdStore<Scripted>, txns: Vec<Txn>) {
             Ok(CommitOutcome::Unknown) | Err(_) => {}
         }
     }
+    outcomes.iter().all(Result::is_ok)
 }
 
 /// Nothing here ever waits.

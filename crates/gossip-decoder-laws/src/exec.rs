@@ -8,18 +8,19 @@ use gossip_scanner_runtime::exec::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Template, 
 use serde_json::{Value, json};
 
 /// Reading a command line never panics, and every key of a batch is in its arguments.
-pub(crate) fn command_template(data: &[u8]) {
+pub(crate) fn command_template(data: &[u8]) -> bool {
     let words = data.split(|byte| *byte == 0);
     let words: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
-    let Ok(template) = Template::parse(&words) else { return };
+    let Ok(template) = Template::parse(&words) else { return false };
     let filled = template.arguments(&[b"key"]);
     let has_key = |word: &OsString| word.as_encoded_bytes().windows(3).any(|part| part == b"key");
     assert!(filled.iter().any(has_key), "the key is in no argument");
+    true
 }
 
 /// The lines of a program are told apart as a naive reader does it, a line that is understood says
 /// what its JSON says, and no message is kept that is longer than allowed.
-pub(crate) fn stream_answer(data: &[u8]) {
+pub(crate) fn stream_answer(data: &[u8]) -> bool {
     let answers = read_answers(data);
     let lines = naive_lines(data);
     assert_eq!(answers.len(), lines.len(), "another number of lines");
@@ -29,6 +30,7 @@ pub(crate) fn stream_answer(data: &[u8]) {
         assert_eq!(said["id"].as_u64(), Some(*id), "an answer for another item");
         check_verdict(verdict, &said);
     }
+    answers.iter().any(Option::is_some)
 }
 
 /// Every line with its line feed; the first that is too long is the last.

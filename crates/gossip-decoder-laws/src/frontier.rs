@@ -15,9 +15,9 @@ use gossip_frontier::{
 use crate::input::Reader;
 
 /// Decoding a hint never panics, and gives back exactly the bytes it consumed.
-pub(crate) fn hint(data: &[u8]) {
+pub(crate) fn hint(data: &[u8]) -> bool {
     let Ok((hint, consumed)) = ShardHint::decode(data) else {
-        return;
+        return false;
     };
     assert!(consumed <= data.len(), "consumed more than there was");
     let frame = &data[..consumed];
@@ -30,14 +30,15 @@ pub(crate) fn hint(data: &[u8]) {
     // A prefix may decode and yet be larger than metadata may be; then it cannot be encoded.
     let Ok(encoded) = hint.encode_into(&mut buf) else {
         assert!(consumed > MetadataBuf::CAPACITY, "a small hint was refused");
-        return;
+        return true;
     };
     assert_eq!(encoded, frame, "the encoding is not canonical");
     assert_eq!(hint.encoded_len(), Ok(consumed));
+    true
 }
 
 /// Decoding metadata never panics; what decodes encodes to the same bytes, and the helpers agree.
-pub(crate) fn metadata(data: &[u8]) {
+pub(crate) fn metadata(data: &[u8]) -> bool {
     let decoded = ShardMetadata::decode(data);
     // The helpers read the same bytes out of a shard.
     let spec = ShardSpecRef::new(b"a", b"b", data);
@@ -45,10 +46,10 @@ pub(crate) fn metadata(data: &[u8]) {
     assert_eq!(decode_hint(spec), decoded.map(|metadata| metadata.hint));
     assert_eq!(decode_connector_extra(spec), decoded.map(|metadata| metadata.connector_extra));
 
-    let Ok(metadata) = decoded else { return };
+    let Ok(metadata) = decoded else { return false };
     if data.is_empty() {
         assert_eq!(metadata, ShardMetadata::from_hint(ShardHint::Range));
-        return;
+        return true;
     }
     // Whatever the connector wrote is the end of the input, byte for byte.
     assert!(data.ends_with(metadata.connector_extra));
@@ -56,23 +57,29 @@ pub(crate) fn metadata(data: &[u8]) {
     let mut buf = MetadataBuf::new();
     let Ok(encoded) = metadata.encode_into(&mut buf) else {
         assert!(data.len() > MAX_METADATA_SIZE, "small metadata was refused");
-        return;
+        return true;
     };
     assert_eq!(encoded, data, "the encoding is not canonical");
     assert_eq!(ShardMetadata::decode(encoded), Ok(metadata));
+    true
 }
 
 /// Keys of a fixed width decode from exactly as many bytes, to what is written so again, and their
 /// order is that of their bytes.
-pub(crate) fn integer_keys(data: &[u8]) {
-    fixed_width::<U64Key>(data);
-    fixed_width::<I64Key>(data);
-    fixed_width::<ManifestRowKey>(data);
-    fixed_width::<PairKey<I64Key, U64Key>>(data);
-    fixed_width::<PairKey<PairKey<U64Key, I64Key>, ManifestRowKey>>(data);
+///
+/// Taken is what has two keys of every width.
+pub(crate) fn integer_keys(data: &[u8]) -> bool {
+    let taken = [
+        fixed_width::<U64Key>(data),
+        fixed_width::<I64Key>(data),
+        fixed_width::<ManifestRowKey>(data),
+        fixed_width::<PairKey<I64Key, U64Key>>(data),
+        fixed_width::<PairKey<PairKey<U64Key, I64Key>, ManifestRowKey>>(data),
+    ];
+    taken == [true; 5]
 }
 
-fn fixed_width<K: FixedWidthKey + Ord>(data: &[u8]) {
+fn fixed_width<K: FixedWidthKey + Ord>(data: &[u8]) -> bool {
     assert_eq!(K::decode(data).is_some(), data.len() == K::WIDTH, "exactly one width");
     // Room for the widest key above.
     let mut bytes = [0; 64];
@@ -81,18 +88,21 @@ fn fixed_width<K: FixedWidthKey + Ord>(data: &[u8]) {
         assert_eq!(&bytes[..bytes.len() - rest], expected, "the encoding is not canonical");
     };
     let mut chunks = data.chunks_exact(K::WIDTH);
-    let (Some(a), Some(b)) = (chunks.next(), chunks.next()) else { return };
+    let (Some(a), Some(b)) = (chunks.next(), chunks.next()) else { return false };
     let (x, y) = (K::decode(a).expect("its width"), K::decode(b).expect("its width"));
     assert_eq!(x.cmp(&y), a.cmp(b), "byte order is another order");
     again(x, a);
     again(y, b);
+    true
 }
 
 /// Most parts a range is cut into here; enough for every shape, and quick.
 const PARTS_MAX: usize = 9;
 
 /// The laws of successor, midpoint and split points, on any two keys.
-pub(crate) fn key_arithmetic(data: &[u8]) {
+///
+/// Taken is what is a range with room for a point.
+pub(crate) fn key_arithmetic(data: &[u8]) -> bool {
     let mut reader = Reader::new(data);
     let (a, b) = (reader.key(), reader.key());
     let parts = 1 + usize::from(reader.byte()) % PARTS_MAX;
@@ -107,8 +117,8 @@ pub(crate) fn key_arithmetic(data: &[u8]) {
         key_successor_is_the_next_key(&a, &b, one);
         byte_midpoint_lies_inside_whenever_there_is_room(&a, &b, [one, two]);
         manifest_row_keys_decode_to_what_encodes_to_them(&a, one);
-        split_points_ascend_strictly_inside(&a, &b, parts, bufs);
-    });
+        split_points_ascend_strictly_inside(&a, &b, parts, bufs)
+    })
 }
 
 fn prefix_successor_is_the_tight_upper_bound(prefix: &[u8], other: &[u8], buf: &mut KeyBuf) {
@@ -169,9 +179,9 @@ fn split_points_ascend_strictly_inside(
     b: &[u8],
     parts: usize,
     bufs: &mut [KeyBuf; PARTS_MAX],
-) {
+) -> bool {
     let Ok(range) = KeyRange::try_new(a, b) else {
-        return;
+        return false;
     };
     let points = split_points(range, parts, bufs).expect("parts and buffers are in bounds");
     assert!(points.len() < parts);
@@ -181,6 +191,7 @@ fn split_points_ascend_strictly_inside(
         assert!(point.len() <= MAX_KEY_SIZE);
         last = point;
     }
+    let has_points = !points.is_empty();
     // One point fewer than parts, unless the range runs out of keys.
     if points.len() + 1 < parts {
         let (mut next, mut buf) = (a.to_vec(), KeyBuf::new());
@@ -189,4 +200,5 @@ fn split_points_ascend_strictly_inside(
         }
         assert!(next >= b.to_vec(), "the range holds more keys than parts were made");
     }
+    has_points
 }

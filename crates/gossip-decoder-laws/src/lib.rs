@@ -2,7 +2,9 @@
 //!
 //! A [`Law`] takes any bytes and panics if the decoder does something wrong with them. That the
 //! decoder itself never panics is the least; where more can be said it is: what decodes is written
-//! the same again, what is refused leaves nothing behind, a second way gives the same answer.
+//! the same again, what is refused leaves nothing behind, a second way gives the same answer. It
+//! tells whether the decoder took the bytes, because a law about what is taken says nothing where
+//! nothing is.
 //!
 //! The laws are checked in two ways. The targets of `fuzz/` show them what libFuzzer makes up, for
 //! hundreds of millions of inputs. The tests of this crate show them their own [seeds](Law::seeds)
@@ -34,9 +36,10 @@ mod laws_tests;
 pub struct Law {
     /// As the fuzz target is called.
     pub name: &'static str,
-    /// Shows the decoder these bytes; panics if it does something wrong.
-    pub check: fn(&[u8]),
-    /// Inputs that get far, to begin with.
+    /// Shows the decoder these bytes, and tells whether it took them; panics if it does something
+    /// wrong.
+    pub check: fn(&[u8]) -> bool,
+    /// Inputs that get far, to begin with. At least one of them is taken.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
@@ -55,7 +58,7 @@ macro_rules! laws {
             ///
             /// If it does not hold.
             pub fn $name(data: &[u8]) {
-                $check(data);
+                let _is_taken: bool = $check(data);
             }
         )*
     };

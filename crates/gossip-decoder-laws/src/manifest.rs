@@ -25,7 +25,7 @@ struct Row {
 
 /// The validator of manifests agrees with a naive checker: on what is accepted, and on the rule
 /// that refuses the rest.
-pub(crate) fn validation(data: &[u8]) {
+pub(crate) fn validation(data: &[u8]) -> bool {
     let mut reader = Reader::new(data);
     let is_flood = reader.byte() == FLOOD && reader.is_long();
     let mut rows = Vec::new();
@@ -38,6 +38,7 @@ pub(crate) fn validation(data: &[u8]) {
     }
     let refused_by = validate_manifest(&inputs).err().map(|error| rule_of(&error));
     assert_eq!(refused_by, first_broken_rule(&inputs));
+    refused_by.is_none()
 }
 
 impl Row {

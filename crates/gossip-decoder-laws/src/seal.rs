@@ -37,9 +37,13 @@ pub(crate) fn seal(key: Key, payload: &[u8], sealed: &mut Vec<u8>) {
 }
 
 /// Shows `data` to a decoder that writes what it has read again: raw, and sealed under `key`. What
-/// decodes must come out as it went in. Raw bytes of a version far away are not shown: a decoder
-/// looks no further than at those.
-pub(crate) fn same_again(key: Key, data: &[u8], decode: impl Fn(&[u8], &mut Vec<u8>) -> bool) {
+/// decodes must come out as it went in; tells whether one of the two does. Raw bytes of a version
+/// far away are not shown: a decoder looks no further than at those.
+pub(crate) fn same_again(
+    key: Key,
+    data: &[u8],
+    decode: impl Fn(&[u8], &mut Vec<u8>) -> bool,
+) -> bool {
     thread_local! {
         // Kept, so that an input costs no allocation of ours.
         static BUFFERS: RefCell<[Vec<u8>; 2]> = RefCell::default();
@@ -47,10 +51,13 @@ pub(crate) fn same_again(key: Key, data: &[u8], decode: impl Fn(&[u8], &mut Vec<
     BUFFERS.with_borrow_mut(|[sealed, again]| {
         seal(key, data, sealed);
         let is_near = data.first().is_none_or(|version| *version <= FORMAT_VERSION + 1);
+        let mut is_taken = false;
         for value in is_near.then_some(data).into_iter().chain([sealed.as_slice()]) {
             if decode(value, again) {
                 assert_eq!(again, value, "the encoding is not canonical");
+                is_taken = true;
             }
         }
-    });
+        is_taken
+    })
 }

@@ -94,8 +94,9 @@ pub(crate) fn index_entries() -> Vec<Vec<u8>> {
     vec![vec![0], vec![1], vec![2], vec![2, 0]]
 }
 
+/// Up to two keys of the widest kind.
 pub(crate) fn integer_keys() -> Vec<Vec<u8>> {
-    (1..=5).map(|words| (0..words * 8).collect()).collect()
+    (1..=8).map(|words| (0..words * 8).collect()).collect()
 }
 
 pub(crate) fn jobs() -> Vec<Vec<u8>> {

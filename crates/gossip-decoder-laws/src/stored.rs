@@ -6,32 +6,39 @@ use gossip_coordination::store::{
     Key, decode_claim_entry, decode_count, decode_handoff, decode_mover_entry, decode_owner,
     decode_parked_entry, decode_roots, decode_run_head, decode_tombstone, decode_worker,
     encode_claim_entry, encode_handoff, encode_mover_entry, encode_owner, encode_parked_entry,
-    encode_roots, encode_run_head, encode_tenant_count, encode_tombstone, encode_worker,
+    encode_roots, encode_run_head, encode_tenant_count, encode_tombstone, encode_total_count,
+    encode_worker,
 };
 
 use crate::seal::{RUN, TENANT, same_again, shard};
 
 /// Reading a key never panics, and what is a key has no other spelling.
-pub(crate) fn key(data: &[u8]) {
-    if let Ok(key) = Key::parse(data) {
-        assert_eq!(key.to_bytes().as_bytes(), data);
-    }
+pub(crate) fn key(data: &[u8]) -> bool {
+    let Ok(key) = Key::parse(data) else { return false };
+    assert_eq!(key.to_bytes().as_bytes(), data);
+    true
 }
 
-/// Decoding a counter never panics, and what decodes is written the same again.
-pub(crate) fn counter(data: &[u8]) {
+/// Decoding a counter never panics, and what decodes is written the same again: the counter of a
+/// tenant, and that of all tenants.
+pub(crate) fn counter(data: &[u8]) -> bool {
     let tenant = TENANT;
-    same_again(Key::TenantCounter { tenant }, data, |value, again| {
+    let of_tenant = same_again(Key::TenantCounter { tenant }, data, |value, again| {
         let read = decode_count(Some(tenant), value);
         read.map(|count| encode_tenant_count(tenant, count, again)).is_ok()
     });
+    let of_all = same_again(Key::TotalCounter, data, |value, again| {
+        let read = decode_count(None, value);
+        read.map(|count| encode_total_count(count, again)).is_ok()
+    });
+    of_tenant && of_all
 }
 
 /// Decoding an entry of an index never panics, and what decodes is written the same again.
 ///
 /// The three indexes have entries without a payload; the first byte chooses among them.
-pub(crate) fn index_entry(data: &[u8]) {
-    let Some((&first, data)) = data.split_first() else { return };
+pub(crate) fn index_entry(data: &[u8]) -> bool {
+    let Some((&first, data)) = data.split_first() else { return false };
     let (tenant, shard, party) = (TENANT, shard(false), 9);
     let (at, handoff) = (LogicalTime::from_raw(4), HandoffId::from_raw(6));
     match first % 3 {
@@ -51,25 +58,26 @@ pub(crate) fn index_entry(data: &[u8]) {
 }
 
 /// Decoding the stored value of a planned move never panics, and it is written the same again.
-pub(crate) fn move_value(data: &[u8]) {
+pub(crate) fn move_value(data: &[u8]) -> bool {
     let (tenant, handoff) = (TENANT, HandoffId::from_raw(6));
     same_again(Key::Handoff { tenant, handoff }, data, |value, again| {
         let Ok(read) = decode_handoff(tenant, handoff, value) else { return false };
-        encode_handoff(tenant, handoff, read, again).is_ok()
-    });
+        encode_handoff(tenant, handoff, read, again).expect("what was read can be written");
+        true
+    })
 }
 
 /// Decoding an owner key never panics, and what decodes is written the same again.
-pub(crate) fn owner(data: &[u8]) {
+pub(crate) fn owner(data: &[u8]) -> bool {
     let (tenant, shard) = (TENANT, shard(false));
     same_again(Key::Owner { tenant, shard }, data, |value, again| {
         let read = decode_owner(tenant, shard, value);
         read.map(|owner| encode_owner(tenant, shard, &owner, again)).is_ok()
-    });
+    })
 }
 
 /// Decoding the head of a run never panics, and what decodes is written the same again.
-pub(crate) fn run_head(data: &[u8]) {
+pub(crate) fn run_head(data: &[u8]) -> bool {
     let (tenant, run) = (TENANT, RUN);
     same_again(Key::RunHead { tenant, run }, data, |value, again| {
         let Ok(head) = decode_run_head(tenant, run, value) else { return false };
@@ -79,11 +87,11 @@ pub(crate) fn run_head(data: &[u8]) {
         let record = head.into_record((0..count).map(ShardId::from_raw).collect());
         encode_run_head(&record.expect("as many unique roots as were counted"), roots, again);
         true
-    });
+    })
 }
 
 /// Decoding a chunk of roots never panics, and what decodes is written the same again.
-pub(crate) fn run_roots(data: &[u8]) {
+pub(crate) fn run_roots(data: &[u8]) -> bool {
     let (tenant, run, chunk) = (TENANT, RUN, 2);
     same_again(Key::RunRoots { tenant, run, chunk }, data, |value, again| {
         let mut ids = Vec::new();
@@ -93,23 +101,23 @@ pub(crate) fn run_roots(data: &[u8]) {
         }
         encode_roots(tenant, run, chunk, &ids, again);
         true
-    });
+    })
 }
 
 /// Decoding a tombstone never panics, and what decodes is written the same again.
-pub(crate) fn tombstone(data: &[u8]) {
+pub(crate) fn tombstone(data: &[u8]) -> bool {
     let (tenant, run) = (TENANT, RUN);
     same_again(Key::Tombstone { tenant, run }, data, |value, again| {
         let read = decode_tombstone(tenant, run, value);
         read.map(|tombstone| encode_tombstone(tenant, run, &tombstone, again)).is_ok()
-    });
+    })
 }
 
 /// Decoding an entry of the registry of workers never panics, and it is written the same again.
-pub(crate) fn worker(data: &[u8]) {
+pub(crate) fn worker(data: &[u8]) -> bool {
     let (tenant, worker) = (TENANT, WorkerId::from_raw(5));
     same_again(Key::Worker { tenant, worker }, data, |value, again| {
         let read = decode_worker(tenant, worker, value);
         read.map(|entry| encode_worker(tenant, &entry, again)).is_ok()
-    });
+    })
 }

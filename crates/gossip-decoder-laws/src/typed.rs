@@ -12,16 +12,16 @@ use gossip_stores::StoreUrl;
 
 /// Reading the record of a planned move, with its snapshot, never panics, and what is one has no
 /// other spelling.
-pub(crate) fn move_record(data: &[u8]) {
-    if let Ok(record) = Record::from_bytes(data) {
-        assert_eq!(record.to_bytes(), data);
-    }
+pub(crate) fn move_record(data: &[u8]) -> bool {
+    let Ok(record) = Record::from_bytes(data) else { return false };
+    assert_eq!(record.to_bytes(), data);
+    true
 }
 
 /// Reading what a record is about never panics, and a move has one spelling. The input is the
 /// subject and the two owners, each behind a zero byte.
-pub(crate) fn move_terms(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+pub(crate) fn move_terms(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
     let mut parts = text.split('\0').map(str::to_owned);
     let mut part = || parts.next().unwrap_or_default();
     let record = Record {
@@ -35,31 +35,33 @@ pub(crate) fn move_terms(data: &[u8]) {
         snapshot: Vec::new(),
         error: String::new(),
     };
-    let Ok(terms) = MoveTerms::of(&record) else { return };
+    let Ok(terms) = MoveTerms::of(&record) else { return false };
     let (run, shard) = (terms.key.run().as_raw(), terms.key.shard().as_raw());
     let (fence, deadline) = (terms.fence.as_raw(), terms.offer_deadline.as_raw());
     let subject = format!("shard/{run:016x}/{shard:016x}/{fence:016x}/{deadline:016x}");
     assert_eq!(record.subject, subject, "another spelling of the same move");
     let owners = [terms.from, terms.to].map(worker_name);
     assert_eq!([&record.from, &record.to], [&owners[0], &owners[1]]);
+    true
 }
 
 /// Reading a range of integers never panics, and what it is typed as again is the same range.
 /// Paths are not tried: they are looked up on the disk.
-pub(crate) fn source_range(data: &[u8]) {
+pub(crate) fn source_range(data: &[u8]) -> bool {
     let typed = [b"range:", data].concat();
     let options = SourceOptions::default();
-    let Ok(source) = Source::parse(OsStr::from_bytes(&typed), options) else { return };
+    let Ok(source) = Source::parse(OsStr::from_bytes(&typed), options) else { return false };
     let again = Source::parse(&source.text(), options).expect("what we type is understood");
     assert_eq!(again.canonical(), source.canonical(), "another source");
     let root = source.root();
     assert!(root.as_spec_ref().start < root.as_spec_ref().end, "a root without keys");
+    true
 }
 
 /// Reading the URL of a store never panics, and neither what was understood nor what was wrong
 /// shows a password.
-pub(crate) fn store_url(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+pub(crate) fn store_url(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
     match StoreUrl::from_str(text) {
         Ok(url) => {
             if let StoreUrl::Etcd(mut config) = url {
@@ -71,8 +73,12 @@ pub(crate) fn store_url(data: &[u8]) {
                 }
                 assert_eq!(format!("{config:?}"), shown, "a password is shown");
             }
+            true
         }
-        Err(error) => assert!(error.to_string().len() < SHOWN_LEN_MAX, "an error shows the URL"),
+        Err(error) => {
+            assert!(error.to_string().len() < SHOWN_LEN_MAX, "an error shows the URL");
+            false
+        }
     }
 }
 

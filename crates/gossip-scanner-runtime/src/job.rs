@@ -67,14 +67,15 @@ impl Job {
         if size > max { Err(JobError::TooLong { size, max }) } else { Ok(bytes) }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Reads what [`Self::encode`] wrote, and nothing that it would not write.
     ///
     /// # Errors
     ///
     /// [`JobError::Unreadable`].
     pub fn decode(bytes: &[u8]) -> Result<Self, JobError> {
         let unreadable = JobError::Unreadable { size: bytes.len() };
-        Reader { rest: bytes }.job().ok_or(unreadable)
+        let fits = bytes.len() <= MAX_METADATA_SIZE;
+        Reader { rest: bytes }.job().filter(|_| fits).ok_or(unreadable)
     }
 
     /// Everything that makes it another job, the source and the state of its file apart.

@@ -1,6 +1,8 @@
 //! An open store, from which every thread or task takes a coordinator of its own.
 
-use gossip_coordination::store::{AsyncStoreCoordinator, MapStore, StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{
+    AsyncStoreCoordinator, MapStore, SharedMemory, StoreConfig, StoreCoordinator,
+};
 use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
 use gossip_coordination_sqlite::{self as sqlite, AsyncSqliteStore, SqliteDatabase, fresh_nonce};
 use thiserror::Error;
@@ -16,7 +18,11 @@ pub type AsyncCoordinator = AsyncStoreCoordinator<AnyAsyncStore>;
 
 /// An open store for threads.
 #[derive(Debug)]
-pub struct Backend(Open);
+pub struct Backend {
+    open: Open,
+    /// Of all its handles.
+    memory: SharedMemory,
+}
 
 #[derive(Debug)]
 enum Open {
@@ -32,7 +38,7 @@ impl Backend {
     ///
     /// [`OpenError`] says what is in the way and what to do about it.
     pub fn open(url: &StoreUrl) -> Result<Self, OpenError> {
-        Ok(Self(match url {
+        let open = match url {
             StoreUrl::Memory => Open::Memory(MapStore::new()),
             StoreUrl::Sqlite { path, options } => {
                 Open::Sqlite(SqliteDatabase::open(path, *options)?)
@@ -41,26 +47,27 @@ impl Backend {
                 let coordinator = config.connect_blocking()?;
                 Open::Etcd(coordinator.store().clone(), config.clone())
             }
-        }))
+        };
+        Ok(Self { open, memory: SharedMemory::default() })
     }
 
-    /// A handle for one thread. Handles of one backend share its connection and are committed in
-    /// groups.
+    /// A handle for one thread. Handles of one backend share its connection and what they remember,
+    /// and are committed in groups.
     #[must_use]
     pub fn coordinator(&self) -> Coordinator {
         let usual = || StoreConfig::new(fresh_nonce());
-        let (store, config) = match &self.0 {
+        let (store, config) = match &self.open {
             Open::Memory(store) => (AnyStore::Memory(store.another_handle()), usual()),
             Open::Sqlite(database) => (AnyStore::Sqlite(database.store()), usual()),
             Open::Etcd(store, config) => (AnyStore::Etcd(store.clone()), config.store_config()),
         };
-        StoreCoordinator::new(store, config)
+        StoreCoordinator::sharing(store, config, &self.memory)
     }
 
     /// The store itself, for what is not coordination: records of planned moves.
     #[must_use]
     pub fn store(&self) -> AnyStore {
-        match &self.0 {
+        match &self.open {
             Open::Memory(store) => AnyStore::Memory(store.another_handle()),
             Open::Sqlite(database) => AnyStore::Sqlite(database.store()),
             Open::Etcd(store, _) => AnyStore::Etcd(store.clone()),
@@ -70,7 +77,11 @@ impl Backend {
 
 /// An open store for tasks.
 #[derive(Debug)]
-pub struct AsyncBackend(AsyncOpen);
+pub struct AsyncBackend {
+    open: AsyncOpen,
+    /// Of all its handles.
+    memory: SharedMemory,
+}
 
 #[derive(Debug)]
 enum AsyncOpen {
@@ -91,7 +102,7 @@ impl AsyncBackend {
     /// For `etcd://` outside of a tokio runtime, as do the operations that are polled outside of
     /// one.
     pub async fn open(url: &StoreUrl) -> Result<Self, OpenError> {
-        Ok(Self(match url {
+        let open = match url {
             StoreUrl::Memory => AsyncOpen::Memory(MapStore::new()),
             StoreUrl::Sqlite { path, options } => {
                 AsyncOpen::Sqlite(SqliteDatabase::open(path, *options)?.async_store()?)
@@ -100,27 +111,28 @@ impl AsyncBackend {
                 let coordinator = config.connect().await?;
                 AsyncOpen::Etcd(coordinator.store().clone(), config.clone())
             }
-        }))
+        };
+        Ok(Self { open, memory: SharedMemory::default() })
     }
 
     /// A handle for one task.
     #[must_use]
     pub fn coordinator(&self) -> AsyncCoordinator {
         let usual = || StoreConfig::new(fresh_nonce());
-        let (store, config) = match &self.0 {
+        let (store, config) = match &self.open {
             AsyncOpen::Memory(store) => (AnyAsyncStore::Memory(store.another_handle()), usual()),
             AsyncOpen::Sqlite(store) => (AnyAsyncStore::Sqlite(store.clone()), usual()),
             AsyncOpen::Etcd(store, config) => {
                 (AnyAsyncStore::Etcd(store.clone()), config.store_config())
             }
         };
-        AsyncStoreCoordinator::new(store, config)
+        AsyncStoreCoordinator::sharing(store, config, &self.memory)
     }
 
     /// As [`Backend::store`].
     #[must_use]
     pub fn store(&self) -> AnyAsyncStore {
-        match &self.0 {
+        match &self.open {
             AsyncOpen::Memory(store) => AnyAsyncStore::Memory(store.another_handle()),
             AsyncOpen::Sqlite(store) => AnyAsyncStore::Sqlite(store.clone()),
             AsyncOpen::Etcd(store, _) => AnyAsyncStore::Etcd(store.clone()),

@@ -5,7 +5,7 @@ use gossip_contracts::coordination::{
     plan_split_replace_at_points_initial_cursor,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
+use gossip_coordination::store::{AsyncStoreCoordinator, SharedMemory, StoreConfig};
 use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, Lease, RunConfig,
 };
@@ -29,18 +29,21 @@ pub const fn at(ticks: u64) -> LogicalTime {
 /// Handles of one process on one namespace.
 pub struct Process<K = Counting> {
     store: EtcdStore<K>,
+    /// Of all handles, as in the product.
+    memory: SharedMemory,
     handles: u64,
 }
 
 impl<K: EtcdKv> Process<K> {
     pub fn new(client: K, config: &EtcdConfig) -> Self {
         let store = EtcdStore::start(client, config).expect("the usual settings work");
-        Self { store, handles: 0 }
+        Self { store, memory: SharedMemory::default(), handles: 0 }
     }
 
     pub fn handle(&mut self) -> Coordinator<K> {
         self.handles += 1;
-        AsyncStoreCoordinator::new(self.store.clone(), StoreConfig::new(self.handles << 40))
+        let config = StoreConfig::new(self.handles << 40);
+        AsyncStoreCoordinator::sharing(self.store.clone(), config, &self.memory)
     }
 }
 

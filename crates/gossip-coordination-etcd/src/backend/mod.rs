@@ -110,18 +110,20 @@ impl EtcdConfig {
     }
 }
 
-/// Another handle on the same connection, for another worker of this process.
+/// Another handle on the same connection, for another worker of this process. It shares what the
+/// first remembers.
 #[must_use]
 pub fn another_handle(coordinator: &AsyncEtcdCoordinator) -> AsyncEtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
-    AsyncStoreCoordinator::new(coordinator.store().clone(), config)
+    AsyncStoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.memory())
 }
 
-/// Another handle on the same connection and runtime, for another thread of this process.
+/// Another handle on the same connection and runtime, for another thread of this process. It shares
+/// what the first remembers.
 #[must_use]
 pub fn another_blocking_handle(coordinator: &EtcdCoordinator) -> EtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
-    StoreCoordinator::new(coordinator.store().clone(), config)
+    StoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.memory())
 }
 
 /// Why there is no connection.

@@ -25,7 +25,7 @@ use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::store::AsyncStoreCoordinator;
 use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, Lease, RenewError, RunConfig,
+    CheckpointError, ClaimError, Lease, RenewError, RunConfig,
 };
 use tokio::task::JoinSet;
 
@@ -64,19 +64,73 @@ pub enum Loss {
     Killed,
     /// `SIGSTOP`; it goes on later as if nothing had happened.
     Stopped,
-    /// Cut off from its peers; clients still reach it.
+    /// Its connections with its peers are closed and refused; clients still reach it.
     CutOff,
+    /// Packets between it and its peers are dropped, so their connections hang; clients still
+    /// reach it.
+    PacketsDropped,
+    /// Every packet to and from it is dropped, those of its clients as well.
+    Unplugged,
 }
 
 impl Loss {
     /// Every way.
-    pub const ALL: [Self; 3] = [Self::Killed, Self::Stopped, Self::CutOff];
+    pub const ALL: [Self; 5] =
+        [Self::Killed, Self::Stopped, Self::CutOff, Self::PacketsDropped, Self::Unplugged];
+
+    /// Whether the members must have machines of their own, which not every machine lets them
+    /// have ([`EtcdCluster::can_have_machines`]).
+    pub const fn needs_machines(self) -> bool {
+        match self {
+            Self::Killed | Self::Stopped | Self::CutOff => false,
+            Self::PacketsDropped | Self::Unplugged => true,
+        }
+    }
+
+    /// What becomes of the leader, for a table.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Killed => "killed (`kill -9`), later restarted with its data",
+            Self::Stopped => "stopped (`SIGSTOP`), later continued",
+            Self::CutOff => "cut off from its peers by closed connections; clients still reach it",
+            Self::PacketsDropped => {
+                "cut off from its peers by dropped packets (network namespaces); clients still \
+                 reach it"
+            }
+            Self::Unplugged => "cut off from peers and clients by dropped packets (namespaces)",
+        }
+    }
+
+    /// Servers that can be lost so.
+    pub fn cluster(self) -> EtcdCluster {
+        if self.needs_machines() { EtcdCluster::three_machines() } else { EtcdCluster::three() }
+    }
+
+    /// Lets it befall a member.
+    pub fn befall(self, cluster: &mut EtcdCluster, member: usize) {
+        match self {
+            Self::Killed => cluster.member(member).kill(),
+            Self::Stopped => cluster.member(member).pause(),
+            Self::CutOff | Self::PacketsDropped => cluster.cut_off(member),
+            Self::Unplugged => cluster.unplug(member),
+        }
+    }
+
+    /// Lets the member come back.
+    fn end(self, cluster: &mut EtcdCluster, member: usize) {
+        match self {
+            Self::Killed => cluster.member(member).restart(),
+            Self::Stopped => cluster.member(member).resume(),
+            Self::CutOff | Self::PacketsDropped | Self::Unplugged => cluster.heal(),
+        }
+    }
 }
 
 /// How long work stood still.
 #[derive(Clone, Copy, Debug)]
 pub struct Resumed {
-    /// From the loss to the first acknowledgement of something asked for after it.
+    /// From the beginning of the loss to the first acknowledgement of something asked for when the
+    /// loss was complete.
     pub first: Duration,
     /// Until every worker had one.
     pub all: Duration,
@@ -128,22 +182,15 @@ impl Campaign {
     /// Loses the leader, waits until every worker works again, and lets the member come back.
     pub async fn lose_leader(&mut self, loss: Loss) -> Resumed {
         let leader = self.cluster.leader(None).await;
-        match loss {
-            Loss::Killed => self.cluster.member(leader).kill(),
-            Loss::Stopped => self.cluster.member(leader).pause(),
-            Loss::CutOff => self.cluster.cut_off(leader),
-        }
-        self.oracle.mark();
+        let begun = Instant::now();
+        loss.befall(&mut self.cluster, leader);
+        self.oracle.mark(begun);
         let resumed = self.wait_until_resumed().await;
         tokio::time::sleep(LOST_FOR).await;
-        match loss {
-            Loss::Killed => self.cluster.member(leader).restart(),
-            Loss::Stopped => self.cluster.member(leader).resume(),
-            Loss::CutOff => self.cluster.heal(),
-        }
+        loss.end(&mut self.cluster, leader);
         self.cluster.leader(None).await;
         // The member that came back must not bring old news with it.
-        self.oracle.mark();
+        self.oracle.mark(Instant::now());
         self.wait_until_resumed().await;
         resumed
     }
@@ -239,7 +286,12 @@ impl Worker {
         let worker = WorkerId::from_raw(1 + self.index as u64);
         let mut scratch = AcquireScratch::new();
         let claim = coordinator.claim_next_available(now, TENANT, RUN, worker, &mut scratch);
-        let granted = claim.await.ok()?;
+        let granted = match claim.await {
+            Ok(granted) => granted,
+            Err(ClaimError::NoneAvailable { .. }) => return None,
+            Err(ClaimError::BackendError(error)) if error.is_retryable() => return None,
+            Err(error) => panic!("a worker is refused for no good reason: {error}"),
+        };
         let cursor = number_in(granted.snapshot.cursor().last_key());
         self.oracle.granted(&granted.lease, cursor, &known);
         Some((granted.lease, cursor))
@@ -286,7 +338,9 @@ impl Worker {
                     self.oracle.advanced(self.index, lease, cursor, &known, sent);
                     return true;
                 }
-                Err(CheckpointError::BackendError(_)) => tokio::time::sleep(PAUSE).await,
+                Err(CheckpointError::BackendError(error)) if error.is_retryable() => {
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Err(CheckpointError::StaleFence { .. } | CheckpointError::LeaseExpired { .. }) => {
                     return false;
                 }
@@ -304,8 +358,9 @@ impl Worker {
         match coordinator.renew(now, TENANT, lease).await {
             Ok(renewed) => lease.set_deadline(renewed.new_deadline),
             // The next checkpoint tries again.
-            Err(RenewError::BackendError(_)) => {}
-            Err(_) => return false,
+            Err(RenewError::BackendError(error)) if error.is_retryable() => {}
+            Err(RenewError::StaleFence { .. } | RenewError::LeaseExpired { .. }) => return false,
+            Err(other) => panic!("a worker does nothing else wrong: {other}"),
         }
         true
     }
@@ -334,7 +389,9 @@ struct Oracle {
 struct State {
     truths: Vec<Truth>,
     verdict: Verdict,
-    /// When work was last disturbed.
+    /// When the last disturbance began, from which times are counted.
+    disturbed: Instant,
+    /// When it was complete; not before it began. What was asked for before that does not count.
     marked: Instant,
     /// When each worker was first acknowledged something that it asked for after that.
     resumed: Vec<Option<Instant>>,
@@ -354,6 +411,7 @@ impl Oracle {
         let state = State {
             truths: vec![Truth::default(); shard_count as usize],
             verdict: Verdict::default(),
+            disturbed: Instant::now(),
             marked: Instant::now(),
             resumed: vec![None; worker_count],
         };
@@ -374,9 +432,11 @@ impl Oracle {
         self.state().truths.clone()
     }
 
-    fn mark(&self) {
+    /// A disturbance that began then is complete now. To cut connections takes a while, in which an
+    /// election may already begin.
+    fn mark(&self, begun: Instant) {
         let mut state = self.state();
-        state.marked = Instant::now();
+        (state.disturbed, state.marked) = (begun, Instant::now());
         state.resumed.fill(None);
     }
 
@@ -386,7 +446,7 @@ impl Oracle {
         if times.len() < worker_count {
             return None;
         }
-        let since = |at: Option<&Instant>| at.map(|at| at.duration_since(state.marked));
+        let since = |at: Option<&Instant>| at.map(|at| at.duration_since(state.disturbed));
         Some(Resumed { first: since(times.iter().min())?, all: since(times.iter().max())? })
     }
 

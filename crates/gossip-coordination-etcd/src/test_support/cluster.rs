@@ -51,8 +51,12 @@ impl EtcdCluster {
             .expect("one of several sets of free ports stays free")
     }
 
-    /// Whether this machine lets us use [`three_machines`](Self::three_machines): Linux, root and
-    /// the program `ip`.
+    /// What is said where it does not.
+    pub const NO_MACHINES: &str = "that needs network namespaces (Linux, root and the program \
+        `ip`), which this machine did not let us have";
+
+    /// Whether this machine lets us use [`three_machines`](Self::three_machines): it needs Linux,
+    /// root, the program `ip` and leave to make network namespaces. Found out by trying.
     pub fn can_have_machines() -> bool {
         Network::is_possible()
     }
@@ -119,6 +123,18 @@ impl EtcdCluster {
                     if other == index { gate.cut() } else { gate.cut_from(pid) }
                 }
             }
+        }
+    }
+
+    /// Drops every packet to and from a member, those of its clients as well.
+    ///
+    /// # Panics
+    ///
+    /// If the members have no machines of their own.
+    pub fn unplug(&self, index: usize) {
+        match &self.between {
+            Between::Cables(network) => network.unplug(index),
+            Between::Gates(_) => panic!("only members with machines of their own have cables"),
         }
     }
 

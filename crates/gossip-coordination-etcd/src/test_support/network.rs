@@ -1,11 +1,12 @@
 //! A network of namespaces: each member has a machine of its own, as far as the network goes.
 //!
 //! Needs Linux, root and the program `ip`. Packets are dropped where a cable would be cut, so
-//! connections hang as they do in real life, where the proxy closes them. For campaigns; the tests
-//! that everybody runs use the proxy.
+//! connections hang as they do in real life, where the proxy closes them. Whether a machine lets us
+//! is found out by trying ([`Network::is_possible`]), never guessed.
 
 use std::net::Ipv4Addr;
 use std::process::{self, Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Networks that a process can have in its life: each takes sixteen addresses of the last byte.
@@ -27,11 +28,22 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Whether this machine lets us.
+    /// Whether this machine lets us: makes a namespace, a bridge and a cable once, and takes them
+    /// away again. Root alone is not enough in many containers.
     pub(super) fn is_possible() -> bool {
-        let id = Command::new("id").arg("-u").output();
-        let is_root = id.is_ok_and(|it| it.stdout.trim_ascii() == b"0");
-        is_root && Command::new("ip").arg("-V").output().is_ok_and(|it| it.status.success())
+        static TRIED: OnceLock<bool> = OnceLock::new();
+        *TRIED.get_or_init(|| {
+            let name = format!("gsp{}t", process::id());
+            let is_made = [
+                format!("netns add {name}n0"),
+                format!("link add {name} type bridge"),
+                format!("link add {name}v0 type veth peer name eth0 netns {name}n0"),
+            ]
+            .iter()
+            .all(|words| tell_ip(words).is_ok());
+            sweep(&name, 1);
+            is_made
+        })
     }
 
     /// A network with so many members, all connected.
@@ -89,10 +101,17 @@ impl Network {
         }
     }
 
-    /// Takes back every cut.
+    /// Takes the cable of a member out of the bridge: no packet reaches it or comes from it, those
+    /// of clients neither. Its own end stays up, so nobody is told.
+    pub(super) fn unplug(&self, index: usize) {
+        ip(&format!("link set {} nomaster", self.cable(index)));
+    }
+
+    /// Takes back every cut, and plugs every cable in.
     pub(super) fn heal(&self) {
         for index in 0..self.members {
             ip(&format!("-n {} route flush type blackhole", self.namespace(index)));
+            ip(&format!("link set {} master {}", self.cable(index), self.name));
         }
     }
 
@@ -107,26 +126,40 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // Both are our own; what is gone already does no harm.
+        // It is our own child.
         let _ = self.watchdog.kill();
         let _ = self.watchdog.wait();
-        let script = clean_up(&self.name, self.members);
-        let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
+        sweep(&self.name, self.members);
     }
 }
 
-/// Cables go with their namespace.
+/// Takes away what there is of a network. What is gone already does no harm.
+fn sweep(name: &str, members: usize) {
+    let script = clean_up(name, members);
+    let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
+}
+
+/// Cables go first: a namespace lives on for minutes while connections in it wait for answers.
 fn clean_up(name: &str, members: usize) -> String {
-    let mut commands: Vec<String> =
-        (0..members).map(|index| format!("ip netns del {name}n{index}")).collect();
+    let member = |index| format!("ip link del {name}v{index}; ip netns del {name}n{index}");
+    let mut commands: Vec<String> = (0..members).map(member).collect();
     commands.push(format!("ip link del {name}"));
     commands.join("; ")
 }
 
-/// Runs `ip` with words that hold no spaces.
+/// Runs `ip` with words that hold no spaces, on a machine that lets us.
 fn ip(words: &str) {
+    if let Err(said) = tell_ip(words) {
+        panic!("ip {words}: {said}");
+    }
+}
+
+/// The same on any machine. An error is what was said against it.
+fn tell_ip(words: &str) -> Result<(), String> {
     let output = Command::new("ip").args(words.split(' ')).output();
-    let output = output.expect("the program `ip` was found before");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {words}: {said}");
+    let output = output.map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }

@@ -4,8 +4,10 @@
 //! for a while; what it cuts is gone. A cut can be limited to one process by its id, which is how
 //! one of several servers on loopback is told from the others (Linux only).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fs, thread};
@@ -68,7 +70,9 @@ impl Proxy {
     /// As [`cut`](Self::cut), for the connections that one process makes.
     pub fn cut_from(&self, pid: u32) {
         self.shared.rules().cut_pids.push(pid);
-        self.shared.close_connections(|it| is_of(pid, it.peer_port, self.port));
+        // The kernel is asked once and not for each connection: meanwhile the cut is not complete.
+        let ports = ports_of(pid, self.port);
+        self.shared.close_connections(|it| ports.contains(&it.peer_port));
     }
 
     /// Closes every connection; new ones are let through.
@@ -123,7 +127,9 @@ struct Shared {
     port: u16,
     rules: Mutex<Rules>,
     changed: Condvar,
-    connections: Mutex<Vec<Connection>>,
+    /// Those that have not ended, each under a number that is never used again.
+    connections: Mutex<BTreeMap<u64, Connection>>,
+    next: AtomicU64,
 }
 
 /// What is let through.
@@ -164,6 +170,7 @@ impl Shared {
             rules: Mutex::default(),
             changed: Condvar::new(),
             connections: Mutex::default(),
+            next: AtomicU64::new(0),
         }
     }
 
@@ -175,12 +182,12 @@ impl Shared {
         self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connections(&self) -> MutexGuard<'_, Vec<Connection>> {
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Connection>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close_connections(&self, which: impl Fn(&Connection) -> bool) {
-        self.connections().retain(|connection| {
+        self.connections().retain(|_, connection| {
             let closes = which(connection);
             if closes {
                 for end in &connection.ends {
@@ -233,14 +240,18 @@ fn connect(shared: &Arc<Shared>, near: TcpStream, peer_port: u16) -> std::io::Re
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     let ends = [near.try_clone()?, far.try_clone()?];
-    shared.connections().push(Connection { peer_port, ends });
+    let number = shared.next.fetch_add(1, Ordering::Relaxed);
+    shared.connections().insert(number, Connection { peer_port, ends });
     let ways = [
         (near.try_clone()?, far.try_clone()?, Direction::ToTarget),
         (far, near, Direction::FromTarget),
     ];
     for (from, to, direction) in ways {
         let shared = Arc::clone(shared);
-        thread::spawn(move || forward(&shared, from, to, direction));
+        thread::spawn(move || {
+            forward(&shared, from, to, direction);
+            shared.connections().remove(&number);
+        });
     }
     Ok(())
 }
@@ -264,22 +275,30 @@ fn forward(shared: &Shared, mut from: TcpStream, mut to: TcpStream, direction: D
 
 /// Whether a process holds the socket that connects `port` with `proxy_port` on loopback.
 fn is_of(pid: u32, port: u16, proxy_port: u16) -> bool {
-    let Some(inode) = socket_inode(port, proxy_port) else { return false };
-    let name = format!("socket:[{inode}]");
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-    links.into_iter().any(|link| link.as_os_str() == name.as_str())
+    ports_of(pid, proxy_port).contains(&port)
 }
 
-/// The kernel's number of a socket, by both of its ports.
-fn socket_inode(local: u16, remote: u16) -> Option<u64> {
+/// The ports from which a process is connected with `proxy_port` on loopback.
+fn ports_of(pid: u32, proxy_port: u16) -> BTreeSet<u16> {
+    let sockets = sockets_to(proxy_port);
+    // A process that has ended holds none.
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
+    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter_map(|link| sockets.get(link.to_str()?).copied()).collect()
+}
+
+/// The kernel's names of the sockets that are connected with a port, and their own ports.
+fn sockets_to(remote: u16) -> BTreeMap<String, u16> {
     let table = fs::read_to_string("/proc/net/tcp").expect("cuts by process need Linux");
-    let (local, remote) = (format!(":{local:04X}"), format!(":{remote:04X}"));
-    table.lines().find_map(|line| {
+    let remote = format!(":{remote:04X}");
+    let socket = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_it = fields.get(1)?.ends_with(&local) && fields.get(2)?.ends_with(&remote);
-        is_it.then(|| fields.get(9)?.parse().ok()).flatten()
-    })
+        let (_, local) = fields.get(1)?.split_once(':')?;
+        let is_it = fields.get(2)?.ends_with(&remote);
+        let port = u16::from_str_radix(local, 16).ok()?;
+        is_it.then_some((format!("socket:[{}]", fields.get(9)?), port))
+    };
+    table.lines().filter_map(socket).collect()
 }
 
 #[cfg(test)]
@@ -323,6 +342,20 @@ mod tests {
         assert!(echo(&mut connected(&proxy), 3).is_err());
         proxy.open();
         assert_eq!(echo(&mut connected(&proxy), 4).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_is_forgotten() {
+        let proxy = Proxy::before(echo_server());
+        let mut stream = connected(&proxy);
+        assert_eq!(echo(&mut stream, 1).unwrap(), 1);
+        assert_eq!(proxy.shared.connections().len(), 1);
+        drop(stream);
+        let ended = std::time::Instant::now();
+        while !proxy.shared.connections().is_empty() {
+            assert!(ended.elapsed() < Duration::from_secs(10), "it is kept");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]

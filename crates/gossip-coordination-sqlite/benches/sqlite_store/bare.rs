@@ -1,7 +1,11 @@
-//! The engine alone: SQLite with the same settings, a record read, checked, changed and written in
-//! one synced transaction. No protocol, no codec, no checksum.
+//! The engine alone: a record compared and written by one statement in one `BEGIN IMMEDIATE …
+//! COMMIT`, as whoever uses SQLite for a compare-and-swap would write it. The caller remembers the
+//! revision of its record, as ours does. No protocol, no codec, no checksum.
+//!
+//! Table, page size, cache and syncs are those of ours. What ours adds for safety and has to pay
+//! for (`cell_size_check`, `trusted_schema`) is left at SQLite's defaults.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::Thread;
@@ -9,74 +13,122 @@ use std::thread::Thread;
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::VALUE_LEN;
+use crate::aside::Aside;
+
+/// What each connection of ours may cache, in KiB (`schema.rs` of the crate).
+const CACHE_KIB: i32 = -4_096;
+
+const TABLE: &str = "CREATE TABLE kv (key BLOB PRIMARY KEY NOT NULL, revision INTEGER NOT NULL, \
+                     value BLOB NOT NULL) STRICT, WITHOUT ROWID";
+const INSERT: &str = "INSERT INTO kv VALUES (?1, 0, ?2)";
+const SWAP: &str = "UPDATE kv SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
+
+/// Who copies the log back into the file. Neither is always the faster one.
+#[derive(Clone, Copy, Debug)]
+pub enum Copying {
+    /// The commit that finds a thousand pages in it, as SQLite does unless told otherwise.
+    InPassing,
+    /// A thread of its own, as for ours.
+    Aside,
+}
 
 /// The bare engine. One caller commits by itself. Several hand their changes to a writer, which
 /// takes all that wait, commits them as one transaction, and wakes their callers.
 pub struct Bare {
     way: Way,
-    /// From the record of one caller to that of the next.
-    stride: u64,
+    callers: Vec<Mutex<Record>>,
 }
 
 enum Way {
-    Alone(Mutex<Connection>),
+    Alone(Mutex<Writer>),
     Grouped(mpsc::Sender<Request>),
+}
+
+/// The record of a caller, as it left it.
+struct Record {
+    key: [u8; KEY_LEN],
+    revision: i64,
+    done: Arc<AtomicBool>,
 }
 
 /// One change, and who waits for it.
 struct Request {
-    row: u64,
+    swap: Swap,
     done: Arc<AtomicBool>,
     caller: Thread,
 }
 
+struct Swap {
+    key: [u8; KEY_LEN],
+    /// What the record is expected at.
+    revision: i64,
+    value: [u8; VALUE_LEN],
+}
+
+struct Writer {
+    connection: Connection,
+    aside: Option<Aside>,
+}
+
+/// As long as a key of ours.
+const KEY_LEN: usize = 102;
+
 impl Bare {
-    pub fn new(directory: &Path, callers: usize, records: usize, synchronous: &str) -> Self {
-        let stride = (records / callers) as u64;
-        let way = Way::new(fill(directory, records, synchronous), callers);
-        Self { way, stride }
+    pub fn new(
+        directory: &Path,
+        callers: usize,
+        records: usize,
+        synchronous: &str,
+        copying: Copying,
+    ) -> Self {
+        let path = directory.join(format!("bare-{copying:?}"));
+        let way = Way::new(Writer::new(path, records, synchronous, copying), callers);
+        let stride = records / callers;
+        let record = |caller| Mutex::new(Record::new((caller * stride) as u64));
+        Self { way, callers: (0..callers).map(record).collect() }
     }
 
-    /// Changes the record of a caller, durably.
-    pub fn change(&self, caller: usize) {
-        self.way.change(caller as u64 * self.stride);
+    /// What one caller repeats: it changes its record, durably.
+    pub fn caller(&self, caller: usize) -> impl FnMut() + Send + '_ {
+        let record = &self.callers[caller];
+        // Nobody else locks it, so this costs nothing that counts beside a commit.
+        move || self.way.change(&mut record.lock().unwrap())
     }
 }
 
-fn fill(directory: &Path, records: usize, synchronous: &str) -> Connection {
-    let connection = Connection::open(directory.join("bare")).unwrap();
-    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
-    connection.pragma_update(None, "synchronous", synchronous).unwrap();
-    let table = "CREATE TABLE kv (key BLOB PRIMARY KEY, revision INTEGER NOT NULL, \
-                     value BLOB NOT NULL) WITHOUT ROWID";
-    connection.execute_batch(table).unwrap();
-    connection.execute_batch("BEGIN").unwrap();
-    for row in 0..records as u64 {
-        let insert = "INSERT INTO kv VALUES (?1, 0, ?2)";
-        connection.execute(insert, params![key(row), vec![0_u8; VALUE_LEN]]).unwrap();
+impl Record {
+    fn new(row: u64) -> Self {
+        Self { key: key(row), revision: 0, done: Arc::default() }
     }
-    connection.execute_batch("COMMIT").unwrap();
-    connection
+
+    /// The next change of the record, which is known to succeed: nobody else changes it.
+    fn next(&mut self) -> Swap {
+        let mut value = [0; VALUE_LEN];
+        value[..8].copy_from_slice(&self.revision.to_be_bytes());
+        self.revision += 1;
+        Swap { key: self.key, revision: self.revision - 1, value }
+    }
 }
 
 impl Way {
-    fn new(connection: Connection, callers: usize) -> Self {
+    fn new(writer: Writer, callers: usize) -> Self {
         if callers == 1 {
-            return Self::Alone(Mutex::new(connection));
+            return Self::Alone(Mutex::new(writer));
         }
         let (requests, waiting) = mpsc::channel();
-        std::thread::spawn(move || write_groups(connection, &waiting));
+        std::thread::spawn(move || writer.write_groups(&waiting));
         Self::Grouped(requests)
     }
 
-    fn change(&self, row: u64) {
+    fn change(&self, record: &mut Record) {
+        let swap = record.next();
         match self {
-            Self::Alone(connection) => commit(&mut connection.lock().unwrap(), [row]),
+            Self::Alone(writer) => writer.lock().unwrap().commit([&swap]),
             Self::Grouped(requests) => {
-                let done = Arc::new(AtomicBool::new(false));
-                let caller = std::thread::current();
-                requests.send(Request { row, done: Arc::clone(&done), caller }).unwrap();
-                while !done.load(Ordering::Acquire) {
+                record.done.store(false, Ordering::Relaxed);
+                let (done, caller) = (Arc::clone(&record.done), std::thread::current());
+                requests.send(Request { swap, done, caller }).unwrap();
+                while !record.done.load(Ordering::Acquire) {
                     std::thread::park();
                 }
             }
@@ -84,41 +136,61 @@ impl Way {
     }
 }
 
-/// Commits whatever waits, until nobody can ask any more.
-fn write_groups(mut connection: Connection, waiting: &mpsc::Receiver<Request>) {
-    while let Ok(first) = waiting.recv() {
-        let group: Vec<Request> = std::iter::once(first).chain(waiting.try_iter()).collect();
-        commit(&mut connection, group.iter().map(|request| request.row));
-        for request in group {
-            request.done.store(true, Ordering::Release);
-            request.caller.unpark();
+impl Writer {
+    fn new(path: PathBuf, records: usize, synchronous: &str, copying: Copying) -> Self {
+        let mut connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        connection.pragma_update(None, "synchronous", synchronous).unwrap();
+        connection.pragma_update(None, "cache_size", CACHE_KIB).unwrap();
+        connection.execute_batch(TABLE).unwrap();
+        connection.execute_batch("BEGIN").unwrap();
+        for row in 0..records as u64 {
+            connection.execute(INSERT, params![key(row), [0_u8; VALUE_LEN]]).unwrap();
+        }
+        connection.execute_batch("COMMIT").unwrap();
+        let aside = match copying {
+            Copying::InPassing => None,
+            Copying::Aside => Some(Aside::start(&path, &mut connection)),
+        };
+        Self { connection, aside }
+    }
+
+    /// Commits whatever waits, until nobody can ask any more.
+    fn write_groups(mut self, waiting: &mpsc::Receiver<Request>) {
+        while let Ok(first) = waiting.recv() {
+            let group: Vec<Request> = std::iter::once(first).chain(waiting.try_iter()).collect();
+            self.commit(group.iter().map(|request| &request.swap));
+            for request in group {
+                request.done.store(true, Ordering::Release);
+                request.caller.unpark();
+            }
+        }
+    }
+
+    fn commit<'s>(&mut self, swaps: impl IntoIterator<Item = &'s Swap>) {
+        if let Some(aside) = &mut self.aside {
+            aside.before_commit(&self.connection);
+        }
+        let immediate = TransactionBehavior::Immediate;
+        let transaction = self.connection.transaction_with_behavior(immediate).unwrap();
+        swaps.into_iter().for_each(|swap| swap.make(&transaction));
+        transaction.commit().unwrap();
+        if let Some(aside) = &mut self.aside {
+            aside.after_commit();
         }
     }
 }
 
-fn commit(connection: &mut Connection, rows: impl IntoIterator<Item = u64>) {
-    let immediate = TransactionBehavior::Immediate;
-    let transaction = connection.transaction_with_behavior(immediate).unwrap();
-    rows.into_iter().for_each(|row| change(&transaction, row));
-    transaction.commit().unwrap();
+impl Swap {
+    fn make(&self, connection: &Connection) {
+        let mut statement = connection.prepare_cached(SWAP).unwrap();
+        let values = params![self.key, self.revision + 1, self.value, self.revision];
+        assert_eq!(statement.execute(values).unwrap(), 1);
+    }
 }
 
-fn change(connection: &Connection, row: u64) {
-    let mut read =
-        connection.prepare_cached("SELECT revision, value FROM kv WHERE key = ?1").unwrap();
-    let (revision, mut value): (i64, Vec<u8>) =
-        read.query_row([key(row)], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    assert_eq!(value.len(), VALUE_LEN);
-    value[0] = value[0].wrapping_add(1);
-    let update = "UPDATE kv SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
-    let mut write = connection.prepare_cached(update).unwrap();
-    let changed = write.execute(params![key(row), revision + 1, value, revision]).unwrap();
-    assert_eq!(changed, 1);
-}
-
-/// As long as a key of ours.
-fn key(row: u64) -> [u8; 102] {
-    let mut key = [b'0'; 102];
-    key[94..].copy_from_slice(&row.to_be_bytes());
+fn key(row: u64) -> [u8; KEY_LEN] {
+    let mut key = [b'0'; KEY_LEN];
+    key[KEY_LEN - 8..].copy_from_slice(&row.to_be_bytes());
     key
 }

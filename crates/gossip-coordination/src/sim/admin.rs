@@ -90,7 +90,7 @@ impl Admin {
             23 if self.cx.one_in(4) => self.finish(run, Verb::FailRun).await,
             24 if self.cx.one_in(4) => self.finish(run, Verb::CancelRun).await,
             25 | 26 => self.delete_any().await,
-            27 => self.collect().await,
+            27 => _ = self.collect().await,
             28 => self.look(run).await,
             29 => _ = self.list(run).await,
             _ => self.list_active().await,
@@ -101,6 +101,9 @@ impl Admin {
     /// runs it made, and what became of them is what the product tells it.
     async fn calm_step(&mut self) {
         let runs = self.cx.shared.borrow().directory[self.cx.tenant as usize].clone();
+        if runs.is_empty() && self.collect().await {
+            self.cx.shared.borrow_mut().tidy[self.cx.tenant as usize] = true;
+        }
         for run in runs {
             let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
             let told = self.handle.get_run(self.cx.tenant_id, id).await;
@@ -347,7 +350,8 @@ impl Admin {
         }
     }
 
-    async fn collect(&mut self) {
+    /// Takes away what was given up, and what deletions have left; whether that was everything.
+    async fn collect(&mut self) -> bool {
         let op = self.cx.begin(Draft::new(Verb::CollectRuns));
         let (mut gone, tenant) = (Vec::new(), self.cx.tenant_id);
         let told = self
@@ -355,6 +359,10 @@ impl Admin {
             .gc_stale_initializing_runs_into(op.now, tenant, STALE_AFTER, COLLECT_MAX, &mut gone)
             .await;
         self.cx.end_plain(&op, &told);
+        let all = told.is_ok() && gone.len() < COLLECT_MAX;
+        if all {
+            self.cx.judge(|oracle| oracle.told_collected(&op));
+        }
         for id in gone {
             let run = self.cx.shared.borrow().oracle.run_of(self.cx.tenant, id);
             self.cx.judge(|oracle| {
@@ -364,6 +372,7 @@ impl Admin {
             });
             run.into_iter().for_each(|run| self.strike(run));
         }
+        all
     }
 
     fn any_shard(&self, run: u32) -> Option<LeaseRef> {

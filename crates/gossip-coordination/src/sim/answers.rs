@@ -144,7 +144,8 @@ impl Oracle {
                     let done = member.applied || by_another.is_some();
                     self.require(done, Rule::Acknowledged, why)?;
                     self.renewed(member.lease, member.until.or(by_another), *deadline)?;
-                    let right = !member.applied || member.shown == *notice;
+                    let judged = member.applied && !op.unsure.get();
+                    let right = !judged || member.shown == *notice;
                     self.require(right, Rule::Acknowledged, NOT_SHOWN)?;
                 }
                 Renewal::Not(ending, label) => self.not_renewed(op, member, *ending, *label)?,

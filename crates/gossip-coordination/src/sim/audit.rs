@@ -16,7 +16,10 @@
 //! | registry | the workers as they were last written |
 //!
 //! A run that is deleted leaves its shards until they are swept, each with all of its keys or none;
-//! the oracle hears of each sweep, so what is left is audited like everything else.
+//! the oracle hears of each sweep, so what is left is audited like everything else. One key may lag
+//! behind its shard: an entry of the claim index, if the shard's record could not be read, until
+//! the names of the roots go, which are last. A world that calms down ends with a collection in
+//! each tenant, after which nothing is left of what was deleted before (`told_collected`).
 //!
 //! # What the oracle does not know
 //!
@@ -383,10 +386,21 @@ impl<'w> Audit<'w> {
             (KeyKind::HandoffIndex, 0, Rule::Handoff, "a move is there that nobody planned"),
         ];
         for (kind, count, rule, why) in expected {
-            let found = self.disk.range(&KeyRange::all_of(kind)).count();
+            let all = KeyRange::all_of(kind);
+            let found = self.disk.range(&all).filter(|key| !self.lags_behind(key)).count();
             self.require(found == count, rule, why)?;
         }
         Ok(())
+    }
+
+    /// Whether it is an entry of a shard that was swept by its key, while the sweep is not over.
+    fn lags_behind(&self, key: &Key) -> bool {
+        let Key::ClaimIndex { tenant, shard, .. } = *key else { return false };
+        let number = self.oracle.find_shard(tenant, shard);
+        number.is_some_and(|number| {
+            let facts = &self.oracle.shards[number as usize];
+            facts.swept && self.oracle.runs[facts.run as usize].is_named()
+        })
     }
 }
 

@@ -78,6 +78,9 @@ pub(super) struct Shared {
     pub(super) names: Vec<Vec<u64>>,
     /// The runs of each tenant that are not known to be over, by the oracle's numbers.
     pub(super) directory: Vec<Vec<u32>>,
+    /// Whether each tenant's administrator has looked after it since the last fault, and found no
+    /// more to do.
+    pub(super) tidy: Vec<bool>,
     pub(super) board: Vec<VecDeque<Posted>>,
     /// Operations that ended.
     pub(super) ops: u64,

@@ -168,6 +168,12 @@ impl RunFacts {
         self.deleted || self.status == Some(RunStatus::Cancelled) && !self.is_whole()
     }
 
+    /// Whether names of its roots are left. They are taken away last, so they tell that a sweep is
+    /// not over.
+    pub(super) fn is_named(&self) -> bool {
+        self.chunks.iter().any(Option::is_some)
+    }
+
     pub(super) fn is_active(&self) -> bool {
         self.status == Some(RunStatus::Active) && !self.deleted
     }

@@ -530,6 +530,28 @@ fn a_deleted_run_cannot_come_back() {
     assert_eq!(rule(book.applied(&park, 0)), Some(Rule::RunReborn));
 }
 
+#[rstest]
+#[case::of_shards(true, false, 0, Some(Rule::Acknowledged))]
+#[case::of_names(false, true, 0, Some(Rule::Acknowledged))]
+#[case::of_what_was_deleted_since(true, true, 1, None)]
+#[case::nothing(false, false, 0, None)]
+fn a_collection_leaves_nothing_of_a_run_that_was_gone_before(
+    #[case] shards: bool,
+    #[case] names: bool,
+    #[case] deleted_at: u64,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    let run = &mut book.oracle.runs[0];
+    (run.deleted, run.changed_at) = (true, deleted_at);
+    run.chunks.iter_mut().filter(|_| !names).for_each(|chunk| *chunk = None);
+    book.oracle.shards.iter_mut().for_each(|shard| shard.swept = !shards);
+    let collect = Op { begun_at: 0, ..at(NOW, Verb::CollectRuns) };
+    assert_eq!(rule(book.oracle.told_collected(&collect)), expected);
+    collect.misled.set(true);
+    assert_eq!(rule(book.oracle.told_collected(&collect)), None, "the store showed old versions");
+}
+
 #[test]
 fn another_tenants_shard_cannot_be_changed() {
     let mut book = Book::new();

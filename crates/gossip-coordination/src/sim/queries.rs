@@ -89,6 +89,22 @@ impl Oracle {
         self.require(same, Rule::Acknowledged, "other runs were listed than are open")
     }
 
+    /// Holds a collection that says that it has done everything against what deletions have left:
+    /// of a run that was gone when it began nothing is there.
+    pub(super) fn told_collected(&self, op: &Op) -> Result<(), Violation> {
+        if op.misled.get() {
+            return Ok(());
+        }
+        let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
+        let mut gone = runs.filter(|run| run.deleted && run.changed_at <= op.begun_at);
+        let clean = gone.all(|run| !run.is_named() && self.shown_or_not(run).all(|it| it.swept));
+        self.require(clean, Rule::Acknowledged, "a collection has left a part of a deleted run")
+    }
+
+    fn shown_or_not<'o>(&'o self, run: &'o RunFacts) -> impl Iterator<Item = &'o ShardFacts> {
+        run.shards.iter().map(|shard| &self.shards[*shard as usize])
+    }
+
     /// Holds the record of a run against what became of it.
     pub(super) fn told_run(&self, op: &Op, told: &RunRecord) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
@@ -162,8 +178,7 @@ impl Oracle {
 
     /// The shards of a run that can be found: none before all of its roots are there.
     fn shown<'o>(&'o self, run: &'o RunFacts) -> impl Iterator<Item = &'o ShardFacts> {
-        let shards = run.shards.iter().filter(|_| run.is_whole());
-        shards.map(|shard| &self.shards[*shard as usize])
+        self.shown_or_not(run).filter(|_| run.is_whole())
     }
 
     /// The run that `op` is about, if neither it nor any of its shards changed meanwhile.

@@ -221,7 +221,7 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
     // Until one of nearly every kind was damaged: which worlds have them changes with what workers
     // do.
     for seed in 1..=DAMAGED_SEEDS_MAX {
-        if kinds.len() >= 10 && failed > 20 && unchanged > 5 {
+        if kinds.len() >= 9 && failed > 20 && unchanged > 5 {
             break;
         }
         let usual = Plan { only: Some(Vec::new()), ..Plan::of_seed(seed, 250, Some(faults)) };
@@ -252,7 +252,7 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
         }
     }
     println!("{failed} failed, {unchanged} unchanged, of {kinds:?}");
-    assert!(failed > 20 && unchanged > 5 && kinds.len() >= 10, "{failed} {unchanged} {kinds:?}");
+    assert!(failed > 20 && unchanged > 5 && kinds.len() >= 9, "{failed} {unchanged} {kinds:?}");
 }
 
 #[test]

@@ -95,15 +95,16 @@ impl Oracle {
         op.shown.replace(Some(request.clone()));
     }
 
-    /// Holds what the owner was shown against what is asked of it. What was decided about is what
-    /// there was when the commit took effect; of two commits nobody knows which was told.
+    /// Holds what the owner was shown against what is asked of it: what there was when the commit
+    /// took effect. Whoever heard nothing of a commit and finds it done is told so without news,
+    /// and hears of the request with the next one.
     pub(super) fn was_shown(
         &self,
         op: &Op,
         told: Option<&PendingRequest>,
     ) -> Result<(), Violation> {
         let right = op.shown.borrow().as_ref() == told;
-        let judged = op.applied.get() == 1 && !op.misled.get();
+        let judged = op.applied.get() == 1 && !op.misled.get() && !op.unsure.get();
         self.require(right || !judged, Rule::Acknowledged, NOT_SHOWN)
     }
 

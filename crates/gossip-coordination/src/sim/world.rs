@@ -216,6 +216,7 @@ impl World {
             tenants,
             names: vec![Vec::new(); per_tenant],
             directory: vec![Vec::new(); per_tenant],
+            tidy: vec![false; per_tenant],
             board: vec![VecDeque::new(); per_tenant],
             ops: 0,
             ops_excused: 0,
@@ -295,7 +296,9 @@ impl World {
     fn is_over(&mut self) -> bool {
         let (phase, ops, idle, failed) = {
             let shared = self.shared.borrow();
-            let idle = shared.directory.iter().all(Vec::is_empty);
+            let invited = |tenant: u32| self.plan.alone.is_none_or(|alone| alone == tenant);
+            let tidy = (0..).zip(&shared.tidy).all(|(tenant, tidy)| *tidy || !invited(tenant));
+            let idle = tidy && shared.directory.iter().all(Vec::is_empty);
             (shared.phase, shared.ops, idle, shared.violation.is_some())
         };
         if failed {

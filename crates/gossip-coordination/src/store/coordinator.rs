@@ -13,6 +13,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, W
 use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Step, Told};
+use super::memory::SharedMemory;
 use super::run_operations::run_operations;
 use super::shard_operations::shard_operations;
 use super::upkeep::RunsListed;
@@ -95,6 +96,20 @@ macro_rules! coordinator {
                 Self { store, core }
             }
 
+            /// As [`new`](Self::new), beside others of this process that share `memory`. All of
+            /// them must be on one store.
+            pub fn sharing(store: S, config: StoreConfig, memory: &SharedMemory) -> Self {
+                let mut handle = Self::new(store, config);
+                handle.core.memory = memory.clone();
+                handle
+            }
+
+            /// What it remembers, to be shared with others on the same store.
+            #[must_use]
+            pub const fn memory(&self) -> &SharedMemory {
+                &self.core.memory
+            }
+
             /// Limits, and the nonce of this handle.
             #[must_use]
             pub const fn config(&self) -> StoreConfig {
@@ -138,7 +153,7 @@ macro_rules! coordinator {
 coordinator!(StoreCoordinator over Store, "A coordinator over a blocking store.");
 coordinator!(AsyncStoreCoordinator over AsyncStore, "A coordinator over an asynchronous store.");
 
-#[cfg(feature = "sim")]
+#[cfg(any(test, feature = "sim"))]
 impl<S: AsyncStore> AsyncStoreCoordinator<S> {
     /// As [`new`](Self::new), in the room of a handle that is done with: nothing of what that one
     /// knew is left.
@@ -152,7 +167,7 @@ impl<S: AsyncStore> AsyncStoreCoordinator<S> {
 impl<S> AsyncStoreCoordinator<S> {
     /// Forgets every shard that this handle remembers; a new one remembers none either.
     pub(crate) fn forget(&mut self) {
-        self.core.memory = super::memory::Memory::default();
+        self.core.memory = SharedMemory::default();
     }
 }
 

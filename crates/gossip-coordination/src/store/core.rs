@@ -15,7 +15,7 @@ use super::codec::{
 use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
-use super::memory::Memory;
+use super::memory::SharedMemory;
 use super::place::mixed;
 use super::retry::Tries;
 use super::sight::Sights;
@@ -87,8 +87,9 @@ pub(super) struct Core {
     pub(super) limits: StoreLimits,
     /// Empty between two decisions.
     pub(super) pool: RecordPool,
-    /// The shards that this handle holds, without those of operations on their way.
-    pub(super) memory: Memory,
+    /// The shards that this handle holds, and those that share it, without those of operations on
+    /// their way.
+    pub(super) memory: SharedMemory,
     /// How full the claim indexes of its runs are.
     pub(super) sights: Sights,
     /// The tenant of the last shard that was looked at: mostly the next one's, too.
@@ -112,7 +113,7 @@ impl Core {
             config,
             limits,
             pool,
-            memory: Memory::default(),
+            memory: SharedMemory::default(),
             sights: Sights::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),
             grant_count: 0,

@@ -1,17 +1,23 @@
-//! What a handle remembers of the shards that it holds: their stored values and revisions.
+//! What handles remember of the shards that they hold: their stored values and revisions.
 //!
-//! A shard is remembered when this handle was granted its lease, or committed under it, and from
-//! then on an operation on it needs no load (`shard_flight` tells why that is sound). Whoever
-//! starts an operation takes the shard out, and puts back what it wrote: what ends in any other
-//! way is forgotten by that alone.
+//! A shard is remembered when a handle was granted its lease, or committed under it, and from then
+//! on an operation on it needs no load (`shard_flight` tells why that is sound). Whoever starts an
+//! operation takes the shard out, and puts back what it wrote: what ends in any other way is
+//! forgotten by that alone.
+//!
+//! The handles of a process share one memory. A thread checkpoints a shard and another one renews
+//! it: each would make what the other remembers out of date.
 //!
 //! # Invariants
 //! - Hot and cold part of a remembered shard are of one instant.
+//! - What is newer is never replaced by what is older: of two operations on one shard that overlap
+//!   the first may be the last to put it back.
 //! - Two generations hold everything. Who is used moves to the young one; when that is full, the
 //!   old one is dropped and the young one takes its place. So what was used last stays, nothing
 //!   depends on a clock or on chance, and at most twice the bounds below are held.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::FixedState;
 use gossip_contracts::identity::{RunId, ShardKey, TenantId};
@@ -43,7 +49,42 @@ impl Remembered {
     }
 }
 
-/// The shards that a handle remembers, and the heads of their runs.
+/// What the handles of one process on one store remember of the shards that they hold. Clones are
+/// the same memory.
+///
+/// It is of **one** store: what it holds is compared by revision, and a revision of another store
+/// says nothing.
+#[derive(Clone, Debug, Default)]
+pub struct SharedMemory(Arc<Mutex<Memory>>);
+
+impl SharedMemory {
+    /// Takes a shard out, and tells the head of its run; each if it is remembered.
+    pub(super) fn take(
+        &self,
+        tenant: TenantId,
+        shard: ShardKey,
+    ) -> (Option<Remembered>, Option<Head>) {
+        self.with(|memory| (memory.take(tenant, shard), memory.head(tenant, shard.run())))
+    }
+
+    /// Puts a shard in, with the head of its run.
+    pub(super) fn put(
+        &self,
+        tenant: TenantId,
+        shard: ShardKey,
+        remembered: Remembered,
+        head: Head,
+    ) {
+        self.with(|memory| memory.put(tenant, shard, remembered, head));
+    }
+
+    /// Nothing waits while it has the lock, and nothing panics.
+    fn with<R>(&self, look: impl FnOnce(&mut Memory) -> R) -> R {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The shards that are remembered, and the heads of their runs.
 #[derive(Default)]
 pub(super) struct Memory {
     young: Generation,
@@ -72,7 +113,7 @@ impl Memory {
         young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).copied()
     }
 
-    /// Puts a shard in, with the head of its run.
+    /// Puts a shard in, with the head of its run, unless newer ones are there.
     pub(super) fn put(
         &mut self,
         tenant: TenantId,
@@ -80,10 +121,14 @@ impl Memory {
         remembered: Remembered,
         head: Head,
     ) {
+        let known = self.take(tenant, shard);
+        let newer = known.filter(|known| known.hot.revision > remembered.hot.revision);
+        let newer_head = self.head(tenant, shard.run()).filter(|it| it.revision > head.revision);
         if self.young.is_full() {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.put(tenant, shard, remembered, head);
+        let (shown, head) = (newer.unwrap_or(remembered), newer_head.unwrap_or(head));
+        self.young.put(tenant, shard, shown, head);
     }
 }
 
@@ -111,9 +156,8 @@ impl Generation {
 
     fn put(&mut self, tenant: TenantId, shard: ShardKey, remembered: Remembered, head: Head) {
         self.byte_count += remembered.byte_count();
-        if let Some(before) = self.shards.insert((tenant, shard), remembered) {
-            self.byte_count -= before.byte_count();
-        }
+        let before = self.shards.insert((tenant, shard), remembered);
+        debug_assert!(before.is_none(), "what was known of it was taken out");
         self.heads.insert((tenant, shard.run()), head);
     }
 }

@@ -259,14 +259,47 @@ fn an_administrator_remembers_no_shard_that_it_does_not_hold() {
     }
 }
 
+#[test]
+fn handles_that_share_a_memory_do_not_make_it_out_of_date() {
+    let (_, mut owner, leases) = set_up();
+    let store = Watched { store: owner.store().store.another_handle(), shard_reads: 0 };
+    let config = StoreConfig { nonce: 3 << 32, ..owner.config() };
+    let mut renewer = StoreCoordinator::sharing(store, config, owner.memory());
+    for (step, key) in (0..).zip([b"b", b"c", b"d"]) {
+        assert_eq!(checkpoint(&mut owner, &leases[0], key, op(10 + step)), ONE_COMMIT);
+        let (told, cost) = cost(&mut renewer, |it| it.renew(at(9 + step), TENANT, &leases[0]));
+        assert!(told.is_ok());
+        assert_eq!((cost[0], cost[2]), (0, 1), "beside the hint no read, and no conflict");
+    }
+}
+
+#[test]
+fn what_is_newer_is_not_replaced_by_what_is_older() {
+    let mut memory = Memory::default();
+    for revision in [5, 7, 6] {
+        put_at(&mut memory, 1, revision, 9);
+    }
+    assert_eq!(take(&mut memory, 1), Some(7));
+    // Also if the newer one has become old in the meantime.
+    put_at(&mut memory, 1, 9, 9);
+    (0..=GENERATION_SHARDS_MAX as u64).for_each(|number| put(&mut memory, 10 + number, 9));
+    put_at(&mut memory, 1, 8, 9);
+    assert_eq!(take(&mut memory, 1), Some(9));
+}
+
 /// A shard of which `len` bytes are remembered, with a run of its own.
 fn put(memory: &mut Memory, number: u64, len: usize) {
-    let value = |len| Versioned { revision: number, bytes: vec![0; len] };
+    put_at(memory, number, number, len);
+}
+
+/// The same at a revision.
+fn put_at(memory: &mut Memory, number: u64, revision: u64, len: usize) {
+    let value = |len| Versioned { revision, bytes: vec![0; len] };
     let key = ShardKey::new(RunId::from_raw(number), ShardId::from_raw(0));
     let remembered = Remembered { hot: value(len), cold: value(0), bound: None };
     let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
     let run = RunHead { status: RunStatus::Active, paused: false, config };
-    memory.put(TENANT, key, remembered, Head { revision: number, run, has_roots: true });
+    memory.put(TENANT, key, remembered, Head { revision, run, has_roots: true });
 }
 
 fn take(memory: &mut Memory, number: u64) -> Option<u64> {

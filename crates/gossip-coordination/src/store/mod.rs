@@ -13,7 +13,7 @@
 //! | `index` | where a shard stands in the indexes of its run |
 //! | `sight`, `capacity` | how much of the claim index a look reads, and how much work waits |
 //! | `retry` | how often a flight tries again, and how long it waits |
-//! | `memory` | what a handle remembers of the shards that it holds |
+//! | `memory` | what the handles of a process remember of the shards that they hold |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
 //! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
 //! | `handoffs` | records of planned moves, whatever they say |
@@ -36,7 +36,7 @@
 //! | unpark, request_action, revoke_lease | 2 | load, commit |
 //! | create_run, complete_run, cancel_run, pause_run | 2 | load, commit |
 //! | register_shards | 2 | load, commit; as often as there are chunks |
-//! | delete_run | 7 | load, commit; then load and commit by the batch, until nothing is left |
+//! | delete_run | 8 | look for newer records, load, commit; then load and commit by the batch, until nothing is left |
 //! | get_run, get_run_progress, list_shards, candidates | 1 | read, as often as there are pages |
 //! | register_worker, heartbeat | 2 | read, commit |
 //! | list_workers, list_active_runs, list_runs | 1 | read, as often as there are pages |
@@ -44,6 +44,8 @@
 //! A handle that has forgotten a shard loads it first: one more. One that looks at a run after much
 //! has changed in it takes up to three looks more (`sight`). The first claim of a handle in a run
 //! is of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
+//! Where owner keys are tied to a lease of the process, the first operation that writes one also
+//! has the lease granted: once in the life of the process, and after the lease was lost, one more.
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!
@@ -102,6 +104,7 @@ pub use self::handoffs::{
 };
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::map_store::{Fault, MapStore};
+pub use self::memory::SharedMemory;
 pub use self::place::{ClaimSpot, place_of, shard_at};
 pub use self::range::KeyRange;
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
@@ -143,6 +146,8 @@ mod samples;
 mod sight_tests;
 #[cfg(test)]
 mod split_race_tests;
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod trip_tests;
 #[cfg(test)]

@@ -46,6 +46,18 @@ impl KeyRange {
         Self::below(&of_tenant(KeyKind::RunHead, tenant))
     }
 
+    /// The head of one run, as a range of one key.
+    #[must_use]
+    pub fn run_head(tenant: TenantId, run: RunId) -> Self {
+        Self::only(&Key::RunHead { tenant, run })
+    }
+
+    /// The tombstone of one run, as a range of one key.
+    #[must_use]
+    pub fn tombstone(tenant: TenantId, run: RunId) -> Self {
+        Self::only(&Key::Tombstone { tenant, run })
+    }
+
     /// A tenant's registered workers.
     #[must_use]
     pub fn workers_of(tenant: TenantId) -> Self {
@@ -64,6 +76,12 @@ impl KeyRange {
         Self::below(&KeyBytes::new(KeyKind::HandoffIndex, |path| {
             path.tenant(tenant).number(party);
         }))
+    }
+
+    /// The chunks of the roots of all runs of a tenant, run by run.
+    #[must_use]
+    pub fn all_roots_of(tenant: TenantId) -> Self {
+        Self::below(&of_tenant(KeyKind::RunRoots, tenant))
     }
 
     /// The chunks of a run's roots.
@@ -94,6 +112,12 @@ impl KeyRange {
     #[must_use]
     pub fn cold_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
         Self::only(&Key::ShardCold { tenant, shard: ShardKey::new(run, shard) })
+    }
+
+    /// The owner keys of a run's shards.
+    #[must_use]
+    pub fn owners_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(&of_run(KeyKind::Owner, tenant, run))
     }
 
     /// A run's parked shards. Empty exactly when none is parked.

@@ -139,8 +139,10 @@ impl Core {
         operation: DeleteRun,
     ) -> Route<'_, IdempotentOutcome<()>, DeleteRunError> {
         Flight::new(move |io| async move {
+            let DeleteRun { tenant, run, .. } = operation;
+            sweep::refuse_newer_shards(self, &io, tenant, run).await?;
             let deleted = run_flight::fly(self, &io, now, &operation, false).await?;
-            sweep::sweep(self, &io, operation.tenant, operation.run).await?;
+            sweep::sweep(self, &io, tenant, run).await?;
             Ok(deleted)
         })
     }

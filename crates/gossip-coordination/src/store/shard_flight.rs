@@ -5,7 +5,8 @@
 //! - **Conflict**: it is decided again, within a budget, about what the conflict says is there now.
 //!   If that does not make a whole shard, everything is loaded. So it is if the transaction was
 //!   terse, as that of a holder is: a server would be told with every checkpoint what to read if
-//!   somebody else changed the shard, and nobody does.
+//!   somebody else changed the shard. Few do: an administrator, and whoever takes it over, after
+//!   which a load is needed anyway. The handles of a process share what they remember.
 //! - **Unknown**: the commit is remembered as a doubt. The next load settles it. The record is what
 //!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
@@ -32,7 +33,8 @@
 //! # Invariants
 //! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
 //!   for the cold one too, the run's head, the counters, the absence of newborn ids.
-//! - A shard is remembered only while its lease is held by whoever committed last by this handle.
+//! - A shard is remembered only while its lease is held by whoever committed last by this handle,
+//!   or by one that shares its memory.
 //! - The claim index entry of a shard is exact: zero while it is free, its deadline while leased.
 
 use std::cell::RefCell;
@@ -164,16 +166,15 @@ pub(super) struct Trip<'o, T: ShardTransition> {
 }
 
 impl<'o, T: ShardTransition> Trip<'o, T> {
-    pub(super) fn new(core: &mut Core, now: LogicalTime, operation: &'o T) -> Self {
+    pub(super) fn new(core: &Core, now: LogicalTime, operation: &'o T) -> Self {
         let (tenant, key) = operation.subject();
-        let remembered = core.memory.take(tenant, key);
+        let (remembered, head) = core.memory.take(tenant, key);
         let bound = remembered.as_ref().and_then(|shard| shard.bound);
-        let head = || core.memory.head(tenant, key.run());
         Self {
             operation,
             now,
             tries: core.tries("shard.commit"),
-            loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head())),
+            loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head)),
             kin: Kin::new(),
             kin_is_newer: false,
             ties: Ties { binding: None, bound },

@@ -4,11 +4,17 @@
 //! transaction, so counts are exact at every moment and a sweep can stop and go on anywhere.
 //!
 //! A run is gone with its head, before the first batch. So whatever ends a sweep says that the
-//! operation may have happened: repeating it goes on.
+//! operation may have happened: repeating it goes on. The names of the roots go last: as long as
+//! anything is left, they are, and names without a head are the mark by which `upkeep` finds a
+//! sweep that broke off. Any number of handles may sweep one run at once.
+//!
+//! A hot part that cannot be decoded is no reason to keep its run: its shard goes by its key, and
+//! what only the record tells, its entry in the claim index, goes with what is left in the end. A
+//! record of a newer format is left to a newer program, which may know of more to take away.
 
 use gossip_contracts::identity::{RunId, TenantId};
 
-use super::codec::decode_hot;
+use super::codec::{decode_hot, decode_run_head, refuse_newer};
 use super::core::{Core, Counters};
 use super::engine::{Page, Read};
 use super::flight::Io;
@@ -33,33 +39,37 @@ pub(super) async fn sweep(
     run: RunId,
 ) -> Result<(), InfraError> {
     let (mut tries, mut first) = (core.tries_of_the_rest("sweep.commit"), None);
-    let per_commit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
-    let per_commit = per_commit.clamp(1, core.limits.page);
+    let limit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
+    let limit = limit.clamp(1, core.limits.page);
+    let mut is_long = true;
     loop {
-        let scan = |range| Read::Scan { range, limit: per_commit };
-        let mut reads =
-            vec![scan(KeyRange::hot_shards_of(tenant, run)), scan(KeyRange::roots_of(tenant, run))];
+        let mut reads = vec![next_of(tenant, run, is_long, limit)];
         reads.extend(Counters::keys(tenant).map(Read::Get));
         let mut answers = io.read(reads).await.map_err(|error| tries.ended(error))?;
-        let (shards, roots) = (answers.page(), answers.page());
+        let page = answers.page();
+        let next = page.first().map(|(key, _)| *key);
+        if next.is_none() && !is_long {
+            return Ok(());
+        }
+        is_long &= page.len() >= limit;
         // Each batch has a budget of its own, whoever took it away.
-        let next = shards.iter().chain(&roots).map(|(key, _)| *key).next();
         if first != next {
             (first, tries) = (next, core.tries_of_the_rest("sweep.commit"));
         }
-        let txn = if shards.is_empty() {
-            let mut txn = Txn::new();
-            roots.iter().for_each(|(key, _)| txn.delete(*key));
-            txn
-        } else {
-            let values = [answers.value(), answers.value()];
-            let counters = Counters::take(&mut values.into_iter());
-            let taken = take_away(tenant, &shards, &counters, io.binding().is_some());
-            taken.map_err(|error| tries.ended(error))?
+        let values = [answers.value(), answers.value()];
+        let counters = Counters::take(&mut values.into_iter());
+        let txn = match next {
+            None => continue,
+            Some(Key::ShardHot { .. }) => {
+                let taken = take_away(tenant, &page, &counters, io.binding().is_some());
+                taken.map_err(|error| tries.ended(error))?
+            }
+            Some(_) => {
+                let mut txn = Txn::new();
+                page.iter().for_each(|(key, _)| txn.delete(*key));
+                txn
+            }
         };
-        if txn.writes().is_empty() {
-            return Ok(());
-        }
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => 0,
@@ -68,6 +78,54 @@ pub(super) async fn sweep(
         };
         io.pause(ticks).await;
     }
+}
+
+/// Refuses to delete a run, before anything of it is deleted, if a record of one of its shards is
+/// of a newer format. Says nothing about a run that is not over or not there.
+///
+/// The run may still be written to: then `sweep` finds the record, and leaves it as well.
+pub(super) async fn refuse_newer_shards(
+    core: &Core,
+    io: &Io,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<(), InfraError> {
+    let (mut rest, limit) = (Some(KeyRange::hot_shards_of(tenant, run)), core.limits.page);
+    while let Some(range) = rest {
+        let head = Read::Get(Key::RunHead { tenant, run });
+        let mut answers = io.read(vec![head, Read::Scan { range, limit }]).await?;
+        let Some(head) = answers.value() else { return Ok(()) };
+        if !decode_run_head(tenant, run, &head.bytes)?.head().status.is_terminal() {
+            return Ok(());
+        }
+        let page = answers.page();
+        for (key, value) in &page {
+            refuse_newer(key, &value.bytes)?;
+        }
+        rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
+    }
+    Ok(())
+}
+
+/// The question for what is to be taken away next: shards as long as there are many, then whatever
+/// there is, and the names of the roots last.
+///
+/// On some engines it costs as much as a range holds to ask whether it holds anything, so that is
+/// asked only when there is little.
+fn next_of(tenant: TenantId, run: RunId, is_long: bool, limit: usize) -> Read {
+    let range = KeyRange::hot_shards_of(tenant, run);
+    if is_long {
+        return Read::Scan { range, limit };
+    }
+    let ranges = vec![
+        range,
+        KeyRange::cold_shards_of(tenant, run),
+        KeyRange::claims_of(tenant, run),
+        KeyRange::parked_of(tenant, run),
+        KeyRange::owners_of(tenant, run),
+        KeyRange::roots_of(tenant, run),
+    ];
+    Read::ScanFirst { ranges, limit }
 }
 
 /// Takes the shards of `page` away, and their owner keys if the store `binds`.
@@ -80,18 +138,26 @@ fn take_away(
     let mut txn = Txn::new();
     for (key, value) in page {
         let Key::ShardHot { shard, .. } = *key else { continue };
-        let hot = decode_hot(tenant, shard, &value.bytes)?;
         txn.expect(*key, Some(value));
         txn.delete(*key);
         txn.delete(Key::ShardCold { tenant, shard });
-        if let Some(at) = hot.indexed_at {
-            txn.delete(Key::ClaimIndex { tenant, shard, at });
-        }
-        // A shard that nobody holds has none.
-        if binds && hot.lease.is_some() {
+        let (is_held, is_parked) = match decode_hot(tenant, shard, &value.bytes) {
+            Ok(hot) => {
+                if let Some(at) = hot.indexed_at {
+                    txn.delete(Key::ClaimIndex { tenant, shard, at });
+                }
+                // A shard that nobody holds has no owner key.
+                (hot.lease.is_some(), hot.status == ShardStatus::Parked)
+            }
+            Err(_) => {
+                refuse_newer(key, &value.bytes)?;
+                (true, true)
+            }
+        };
+        if binds && is_held {
             txn.delete(Key::Owner { tenant, shard });
         }
-        if hot.status == ShardStatus::Parked {
+        if is_parked {
             txn.delete(Key::ParkedIndex { tenant, shard });
         }
     }

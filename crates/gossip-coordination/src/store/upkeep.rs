@@ -1,8 +1,14 @@
-//! Looking after a tenant's runs: which of them are not over, and those that were given up.
+//! Looking after a tenant's runs: which of them are not over, those that were given up, and what
+//! deletions left that broke off.
 //!
 //! A collection cancels the run, takes away what was registered of it, and deletes it, in this
 //! order: as long as there is anything left, the run is there too, and whoever collects next goes
 //! on with it.
+//!
+//! A deletion replaces the head by a tombstone first, so that nobody finds half a run, and then
+//! sweeps. Names of roots are written with a head, and are swept last. So names of a run that has a
+//! tombstone and no head are a sweep that broke off, or one that goes on just now: to help with
+//! that is harmless. A run that is being made or registered has a head.
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
@@ -14,6 +20,7 @@ use super::key::Key;
 use super::range::KeyRange;
 use super::{run_flight, sweep};
 use crate::error::InfraError;
+use crate::planted::planted;
 use crate::protocol::{COLLECTION_DELETES, CollectRun, DeleteRun, NotCollected};
 use crate::run_errors::DeleteRunError;
 
@@ -48,7 +55,8 @@ pub(super) async fn list_runs(
     Ok(())
 }
 
-/// Collects up to `limit` runs that were given up, and appends those to `out`.
+/// Finishes deletions that broke off, collects runs that were given up, up to `limit` of both, and
+/// appends them to `out`.
 pub(super) async fn collect(
     core: &mut Core,
     io: &Io,
@@ -57,8 +65,84 @@ pub(super) async fn collect(
     limit: usize,
     out: &mut Vec<RunId>,
 ) -> Result<(), InfraError> {
-    let mut pages = Pages::new(core, tenant, None);
     let wanted = out.len().saturating_add(limit);
+    let finished = finish_deletions(core, io, tenant, wanted, out).await;
+    // What cannot be finished is no reason to keep what can be collected.
+    collect_stale(core, io, now, (tenant, stale_after), wanted, out).await.and(finished)
+}
+
+/// Finishes deletions until `out` has as many runs as are `wanted`.
+///
+/// # Errors
+///
+/// The first of those that were met; all deletions are tried nevertheless.
+async fn finish_deletions(
+    core: &mut Core,
+    io: &Io,
+    tenant: TenantId,
+    wanted: usize,
+    out: &mut Vec<RunId>,
+) -> Result<(), InfraError> {
+    let (mut rest, limit) = (Some(KeyRange::all_roots_of(tenant)), core.limits.page);
+    let mut failed = Ok(());
+    while let Some(range) = rest {
+        let page = io.read(vec![Read::Scan { range, limit }]).await?.page();
+        let run_of = |key: &Key| match key {
+            Key::RunRoots { run, .. } => Some(*run),
+            _ => None,
+        };
+        let mut runs: Vec<_> = page.iter().filter_map(|(key, _)| run_of(key)).collect();
+        runs.dedup();
+        // Whatever more there is of the last one says the same.
+        let last = runs.last().filter(|_| page.len() >= limit);
+        let end = last.map(|run| Key::RunRoots { tenant, run: *run, chunk: u16::MAX });
+        rest = end.map(|end| range.after(&end));
+        for run in half_deleted(core, io, tenant, &runs).await? {
+            if out.len() >= wanted {
+                return failed;
+            }
+            match sweep::sweep(core, io, tenant, run).await {
+                Ok(()) => out.push(run),
+                Err(error) => failed = failed.and(Err(error)),
+            }
+        }
+    }
+    failed
+}
+
+/// Those of `runs` that have a tombstone and no head. They are counted and not read: nobody decides
+/// about what they say.
+async fn half_deleted(
+    core: &Core,
+    io: &Io,
+    tenant: TenantId,
+    runs: &[RunId],
+) -> Result<Vec<RunId>, InfraError> {
+    let mut found = Vec::new();
+    if planted!(HalfDeletedForgotten) {
+        return Ok(found);
+    }
+    for some in runs.chunks((core.limits.txn_ops / 2).max(1)) {
+        let ranges = |run: &RunId| {
+            [KeyRange::run_head(tenant, *run), KeyRange::tombstone(tenant, *run)].map(Read::Count)
+        };
+        let mut answers = io.read(some.iter().flat_map(ranges).collect()).await?;
+        let is_half = |_: &&RunId| (answers.count(), answers.count()) == (0, 1);
+        found.extend(some.iter().filter(is_half));
+    }
+    Ok(found)
+}
+
+/// Collects runs that were given up until `out` has as many as are `wanted`.
+async fn collect_stale(
+    core: &mut Core,
+    io: &Io,
+    now: LogicalTime,
+    (tenant, stale_after): (TenantId, u64),
+    wanted: usize,
+    out: &mut Vec<RunId>,
+) -> Result<(), InfraError> {
+    let mut pages = Pages::new(core, tenant, None);
     while let Some(heads) = pages.next(io).await? {
         for (run, head) in heads {
             if out.len() >= wanted {

@@ -27,7 +27,7 @@ impl<'w> Admin<'w> {
     pub(super) fn new(stage: &'w Stage) -> Self {
         Self {
             stage,
-            handle: stage.coordinator(ADMIN),
+            handle: stage.admin(),
             luck: Stream::named(stage.setting.nature.seed, "admin", 0),
             operations: 0,
             is_paused: false,

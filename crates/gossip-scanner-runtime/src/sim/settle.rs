@@ -7,7 +7,7 @@ use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStat
 
 use super::oracle::{Rule, Violation};
 use super::source::ROOT;
-use super::stage::{ADMIN, RUN, Stage, TENANT};
+use super::stage::{RUN, Stage, TENANT};
 use crate::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, Verification, verify,
 };
@@ -55,7 +55,7 @@ fn counts(stage: &Stage) -> (u64, u64) {
 /// All shards, as an operator sees them.
 pub(super) fn rows(stage: &Stage, now: LogicalTime) -> Vec<ShardSummary> {
     let mut rows = Vec::new();
-    let mut admin = stage.coordinator(ADMIN);
+    let mut admin = stage.admin();
     admin
         .list_shards_into(now, TENANT, RUN, ShardFilter::all(), &mut rows)
         .expect("nothing happens to the line of an administrator");

@@ -8,7 +8,7 @@ use super::{Bug, Plan, Totals, hunt, play};
 const WORLDS: u64 = 120;
 
 /// Worlds in which a planted bug must be found.
-const HUNT_MAX: u64 = 300;
+const HUNT_MAX: u64 = 1_000;
 
 #[test]
 fn no_world_breaks_a_rule() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
-use gossip_coordination::store::{StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{SharedMemory, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
 
 use super::oracle::{Oracle, Rule};
@@ -66,11 +66,16 @@ impl Stage {
         }
     }
 
-    /// A coordinator of a process.
-    pub(super) fn coordinator(&self, process: u32) -> Coordinator {
+    /// A coordinator of the administrator's.
+    pub(super) fn admin(&self) -> Coordinator {
+        self.coordinator(ADMIN, &SharedMemory::default())
+    }
+
+    /// A coordinator of a process whose handles share `memory`.
+    fn coordinator(&self, process: u32, memory: &SharedMemory) -> Coordinator {
         let max_clock_skew = self.setting.nature.lease / 4;
         let config = StoreConfig { max_clock_skew, ..StoreConfig::new(self.nonce()) };
-        StoreCoordinator::new(self.disk.store(process), config)
+        StoreCoordinator::sharing(self.disk.store(process), config, memory)
     }
 
     pub(super) fn oracle(&self) -> MutexGuard<'_, Oracle> {
@@ -106,6 +111,8 @@ fn setting_tries(source: &WorldSource) -> Vec<AtomicU32> {
 pub(super) struct Door<'w> {
     pub(super) stage: &'w Stage,
     pub(super) process: u32,
+    /// Of all handles of the process.
+    memory: SharedMemory,
     pub(super) drain: Drain,
     /// The time by its own clock that the step under way was given.
     pub(super) stepping_at: AtomicU64,
@@ -119,10 +126,15 @@ impl<'w> Door<'w> {
         Self {
             stage,
             process,
+            memory: SharedMemory::default(),
             drain: Drain::new(),
             stepping_at: AtomicU64::new(0),
             ready: (0..slots).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
+    }
+
+    pub(super) fn coordinator(&self) -> Coordinator {
+        self.stage.coordinator(self.process, &self.memory)
     }
 
     pub(super) fn desk(&'w self, slot: usize) -> Box<dyn Processor + 'w> {

@@ -55,8 +55,7 @@ pub(super) fn play(plan: Plan) -> Outcome {
     register(&stage);
     let doors: Vec<Door<'_>> = (0..LIVES_MAX).map(|life| Door::new(&stage, life)).collect();
     let doors = &doors;
-    let handles: Vec<_> =
-        doors.iter().map(|door| move || door.stage.coordinator(door.process)).collect();
+    let handles: Vec<_> = doors.iter().map(|door| move || door.coordinator()).collect();
     let desks: Vec<_> = doors.iter().map(|door| move |slot| door.desk(slot)).collect();
     let records: Vec<_> = doors.iter().map(|door| move || open_records(door)).collect();
     let parts: Vec<Option<Parts<'_, Coordinator>>> = doors
@@ -84,7 +83,7 @@ fn open_records<'w>(door: &'w Door<'w>) -> Box<dyn Repository + 'w> {
 }
 
 fn register(stage: &Stage) {
-    let mut admin = stage.coordinator(ADMIN);
+    let mut admin = stage.admin();
     let (now, setting) = (stage.disk.clock(ADMIN), &stage.setting);
     let (lease, retries) = (setting.nature.lease, setting.task.shard_retries);
     let config = RunConfig::try_new(CursorSemantics::Completed, lease, retries);

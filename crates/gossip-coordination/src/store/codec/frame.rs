@@ -68,6 +68,31 @@ pub(super) fn peek<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraEr
     Ok(Fields::new(key.kind(), payload))
 }
 
+/// Refuses a value that is whole and of a newer format. What only says that it is newer, and whose
+/// checksum is not that of its bytes, is damaged like anything else.
+///
+/// # Errors
+///
+/// [`InfraError::Refused`], which says that the program must be upgraded.
+pub(in crate::store) fn refuse_newer(key: &Key, value: &[u8]) -> Result<(), InfraError> {
+    let Some((&[version, number, a, b, c, d], rest)) = value.split_first_chunk() else {
+        return Ok(());
+    };
+    let payload_len = u64::from(u32::from_le_bytes([a, b, c, d]));
+    let framed = version > FORMAT_VERSION
+        && number == key.kind() as u8
+        && payload_len + CHECKSUM_LEN as u64 == rest.len() as u64;
+    if !framed {
+        return Ok(());
+    }
+    let (payload, stored) = rest.split_at(rest.len() - CHECKSUM_LEN);
+    if stored == checksum(key, version, payload) {
+        check_version(key.kind(), version)
+    } else {
+        Ok(())
+    }
+}
+
 /// The payload of `value`, and the checksum behind it.
 fn unframe(kind: KeyKind, value: &[u8]) -> Result<(&[u8], &[u8]), InfraError> {
     let [version, number, a, b, c, d, rest @ ..] = value else {
@@ -118,6 +143,16 @@ fn checksum(key: &Key, version: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     hasher.write_u8(version);
     hasher.write_u8(key.kind() as u8);
     hasher.finalize_64_with(payload).to_le_bytes()
+}
+
+/// The value of a later program: whole, and of the next format.
+#[cfg(test)]
+pub(in crate::store) fn of_next_format(key: &Key, payload: &[u8]) -> Vec<u8> {
+    let mut out = reseal(key, payload);
+    out[0] = FORMAT_VERSION + 1;
+    let end = out.len() - CHECKSUM_LEN;
+    out[end..].copy_from_slice(&checksum(key, FORMAT_VERSION + 1, payload));
+    out
 }
 
 /// A value with `payload`, whatever that says: to get past the checksum in tests of decoders.

@@ -26,6 +26,7 @@ mod shard;
 mod small;
 
 pub use self::frame::FORMAT_VERSION;
+pub(super) use self::frame::refuse_newer;
 pub use self::run::{
     RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
     encode_run_head, encode_tombstone,
@@ -45,7 +46,7 @@ pub use self::small::{
 #[cfg(test)]
 pub(super) use self::{
     fields::Put,
-    frame::{CHECKSUM_LEN, HEAD_LEN, reseal},
+    frame::{CHECKSUM_LEN, HEAD_LEN, of_next_format, reseal},
     run::{write_roots, write_run_head, write_tombstone},
     shard::{write_cold, write_hot},
     small::{write_count, write_handoff, write_owner, write_worker},

@@ -1,0 +1,81 @@
+//! A deletion that was killed in its midst, and the commands that come after it.
+#![expect(clippy::unwrap_used, reason = "a file of tests")]
+
+mod support;
+
+use gossip_contracts::identity::{OpId, RunId, TenantId};
+use gossip_coordination::protocol::Tombstone;
+use gossip_coordination::store::{Answer, Key, KeyRange, Read, Store as _, Txn, encode_tombstone};
+use gossip_stores::{Backend, Coordinator};
+use rstest::rstest;
+
+use support::{Ran, Scratch};
+
+/// The tenant of whoever names none.
+const TENANT_NAME: &[u8] = b"default";
+
+/// Shards of the run that is deleted by half.
+const SHARDS: u64 = 2;
+
+fn tenant() -> TenantId {
+    let mut id = [0; 32];
+    id[..TENANT_NAME.len()].copy_from_slice(TENANT_NAME);
+    TenantId::from_bytes(id)
+}
+
+fn coordinator(scratch: &Scratch) -> Coordinator {
+    let url = format!("sqlite:{}", scratch.path().join("store.db").display());
+    Backend::open(&url.parse().unwrap()).unwrap().coordinator()
+}
+
+/// How many shards of a run are stored.
+fn shards_of(coordinator: &mut Coordinator, run: RunId) -> u64 {
+    let range = KeyRange::hot_shards_of(tenant(), run);
+    match coordinator.store_mut().read(vec![Read::Count(range)]).unwrap().remove(0) {
+        Answer::Count(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A run that was cancelled and deleted, by a process that was killed with its first commit.
+fn half_deleted(scratch: &Scratch) -> RunId {
+    let made = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
+    let id = made.stdout.trim();
+    ok(scratch.run(&["run", "cancel", id]));
+    let (tenant, run) = (tenant(), RunId::from_raw(u64::from_str_radix(id, 16).unwrap()));
+    let coordinator = &mut coordinator(scratch);
+    let mut grave = Vec::new();
+    let tombstone = Tombstone { op_id: OpId::from_raw(1), payload_hash: 1 };
+    encode_tombstone(tenant, run, &tombstone, &mut grave);
+    let mut txn = Txn::new();
+    txn.delete(Key::RunHead { tenant, run });
+    txn.put(Key::Tombstone { tenant, run }, grave);
+    coordinator.store_mut().commit(vec![txn]).remove(0).unwrap();
+    assert_eq!(shards_of(coordinator, run), SHARDS);
+    run
+}
+
+fn ok(ran: Ran) -> Ran {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    ran
+}
+
+/// Whoever deletes a run, or makes one, clears away what is left of another; once.
+#[rstest]
+#[case::deletes(
+    "gossip run rm $(gossip run list -o jsonl | sed 's/.*\"run\":\"\\([0-9a-f]*\\)\".*/\\1/')"
+)]
+#[case::makes("gossip exec range:0..2 --jobs 1 -- true")]
+fn what_is_left_of_a_deletion_is_cleared_away_by_the_next_command(#[case] typed: &str) {
+    let scratch = Scratch::new();
+    ok(scratch.run(&["exec", "range:0..1", "--jobs", "1", "--shards", "1", "--", "true"]));
+    let run = half_deleted(&scratch);
+    let script = typed.replace("gossip ", &format!("{} ", env!("CARGO_BIN_EXE_gossip")));
+    let mut shell = scratch.command("sh");
+    let ran = ok(support::finish(shell.args(["-c", &script]).spawn().unwrap()));
+    let told = "cleared away what was left of 1 run\n";
+    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    assert_eq!(shards_of(&mut coordinator(&scratch), run), 0);
+    let ran = ok(scratch.run(&["exec", "range:0..3", "--jobs", "1", "--", "true"]));
+    assert!(!ran.stderr.contains("cleared"), "{}", ran.stderr);
+}
