@@ -99,6 +99,7 @@ const HANDOFF: Hunter = Hunter::Model("handoff");
 const RUNS: Hunter = Hunter::Model("runs");
 const REPLAY: Hunter = Hunter::Model("replay");
 const TENANTS: Hunter = Hunter::Model("tenants");
+const REQUESTS: Hunter = Hunter::Model("requests");
 const SIM: Hunter = Hunter::Simulator;
 const EARLY_REVOKE: Hunter = Hunter::Faults("early-revoke");
 
@@ -305,6 +306,30 @@ mutants! {
     OfferAlwaysReplayed: Kernel, SIM,
         "Every offer is answered as one that was made before.",
         "retries made quiet by ignoring what already exists, whatever it says";
+    RequestAlwaysReplayed: Kernel, REQUESTS,
+        "Every request of an administrator is answered as one that stands already.",
+        "a console that says done to whatever is clicked, because the last click was";
+    RequestAlwaysConflicts: Kernel, REQUESTS,
+        "Every request of an administrator is refused as another's id.",
+        "a deduplication that takes every message for one it has seen, and drops it";
+    RequestMixedUp: Kernel, REQUESTS,
+        "Whatever is asked of an owner, that it give its shard back is stored.",
+        "an enumeration with a default: what the reader does not know becomes its first value";
+    RequestUnseen: Kernel, REQUESTS,
+        "An owner is never shown what is asked of it.",
+        "a drain that was ordered and never arrived: the flag is set in a table nobody reads";
+    ParkReasonMixedUp: Kernel, SIM,
+        "A shard is set aside for another reason than was given.",
+        "an error that is logged as the one before it: a person looks for the wrong thing";
+    TokenLost: Kernel, SIM,
+        "A checkpoint stores the position and not the connector's token.",
+        "resume by key alone: the page token is gone, and the source is listed from its start";
+    MetadataLost: Kernel, SIM,
+        "The children of a split are made without the connector's bytes.",
+        "a copy that names each field, written before the last field was added";
+    WorkerStateMixedUp: Store, SIM,
+        "A worker that works is entered as one that drains.",
+        "a registry that tells balancers to send nothing to whoever is idle";
     DoneCountedTwice: Store, SIM,
         "Progress counts shards that are done twice.",
         "a join that multiplies rows: dashboards beyond a hundred per cent";

@@ -84,6 +84,13 @@ fn a_hint_is_trusted_only_where_one_is_missing(
 #[case(Mutant::ResumesOnce, Rule::Acknowledged)]
 #[case(Mutant::DoneIsUnparked, Rule::Acknowledged)]
 #[case(Mutant::WorkersOfAllTenants, Rule::Acknowledged)]
+#[case(Mutant::RequestAlwaysReplayed, Rule::Replay)]
+#[case(Mutant::RequestAlwaysConflicts, Rule::Replay)]
+#[case(Mutant::RequestMixedUp, Rule::Acknowledged)]
+#[case(Mutant::RequestUnseen, Rule::Acknowledged)]
+#[case(Mutant::ParkReasonMixedUp, Rule::Acknowledged)]
+#[case(Mutant::MetadataLost, Rule::Acknowledged)]
+#[case(Mutant::WorkerStateMixedUp, Rule::Acknowledged)]
 #[case(Mutant::HalfDeletedForgotten, Rule::Acknowledged)]
 fn a_bug_breaks_the_rule_it_is_about_in_worlds(#[case] mutant: Mutant, #[case] rule: Rule) {
     assert_eq!(found_by_simulator(mutant, None), Some(rule));
@@ -112,6 +119,10 @@ fn a_bug_breaks_the_rule_it_is_about_in_worlds(#[case] mutant: Mutant, #[case] r
 #[case(Mutant::RenewShortens, Rule::Acknowledged)]
 #[case(Mutant::StaleSessionRenews, Rule::StaleFence)]
 #[case(Mutant::StaleProgressWins, Rule::StaleFence)]
+#[case(Mutant::RequestAlwaysReplayed, Rule::Replay)]
+#[case(Mutant::RequestAlwaysConflicts, Rule::Replay)]
+#[case(Mutant::RequestMixedUp, Rule::Acknowledged)]
+#[case(Mutant::RequestUnseen, Rule::Acknowledged)]
 fn a_bug_breaks_the_rule_it_is_about(#[case] mutant: Mutant, #[case] rule: Rule) {
     let finding = found_by_model(mutant, Strictness::Effects).expect("it is found");
     assert_eq!(finding.violation.rule, rule, "{}", finding.trace.join("\n"));

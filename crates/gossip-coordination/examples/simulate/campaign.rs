@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gossip_coordination::sim::command::{Options, Verdict, tell_failure, write_report};
+use gossip_coordination::sim::command::{
+    Options, Verdict, tell_failure, tell_missing, write_report,
+};
 use gossip_coordination::sim::{FINGERPRINT, Failure, Report, Simulator, fingerprint};
 
 use crate::time;
@@ -100,7 +102,8 @@ pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> 
         time += *took;
     }
     write_report(&sum, time, out)?;
-    Ok(if sum.below_floor(sum.floor()).is_empty() { Verdict::Held } else { Verdict::Broken })
+    let whole = sum.below_floor(sum.floor()).is_empty() & tell_missing(&sum, out)?;
+    Ok(if whole { Verdict::Held } else { Verdict::Broken })
 }
 
 /// Plays the chunks that are missing; the world that broke a rule, if one did.

@@ -74,7 +74,10 @@ impl World {
             && facts.lease == held
             && facts.fence == known.fence
             && facts.done == known.done;
-        require(same, Rule::Acknowledged, "a record is not what was acknowledged")
+        require(same, Rule::Acknowledged, "a record is not what was acknowledged")?;
+        let asked = known.request.map(|it| (u64::from(it.op_id), it.what, it.expires));
+        let same = facts.request == asked;
+        require(same, Rule::Acknowledged, "another request is stored than was made")
     }
 
     fn check_run(&self, entry: RunEntry) -> Result<(), Violation> {

@@ -37,7 +37,7 @@ use crate::protocol::{
     ShardTransition, SplitReplace, SplitResidual, Unpark, Withdraw, evolve,
 };
 use crate::record::{Birth, ShardRecord, ShardStatus, ShardView};
-use crate::request::ShardAction;
+use crate::request::{PendingRequest, ShardAction};
 use crate::run::RunConfig;
 use crate::shard_limits::ShardRoom;
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
@@ -101,6 +101,8 @@ pub(super) struct Step {
     pub(super) answer: u32,
     pub(super) grant: Option<Granted>,
     pub(super) renewed_until: Option<Tick>,
+    /// What the owner was shown to be asked of it.
+    pub(super) shown: Option<(Wish, Tick)>,
     /// The shard's new record.
     pub(super) record: Option<u32>,
     pub(super) born: Vec<Born>,
@@ -138,6 +140,8 @@ pub(super) struct Facts {
     pub(super) fence: u8,
     /// Owner and deadline.
     pub(super) lease: Option<(u8, Tick)>,
+    /// The request that is stored: its id, what it asks, and its end.
+    pub(super) request: Option<(u64, Wish, Tick)>,
     /// Zero for roots.
     pub(super) split_hash: u64,
 }
@@ -240,6 +244,7 @@ impl Kernel {
             answer: self.name(""),
             grant: None,
             renewed_until: None,
+            shown: None,
             record: None,
             born: Vec::new(),
             run: None,
@@ -437,6 +442,7 @@ impl Kernel {
         };
         if let Ok(answer) = answer {
             step.renewed_until = answer.renewed_until();
+            step.shown = answer.request().map(asked);
             step.grant = answer.grant().map(|grant| {
                 let view = ShardView::new(record, &self.pool);
                 granted(&grant, view)
@@ -504,12 +510,20 @@ pub(super) trait Told {
     fn renewed_until(&self) -> Option<Tick> {
         None
     }
+
+    fn request(&self) -> Option<&PendingRequest> {
+        None
+    }
 }
 
 impl Told for () {}
 
 /// Requests travel with a checkpoint's answer as news, not as its result; a replay brings none.
-impl Told for CheckpointResult {}
+impl Told for CheckpointResult {
+    fn request(&self) -> Option<&PendingRequest> {
+        self.request.as_ref()
+    }
+}
 
 impl Told for SplitReplaceResult {
     fn told(&self) -> String {
@@ -532,6 +546,10 @@ impl Told for Grant {
 impl Told for Renewed {
     fn renewed_until(&self) -> Option<Tick> {
         Some(tick(self.new_deadline))
+    }
+
+    fn request(&self) -> Option<&PendingRequest> {
+        self.request.as_ref()
     }
 }
 
@@ -622,8 +640,20 @@ fn facts(view: ShardView<'_>) -> Facts {
         done: view.cursor().last_key().map_or(0, |key| key_no(key) + 1),
         fence: u8::try_from(record.fence_epoch().as_raw()).expect("fences are bounded"),
         lease: record.lease().map(|held| (owner(held.owner()), tick(held.deadline()))),
+        request: record.request().map(|it| (it.op_id.as_raw(), asked(it).0, asked(it).1)),
         split_hash: record.lineage().map_or(0, |lineage| lineage.split_hash),
     }
+}
+
+/// A request in the model's words.
+fn asked(request: &PendingRequest) -> (Wish, Tick) {
+    let what = match request.action() {
+        ShardAction::Split(_) => Wish::Split,
+        ShardAction::Release => Wish::Release,
+        ShardAction::HandOff(_) => Wish::HandOff,
+        ShardAction::Withdraw => Wish::Withdraw,
+    };
+    (what, tick(request.expires_at()))
 }
 
 /// Both parts of a shard as a store keeps them; the hot part's length goes first.

@@ -9,7 +9,9 @@
 //! See [`Rule`]; each one can fail, and the tests show histories that break it.
 
 use super::kernel::{Granted, Step, Verdict};
-use super::vocabulary::{Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, Tick, Way};
+use super::vocabulary::{
+    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, Tick, Way, Wish,
+};
 use crate::lease::OP_LOG_CAP;
 use crate::record::ShardStatus;
 use crate::run::RunStatus;
@@ -108,6 +110,16 @@ pub(super) struct Standing {
     pub(super) cursor: Cursor,
 }
 
+/// A request that was stored and not ended since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    pub(super) op_id: u16,
+    /// Its parameters, by the number of its payload.
+    pub(super) payload: u32,
+    pub(super) what: Wish,
+    pub(super) expires: Tick,
+}
+
 /// An operation that was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Remembered {
@@ -127,6 +139,7 @@ pub(super) struct OracleShard {
     pub(super) done: Mark,
     pub(super) attempts: u8,
     pub(super) offer: Option<Standing>,
+    pub(super) request: Option<Asked>,
     /// The last [`OP_LOG_CAP`] operations, oldest first.
     pub(super) remembered: Vec<Remembered>,
     /// Residual splits, which are never forgotten.
@@ -148,6 +161,7 @@ impl OracleShard {
             done,
             attempts,
             offer: None,
+            request: None,
             remembered: Vec::new(),
             residuals: Vec::new(),
         }
@@ -165,7 +179,7 @@ impl OracleShard {
     fn end(&mut self, status: ShardStatus) {
         self.status = status;
         self.holder = None;
-        self.offer = None;
+        (self.offer, self.request) = (None, None);
     }
 
     fn remember(&mut self, entry: Remembered, never_forget: bool) {
@@ -275,7 +289,7 @@ pub(super) fn hear(
             hear_grant(&mut learned, heard, worker, way)?;
         }
         (Verdict::Executed, Command::Admin { act, .. }) => {
-            hear_administrator(&mut learned, heard.now, act)?;
+            hear_administrator(&mut learned, heard, act)?;
         }
         (Verdict::Executed, Command::Run { .. }) => {
             unreachable!("commands about runs are heard elsewhere")
@@ -299,9 +313,10 @@ fn remember(shard: &mut OracleShard, heard: Heard<'_>) {
 
 /// What is remembered is answered from memory, whatever became of the lease.
 fn judge_replay(shard: &OracleShard, heard: Heard<'_>) -> Result<(), Violation> {
-    let Some(op_id) = heard.command.op_id().filter(|_| heard.step.op != Op::RequestAction) else {
-        return Ok(());
-    };
+    let Some(op_id) = heard.command.op_id() else { return Ok(()) };
+    if heard.step.op == Op::RequestAction {
+        return judge_request(shard, heard, op_id);
+    }
     let of_residuals = (heard.step.op == Op::SplitResidual).then_some(&shard.residuals);
     let mut memories = shard.remembered.iter().rev().chain(of_residuals.into_iter().flatten());
     let replayed = heard.step.verdict == Verdict::Replayed;
@@ -320,6 +335,24 @@ fn judge_replay(shard: &OracleShard, heard: Heard<'_>) -> Result<(), Violation> 
             let same_offer = repeats_standing_offer(shard, heard.command);
             let honest = !replayed || same_offer;
             require(honest, Rule::Replay, "something that never happened was replayed")
+        }
+    }
+}
+
+/// A request is its own memory for as long as it stands.
+fn judge_request(shard: &OracleShard, heard: Heard<'_>, op_id: u16) -> Result<(), Violation> {
+    let standing = shard.request.filter(|it| it.op_id == op_id);
+    let replayed = heard.step.verdict == Verdict::Replayed;
+    let conflict = heard.outcome == "OpIdConflict";
+    match standing.map(|it| it.payload == heard.payload) {
+        Some(true) => require(replayed, Rule::Replay, "a request that stands was not known again"),
+        Some(false) => {
+            let why = "a request under another's id was not refused for that";
+            require(conflict, Rule::OpIdReused, why)
+        }
+        None => {
+            require(!replayed, Rule::Replay, "a request was replayed that did not stand")?;
+            require(!conflict, Rule::Replay, "a request's id was not another's")
         }
     }
 }
@@ -406,11 +439,16 @@ fn hear_grant(
     let lasts = u64::from(deadline) == u64::from(heard.now) + heard.lease;
     require(lasts, Rule::Acknowledged, "a lease does not last as long as the run says")?;
     shard.holder = Some(Holder { worker, fence, deadline });
-    (shard.fence, shard.attempts, shard.offer) = (fence, attempts, None);
+    (shard.fence, shard.attempts) = (fence, attempts);
+    (shard.offer, shard.request) = (None, None);
     Ok(())
 }
 
-fn hear_administrator(learned: &mut Learned, now: Tick, act: AdminAct) -> Result<(), Violation> {
+fn hear_administrator(
+    learned: &mut Learned,
+    heard: Heard<'_>,
+    act: AdminAct,
+) -> Result<(), Violation> {
     let shard = &mut learned.shard;
     let over = learned.run.status != Some(RunStatus::Active);
     match act {
@@ -425,12 +463,17 @@ fn hear_administrator(learned: &mut Learned, now: Tick, act: AdminAct) -> Result
         AdminAct::Revoke => {
             let held = shard.holder.is_some();
             require(held, Rule::Acknowledged, "a lease was revoked that nobody held")?;
-            (shard.holder, shard.offer) = (None, None);
+            (shard.holder, shard.offer, shard.request) = (None, None, None);
             shard.fence += 1;
         }
-        AdminAct::Request { .. } => {
+        AdminAct::Request { what, expires } => {
             require(!over, Rule::RunOver, "a run that is over was asked for something")?;
-            require(shard.is_live(now), Rule::Acknowledged, "nobody was asked for something")?;
+            let live = shard.is_live(heard.now);
+            require(live, Rule::Acknowledged, "nobody was asked for something")?;
+            let pending = shard.request.is_some_and(|it| heard.now < it.expires);
+            require(!pending, Rule::Acknowledged, "a request took the place of another")?;
+            let op_id = heard.command.op_id().expect("a request has an id");
+            shard.request = Some(Asked { op_id, payload: heard.payload, what, expires });
         }
     }
     Ok(())
@@ -453,7 +496,31 @@ fn hear_holder(
         matches!(act, Act::Renew | Act::Replace { .. } | Act::Residual { .. } | Act::Offer { .. });
     let runs = learned.run.status == Some(RunStatus::Active);
     require(runs || !grows, Rule::RunOver, "a run that is over was worked on for longer")?;
-    apply(learned, heard, lease, act)
+    apply(learned, heard, lease, act)?;
+    heed(&mut learned.shard, heard, act)
+}
+
+/// The owner is shown what is asked of it with every renewal and checkpoint, and what it does ends
+/// a request that asks for that. One that is late goes with the next renewal or checkpoint.
+fn heed(shard: &mut OracleShard, heard: Heard<'_>, act: Act) -> Result<(), Violation> {
+    let Some(Asked { what, expires, .. }) = shard.request else {
+        let nothing = heard.step.shown.is_none();
+        return require(nothing, Rule::Acknowledged, "an owner was shown what nobody asks");
+    };
+    let late = heard.now >= expires;
+    let ends = match act {
+        Act::Renew | Act::Checkpoint(_) => {
+            let shown = heard.step.shown == (!late).then_some((what, expires));
+            require(shown, Rule::Acknowledged, "an owner was not shown what is asked of it")?;
+            late
+        }
+        Act::Residual { .. } => what == Wish::Split,
+        Act::Offer { .. } => what == Wish::HandOff,
+        Act::Withdraw { .. } => what == Wish::Withdraw,
+        Act::Complete(_) | Act::Park(_) | Act::Replace { .. } | Act::Release { .. } => true,
+    };
+    shard.request = shard.request.filter(|_| !ends);
+    Ok(())
 }
 
 fn apply(
@@ -483,7 +550,7 @@ fn apply(
         Act::Release { clean } => {
             let shard = &mut learned.shard;
             shard.attempts = shard.attempts.saturating_sub(u8::from(clean));
-            shard.holder = None;
+            (shard.holder, shard.request) = (None, None);
         }
         Act::Offer { handoff, to, until, cursor } => {
             if cursor != Cursor::Absent {

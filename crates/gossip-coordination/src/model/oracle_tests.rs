@@ -6,12 +6,12 @@ use super::check::{Strictness, tiles};
 use super::configurations::{Scale, configuration};
 use super::kernel::{Granted, Step, Verdict};
 use super::oracle::{
-    Heard, Holder, Learned, OracleRun, OracleShard, Remembered, Rule, Standing, Violation, Writer,
-    hear,
+    Asked, Heard, Holder, Learned, OracleRun, OracleShard, Remembered, Rule, Standing, Violation,
+    Writer, hear,
 };
 use super::oracle_runs::hear_run;
 use super::state::{Move, State};
-use super::vocabulary::{Act, AdminAct, Command, Cursor, LeaseRef, Op, RunAct, Way};
+use super::vocabulary::{Act, AdminAct, Command, Cursor, LeaseRef, Op, RunAct, Way, Wish};
 use super::world::World;
 use crate::record::{ParkReason, ShardStatus};
 use crate::run::RunStatus;
@@ -49,6 +49,7 @@ fn step(op: Op, verdict: Verdict) -> Step {
         answer: 0,
         grant: None,
         renewed_until: None,
+        shown: None,
         record: None,
         born: Vec::new(),
         run: None,
@@ -422,4 +423,51 @@ fn a_leaf_that_is_missing_is_noticed() {
     let (world, mut state) = worked(CHECKPOINT);
     state.shards.clear();
     assert_eq!(rule(world.check(&state, Strictness::Effects)), Some(Rule::Tiling));
+}
+
+/// The shard's owner is asked to split by operation 7, whose payload has number `payload`.
+fn asking(payload: u32) -> OracleShard {
+    let asked = Asked { op_id: 7, payload, what: Wish::Split, expires: 3 };
+    OracleShard { request: Some(asked), ..shard() }
+}
+
+fn request(op_id: u16) -> Command {
+    let act = AdminAct::Request { what: Wish::Split, expires: 3 };
+    Command::Admin { tenant: 0, shard: 0, act, op_id }
+}
+
+#[rstest]
+#[case::known_again(asking(1), 7, Verdict::Replayed, "Replayed", None)]
+#[case::refused(asking(1), 7, Verdict::Refused, "RequestPending", Some(Rule::Replay))]
+#[case::done_again(asking(1), 7, Verdict::Executed, "Executed", Some(Rule::Replay))]
+#[case::other_parameters(asking(2), 7, Verdict::Refused, "OpIdConflict", None)]
+#[case::not_told(asking(2), 7, Verdict::Replayed, "Replayed", Some(Rule::OpIdReused))]
+#[case::never_asked(shard(), 7, Verdict::Replayed, "Replayed", Some(Rule::Replay))]
+#[case::id_is_new(shard(), 7, Verdict::Refused, "OpIdConflict", Some(Rule::Replay))]
+#[case::in_the_way(asking(1), 8, Verdict::Executed, "Executed", Some(Rule::Acknowledged))]
+fn a_request_is_its_own_memory(
+    #[case] shard: OracleShard,
+    #[case] op_id: u16,
+    #[case] verdict: Verdict,
+    #[case] outcome: &str,
+    #[case] expected: Option<Rule>,
+) {
+    let step = step(Op::RequestAction, verdict);
+    let learned = told(&shard, &run(), request(op_id), 2, outcome, &step);
+    assert_eq!(rule(learned), expected);
+}
+
+#[rstest]
+#[case::it(asking(1), Some((Wish::Split, 3)), None)]
+#[case::nothing(asking(1), None, Some(Rule::Acknowledged))]
+#[case::another(asking(1), Some((Wish::Release, 3)), Some(Rule::Acknowledged))]
+#[case::what_nobody_asks(shard(), Some((Wish::Split, 3)), Some(Rule::Acknowledged))]
+fn an_owner_is_shown_what_is_asked(
+    #[case] shard: OracleShard,
+    #[case] shown: Option<(Wish, u8)>,
+    #[case] expected: Option<Rule>,
+) {
+    let step = Step { shown, ..step(Op::Checkpoint, Verdict::Executed) };
+    let learned = told(&shard, &run(), held(CHECKPOINT), 2, "Executed", &step);
+    assert_eq!(rule(learned), expected);
 }

@@ -6,7 +6,7 @@ use gossip_stdx::SlabFull;
 
 use super::{
     Decision, ShardChange, ShardSeen, ShardTransition, attempts_after_advance, check_no_offer,
-    live_request, request_expired, stored_time,
+    request_expired, shown_request, stored_time,
 };
 use crate::error::CheckpointError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -74,17 +74,27 @@ impl ShardTransition for Checkpoint<'_> {
         debug_assert!(is_owner, "the owner is the caller");
         let at = stored_time(shard, now);
         let change = ShardChange::Advance {
-            cursor: self.cursor,
+            cursor: self.stored_cursor(),
             attempts: attempts_after_advance(shard, self.cursor),
             drop_request: request_expired(record, now),
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
         };
         // Busy owners checkpoint more often than they renew, so they hear of requests here too.
-        let request = live_request(record, now).cloned();
+        let request = shown_request(record, now);
         Ok(Decision::commit(change, CheckpointResult { request }))
     }
 
     fn exhausted(full: SlabFull) -> CheckpointError {
         full.into()
+    }
+}
+
+impl<'a> Checkpoint<'a> {
+    /// The position with the connector's token.
+    fn stored_cursor(&self) -> CursorUpdate<'a> {
+        match self.cursor.last_key() {
+            Some(key) if planted!(TokenLost) => CursorUpdate::with_last_key(key),
+            Some(_) | None => self.cursor,
+        }
     }
 }

@@ -594,6 +594,16 @@ fn live_request(record: &ShardRecord, now: LogicalTime) -> Option<&PendingReques
     record.request().filter(|request| request.is_pending_at(now))
 }
 
+/// The range and the metadata of a shard that a split makes.
+fn born_spec(spec: ShardSpecRef<'_>) -> ShardSpecRef<'_> {
+    if planted!(MetadataLost) { ShardSpecRef::new(spec.start, spec.end, b"") } else { spec }
+}
+
+/// What the owner is shown to be asked of it.
+fn shown_request(record: &ShardRecord, now: LogicalTime) -> Option<PendingRequest> {
+    live_request(record, now).filter(|_| !planted!(RequestUnseen)).cloned()
+}
+
 /// Whether a request is stored that no longer counts.
 fn request_expired(record: &ShardRecord, now: LogicalTime) -> bool {
     record.request().is_some_and(|request| !request.is_pending_at(now))

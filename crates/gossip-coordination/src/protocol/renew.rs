@@ -6,8 +6,8 @@
 use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, live_request,
-    request_expired,
+    Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, request_expired,
+    shown_request,
 };
 use crate::error::RenewError;
 use crate::handoff::OfferNotice;
@@ -78,7 +78,7 @@ impl ShardTransition for Renew<'_> {
         let renewed = Renewed {
             new_deadline: if planted!(RenewalToldOld) { holder.deadline() } else { new_deadline },
             offer: record.offer().map(|offer| offer.notice()),
-            request: live_request(record, now).cloned(),
+            request: shown_request(record, now),
             run_paused: run.paused,
         };
         let holder = LeaseHolder::new(holder.owner(), new_deadline, holder.token());

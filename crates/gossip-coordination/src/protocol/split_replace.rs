@@ -13,8 +13,8 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardId, ShardKe
 use gossip_stdx::{InlineVec, SlabFull};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, check_run_not_over,
-    inherited_attempts, stored_time,
+    Decision, ShardChange, ShardSeen, ShardTransition, born_spec, check_no_offer,
+    check_run_not_over, inherited_attempts, stored_time,
 };
 use crate::error::SplitReplaceError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -167,7 +167,7 @@ impl<'c> Children<'c> {
         let kind = DerivedShardKind::Child;
         Birth {
             shard: derive_split_shard_id(run, parent, self.op_id, kind, number),
-            spec: child.spec,
+            spec: born_spec(child.spec),
             cursor: if planted!(ChildForgetsProgress) {
                 CursorUpdate::initial()
             } else {

@@ -2,7 +2,7 @@
 //! asked of workers in between.
 
 use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, InitialShardInput};
-use gossip_contracts::identity::{OpId, RunId, ShardId};
+use gossip_contracts::identity::{OpId, RunId, ShardId, WorkerId};
 
 use super::context::{Cx, Draft, Phase};
 use super::effects::wanted_parts;
@@ -16,7 +16,7 @@ use super::worker::{Handle, keys};
 use super::world::LEASE_TICKS_MAX;
 use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
-use crate::request::ShardAction;
+use crate::request::{ShardAction, SplitKey};
 use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter, ShardSummary};
 use crate::run_errors::{CreateRunError, GetRunError, RegisterShardsError, RunTransitionError};
 use crate::run_management::AsyncRunManagement;
@@ -389,16 +389,11 @@ impl Admin {
     async fn request(&mut self, run: u32) {
         let Some(target) = self.any_shard(run) else { return };
         let op_id = self.next_op_id();
-        let which = self.cx.below(4);
-        let action = match which {
-            0 => ShardAction::Split(None),
-            1 => ShardAction::Release,
-            2 => ShardAction::HandOff(None),
-            _ => ShardAction::Withdraw,
-        };
+        let action = self.any_action(target);
         let until = self.cx.now().saturating_add(REQUEST_TICKS);
         for _ in 0..TRIES_MAX {
-            let said = Said { asked: Some((which, until.as_raw())), ..Said::default() };
+            let asked = Some((action.clone(), until.as_raw()));
+            let said = Said { asked, ..Said::default() };
             let draft = Draft::about(Verb::RequestAction, target, op_id);
             let op = self.cx.begin(Draft { said, ..draft });
             let (now, tenant) = (op.now, self.cx.tenant_id);
@@ -410,6 +405,25 @@ impl Admin {
                 Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
                     break;
                 }
+            }
+        }
+    }
+
+    fn any_action(&self, target: LeaseRef) -> ShardAction {
+        let below = |bound: usize| self.cx.below(bound as u64) as usize;
+        match self.cx.below(6) {
+            0 => ShardAction::Split(None),
+            1 => ShardAction::Release,
+            2 => ShardAction::HandOff(None),
+            3 => ShardAction::Withdraw,
+            4 => {
+                let (from, to) = self.cx.shared.borrow().oracle.shards[target.shard as usize].range;
+                let at = from + below((to - from) as usize) as u32;
+                ShardAction::Split(SplitKey::try_new(keys(&self.cx).key(at)))
+            }
+            _ => {
+                let names = &self.cx.shared.borrow().names[self.cx.tenant as usize];
+                ShardAction::HandOff(Some(WorkerId::from_raw(names[below(names.len())])))
             }
         }
     }

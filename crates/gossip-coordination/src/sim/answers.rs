@@ -4,8 +4,10 @@ use super::effects::{answer_of, has_op_id};
 use super::lives::CLOCK_SKEW_HONOURED;
 use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Verb};
 use super::oracle::{Holder, Log, Oracle, Remembered, Rule, Violation};
+use super::wishes::NOT_SHOWN;
 use crate::lease::OP_LOG_CAP;
 use crate::record::ShardStatus;
+use crate::request::PendingRequest;
 use crate::run::RUN_OP_LOG_CAP;
 
 /// What a caller was told.
@@ -19,10 +21,10 @@ pub(super) struct Told<'t> {
 }
 
 /// What a caller was told about one of the leases that it renewed together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Renewal {
-    /// It is good until then.
-    Until(u64),
+    /// It is good until then, and this is asked of its owner.
+    Until(u64, Option<PendingRequest>),
     /// It was not renewed, or nobody knows.
     Not(Ending, Label),
 }
@@ -93,6 +95,8 @@ impl Oracle {
         self.require(same, Rule::Acknowledged, "a worker was told another range")?;
         let same = told.done == known.done;
         self.require(same, Rule::Acknowledged, "a worker was told another position")?;
+        let same = told.carried == known.carried || known.carried == 0 || told.carried == 0;
+        self.require(same, Rule::Acknowledged, "a worker was told another token or metadata")?;
         let same = told.attempts == known.attempts;
         self.require(same, Rule::Attempts, "a worker was told another number of attempts")
     }
@@ -134,12 +138,15 @@ impl Oracle {
         self.require(noticed, Rule::Undetected, "a batch was decided about damaged bytes")?;
         for (member, answer) in batch.iter_mut().zip(answers) {
             match answer {
-                Renewal::Until(deadline) => {
+                Renewal::Until(deadline, notice) => {
                     let why = "a renewal was acknowledged that had not happened";
                     let by_another = self.renewed_by_another(op, member.lease);
                     let done = member.applied || by_another.is_some();
                     self.require(done, Rule::Acknowledged, why)?;
                     self.renewed(member.lease, member.until.or(by_another), *deadline)?;
+                    let judged = member.applied && !op.unsure.get();
+                    let right = !judged || member.shown == *notice;
+                    self.require(right, Rule::Acknowledged, NOT_SHOWN)?;
                 }
                 Renewal::Not(ending, label) => self.not_renewed(op, member, *ending, *label)?,
             }
@@ -226,6 +233,9 @@ impl Oracle {
     }
 
     fn judge_replay(&self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
+        if op.verb == Verb::RequestAction {
+            return self.judge_repeated_request(op);
+        }
         let Some(log) = self.log_of(op) else { return Ok(()) };
         let known = self.recall(log, op.op_id).filter(|known| known.payload == op.payload);
         let honest = known.is_some() || self.is_done_otherwise(op, log);
@@ -292,6 +302,9 @@ impl Oracle {
 
     /// What is remembered is answered from memory, whatever became of the lease.
     fn judge_forgetting(&self, op: &Op, name: &str) -> Result<(), Violation> {
+        if op.verb == Verb::RequestAction {
+            return self.judge_refused_request(op, name);
+        }
         let Some(log) = self.log_of(op) else { return Ok(()) };
         let (capacity, gone) = match log {
             Log::Shard(shard) => (OP_LOG_CAP, self.is_gone(shard)),

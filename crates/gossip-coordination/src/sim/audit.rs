@@ -6,7 +6,7 @@
 //!
 //! | stored | held against |
 //! |---|---|
-//! | shard | status, fence, range, position, lease, attempts, grants, park reason, offer, last move, pending request, log, parent and children |
+//! | shard | status, fence, range, position, token, metadata, lease, attempts, grants, park reason, offer, last move, pending request, log, parent and children |
 //! | run head | status, pause, settings, progress of its registration, log |
 //! | root lists | the names of the roots, chunk by chunk |
 //! | claim index, parked index | the shards that are active, at their times, and those that are parked |
@@ -24,15 +24,16 @@
 //! # What the oracle does not know
 //!
 //! It never learns these, and the audit says nothing about them: tokens of grants (but that owner
-//! key and lease have the same), tokens of cursors, metadata, fingerprints of operations and
-//! offers, and the times in logs, heads and registrations. A park reason that a worker gave, a
-//! request, and an entry of the registry it has from the commit that stored them: that they are
-//! still the same is audited, that they are what was asked is not.
+//! key and lease have the same), fingerprints of operations and offers, and the times in logs,
+//! heads and registrations. Tokens of cursors and metadata it knows of our own workers, and of a
+//! shard that a guest had a hand in no longer. A park reason, a request and the state of a worker
+//! are compared with what was asked when they are stored, and here with what was stored.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, TenantId};
 
 use super::disk::Disk;
 use super::oracle::{Log, Oracle, Rule, RunFacts, ShardFacts, Violation};
+use super::splits::METADATA;
 use super::world::World;
 use crate::lease::OP_LOG_CAP;
 use crate::protocol::COLLECTION_CANCELS;
@@ -135,7 +136,11 @@ impl<'w> Audit<'w> {
         let (from, to) = (keys.number(cold.spec.start), keys.number(cold.spec.end));
         self.require(from.zip(to) == Some(shard.range), Rule::Tiling, "a range was lost")?;
         let done = hot.cursor.last_key().map_or(from, |key| Some(keys.number(key)? + 1));
-        self.require(done == Some(shard.done), Rule::ProgressFell, "a position was lost")
+        self.require(done == Some(shard.done), Rule::ProgressFell, "a position was lost")?;
+        let same = shard.foreign || hot.cursor.token() == self.oracle.token_of(shard);
+        self.require(same, Rule::Acknowledged, "a token was lost")?;
+        let same = shard.foreign || cold.spec.metadata == METADATA;
+        self.require(same, Rule::Acknowledged, "metadata were lost")
     }
 
     fn holding(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {

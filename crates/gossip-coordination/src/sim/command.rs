@@ -195,7 +195,11 @@ pub fn run_with(
     // A few worlds need not have everything, and a list of faults is somebody's choice.
     let enough = sum.below_floor(sum.floor()).is_empty();
     let excused = sum.judged() < FLOOR_FROM || options.faults.is_some();
-    Ok(if enough || excused { Verdict::Held } else { Verdict::Broken })
+    // Whoever brings workers, or chooses how many there are, chooses what they do.
+    let chosen = options.tenants.is_some() || options.workers.is_some();
+    let chosen = excused || chosen || options.roughness.is_some() || simulator.has_guests();
+    let met = chosen || tell_missing(&sum, out)?;
+    Ok(if (enough || excused) && met { Verdict::Held } else { Verdict::Broken })
 }
 
 /// Writes the tables of a report, each below a heading of its own.
@@ -211,6 +215,20 @@ pub fn write_report(sum: &Report, time: Duration, out: &mut dyn Write) -> io::Re
     writeln!(out, "Floor: {} of each kind; below it: {below}.\n", grouped(sum.floor()))?;
     writeln!(out, "## Outcomes\n\n{}", outcome_table(&sum.coverage))?;
     writeln!(out, "{} pairs of operation and outcome.", sum.coverage.pair_count())
+}
+
+/// Writes which pairs of operation and outcome so many worlds must have met and did not; whether
+/// there are none.
+///
+/// # Errors
+///
+/// Of the writer.
+pub fn tell_missing(sum: &Report, out: &mut dyn Write) -> io::Result<bool> {
+    let missing = sum.missing();
+    for (verb, name) in &missing {
+        writeln!(out, "not met: {verb:?} {name}")?;
+    }
+    Ok(missing.is_empty())
 }
 
 /// Shrinks a world that broke a rule and writes what happens in it; the last line is the command

@@ -20,6 +20,7 @@ use super::port::{Ask, Reply, SimStore, SinkWrite};
 use super::random::{Stream, mix};
 use super::report::Coverage;
 use crate::outcome::IdempotentOutcome;
+use crate::request::ShardAction;
 
 /// The time at which every world begins. Clocks may be wrong by less, so none is ever zero.
 pub(super) const EPOCH: u64 = 1 << 24;
@@ -159,6 +160,7 @@ impl Draft {
 
     fn payload(&self) -> u64 {
         let mut hash = mix(self.verb as u64 + 1) ^ u64::from(self.said.clean);
+        hash ^= self.said.reason.map_or(0, |reason| mix(reason as u64 + 1));
         hash = mix(hash ^ self.said.to.map_or(u64::MAX, u64::from));
         for cut in &self.said.cuts {
             hash = mix(hash ^ u64::from(*cut));
@@ -166,10 +168,24 @@ impl Draft {
         if let Some(Terms { handoff, destination, until }) = self.said.terms {
             hash = mix(hash ^ mix(handoff) ^ mix(destination).rotate_left(7) ^ until);
         }
-        if let Some((which, until)) = self.said.asked {
-            hash = mix(hash ^ mix(which + 1) ^ until.rotate_left(9));
+        if let Some((action, until)) = &self.said.asked {
+            hash = mix(hash ^ digest(action) ^ until.rotate_left(9));
         }
         hash
+    }
+}
+
+/// A number of its own for everything that can be asked of an owner.
+fn digest(action: &ShardAction) -> u64 {
+    match action {
+        ShardAction::Split(None) => 1,
+        ShardAction::Release => 2,
+        ShardAction::HandOff(None) => 3,
+        ShardAction::Withdraw => 4,
+        ShardAction::Split(Some(at)) => {
+            at.as_bytes().iter().fold(5, |hash, byte| mix(hash ^ u64::from(*byte)))
+        }
+        ShardAction::HandOff(Some(to)) => mix(mix(6) ^ to.as_raw()),
     }
 }
 
@@ -254,6 +270,7 @@ impl Cx {
             damaged: Cell::new(false),
             granted: Cell::new(None),
             renewed: Cell::new(None),
+            shown: RefCell::default(),
             born: RefCell::default(),
             batch: RefCell::default(),
         });
@@ -276,8 +293,8 @@ impl Cx {
         let oracle = &mut self.shared.borrow_mut().oracle;
         let member = |lease: &LeaseRef| {
             let good_until = oracle.good_until(*lease);
-            let (applied, refused, until) = (false, false, None);
-            Member { lease: *lease, good_until, applied, refused, until }
+            let (applied, refused, until, shown) = (false, false, None, None);
+            Member { lease: *lease, good_until, applied, refused, until, shown }
         };
         op.batch.replace(leases.iter().map(member).collect());
     }

@@ -5,6 +5,7 @@ use gossip_contracts::identity::{FenceEpoch, ShardId, ShardKey, TenantId};
 use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
 use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
 use super::random::mix;
+use super::splits::METADATA;
 use crate::lease::OP_LOG_CAP;
 use crate::protocol::{COLLECTION_DELETES, OFFER_LEASES_MAX};
 use crate::record::{ParkReason, ShardStatus};
@@ -76,6 +77,8 @@ impl Oracle {
         }
         let shard = &mut self.shards[number as usize];
         shard.changed_at = self.commits;
+        shard.note_end_of_request(self.commits);
+        shard.foreign |= op.said.foreign;
         self.runs[shard.run as usize].touched_at = self.commits;
         if has_op_id(op.verb) {
             let answer = answer_of(&op.born.borrow());
@@ -131,6 +134,7 @@ impl Oracle {
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
         self.member_applied(op, lease)?;
+        self.show_request(op, lease);
         self.holder_acts(op, tenant, lease.shard, holder, txn)?;
         self.heed_request(op, lease.shard);
         Ok(())
@@ -158,10 +162,7 @@ impl Oracle {
                 self.require(covered, Rule::DoneUncovered, "a shard ended with keys left")?;
                 self.end_shard(number, ShardStatus::Done);
             }
-            Verb::Park => {
-                self.end_shard(number, ShardStatus::Parked);
-                self.shards[number as usize].reason = written(txn).and_then(|hot| hot.park_reason);
-            }
+            Verb::Park => self.park(op, number, txn)?,
             Verb::Release => {
                 let shard = &mut self.shards[number as usize];
                 (shard.holder, shard.request) = (None, None);
@@ -205,6 +206,16 @@ impl Oracle {
             | Verb::Heartbeat
             | Verb::ListWorkers => unreachable!("nobody presents a lease for this"),
         }
+        Ok(())
+    }
+
+    /// A shard is set aside, for the reason that its owner gave.
+    fn park(&mut self, op: &Op, number: u32, txn: &Txn) -> Result<(), Violation> {
+        self.end_shard(number, ShardStatus::Parked);
+        let stored = written(txn).and_then(|hot| hot.park_reason);
+        let right = op.said.reason.is_none_or(|reason| Some(reason) == stored);
+        self.require(right, Rule::Acknowledged, "another reason was stored")?;
+        self.shards[number as usize].reason = stored;
         Ok(())
     }
 
@@ -387,6 +398,7 @@ impl Oracle {
         let leaked = leaked && !op.misled.get();
         self.require(!leaked, Rule::Acknowledged, "one operation was granted two shards")?;
         self.grants += 1;
+        let carried = self.carried(&self.shards[number as usize]);
         let shard = &mut self.shards[number as usize];
         self.worked.push(shard.done);
         let deadline = op.now.as_raw() + self.runs[shard.run as usize].lease;
@@ -405,6 +417,7 @@ impl Oracle {
             range: shard.range,
             done: shard.done,
             attempts: shard.attempts,
+            carried,
         }));
         Ok(())
     }
@@ -417,10 +430,11 @@ impl Oracle {
         parent: u32,
         txn: &Txn,
     ) -> Result<(), Violation> {
-        let ShardFacts { key, run, range, done, fence, attempts, .. } =
+        let ShardFacts { key, run, range, done, fence, attempts, foreign, .. } =
             self.shards[parent as usize].clone();
         let parent_id = key.shard();
-        let mut parts = self.newborn(tenant, key, txn)?;
+        let foreign = foreign || op.said.foreign;
+        let mut parts = self.newborn(op, tenant, key, txn)?;
         let kept = (op.verb == Verb::SplitResidual).then(|| (range.0, op.said.cuts[0]));
         let wanted = wanted_parts(range, &op.said.cuts);
         let found: Vec<_> = kept.into_iter().chain(parts.iter().map(|part| part.1)).collect();
@@ -438,6 +452,7 @@ impl Oracle {
                 ShardFacts {
                     attempts: attempts.min(left),
                     parent: Some(parent_id),
+                    foreign,
                     ..newborn(key, run, range, fence, done)
                 },
             )?;
@@ -469,6 +484,7 @@ impl Oracle {
     /// The newborn shards of `txn` but for `subject`, with their ranges, in order.
     fn newborn(
         &self,
+        op: &Op,
         tenant: TenantId,
         subject: ShardKey,
         txn: &Txn,
@@ -481,6 +497,8 @@ impl Oracle {
             }
             self.require(*of == tenant, Rule::Tenants, "a shard was made for another tenant")?;
             let cold = decode_cold(*of, *shard, bytes).ok();
+            let right = cold.is_none_or(|it| op.said.foreign || it.spec.metadata == METADATA);
+            self.require(right, Rule::Acknowledged, "a newborn shard has other metadata")?;
             let range = cold.and_then(|cold| {
                 Some((self.keys.number(cold.spec.start)?, self.keys.number(cold.spec.end)?))
             });
@@ -579,7 +597,7 @@ impl Oracle {
         self.require(open, Rule::RunOver, "a run was registered that was not open")?;
         let wanted = wanted_parts((0, run.key_count), &run.cuts);
         let nobody = ShardKey::new(run.id, ShardId::from_raw(u64::MAX));
-        let born = self.newborn(tenant, nobody, txn)?;
+        let born = self.newborn(op, tenant, nobody, txn)?;
         let from = run.roots_born;
         self.runs[number as usize].chunks.push(Some((from, from + born.len() as u32)));
         for (key, range) in born {
@@ -681,12 +699,14 @@ pub(super) fn newborn(
         logged: 0,
         withdrawn: Vec::new(),
         request: None,
+        asked: Vec::new(),
         reason: None,
         granted: 0,
         moved_by: None,
         renewed_at: 0,
         parent: None,
         spawned: Vec::new(),
+        foreign: false,
         swept: false,
         changed_at: 0,
     }

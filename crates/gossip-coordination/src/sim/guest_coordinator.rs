@@ -301,7 +301,7 @@ impl AsyncCoordinationBackend for SimCoordinator {
         self.begin(Notice::new(Verb::RenewMany, now, About::Leases(leases.to_vec())));
         self.handle.renew_many(now, tenant, leases, results).await;
         let renewal = |told: &Result<RenewResult, RenewError>| match told {
-            Ok(renewed) => Renewal::Until(renewed.new_deadline.as_raw()),
+            Ok(it) => Renewal::Until(it.new_deadline.as_raw(), it.request.clone()),
             Err(error) => Renewal::Not(ending(error), Label::of(error)),
         };
         let none = results.iter().all(Result::is_err);

@@ -145,7 +145,7 @@ impl GuestSide {
             });
             let to = notice.last_key.as_ref().map(|key| number(key) + 1);
             let (cuts, clean) = (notice.cuts.iter().map(number).collect(), notice.clean);
-            Said { to, cuts, terms, asked: None, clean, stranger: false }
+            Said { to, cuts, terms, clean, foreign: true, ..Said::default() }
         };
         let (verb, op_id) = (notice.verb, notice.op_id);
         let nothing = Draft { op_id, said, ..Draft::new(verb) };
@@ -206,6 +206,7 @@ impl GuestSide {
             range: (from, to),
             done,
             attempts: grant.attempts,
+            carried: 0,
         };
         self.cx.judge(|oracle| oracle.granted(op, told));
         let Granted { shard, key, grant, fence, .. } = told;

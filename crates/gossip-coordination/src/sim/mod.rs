@@ -29,6 +29,7 @@ mod context;
 mod damage;
 mod disk;
 mod effects;
+mod expected;
 mod faults;
 mod guest;
 mod guest_coordinator;
@@ -49,6 +50,7 @@ mod rough;
 mod shrink;
 mod sink;
 mod splits;
+mod stranger;
 mod wire;
 mod wishes;
 mod worker;
@@ -80,6 +82,8 @@ mod audit_tests;
 #[cfg(test)]
 mod backend_tests;
 #[cfg(test)]
+mod expected_tests;
+#[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]
 mod progress_tests;
@@ -87,6 +91,8 @@ mod progress_tests;
 mod rough_tests;
 #[cfg(test)]
 mod sim_tests;
+#[cfg(test)]
+mod wishes_tests;
 
 /// Plays worlds, one after another.
 #[derive(Debug)]
@@ -131,6 +137,11 @@ impl Simulator {
     /// The rule that was broken.
     pub fn play(&self, plan: &Plan) -> Result<Report, Failure> {
         World::new(plan.clone(), Rc::clone(&self.keys), self.trial.clone()).run()
+    }
+
+    /// Whether the workers are somebody else's.
+    const fn has_guests(&self) -> bool {
+        self.trial.is_some()
     }
 
     /// The command that plays the world of `plan` again.

@@ -9,6 +9,9 @@ use std::fmt::{self, Debug, Write as _};
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey};
 
 use crate::error::InfraError;
+use crate::record::ParkReason;
+use crate::request::{PendingRequest, ShardAction};
+use crate::workers::WorkerState;
 
 /// An operation of the public face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,15 +161,21 @@ pub(super) struct Said {
     /// Where a split cuts.
     pub(super) cuts: Vec<u32>,
     pub(super) terms: Option<Terms>,
-    /// Which request an administrator makes, and until when it stands.
-    pub(super) asked: Option<(u64, u64)>,
+    /// What an administrator asks of an owner, and until when that stands.
+    pub(super) asked: Option<(ShardAction, u64)>,
     pub(super) clean: bool,
+    /// Why a shard is parked.
+    pub(super) reason: Option<ParkReason>,
+    /// What a worker says that it is doing.
+    pub(super) state: Option<WorkerState>,
+    /// Whether tokens and metadata are a guest's own, and unknown.
+    pub(super) foreign: bool,
     /// Whether a lease is presented to another tenant.
     pub(super) stranger: bool,
 }
 
 /// One of the leases that are renewed together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) lease: LeaseRef,
     /// Until when it was good when the operation began; zero if it was not.
@@ -177,6 +186,8 @@ pub(super) struct Member {
     pub(super) refused: bool,
     /// Until when it was renewed.
     pub(super) until: Option<u64>,
+    /// The request that stood when it was.
+    pub(super) shown: Option<PendingRequest>,
 }
 
 /// What a grant must tell its worker.
@@ -190,6 +201,8 @@ pub(super) struct Granted {
     pub(super) range: (u32, u32),
     pub(super) done: u32,
     pub(super) attempts: u32,
+    /// A number of the cursor's token and of the metadata; zero if they are not known.
+    pub(super) carried: u64,
 }
 
 /// How an operation ended for its caller.
@@ -245,6 +258,8 @@ pub(super) struct Op {
     pub(super) granted: Cell<Option<Granted>>,
     /// Until when it renewed a lease.
     pub(super) renewed: Cell<Option<u64>>,
+    /// The request that stood when a renewal or a checkpoint took effect.
+    pub(super) shown: RefCell<Option<PendingRequest>>,
     /// Shards that it made, in the order of their ranges.
     pub(super) born: RefCell<Vec<ShardId>>,
     /// Of a batch of renewals, in the caller's order.

@@ -85,6 +85,8 @@ pub(super) struct ShardFacts {
     pub(super) withdrawn: Vec<u64>,
     /// What its owner is asked for and has not done.
     pub(super) request: Option<PendingRequest>,
+    /// Every request that was stored, in their order; only the last one may stand.
+    pub(super) asked: Vec<Asked>,
     /// Why it is parked; nothing if that is not known, or it is not.
     pub(super) reason: Option<ParkReason>,
     /// How often it was granted.
@@ -96,10 +98,23 @@ pub(super) struct ShardFacts {
     /// The shard that it was cut from, and those that were cut from it.
     pub(super) parent: Option<ShardId>,
     pub(super) spawned: Vec<ShardId>,
+    /// Whether a guest had a hand in it: then its token and its metadata are not known.
+    pub(super) foreign: bool,
     /// Whether it was taken away with its run.
     pub(super) swept: bool,
     /// When anything of it last changed, in commits.
     pub(super) changed_at: u64,
+}
+
+/// A request that was stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) op_id: OpId,
+    pub(super) payload: u64,
+    /// When it was stored, in commits.
+    pub(super) stored_at: u64,
+    /// When it ended; absent while it stands.
+    pub(super) ended_at: Option<u64>,
 }
 
 /// What the oracle knows of a run.

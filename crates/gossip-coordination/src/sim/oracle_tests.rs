@@ -19,24 +19,24 @@ use crate::store::{Key, Txn};
 const TENANT: TenantId = TenantId::from_bytes([1; 32]);
 const RUN: RunId = RunId::from_raw(1);
 const LEASE: u64 = 100;
-const NOW: u64 = 1_000;
+pub(super) const NOW: u64 = 1_000;
 const WORKER: u64 = 7;
 const OTHER: u64 = 8;
 const OFFER: Terms = Terms { handoff: 5, destination: OTHER, until: NOW + 50 };
 
-const fn key(shard: u64) -> ShardKey {
+pub(super) const fn key(shard: u64) -> ShardKey {
     ShardKey::new(RUN, ShardId::from_raw(shard))
 }
 
 /// A run of ten keys with two shards, of which the first is held by [`WORKER`].
-struct Book {
-    oracle: Oracle,
+pub(super) struct Book {
+    pub(super) oracle: Oracle,
     /// The lease of the first shard.
     lease: LeaseRef,
 }
 
 impl Book {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let limits = Limits { per_tenant: 2, total: 2 };
         let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits);
         oracle.expect_run(run());
@@ -51,11 +51,11 @@ impl Book {
     }
 
     /// `op` changes shard `shard`.
-    fn applied(&mut self, op: &Op, shard: u64) -> Result<(), Violation> {
+    pub(super) fn applied(&mut self, op: &Op, shard: u64) -> Result<(), Violation> {
         self.oracle.applied(op, TENANT, &change(shard))
     }
 
-    fn under(&self, verb: Verb, change: impl FnOnce(&mut Op)) -> Op {
+    pub(super) fn under(&self, verb: Verb, change: impl FnOnce(&mut Op)) -> Op {
         let mut op = at(NOW + 1, verb);
         (op.lease, op.op_id) = (Some(self.lease), OpId::from_raw(9));
         change(&mut op);
@@ -69,7 +69,7 @@ impl Book {
         }
     }
 
-    fn told(&mut self, op: &Op, ending: Ending, name: &str) -> Result<(), Violation> {
+    pub(super) fn told(&mut self, op: &Op, ending: Ending, name: &str) -> Result<(), Violation> {
         self.oracle.ended(op, Told { ending, name, answer: None })
     }
 }
@@ -96,7 +96,7 @@ fn run() -> RunFacts {
     }
 }
 
-fn at(now: u64, verb: Verb) -> Op {
+pub(super) fn at(now: u64, verb: Verb) -> Op {
     Op {
         number: 1,
         process: 0,
@@ -121,6 +121,7 @@ fn at(now: u64, verb: Verb) -> Op {
         damaged: Cell::new(false),
         granted: Cell::new(None),
         renewed: Cell::new(None),
+        shown: RefCell::default(),
         born: RefCell::default(),
         batch: RefCell::default(),
     }
@@ -132,7 +133,7 @@ fn change(shard: u64) -> Txn {
     txn
 }
 
-fn rule(result: Result<(), Violation>) -> Option<Rule> {
+pub(super) fn rule(result: Result<(), Violation>) -> Option<Rule> {
     result.err().map(|violation| violation.rule)
 }
 
@@ -608,6 +609,7 @@ fn batch(book: &Book) -> Op {
         applied: false,
         refused: false,
         until: None,
+        shown: None,
     }]);
     op
 }
@@ -624,9 +626,9 @@ fn failed(doubtful: bool) -> Renewal {
 }
 
 #[rstest]
-#[case::renewed(true, Renewal::Until(NOW + 1 + LEASE), None)]
-#[case::beyond(true, Renewal::Until(NOW + 2 + LEASE), Some(Rule::Acknowledged))]
-#[case::never_happened(false, Renewal::Until(NOW + LEASE), Some(Rule::Acknowledged))]
+#[case::renewed(true, Renewal::Until(NOW + 1 + LEASE, None), None)]
+#[case::beyond(true, Renewal::Until(NOW + 2 + LEASE, None), Some(Rule::Acknowledged))]
+#[case::never_happened(false, Renewal::Until(NOW + LEASE, None), Some(Rule::Acknowledged))]
 #[case::refused_and_done(true, refused(), Some(Rule::RefusedHappened))]
 #[case::refused_a_live_lease(false, refused(), Some(Rule::OwnerShutOut))]
 #[case::failed_and_done(true, failed(false), Some(Rule::RefusedHappened))]
@@ -661,7 +663,7 @@ fn a_batch_cannot_be_decided_about_damaged_bytes() {
     let op = batch(&book);
     book.applied(&op, 0).expect("the holder renews");
     op.damaged.set(true);
-    let renewed = Renewal::Until(NOW + 1 + LEASE);
+    let renewed = Renewal::Until(NOW + 1 + LEASE, None);
     assert_eq!(rule(book.oracle.batch_ended(&op, &[renewed])), Some(Rule::Undetected));
     assert_eq!(rule(book.oracle.batch_ended(&op, &[failed(true)])), None);
 }

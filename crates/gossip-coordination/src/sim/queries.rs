@@ -10,6 +10,8 @@ use gossip_contracts::identity::{RunId, TenantId};
 
 use super::op::Op;
 use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
+use super::random::mix;
+use super::splits::METADATA;
 use crate::record::ShardStatus;
 use crate::run::{RunProgress, RunRecord, ShardSummary, Watermark};
 use crate::store::{Key, Txn, Write, decode_worker};
@@ -58,6 +60,8 @@ impl Oracle {
             let until = op.now.as_raw() + WORKER_ENTRY_TTL;
             let lasts = entry.is_some_and(|entry| entry.expires_at.as_raw() >= until);
             self.require(lasts, Rule::Acknowledged, "a worker is forgotten too soon")?;
+            let told = entry.zip(op.said.state).is_none_or(|(entry, state)| entry.state == state);
+            self.require(told, Rule::Acknowledged, "a worker is said to do something else")?;
         }
         Ok(())
     }
@@ -158,8 +162,18 @@ impl Oracle {
     }
 
     /// The last key that a shard has done, if it has done any.
-    fn reached(&self, shard: &ShardFacts) -> Option<&[u8]> {
+    pub(super) fn reached(&self, shard: &ShardFacts) -> Option<&[u8]> {
         (shard.done > shard.range.0).then(|| self.keys.key(shard.done - 1))
+    }
+
+    /// The token of a shard's cursor: our workers take the last byte of the last key.
+    pub(super) fn token_of(&self, shard: &ShardFacts) -> Option<&[u8]> {
+        self.reached(shard).map(|key| &key[key.len() - 1..])
+    }
+
+    /// A number of what a shard's next owner is told beside its range and position.
+    pub(super) fn carried(&self, shard: &ShardFacts) -> u64 {
+        if shard.foreign { 0 } else { carried(self.token_of(shard), METADATA) }
     }
 
     /// The shards of a run that can be found: none before all of its roots are there.
@@ -173,6 +187,13 @@ impl Oracle {
         let unchanged = run.changed_at.max(run.touched_at) <= op.begun_at;
         (unchanged && !op.misled.get()).then_some(run)
     }
+}
+
+/// A number of a token and of metadata, never zero.
+pub(super) fn carried(token: Option<&[u8]>, metadata: &[u8]) -> u64 {
+    let bytes = token.unwrap_or_default().iter().chain(metadata);
+    let start = 1 + token.map_or(0, <[u8]>::len) as u64;
+    bytes.fold(start, |hash, byte| mix(hash ^ u64::from(*byte))) | 1
 }
 
 fn is_leased(shard: &ShardFacts, op: &Op) -> bool {

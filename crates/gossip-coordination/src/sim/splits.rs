@@ -18,15 +18,19 @@ const CHILDREN_MAX: u64 = 3;
 /// How often a split is sent again that may have happened.
 const TRIES_MAX: u32 = 4;
 
+/// The metadata of every shard that is no guest's.
+pub(super) const METADATA: &[u8] = b"sim";
+
 impl Worker {
-    /// Gives the right part of a shard to a new one.
-    pub(super) async fn split_residual(&mut self, place: usize) {
+    /// Gives the right part of a shard to a new one: from `wanted` on, if that can be.
+    pub(super) async fn split_residual(&mut self, place: usize, wanted: Option<u32>) {
         let (worked, end) = self.held[place].open();
         let low = worked.max(self.held[place].range.0 + 1);
         if low >= end {
             return;
         }
-        let cut = low + self.cx.below(u64::from(end - low)) as u32;
+        let any = low + self.cx.below(u64::from(end - low)) as u32;
+        let cut = wanted.filter(|cut| (low..end).contains(cut)).unwrap_or(any);
         let op_id = self.next_op_id(place);
         for _ in 0..TRIES_MAX {
             match self.send_residual(place, cut, op_id).await {
@@ -108,5 +112,5 @@ impl Worker {
 
 /// The range of keys between two positions.
 pub(super) fn spec(keys: &Keyspace, range: (u32, u32)) -> ShardSpecRef<'_> {
-    ShardSpecRef::new(keys.key(range.0), keys.key(range.1), b"sim")
+    ShardSpecRef::new(keys.key(range.0), keys.key(range.1), METADATA)
 }

@@ -16,6 +16,7 @@ use super::keyspace::Keyspace;
 use super::lent::Lent;
 use super::op::{Ending, Granted, Label, LeaseRef, Said, Terms, Verb, ending};
 use super::port::{SimStore, SinkWrite};
+use super::queries::carried;
 use super::random::mix;
 use crate::facade::{AsyncShardClaiming, ClaimError};
 use crate::handoff::HandoffId;
@@ -157,7 +158,7 @@ impl Worker {
             42..48 => self.renew(place).await,
             48..50 => self.release(place).await,
             50 => self.park(place).await,
-            51..55 => self.split_residual(place).await,
+            51..55 => self.split_residual(place, None).await,
             // Its plan is large, and would be moved about with every worker that starts.
             55..57 => Box::pin(self.split_replace(place)).await,
             57..60 => self.offer(place, None).await,
@@ -176,9 +177,11 @@ impl Worker {
     }
 
     async fn heartbeat(&mut self) {
-        let op = self.cx.begin(Draft::new(Verb::Heartbeat));
+        let state = WorkerState::ALL[self.cx.below(WorkerState::ALL.len() as u64) as usize];
+        let said = Said { state: Some(state), ..Said::default() };
+        let op = self.cx.begin(Draft { said, ..Draft::new(Verb::Heartbeat) });
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
-        let told = self.handle.heartbeat(op.now, tenant, worker, WorkerState::Working).await;
+        let told = self.handle.heartbeat(op.now, tenant, worker, state).await;
         self.cx.end_plain(&op, &told);
     }
 
@@ -336,7 +339,11 @@ impl Worker {
         match told {
             Ok(result) => {
                 self.held[place].done = self.held[place].done.max(to);
-                self.held[place].wish(result.into_inner().request);
+                let request = result.into_inner().request;
+                if ending == Ending::Executed {
+                    self.cx.judge(|oracle| oracle.was_shown(&op, request.as_ref()));
+                }
+                self.held[place].wish(request);
             }
             Err(_) => self.maybe_lost(place, ending),
         }
@@ -346,7 +353,10 @@ impl Worker {
     /// Does what an administrator asks.
     async fn obey(&mut self, place: usize, action: ShardAction) {
         match action {
-            ShardAction::Split(_) => self.split_residual(place).await,
+            ShardAction::Split(at) => {
+                let at = at.and_then(|at| keys(&self.cx).number(at.as_bytes()));
+                self.split_residual(place, at).await;
+            }
             ShardAction::Release => self.release(place).await,
             ShardAction::HandOff(to) => self.offer(place, to.map(|to| to.as_raw())).await,
             ShardAction::Withdraw => self.withdraw(place).await,
@@ -390,6 +400,7 @@ impl Worker {
                 if !op.misled.get() {
                     self.cx.judge(|oracle| oracle.renewed(lease, until, told));
                 }
+                self.cx.judge(|oracle| oracle.was_shown(&op, renewed.request.as_ref()));
                 self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].wish(renewed.request);
@@ -417,13 +428,13 @@ impl Worker {
             }
         }
         let answers = told.iter().map(|told| match told {
-            Ok(renewed) => Renewal::Until(renewed.new_deadline.as_raw()),
+            Ok(it) => Renewal::Until(it.new_deadline.as_raw(), it.request.clone()),
             Err(error) => Renewal::Not(ending(error), Label::of(error)),
         });
         let answers: Vec<Renewal> = answers.collect();
         for answer in &answers {
             self.cx.hear(&[match answer {
-                Renewal::Until(deadline) => *deadline,
+                Renewal::Until(deadline, _) => *deadline,
                 Renewal::Not(_, label) => label.code(),
             }]);
         }
@@ -459,10 +470,12 @@ impl Worker {
 
     async fn park(&mut self, place: usize) {
         let op_id = self.next_op_id(place);
+        let reason = ParkReason::ALL[self.cx.below(ParkReason::ALL.len() as u64) as usize];
         for _ in 0..TRIES_MAX {
             let held = &self.held[place];
-            let op = self.cx.begin(Draft::under(Verb::Park, held.lease_ref, op_id));
-            let (tenant, reason) = (self.cx.tenant_id, ParkReason::Poisoned);
+            let said = Said { reason: Some(reason), ..Said::default() };
+            let draft = Draft { said, ..Draft::under(Verb::Park, held.lease_ref, op_id) };
+            let (op, tenant) = (self.cx.begin(draft), self.cx.tenant_id);
             let told = self.handle.park_shard(op.now, tenant, &held.lease, reason, op_id).await;
             match self.cx.end(&op, &told, None) {
                 Ending::Failed { corrupt: false, .. } => self.cx.sleep(4).await,
@@ -547,23 +560,6 @@ impl Worker {
         }
     }
 
-    /// Presents a lease to another tenant, which must not take it.
-    async fn probe_other_tenant(&mut self, place: usize) {
-        let count = self.cx.shared.borrow().tenants.len() as u64;
-        let other = self.cx.below(count) as usize;
-        let tenant = self.cx.shared.borrow().tenants[other];
-        if tenant == self.cx.tenant_id || self.cx.shared.borrow().keeps_apart {
-            return;
-        }
-        let op_id = self.new_op_id(place);
-        let held = &self.held[place];
-        let said = Said { stranger: true, ..Said::default() };
-        let op = self.cx.begin(Draft { said, ..Draft::under(Verb::Park, held.lease_ref, op_id) });
-        let reason = ParkReason::Poisoned;
-        let told = self.handle.park_shard(op.now, tenant, &held.lease, reason, op_id).await;
-        self.cx.end(&op, &told, None);
-    }
-
     /// Forgets a shard that was given back, or goes on as if nothing had happened.
     fn drop_or_haunt(&mut self, place: usize) {
         if self.cx.one_in(8) {
@@ -604,7 +600,7 @@ impl Worker {
     }
 
     /// An id that no other operation has.
-    fn new_op_id(&mut self, place: usize) -> OpId {
+    pub(super) fn new_op_id(&mut self, place: usize) -> OpId {
         let held = &mut self.held[place];
         held.sequence += 1;
         let id = OpId::from_raw(mix(held.lease.token().as_raw() ^ held.sequence));
@@ -657,6 +653,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         range: (from.unwrap_or(u32::MAX), to.unwrap_or(u32::MAX)),
         done: done.unwrap_or(u32::MAX),
         attempts,
+        carried: carried(cursor.token(), spec.metadata),
     };
     cx.judge(|oracle| oracle.granted(op, told));
     let (first, last) = (u64::from(told.range.0), u64::from(told.range.1));

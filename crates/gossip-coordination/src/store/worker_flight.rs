@@ -60,6 +60,7 @@ pub(super) async fn heartbeat(
     if known.is_none() {
         return Err(WorkerError::NotRegistered);
     }
+    let state = if planted!(WorkerStateMixedUp) { WorkerState::Draining } else { state };
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 

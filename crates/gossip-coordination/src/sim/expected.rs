@@ -1,0 +1,133 @@
+//! Which outcomes each operation must have had, once enough operations were judged.
+//!
+//! The table is what the campaign of 834 million judged operations met more than a handful of
+//! times (docs/reliability-simulation.md), and what was made to be met since. A pair that is in it
+//! and was not met means that the worlds have lost something: a refusal that nobody provokes any
+//! more, or one that is never told.
+
+use super::op::Verb;
+use super::report::{Coverage, Report};
+
+/// Judged operations from which on every usual pair must have been met. The rarest of them came
+/// more than ten thousand times in 834 million, so a hundred times and more in these.
+pub(super) const USUAL_FROM: u64 = 10_000_000;
+
+/// Judged operations from which on the rare ones must have been met too. The rarest came ninety
+/// times in 834 million, so some thirty times in these.
+pub(super) const RARE_FROM: u64 = 300_000_000;
+
+const _: () = assert!(USUAL_FROM < RARE_FROM);
+
+impl Report {
+    /// The pairs of operation and outcome that so many worlds must have met and did not. Only of
+    /// worlds as they come: whoever chooses faults, workers or tenants chooses outcomes.
+    #[must_use]
+    pub fn missing(&self) -> Vec<(Verb, &'static str)> {
+        let mut missing = Vec::new();
+        for (from, table) in [(USUAL_FROM, usual as fn(Verb) -> &'static str), (RARE_FROM, rare)] {
+            if self.judged() >= from {
+                missing.extend(not_met(&self.coverage, table));
+            }
+        }
+        missing
+    }
+}
+
+fn not_met(
+    coverage: &Coverage,
+    table: fn(Verb) -> &'static str,
+) -> impl Iterator<Item = (Verb, &'static str)> {
+    let pairs = Verb::ALL
+        .into_iter()
+        .flat_map(move |verb| table(verb).split_whitespace().map(move |name| (verb, name)));
+    pairs.filter(|(verb, name)| coverage.of(*verb).iter().all(|(other, _)| other != name))
+}
+
+/// What an operation comes to in every campaign.
+pub(super) const fn usual(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Claim => "BackendError Executed NoneAvailable RunNotFound RunPaused RunTerminal",
+        Verb::Acquire => {
+            "AlreadyLeased BackendError Executed RunPaused RunTerminal ShardNotFound ShardTerminal"
+        }
+        Verb::Renew => {
+            "BackendError Executed LeaseExpired RunTerminal ShardNotFound ShardTerminal StaleFence \
+             TenantMismatch"
+        }
+        Verb::RenewMany => {
+            "BackendError Executed LeaseExpired RunTerminal ShardNotFound ShardTerminal StaleFence"
+        }
+        Verb::Checkpoint => {
+            "BackendError CursorOutOfBounds CursorRegression Executed LeaseExpired Offered \
+             OpIdConflict Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch"
+        }
+        Verb::Complete | Verb::Park | Verb::Release => {
+            "BackendError Executed LeaseExpired OpIdConflict Replayed ShardNotFound ShardTerminal \
+             StaleFence TenantMismatch"
+        }
+        Verb::SplitReplace | Verb::SplitResidual => {
+            "BackendError Executed LeaseExpired OpIdConflict Replayed RunTerminal ShardNotFound \
+             ShardTerminal SplitInvalid StaleFence TenantMismatch"
+        }
+        Verb::Offer => {
+            "BackendError Executed InvalidDestination InvalidOfferDeadline LeaseExpired \
+             OpIdConflict Replayed RunTerminal ShardNotFound ShardTerminal StaleFence \
+             TenantMismatch"
+        }
+        Verb::Accept => {
+            "BackendError Executed NoOffer NotDestination OfferExpired RunPaused RunTerminal \
+             ShardNotFound ShardTerminal"
+        }
+        Verb::Withdraw => {
+            "BackendError Executed LeaseExpired OpIdConflict ShardNotFound ShardTerminal \
+             StaleFence TenantMismatch"
+        }
+        Verb::Unpark => "BackendError Executed NotParked Replayed ShardNotFound",
+        Verb::RequestAction => {
+            "BackendError Executed NotLeased Replayed RequestPending ShardNotFound ShardTerminal"
+        }
+        Verb::RevokeLease => "BackendError Executed NotLeased ShardNotFound ShardTerminal",
+        Verb::CreateRun | Verb::RegisterWorker | Verb::ListWorkers => "BackendError Executed",
+        Verb::RegisterShards => {
+            "BackendError Executed OpIdConflict Replayed RunNotFound ShardLimitExceeded"
+        }
+        Verb::CompleteRun => "BackendError Executed NotSettled OpIdConflict Replayed WrongStatus",
+        Verb::FailRun | Verb::PauseRun | Verb::ResumeRun => {
+            "BackendError Executed OpIdConflict Replayed WrongStatus"
+        }
+        Verb::CancelRun => "BackendError Executed OpIdConflict Replayed",
+        Verb::DeleteRun => "BackendError Executed NotTerminal OpIdConflict Replayed",
+        Verb::CollectRuns | Verb::ActiveRuns => "Corruption Executed Transient",
+        Verb::GetRun | Verb::Progress | Verb::ListShards => "BackendError Executed",
+        Verb::Heartbeat => "BackendError Executed NotRegistered",
+    }
+}
+
+/// What it comes to now and then.
+pub(super) const fn rare(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Complete | Verb::Park | Verb::Release | Verb::SplitReplace | Verb::SplitResidual => {
+            "Offered"
+        }
+        Verb::Offer => "Offered Withdrawn",
+        Verb::Withdraw => "NoOffer Replayed",
+        Verb::Unpark | Verb::RequestAction => "OpIdConflict RunTerminal",
+        Verb::RevokeLease => "OpIdConflict Replayed",
+        Verb::CreateRun => "RunAlreadyExists",
+        Verb::RegisterShards => "WrongStatus",
+        Verb::CompleteRun | Verb::FailRun | Verb::CancelRun | Verb::PauseRun | Verb::ResumeRun => {
+            "RunNotFound RunTerminal"
+        }
+        Verb::DeleteRun | Verb::GetRun | Verb::Progress | Verb::ListShards => "RunNotFound",
+        Verb::CollectRuns | Verb::ActiveRuns => "Refused",
+        Verb::Claim
+        | Verb::Acquire
+        | Verb::Renew
+        | Verb::RenewMany
+        | Verb::Checkpoint
+        | Verb::Accept
+        | Verb::RegisterWorker
+        | Verb::Heartbeat
+        | Verb::ListWorkers => "",
+    }
+}
