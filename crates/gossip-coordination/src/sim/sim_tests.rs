@@ -168,7 +168,9 @@ fn a_world_that_may_never_finish_ends_when_it_calms_down() {
         let report = play(&plan);
         assert!(report.faults.of(FaultKind::LostWrite) > 0);
         assert_eq!(report.operations, plan.operations, "seed {seed}");
-        assert!(report.judged() >= plan.operations / 4 * 3);
+        // Writes are lost in the last quarter; an old version excuses whoever was shown it.
+        let held = report.judged() + report.faults.of(FaultKind::OldVersionRead);
+        assert!(held >= plan.operations / 4 * 3, "seed {seed}: {held}");
     }
 }
 
