@@ -4,7 +4,7 @@
 //! savepoint. What fails halfway is the caller's to roll back.
 //!
 //! Transactions of one group look at the same keys again and again: every operation on a shard
-//! compares the head of its run. [`Seen`] remembers what they found, which nobody else can change
+//! compares the head of its run. A [`Group`] remembers what they found, which nobody else can change
 //! while the lock is held.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use gossip_coordination::store::{
     CommitOutcome, Compare, Conflict, Key, KeyBytes, KeyRange, Txn, Versioned, Write,
 };
 use gossip_coordination::{InfraError, StoreRefusal};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::failure::{corruption, foreign_key, infra};
 
@@ -34,30 +34,165 @@ pub(crate) const SCAN: &str = "SELECT key, revision, value FROM kv \
 /// SQLite has no unsigned numbers. No store gets there by counting, only by damage.
 const REVISION_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// Does what `txn` says if everything is as it expects.
-pub(crate) fn apply(
-    connection: &Connection,
-    seen: &mut Seen,
-    txn: &Txn,
-) -> Result<CommitOutcome, InfraError> {
-    if let Some(step) = Step::of(txn)
-        && step.others_hold(connection, txn, seen)?
-    {
-        return step.take(connection, seen);
+/// Transactions that are applied under one lock of the file, one after the other.
+pub(crate) struct Group<'c> {
+    connection: &'c Connection,
+    seen: Seen,
+    /// The statement of a [`Step`], which most transactions are: to look it up for each costs as
+    /// much as to bind its values.
+    step: Option<CachedStatement<'c>>,
+}
+
+impl<'c> Group<'c> {
+    /// Nothing yet. Whoever holds `connection` holds the file's write lock.
+    pub(crate) const fn new(connection: &'c Connection) -> Self {
+        Self { connection, seen: Seen::new(), step: None }
     }
-    let mut broken = Vec::new();
-    for compare in txn.compares() {
-        broken.extend(check(connection, compare, seen)?);
+
+    /// Does what `txn` says if everything is as it expects.
+    pub(crate) fn apply(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
+        if let Some(step) = Step::of(txn)
+            && self.others_hold(txn, &step)?
+        {
+            return self.take(&step);
+        }
+        let mut broken = Vec::new();
+        for compare in txn.compares() {
+            broken.extend(self.check(compare)?);
+        }
+        if let Some(conflict) = Conflict::new(broken) {
+            return Ok(CommitOutcome::Conflict(conflict));
+        }
+        self.write_all(txn).map(|revision| CommitOutcome::Applied { revision })
     }
-    if let Some(conflict) = Conflict::new(broken) {
-        return Ok(CommitOutcome::Conflict(conflict));
+
+    /// Whether everything holds that is compared beside the key of `step`.
+    fn others_hold(&mut self, txn: &Txn, step: &Step<'_>) -> Result<bool, InfraError> {
+        let own = Compare::At { key: *step.key, revision: step.revision };
+        for compare in txn.compares().iter().filter(|compare| **compare != own) {
+            if self.check(compare)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
-    write_all(connection, txn, seen).map(|revision| CommitOutcome::Applied { revision })
+
+    /// Writes the value at the next revision if the key is as expected.
+    fn take(&mut self, step: &Step<'_>) -> Result<CommitOutcome, InfraError> {
+        let (next, key) = (step.revision + 1, step.key.to_bytes());
+        let values = params![key.as_bytes(), signed(next)?, step.value, signed(step.revision)?];
+        if self.update_at(values)? == 1 {
+            self.seen.follow(step.key, &key, next);
+            return Ok(CommitOutcome::Applied { revision: next });
+        }
+        let found = (*step.key, get(self.connection, step.key, COMMIT)?);
+        let conflict = Conflict::new(vec![found]).expect("it names a key");
+        Ok(CommitOutcome::Conflict(conflict))
+    }
+
+    /// How many rows the statement of a step changed.
+    fn update_at(&mut self, values: impl rusqlite::Params) -> Result<usize, InfraError> {
+        let statement = match &mut self.step {
+            Some(statement) => statement,
+            none => {
+                let statement = self.connection.prepare_cached(UPDATE_AT);
+                none.insert(statement.map_err(|error| infra(COMMIT, &error))?)
+            }
+        };
+        statement.execute(values).map_err(|error| infra(COMMIT, &error))
+    }
+
+    /// What is there instead, if `compare` does not hold.
+    fn check(&mut self, compare: &Compare) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
+        let (key, expected) = match compare {
+            Compare::At { key, revision } => (key, Some(*revision)),
+            Compare::Absent(key) => (key, None),
+            Compare::Empty(range) => return first_of(self.connection, range),
+        };
+        if self.revision(key)? == expected {
+            return Ok(None);
+        }
+        Ok(Some((*key, get(self.connection, key, COMMIT)?)))
+    }
+
+    /// Writes everything at one revision, and answers it.
+    fn write_all(&mut self, txn: &Txn) -> Result<u64, InfraError> {
+        let (mut highest, mut is_birth, mut is_death) = (0, txn.writes().is_empty(), false);
+        let mut rows = Vec::with_capacity(txn.writes().len());
+        for write in txn.writes() {
+            let before = self.revision(write.key())?;
+            highest = highest.max(before.unwrap_or(0));
+            match write {
+                Write::Put(..) | Write::Bind(..) => is_birth |= before.is_none(),
+                Write::Delete(_) => is_death |= before.is_some(),
+            }
+            rows.push((before.is_some(), write));
+        }
+        if is_birth || is_death {
+            highest = highest.max(floor(self.connection)?);
+        }
+        let next = highest + 1;
+        let stored = signed(next)?;
+        for (is_there, write) in rows {
+            let key = write.key().to_bytes();
+            let is_left = write_one(self.connection, &key, write, is_there, stored)?;
+            self.seen.learn(write.key(), key, is_left.then_some(next));
+        }
+        if is_death {
+            run(self.connection, RAISE_FLOOR, params![stored])?;
+        }
+        Ok(next)
+    }
+
+    /// The revision of a key as the group has left it so far.
+    fn revision(&mut self, key: &Key) -> Result<Option<u64>, InfraError> {
+        if let Some(known) = self.seen.latest(key) {
+            return Ok(known);
+        }
+        let bytes = key.to_bytes();
+        let found = match self.seen.revisions.get(&bytes) {
+            Some(known) => *known,
+            None => stored_revision(self.connection, &bytes)?,
+        };
+        self.seen.learn(key, bytes, found);
+        Ok(found)
+    }
 }
 
 /// Revisions of keys as the group has left them so far; `None` for a key that is not there. Good
 /// until the group ends.
-pub(crate) type Seen = BTreeMap<KeyBytes, Option<u64>>;
+struct Seen {
+    revisions: BTreeMap<KeyBytes, Option<u64>>,
+    /// The last one that was looked up or written, also found without its bytes: mostly the head of
+    /// a run, which every operation on its shards compares.
+    latest: Option<(Key, Option<u64>)>,
+}
+
+impl Seen {
+    const fn new() -> Self {
+        Self { revisions: BTreeMap::new(), latest: None }
+    }
+
+    fn latest(&self, key: &Key) -> Option<Option<u64>> {
+        self.latest.filter(|(latest, _)| latest == key).map(|(_, revision)| revision)
+    }
+
+    fn learn(&mut self, key: &Key, bytes: KeyBytes, revision: Option<u64>) {
+        self.revisions.insert(bytes, revision);
+        self.latest = Some((*key, revision));
+    }
+
+    /// A key was written. Who looks for it later finds it in the table; only what was remembered
+    /// must follow.
+    fn follow(&mut self, key: &Key, bytes: &KeyBytes, revision: u64) {
+        if let Some(known) = self.revisions.get_mut(bytes) {
+            *known = Some(revision);
+        }
+        if let Some((_, known)) = self.latest.as_mut().filter(|(latest, _)| latest == key) {
+            *known = Some(revision);
+        }
+    }
+}
 
 /// A transaction that writes one value, over one that it compares: a checkpoint is one. Looking and
 /// writing are then one statement.
@@ -80,55 +215,6 @@ impl<'t> Step<'t> {
         });
         expected.map(|revision| Self { key, revision, value })
     }
-
-    /// Whether everything holds that is compared beside the key itself.
-    fn others_hold(
-        &self,
-        connection: &Connection,
-        txn: &Txn,
-        seen: &mut Seen,
-    ) -> Result<bool, InfraError> {
-        let own = Compare::At { key: *self.key, revision: self.revision };
-        for compare in txn.compares().iter().filter(|compare| **compare != own) {
-            if check(connection, compare, seen)?.is_some() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Writes the value at the next revision if the key is as expected.
-    fn take(&self, connection: &Connection, seen: &mut Seen) -> Result<CommitOutcome, InfraError> {
-        let (next, key) = (self.revision + 1, self.key.to_bytes());
-        let values = params![key.as_bytes(), signed(next)?, self.value, signed(self.revision)?];
-        if changed(connection, UPDATE_AT, values)? == 1 {
-            // Who looks for it later finds it in the table; only what was remembered must follow.
-            if let Some(known) = seen.get_mut(&key) {
-                *known = Some(next);
-            }
-            return Ok(CommitOutcome::Applied { revision: next });
-        }
-        let found = (*self.key, get(connection, self.key, COMMIT)?);
-        let conflict = Conflict::new(vec![found]).expect("it names a key");
-        Ok(CommitOutcome::Conflict(conflict))
-    }
-}
-
-/// What is there instead, if `compare` does not hold.
-fn check(
-    connection: &Connection,
-    compare: &Compare,
-    seen: &mut Seen,
-) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
-    let (key, expected) = match compare {
-        Compare::At { key, revision } => (key, Some(*revision)),
-        Compare::Absent(key) => (key, None),
-        Compare::Empty(range) => return first_of(connection, range),
-    };
-    if revision(connection, key.to_bytes(), seen)? == expected {
-        return Ok(None);
-    }
-    Ok(Some((*key, get(connection, key, COMMIT)?)))
 }
 
 fn first_of(
@@ -137,35 +223,6 @@ fn first_of(
 ) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
     let page = scan(connection, range, 1, COMMIT)?;
     Ok(page.into_iter().next().map(|(key, value)| (key, Some(value))))
-}
-
-/// Writes everything at one revision, and answers it.
-fn write_all(connection: &Connection, txn: &Txn, seen: &mut Seen) -> Result<u64, InfraError> {
-    let (mut highest, mut is_birth, mut is_death) = (0, txn.writes().is_empty(), false);
-    let mut rows = Vec::with_capacity(txn.writes().len());
-    for write in txn.writes() {
-        let key = write.key().to_bytes();
-        let before = revision(connection, key, seen)?;
-        highest = highest.max(before.unwrap_or(0));
-        match write {
-            Write::Put(..) | Write::Bind(..) => is_birth |= before.is_none(),
-            Write::Delete(_) => is_death |= before.is_some(),
-        }
-        rows.push((key, before.is_some(), write));
-    }
-    if is_birth || is_death {
-        highest = highest.max(floor(connection)?);
-    }
-    let next = highest + 1;
-    let stored = signed(next)?;
-    for (key, is_there, write) in rows {
-        let is_left = write_one(connection, &key, write, is_there, stored)?;
-        seen.insert(key, is_left.then_some(next));
-    }
-    if is_death {
-        run(connection, RAISE_FLOOR, params![stored])?;
-    }
-    Ok(next)
 }
 
 /// Writes a row, and answers whether it is there then.
@@ -197,24 +254,15 @@ fn write_one(
     }
 }
 
-/// The revision of a key as the group has left it so far.
-fn revision(
-    connection: &Connection,
-    key: KeyBytes,
-    seen: &mut Seen,
-) -> Result<Option<u64>, InfraError> {
-    if let Some(known) = seen.get(&key) {
-        return Ok(*known);
-    }
+/// The revision under which a key is stored.
+fn stored_revision(connection: &Connection, key: &KeyBytes) -> Result<Option<u64>, InfraError> {
     let found: Option<i64> = connection
         .prepare_cached(REVISION)
         .and_then(|mut statement| {
             statement.query_row(params![key.as_bytes()], |row| row.get(0)).optional()
         })
         .map_err(|error| infra(COMMIT, &error))?;
-    let found = found.map(|found| unsigned(found, COMMIT)).transpose()?;
-    seen.insert(key, found);
-    Ok(found)
+    found.map(|found| unsigned(found, COMMIT)).transpose()
 }
 
 /// The value of `key`.

@@ -19,7 +19,7 @@ use gossip_coordination::InfraError;
 use gossip_coordination::store::{CommitOutcome, Txn};
 use rusqlite::Connection;
 
-use crate::apply::{COMMIT, Seen, apply};
+use crate::apply::{COMMIT, Group};
 use crate::failure::{certainly_did_not_happen, infra, is_busy};
 use crate::log::{Log, LogTurn};
 use crate::place::Place;
@@ -149,9 +149,10 @@ impl Writer {
         self.turn.before_group(connection);
         let patience = self.place.options().busy_timeout;
         begin(connection, patience).map_err(|error| not_begun(&error))?;
-        let mut seen = Seen::new();
-        let applied = txns.iter().map(|txn| apply(connection, &mut seen, txn));
+        let mut group = Group::new(connection);
+        let applied = txns.iter().map(|txn| group.apply(txn));
         let outcomes: Vec<_> = applied.collect::<Result<_, _>>().map_err(GroupFailure::Spoiled)?;
+        drop(group);
         let Err(error) = run(connection, "COMMIT") else {
             self.in_doubt = false;
             return Ok(outcomes);
