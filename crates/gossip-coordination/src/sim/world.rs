@@ -32,7 +32,7 @@ use super::random::Stream;
 use super::report::{Coverage, Failure, Report};
 use super::worker::Handle;
 use crate::scratch::AcquireScratch;
-use crate::store::{Key, Read, Txn};
+use crate::store::{Key, Read, Txn, make_room};
 
 /// Shards one tenant may have, small enough to be met.
 pub(super) const SHARDS_PER_TENANT: u32 = 48;
@@ -48,6 +48,10 @@ pub(super) const LEASE_TICKS_MAX: u64 = 300;
 /// shard may be parked and unparked, and then a few hundred keys are done by a few workers. The
 /// longest seen took 2,594.
 pub(super) const CALM_TICKS_MAX: u64 = 20 * LEASE_TICKS_MAX;
+
+/// Processes whose memory of checked values a thread that plays worlds has: as many as a usual world
+/// has workers.
+const PROCESSES_REMEMBERED: usize = 8;
 
 /// A simulated process between two events.
 pub(super) struct Process {
@@ -202,6 +206,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(plan: Plan, keys: Rc<Keyspace>, trial: Option<Trial>) -> Self {
+        make_room(PROCESSES_REMEMBERED);
         let tenants: Vec<TenantId> =
             (1..=plan.tenants as u8).map(|it| TenantId::from_bytes([it; 32])).collect();
         let limits = match plan.atomic_until {

@@ -41,8 +41,10 @@ use crate::planted::planted;
 /// Length of the longest key, that of the claim index.
 pub const KEY_LEN_MAX: usize = KeyKind::ClaimIndex.key_len();
 
-/// Room for a key and the byte behind it that makes an inclusive bound exclusive.
-const KEY_ROOM: usize = 128;
+/// Room for a key and the byte behind it that makes an inclusive bound exclusive. With its length it
+/// takes 128 bytes, the most that a compiler copies by itself; anything larger is a call for every
+/// copy, of which an operation makes dozens.
+const KEY_ROOM: usize = 127;
 
 /// Digits of a tenant id of 32 bytes.
 const TENANT_DIGITS: usize = 64;
@@ -51,7 +53,8 @@ const U64_DIGITS: usize = 16;
 /// Digits of a chunk number.
 const U16_DIGITS: usize = 4;
 
-const _: () = assert!(KEY_LEN_MAX < KEY_ROOM);
+const _: () = assert!(KEY_LEN_MAX < KEY_ROOM && KEY_ROOM <= u8::MAX as usize);
+const _: () = assert!(size_of::<KeyBytes>() == 128);
 // A chunk holds at least one root, so there are never more chunks than roots.
 const _: () = assert!(MAX_INITIAL_SHARDS <= u16::MAX as usize);
 
@@ -296,7 +299,7 @@ pub struct MalformedKey {
 pub struct KeyBytes {
     /// Only the first `len` bytes mean anything.
     bytes: [u8; KEY_ROOM],
-    len: usize,
+    len: u8,
 }
 
 impl KeyBytes {
@@ -338,8 +341,7 @@ impl KeyBytes {
 
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) -> &mut Self {
-        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
+        self.grow(bytes.len()).copy_from_slice(bytes);
         self
     }
 
@@ -353,20 +355,28 @@ impl KeyBytes {
     /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.bytes[..usize::from(self.len)]
     }
 
     /// A separator and the digits of `bytes`.
     #[inline]
     fn part<const N: usize>(&mut self, bytes: &[u8; N]) -> &mut Self {
-        let room = &mut self.bytes[self.len..][..1 + 2 * N];
+        let room = self.grow(1 + 2 * N);
         room[0] = SEPARATOR;
         for (pair, byte) in room[1..].chunks_exact_mut(2).zip(bytes) {
             pair[0] = digit(byte >> 4);
             pair[1] = digit(byte & 0xF);
         }
-        self.len += room.len();
         self
+    }
+
+    /// The next `count` bytes.
+    #[inline]
+    fn grow(&mut self, count: usize) -> &mut [u8] {
+        let start = usize::from(self.len);
+        let room = &mut self.bytes[start..start + count];
+        self.len = u8::try_from(start + count).expect("the room has fewer bytes than that");
+        room
     }
 }
 

@@ -85,6 +85,8 @@ mod txn;
 mod upkeep;
 mod worker_flight;
 
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::codec::make_room;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
     OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, decode_claim_entry, decode_cold,

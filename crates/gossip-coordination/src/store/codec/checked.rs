@@ -9,7 +9,7 @@
 //! - A value is remembered only under the key with which its checksum was computed, whole.
 //! - At most [`SLOTS`] values of [`VALUE_LEN_MAX`] bytes are kept; the newest takes the place.
 //! - Room for all of them is made once for each thread, with its first value; nothing else
-//!   allocates.
+//!   allocates. A thread that plays many processes is given room for as many ([`make_room`]).
 
 use std::cell::RefCell;
 
@@ -18,6 +18,10 @@ use crate::store::key::Key;
 /// Values that a thread keeps: what the workers of one process hold, and a few heads of runs. A
 /// power of two, so that a place is some bits of a checksum.
 const SLOTS: usize = 128;
+
+/// Processes that one thread is given room for, at most: a place is found by sixteen bits.
+#[cfg(any(test, feature = "sim"))]
+const PROCESSES_MAX: usize = 1 << 16 >> SLOTS.ilog2();
 
 /// The longest value kept, so that a thread gives an eighth of a mebibyte. Heads of runs, and
 /// shards with keys of usual length, are a few hundred bytes long.
@@ -32,7 +36,7 @@ thread_local! {
 /// Whether `value` was remembered under `key`.
 pub(super) fn is_known(key: &Key, value: &[u8]) -> bool {
     CHECKED.with_borrow(|checked| {
-        let slot = checked.slots.get(place(value));
+        let slot = checked.slots.get(place(value, checked.slots.len()));
         slot.is_some_and(|slot| slot.value() == value && slot.key == *key)
     })
 }
@@ -46,15 +50,27 @@ pub(super) fn remember(key: &Key, value: &[u8]) {
         if checked.slots.is_empty() {
             checked.slots = vec![Slot::EMPTY; SLOTS];
         }
-        let slot = &mut checked.slots[place(value)];
+        let place = place(value, checked.slots.len());
+        let slot = &mut checked.slots[place];
         (slot.key, slot.len) = (*key, value.len());
         slot.bytes[..value.len()].copy_from_slice(value);
     });
 }
 
+/// Gives this thread, which plays `processes`, as much room as they would have.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) fn make_room(processes: usize) {
+    let count = SLOTS * processes.clamp(1, PROCESSES_MAX).next_power_of_two();
+    CHECKED.with_borrow_mut(|checked| {
+        if checked.slots.len() < count {
+            checked.slots = vec![Slot::EMPTY; count];
+        }
+    });
+}
+
 /// The memory of one thread.
 struct Checked {
-    /// None until something is remembered, then [`SLOTS`].
+    /// None until something is remembered, then [`SLOTS`] or more; a power of two.
     slots: Vec<Slot>,
 }
 
@@ -75,7 +91,8 @@ impl Slot {
     }
 }
 
-/// Where `value` is kept if it is: by its last byte, which is one of its checksum.
-fn place(value: &[u8]) -> usize {
-    value.last().map_or(0, |byte| usize::from(*byte) % SLOTS)
+/// Where `value` is kept among `slots` if it is: by its last bytes, which are of its checksum.
+fn place(value: &[u8], slots: usize) -> usize {
+    let last = value.last_chunk().map_or(0, |last| usize::from(u16::from_be_bytes(*last)));
+    last & slots.saturating_sub(1)
 }

@@ -25,6 +25,8 @@ mod run;
 mod shard;
 mod small;
 
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::checked::make_room;
 pub use self::frame::FORMAT_VERSION;
 pub(super) use self::frame::refuse_newer;
 pub use self::run::{
