@@ -80,7 +80,9 @@ impl Worker {
         cuts.dedup();
         let op_id = self.next_op_id(place);
         for _ in 0..TRIES_MAX {
-            match self.send_replace(place, &cuts, op_id).await {
+            // Its plan has room for hundreds of children: it would be moved about with every worker
+            // that starts, and with every split that is not tried.
+            match Box::pin(self.send_replace(place, &cuts, op_id)).await {
                 Ending::Executed | Ending::Replayed => break,
                 Ending::Refused => return self.maybe_lost(place, Ending::Refused),
                 Ending::Failed { .. } => self.cx.sleep(4).await,

@@ -159,8 +159,7 @@ impl Worker {
             48..50 => self.release(place).await,
             50 => self.park(place).await,
             51..55 => self.split_residual(place, None).await,
-            // Its plan is large, and would be moved about with every worker that starts.
-            55..57 => Box::pin(self.split_replace(place)).await,
+            55..57 => self.split_replace(place).await,
             57..60 => self.offer(place, None).await,
             60 => self.misplace(place).await,
             61 => self.withdraw(place).await,
