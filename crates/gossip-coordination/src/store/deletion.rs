@@ -4,8 +4,8 @@
 //! A damaged run never goes by an ordinary deletion. To one that can be read the ordinary rules
 //! apply however it is asked for, and one of a newer format is left to a newer program. In between
 //! nothing is known of the run but that it is there, so it goes whatever it was: the tombstone
-//! takes the place of the head, and then `sweep` takes the rest away, as for any other. The names of
-//! the roots mark a sweep that broke off by their keys, whatever they say.
+//! takes the place of the head, and then `sweep` takes the rest away, as for any other. The names
+//! of the roots mark a sweep that broke off by their keys, whatever they say.
 //!
 //! The commit compares the head that was found damaged. Names of roots are written and deleted with
 //! the head, so what was read of them while it stood is of that head, too.
