@@ -277,7 +277,13 @@ pub(crate) enum RunCommand {
         source: bool,
     },
     /// Delete a run that is over
-    Rm(RunArg),
+    Rm {
+        #[command(flatten)]
+        run: RunArg,
+        /// Delete a run whose record is damaged, over or not: nobody can read that
+        #[arg(long, env = "GOSSIP_DAMAGED", value_parser = flag())]
+        damaged: bool,
+    },
 }
 
 #[derive(Debug, Args)]

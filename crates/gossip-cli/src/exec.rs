@@ -152,6 +152,10 @@ impl Session<'_> {
             over.store(true, Ordering::SeqCst);
             finish
         });
+        // A store that does not answer is not asked for a courtesy.
+        if finish.is_ok() {
+            self.backend.retire();
+        }
         self.conclude(finish, &progress)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use gossip_coordination::InfraError;
+use gossip_coordination::{InfraError, StoreRefusal};
 
 /// How the program ends (DESIGN 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,13 @@ pub(crate) struct Failure {
     pub(crate) why: Option<String>,
     /// What to type next, if that is known.
     pub(crate) next: Option<String>,
+    /// Whether something that is stored cannot be read: it is damaged, or newer.
+    pub(crate) is_unreadable: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
-        Self { code, what: what.into(), why: None, next: None }
+        Self { code, what: what.into(), why: None, next: None, is_unreadable: false }
     }
 
     pub(crate) fn why(self, why: impl fmt::Display) -> Self {
@@ -61,9 +63,18 @@ impl Failure {
     /// The store does not answer, or says no.
     pub(crate) fn store(error: &InfraError) -> Self {
         let failure = Self::new(Code::Store, "the store failed").why(error);
-        match error.is_retryable() {
-            true => failure.next("try the same command again; nothing that was recorded is lost"),
-            false => failure,
+        match error {
+            InfraError::Transient { .. } => {
+                failure.next("try the same command again; nothing that was recorded is lost")
+            }
+            InfraError::Corruption { .. }
+            | InfraError::Refused { why: StoreRefusal::NewerFormat, .. } => {
+                let list = "gossip run list tells which run cannot be read, if one cannot, and \
+                            what to do about it";
+                Self { is_unreadable: true, ..failure }.next(list)
+            }
+            // What it says no to, and what to do about it, stands in the message.
+            _ => failure,
         }
     }
 }

@@ -87,6 +87,10 @@ impl Observer for Progress {
             Event::Refused { shard, error } => {
                 console.note(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
             }
+            Event::Kept { shard } => console.note(&format!(
+                "shard {:016x}: nobody took it, or its move was withdrawn; it goes on here",
+                shard.shard().as_raw()
+            )),
             Event::Ended { shard, ending } => {
                 if *ending == Ending::Completed {
                     self.shards_done.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use gossip_coordination::{
 use gossip_scanner_runtime::{Clock as _, Job, RuntimeToken, SystemClock};
 use gossip_stores::Coordinator;
 
-use crate::args::{Global, RunCommand};
+use crate::args::{Format, Global, RunCommand};
 use crate::certificate::{self, Settled};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
@@ -44,28 +44,28 @@ pub(crate) fn run(
         | RunCommand::Cancel(_)
         | RunCommand::Export { .. }
         | RunCommand::Verify { .. }
-        | RunCommand::Rm(_) => store::open_existing(global)?,
+        | RunCommand::Rm { .. } => store::open_existing(global)?,
     };
     let tenant = store::tenant(global)?;
     let coordinator = &mut backend.coordinator();
     match command {
         RunCommand::Create(args) => return exec::create(global, &backend, &args, console),
-        RunCommand::List { active } => list(global, coordinator, tenant, active)?,
+        RunCommand::List { active } => list(global, coordinator, tenant, active, console)?,
         RunCommand::Show { run, watch } => {
             let run = RunId::from_raw(run.run);
             show(global, Watched { coordinator, tenant, run, patience: watch }, console)?;
         }
         RunCommand::Pause(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            steer.pause(console)?;
+            steer.pause(global, console)?;
         }
         RunCommand::Resume(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            steer.resume(console)?;
+            steer.resume(global, console)?;
         }
         RunCommand::Cancel(arg) => {
             let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            steer.cancel(console)?;
+            steer.cancel(global, console)?;
         }
         RunCommand::Export { run, key, to } => {
             let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
@@ -75,9 +75,9 @@ pub(crate) fn run(
             let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
             return certificate::verify_run(global, settled, source, console);
         }
-        RunCommand::Rm(arg) => {
-            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            steer.rm(console)?;
+        RunCommand::Rm { run, damaged } => {
+            let steer = Steer { coordinator, tenant, run: RunId::from_raw(run.run) };
+            steer.rm(global, damaged, console)?;
         }
     }
     Ok(Code::Complete)
@@ -88,6 +88,7 @@ fn list(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     active: bool,
+    console: &Console,
 ) -> Result<(), Failure> {
     let (mut runs, mut after) = (Vec::new(), None);
     loop {
@@ -102,17 +103,34 @@ fn list(
         }
         after = runs.last().copied();
     }
-    let mut records = Vec::with_capacity(runs.len());
+    let (mut records, mut unreadable) = (Vec::with_capacity(runs.len()), Vec::new());
     for run in runs {
         match describe(coordinator, tenant, run) {
             // Deleted while we looked.
             Err(failure) if failure.code == Code::Usage => {}
+            Err(failure) if failure.is_unreadable => {
+                records.push(named(run).with("status", "unreadable"));
+                unreadable.push((run, failure));
+            }
             described => records.push(described?),
         }
     }
     let columns =
         ["run", "status", "keys", "unread", "shards", "done", "parked", "leased", "source"];
-    output::list(global.output, &columns, &records)
+    output::list(global.output, &columns, &records)?;
+    for (run, failure) in unreadable {
+        let (id, why) = (run.as_raw(), failure.why.unwrap_or_default());
+        console.note(&format!(
+            "run {id:016x} cannot be read ({why}); \
+             if it is damaged, gossip run rm {id:016x} --damaged deletes it"
+        ));
+    }
+    Ok(())
+}
+
+/// A run of which only the id is known.
+fn named(run: RunId) -> Record {
+    Record::new().with("run", format!("{:016x}", run.as_raw()))
 }
 
 fn show(global: &Global, mut watched: Watched<'_>, console: &Console) -> Result<(), Failure> {
@@ -195,50 +213,65 @@ struct Steer<'c> {
 }
 
 impl Steer<'_> {
-    fn pause(self, console: &Console) -> Result<(), Failure> {
+    fn pause(self, global: &Global, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
         let paused = self.coordinator.pause_run(now, self.tenant, self.run, op_id);
         paused.map_err(|error| transition(self.run, "paused", &error))?;
         console.note("paused; owners give their shards back when they renew");
-        Ok(())
+        self.tell(global, "paused")
     }
 
-    fn resume(self, console: &Console) -> Result<(), Failure> {
+    fn resume(self, global: &Global, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
         let resumed = self.coordinator.resume_run(now, self.tenant, self.run, op_id);
         resumed.map_err(|error| transition(self.run, "resumed", &error))?;
         console.note("resumed");
-        Ok(())
+        self.tell(global, status_word(RunStatus::Active))
     }
 
-    fn cancel(self, console: &Console) -> Result<(), Failure> {
+    fn cancel(self, global: &Global, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
         let cancelled = self.coordinator.cancel_run(now, self.tenant, self.run, op_id);
         cancelled.map_err(|error| transition(self.run, "cancelled", &error))?;
         console.note("cancelled; its workers stop when they renew");
-        Ok(())
+        self.tell(global, status_word(RunStatus::Cancelled))
     }
 
-    fn rm(self, console: &Console) -> Result<(), Failure> {
+    fn rm(self, global: &Global, damaged: bool, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
-        match self.coordinator.delete_run(now, self.tenant, self.run, op_id) {
-            Ok(_) => {
-                console.note("deleted");
-                upkeep::clear(self.coordinator, self.tenant, console);
+        let deleted = match damaged {
+            true => self.coordinator.delete_damaged_run(now, self.tenant, self.run, op_id),
+            false => self.coordinator.delete_run(now, self.tenant, self.run, op_id),
+        };
+        deleted.map_err(|error| not_deleted(self.run, error))?;
+        console.note("deleted");
+        upkeep::clear(self.coordinator, self.tenant, console);
+        self.tell(global, "deleted")
+    }
+
+    /// What programs are told; people have read it on standard error.
+    fn tell(&self, global: &Global, status: &str) -> Result<(), Failure> {
+        match global.output {
+            Format::Table => Ok(()),
+            Format::Json | Format::Jsonl => {
+                output::one(global.output, &named(self.run).with("status", status))
             }
-            Err(DeleteRunError::BackendError(error)) => return Err(Failure::store(&error)),
-            Err(DeleteRunError::RunNotFound) => {
-                return Err(not_found(self.run, &GetRunError::RunNotFound));
-            }
-            Err(error @ DeleteRunError::NotTerminal { .. }) => {
-                let id = format!("{:016x}", self.run.as_raw());
-                return Err(Failure::new(Code::Usage, "the run is not over")
-                    .why(error)
-                    .next(format!("gossip run cancel {id}, then gossip run rm {id}")));
-            }
-            Err(error) => return Err(Failure::new(Code::Usage, "it was not deleted").why(error)),
         }
-        Ok(())
+    }
+}
+
+/// Why a run was not deleted, and what to do about it.
+fn not_deleted(run: RunId, error: DeleteRunError) -> Failure {
+    match error {
+        DeleteRunError::BackendError(error) => Failure::store(&error),
+        DeleteRunError::RunNotFound => not_found(run, &GetRunError::RunNotFound),
+        error @ DeleteRunError::NotTerminal { .. } => {
+            let id = format!("{:016x}", run.as_raw());
+            Failure::new(Code::Usage, "the run is not over")
+                .why(error)
+                .next(format!("gossip run cancel {id}, then gossip run rm {id}"))
+        }
+        error => Failure::new(Code::Usage, "it was not deleted").why(error),
     }
 }
 

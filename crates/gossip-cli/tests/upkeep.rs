@@ -1,4 +1,5 @@
-//! A deletion that was killed in its midst, and the commands that come after it.
+//! A deletion that was killed in its midst, and the commands that come after it; and runs whose
+//! record is damaged.
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
 mod support;
@@ -78,4 +79,49 @@ fn what_is_left_of_a_deletion_is_cleared_away_by_the_next_command(#[case] typed:
     assert_eq!(shards_of(&mut coordinator(&scratch), run), 0);
     let ran = ok(scratch.run(&["exec", "range:0..3", "--jobs", "1", "--", "true"]));
     assert!(!ran.stderr.contains("cleared"), "{}", ran.stderr);
+}
+
+fn id_of(made: &Ran) -> (&str, RunId) {
+    let id = made.stdout.trim();
+    (id, RunId::from_raw(u64::from_str_radix(id, 16).unwrap()))
+}
+
+/// Whoever is told that something is damaged finds out which run it is, and can delete that one.
+#[rstest]
+#[case::head(|tenant, run| Key::RunHead { tenant, run })]
+#[case::roots(|tenant, run| Key::RunRoots { tenant, run, chunk: 0 })]
+fn a_damaged_run_is_listed_as_such_and_can_be_deleted(
+    #[case] key: fn(TenantId, RunId) -> Key,
+    // The second seems to be of a newer format, and is not.
+    #[values(b"\x01\x02\x03", b"damaged")] garbage: &[u8],
+) {
+    let scratch = Scratch::new();
+    let other = ok(scratch.run(&["run", "create", "range:0..4", "--shards", "1", "--", "true"]));
+    let made = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
+    let (id, run) = id_of(&made);
+    // Not damaged, and not over: it takes more than the word.
+    let ran = scratch.run(&["run", "rm", id, "--damaged"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("the run is not over"), "{}", ran.stderr);
+    let mut txn = Txn::new();
+    txn.put(key(tenant(), run), garbage.to_vec());
+    coordinator(&scratch).store_mut().commit(vec![txn]).remove(0).unwrap();
+    let ran = scratch.run(&["run", "rm", id]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.stderr.contains("next: gossip run list tells"), "{}", ran.stderr);
+    let ran = ok(scratch.run(&["run", "list", "-o", "jsonl"]));
+    let line = format!("{{\"run\":\"{id}\",\"status\":\"unreadable\"}}\n");
+    assert!(ran.stdout.contains(&line), "{}", ran.stdout);
+    assert!(ran.stdout.contains(id_of(&other).0), "{}", ran.stdout);
+    let advice = format!("gossip run rm {id} --damaged deletes it");
+    assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
+    let ran = ok(scratch.run(&["run", "rm", id, "--damaged", "-o", "jsonl"]));
+    let told = format!("{{\"run\":\"{id}\",\"status\":\"deleted\"}}\n");
+    assert_eq!((ran.stdout, ran.stderr.as_str()), (told, "deleted\n"));
+    assert_eq!(shards_of(&mut coordinator(&scratch), run), 0);
+    let ran = ok(scratch.run(&["run", "list", "-o", "jsonl"]));
+    assert!(!ran.stdout.contains(id) && ran.stderr.is_empty(), "{ran:?}");
+    // Its id is not used again: the same command makes the next generation.
+    let again = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
+    assert_ne!(id_of(&again).1, run);
 }

@@ -225,7 +225,7 @@ pub trait RunManagement {
     ) -> Result<(), InfraError>;
 
     /// Added: as [`list_active_runs_into`](Self::list_active_runs_into), with those that are over
-    /// and not deleted.
+    /// and not deleted, and those whose record is damaged.
     fn list_runs_into(
         &mut self,
         tenant: TenantId,

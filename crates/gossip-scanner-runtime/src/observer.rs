@@ -28,6 +28,12 @@ pub enum Event<'a> {
         /// Which.
         shard: ShardKey,
     },
+    /// A shard that was offered to another worker stays here: nobody took it in time, or the move
+    /// was taken back.
+    Kept {
+        /// Which.
+        shard: ShardKey,
+    },
     /// Items were finished, and the cursor may move past them.
     Covered {
         /// How many.
@@ -108,6 +114,7 @@ impl fmt::Debug for Event<'_> {
         f.write_str(match self {
             Self::Claimed { .. } => "Claimed",
             Self::Arrived { .. } => "Arrived",
+            Self::Kept { .. } => "Kept",
             Self::Covered { .. } => "Covered",
             Self::Unread { .. } => "Unread",
             Self::Failed { .. } => "Failed",

@@ -4,6 +4,7 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
+use gossip_coordination::store::{Answer, KeyRange, Read, Store as _};
 use gossip_coordination::{
     AcquireScratch, AsyncRunManagement, AsyncShardClaiming, RunConfig, RunManagement, ShardClaiming,
 };
@@ -30,9 +31,22 @@ fn root() -> InitialShardInput<'static> {
     }
 }
 
+/// How many owner keys there are, as others see it.
+fn owner_keys(url: &str) -> u64 {
+    let mut store = Backend::open(&url.parse().unwrap()).unwrap().store();
+    let keys = KeyRange::owners_of(TENANT, RUN);
+    match store.read(vec![Read::Count(keys)]).unwrap().remove(0) {
+        Answer::Count(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// One handle makes a run, and another claims its shard.
 fn check(url: &str) {
-    let backend = Backend::open(&url.parse().unwrap()).unwrap();
+    check_on(&Backend::open(&url.parse().unwrap()).unwrap());
+}
+
+fn check_on(backend: &Backend) {
     let (mut one, mut other) = (backend.coordinator(), backend.coordinator());
     let (roots, op) = ([root()], OpId::from_raw(1));
     one.create_run_with_shards(at(1), TENANT, RUN, config(), &roots, op).unwrap();
@@ -44,6 +58,10 @@ fn check(url: &str) {
 
 async fn check_async(url: &str) {
     let backend = AsyncBackend::open(&url.parse().unwrap()).await.unwrap();
+    check_async_on(&backend).await;
+}
+
+async fn check_async_on(backend: &AsyncBackend) {
     let (mut one, mut other) = (backend.coordinator(), backend.coordinator());
     let (roots, op) = ([root()], OpId::from_raw(1));
     one.create_run_with_shards(at(1), TENANT, RUN, config(), &roots, op).await.unwrap();
@@ -74,6 +92,27 @@ fn a_cluster_works() {
     check(&format!("etcd://{host}/blocking"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(check_async(&format!("etcd://{host}/tasks")));
+}
+
+/// Its lease lasts for a quarter of a minute, and nobody has to wait for that.
+#[test]
+fn who_retires_leaves_no_owner_key() {
+    let server = EtcdServer::single();
+    let host = server.endpoint();
+    let host = host.trim_start_matches("http://");
+    let url = format!("etcd://{host}/blocking");
+    let backend = Backend::open(&url.parse().unwrap()).unwrap();
+    check_on(&backend);
+    assert_eq!(owner_keys(&url), 1);
+    backend.retire();
+    assert_eq!(owner_keys(&url), 0);
+    let url = format!("etcd://{host}/tasks");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let backend = runtime.block_on(AsyncBackend::open(&url.parse().unwrap())).unwrap();
+    runtime.block_on(check_async_on(&backend));
+    assert_eq!(owner_keys(&url), 1);
+    runtime.block_on(backend.retire());
+    assert_eq!(owner_keys(&url), 0);
 }
 
 #[test]

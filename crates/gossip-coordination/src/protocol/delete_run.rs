@@ -2,6 +2,9 @@
 //!
 //! A tombstone stays: its id is never used again, so fences never start anew, and a deletion that
 //! was interrupted goes on where it stopped.
+//!
+//! A run whose record is damaged can be deleted too, by whoever asks for just that: nobody can read
+//! whether it is over, so it goes whatever it was. Its owners lose their shards as by any deletion.
 
 use std::fmt;
 
@@ -38,6 +41,16 @@ pub struct DeleteRun {
     pub op_id: OpId,
 }
 
+impl DeleteRun {
+    /// The rule for a run whose record is there and cannot be read. It has no status and no log to
+    /// look at, so nothing is refused: the caller has seen the damage and asked for this.
+    #[must_use]
+    pub fn decide_damaged(&self, now: LogicalTime) -> Tombstone {
+        assert_clock(now);
+        Tombstone { op_id: self.op_id, payload_hash: deletion_hash() }
+    }
+}
+
 impl RunTransitionRules for DeleteRun {
     type Output = ();
     type Error = DeleteRunError;
@@ -60,7 +73,7 @@ impl RunTransitionRules for DeleteRun {
         if run.tenant() != self.tenant {
             return Err(DeleteRunError::TenantMismatch { expected: self.tenant });
         }
-        let payload_hash = hash_run_operation(b"delete_run");
+        let payload_hash = deletion_hash();
         find_run_replay(run, self.op_id, payload_hash)
             .map_err(|reused| DeleteRunError::OpIdConflict(RunOpIdConflict::new(reused)))?;
         if !run.status().is_terminal() {
@@ -70,4 +83,9 @@ impl RunTransitionRules for DeleteRun {
         let tombstone = Tombstone { op_id: self.op_id, payload_hash };
         Ok(Decision::commit(RunChange::Delete(tombstone), ()))
     }
+}
+
+/// The fingerprint of every deletion: there is nothing to choose about it.
+fn deletion_hash() -> u64 {
+    hash_run_operation(b"delete_run")
 }

@@ -230,3 +230,32 @@ macro_rules! claiming {
 
 claiming!(StoreCoordinator over Store as ShardClaiming; fly);
 claiming!(AsyncStoreCoordinator over AsyncStore as AsyncShardClaiming; fly_async.await; async);
+
+/// What only a store needs: elsewhere no record is damaged.
+macro_rules! mending {
+    ($name:ident over $engine:ident; $fly:ident $(.$await:tt)? $(; $async:tt)?) => {
+        impl<S: $engine> $name<S> {
+            /// Deletes a run whose head or list of roots is damaged, with its shards, whether it is
+            /// over or not: nobody can read that. Its id is never used again.
+            ///
+            /// A run that can be read is deleted as by `delete_run`, with its refusals.
+            ///
+            /// # Errors
+            ///
+            /// As `delete_run`; a record of a newer format is refused, and left to a newer program.
+            pub $($async)? fn delete_damaged_run(
+                &mut self,
+                now: LogicalTime,
+                tenant: TenantId,
+                run: RunId,
+                op_id: OpId,
+            ) -> Result<IdempotentOutcome<()>, DeleteRunError> {
+                let operation = DeleteRun { tenant, run, op_id };
+                $fly(&mut self.store, self.core.delete_damaged(now, operation))$(.$await)?
+            }
+        }
+    };
+}
+
+mending!(StoreCoordinator over Store; fly);
+mending!(AsyncStoreCoordinator over AsyncStore; fly_async.await; async);

@@ -141,7 +141,7 @@ fn play_all(backend: &mut impl ScriptBackend) {
 }
 
 /// The model store as an asynchronous one that is ready at once.
-struct AsyncMap(MapStore);
+pub(super) struct AsyncMap(pub(super) MapStore);
 
 impl AsyncStore for AsyncMap {
     async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {

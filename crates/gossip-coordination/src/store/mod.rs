@@ -16,6 +16,7 @@
 //! | `memory` | what the handles of a process remember of the shards that they hold |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
 //! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
+//! | `deletion`, `upkeep` | how runs go, also damaged ones, those given up, and what broke off |
 //! | `handoffs` | records of planned moves, whatever they say |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
@@ -60,6 +61,7 @@ mod capacity;
 mod codec;
 mod coordinator;
 mod core;
+mod deletion;
 mod engine;
 mod flight;
 mod handoffs;
@@ -116,6 +118,8 @@ mod codec_tests;
 mod coordinator_tests;
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod deletion_tests;
 #[cfg(test)]
 mod differential_tests;
 #[cfg(test)]

@@ -96,6 +96,12 @@ impl KeyRange {
         Self::below(&of_run(KeyKind::ShardHot, tenant, run))
     }
 
+    /// The hot parts of all shards of a tenant.
+    #[must_use]
+    pub fn all_hot_shards_of(tenant: TenantId) -> Self {
+        Self::below(&of_tenant(KeyKind::ShardHot, tenant))
+    }
+
     /// The hot part of one shard of a run, as a range of one key.
     #[must_use]
     pub fn hot_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {

@@ -9,7 +9,9 @@ use super::capacity::Rider;
 use super::core::Core;
 use super::flight::Flight;
 use super::upkeep::RunsListed;
-use super::{capacity, queries, renewals, run_flight, shard_flight, sweep, upkeep, worker_flight};
+use super::{
+    capacity, deletion, queries, renewals, run_flight, shard_flight, upkeep, worker_flight,
+};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
@@ -138,13 +140,17 @@ impl Core {
         now: LogicalTime,
         operation: DeleteRun,
     ) -> Route<'_, IdempotentOutcome<()>, DeleteRunError> {
-        Flight::new(move |io| async move {
-            let DeleteRun { tenant, run, .. } = operation;
-            sweep::refuse_newer_shards(self, &io, tenant, run).await?;
-            let deleted = run_flight::fly(self, &io, now, &operation, false).await?;
-            sweep::sweep(self, &io, tenant, run).await?;
-            Ok(deleted)
-        })
+        Flight::new(move |io| async move { deletion::delete(self, &io, now, operation).await })
+    }
+
+    pub(super) fn delete_damaged(
+        &mut self,
+        now: LogicalTime,
+        operation: DeleteRun,
+    ) -> Route<'_, IdempotentOutcome<()>, DeleteRunError> {
+        Flight::new(
+            move |io| async move { deletion::delete_damaged(self, &io, now, operation).await },
+        )
     }
 
     pub(super) fn run(

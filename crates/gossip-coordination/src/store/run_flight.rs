@@ -320,7 +320,9 @@ fn write(
             (RunRecord::clone(record), RootProgress::NONE, true)
         }
         RunChange::Delete(tombstone) => {
-            let mark = Mark::Tombstone(delete(&mut txn, tenant, run, loaded, tombstone)?);
+            let (grave, given_back) = (loaded.tombstone_value.as_ref(), loaded.roots.never_made());
+            let counts = (&loaded.counters, given_back);
+            let mark = Mark::Tombstone(bury(&mut txn, (tenant, run), tombstone, grave, counts)?);
             return Ok(Written { txn, mark, last: true });
         }
         RunChange::Activate { registration, roots } => {
@@ -355,22 +357,21 @@ fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
 }
 
 /// The tombstone, which is answered, takes the place of the head. Shards that were reserved and
-/// never made are given back here, those that were made when they are taken away.
-fn delete(
+/// `never_made` are given back here, those that were made when they are taken away.
+pub(super) fn bury(
     txn: &mut Txn,
-    tenant: TenantId,
-    run: RunId,
-    loaded: &Loaded,
+    (tenant, run): (TenantId, RunId),
     tombstone: &Tombstone,
+    in_its_place: Option<&Versioned>,
+    (counters, never_made): (&Counters, u64),
 ) -> Result<Vec<u8>, InfraError> {
     let grave = Key::Tombstone { tenant, run };
-    txn.expect(grave, loaded.tombstone_value.as_ref());
+    txn.expect(grave, in_its_place);
     txn.delete(Key::RunHead { tenant, run });
     let bytes = encoded(|out| encode_tombstone(tenant, run, tombstone, out));
     txn.put(grave, bytes.clone());
-    let never_made = loaded.roots.total - loaded.roots.registered;
     if never_made > 0 {
-        loaded.counters.change(txn, tenant, 0, u64::from(never_made))?;
+        counters.change(txn, tenant, 0, never_made)?;
     }
     Ok(bytes)
 }

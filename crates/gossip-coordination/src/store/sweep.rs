@@ -98,13 +98,35 @@ pub(super) async fn refuse_newer_shards(
         if !decode_run_head(tenant, run, &head.bytes)?.head().status.is_terminal() {
             return Ok(());
         }
-        let page = answers.page();
-        for (key, value) in &page {
-            refuse_newer(key, &value.bytes)?;
-        }
-        rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
+        rest = refuse_newer_page(range, &answers.page(), limit)?;
     }
     Ok(())
+}
+
+/// As [`refuse_newer_shards`] for everything in `range`, whatever becomes of the run.
+pub(super) async fn refuse_newer_within(
+    core: &Core,
+    io: &Io,
+    range: KeyRange,
+) -> Result<(), InfraError> {
+    let (mut rest, limit) = (Some(range), core.limits.page);
+    while let Some(range) = rest {
+        let page = io.read(vec![Read::Scan { range, limit }]).await?.page();
+        rest = refuse_newer_page(range, &page, limit)?;
+    }
+    Ok(())
+}
+
+/// What is left of `range` behind `page`, in which nothing is newer.
+fn refuse_newer_page(
+    range: KeyRange,
+    page: &Page,
+    limit: usize,
+) -> Result<Option<KeyRange>, InfraError> {
+    for (key, value) in page {
+        refuse_newer(key, &value.bytes)?;
+    }
+    Ok(page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key)))
 }
 
 /// The question for what is to be taken away next: shards as long as there are many, then whatever

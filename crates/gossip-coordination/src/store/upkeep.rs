@@ -18,6 +18,7 @@ use super::engine::Read;
 use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
+use super::txn::Versioned;
 use super::{run_flight, sweep};
 use crate::error::InfraError;
 use crate::planted::planted;
@@ -31,7 +32,8 @@ pub(super) enum RunsListed {
     All,
 }
 
-/// Appends up to `limit` runs behind `after`, in the order of their ids.
+/// Appends up to `limit` runs behind `after`, in the order of their ids. Whether one is over only
+/// its head tells; that it is there, its key.
 pub(super) async fn list_runs(
     core: &Core,
     io: &Io,
@@ -43,11 +45,15 @@ pub(super) async fn list_runs(
     let mut pages = Pages::new(core, tenant, after);
     let wanted = out.len().saturating_add(limit);
     while let Some(heads) = pages.next(io).await? {
-        let listed = heads.iter().filter(|(_, head)| match which {
-            RunsListed::NotOver => !head.head().status.is_terminal(),
-            RunsListed::All => true,
-        });
-        out.extend(listed.map(|(run, _)| *run).take(wanted - out.len()));
+        let room = wanted - out.len();
+        match which {
+            RunsListed::All => out.extend(heads.iter().map(|(run, _)| *run).take(room)),
+            RunsListed::NotOver => {
+                let mut heads = pages.decode(&heads)?;
+                heads.retain(|(_, head)| !head.head().status.is_terminal());
+                out.extend(heads.iter().map(|(run, _)| *run).take(room));
+            }
+        }
         if out.len() >= wanted {
             break;
         }
@@ -144,7 +150,7 @@ async fn collect_stale(
 ) -> Result<(), InfraError> {
     let mut pages = Pages::new(core, tenant, None);
     while let Some(heads) = pages.next(io).await? {
-        for (run, head) in heads {
+        for (run, head) in pages.decode(&heads)? {
             if out.len() >= wanted {
                 return Ok(());
             }
@@ -201,16 +207,25 @@ impl Pages {
         Self { tenant, rest: Some(rest), limit: core.limits.page }
     }
 
-    async fn next(&mut self, io: &Io) -> Result<Option<Vec<(RunId, RunHeadPart)>>, InfraError> {
+    async fn next(&mut self, io: &Io) -> Result<Option<Vec<(RunId, Versioned)>>, InfraError> {
         let Some(range) = self.rest.take() else { return Ok(None) };
         let page = io.read(vec![Read::Scan { range, limit: self.limit }]).await?.page();
         let full = page.last().filter(|_| page.len() >= self.limit);
         self.rest = full.map(|(key, _)| range.after(key));
-        let mut heads = Vec::with_capacity(page.len());
-        for (key, value) in &page {
-            let Key::RunHead { run, .. } = *key else { continue };
-            heads.push((run, decode_run_head(self.tenant, run, &value.bytes)?));
-        }
-        Ok(Some(heads))
+        let of_run = |(key, value)| match key {
+            Key::RunHead { run, .. } => Some((run, value)),
+            _ => None,
+        };
+        Ok(Some(page.into_iter().filter_map(of_run).collect()))
+    }
+
+    fn decode(
+        &self,
+        heads: &[(RunId, Versioned)],
+    ) -> Result<Vec<(RunId, RunHeadPart)>, InfraError> {
+        let decoded = |(run, head): &(RunId, Versioned)| {
+            Ok((*run, decode_run_head(self.tenant, *run, &head.bytes)?))
+        };
+        heads.iter().map(decoded).collect()
     }
 }

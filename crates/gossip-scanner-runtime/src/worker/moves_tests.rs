@@ -50,6 +50,7 @@ struct Seen {
     done: Mutex<BTreeMap<Vec<u8>, u32>>,
     count: AtomicUsize,
     arrived: AtomicUsize,
+    kept: AtomicUsize,
     moved: AtomicUsize,
 }
 
@@ -57,6 +58,7 @@ impl Observer for Seen {
     fn observe(&self, event: Event<'_>) {
         match event {
             Event::Arrived { .. } => self.arrived.fetch_add(1, Ordering::SeqCst),
+            Event::Kept { .. } => self.kept.fetch_add(1, Ordering::SeqCst),
             Event::Ended { ending: Ending::Moved, .. } => self.moved.fetch_add(1, Ordering::SeqCst),
             _ => 0,
         };
@@ -195,10 +197,10 @@ fn an_administrator_moves_one_shard() {
 
 /// Somebody who is not there, somebody of another run, the owner itself.
 #[rstest]
-#[case::gone(worker_of(RUN, 999))]
-#[case::stranger(WorkerId::from_raw(999))]
-#[case::oneself(worker_of(RUN, 1))]
-fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId) {
+#[case::gone(worker_of(RUN, 999), 1)]
+#[case::stranger(WorkerId::from_raw(999), 0)]
+#[case::oneself(worker_of(RUN, 1), 0)]
+fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId, #[case] offers: usize) {
     let mut world = halves();
     let shard = ShardKey::new(RUN, ShardId::from_raw(1));
     let ask = |_: &Drain| {
@@ -210,6 +212,7 @@ fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId) {
     let (seen, ends) = two(&world, &ask);
     assert!(ends.iter().all(Result::is_ok), "{ends:?}");
     assert_eq!(seen.arrived.load(Ordering::SeqCst), 0);
+    assert_eq!(seen.kept.load(Ordering::SeqCst), offers, "whoever offered in vain says so");
     assert!(seen.each_once());
     assert!(world.rows().iter().all(|row| row.acquire_count == 1), "nobody gave it back");
 }

@@ -23,8 +23,8 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
 use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
 use gossip_handoff::join::{
-    Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext, Mover,
-    collect_ended,
+    Arrivals, ArrivalsNext, Drain, DrainEnd, DrainNext, Holding, JoinConfig, Leftovers,
+    LeftoversNext, Mover, collect_ended,
 };
 
 use super::records::Records;
@@ -301,6 +301,9 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let next = drain.step(&mut Mover { tenant, backend, records }, now);
         for (lease, end) in drain.take_ended() {
+            if end == DrainEnd::Finished && !everything {
+                self.crew.parts.observer.observe(Event::Kept { shard: lease.key() });
+            }
             self.crew.seats.iter().for_each(|seat| seat.end_move(&lease, end));
             self.crew.bell().ring();
         }

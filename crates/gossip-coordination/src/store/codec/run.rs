@@ -146,6 +146,11 @@ impl RootProgress {
         self.total > 0 && self.registered == self.total
     }
 
+    /// Roots that are counted and were not made.
+    pub(in crate::store) fn never_made(&self) -> u64 {
+        u64::from(self.total - self.registered)
+    }
+
     fn check(
         &self,
         status: RunStatus,

@@ -1,0 +1,211 @@
+//! Deleting runs: those that can be read by the ordinary rules, and those whose head or list of
+//! roots is damaged by name.
+//!
+//! A damaged run never goes by an ordinary deletion. To one that can be read the ordinary rules
+//! apply however it is asked for, and one of a newer format is left to a newer program. In between
+//! nothing is known of the run but that it is there, so it goes whatever it was: the tombstone
+//! takes the place of the head, and then `sweep` takes the rest away, as for any other. The names
+//! of the roots mark a sweep that broke off by their keys, whatever they say.
+//!
+//! The commit compares the head that was found damaged. Names of roots are written and deleted with
+//! the head, so what was read of them while it stood is of that head, too.
+//!
+//! # What is given back
+//! Shards that were made are given back when they are taken away. How many were reserved and never
+//! made only the head says; if it does not, they are what the tenant's count has and nothing else
+//! accounts for. If a second head of the tenant is damaged, the rest is given back with that one.
+
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+
+use super::codec::{decode_run_head, refuse_newer};
+use super::core::{Core, Counters};
+use super::engine::{Page, Read};
+use super::flight::Io;
+use super::key::Key;
+use super::range::KeyRange;
+use super::run_flight::{self, bury, load_run};
+use super::sweep;
+use super::txn::{CommitOutcome, Txn, Versioned};
+use crate::error::{InfraError, StoreRefusal};
+use crate::outcome::IdempotentOutcome;
+use crate::protocol::{DeleteRun, RunChange, Tombstone};
+use crate::run_errors::DeleteRunError;
+
+/// How often the runs of a tenant are counted again, because shards were made meanwhile.
+const COUNT_TRIES_MAX: usize = 8;
+
+/// Deletes a run by the ordinary rules, with its shards.
+pub(super) async fn delete(
+    core: &mut Core,
+    io: &Io,
+    now: LogicalTime,
+    operation: DeleteRun,
+) -> Result<IdempotentOutcome<()>, DeleteRunError> {
+    let DeleteRun { tenant, run, .. } = operation;
+    sweep::refuse_newer_shards(core, io, tenant, run).await?;
+    let deleted = run_flight::fly(core, io, now, &operation, false).await?;
+    sweep::sweep(core, io, tenant, run).await?;
+    Ok(deleted)
+}
+
+/// Deletes a run whose record is damaged, with its shards; one that is not by the ordinary rules.
+pub(super) async fn delete_damaged(
+    core: &mut Core,
+    io: &Io,
+    now: LogicalTime,
+    operation: DeleteRun,
+) -> Result<IdempotentOutcome<()>, DeleteRunError> {
+    let DeleteRun { tenant, run, .. } = operation;
+    let tombstone = operation.decide_damaged(now);
+    let mut tries = core.tries("delete_damaged.commit");
+    let mut doubt: Option<Vec<u8>> = None;
+    loop {
+        let found = Found::look(core, io, tenant, run).await;
+        let found = found.map_err(|error| tries.ended(error))?;
+        if doubt.take_if(|ours| found.is_buried_by(ours)).is_some() {
+            break;
+        }
+        let Some(head) = &found.damaged else {
+            return delete(core, io, now, operation).await;
+        };
+        let burial = found.bury(core, io, head, (tenant, run), &tombstone).await;
+        let (txn, grave) = burial.map_err(|error| tries.ended(error))?;
+        let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
+        let ticks = match outcome {
+            CommitOutcome::Applied { .. } => break,
+            CommitOutcome::Conflict(conflict) => {
+                let lost = conflict.key();
+                let side = matches!(lost, Key::TenantCounter { .. } | Key::TotalCounter);
+                tries.failed(Some(lost), side)?
+            }
+            CommitOutcome::Unknown => {
+                doubt = Some(grave);
+                tries.failed(None, false)?
+            }
+        };
+        io.pause(ticks).await;
+    }
+    core.emit(tenant, run, now, RunChange::Delete(tombstone).event());
+    sweep::sweep(core, io, tenant, run).await?;
+    Ok(IdempotentOutcome::Executed(()))
+}
+
+/// What there is of a run.
+struct Found {
+    /// The head, if it or the roots cannot be read.
+    damaged: Option<Versioned>,
+    tombstone: Option<Versioned>,
+    counters: Counters,
+}
+
+impl Found {
+    async fn look(core: &Core, io: &Io, tenant: TenantId, run: RunId) -> Result<Self, InfraError> {
+        let [of_tenant, of_all] = Counters::keys(tenant);
+        let (key, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
+        let mut answers = io.read([key, grave, of_tenant, of_all].map(Read::Get).to_vec()).await?;
+        let (head, tombstone) = (answers.value(), answers.value());
+        let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
+        let Some(head) = head else { return Ok(Self { damaged: None, tombstone, counters }) };
+        let damaged = match load_run(core, io, (tenant, run), false, Vec::new()).await {
+            Ok(_) => false,
+            // What only says that it is newer is damaged, too.
+            Err(
+                InfraError::Corruption { .. }
+                | InfraError::Refused { why: StoreRefusal::NewerFormat, .. },
+            ) => true,
+            Err(error @ (InfraError::Refused { .. } | InfraError::Transient { .. })) => {
+                return Err(error);
+            }
+        };
+        if damaged {
+            refuse_newer(&key, &head.bytes)?;
+            for range in [KeyRange::roots_of(tenant, run), KeyRange::hot_shards_of(tenant, run)] {
+                sweep::refuse_newer_within(core, io, range).await?;
+            }
+        }
+        Ok(Self { damaged: damaged.then_some(head), tombstone, counters })
+    }
+
+    /// The transaction that buries the run whose `head` is damaged, or whose roots are.
+    async fn bury(
+        &self,
+        core: &Core,
+        io: &Io,
+        head: &Versioned,
+        (tenant, run): (TenantId, RunId),
+        tombstone: &Tombstone,
+    ) -> Result<(Txn, Vec<u8>), InfraError> {
+        let counted;
+        let (counters, never_made) = match decode_run_head(tenant, run, &head.bytes) {
+            Ok(part) => (&self.counters, part.roots().never_made()),
+            Err(_) => {
+                counted = unaccounted(core, io, tenant, run).await?;
+                (&counted.0, counted.1)
+            }
+        };
+        let mut txn = Txn::new();
+        txn.expect(Key::RunHead { tenant, run }, Some(head));
+        let grave = self.tombstone.as_ref();
+        let bytes = bury(&mut txn, (tenant, run), tombstone, grave, (counters, never_made))?;
+        Ok((txn, bytes))
+    }
+
+    fn is_buried_by(&self, tombstone: &[u8]) -> bool {
+        self.tombstone.as_ref().is_some_and(|stored| stored.bytes == tombstone)
+    }
+}
+
+/// Shards that count for the tenant, that were not made, and that no run but `lost` has reserved;
+/// none if another run does not say how many it has. And the counters of that instant.
+///
+/// Runs that do not fit in one page are not read at one instant. But who reserves shards, or gives
+/// some back, changes the counter, and who makes reserved ones only adds shards: while both stay
+/// the same, so do the reservations.
+async fn unaccounted(
+    core: &Core,
+    io: &Io,
+    tenant: TenantId,
+    lost: RunId,
+) -> Result<(Counters, u64), InfraError> {
+    let limit = core.limits.page;
+    for _ in 0..COUNT_TRIES_MAX {
+        let (mut first, mut reserved) = (None, 0);
+        let mut rest = Some(KeyRange::runs_of(tenant));
+        while let Some(range) = rest {
+            let made = Read::Count(KeyRange::all_hot_shards_of(tenant));
+            let counts = Counters::keys(tenant).map(Read::Get);
+            let reads = [Read::Scan { range, limit }, made].into_iter().chain(counts);
+            let mut answers = io.read(reads.collect()).await?;
+            let (page, made) = (answers.page(), answers.count());
+            let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
+            let seen = (made, counters.tenant.as_ref().map(|counter| counter.revision));
+            if *first.get_or_insert(seen) != seen {
+                break;
+            }
+            let Some(more) = reserved_by_others(tenant, lost, &page) else {
+                return Ok((counters, 0));
+            };
+            reserved += more;
+            rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
+            if rest.is_none() {
+                let counted = counters.room(tenant, &core.config, 0)?.tenant_count as u64;
+                return Ok((counters, counted.saturating_sub(made + reserved)));
+            }
+        }
+    }
+    let message = "shards were made whenever they were counted".to_owned();
+    Err(InfraError::Transient { operation: "delete_damaged.count", message })
+}
+
+/// Shards that runs in `page` have reserved and not made, `lost` apart; `None` if one cannot be
+/// read.
+fn reserved_by_others(tenant: TenantId, lost: RunId, page: &Page) -> Option<u64> {
+    let mut reserved = 0;
+    for (key, value) in page {
+        let Key::RunHead { run, .. } = *key else { continue };
+        if run != lost {
+            reserved += decode_run_head(tenant, run, &value.bytes).ok()?.roots().never_made();
+        }
+    }
+    Some(reserved)
+}
