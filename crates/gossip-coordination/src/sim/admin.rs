@@ -17,7 +17,7 @@ use super::world::LEASE_TICKS_MAX;
 use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
 use crate::request::{ShardAction, SplitKey};
-use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter, ShardSummary};
+use crate::run::{RunConfig, RunProgress, RunStatus};
 use crate::run_errors::{CreateRunError, GetRunError, RegisterShardsError, RunTransitionError};
 use crate::run_management::AsyncRunManagement;
 
@@ -36,9 +36,6 @@ const ROOTS_MAX: u64 = 6;
 
 /// Runs that one collection takes away.
 const COLLECT_MAX: usize = 4;
-
-/// Open runs that are listed at a time.
-const LISTED_MAX: usize = 16;
 
 /// How long a request stands, in ticks.
 const REQUEST_TICKS: u64 = 200;
@@ -93,7 +90,7 @@ impl Admin {
             27 => _ = self.collect().await,
             28 => self.look(run).await,
             29 => _ = self.list(run).await,
-            _ => self.list_active().await,
+            _ => self.list_runs().await,
         }
     }
 
@@ -310,7 +307,7 @@ impl Admin {
         }
     }
 
-    fn id(&self, run: u32) -> RunId {
+    pub(super) fn id(&self, run: u32) -> RunId {
         self.facts(run, |facts| facts.id)
     }
 
@@ -481,51 +478,7 @@ impl Admin {
         }
     }
 
-    fn about(&self, verb: Verb, run: u32) -> Draft {
+    pub(super) fn about(&self, verb: Verb, run: u32) -> Draft {
         Draft::of_run(verb, run, OpId::from_raw(0))
-    }
-
-    /// Nothing that a listing tells is invented, and where nothing changed it tells everything.
-    async fn list(&mut self, run: u32) -> Vec<ShardSummary> {
-        let (op, id) = (self.cx.begin(self.about(Verb::ListShards, run)), self.id(run));
-        let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
-        let all = ShardFilter::all();
-        let told = self.handle.list_shards_into(op.now, tenant, id, all, &mut rows).await;
-        self.cx.say_answer(&op, &rows);
-        self.cx.end_plain(&op, &told);
-        if told.is_ok() {
-            self.cx.judge(|oracle| oracle.told_shards(&op, &rows));
-        }
-        let keys = keys(&self.cx);
-        for row in &rows {
-            let until = row.lease_deadline.map_or(0, |until| until.as_raw());
-            let told = [row.shard.as_raw(), row.fence_epoch.as_raw(), row.status as u64, until];
-            self.cx.hear(&told);
-            let found = self.cx.find(self.cx.key_of_run(run, row.shard));
-            let done =
-                row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);
-            self.cx.hear(&[done.into()]);
-            self.cx.judge(|oracle| {
-                let honest = found.is_some_and(|shard| {
-                    let facts = &oracle.shards[shard as usize];
-                    done <= facts.done.max(facts.range.0) && row.fence_epoch.as_raw() <= facts.fence
-                });
-                let honest = honest || op.misled.get();
-                oracle.require(honest, Rule::Acknowledged, "a listing tells what never was")
-            });
-        }
-        rows
-    }
-
-    async fn list_active(&mut self) {
-        let op = self.cx.begin(Draft::new(Verb::ActiveRuns));
-        let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
-        let told = self.handle.list_active_runs_into(tenant, None, LISTED_MAX, &mut runs).await;
-        self.cx.say_answer(&op, &runs);
-        self.cx.end_plain(&op, &told);
-        if told.is_ok() {
-            self.cx.judge(|oracle| oracle.told_runs(&op, LISTED_MAX, &runs));
-        }
-        runs.iter().for_each(|run| self.cx.hear(&[run.as_raw()]));
     }
 }

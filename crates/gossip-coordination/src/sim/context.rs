@@ -199,6 +199,8 @@ pub(super) struct Cx {
     pub(super) tenant_id: TenantId,
     pub(super) worker: WorkerId,
     pub(super) choices: RefCell<Stream>,
+    /// What is asked beside the usual comes from here, and shifts no choice.
+    pub(super) oddities: RefCell<Stream>,
 }
 
 impl Cx {
@@ -218,6 +220,11 @@ impl Cx {
 
     pub(super) fn one_in(&self, bound: u64) -> bool {
         self.choices.borrow_mut().one_in(bound)
+    }
+
+    /// A number below `bound` for something beside the usual.
+    pub(super) fn odd_below(&self, bound: u64) -> u64 {
+        self.oddities.borrow_mut().below(bound)
     }
 
     pub(super) async fn sleep(&self, ticks: u64) {

@@ -202,6 +202,7 @@ impl Oracle {
             | Verb::Progress
             | Verb::ListShards
             | Verb::ActiveRuns
+            | Verb::ListRuns
             | Verb::RegisterWorker
             | Verb::Heartbeat
             | Verb::ListWorkers => unreachable!("nobody presents a lease for this"),

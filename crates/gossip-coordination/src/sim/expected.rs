@@ -97,7 +97,7 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         }
         Verb::CancelRun => "BackendError Executed OpIdConflict Replayed",
         Verb::DeleteRun => "BackendError Executed NotTerminal OpIdConflict Replayed",
-        Verb::CollectRuns | Verb::ActiveRuns => "Corruption Executed Transient",
+        Verb::CollectRuns | Verb::ActiveRuns | Verb::ListRuns => "Corruption Executed Transient",
         Verb::GetRun | Verb::Progress | Verb::ListShards => "BackendError Executed",
         Verb::Heartbeat => "BackendError Executed NotRegistered",
     }
@@ -119,7 +119,7 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
             "RunNotFound RunTerminal"
         }
         Verb::DeleteRun | Verb::GetRun | Verb::Progress | Verb::ListShards => "RunNotFound",
-        Verb::CollectRuns | Verb::ActiveRuns => "Refused",
+        Verb::CollectRuns | Verb::ActiveRuns | Verb::ListRuns => "Refused",
         Verb::Claim
         | Verb::Acquire
         | Verb::Renew

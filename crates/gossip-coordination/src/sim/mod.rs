@@ -36,6 +36,7 @@ mod guest_coordinator;
 mod keyspace;
 mod lent;
 mod letters;
+mod listings;
 mod lives;
 mod op;
 pub mod oracle;
@@ -87,6 +88,8 @@ mod expected_tests;
 mod oracle_tests;
 #[cfg(test)]
 mod progress_tests;
+#[cfg(test)]
+mod queries_tests;
 #[cfg(test)]
 mod rough_tests;
 #[cfg(test)]

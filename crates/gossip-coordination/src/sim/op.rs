@@ -50,6 +50,7 @@ pub enum Verb {
     RegisterWorker,
     Heartbeat,
     ListWorkers,
+    ListRuns,
 }
 
 impl Verb {
@@ -87,10 +88,11 @@ impl Verb {
         Self::RegisterWorker,
         Self::Heartbeat,
         Self::ListWorkers,
+        Self::ListRuns,
     ];
 
     /// How many there are.
-    pub const COUNT: usize = Self::ListWorkers as usize + 1;
+    pub const COUNT: usize = Self::ListRuns as usize + 1;
 
     /// Whether the operation is made under a lease.
     pub(super) const fn is_leased(self) -> bool {

@@ -74,7 +74,7 @@ impl Book {
     }
 }
 
-fn run() -> RunFacts {
+pub(super) fn run() -> RunFacts {
     RunFacts {
         tenant: 0,
         id: RUN,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use gossip_contracts::identity::{RunId, TenantId};
 
-use super::op::Op;
+use super::op::{Op, Verb};
 use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
 use super::random::mix;
 use super::splits::METADATA;
@@ -34,6 +34,13 @@ impl Registry {
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &WorkerEntry> {
         self.entries.values()
     }
+}
+
+/// Which runs are asked for: the first `limit` behind `after`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunPage {
+    pub(super) after: Option<RunId>,
+    pub(super) limit: usize,
 }
 
 impl Oracle {
@@ -77,16 +84,33 @@ impl Oracle {
         self.require(same, Rule::Acknowledged, "other workers were listed than are there")
     }
 
-    /// Holds the runs that were listed against those that are not over.
-    pub(super) fn told_runs(&self, op: &Op, limit: usize, told: &[RunId]) -> Result<(), Violation> {
-        let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
-        if op.misled.get() || runs.clone().any(|run| run.changed_at > op.begun_at) {
+    /// Holds a page of runs against those that there are. One that changed meanwhile may be there
+    /// or not, and behind the last of a full page nobody has looked.
+    pub(super) fn told_runs(
+        &self,
+        op: &Op,
+        page: RunPage,
+        told: &[RunId],
+    ) -> Result<(), Violation> {
+        if op.misled.get() {
             return Ok(());
         }
-        // They are numbered in the order of their making.
-        let open = runs.filter(|run| run.status.is_some() && !run.is_over()).map(|run| run.id);
-        let same = open.take(limit).eq(told.iter().copied());
-        self.require(same, Rule::Acknowledged, "other runs were listed than are open")
+        let RunPage { after, limit } = page;
+        let behind = told.first().is_none_or(|first| Some(*first) > after);
+        let in_order = behind && told.is_sorted_by(|one, next| one < next) && told.len() <= limit;
+        self.require(in_order, Rule::Acknowledged, "a page of runs is too long or not in order")?;
+        let end = told.last().filter(|_| told.len() == limit);
+        let looked_at =
+            |run: &&RunFacts| Some(run.id) > after && end.is_none_or(|end| run.id <= *end);
+        let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
+        let mut known = 0;
+        for run in runs.filter(looked_at) {
+            let there = told.binary_search(&run.id).is_ok();
+            known += usize::from(there);
+            let right = run.changed_at > op.begun_at || there == is_listed(op.verb, run);
+            self.require(right, Rule::Acknowledged, "other runs were listed than are there")?;
+        }
+        self.require(known == told.len(), Rule::Acknowledged, "a run was listed that is nobody's")
     }
 
     /// Holds a collection that says that it has done everything against what deletions have left:
@@ -194,6 +218,12 @@ pub(super) fn carried(token: Option<&[u8]>, metadata: &[u8]) -> u64 {
     let bytes = token.unwrap_or_default().iter().chain(metadata);
     let start = 1 + token.map_or(0, <[u8]>::len) as u64;
     bytes.fold(start, |hash, byte| mix(hash ^ u64::from(*byte))) | 1
+}
+
+/// Whether a run is in the list that `verb` asks for.
+fn is_listed(verb: Verb, run: &RunFacts) -> bool {
+    let there = run.status.is_some() && !run.deleted;
+    there && (verb == Verb::ListRuns || !run.is_over())
 }
 
 fn is_leased(shard: &ShardFacts, op: &Op) -> bool {
