@@ -95,6 +95,8 @@ mod rough_tests;
 #[cfg(test)]
 mod sim_tests;
 #[cfg(test)]
+mod verbs_tests;
+#[cfg(test)]
 mod wishes_tests;
 
 /// Plays worlds, one after another.
