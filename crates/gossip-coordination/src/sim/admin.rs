@@ -28,6 +28,9 @@ const RUNS_MAX: usize = 3;
 /// it is refused for that.
 const REUSED_ONE_IN: u64 = 6;
 
+/// Every so many registrations come behind one that no run can have.
+const BLUNDER_ONE_IN: u64 = 8;
+
 /// Ticks between two things that an administrator does.
 const PAUSE_TICKS: u64 = 40;
 
@@ -151,7 +154,7 @@ impl Admin {
         }
     }
 
-    fn facts<T>(&self, run: u32, look: impl FnOnce(&RunFacts) -> T) -> T {
+    pub(super) fn facts<T>(&self, run: u32, look: impl FnOnce(&RunFacts) -> T) -> T {
         look(&self.cx.shared.borrow().oracle.runs[run as usize])
     }
 
@@ -159,6 +162,16 @@ impl Admin {
     fn next_op_id(&mut self) -> OpId {
         let again = self.cx.phase() == Phase::Rough && self.cx.one_in(REUSED_ONE_IN);
         self.sequence += u64::from(!again);
+        self.last_op_id()
+    }
+
+    /// An id that no other operation has.
+    pub(super) fn new_op_id(&mut self) -> OpId {
+        self.sequence += 1;
+        self.last_op_id()
+    }
+
+    fn last_op_id(&self) -> OpId {
         OpId::from_raw(mix(u64::from(self.cx.process) << 48 ^ mix(self.sequence)))
     }
 
@@ -215,6 +228,9 @@ impl Admin {
 
     /// Registers the shards of a run; whether it was refused because there is no room for them.
     async fn register(&mut self, run: u32) -> bool {
+        if self.cx.phase() == Phase::Rough && self.cx.odd_below(BLUNDER_ONE_IN) == 0 {
+            self.blunder(run).await;
+        }
         for _ in 0..TRIES_MAX {
             let (ending, no_room) = self.send_manifest(run, None).await;
             match ending {

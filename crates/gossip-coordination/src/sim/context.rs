@@ -161,6 +161,7 @@ impl Draft {
     fn payload(&self) -> u64 {
         let mut hash = mix(self.verb as u64 + 1) ^ u64::from(self.said.clean);
         hash ^= self.said.reason.map_or(0, |reason| mix(reason as u64 + 1));
+        hash ^= self.said.flaw.map_or(0, |flaw| mix(flaw as u64 + 1).rotate_left(3));
         hash = mix(hash ^ self.said.to.map_or(u64::MAX, u64::from));
         for cut in &self.said.cuts {
             hash = mix(hash ^ u64::from(*cut));

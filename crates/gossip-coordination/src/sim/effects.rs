@@ -133,6 +133,8 @@ impl Oracle {
             Verb::Renew | Verb::RenewMany | Verb::SplitReplace | Verb::SplitResidual | Verb::Offer
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
+        let possible = op.said.flaw.is_none();
+        self.require(possible, Rule::ProgressFell, "a position was taken that no shard can have")?;
         self.member_applied(op, lease)?;
         self.show_request(op, lease);
         self.holder_acts(op, tenant, lease.shard, holder, txn)?;
@@ -594,6 +596,8 @@ impl Oracle {
         txn: &Txn,
     ) -> Result<(), Violation> {
         let run = &self.runs[number as usize];
+        let possible = op.said.flaw.is_none();
+        self.require(possible, Rule::Tiling, "a manifest was taken that no run can have")?;
         let open = run.status == Some(RunStatus::Initializing);
         self.require(open, Rule::RunOver, "a run was registered that was not open")?;
         let wanted = wanted_parts((0, run.key_count), &run.cuts);

@@ -58,10 +58,16 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
             "BackendError Executed LeaseExpired RunTerminal ShardNotFound ShardTerminal StaleFence"
         }
         Verb::Checkpoint => {
-            "BackendError CursorOutOfBounds CursorRegression Executed LeaseExpired Offered \
-             OpIdConflict Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch"
+            "BackendError CheckpointMissingKey CursorKeyTooLarge CursorOutOfBounds \
+             CursorRegression CursorTokenTooLarge Executed LeaseExpired Offered OpIdConflict \
+             Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch"
         }
-        Verb::Complete | Verb::Park | Verb::Release => {
+        Verb::Complete => {
+            "BackendError CheckpointMissingKey CursorKeyTooLarge CursorRegression \
+             CursorTokenTooLarge Executed LeaseExpired OpIdConflict Replayed ShardNotFound \
+             ShardTerminal StaleFence TenantMismatch"
+        }
+        Verb::Park | Verb::Release => {
             "BackendError Executed LeaseExpired OpIdConflict Replayed ShardNotFound ShardTerminal \
              StaleFence TenantMismatch"
         }
@@ -89,7 +95,8 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         Verb::RevokeLease => "BackendError Executed NotLeased ShardNotFound ShardTerminal",
         Verb::CreateRun | Verb::RegisterWorker | Verb::ListWorkers => "BackendError Executed",
         Verb::RegisterShards => {
-            "BackendError Executed OpIdConflict Replayed RunNotFound ShardLimitExceeded"
+            "BackendError Executed ManifestInvalid OpIdConflict Replayed RunNotFound \
+             ShardLimitExceeded WrongStatus"
         }
         Verb::CompleteRun => "BackendError Executed NotSettled OpIdConflict Replayed WrongStatus",
         Verb::FailRun | Verb::PauseRun | Verb::ResumeRun => {
@@ -114,7 +121,6 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
         Verb::Unpark | Verb::RequestAction => "OpIdConflict RunTerminal",
         Verb::RevokeLease => "OpIdConflict Replayed",
         Verb::CreateRun => "RunAlreadyExists",
-        Verb::RegisterShards => "WrongStatus",
         Verb::CompleteRun | Verb::FailRun | Verb::CancelRun | Verb::PauseRun | Verb::ResumeRun => {
             "RunNotFound RunTerminal"
         }
@@ -126,6 +132,7 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
         | Verb::RenewMany
         | Verb::Checkpoint
         | Verb::Accept
+        | Verb::RegisterShards
         | Verb::RegisterWorker
         | Verb::Heartbeat
         | Verb::ListWorkers => "",

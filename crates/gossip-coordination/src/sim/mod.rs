@@ -23,6 +23,7 @@ mod admin;
 mod answers;
 mod audit;
 mod backend;
+mod blunders;
 mod bugs;
 pub mod command;
 mod context;
@@ -82,6 +83,8 @@ use self::world::World;
 mod audit_tests;
 #[cfg(test)]
 mod backend_tests;
+#[cfg(test)]
+mod blunders_tests;
 #[cfg(test)]
 mod expected_tests;
 #[cfg(test)]
