@@ -92,7 +92,7 @@ impl Admin {
             25 | 26 => self.delete_any().await,
             27 => _ = self.collect().await,
             28 => self.look(run).await,
-            29 => _ = self.list(run).await,
+            29 => _ = self.list_some(run).await,
             _ => self.list_runs().await,
         }
     }
@@ -185,6 +185,10 @@ impl Admin {
         let cuts: Vec<u32> = (1..roots).map(|root| root * key_count / roots).collect();
         let lease = LEASE_TICKS_MAX / 2 + self.cx.below(LEASE_TICKS_MAX / 2);
         let retries = (!self.cx.one_in(3)).then(|| 1 + self.cx.below(4) as u32);
+        let semantics = match self.cx.odd_below(2) {
+            0 => CursorSemantics::Dispatched,
+            _ => CursorSemantics::Completed,
+        };
         let run = {
             let mut shared = self.cx.shared.borrow_mut();
             let made = shared.oracle.runs_of[self.cx.tenant as usize].len() as u64;
@@ -197,6 +201,7 @@ impl Admin {
                 paused: false,
                 lease,
                 retries,
+                semantics,
                 key_count,
                 cuts,
                 roots_born: 0,
@@ -217,9 +222,10 @@ impl Admin {
 
     /// Makes a run; whether it was refused because there was one.
     async fn create(&mut self, run: u32) -> bool {
-        let (id, lease, retries) = self.facts(run, |facts| (facts.id, facts.lease, facts.retries));
+        let (id, lease) = self.facts(run, |facts| (facts.id, facts.lease));
+        let (retries, semantics) = self.facts(run, |facts| (facts.retries, facts.semantics));
         let op = self.cx.begin(Draft::of_run(Verb::CreateRun, run, OpId::from_raw(0)));
-        let config = RunConfig::try_new(CursorSemantics::Completed, lease, retries);
+        let config = RunConfig::try_new(semantics, lease, retries);
         let config = config.expect("a lease lasts");
         let told = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
         self.cx.end_plain(&op, &told);
@@ -261,7 +267,7 @@ impl Admin {
             .zip(0..)
             .map(|(range, shard)| InitialShardInput {
                 shard_id: ShardId::from_raw(shard),
-                spec: spec(&keys, range),
+                spec: spec(&keys, id, range),
                 cursor: CursorUpdate::initial(),
             })
             .collect();

@@ -76,17 +76,17 @@ impl Admin {
         let (id, count) = self.facts(run, |facts| (facts.id, facts.key_count));
         let (keys, half) = (keys(&self.cx), count / 2);
         // Two halves of the keys, but for what is wrong with them.
-        let (mut first, mut second) = (spec(&keys, (0, half)), 1);
+        let (mut first, mut second) = (spec(&keys, id, (0, half)), 1);
         match flaw {
             Flaw::NoRoots => {}
             Flaw::SameRoot => second = 0,
-            Flaw::SharedKeys => first = spec(&keys, (0, half + 1)),
-            Flaw::NoKeys => first = spec(&keys, (0, 0)),
+            Flaw::SharedKeys => first = spec(&keys, id, (0, half + 1)),
+            Flaw::NoKeys => first = spec(&keys, id, (0, 0)),
             Flaw::ChildsId => second = CHILDS_ID,
             Flaw::LongMetadata => first.metadata = &LONG_METADATA,
             Flaw::NoKey | Flaw::LongKey | Flaw::LongToken => unreachable!("a manifest has none"),
         }
-        let roots = [(0, first), (second, spec(&keys, (half, count)))];
+        let roots = [(0, first), (second, spec(&keys, id, (half, count)))];
         let roots = roots.map(|(shard, spec)| InitialShardInput {
             shard_id: ShardId::from_raw(shard),
             spec,

@@ -5,7 +5,7 @@ use gossip_contracts::identity::{FenceEpoch, ShardId, ShardKey, TenantId};
 use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
 use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
 use super::random::mix;
-use super::splits::METADATA;
+use super::splits::metadata_of;
 use crate::lease::OP_LOG_CAP;
 use crate::protocol::{COLLECTION_DELETES, OFFER_LEASES_MAX};
 use crate::record::{ParkReason, ShardStatus};
@@ -500,11 +500,13 @@ impl Oracle {
             }
             self.require(*of == tenant, Rule::Tenants, "a shard was made for another tenant")?;
             let cold = decode_cold(*of, *shard, bytes).ok();
-            let right = cold.is_none_or(|it| op.said.foreign || it.spec.metadata == METADATA);
-            self.require(right, Rule::Acknowledged, "a newborn shard has other metadata")?;
             let range = cold.and_then(|cold| {
                 Some((self.keys.number(cold.spec.start)?, self.keys.number(cold.spec.end)?))
             });
+            let right = cold.zip(range).is_none_or(|(cold, range)| {
+                op.said.foreign || cold.spec.metadata == metadata_of(shard.run(), range.0)
+            });
+            self.require(right, Rule::Acknowledged, "a newborn shard has other metadata")?;
             let Some(range) = range else {
                 self.require(false, Rule::Tiling, "a newborn shard has a range of its own making")?;
                 continue;

@@ -1,10 +1,10 @@
 //! What a simulated administrator lists: the runs of its tenant in pages of many lengths, and the
-//! shards of a run.
+//! shards of a run by filters.
 //!
 //! What is listed and how comes from a stream of its own, so it shifts none of the administrator's
 //! other choices.
 
-use gossip_contracts::identity::RunId;
+use gossip_contracts::identity::{RunId, ShardId};
 
 use super::admin::Admin;
 use super::context::Draft;
@@ -12,6 +12,7 @@ use super::op::Verb;
 use super::oracle::Rule;
 use super::queries::RunPage;
 use super::worker::keys;
+use crate::record::ShardStatus;
 use crate::run::{ShardFilter, ShardSummary};
 use crate::run_management::AsyncRunManagement;
 
@@ -66,16 +67,44 @@ impl Admin {
         Some(RunPage { after: Some(last), limit })
     }
 
-    /// Nothing that a listing tells is invented, and where nothing changed it tells everything.
+    /// Lists every shard of a run.
     pub(super) async fn list(&mut self, run: u32) -> Vec<ShardSummary> {
+        self.list_by(run, ShardFilter::all()).await
+    }
+
+    /// Lists the shards of a run that some filter admits.
+    pub(super) async fn list_some(&mut self, run: u32) -> Vec<ShardSummary> {
+        self.list_by(run, self.any_filter(run)).await
+    }
+
+    /// Each condition for itself, so that many filters have none and a few have all.
+    fn any_filter(&self, run: u32) -> ShardFilter {
+        let odd = |bound: usize| self.cx.odd_below(bound as u64) as usize;
+        let status = ShardStatus::ALL.get(odd(2 * ShardStatus::ALL.len())).copied();
+        let is_leased = [Some(true), Some(false)].get(odd(6)).copied().flatten();
+        let root_only = odd(4) == 0;
+        let only = (odd(6) == 0).then(|| self.any_id(run));
+        ShardFilter { status, is_leased, root_only, only }
+    }
+
+    /// The id of a shard of a run, or of none.
+    fn any_id(&self, run: u32) -> ShardId {
+        let shared = self.cx.shared.borrow();
+        let shards = &shared.oracle.runs[run as usize].shards;
+        let shard = shards.get(self.cx.odd_below(shards.len() as u64 + 1) as usize);
+        let id = shard.map(|shard| shared.oracle.shards[*shard as usize].key.shard());
+        id.unwrap_or(ShardId::from_raw(u64::MAX))
+    }
+
+    /// Nothing that a listing tells is invented, and where nothing changed it tells everything.
+    async fn list_by(&mut self, run: u32, filter: ShardFilter) -> Vec<ShardSummary> {
         let (op, id) = (self.cx.begin(self.about(Verb::ListShards, run)), self.id(run));
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
-        let all = ShardFilter::all();
-        let told = self.handle.list_shards_into(op.now, tenant, id, all, &mut rows).await;
+        let told = self.handle.list_shards_into(op.now, tenant, id, filter, &mut rows).await;
         self.cx.say_answer(&op, &rows);
         self.cx.end_plain(&op, &told);
         if told.is_ok() {
-            self.cx.judge(|oracle| oracle.told_shards(&op, &rows));
+            self.cx.judge(|oracle| oracle.told_shards(&op, filter, &rows));
         }
         let keys = keys(&self.cx);
         for row in &rows {

@@ -264,7 +264,8 @@ pub(super) struct Granted {
     pub(super) range: (u32, u32),
     pub(super) done: u32,
     pub(super) attempts: u32,
-    /// A number of the cursor's token and of the metadata; zero if they are not known.
+    /// A number of the cursor's token, of what it means and of the metadata; zero if they are not
+    /// known.
     pub(super) carried: u64,
 }
 

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId};
 use rstest::rstest;
 
@@ -83,6 +84,7 @@ pub(super) fn run() -> RunFacts {
         paused: false,
         lease: LEASE,
         retries: Some(2),
+        semantics: CursorSemantics::Completed,
         key_count: 10,
         cuts: vec![5],
         roots_born: 2,

@@ -657,7 +657,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         range: (from.unwrap_or(u32::MAX), to.unwrap_or(u32::MAX)),
         done: done.unwrap_or(u32::MAX),
         attempts,
-        carried: carried(cursor.token(), spec.metadata),
+        carried: carried(cursor.token(), spec.metadata, snapshot.cursor_semantics()),
     };
     cx.judge(|oracle| oracle.granted(op, told));
     let (first, last) = (u64::from(told.range.0), u64::from(told.range.1));
