@@ -11,13 +11,13 @@ const ASYNC_SESSION: &str = include_str!("async_session.rs");
 const ADAPTERS: &str = include_str!("adapters.rs");
 
 /// The text between the line that begins with `opening` and the next line that is a closing brace.
-fn block<'s>(source: &'s str, opening: &str) -> &'s str {
+pub(crate) fn block<'s>(source: &'s str, opening: &str) -> &'s str {
     let (_, rest) = source.split_once(&format!("\n{opening}")).expect("the block is there");
     rest.split_once("\n}").expect("the block ends").0
 }
 
 /// The signatures in a block, each on one line without spaces, in their order.
-fn methods(block: &str) -> Vec<String> {
+pub(crate) fn methods(block: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = block.lines();
     while let Some(line) = lines.next() {

@@ -339,6 +339,15 @@ mutants! {
     LastWorkerUnlisted: Store, SIM,
         "The last worker is left out of the list.",
         "the last row of a page that nobody reads: off by one";
+    PageEndLost: Store, SIM,
+        "The last run of a full page is left out of it.",
+        "a row more is read to know whether there is a next page, and it is in neither of the two";
+    PageBeginsAtLast: Store, SIM,
+        "A page of runs begins at the one that it was to begin behind.",
+        "`>=` for `>` in a page by key: a row comes twice, and who walks by ones never ends";
+    FilterIgnoresExpiry: Store, SIM,
+        "A filter takes a lease that ran out for a live one.",
+        "a console that shows dead nodes as owners: the column is set, and nobody asks since when";
     AlwaysInDoubt: Store, SIM,
         "Every failure says that it may have happened.",
         "unknown outcomes handed out for everything: callers can rely on nothing";

@@ -92,6 +92,9 @@ fn a_hint_is_trusted_only_where_one_is_missing(
 #[case(Mutant::MetadataLost, Rule::Acknowledged)]
 #[case(Mutant::WorkerStateMixedUp, Rule::Acknowledged)]
 #[case(Mutant::HalfDeletedForgotten, Rule::Acknowledged)]
+#[case(Mutant::PageEndLost, Rule::Acknowledged)]
+#[case(Mutant::PageBeginsAtLast, Rule::Acknowledged)]
+#[case(Mutant::FilterIgnoresExpiry, Rule::Acknowledged)]
 fn a_bug_breaks_the_rule_it_is_about_in_worlds(#[case] mutant: Mutant, #[case] rule: Rule) {
     assert_eq!(found_by_simulator(mutant, None), Some(rule));
 }

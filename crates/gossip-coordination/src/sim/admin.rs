@@ -17,7 +17,7 @@ use super::world::LEASE_TICKS_MAX;
 use crate::outcome::IdempotentOutcome;
 use crate::record::ShardStatus;
 use crate::request::{ShardAction, SplitKey};
-use crate::run::{RunConfig, RunProgress, RunStatus, ShardFilter, ShardSummary};
+use crate::run::{RunConfig, RunProgress, RunStatus};
 use crate::run_errors::{CreateRunError, GetRunError, RegisterShardsError, RunTransitionError};
 use crate::run_management::AsyncRunManagement;
 
@@ -28,6 +28,9 @@ const RUNS_MAX: usize = 3;
 /// it is refused for that.
 const REUSED_ONE_IN: u64 = 6;
 
+/// Every so many registrations come behind one that no run can have.
+const BLUNDER_ONE_IN: u64 = 8;
+
 /// Ticks between two things that an administrator does.
 const PAUSE_TICKS: u64 = 40;
 
@@ -36,9 +39,6 @@ const ROOTS_MAX: u64 = 6;
 
 /// Runs that one collection takes away.
 const COLLECT_MAX: usize = 4;
-
-/// Open runs that are listed at a time.
-const LISTED_MAX: usize = 16;
 
 /// How long a request stands, in ticks.
 const REQUEST_TICKS: u64 = 200;
@@ -92,8 +92,8 @@ impl Admin {
             25 | 26 => self.delete_any().await,
             27 => _ = self.collect().await,
             28 => self.look(run).await,
-            29 => _ = self.list(run).await,
-            _ => self.list_active().await,
+            29 => _ = self.list_some(run).await,
+            _ => self.list_runs().await,
         }
     }
 
@@ -154,7 +154,7 @@ impl Admin {
         }
     }
 
-    fn facts<T>(&self, run: u32, look: impl FnOnce(&RunFacts) -> T) -> T {
+    pub(super) fn facts<T>(&self, run: u32, look: impl FnOnce(&RunFacts) -> T) -> T {
         look(&self.cx.shared.borrow().oracle.runs[run as usize])
     }
 
@@ -162,6 +162,16 @@ impl Admin {
     fn next_op_id(&mut self) -> OpId {
         let again = self.cx.phase() == Phase::Rough && self.cx.one_in(REUSED_ONE_IN);
         self.sequence += u64::from(!again);
+        self.last_op_id()
+    }
+
+    /// An id that no other operation has.
+    pub(super) fn new_op_id(&mut self) -> OpId {
+        self.sequence += 1;
+        self.last_op_id()
+    }
+
+    fn last_op_id(&self) -> OpId {
         OpId::from_raw(mix(u64::from(self.cx.process) << 48 ^ mix(self.sequence)))
     }
 
@@ -175,6 +185,10 @@ impl Admin {
         let cuts: Vec<u32> = (1..roots).map(|root| root * key_count / roots).collect();
         let lease = LEASE_TICKS_MAX / 2 + self.cx.below(LEASE_TICKS_MAX / 2);
         let retries = (!self.cx.one_in(3)).then(|| 1 + self.cx.below(4) as u32);
+        let semantics = match self.cx.odd_below(2) {
+            0 => CursorSemantics::Dispatched,
+            _ => CursorSemantics::Completed,
+        };
         let run = {
             let mut shared = self.cx.shared.borrow_mut();
             let made = shared.oracle.runs_of[self.cx.tenant as usize].len() as u64;
@@ -187,6 +201,7 @@ impl Admin {
                 paused: false,
                 lease,
                 retries,
+                semantics,
                 key_count,
                 cuts,
                 roots_born: 0,
@@ -207,9 +222,10 @@ impl Admin {
 
     /// Makes a run; whether it was refused because there was one.
     async fn create(&mut self, run: u32) -> bool {
-        let (id, lease, retries) = self.facts(run, |facts| (facts.id, facts.lease, facts.retries));
+        let (id, lease) = self.facts(run, |facts| (facts.id, facts.lease));
+        let (retries, semantics) = self.facts(run, |facts| (facts.retries, facts.semantics));
         let op = self.cx.begin(Draft::of_run(Verb::CreateRun, run, OpId::from_raw(0)));
-        let config = RunConfig::try_new(CursorSemantics::Completed, lease, retries);
+        let config = RunConfig::try_new(semantics, lease, retries);
         let config = config.expect("a lease lasts");
         let told = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
         self.cx.end_plain(&op, &told);
@@ -218,6 +234,9 @@ impl Admin {
 
     /// Registers the shards of a run; whether it was refused because there is no room for them.
     async fn register(&mut self, run: u32) -> bool {
+        if self.cx.phase() == Phase::Rough && self.cx.odd_below(BLUNDER_ONE_IN) == 0 {
+            self.blunder(run).await;
+        }
         for _ in 0..TRIES_MAX {
             let (ending, no_room) = self.send_manifest(run, None).await;
             match ending {
@@ -248,7 +267,7 @@ impl Admin {
             .zip(0..)
             .map(|(range, shard)| InitialShardInput {
                 shard_id: ShardId::from_raw(shard),
-                spec: spec(&keys, range),
+                spec: spec(&keys, id, range),
                 cursor: CursorUpdate::initial(),
             })
             .collect();
@@ -310,7 +329,7 @@ impl Admin {
         }
     }
 
-    fn id(&self, run: u32) -> RunId {
+    pub(super) fn id(&self, run: u32) -> RunId {
         self.facts(run, |facts| facts.id)
     }
 
@@ -481,51 +500,7 @@ impl Admin {
         }
     }
 
-    fn about(&self, verb: Verb, run: u32) -> Draft {
+    pub(super) fn about(&self, verb: Verb, run: u32) -> Draft {
         Draft::of_run(verb, run, OpId::from_raw(0))
-    }
-
-    /// Nothing that a listing tells is invented, and where nothing changed it tells everything.
-    async fn list(&mut self, run: u32) -> Vec<ShardSummary> {
-        let (op, id) = (self.cx.begin(self.about(Verb::ListShards, run)), self.id(run));
-        let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
-        let all = ShardFilter::all();
-        let told = self.handle.list_shards_into(op.now, tenant, id, all, &mut rows).await;
-        self.cx.say_answer(&op, &rows);
-        self.cx.end_plain(&op, &told);
-        if told.is_ok() {
-            self.cx.judge(|oracle| oracle.told_shards(&op, &rows));
-        }
-        let keys = keys(&self.cx);
-        for row in &rows {
-            let until = row.lease_deadline.map_or(0, |until| until.as_raw());
-            let told = [row.shard.as_raw(), row.fence_epoch.as_raw(), row.status as u64, until];
-            self.cx.hear(&told);
-            let found = self.cx.find(self.cx.key_of_run(run, row.shard));
-            let done =
-                row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);
-            self.cx.hear(&[done.into()]);
-            self.cx.judge(|oracle| {
-                let honest = found.is_some_and(|shard| {
-                    let facts = &oracle.shards[shard as usize];
-                    done <= facts.done.max(facts.range.0) && row.fence_epoch.as_raw() <= facts.fence
-                });
-                let honest = honest || op.misled.get();
-                oracle.require(honest, Rule::Acknowledged, "a listing tells what never was")
-            });
-        }
-        rows
-    }
-
-    async fn list_active(&mut self) {
-        let op = self.cx.begin(Draft::new(Verb::ActiveRuns));
-        let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
-        let told = self.handle.list_active_runs_into(tenant, None, LISTED_MAX, &mut runs).await;
-        self.cx.say_answer(&op, &runs);
-        self.cx.end_plain(&op, &told);
-        if told.is_ok() {
-            self.cx.judge(|oracle| oracle.told_runs(&op, LISTED_MAX, &runs));
-        }
-        runs.iter().for_each(|run| self.cx.hear(&[run.as_raw()]));
     }
 }

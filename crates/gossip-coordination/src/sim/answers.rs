@@ -350,6 +350,7 @@ const fn changes_something(verb: Verb) -> bool {
             | Verb::Progress
             | Verb::ListShards
             | Verb::ActiveRuns
+            | Verb::ListRuns
             | Verb::ListWorkers
     )
 }

@@ -33,7 +33,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardId, TenantId};
 
 use super::disk::Disk;
 use super::oracle::{Log, Oracle, Rule, RunFacts, ShardFacts, Violation};
-use super::splits::METADATA;
+use super::splits::metadata_of;
 use super::world::World;
 use crate::lease::OP_LOG_CAP;
 use crate::protocol::COLLECTION_CANCELS;
@@ -139,8 +139,11 @@ impl<'w> Audit<'w> {
         self.require(done == Some(shard.done), Rule::ProgressFell, "a position was lost")?;
         let same = shard.foreign || hot.cursor.token() == self.oracle.token_of(shard);
         self.require(same, Rule::Acknowledged, "a token was lost")?;
-        let same = shard.foreign || cold.spec.metadata == METADATA;
-        self.require(same, Rule::Acknowledged, "metadata were lost")
+        let metadata = metadata_of(shard.key.run(), shard.range.0);
+        let same = shard.foreign || cold.spec.metadata == metadata;
+        self.require(same, Rule::Acknowledged, "metadata were lost")?;
+        let same = hot.cursor_semantics == self.oracle.runs[shard.run as usize].semantics;
+        self.require(same, Rule::Acknowledged, "a cursor means something else")
     }
 
     fn holding(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
@@ -248,8 +251,7 @@ impl<'w> Audit<'w> {
         let (is, roots) = (head.head(), head.roots());
         let right = (Some(is.status), is.paused) == (run.status, run.paused);
         self.require(right, Rule::Acknowledged, "a run is not where it went")?;
-        let settings = (is.config.lease_duration(), is.config.max_shard_retries());
-        let same = settings == (run.lease, run.retries);
+        let same = run.is_set_as(is.config);
         self.require(same, Rule::Acknowledged, "a run has other settings")?;
         let total = if run.roots_born > 0 { run.cuts.len() + 1 } else { 0 };
         let same = roots.total as usize == total

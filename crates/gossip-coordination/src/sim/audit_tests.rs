@@ -299,7 +299,7 @@ fn uncounted_grant(scene: &mut Scene) -> Option<()> {
 
 fn other_reason(scene: &mut Scene) -> Option<()> {
     scene.hot(
-        |shard| shard.status == ShardStatus::Parked,
+        |shard| shard.reason.is_some_and(|reason| reason != ParkReason::NotFound),
         |record, _| record.park_reason = Some(ParkReason::NotFound),
     )
 }

@@ -161,6 +161,7 @@ impl Draft {
     fn payload(&self) -> u64 {
         let mut hash = mix(self.verb as u64 + 1) ^ u64::from(self.said.clean);
         hash ^= self.said.reason.map_or(0, |reason| mix(reason as u64 + 1));
+        hash ^= self.said.flaw.map_or(0, |flaw| mix(flaw as u64 + 1).rotate_left(3));
         hash = mix(hash ^ self.said.to.map_or(u64::MAX, u64::from));
         for cut in &self.said.cuts {
             hash = mix(hash ^ u64::from(*cut));
@@ -199,6 +200,8 @@ pub(super) struct Cx {
     pub(super) tenant_id: TenantId,
     pub(super) worker: WorkerId,
     pub(super) choices: RefCell<Stream>,
+    /// What is asked beside the usual comes from here, and shifts no choice.
+    pub(super) oddities: RefCell<Stream>,
 }
 
 impl Cx {
@@ -218,6 +221,11 @@ impl Cx {
 
     pub(super) fn one_in(&self, bound: u64) -> bool {
         self.choices.borrow_mut().one_in(bound)
+    }
+
+    /// A number below `bound` for something beside the usual.
+    pub(super) fn odd_below(&self, bound: u64) -> u64 {
+        self.oddities.borrow_mut().below(bound)
     }
 
     pub(super) async fn sleep(&self, ticks: u64) {

@@ -5,7 +5,7 @@ use gossip_contracts::identity::{FenceEpoch, ShardId, ShardKey, TenantId};
 use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
 use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
 use super::random::mix;
-use super::splits::METADATA;
+use super::splits::metadata_of;
 use crate::lease::OP_LOG_CAP;
 use crate::protocol::{COLLECTION_DELETES, OFFER_LEASES_MAX};
 use crate::record::{ParkReason, ShardStatus};
@@ -133,6 +133,8 @@ impl Oracle {
             Verb::Renew | Verb::RenewMany | Verb::SplitReplace | Verb::SplitResidual | Verb::Offer
         );
         self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
+        let possible = op.said.flaw.is_none();
+        self.require(possible, Rule::ProgressFell, "a position was taken that no shard can have")?;
         self.member_applied(op, lease)?;
         self.show_request(op, lease);
         self.holder_acts(op, tenant, lease.shard, holder, txn)?;
@@ -202,6 +204,7 @@ impl Oracle {
             | Verb::Progress
             | Verb::ListShards
             | Verb::ActiveRuns
+            | Verb::ListRuns
             | Verb::RegisterWorker
             | Verb::Heartbeat
             | Verb::ListWorkers => unreachable!("nobody presents a lease for this"),
@@ -497,11 +500,13 @@ impl Oracle {
             }
             self.require(*of == tenant, Rule::Tenants, "a shard was made for another tenant")?;
             let cold = decode_cold(*of, *shard, bytes).ok();
-            let right = cold.is_none_or(|it| op.said.foreign || it.spec.metadata == METADATA);
-            self.require(right, Rule::Acknowledged, "a newborn shard has other metadata")?;
             let range = cold.and_then(|cold| {
                 Some((self.keys.number(cold.spec.start)?, self.keys.number(cold.spec.end)?))
             });
+            let right = cold.zip(range).is_none_or(|(cold, range)| {
+                op.said.foreign || cold.spec.metadata == metadata_of(shard.run(), range.0)
+            });
+            self.require(right, Rule::Acknowledged, "a newborn shard has other metadata")?;
             let Some(range) = range else {
                 self.require(false, Rule::Tiling, "a newborn shard has a range of its own making")?;
                 continue;
@@ -593,6 +598,8 @@ impl Oracle {
         txn: &Txn,
     ) -> Result<(), Violation> {
         let run = &self.runs[number as usize];
+        let possible = op.said.flaw.is_none();
+        self.require(possible, Rule::Tiling, "a manifest was taken that no run can have")?;
         let open = run.status == Some(RunStatus::Initializing);
         self.require(open, Rule::RunOver, "a run was registered that was not open")?;
         let wanted = wanted_parts((0, run.key_count), &run.cuts);

@@ -58,10 +58,16 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
             "BackendError Executed LeaseExpired RunTerminal ShardNotFound ShardTerminal StaleFence"
         }
         Verb::Checkpoint => {
-            "BackendError CursorOutOfBounds CursorRegression Executed LeaseExpired Offered \
-             OpIdConflict Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch"
+            "BackendError CheckpointMissingKey CursorKeyTooLarge CursorOutOfBounds \
+             CursorRegression CursorTokenTooLarge Executed LeaseExpired Offered OpIdConflict \
+             Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch"
         }
-        Verb::Complete | Verb::Park | Verb::Release => {
+        Verb::Complete => {
+            "BackendError CheckpointMissingKey CursorKeyTooLarge CursorRegression \
+             CursorTokenTooLarge Executed LeaseExpired OpIdConflict Replayed ShardNotFound \
+             ShardTerminal StaleFence TenantMismatch"
+        }
+        Verb::Park | Verb::Release => {
             "BackendError Executed LeaseExpired OpIdConflict Replayed ShardNotFound ShardTerminal \
              StaleFence TenantMismatch"
         }
@@ -89,7 +95,8 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         Verb::RevokeLease => "BackendError Executed NotLeased ShardNotFound ShardTerminal",
         Verb::CreateRun | Verb::RegisterWorker | Verb::ListWorkers => "BackendError Executed",
         Verb::RegisterShards => {
-            "BackendError Executed OpIdConflict Replayed RunNotFound ShardLimitExceeded"
+            "BackendError Executed ManifestInvalid OpIdConflict Replayed RunNotFound \
+             ShardLimitExceeded WrongStatus"
         }
         Verb::CompleteRun => "BackendError Executed NotSettled OpIdConflict Replayed WrongStatus",
         Verb::FailRun | Verb::PauseRun | Verb::ResumeRun => {
@@ -97,7 +104,7 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         }
         Verb::CancelRun => "BackendError Executed OpIdConflict Replayed",
         Verb::DeleteRun => "BackendError Executed NotTerminal OpIdConflict Replayed",
-        Verb::CollectRuns | Verb::ActiveRuns => "Corruption Executed Transient",
+        Verb::CollectRuns | Verb::ActiveRuns | Verb::ListRuns => "Corruption Executed Transient",
         Verb::GetRun | Verb::Progress | Verb::ListShards => "BackendError Executed",
         Verb::Heartbeat => "BackendError Executed NotRegistered",
     }
@@ -114,18 +121,18 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
         Verb::Unpark | Verb::RequestAction => "OpIdConflict RunTerminal",
         Verb::RevokeLease => "OpIdConflict Replayed",
         Verb::CreateRun => "RunAlreadyExists",
-        Verb::RegisterShards => "WrongStatus",
         Verb::CompleteRun | Verb::FailRun | Verb::CancelRun | Verb::PauseRun | Verb::ResumeRun => {
             "RunNotFound RunTerminal"
         }
         Verb::DeleteRun | Verb::GetRun | Verb::Progress | Verb::ListShards => "RunNotFound",
-        Verb::CollectRuns | Verb::ActiveRuns => "Refused",
+        Verb::CollectRuns | Verb::ActiveRuns | Verb::ListRuns => "Refused",
         Verb::Claim
         | Verb::Acquire
         | Verb::Renew
         | Verb::RenewMany
         | Verb::Checkpoint
         | Verb::Accept
+        | Verb::RegisterShards
         | Verb::RegisterWorker
         | Verb::Heartbeat
         | Verb::ListWorkers => "",

@@ -557,7 +557,7 @@ impl AsyncRunManagement for SimCoordinator {
         limit: usize,
         out: &mut Vec<RunId>,
     ) -> Result<(), InfraError> {
-        self.begin(Notice::new(Verb::ActiveRuns, LogicalTime::ZERO, About::Nothing));
+        self.begin(Notice::new(Verb::ListRuns, LogicalTime::ZERO, About::Nothing));
         let told = self.handle.list_runs_into(tenant, after, limit, out).await;
         self.end_plain(&told);
         told

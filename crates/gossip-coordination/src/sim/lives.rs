@@ -130,6 +130,7 @@ impl World {
             tenant_id: self.shared.borrow().tenants[tenant as usize],
             worker: WorkerId::from_raw(name),
             choices: RefCell::new(Stream::named(self.plan.seed, "choices", nonce)),
+            oddities: RefCell::new(Stream::named(self.plan.seed, "oddities", nonce)),
         };
         let program: Pin<Box<dyn Future<Output = ()>>> = match (role, self.trial.clone()) {
             (Role::Admin, _) => {

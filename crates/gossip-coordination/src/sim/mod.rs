@@ -23,6 +23,7 @@ mod admin;
 mod answers;
 mod audit;
 mod backend;
+mod blunders;
 mod bugs;
 pub mod command;
 mod context;
@@ -36,6 +37,7 @@ mod guest_coordinator;
 mod keyspace;
 mod lent;
 mod letters;
+mod listings;
 mod lives;
 mod op;
 pub mod oracle;
@@ -82,15 +84,21 @@ mod audit_tests;
 #[cfg(test)]
 mod backend_tests;
 #[cfg(test)]
+mod blunders_tests;
+#[cfg(test)]
 mod expected_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]
 mod progress_tests;
 #[cfg(test)]
+mod queries_tests;
+#[cfg(test)]
 mod rough_tests;
 #[cfg(test)]
 mod sim_tests;
+#[cfg(test)]
+mod verbs_tests;
 #[cfg(test)]
 mod wishes_tests;
 

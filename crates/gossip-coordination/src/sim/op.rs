@@ -50,6 +50,7 @@ pub enum Verb {
     RegisterWorker,
     Heartbeat,
     ListWorkers,
+    ListRuns,
 }
 
 impl Verb {
@@ -87,10 +88,11 @@ impl Verb {
         Self::RegisterWorker,
         Self::Heartbeat,
         Self::ListWorkers,
+        Self::ListRuns,
     ];
 
     /// How many there are.
-    pub const COUNT: usize = Self::ListWorkers as usize + 1;
+    pub const COUNT: usize = Self::ListRuns as usize + 1;
 
     /// Whether the operation is made under a lease.
     pub(super) const fn is_leased(self) -> bool {
@@ -172,6 +174,67 @@ pub(super) struct Said {
     pub(super) foreign: bool,
     /// Whether a lease is presented to another tenant.
     pub(super) stranger: bool,
+    /// What is wrong with it, on purpose.
+    pub(super) flaw: Option<Flaw>,
+}
+
+/// Something that nobody may present. Whoever does is refused, and the refusal says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// A position without a key.
+    NoKey,
+    /// A position whose key is a byte too long.
+    LongKey,
+    /// A position whose token is a byte too long.
+    LongToken,
+    /// A manifest without roots.
+    NoRoots,
+    /// One with two roots of one id.
+    SameRoot,
+    /// One with two roots that share keys.
+    SharedKeys,
+    /// One with a root that has no keys.
+    NoKeys,
+    /// One with a root that has the id of a child.
+    ChildsId,
+    /// One with metadata that are a byte too long.
+    LongMetadata,
+}
+
+impl Flaw {
+    /// Those of a position.
+    pub(super) const OF_CURSORS: [Self; 3] = [Self::NoKey, Self::LongKey, Self::LongToken];
+
+    /// Those of a manifest.
+    pub(super) const OF_MANIFESTS: [Self; 6] = [
+        Self::NoRoots,
+        Self::SameRoot,
+        Self::SharedKeys,
+        Self::NoKeys,
+        Self::ChildsId,
+        Self::LongMetadata,
+    ];
+
+    /// The refusal that says so.
+    pub(super) const fn refusal(self) -> &'static str {
+        match self {
+            Self::NoKey => "CheckpointMissingKey",
+            Self::LongKey => "CursorKeyTooLarge",
+            Self::LongToken => "CursorTokenTooLarge",
+            Self::NoRoots
+            | Self::SameRoot
+            | Self::SharedKeys
+            | Self::NoKeys
+            | Self::ChildsId
+            | Self::LongMetadata => "ManifestInvalid",
+        }
+    }
+
+    /// Whether a refusal of that name is about what was presented, and nothing that is stored.
+    pub(super) fn is_told_by(name: &str) -> bool {
+        let mut all = Self::OF_CURSORS.iter().chain(&Self::OF_MANIFESTS);
+        all.any(|flaw| flaw.refusal() == name)
+    }
 }
 
 /// One of the leases that are renewed together.
@@ -201,7 +264,8 @@ pub(super) struct Granted {
     pub(super) range: (u32, u32),
     pub(super) done: u32,
     pub(super) attempts: u32,
-    /// A number of the cursor's token and of the metadata; zero if they are not known.
+    /// A number of the cursor's token, of what it means and of the metadata; zero if they are not
+    /// known.
     pub(super) carried: u64,
 }
 

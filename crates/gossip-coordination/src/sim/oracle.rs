@@ -45,6 +45,7 @@
 use std::rc::Rc;
 
 use foldhash::fast::FixedState;
+use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{OpId, RunId, ShardId, ShardKey, TenantId};
 use hashbrown::HashMap;
 
@@ -55,7 +56,7 @@ use super::sink::Sink;
 pub use crate::model::{Rule, Violation};
 use crate::record::{ParkReason, ShardStatus};
 use crate::request::PendingRequest;
-use crate::run::RunStatus;
+use crate::run::{RunConfig, RunStatus};
 
 /// Who holds a shard, by the order of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +129,8 @@ pub(super) struct RunFacts {
     pub(super) paused: bool,
     pub(super) lease: u64,
     pub(super) retries: Option<u32>,
+    /// What the cursors of its shards mean; a label that the product only carries.
+    pub(super) semantics: CursorSemantics,
     pub(super) key_count: u32,
     /// Where its roots begin; the first is zero.
     pub(super) cuts: Vec<u32>,
@@ -172,6 +175,11 @@ impl RunFacts {
     /// not over.
     pub(super) fn is_named(&self) -> bool {
         self.chunks.iter().any(Option::is_some)
+    }
+
+    /// Whether these are the settings that it was to be made with.
+    pub(super) fn is_set_as(&self, config: RunConfig) -> bool {
+        RunConfig::try_new(self.semantics, self.lease, self.retries) == Ok(config)
     }
 
     pub(super) fn is_active(&self) -> bool {

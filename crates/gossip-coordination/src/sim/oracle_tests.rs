@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId};
 use rstest::rstest;
 
@@ -74,7 +75,7 @@ impl Book {
     }
 }
 
-fn run() -> RunFacts {
+pub(super) fn run() -> RunFacts {
     RunFacts {
         tenant: 0,
         id: RUN,
@@ -83,6 +84,7 @@ fn run() -> RunFacts {
         paused: false,
         lease: LEASE,
         retries: Some(2),
+        semantics: CursorSemantics::Completed,
         key_count: 10,
         cuts: vec![5],
         roots_born: 2,

@@ -6,14 +6,15 @@
 
 use std::collections::BTreeMap;
 
+use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{RunId, TenantId};
 
-use super::op::Op;
+use super::op::{Op, Verb};
 use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
 use super::random::mix;
-use super::splits::METADATA;
+use super::splits::metadata_of;
 use crate::record::ShardStatus;
-use crate::run::{RunProgress, RunRecord, ShardSummary, Watermark};
+use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
 use crate::store::{Key, Txn, Write, decode_worker};
 use crate::workers::{WORKER_ENTRY_TTL, WorkerEntry};
 
@@ -34,6 +35,13 @@ impl Registry {
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &WorkerEntry> {
         self.entries.values()
     }
+}
+
+/// Which runs are asked for: the first `limit` behind `after`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunPage {
+    pub(super) after: Option<RunId>,
+    pub(super) limit: usize,
 }
 
 impl Oracle {
@@ -77,16 +85,33 @@ impl Oracle {
         self.require(same, Rule::Acknowledged, "other workers were listed than are there")
     }
 
-    /// Holds the runs that were listed against those that are not over.
-    pub(super) fn told_runs(&self, op: &Op, limit: usize, told: &[RunId]) -> Result<(), Violation> {
-        let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
-        if op.misled.get() || runs.clone().any(|run| run.changed_at > op.begun_at) {
+    /// Holds a page of runs against those that there are. One that changed meanwhile may be there
+    /// or not, and behind the last of a full page nobody has looked.
+    pub(super) fn told_runs(
+        &self,
+        op: &Op,
+        page: RunPage,
+        told: &[RunId],
+    ) -> Result<(), Violation> {
+        if op.misled.get() {
             return Ok(());
         }
-        // They are numbered in the order of their making.
-        let open = runs.filter(|run| run.status.is_some() && !run.is_over()).map(|run| run.id);
-        let same = open.take(limit).eq(told.iter().copied());
-        self.require(same, Rule::Acknowledged, "other runs were listed than are open")
+        let RunPage { after, limit } = page;
+        let behind = told.first().is_none_or(|first| Some(*first) > after);
+        let in_order = behind && told.is_sorted_by(|one, next| one < next) && told.len() <= limit;
+        self.require(in_order, Rule::Acknowledged, "a page of runs is too long or not in order")?;
+        let end = told.last().filter(|_| told.len() == limit);
+        let looked_at =
+            |run: &&RunFacts| Some(run.id) > after && end.is_none_or(|end| run.id <= *end);
+        let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
+        let mut known = 0;
+        for run in runs.filter(looked_at) {
+            let there = told.binary_search(&run.id).is_ok();
+            known += usize::from(there);
+            let right = run.changed_at > op.begun_at || there == is_listed(op.verb, run);
+            self.require(right, Rule::Acknowledged, "other runs were listed than are there")?;
+        }
+        self.require(known == told.len(), Rule::Acknowledged, "a run was listed that is nobody's")
     }
 
     /// Holds a collection that says that it has done everything against what deletions have left:
@@ -109,10 +134,10 @@ impl Oracle {
     pub(super) fn told_run(&self, op: &Op, told: &RunRecord) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
         let roots = if run.is_whole() { run.cuts.len() + 1 } else { 0 };
-        let (config, is) = (told.config(), (told.status(), told.is_paused()));
+        let is = (told.status(), told.is_paused());
         let same = (Some(is.0), is.1) == (run.status, run.paused)
             && told.root_shards().len() == roots
-            && (config.lease_duration(), config.max_shard_retries()) == (run.lease, run.retries);
+            && run.is_set_as(told.config());
         self.require(same && !run.deleted, Rule::Acknowledged, "a run was told as it is not")
     }
 
@@ -137,12 +162,20 @@ impl Oracle {
         self.require(*told == wanted, Rule::Acknowledged, "a run has come further, or less far")
     }
 
-    /// Holds a listing of all shards of a run against them.
-    pub(super) fn told_shards(&self, op: &Op, told: &[ShardSummary]) -> Result<(), Violation> {
+    /// Holds a listing of the shards that `filter` admits against them.
+    pub(super) fn told_shards(
+        &self,
+        op: &Op,
+        filter: ShardFilter,
+        told: &[ShardSummary],
+    ) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
-        let all = told.len() == self.shown(run).count();
-        self.require(all, Rule::Acknowledged, "shards are missing in a listing")?;
-        for shard in self.shown(run) {
+        let wanted = || self.shown(run).filter(|shard| is_admitted(op, filter, shard));
+        let all = told.len() == wanted().count();
+        self.require(all, Rule::Acknowledged, "shards are missing in a listing, or too many")?;
+        let in_order = told.is_sorted_by_key(|row| (&row.start, row.shard));
+        self.require(in_order, Rule::Acknowledged, "a listing is not in the order of its keys")?;
+        for shard in wanted() {
             let mut rows = told.iter().filter(|row| row.shard == shard.key.shard());
             let same = rows.next().is_some_and(|row| self.is_row_of(op, row, shard));
             self.require(same, Rule::Acknowledged, "a shard was listed as it is not")?;
@@ -152,13 +185,20 @@ impl Oracle {
 
     fn is_row_of(&self, op: &Op, row: &ShardSummary, shard: &ShardFacts) -> bool {
         let leased = is_leased(shard, op);
-        let deadline = shard.holder.filter(|_| leased).map(|holder| holder.deadline);
+        let holder = shard.holder.filter(|_| leased);
+        let held = (row.owner.map(|it| it.as_raw()), row.lease_deadline.map(|it| it.as_raw()));
         let range = (self.keys.key(shard.range.0), self.keys.key(shard.range.1));
+        let metadata = metadata_of(shard.key.run(), shard.range.0);
         (row.status, row.leased) == (shard.status, leased)
-            && row.lease_deadline.map(|until| until.as_raw()) == deadline
+            && held == (holder.map(|it| it.worker), holder.map(|it| it.deadline))
             && row.fence_epoch.as_raw() == shard.fence
+            && (row.attempts, row.acquire_count) == (shard.attempts, shard.granted)
+            && row.last_handoff.map(|it| it.as_raw()) == shard.moved_by
             && row.last_key.as_deref() == self.reached(shard)
             && (&*row.start, &*row.end) == range
+            && (row.parent, row.spawned_count as usize) == (shard.parent, shard.spawned.len())
+            && (shard.foreign || row.token.as_deref() == self.token_of(shard))
+            && (shard.foreign || *row.metadata == *metadata)
     }
 
     /// The last key that a shard has done, if it has done any.
@@ -173,7 +213,11 @@ impl Oracle {
 
     /// A number of what a shard's next owner is told beside its range and position.
     pub(super) fn carried(&self, shard: &ShardFacts) -> u64 {
-        if shard.foreign { 0 } else { carried(self.token_of(shard), METADATA) }
+        if shard.foreign {
+            return 0;
+        }
+        let semantics = self.runs[shard.run as usize].semantics;
+        carried(self.token_of(shard), metadata_of(shard.key.run(), shard.range.0), semantics)
     }
 
     /// The shards of a run that can be found: none before all of its roots are there.
@@ -189,11 +233,26 @@ impl Oracle {
     }
 }
 
-/// A number of a token and of metadata, never zero.
-pub(super) fn carried(token: Option<&[u8]>, metadata: &[u8]) -> u64 {
+/// A number of a token, of metadata and of what a cursor means, never zero.
+pub(super) fn carried(token: Option<&[u8]>, metadata: &[u8], semantics: CursorSemantics) -> u64 {
     let bytes = token.unwrap_or_default().iter().chain(metadata);
-    let start = 1 + token.map_or(0, <[u8]>::len) as u64;
+    let start = 1 + token.map_or(0, <[u8]>::len) as u64 + (u64::from(semantics.as_u8()) << 32);
     bytes.fold(start, |hash, byte| mix(hash ^ u64::from(*byte))) | 1
+}
+
+/// Whether a run is in the list that `verb` asks for.
+fn is_listed(verb: Verb, run: &RunFacts) -> bool {
+    let there = run.status.is_some() && !run.deleted;
+    there && (verb == Verb::ListRuns || !run.is_over())
+}
+
+/// Whether a filter admits a shard, by what is known of it: a root is what was cut from nothing.
+fn is_admitted(op: &Op, filter: ShardFilter, shard: &ShardFacts) -> bool {
+    let ShardFilter { status, is_leased: leased, root_only, only } = filter;
+    status.is_none_or(|status| status == shard.status)
+        && leased.is_none_or(|leased| leased == is_leased(shard, op))
+        && (!root_only || shard.parent.is_none())
+        && only.is_none_or(|only| only == shard.key.shard())
 }
 
 fn is_leased(shard: &ShardFacts, op: &Op) -> bool {

@@ -8,7 +8,7 @@
 //! Who is shut out, which shard is withheld and what is forgotten is judged in `answers`, with more
 //! care about time.
 
-use super::op::{Op, Terms, Verb};
+use super::op::{Flaw, Op, Terms, Verb};
 use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
 use crate::protocol::OFFER_LEASES_MAX;
 use crate::record::ShardStatus;
@@ -25,6 +25,12 @@ impl Oracle {
             // Another tenant has no such shard, or one with which this lease has nothing to do.
             let told = matches!(name, "TenantMismatch" | "ShardNotFound");
             return self.require(told, Rule::Unfounded, "a stranger was told something else");
+        }
+        if Flaw::is_told_by(name) {
+            // What a guest presents is not known in such detail.
+            let founded = op.said.flaw.is_some_and(|flaw| flaw.refusal() == name);
+            let why = "something was refused as impossible that is not";
+            return self.require(founded || op.said.foreign, Rule::Unfounded, why);
         }
         let shard = op.lease.or(op.target).map(|subject| &self.shards[subject.shard as usize]);
         let run =
@@ -89,7 +95,11 @@ impl Oracle {
             "RunTerminal" => run.is_over(),
             "RunPaused" => run.paused,
             "NotTerminal" => !run.is_over(),
-            "WrongStatus" if op.verb == Verb::RegisterShards => !initializing,
+            // What has begun goes on with the same roots only.
+            "WrongStatus" if op.verb == Verb::RegisterShards => {
+                let others = op.said.flaw.is_some() || op.said.cuts != run.cuts;
+                !initializing || others && run.roots_born > 0
+            }
             "WrongStatus" => initializing && op.verb != Verb::CancelRun,
             "NotSettled" => run.unsettled > 0 || run.touched_at > op.begun_at,
             "ShardLimitExceeded" => self.may_lack_room(op, run),

@@ -3,12 +3,13 @@
 use gossip_contracts::coordination::{
     CursorUpdate, ShardSpecRef, SplitChild, SplitReplacePlan, SplitResidualPlan,
 };
-use gossip_contracts::identity::OpId;
+use gossip_contracts::identity::{OpId, RunId};
 
 use super::context::Draft;
 use super::effects::{answer_of, wanted_parts};
 use super::keyspace::Keyspace;
 use super::op::{Ending, Said, Verb};
+use super::random::mix;
 use super::worker::{Worker, cursor_at, keys};
 use crate::traits::AsyncCoordinationBackend;
 
@@ -18,8 +19,17 @@ const CHILDREN_MAX: u64 = 3;
 /// How often a split is sent again that may have happened.
 const TRIES_MAX: u32 = 4;
 
-/// The metadata of every shard that is no guest's.
-pub(super) const METADATA: &[u8] = b"sim";
+/// The longest metadata of a shard that is no guest's.
+const METADATA_MAX: u64 = 12;
+
+/// What is taken off the lengths that are drawn, so that five shards of seventeen have none.
+const METADATA_NONE: u64 = 4;
+
+/// Where metadata are cut from.
+const METADATA: &[u8; 64] =
+    b"\0sim/\xFFkinds of bytes that only connectors know, \xC3\x84 and others\0\n!";
+
+const _: () = assert!(METADATA_MAX < METADATA.len() as u64);
 
 impl Worker {
     /// Gives the right part of a shard to a new one: from `wanted` on, if that can be.
@@ -52,8 +62,8 @@ impl Worker {
         let said = Said { cuts: vec![cut], ..Said::default() };
         let draft = Draft { said, ..Draft::under(Verb::SplitResidual, lease_ref, op_id) };
         let op = self.cx.begin(draft);
-        let keys = keys(&self.cx);
-        let [left, right] = [(range.0, cut), (cut, range.1)].map(|it| spec(&keys, it));
+        let (keys, run) = (keys(&self.cx), lease_ref.key.run());
+        let [left, right] = [(range.0, cut), (cut, range.1)].map(|it| spec(&keys, run, it));
         let plan = SplitResidualPlan::try_new(left, right).expect("the two parts differ");
         let tenant = self.cx.tenant_id;
         let lease = self.lease(place).clone();
@@ -97,11 +107,11 @@ impl Worker {
         let said = Said { cuts: cuts.to_vec(), ..Said::default() };
         let draft = Draft { said, ..Draft::under(Verb::SplitReplace, lease_ref, op_id) };
         let op = self.cx.begin(draft);
-        let keys = keys(&self.cx);
+        let (keys, run) = (keys(&self.cx), lease_ref.key.run());
         let mut carried = (done > range.0).then(|| cursor_at(&keys, done));
         let parts = wanted_parts(range, cuts).into_iter().map(|part| {
             let cursor = carried.take().unwrap_or(CursorUpdate::initial());
-            SplitChild::new(spec(&keys, part), cursor)
+            SplitChild::new(spec(&keys, run, part), cursor)
         });
         let plan = SplitReplacePlan::try_new(parts).expect("two or three parts make a plan");
         let tenant = self.cx.tenant_id;
@@ -112,7 +122,16 @@ impl Worker {
     }
 }
 
-/// The range of keys between two positions.
-pub(super) fn spec(keys: &Keyspace, range: (u32, u32)) -> ShardSpecRef<'_> {
-    ShardSpecRef::new(keys.key(range.0), keys.key(range.1), METADATA)
+/// The range of keys of a run between two positions.
+pub(super) fn spec(keys: &Keyspace, run: RunId, range: (u32, u32)) -> ShardSpecRef<'_> {
+    ShardSpecRef::new(keys.key(range.0), keys.key(range.1), metadata_of(run, range.0))
+}
+
+/// The metadata of a shard that is no guest's: of its run and of where it begins, which never
+/// changes, so that others have others.
+pub(super) fn metadata_of(run: RunId, start: u32) -> &'static [u8] {
+    let number = mix(run.as_raw() << 32 ^ u64::from(start));
+    let length = (number % (METADATA_MAX + METADATA_NONE + 1)).saturating_sub(METADATA_NONE);
+    let from = number.rotate_left(32) % (METADATA.len() as u64 - METADATA_MAX);
+    &METADATA[from as usize..][..length as usize]
 }

@@ -104,15 +104,17 @@ impl Worker {
     async fn try_split(&mut self, op: &Op, tenant: TenantId, place: usize) {
         let (now, op_id, keys) = (op.now, op.op_id, keys(&self.cx));
         let range = self.held[place].range;
-        let parts = wanted_parts(range, &[range.0 + 1]);
+        let run = self.held[place].lease_ref.key.run();
+        let parts = wanted_parts(range, &[range.0 + 1]).into_iter();
+        let parts: Vec<_> = parts.map(|part| spec(&keys, run, part)).collect();
         let lease = &self.lease(place).clone();
         if op.verb == Verb::SplitResidual {
-            let plan = SplitResidualPlan::try_new(spec(&keys, parts[0]), spec(&keys, parts[1]));
+            let plan = SplitResidualPlan::try_new(parts[0], parts[1]);
             let plan = plan.expect("the two parts differ");
             let told = self.handle.split_residual(now, tenant, lease, &plan, op_id).await;
             self.cx.end(op, &told, None);
         } else {
-            let child = |part| SplitChild::new(spec(&keys, part), CursorUpdate::initial());
+            let child = |part| SplitChild::new(part, CursorUpdate::initial());
             let plan = SplitReplacePlan::try_new(parts.into_iter().map(child));
             let plan = plan.expect("two parts make a plan");
             let told = self.handle.split_replace(now, tenant, lease, &plan, op_id).await;

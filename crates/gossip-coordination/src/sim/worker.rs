@@ -37,6 +37,9 @@ const HELD_MAX: usize = 3;
 /// the same with another payload.
 const REUSED_ONE_IN: u64 = 48;
 
+/// Every so many misplaced checkpoints are replaced by something that nobody may present at all.
+const BLUNDER_ONE_IN: u64 = 2;
+
 /// Every so many offers one may stand for longer than the kernel allows.
 const LONG_OFFER_ONE_IN: u64 = 16;
 
@@ -161,6 +164,7 @@ impl Worker {
             51..55 => self.split_residual(place, None).await,
             55..57 => self.split_replace(place).await,
             57..60 => self.offer(place, None).await,
+            60 if self.cx.odd_below(BLUNDER_ONE_IN) == 0 => self.blunder(place).await,
             60 => self.misplace(place).await,
             61 => self.withdraw(place).await,
             62 => self.probe_other_tenant(place).await,
@@ -652,7 +656,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         range: (from.unwrap_or(u32::MAX), to.unwrap_or(u32::MAX)),
         done: done.unwrap_or(u32::MAX),
         attempts,
-        carried: carried(cursor.token(), spec.metadata),
+        carried: carried(cursor.token(), spec.metadata, snapshot.cursor_semantics()),
     };
     cx.judge(|oracle| oracle.granted(op, told));
     let (first, last) = (u64::from(told.range.0), u64::from(told.range.1));

@@ -126,7 +126,9 @@ pub(super) async fn list(
             let shard = pair(hot_key, cold_key)?;
             let hot = decode_hot(tenant, shard, &hot.bytes)?;
             let cold = decode_cold(tenant, shard, &cold.bytes)?;
-            if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
+            let leased =
+                is_leased(&hot, now) || planted!(FilterIgnoresExpiry) && hot.lease.is_some();
+            if filter.admits(hot.status, leased, shard.shard()) {
                 rows.push(summary(now, shard.shard(), &hot, &cold));
             }
             (hot_rest, cold_rest) = (hot_rest.after(hot_key), cold_rest.after(cold_key));

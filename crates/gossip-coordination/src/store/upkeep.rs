@@ -42,6 +42,8 @@ pub(super) async fn list_runs(
     limit: usize,
     out: &mut Vec<RunId>,
 ) -> Result<(), InfraError> {
+    let at_last = |run: RunId| RunId::from_raw(run.as_raw() - 1);
+    let after = if planted!(PageBeginsAtLast) { after.map(at_last) } else { after };
     let mut pages = Pages::new(core, tenant, after);
     let wanted = out.len().saturating_add(limit);
     while let Some(heads) = pages.next(io).await? {
@@ -55,6 +57,9 @@ pub(super) async fn list_runs(
             }
         }
         if out.len() >= wanted {
+            if planted!(PageEndLost) {
+                out.pop();
+            }
             break;
         }
     }
