@@ -16,6 +16,7 @@ use super::answers::Told;
 use super::bugs::Bug;
 use super::op::{Ending, Label, LeaseRef, MayBeInfra, Member, Op, Said, Terms, Verb, ending};
 use super::oracle::{Oracle, Violation};
+use super::pairs::Turns;
 use super::port::{Ask, Reply, SimStore, SinkWrite};
 use super::random::{Stream, mix};
 use super::report::Coverage;
@@ -92,6 +93,8 @@ pub(super) struct Shared {
     pub(super) hash: u64,
     /// Over the answers that each tenant got.
     pub(super) tenant_hashes: Vec<u64>,
+    /// Counted where tenants are compared.
+    pub(super) turns: Turns,
     /// What each process is doing.
     pub(super) current: Vec<Option<Rc<Op>>>,
     pub(super) violation: Option<Violation>,
@@ -357,6 +360,9 @@ impl Cx {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
         shared.ops_excused += u64::from(shared.oracle.excuses() || op.misled.get());
+        if shared.keeps_apart {
+            shared.turns.count(self.tenant);
+        }
         shared.coverage.count(op.verb, label);
         let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
         shared.corruption_told += u64::from(corrupt);

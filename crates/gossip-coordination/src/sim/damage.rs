@@ -30,6 +30,7 @@ impl World {
         let mut found: Vec<(Key, bool, &mut Versioned)> = Vec::new();
         for (read, answer) in reads.iter().zip(answers.iter_mut()) {
             match (read, answer) {
+                (Read::Get(key), _) if self.is_spared(key) => {}
                 (Read::Get(key), Answer::Value(Some(value))) => found.push((*key, true, value)),
                 (_, Answer::Page(page)) => {
                     found.extend(page.iter_mut().map(|(key, value)| (*key, false, value)));
@@ -140,6 +141,9 @@ impl World {
     /// Tears one of the values that were just written.
     pub(super) fn tear(&mut self, process: u32, txn: &Txn, revision: u64) {
         let Some((key, good)) = self.any_written(process, txn) else { return };
+        if self.is_spared(&key) {
+            return;
+        }
         let before = self.disk.before(&key).map(|before| before.bytes.clone());
         let (old, half) = (before.unwrap_or_default(), good.len() / 2);
         let mut is_torn = false;

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use super::faults::{FaultKind, FaultTally};
 use super::op::{Label, Verb};
 use super::oracle::StaleTally;
+use super::pairs::Turns;
 use super::report::{Coverage, Report};
 use super::{Plan, Simulator};
 
@@ -131,6 +132,7 @@ impl Report {
             faults: FaultTally::default(),
             coverage: Coverage::default(),
             tenant_hashes: Vec::new(),
+            turns: Turns::default(),
         }
     }
 }

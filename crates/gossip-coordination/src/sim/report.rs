@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::faults::{FaultClass, FaultKind, FaultTally};
 use super::op::{Label, Verb};
 use super::oracle::StaleTally;
+use super::pairs::Turns;
 use crate::model::Violation;
 
 /// How often each operation had each outcome.
@@ -91,6 +92,8 @@ pub struct Report {
     pub trace_hash: u64,
     /// Over the answers that each tenant of the world got.
     pub tenant_hashes: Vec<u64>,
+    /// How its tenants took turns, in a world of a pair.
+    pub turns: Turns,
 }
 
 impl Report {

@@ -11,7 +11,9 @@ use super::oracle::Rule;
 use super::random::Stream;
 use super::wire::Roll;
 use super::world::World;
-use super::{Bug, FaultKind, FaultSet, Plan, Report, Simulator, Verb, fault_table, shrink};
+use super::{
+    Bug, FaultKind, FaultSet, PairReport, Plan, Report, Simulator, Verb, fault_table, pair, shrink,
+};
 use crate::mutants::{self, Guards, Mutant};
 use crate::store::{Answer, Key, Read, Txn};
 
@@ -279,28 +281,25 @@ fn the_same_plan_is_the_same_world_event_by_event() {
     }
 }
 
-/// One tenant's replies do not depend on another tenant. Each operation is done before the next
-/// begins, so that the only way from one to the other would be the records; the limit over all
-/// tenants is out of reach, because that is the one thing they share.
+/// One tenant's replies do not depend on another tenant; the short form of `--pairs`.
 #[test]
 fn a_tenant_is_answered_the_same_with_and_without_another() {
+    let (simulator, mut sum) = (Simulator::new(), PairReport::default());
     for seed in 1..=6 {
-        let [both, alone] = paired(seed).map(|plan| play(&plan));
-        assert!(both.operations > alone.operations + 100, "the other tenant did nothing");
-        assert_eq!(both.tenant_hashes[0], alone.tenant_hashes[0], "seed {seed}");
+        match simulator.play_pair(seed) {
+            Ok(report) => sum.add(&report),
+            Err(failure) => {
+                let mut told = Vec::new();
+                simulator.tell_pair(&failure, &mut told).expect("a vector takes everything");
+                panic!("{}", String::from_utf8_lossy(&told));
+            }
+        }
     }
-}
-
-/// A world of two tenants, and the same with the first alone.
-fn paired(seed: u64) -> [Plan; 2] {
-    // No fault that lets another in between the look of an operation and its commit.
-    let kinds = "drop,reply-lost,crash-before,same-name,twin,skew,drift,clock-back,clock-forward,\
-                 early-revoke";
-    let faults = FaultSet::parse(kinds).expect("names of faults");
-    let usual = Plan::of_seed(seed, u64::MAX, Some(faults));
-    let both = Plan { tenants: 2, atomic_until: Some(6_000), ..usual };
-    let alone = Plan { alone: Some(0), ..both.clone() };
-    [both, alone]
+    assert!(sum.first > 1_000 && sum.between > 1_000, "{sum:?}");
+    assert_eq!(sum.pairs, 6);
+    let idle = FaultKind::ALL.iter().filter(|kind| sum.faults.of(**kind) == 0);
+    let idle: Vec<_> = idle.map(|kind| kind.name()).collect();
+    assert_eq!(idle, ["lost-write", "wrong-key"], "kinds that no pair has");
 }
 
 /// The rule about lists is put away, so that what tells the two apart is the answers alone.
@@ -312,7 +311,7 @@ fn a_list_that_shows_another_tenant_is_answered_otherwise_without_it() {
         world.run().expect("no other rule is about it").tenant_hashes[0]
     };
     let apart = |seed| {
-        let [both, alone] = paired(seed).map(told);
+        let [both, alone] = pair(seed).map(told);
         both != alone
     };
     let leak = Mutant::WorkersOfAllTenants;
