@@ -84,7 +84,11 @@ mod audit_tests;
 #[cfg(test)]
 mod backend_tests;
 #[cfg(test)]
+mod disk_tests;
+#[cfg(test)]
 mod expected_tests;
+#[cfg(test)]
+mod offers_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]

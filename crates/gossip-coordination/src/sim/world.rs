@@ -231,6 +231,7 @@ impl World {
             current: Vec::new(),
             violation: None,
             corruption_told: 0,
+            older_told: 0,
             trace: plan.trace.then(Vec::new),
             bug: plan.bug,
             keeps_apart: plan.paired_until.is_some(),
@@ -239,7 +240,10 @@ impl World {
             .map(|place| Dice::new(place, plan.faults, plan.roughness));
         let mut world = Self {
             shared: Rc::new(RefCell::new(shared)),
-            disk: Disk::default(),
+            disk: match plan.paired_until {
+                Some(_) => Disk::with_long_memory(),
+                None => Disk::default(),
+            },
             processes: Vec::new(),
             scratches: Home::default(),
             handles: Home::default(),
@@ -471,6 +475,7 @@ impl World {
             coverage: std::mem::take(&mut shared.coverage),
             damaged_reads: self.damaged_reads,
             corruption_told: shared.corruption_told,
+            older_told: shared.older_told,
             runs_finished: over as u64,
             calm_ticks_max: match shared.oracle.is_suspended(Rule::NeverFinishes) {
                 true => 0,

@@ -148,7 +148,8 @@ fn a_renewal_is_not_denied_by_its_second_try() {
 }
 
 /// Found by the campaign: a store that shows an old version makes the second try of a grant count
-/// its fence from there, and then the first one comes late.
+/// its fence from there, and then the first one comes late. The second look shows less than the
+/// first one did, so nothing is decided about it any more.
 #[test]
 fn a_grant_is_never_told_with_the_fence_of_another_try() {
     let (mut admin, mut core) = (administrator(), core());
@@ -186,8 +187,11 @@ fn a_grant_is_never_told_with_the_fence_of_another_try() {
         flight.tell(answer);
     };
     let stored = row(&mut admin).fence_epoch;
-    assert_eq!(commits, 2, "the old version was believed once");
-    assert!(told.is_err_and(|error| matches!(error, AcquireError::AlreadyLeased { .. })));
+    assert_eq!(commits, 1, "the old version was not believed");
+    let Err(AcquireError::BackendError(InfraError::Corruption { message, .. })) = told else {
+        panic!("{told:?}");
+    };
+    assert!(message.ends_with("it may have happened"), "{message}");
     assert_eq!(stored.as_raw(), lease.fence().as_raw() + 1, "the first try stands");
 }
 

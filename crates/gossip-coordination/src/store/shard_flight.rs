@@ -30,6 +30,10 @@
 //! shards is read after the shard itself, and what was made in between may be the operation's own:
 //! a refusal because of it is reported only if the shard, loaded once more, says the same.
 //!
+//! A store that shows a lower revision of the shard, or of the head, than was known before has lost
+//! what it acknowledged or answers from the past. That is told as corruption ([`Seen`]); what was
+//! remembered is forgotten by it, so the next operation takes the store as it is.
+//!
 //! # Invariants
 //! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
 //!   for the cold one too, the run's head, the counters, the absence of newborn ids.
@@ -50,7 +54,7 @@ use super::engine::Read;
 use super::flight::{Answers, Io};
 use super::index::{move_claim, move_parked, standing};
 use super::key::Key;
-use super::loaded::{Loaded, Origin};
+use super::loaded::{Loaded, Origin, Seen};
 use super::memory::Remembered;
 use super::owner::{Holding, Ties};
 use super::retry::Tries;
@@ -155,6 +159,7 @@ pub(super) struct Trip<'o, T: ShardTransition> {
     tries: Tries,
     /// What the next decision looks at, unless it must be loaded.
     loaded: Option<Loaded>,
+    seen: Seen,
     kin: Kin,
     /// Whether some of `kin` was read after `loaded`.
     kin_is_newer: bool,
@@ -174,6 +179,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             operation,
             now,
             tries: core.tries("shard.commit"),
+            seen: Seen::of(remembered.as_ref(), head.as_ref()),
             loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head)),
             kin: Kin::new(),
             kin_is_newer: false,
@@ -231,7 +237,9 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     /// Takes what was read.
     pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<(), InfraError> {
         let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
-        self.loaded = Some(Loaded::take::<T>(answers, subject, binds)?);
+        let loaded = Loaded::take::<T>(answers, subject, binds)?;
+        self.seen.note(&loaded)?;
+        self.loaded = Some(loaded);
         self.kin_is_newer = false;
         Ok(())
     }
@@ -316,6 +324,9 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         // A conflict tells nothing of the owner key.
         let whole = !looks_at_owner::<T>(self.ties);
         self.loaded = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
+        if let Some(healed) = &self.loaded {
+            self.seen.note(healed).map_err(|error| self.tries.ended(error))?;
+        }
         match origin {
             // Memory that is out of date is no race, and an operation begins with it once.
             Origin::Memory => Ok(0),
