@@ -121,10 +121,12 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "sim",
         arguments: "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs] [--save] | \
-                    --same [--save] | --campaign [--seeds N] [--threads N] [--progress FILE] \
+                    --same [--save] | --pairs N [--seed N] [--threads N] [--save] | \
+                    --campaign [--seeds N] [--threads N] [--progress FILE] \
                     [--any-build] [--so-far] [--save]",
         purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
-                  very many and goes on where it was stopped; \
+                  very many and goes on where it was stopped; --pairs compares what a tenant is \
+                  answered with and without another; \
                   --save writes the tables of docs/reliability-simulation.md",
         run: sim::run,
     },

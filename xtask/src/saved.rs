@@ -45,6 +45,7 @@ pub(crate) const MODEL_UNREACHABLE: Block = Block { page: MODEL, name: "unreacha
 pub(crate) const SIM_CAMPAIGN: Block = Block { page: SIMULATION, name: "campaign" };
 pub(crate) const SIM_RATE: Block = Block { page: SIMULATION, name: "rate" };
 pub(crate) const SIM_SAME: Block = Block { page: SIMULATION, name: "same" };
+pub(crate) const SIM_PAIRS: Block = Block { page: SIMULATION, name: "pairs" };
 pub(crate) const SIM_FAULTS: Block = Block { page: SIMULATION, name: "faults" };
 pub(crate) const SIM_OUTCOMES: Block = Block { page: SIMULATION, name: "outcomes" };
 pub(crate) const HALL: Block = Block { page: RELIABILITY, name: "hall" };
@@ -69,7 +70,7 @@ pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: 
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 28] = [
+pub(crate) const BLOCKS: [Block; 29] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -77,6 +78,7 @@ pub(crate) const BLOCKS: [Block; 28] = [
     SIM_CAMPAIGN,
     SIM_RATE,
     SIM_SAME,
+    SIM_PAIRS,
     SIM_FAULTS,
     SIM_OUTCOMES,
     HALL,

@@ -3,7 +3,8 @@
 //! The simulator is a program of gossip-coordination, in the fastest build there is.
 //! `--campaign` plays very many worlds and can be stopped and started again at will; one that is
 //! complete only sums up what it came to. `--same` plays some worlds in a debug build and in the
-//! fast one, and compares their traces. `--save` writes what any of them came to into
+//! fast one, and compares their traces. `--pairs` plays worlds with a second tenant and without,
+//! and compares what the first was answered. `--save` writes what any of them came to into
 //! `docs/reliability-simulation.md`. The tables of faults and outcomes are of the last run that was
 //! saved, so the campaign is saved last.
 
@@ -29,6 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     match words.split_first() {
         Some((first, [])) if first == "--same" => compare(arguments, saves)?,
         Some((first, rest)) if first == "--campaign" => campaign(arguments, rest, saves)?,
+        Some((first, rest)) if first == "--pairs" => pairs(arguments, rest, saves)?,
         Some(_) | None if saves && !is_ordinary(&words) => {
             let why = "one world, some faults or planted bugs are no figures to keep";
             return Err(Failure::usage("sim", why, "[--seeds N] [--ops N] --save"));
@@ -60,6 +62,17 @@ fn simulate(profile: &str) -> Command {
 fn save_tables(told: &str, made: &Made) -> Result<(), Failure> {
     saved::SIM_FAULTS.save(saved::section(told, "Faults")?, made)?;
     saved::SIM_OUTCOMES.save(saved::section(told, "Outcomes")?, made)
+}
+
+/// Plays pairs of worlds. Pairs from another seed on are for whoever looks at one again.
+fn pairs(arguments: &[String], words: &[String], saves: bool) -> Result<(), Failure> {
+    if saves && words.iter().any(|word| word == "--seed") {
+        let why = "pairs of another seed are no figures to keep";
+        return Err(Failure::usage("sim", why, "--pairs N [--threads N] --save"));
+    }
+    let made = Made::now("sim", arguments)?;
+    let told = process::show(simulate("campaign").arg("--pairs").args(words), NEXT)?;
+    if saves { saved::SIM_PAIRS.save(saved::section(&told, "Pairs")?, &made) } else { Ok(()) }
 }
 
 /// Plays what a campaign lacks. Its progress is kept beside what was built, so that nothing of it

@@ -164,8 +164,8 @@ impl Table {
         let typical =
             |rounds: &[Round], of: fn(&Round) -> f64| median(rounds.iter().map(of).collect());
         println!(
-            "| {servers} | {in_flight} | {:.0} | {:.0} | {:.0} | {:.0} | **{:.2}** | **{:.2}** | \
-             {:.2} | {:.2} | {:.2} | **{:.2}** |",
+            "| {servers} | {in_flight} | {:.0} | {:.0} | {:.0} | {:.0} | **{:.3}** | **{:.3}** | \
+             {:.2} | {:.2} | {:.2} | **{:.3}** |",
             typical(&self.swap, rate),
             typical(&self.trips, rate),
             typical(&self.plain, rate),

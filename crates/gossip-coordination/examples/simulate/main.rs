@@ -2,11 +2,13 @@
 //!
 //! `cargo xtask sim` builds and runs it. The exit code is 1 if a rule was broken; then the world is
 //! shrunk, and the last line is the command that plays it again. `--campaign` plays very many, and
-//! goes on where it was stopped (`campaign.rs`).
+//! goes on where it was stopped (`campaign.rs`). `--pairs` plays worlds with a second tenant and
+//! without (`pairs.rs`).
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stderr, reason = "a program: its output is its use")]
 
 mod campaign;
+mod pairs;
 mod time;
 
 use std::io::{self, Write as _};
@@ -20,6 +22,9 @@ fn main() -> ExitCode {
     let told = match arguments.split_first() {
         Some((first, rest)) if first == "--campaign" => campaign::Wanted::parse(rest)
             .map(|wanted| campaign::run(&wanted, &mut io::stdout().lock())),
+        Some((first, rest)) if first == "--pairs" => {
+            pairs::Wanted::parse(rest).map(|wanted| pairs::run(&wanted, &mut io::stdout().lock()))
+        }
         Some(_) | None => Options::parse(&arguments).map(|options| {
             let mut out = io::stdout().lock();
             command::run(&options, &time::processor, &mut out).and_then(|verdict| {
@@ -37,6 +42,7 @@ fn main() -> ExitCode {
         }
         None => {
             eprintln!("usage: simulate {USAGE}\n       simulate --campaign {}", campaign::USAGE);
+            eprintln!("       simulate --pairs {}", pairs::USAGE);
             ExitCode::from(2)
         }
     }

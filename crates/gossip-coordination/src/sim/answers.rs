@@ -215,14 +215,18 @@ impl Oracle {
         if !changes_something(op.verb) {
             return Ok(());
         }
-        let known = self.log_of(op).and_then(|log| self.recall(log, op.op_id));
+        let log = self.log_of(op);
+        let known = log.and_then(|log| self.recall(log, op.op_id));
         let done = applied || known.is_some_and(|known| known.payload == op.payload);
         let by_another = op.lease.and_then(|lease| self.renewed_by_another(op, lease));
         if let Some(deadline) = by_another.filter(|_| op.verb == Verb::Renew && !done) {
             op.renewed.set(Some(deadline));
             return Ok(());
         }
-        let done = done || op.unsure.get() && self.is_asked(op);
+        // An earlier try of it, under an id of its own, may have come late.
+        let offered =
+            || op.verb == Verb::Offer && log.is_some_and(|it| self.is_done_otherwise(op, it));
+        let done = done || op.unsure.get() && (self.is_asked(op) || offered());
         self.require(done, Rule::Acknowledged, "what was acknowledged had not happened")?;
         let same = match (told.answer, applied, known) {
             (Some(answer), true, _) => answer == answer_of(&op.born.borrow()),

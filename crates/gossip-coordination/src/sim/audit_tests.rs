@@ -595,7 +595,10 @@ fn other_worker(scene: &mut Scene) -> Option<()> {
     let key = worker(scene)?;
     let Key::Worker { tenant, worker } = key else { return None };
     let mut entry = decode_worker(tenant, worker, &scene.bytes(&key)).expect("it was written");
-    entry.state = WorkerState::Draining;
+    entry.state = match entry.state {
+        WorkerState::Draining => WorkerState::Working,
+        WorkerState::Working | WorkerState::Idle => WorkerState::Draining,
+    };
     let mut bytes = Vec::new();
     encode_worker(tenant, &entry, &mut bytes);
     scene.put(key, bytes);

@@ -16,11 +16,14 @@ use super::answers::Told;
 use super::bugs::Bug;
 use super::op::{Ending, Label, LeaseRef, MayBeInfra, Member, Op, Said, Terms, Verb, ending};
 use super::oracle::{Oracle, Violation};
+use super::pairs::Turns;
 use super::port::{Ask, Reply, SimStore, SinkWrite};
 use super::random::{Stream, mix};
 use super::report::Coverage;
+use crate::error::InfraError;
 use crate::outcome::IdempotentOutcome;
 use crate::request::ShardAction;
+use crate::store::OLDER;
 
 /// The time at which every world begins. Clocks may be wrong by less, so none is ever zero.
 pub(super) const EPOCH: u64 = 1 << 24;
@@ -92,11 +95,15 @@ pub(super) struct Shared {
     pub(super) hash: u64,
     /// Over the answers that each tenant got.
     pub(super) tenant_hashes: Vec<u64>,
+    /// Counted where tenants are compared.
+    pub(super) turns: Turns,
     /// What each process is doing.
     pub(super) current: Vec<Option<Rc<Op>>>,
     pub(super) violation: Option<Violation>,
     /// Operations that ended as corruption.
     pub(super) corruption_told: u64,
+    /// Of those, how many because a revision fell.
+    pub(super) older_told: u64,
     pub(super) trace: Option<Vec<String>>,
     pub(super) bug: Option<Bug>,
     /// Whether nobody asks about another tenant on purpose.
@@ -322,7 +329,7 @@ impl Cx {
             Ok(IdempotentOutcome::Replayed(_)) => {
                 self.finish(op, Ending::Replayed, Label::named("Replayed"), answer)
             }
-            Err(error) => self.finish(op, ending(error), Label::of(error), answer),
+            Err(error) => self.fail(op, error, answer),
         }
     }
 
@@ -335,8 +342,15 @@ impl Cx {
         self.say_answer(op, result);
         match result {
             Ok(_) => self.finish(op, Ending::Executed, Label::named("Executed"), None),
-            Err(error) => self.finish(op, ending(error), Label::of(error), None),
+            Err(error) => self.fail(op, error, None),
         }
+    }
+
+    fn fail(&self, op: &Op, error: &impl MayBeInfra, answer: Option<u64>) -> Ending {
+        if let Some(InfraError::Corruption { operation: OLDER, .. }) = error.infra() {
+            self.shared.borrow_mut().older_told += 1;
+        }
+        self.finish(op, ending(error), Label::of(error), answer)
     }
 
     /// Adds a number of a whole answer, or of what was listed, to the trace, and where tenants are
@@ -365,6 +379,9 @@ impl Cx {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
         shared.ops_excused += u64::from(shared.oracle.excuses() || op.misled.get());
+        if shared.keeps_apart {
+            shared.turns.count(self.tenant);
+        }
         shared.coverage.count(op.verb, label);
         let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
         shared.corruption_told += u64::from(corrupt);

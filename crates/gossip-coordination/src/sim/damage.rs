@@ -9,11 +9,15 @@
 use gossip_contracts::identity::{RunId, TenantId};
 
 use super::audit::Torn;
+use super::disk::looks_at;
 use super::faults::FaultKind;
 use super::op::Verb;
 use super::world::{Sender, What, World};
 use crate::record::ShardStatus;
 use crate::store::{Answer, Key, KeyRange, Read, Txn, Versioned, Write, decode_run_head};
+
+/// Commits that a store forgets at a time, at most: what was in a log that was not synced.
+const LOST_COMMITS_MAX: u64 = 4;
 
 /// How long a torn value stays torn, at least, and how much longer at most.
 const REPAIR_AFTER: (u64, u64) = (20, 200);
@@ -27,9 +31,14 @@ impl World {
         reads: &[Read],
         answers: &mut [Answer],
     ) -> bool {
+        if kind == FaultKind::OldVersionRead {
+            self.show_older(process, reads, answers);
+            return false;
+        }
         let mut found: Vec<(Key, bool, &mut Versioned)> = Vec::new();
         for (read, answer) in reads.iter().zip(answers.iter_mut()) {
             match (read, answer) {
+                (Read::Get(key), _) if self.is_spared(key) => {}
                 (Read::Get(key), Answer::Value(Some(value))) => found.push((*key, true, value)),
                 (_, Answer::Page(page)) => {
                     found.extend(page.iter_mut().map(|(key, value)| (*key, false, value)));
@@ -63,22 +72,46 @@ impl World {
                 let other = other.filter(|it| it.bytes != value.bytes);
                 other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
             }
-            FaultKind::OldVersionRead => {
-                let before = self.disk.before(key);
-                before.inspect(|before| value.clone_from(before)).is_some()
-            }
             other => unreachable!("{} does not damage a read", other.name()),
         };
         if damaged {
             let (key, shared) = (key.kind(), &mut *self.shared.borrow_mut());
             shared.say(|| format!("p{process} is shown a wrong {key:?}"));
-            let misled = shared.current[process as usize].as_ref();
-            if let Some(op) = misled.filter(|_| kind.misleads()) {
-                op.misled.set(true);
-            }
         }
         self.felt_if(damaged, Some(kind));
-        damaged && looked_at && !kind.misleads()
+        damaged && looked_at
+    }
+
+    /// Shows one value as it was some versions ago, or all `answers` as they were then, which is
+    /// what a server shows that lags behind. Keys that are gone since may be there then, and such
+    /// as are new may not.
+    fn show_older(&mut self, process: u32, reads: &[Read], answers: &mut [Answer]) {
+        let mut writes = self.disk.past_of(reads);
+        writes.retain(|write| !self.is_spared(&write.key));
+        if writes.is_empty() {
+            return;
+        }
+        let write = writes[self.luck(process, writes.len() as u64) as usize];
+        let all = self.luck(process, 2) == 0;
+        let older = if all {
+            let page = self.plan.store_limits().page;
+            self.disk.read_before(&write, reads, page, |key| self.is_spared(key))
+        } else {
+            let older = self.disk.replaced_by(&write);
+            let answers = reads.iter().zip(answers.iter());
+            answers.map(|(read, answer)| with_older(read, answer, &write.key, older)).collect()
+        };
+        if older == *answers {
+            return;
+        }
+        answers.iter_mut().zip(older).for_each(|(answer, older)| *answer = older);
+        let (key, what) = (write.key.kind(), if all { "everything" } else { "it" });
+        let shared = &mut *self.shared.borrow_mut();
+        shared.say(|| format!("p{process} is shown {what} before a write of {key:?}"));
+        if let Some(op) = &shared.current[process as usize] {
+            op.misled.set(true);
+        }
+        self.tally.count(FaultKind::OldVersionRead);
     }
 
     /// Whether the operation of the process decodes the value before it decides.
@@ -140,6 +173,9 @@ impl World {
     /// Tears one of the values that were just written.
     pub(super) fn tear(&mut self, process: u32, txn: &Txn, revision: u64) {
         let Some((key, good)) = self.any_written(process, txn) else { return };
+        if self.is_spared(&key) {
+            return;
+        }
         let before = self.disk.before(&key).map(|before| before.bytes.clone());
         let (old, half) = (before.unwrap_or_default(), good.len() / 2);
         let mut is_torn = false;
@@ -160,16 +196,37 @@ impl World {
         }
     }
 
-    /// Forgets one of the values that were just written, if there was another before it.
+    /// Forgets one write of what was just committed, or the last commits whole, as a store does
+    /// that acknowledged before it synced its log.
     pub(super) fn forget_write(&mut self, process: u32, txn: &Txn) {
-        let Some((key, _)) = self.any_written(process, txn) else { return };
+        if self.luck(process, 2) > 0 {
+            return self.forget_one(process, txn);
+        }
+        let count = 1 + self.luck(process, LOST_COMMITS_MAX);
+        let from = self.disk.lose_last_commits(count);
+        // What is repaired later is known by its revision, which another write gets now.
+        self.torn.retain(|torn| torn.revision < from);
+        let mut shared = self.shared.borrow_mut();
+        shared.say(|| format!("the store loses everything from revision {from} on"));
+        drop(shared);
+        self.felt(FaultKind::LostWrite);
+    }
+
+    fn forget_one(&mut self, process: u32, txn: &Txn) {
+        let writes = txn.writes();
+        let Some(write) = writes.get(self.luck(process, writes.len() as u64) as usize) else {
+            return;
+        };
+        let key = *write.key();
         let lost = self.disk.lose_last_write(&key);
         let other = match key {
             Key::ShardHot { tenant, shard } => Some(Key::ShardCold { tenant, shard }),
             Key::ShardCold { tenant, shard } => Some(Key::ShardHot { tenant, shard }),
             _ => None,
         };
-        let half = txn.writes().iter().any(|write| Some(*write.key()) == other);
+        let is_put = |write: &Write| !matches!(write, Write::Delete(_));
+        let half = is_put(write)
+            && writes.iter().any(|write| Some(*write.key()) == other && is_put(write));
         self.shared.borrow_mut().say(|| {
             let what = if half { "half of a shard" } else { "a value" };
             format!("the store loses {what}: {lost}")
@@ -205,10 +262,7 @@ impl World {
     }
 
     fn put_right(&mut self, torn: Torn) {
-        let Torn { key, revision, good, .. } = torn;
-        if self.disk.get(&key).is_some_and(|value| value.revision == revision) {
-            self.disk.overwrite(&key, |stored| *stored = good);
-        }
+        self.disk.mend(&torn.key, torn.revision, torn.good);
     }
 
     /// Whether every operation that reads the value decodes it before it decides. Of a run that is
@@ -243,5 +297,22 @@ impl World {
     fn has_roots(&self, tenant: TenantId, run: RunId) -> bool {
         let Some(head) = self.disk.get(&Key::RunHead { tenant, run }) else { return false };
         decode_run_head(tenant, run, &head.bytes).is_ok_and(|head| head.has_roots())
+    }
+}
+
+/// `answer` with what `key` was before, if it is shown. A page has the keys that it has: what is
+/// missing in one would be taken for its end.
+fn with_older(read: &Read, answer: &Answer, key: &Key, older: Option<&Versioned>) -> Answer {
+    match answer {
+        Answer::Value(_) if looks_at(read, key) => Answer::Value(older.cloned()),
+        Answer::Page(page) => {
+            let mut page = page.clone();
+            let found = page.iter_mut().find(|(other, _)| other == key);
+            if let (Some((_, value)), Some(older)) = (found, older) {
+                value.clone_from(older);
+            }
+            Answer::Page(page)
+        }
+        Answer::Value(_) | Answer::Count(_) => answer.clone(),
     }
 }

@@ -1,11 +1,13 @@
 //! The simulated store: real keys, real encoded bytes, and the contract of an engine.
 //!
 //! Values are found by a table and scanned by an ordered map of keys, so that a checkpoint costs a
-//! simulation as little as it can. Each value keeps the one before it, for the faults that need
-//! something old to show. The disk itself never fails; who damages it is `wire` and `damage`.
+//! simulation as little as it can. The last writes are remembered with what they replaced, for the
+//! faults that show something old or take something back: a value that was overwritten moves there,
+//! and the room of the one that is forgotten for it is written next, so that costs no allocation.
+//! The disk itself never fails; who damages it is `wire` and `damage`.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use foldhash::fast::FixedState;
@@ -15,22 +17,53 @@ use crate::store::{
     Answer, Compare, Conflict, Key, KeyBytes, KeyKind, KeyRange, Page, Read, Txn, Versioned, Write,
 };
 
-/// A value, and what was under its key before.
+/// Writes that are remembered: those of some hundred operations. More would push what is needed out
+/// of the caches.
+const PAST_MAX: usize = 128;
+
+/// Versions of one value that may be shown again, at most: the last ones that were overwritten.
+pub(super) const VERSIONS_MAX: usize = 4;
+
+/// A value under its key.
 #[derive(Debug)]
 struct Stored {
     value: Versioned,
-    before: Option<Versioned>,
     /// The process whose end takes it along.
     bound_to: Option<u32>,
 }
 
+/// A write that is remembered.
+#[derive(Debug)]
+struct Past {
+    key: Key,
+    /// Of the write; those of one transaction have one.
+    revision: u64,
+    /// What was there before it; nothing if the key is new.
+    before: Option<Stored>,
+}
+
 /// What is stored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Disk {
     values: HashMap<Key, Stored, FixedState>,
     /// The same keys in their order.
     order: BTreeMap<Ordered, Key>,
     revision: u64,
+    /// The last writes, in their order.
+    past: VecDeque<Past>,
+    past_max: usize,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            values: HashMap::default(),
+            order: BTreeMap::new(),
+            revision: 0,
+            past: VecDeque::new(),
+            past_max: PAST_MAX,
+        }
+    }
 }
 
 /// The bytes of a key, looked up by any bytes: the bounds of a range are not copied for it.
@@ -44,14 +77,65 @@ impl Borrow<[u8]> for Ordered {
 }
 
 impl Disk {
+    /// A disk that remembers every write: what it shows of one tenant's past does not depend on how
+    /// much others write.
+    pub(super) fn with_long_memory() -> Self {
+        Self { past_max: usize::MAX, ..Self::default() }
+    }
+
     /// The value of a key.
     pub(super) fn get(&self, key: &Key) -> Option<&Versioned> {
         self.values.get(key).map(|stored| &stored.value)
     }
 
-    /// The value before the present one.
+    /// What the last write of a key replaced, if it is remembered and there was anything.
     pub(super) fn before(&self, key: &Key) -> Option<&Versioned> {
-        self.values.get(key)?.before.as_ref()
+        let last = self.past.iter().rev().find(|past| past.key == *key)?;
+        last.before.as_ref().map(|stored| &stored.value)
+    }
+
+    /// The remembered writes without which `reads` would be answered otherwise, the last ones of
+    /// each key.
+    pub(super) fn past_of(&self, reads: &[Read]) -> Vec<OldWrite> {
+        let mut found: Vec<OldWrite> = Vec::new();
+        for (place, past) in self.past.iter().enumerate().rev() {
+            let alike = found.iter().filter(|other| other.key == past.key).count();
+            if alike < VERSIONS_MAX && reads.iter().any(|read| looks_at(read, &past.key)) {
+                found.push(OldWrite { key: past.key, place });
+            }
+        }
+        found
+    }
+
+    /// The value that `write` replaced, if there was one.
+    pub(super) fn replaced_by(&self, write: &OldWrite) -> Option<&Versioned> {
+        self.past.get(write.place)?.before.as_ref().map(|stored| &stored.value)
+    }
+
+    /// Answers `reads` as they would have been before `write`; where `spares` says so a value is
+    /// shown as it is now.
+    pub(super) fn read_before(
+        &self,
+        write: &OldWrite,
+        reads: &[Read],
+        page: usize,
+        spares: impl Fn(&Key) -> bool,
+    ) -> Vec<Answer> {
+        let mut then = Self::default();
+        let undone = self.past.get(write.place).map_or(u64::MAX, |past| past.revision);
+        let touched = |key: &Key| reads.iter().any(|read| looks_at(read, key));
+        for (key, stored) in self.order.values().filter_map(|key| Some((key, self.get(key)?))) {
+            if touched(key) {
+                then.restore(*key, Some(Stored { value: stored.clone(), bound_to: None }));
+            }
+        }
+        for past in self.past.iter().rev().take_while(|past| past.revision >= undone) {
+            if touched(&past.key) && !spares(&past.key) {
+                let before = past.before.as_ref().map(|it| it.value.clone());
+                then.restore(past.key, before.map(|value| Stored { value, bound_to: None }));
+            }
+        }
+        then.read(reads, page)
     }
 
     /// Answers `reads`, in their order.
@@ -121,12 +205,35 @@ impl Disk {
         }
     }
 
-    /// Puts back what was under `key` before its last write, with the old revision.
+    /// Puts the bytes of a version right, wherever it is: what is overwritten may come back.
+    pub(super) fn mend(&mut self, key: &Key, revision: u64, good: Vec<u8>) {
+        let now = self.values.get_mut(key).map(|stored| &mut stored.value);
+        let then = self.past.iter_mut().filter(|past| past.key == *key);
+        let then = then.filter_map(|past| past.before.as_mut().map(|stored| &mut stored.value));
+        if let Some(value) = now.into_iter().chain(then).find(|it| it.revision == revision) {
+            value.bytes = good;
+        }
+    }
+
+    /// Puts back what was under `key` before the last transaction, with the old revision, or
+    /// nothing if it was new; whether that has changed anything.
     pub(super) fn lose_last_write(&mut self, key: &Key) -> bool {
-        let Some(stored) = self.values.get_mut(key) else { return false };
-        let Some(before) = stored.before.take() else { return false };
-        stored.value = before;
+        let is_it = |past: &Past| past.key == *key && past.revision == self.revision;
+        let Some(place) = self.past.iter().rposition(is_it) else { return false };
+        let Some(past) = self.past.remove(place) else { return false };
+        self.restore(past.key, past.before);
         true
+    }
+
+    /// Takes back the last `count` transactions, as far as they are remembered, and their numbers
+    /// with them. Answers the revision from which on everything is gone.
+    pub(super) fn lose_last_commits(&mut self, count: u64) -> u64 {
+        let from = (self.revision + 1).saturating_sub(count);
+        while let Some(past) = self.past.pop_back_if(|past| past.revision >= from) {
+            self.revision = past.revision - 1;
+            self.restore(past.key, past.before);
+        }
+        self.revision + 1
     }
 
     /// What is bound to `process` vanishes; whether there was anything.
@@ -141,27 +248,64 @@ impl Disk {
 
     fn put(&mut self, key: Key, bytes: &[u8], bound_to: Option<u32>) {
         let revision = self.revision;
-        match self.values.get_mut(&key) {
-            Some(stored) => {
-                // The value before the last one is nobody's, and its room is as large as is needed.
-                let mut room = stored.before.take().map(|before| before.bytes).unwrap_or_default();
-                room.clear();
-                room.extend_from_slice(bytes);
-                let value = Versioned { revision, bytes: room };
-                let before = std::mem::replace(&mut stored.value, value);
-                (stored.before, stored.bound_to) = (Some(before), bound_to);
-            }
-            None => {
-                let value = Versioned { revision, bytes: bytes.to_vec() };
-                self.values.insert(key, Stored { value, before: None, bound_to });
-                self.order.insert(Ordered(key.to_bytes()), key);
-            }
+        let mut room = self.forget_oldest();
+        room.extend_from_slice(bytes);
+        let value = Versioned { revision, bytes: room };
+        let before = self.values.insert(key, Stored { value, bound_to });
+        if before.is_none() {
+            self.order.insert(Ordered(key.to_bytes()), key);
         }
+        self.past.push_back(Past { key, revision, before });
     }
 
     fn remove(&mut self, key: &Key) {
-        if self.values.remove(key).is_some() {
+        if let Some(before) = self.values.remove(key) {
             self.order.remove(key.to_bytes().as_bytes());
+            self.forget_oldest();
+            let (key, revision) = (*key, self.revision);
+            self.past.push_back(Past { key, revision, before: Some(before) });
         }
+    }
+
+    /// Makes room for one more write to be remembered. Answers a vector that is empty and has room.
+    fn forget_oldest(&mut self) -> Vec<u8> {
+        if self.past.len() < self.past_max {
+            return Vec::new();
+        }
+        let oldest = self.past.pop_front().and_then(|past| past.before);
+        let mut room = oldest.map(|stored| stored.value.bytes).unwrap_or_default();
+        room.clear();
+        room
+    }
+
+    /// Puts something under a key, or nothing, as if nobody had written.
+    fn restore(&mut self, key: Key, stored: Option<Stored>) {
+        match stored {
+            Some(stored) => {
+                self.values.insert(key, stored);
+                self.order.insert(Ordered(key.to_bytes()), key);
+            }
+            None => {
+                self.values.remove(&key);
+                self.order.remove(key.to_bytes().as_bytes());
+            }
+        }
+    }
+}
+
+/// A write that [`Disk::past_of`] found, until the next one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OldWrite {
+    pub(super) key: Key,
+    place: usize,
+}
+
+/// Whether `read` is answered with, or without, the value of `key`.
+pub(super) fn looks_at(read: &Read, key: &Key) -> bool {
+    let holds = |range: &KeyRange| (range.start()..range.end()).contains(&&key.to_bytes());
+    match read {
+        Read::Get(other) => other == key,
+        Read::Scan { range, .. } | Read::Count(range) => holds(range),
+        Read::ScanFirst { ranges, .. } => ranges.iter().any(holds),
     }
 }

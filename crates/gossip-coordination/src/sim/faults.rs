@@ -130,20 +130,22 @@ fault_kinds! {
     ClockForward, "clock-forward", Message, 60, Tolerated, [], "a clock steps forward";
     TornWrite, "torn-write", Commit, 200, Detected("checksum"), [],
         "a value is half written, and found so until it is repaired";
-    LostWrite, "lost-write", Commit, 2400, Detected("corruption, in part; the rest by nobody"),
+    LostWrite, "lost-write", Commit, 2400,
+        Detected("a revision that fell, parts of a shard that do not fit; the rest by nobody"),
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,
          OpIdReused, LostKey, DoneUncovered, SinkOrder, Tiling, FenceFell, ProgressFell,
          Acknowledged, RefusedHappened, OwnerShutOut, FreeShardWithheld, Attempts, RunOver,
          RunUnsettled, RunReborn, NeverFinishes, Limit, Unfounded],
-        "the store forgets a commit that it acknowledged";
+        "the store forgets what it acknowledged: one write, or its last commits";
     FsyncError, "fsync-error", Commit, 300, Tolerated, [],
         "a sync fails, and nobody knows what is on the disk";
     BitFlip, "bit-flip", Read, 150, Detected("checksum"), [], "one bit of what is read is wrong";
     TruncatedRead, "truncated-read", Read, 150, Detected("checksum"), [],
         "what is read ends too early";
     OldVersionRead, "old-version", Read, 40,
-        Detected("the compares of the commit; refusals and listings may be out of date"), [],
-        "a read shows what was there before";
+        Detected("a revision that fell, the compares of the commit; others' refusals and listings \
+                  may be out of date"), [],
+        "a read shows one value, or everything, as it was some versions ago";
     WrongKeyRead, "wrong-key", Read, 150, Detected("checksum"), [],
         "a record is found under another's key";
     DiskFull, "disk-full", Commit, 200, Tolerated, [], "the store has no room and says so";

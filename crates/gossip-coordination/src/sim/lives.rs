@@ -168,7 +168,7 @@ impl World {
     }
 
     const fn total_max(&self) -> usize {
-        match self.plan.atomic_until {
+        match self.plan.paired_until {
             Some(_) => usize::MAX,
             None => SHARDS_TOTAL as usize,
         }

@@ -41,6 +41,7 @@ mod listings;
 mod lives;
 mod op;
 pub mod oracle;
+mod pairs;
 mod plan;
 mod port;
 mod progress;
@@ -70,6 +71,7 @@ pub use self::guest_coordinator::SimCoordinator;
 use self::keyspace::Keyspace;
 pub use self::op::{Label, Verb};
 pub use self::oracle::StaleTally;
+pub use self::pairs::{PairFailure, PairReport, PairWrong, Turns, pair};
 pub use self::plan::{OPERATIONS_DEFAULT, Plan};
 pub use self::port::SimStore;
 pub use self::progress::{FINGERPRINT, fingerprint};
@@ -86,7 +88,11 @@ mod backend_tests;
 #[cfg(test)]
 mod blunders_tests;
 #[cfg(test)]
+mod disk_tests;
+#[cfg(test)]
 mod expected_tests;
+#[cfg(test)]
+mod offers_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]

@@ -35,8 +35,9 @@ pub struct Plan {
     pub trace: bool,
     /// Ticks within which everything must finish after the last fault.
     pub calm_ticks: u64,
-    /// Whether each operation is done before another begins, for a number of ticks.
-    pub atomic_until: Option<u64>,
+    /// Whether it is a world of a pair, and for how many ticks it lasts: operations that write what
+    /// all tenants share are done at once, and faults leave that alone.
+    pub paired_until: Option<u64>,
     /// The only tenant whose processes run; all if absent.
     pub alone: Option<u32>,
 }
@@ -68,7 +69,7 @@ impl Plan {
             bug: None,
             trace: false,
             calm_ticks: CALM_TICKS_MAX,
-            atomic_until: None,
+            paired_until: None,
             alone: None,
         }
     }
@@ -82,8 +83,8 @@ impl Plan {
     /// The command that plays this world again, or the plan itself if no command can say it.
     #[must_use]
     pub fn command(&self) -> String {
-        let Self { atomic_until, alone, calm_ticks, .. } = self;
-        if atomic_until.is_some() || alone.is_some() || *calm_ticks != CALM_TICKS_MAX {
+        let Self { paired_until, alone, calm_ticks, .. } = self;
+        if paired_until.is_some() || alone.is_some() || *calm_ticks != CALM_TICKS_MAX {
             return format!("no command plays this world, only a test: {self:?}");
         }
         format!("cargo xtask sim {}", self.words())

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use super::faults::{FaultKind, FaultTally};
 use super::op::{Label, Verb};
 use super::oracle::StaleTally;
+use super::pairs::Turns;
 use super::report::{Coverage, Report};
 use super::{Plan, Simulator};
 
@@ -90,6 +91,7 @@ impl Report {
             self.ticks,
             self.damaged_reads,
             self.corruption_told,
+            self.older_told,
             self.runs_finished,
             self.calm_ticks_max,
             self.trace_hash,
@@ -105,7 +107,7 @@ impl Report {
 
     fn of_numbers(numbers: [u64; NUMBERS]) -> Self {
         let [worlds, operations, operations_excused, commits, ticks, rest @ ..] = numbers;
-        let [damaged_reads, corruption_told, rest @ ..] = rest;
+        let [damaged_reads, corruption_told, older_told, rest @ ..] = rest;
         let [runs_finished, calm_ticks_max, trace_hash, stale @ ..] = rest;
         let [sent, unjudged, accepted, excused, keys, keys_accepted, keys_early] = stale;
         Self {
@@ -116,6 +118,7 @@ impl Report {
             ticks,
             damaged_reads,
             corruption_told,
+            older_told,
             runs_finished,
             calm_ticks_max,
             trace_hash,
@@ -131,9 +134,10 @@ impl Report {
             faults: FaultTally::default(),
             coverage: Coverage::default(),
             tenant_hashes: Vec::new(),
+            turns: Turns::default(),
         }
     }
 }
 
 /// Numbers that stand before the faults.
-const NUMBERS: usize = 17;
+const NUMBERS: usize = 18;

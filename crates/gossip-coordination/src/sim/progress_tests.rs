@@ -71,7 +71,7 @@ fn a_plan_that_no_command_can_say_says_so() {
     assert!(plan.command().starts_with("cargo xtask sim --seed 1 "));
     for odd in [
         Plan { alone: Some(0), ..plan.clone() },
-        Plan { atomic_until: Some(9), ..plan.clone() },
+        Plan { paired_until: Some(9), ..plan.clone() },
         Plan { calm_ticks: 1, ..plan },
     ] {
         assert!(odd.command().starts_with("no command"), "{}", odd.command());

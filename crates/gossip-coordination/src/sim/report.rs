@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::faults::{FaultClass, FaultKind, FaultTally};
 use super::op::{Label, Verb};
 use super::oracle::StaleTally;
+use super::pairs::Turns;
 use crate::model::Violation;
 
 /// How often each operation had each outcome.
@@ -83,6 +84,8 @@ pub struct Report {
     pub damaged_reads: u64,
     /// Operations that ended as corruption.
     pub corruption_told: u64,
+    /// Of those, how many because the store showed a lower revision than the handle knew of.
+    pub older_told: u64,
     /// Runs that finished.
     pub runs_finished: u64,
     /// The longest that a world took to finish after the last fault, in ticks.
@@ -91,6 +94,8 @@ pub struct Report {
     pub trace_hash: u64,
     /// Over the answers that each tenant of the world got.
     pub tenant_hashes: Vec<u64>,
+    /// How its tenants took turns, in a world of a pair.
+    pub turns: Turns,
 }
 
 impl Report {
@@ -106,6 +111,7 @@ impl Report {
         self.coverage.merge(&other.coverage);
         self.damaged_reads += other.damaged_reads;
         self.corruption_told += other.corruption_told;
+        self.older_told += other.older_told;
         self.runs_finished += other.runs_finished;
         self.calm_ticks_max = self.calm_ticks_max.max(other.calm_ticks_max);
         self.trace_hash = super::random::mix(self.trace_hash ^ other.trace_hash);
@@ -210,6 +216,8 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| keys of lost leases that came before anybody else's | {early} |")?;
         let shown = pair(report.damaged_reads, report.corruption_told);
         writeln!(f, "| damaged reads shown, operations ended as corruption | {shown} |")?;
+        let older = grouped(report.older_told);
+        writeln!(f, "| of those, because a revision fell | {older} |")?;
         writeln!(f, "| trace hash | {:016x} |", report.trace_hash)
     }
 }

@@ -11,7 +11,9 @@ use super::oracle::Rule;
 use super::random::Stream;
 use super::wire::Roll;
 use super::world::World;
-use super::{Bug, FaultKind, FaultSet, Plan, Report, Simulator, Verb, fault_table, shrink};
+use super::{
+    Bug, FaultKind, FaultSet, PairReport, Plan, Report, Simulator, Verb, fault_table, pair, shrink,
+};
 use crate::mutants::{self, Guards, Mutant};
 use crate::store::{Answer, Key, Read, Txn};
 
@@ -96,12 +98,13 @@ fn an_old_version_excuses_the_operation_that_was_shown_it() {
     assert_eq!(failure.violation.rule, Rule::Acknowledged);
 }
 
-/// Each write is lost in a world of its own, beside one that lost none. A store that shows half of
-/// yesterday is noticed or harmless; one that shows all of a value's yesterday cannot be noticed.
+/// Writes are lost in a world of their own, beside one that lost none. A store that shows half of
+/// yesterday is noticed or harmless; one that shows all of it is noticed by those who remember, and
+/// the others cannot notice.
 #[test]
 fn half_of_a_lost_write_is_noticed_or_harmless() {
     let faults = FaultSet::NONE.with(FaultKind::LostWrite);
-    let (mut noticed, mut harmless, mut silent) = (0, 0, 0);
+    let (mut noticed, mut harmless, mut silent, mut fell) = (0, 0, 0, 0);
     for seed in 1..=LOST_SEEDS_MAX {
         if seed > LOST_SEEDS && noticed > 0 && silent > 0 {
             break;
@@ -130,6 +133,7 @@ fn half_of_a_lost_write_is_noticed_or_harmless() {
             if report.faults.of(FaultKind::LostWrite) == 0 {
                 continue;
             }
+            fell += u64::from(report.older_told > 0);
             let half = trace.iter().any(|line| line.contains("loses half of a shard: true"));
             match (report.corruption_told > 0, told.starts_with(&answers(&trace))) {
                 (true, _) => noticed += 1,
@@ -141,8 +145,8 @@ fn half_of_a_lost_write_is_noticed_or_harmless() {
             }
         }
     }
-    println!("{noticed} noticed, {harmless} harmless, {silent} silent");
-    assert!(noticed > 0 && silent > 0, "{noticed} {harmless} {silent}");
+    println!("{noticed} noticed ({fell} by a revision), {harmless} harmless, {silent} silent");
+    assert!(noticed > fell && fell > 0 && silent > 0, "{noticed} {fell} {harmless} {silent}");
 }
 
 #[test]
@@ -298,28 +302,25 @@ fn the_same_plan_is_the_same_world_event_by_event() {
     }
 }
 
-/// One tenant's replies do not depend on another tenant. Each operation is done before the next
-/// begins, so that the only way from one to the other would be the records; the limit over all
-/// tenants is out of reach, because that is the one thing they share.
+/// One tenant's replies do not depend on another tenant; the short form of `--pairs`.
 #[test]
 fn a_tenant_is_answered_the_same_with_and_without_another() {
+    let (simulator, mut sum) = (Simulator::new(), PairReport::default());
     for seed in 1..=6 {
-        let [both, alone] = paired(seed).map(|plan| play(&plan));
-        assert!(both.operations > alone.operations + 100, "the other tenant did nothing");
-        assert_eq!(both.tenant_hashes[0], alone.tenant_hashes[0], "seed {seed}");
+        match simulator.play_pair(seed) {
+            Ok(report) => sum.add(&report),
+            Err(failure) => {
+                let mut told = Vec::new();
+                simulator.tell_pair(&failure, &mut told).expect("a vector takes everything");
+                panic!("{}", String::from_utf8_lossy(&told));
+            }
+        }
     }
-}
-
-/// A world of two tenants, and the same with the first alone.
-fn paired(seed: u64) -> [Plan; 2] {
-    // No fault that lets another in between the look of an operation and its commit.
-    let kinds = "drop,reply-lost,crash-before,same-name,twin,skew,drift,clock-back,clock-forward,\
-                 early-revoke";
-    let faults = FaultSet::parse(kinds).expect("names of faults");
-    let usual = Plan::of_seed(seed, u64::MAX, Some(faults));
-    let both = Plan { tenants: 2, atomic_until: Some(6_000), ..usual };
-    let alone = Plan { alone: Some(0), ..both.clone() };
-    [both, alone]
+    assert!(sum.first > 1_000 && sum.between > 1_000, "{sum:?}");
+    assert_eq!(sum.pairs, 6);
+    let idle = FaultKind::ALL.iter().filter(|kind| sum.faults.of(**kind) == 0);
+    let idle: Vec<_> = idle.map(|kind| kind.name()).collect();
+    assert_eq!(idle, ["lost-write", "wrong-key"], "kinds that no pair has");
 }
 
 /// The rule about lists is put away, so that what tells the two apart is the answers alone.
@@ -331,7 +332,7 @@ fn a_list_that_shows_another_tenant_is_answered_otherwise_without_it() {
         world.run().expect("no other rule is about it").tenant_hashes[0]
     };
     let apart = |seed| {
-        let [both, alone] = paired(seed).map(told);
+        let [both, alone] = pair(seed).map(told);
         both != alone
     };
     let leak = Mutant::WorkersOfAllTenants;

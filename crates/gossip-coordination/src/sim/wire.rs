@@ -7,8 +7,9 @@ use gossip_contracts::identity::FenceEpoch;
 use super::bugs::Planted;
 use super::context::Clock;
 use super::faults::FaultKind;
-use super::op::Op;
+use super::op::{Op, Verb};
 use super::oracle::Rule;
+use super::pairs;
 use super::port::{Ask, Reply, SinkWrite};
 use super::sink::Taken;
 use super::world::{Request, Sender, What, World, bound_number};
@@ -61,7 +62,13 @@ impl World {
         luck.chances += 1;
         let number = (process as u64) << 32 | luck.chances;
         luck.luck = luck.fate.fork(luck.chances);
+        let of_first = luck.tenant == 0;
         let kind = self.dice[roll as usize].roll(luck.luck.draw())?;
+        if self.plan.paired_until.is_some()
+            && !pairs::may_happen(kind, of_first, self.verb(process))
+        {
+            return None;
+        }
         if let Some(only) = &self.plan.only
             && !only.contains(&number)
         {
@@ -165,10 +172,14 @@ impl World {
     }
 
     fn latency(&mut self, process: u32) -> u64 {
-        match self.plan.atomic_until {
-            Some(_) => 0,
-            None => 1 + self.processes[process as usize].latency.below(LATENCY_MAX),
-        }
+        let latency = 1 + self.processes[process as usize].latency.below(LATENCY_MAX);
+        let at_once = self.plan.paired_until.is_some() && pairs::counts(self.verb(process));
+        if at_once { 0 } else { latency }
+    }
+
+    /// What a process is doing, or did last.
+    fn verb(&self, process: u32) -> Option<Verb> {
+        self.shared.borrow().current[process as usize].as_ref().map(|op| op.verb)
     }
 
     fn send_request(&mut self, mut from: Sender, request: Request) {

@@ -26,6 +26,7 @@ use super::lent::Home;
 use super::letters::GuestSide;
 use super::op::Op;
 use super::oracle::{Limits, Oracle, Rule, Violation};
+use super::pairs::Turns;
 use super::plan::Plan;
 use super::port::{Reply, SimStore, SinkWrite};
 use super::random::Stream;
@@ -209,7 +210,7 @@ impl World {
         make_room(PROCESSES_REMEMBERED);
         let tenants: Vec<TenantId> =
             (1..=plan.tenants as u8).map(|it| TenantId::from_bytes([it; 32])).collect();
-        let limits = match plan.atomic_until {
+        let limits = match plan.paired_until {
             Some(_) => Limits { per_tenant: SHARDS_PER_TENANT, total: u32::MAX },
             None => Limits { per_tenant: SHARDS_PER_TENANT, total: SHARDS_TOTAL },
         };
@@ -231,18 +232,23 @@ impl World {
             coverage: Coverage::default(),
             hash: plan.seed,
             tenant_hashes: vec![0; per_tenant],
+            turns: Turns::default(),
             current: Vec::new(),
             violation: None,
             corruption_told: 0,
+            older_told: 0,
             trace: plan.trace.then(Vec::new),
             bug: plan.bug,
-            keeps_apart: plan.atomic_until.is_some(),
+            keeps_apart: plan.paired_until.is_some(),
         };
         let dice = [Place::Message, Place::Commit, Place::Read]
             .map(|place| Dice::new(place, plan.faults, plan.roughness));
         let mut world = Self {
             shared: Rc::new(RefCell::new(shared)),
-            disk: Disk::default(),
+            disk: match plan.paired_until {
+                Some(_) => Disk::with_long_memory(),
+                None => Disk::default(),
+            },
             processes: Vec::new(),
             scratches: Home::default(),
             handles: Home::default(),
@@ -289,7 +295,7 @@ impl World {
     /// The same, and stops when somebody says so.
     pub(super) fn let_happen_until(&mut self, stop: impl Fn(&Self) -> bool) {
         while let Some((at, process, what)) = self.agenda.pop() {
-            if self.plan.atomic_until.is_some_and(|until| at >= until) {
+            if self.plan.paired_until.is_some_and(|until| at >= until) {
                 break;
             }
             self.now = at;
@@ -319,7 +325,7 @@ impl World {
         if failed {
             return true;
         }
-        if self.plan.atomic_until.is_some() {
+        if self.plan.paired_until.is_some() {
             return false;
         }
         match (phase, self.calm_since) {
@@ -474,6 +480,7 @@ impl World {
             coverage: std::mem::take(&mut shared.coverage),
             damaged_reads: self.damaged_reads,
             corruption_told: shared.corruption_told,
+            older_told: shared.older_told,
             runs_finished: over as u64,
             calm_ticks_max: match shared.oracle.is_suspended(Rule::NeverFinishes) {
                 true => 0,
@@ -481,6 +488,7 @@ impl World {
             },
             trace_hash: shared.hash,
             tenant_hashes: std::mem::take(&mut shared.tenant_hashes),
+            turns: shared.turns,
         })
     }
 }

@@ -50,6 +50,54 @@ impl Head {
     }
 }
 
+/// The highest revisions that are known of a shard and of the head of its run.
+///
+/// Revisions of a key rise with every write, also across its deletion, and a read shows nothing
+/// older than what was acknowledged before it (see [`engine`](super::engine)). So a store that
+/// shows a lower one has lost what it acknowledged, or answers from the past: nothing is decided
+/// about that. Nothing at all is no sign of it: shards and heads are deleted with their
+/// run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// Zero if nothing is known, as for the head.
+    hot: u64,
+    head: u64,
+}
+
+impl Seen {
+    /// What is remembered of a shard, and of its run.
+    pub(super) fn of(remembered: Option<&Remembered>, head: Option<&Head>) -> Self {
+        let hot = remembered.map_or(0, |shard| shard.hot.revision);
+        Self { hot, head: head.map_or(0, |head| head.revision) }
+    }
+
+    /// Takes note of what a store shows.
+    ///
+    /// # Errors
+    ///
+    /// [`InfraError::Corruption`] if it is older than what was known.
+    pub(super) fn note(&mut self, loaded: &Loaded) -> Result<(), InfraError> {
+        let hot = loaded.hot.as_ref().map_or(self.hot, |hot| hot.revision);
+        let head = loaded.head.map_or(self.head, |head| head.revision);
+        for (known, shown) in [(self.hot, hot), (self.head, head)] {
+            if shown < known {
+                return Err(older());
+            }
+        }
+        (self.hot, self.head) = (hot, head);
+        Ok(())
+    }
+}
+
+/// How [`Seen::note`] calls what it refuses.
+pub(crate) const OLDER: &str = "shard.revision";
+
+/// Without numbers: all tenants of a store may share them, so they tell of others.
+fn older() -> InfraError {
+    let message = "the store shows an older version than was known before".to_owned();
+    InfraError::Corruption { operation: OLDER, message }
+}
+
 /// Where values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -148,6 +196,17 @@ impl Loaded {
         }
         self.origin = Origin::Conflict;
         self.is_pair(tenant, shard).then_some(self)
+    }
+
+    /// Fails if a part is damaged.
+    pub(super) fn check(&self, tenant: TenantId, shard: ShardKey) -> Result<(), InfraError> {
+        if let Some(hot) = &self.hot {
+            decode_hot(tenant, shard, &hot.bytes)?;
+        }
+        if let Some(cold) = &self.cold {
+            decode_cold(tenant, shard, &cold.bytes)?;
+        }
+        Ok(())
     }
 
     /// Whether the two parts are of one instant: every change of the cold part adds to the ids that

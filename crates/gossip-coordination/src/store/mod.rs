@@ -107,6 +107,8 @@ pub use self::handoffs::{
     list_moves, load_handoff, save_handoff,
 };
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::loaded::OLDER;
 pub use self::map_store::{Fault, MapStore};
 pub use self::memory::SharedMemory;
 pub use self::place::{ClaimSpot, place_of, shard_at};
@@ -134,6 +136,8 @@ mod key_tests;
 mod map_store_tests;
 #[cfg(test)]
 mod memory_tests;
+#[cfg(test)]
+mod older_tests;
 #[cfg(test)]
 mod owner_tests;
 #[cfg(test)]

@@ -73,7 +73,8 @@ type Asking<A> = Vec<(usize, A)>;
 async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> Asking<Txn> {
     let mut ready = Vec::new();
     let mut undecided: Vec<usize> = (0..party.len()).collect();
-    // Twice at most: what was decided about a load needs no other.
+    // Twice at most, since what was decided about a load needs no other; or as often as a trip may
+    // be tried, if the store shows less than was known.
     while !undecided.is_empty() {
         let mut loads = Vec::new();
         for place in undecided {
@@ -90,23 +91,26 @@ async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> Asking
             }
         }
         undecided = loads.iter().map(|(place, _)| *place).collect();
-        load(core, io, party, loads).await;
+        let wait = load(core, io, party, loads).await;
+        io.pause(wait).await;
     }
     // In the caller's order, whoever had to be loaded.
     ready.sort_unstable_by_key(|(place, _)| *place);
     ready
 }
 
-/// Loads, as much at a time as the store answers at once.
-async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<Vec<Read>>) {
+/// Loads, as much at a time as the store answers at once, and answers how long to wait then.
+async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<Vec<Read>>) -> u64 {
+    let mut wait = 0;
     while let Some((_, first)) = loads.first() {
         let count = (core.limits.txn_ops / first.len()).clamp(1, loads.len());
         let (places, reads): (Vec<usize>, Vec<_>) = loads.drain(..count).unzip();
         match io.read(reads.into_iter().flatten().collect()).await {
             Ok(mut answers) => {
                 for place in places {
-                    if let Err(error) = party[place].trip.loaded(&mut answers) {
-                        party[place].failed(error);
+                    match party[place].trip.loaded(&mut answers) {
+                        Ok(ticks) => wait = ticks.max(wait),
+                        Err(error) => party[place].failed(error),
                     }
                 }
             }
@@ -117,6 +121,7 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
             }
         }
     }
+    wait
 }
 
 /// Commits, and waits a while if some have to go again.

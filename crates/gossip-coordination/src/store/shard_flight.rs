@@ -30,6 +30,11 @@
 //! shards is read after the shard itself, and what was made in between may be the operation's own:
 //! a refusal because of it is reported only if the shard, loaded once more, says the same.
 //!
+//! A store that shows a lower revision of the shard, or of the head, than was known before has lost
+//! what it acknowledged or answers from the past ([`Seen`]). It is asked again, as after a lost
+//! race, and if it keeps to that it is told as corruption. What was remembered is forgotten by it,
+//! so the next operation takes the store as it is.
+//!
 //! # Invariants
 //! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
 //!   for the cold one too, the run's head, the counters, the absence of newborn ids.
@@ -50,7 +55,7 @@ use super::engine::Read;
 use super::flight::{Answers, Io};
 use super::index::{move_claim, move_parked, standing};
 use super::key::Key;
-use super::loaded::{Loaded, Origin};
+use super::loaded::{Loaded, Origin, Seen};
 use super::memory::Remembered;
 use super::owner::{Holding, Ties};
 use super::retry::Tries;
@@ -103,10 +108,11 @@ where
                     rider.ask(core, &mut reads);
                 }
                 let mut answers = io.read(reads).await.map_err(|error| trip.ended(error))?;
-                trip.loaded(&mut answers).map_err(|error| trip.ended(error))?;
+                let ticks = trip.loaded(&mut answers).map_err(|error| trip.ended(error))?;
                 if let Some(rider) = &mut rider {
                     rider.take(&mut answers, trip.standing());
                 }
+                io.pause(ticks).await;
             }
             Next::LoadKin(keys) => {
                 let values = io.load(keys.clone()).await.map_err(|error| trip.ended(error))?;
@@ -155,6 +161,7 @@ pub(super) struct Trip<'o, T: ShardTransition> {
     tries: Tries,
     /// What the next decision looks at, unless it must be loaded.
     loaded: Option<Loaded>,
+    seen: Seen,
     kin: Kin,
     /// Whether some of `kin` was read after `loaded`.
     kin_is_newer: bool,
@@ -174,6 +181,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             operation,
             now,
             tries: core.tries("shard.commit"),
+            seen: Seen::of(remembered.as_ref(), head.as_ref()),
             loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head)),
             kin: Kin::new(),
             kin_is_newer: false,
@@ -228,12 +236,25 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         })
     }
 
-    /// Takes what was read.
-    pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<(), InfraError> {
+    /// Takes what was read, and answers how long to wait before anything else. What is older than
+    /// was known is asked for again: a server that slept may answer from the past for a moment.
+    pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<u64, InfraError> {
         let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
-        self.loaded = Some(Loaded::take::<T>(answers, subject, binds)?);
+        let loaded = Loaded::take::<T>(answers, subject, binds)?;
         self.kin_is_newer = false;
-        Ok(())
+        let (tenant, shard) = subject;
+        match self.seen.note(&loaded) {
+            Ok(()) => {
+                self.loaded = Some(loaded);
+                Ok(0)
+            }
+            Err(older) => {
+                // Damage is told as that, however old it is.
+                loaded.check(tenant, shard)?;
+                let again = self.tries.failed(Some(Key::ShardHot { tenant, shard }), false);
+                again.map_err(|_| older)
+            }
+        }
     }
 
     /// Where the shard that was loaded stands in the claim index.
@@ -315,7 +336,9 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         }
         // A conflict tells nothing of the owner key.
         let whole = !looks_at_owner::<T>(self.ties);
-        self.loaded = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
+        let healed = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
+        // What is older than was known is loaded instead.
+        self.loaded = healed.filter(|healed| self.seen.note(healed).is_ok());
         match origin {
             // Memory that is out of date is no race, and an operation begins with it once.
             Origin::Memory => Ok(0),
