@@ -12,9 +12,20 @@ const HEAD: Key = Key::RunHead { tenant: TENANT, run: RUN };
 const CHECKSUM_LEN: usize = 8;
 const STONE: Key = Key::Tombstone { tenant: TENANT, run: RUN };
 
+/// The value of another thread, which this one has never hashed.
+fn of_another_thread() -> Vec<u8> {
+    std::thread::spawn(|| reseal(&HEAD, b"payload")).join().unwrap()
+}
+
+#[test]
+fn a_value_is_known_once_it_was_sealed() {
+    let value = reseal(&HEAD, b"payload");
+    assert!(is_known(&HEAD, &value));
+}
+
 #[test]
 fn a_value_is_known_once_it_was_opened() {
-    let value = reseal(&HEAD, b"payload");
+    let value = of_another_thread();
     assert!(!is_known(&HEAD, &value));
     open(&HEAD, &value).unwrap();
     assert!(is_known(&HEAD, &value));
@@ -33,7 +44,7 @@ fn a_known_value_is_unknown_under_any_other_key() {
 
 #[test]
 fn every_flipped_bit_of_a_known_value_is_found() {
-    let value = reseal(&HEAD, b"payload");
+    let value = of_another_thread();
     open(&HEAD, &value).unwrap();
     for bit in 0..value.len() * 8 {
         let mut damaged = value.clone();

@@ -35,6 +35,10 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
     out[2..HEAD_LEN].copy_from_slice(&payload_len.to_le_bytes());
     let checksum = checksum(key, FORMAT_VERSION, &out[HEAD_LEN..]);
     out.extend_from_slice(&checksum);
+    // What is nothing but its key is hardly ever opened, and would only take the place of others.
+    if payload_len > 0 {
+        remember(key, out);
+    }
 }
 
 /// The fields of the payload that `value` has under `key`.
@@ -45,9 +49,8 @@ pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraEr
         if !right && !planted!(ChecksumUnchecked) {
             return Err(corrupt(key.kind(), "the checksum differs: damaged, or of another key"));
         }
-        // What a planted bug takes for right must not outlive the bug.
-        if right && !planted::is_any() {
-            checked::remember(key, value);
+        if right {
+            remember(key, value);
         }
     }
     Ok(Fields::new(key.kind(), payload))
@@ -132,6 +135,14 @@ fn check_kind(expected: KeyKind, number: u8) -> Result<(), InfraError> {
             Err(corrupt(expected, format_args!("a value of kind {found} under a key of {wanted}")))
         }
         None => Err(corrupt(expected, format_args!("unknown kind {number}"))),
+    }
+}
+
+/// Remembers that the checksum of `value` is that of its bytes. What a planted bug takes for right
+/// must not outlive the bug.
+fn remember(key: &Key, value: &[u8]) {
+    if !planted::is_any() {
+        checked::remember(key, value);
     }
 }
 
