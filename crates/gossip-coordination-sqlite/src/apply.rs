@@ -4,8 +4,8 @@
 //! savepoint. What fails halfway is the caller's to roll back.
 //!
 //! Transactions of one group look at the same keys again and again: every operation on a shard
-//! compares the head of its run. A [`Group`] remembers what they found, which nobody else can change
-//! while the lock is held.
+//! compares the head of its run. A [`Group`] remembers what they found, which nobody else can
+//! change while the lock is held.
 
 use std::collections::BTreeMap;
 

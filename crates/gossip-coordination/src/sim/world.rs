@@ -50,8 +50,8 @@ pub(super) const LEASE_TICKS_MAX: u64 = 300;
 /// longest seen took 2,594.
 pub(super) const CALM_TICKS_MAX: u64 = 20 * LEASE_TICKS_MAX;
 
-/// Processes whose memory of checked values a thread that plays worlds has: as many as a usual world
-/// has workers.
+/// Processes whose memory of checked values a thread that plays worlds has: as many as a usual
+/// world has workers.
 const PROCESSES_REMEMBERED: usize = 8;
 
 /// A simulated process between two events.

@@ -41,9 +41,9 @@ use crate::planted::planted;
 /// Length of the longest key, that of the claim index.
 pub const KEY_LEN_MAX: usize = KeyKind::ClaimIndex.key_len();
 
-/// Room for a key and the byte behind it that makes an inclusive bound exclusive. With its length it
-/// takes 128 bytes, the most that a compiler copies by itself; anything larger is a call for every
-/// copy, of which an operation makes dozens.
+/// Room for a key and the byte behind it that makes an inclusive bound exclusive. With its length
+/// it takes 128 bytes, the most that a compiler copies by itself; anything larger is a call for
+/// every copy, of which an operation makes dozens.
 const KEY_ROOM: usize = 127;
 
 /// Digits of a tenant id of 32 bytes.

@@ -1,5 +1,5 @@
-//! A store that shows a lower revision than a handle knows of is asked again, and told as corruption
-//! if it keeps to it; no other is.
+//! A store that shows a lower revision than a handle knows of is asked again, and told as
+//! corruption if it keeps to it; no other is.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,

@@ -14,7 +14,7 @@ const STONE: Key = Key::Tombstone { tenant: TENANT, run: RUN };
 
 /// The value of another thread, which this one has never hashed.
 fn of_another_thread() -> Vec<u8> {
-    std::thread::spawn(|| reseal(&HEAD, b"payload")).join().unwrap()
+    std::thread::scope(|scope| scope.spawn(|| reseal(&HEAD, b"payload")).join().unwrap())
 }
 
 #[test]
