@@ -18,6 +18,7 @@ use thiserror::Error;
 use crate::handoff::HandoffId;
 use crate::record::ShardStatus;
 use crate::run::RunStatus;
+use crate::store::is_about_record;
 
 /// A store failed; the protocol had no say.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -76,6 +77,15 @@ impl InfraError {
         match self {
             Self::Transient { .. } => true,
             Self::Corruption { .. } | Self::Refused { .. } => false,
+        }
+    }
+
+    /// Whether a record cannot be read, and not the engine that keeps it.
+    #[must_use]
+    pub fn is_of_record(&self) -> bool {
+        match self {
+            Self::Corruption { operation, .. } => is_about_record(operation),
+            Self::Transient { .. } | Self::Refused { .. } => false,
         }
     }
 }

@@ -82,6 +82,7 @@ fn worlds_without_faults_keep_the_rules() {
     for seed in 1..=6 {
         let report = play(&Plan::of_seed(seed, OPERATIONS, Some(FaultSet::NONE)));
         assert!(FaultKind::ALL.iter().all(|kind| report.faults.of(*kind) == 0));
+        assert_eq!((report.corruption_told, report.older_told), (0, 0), "a false alarm");
     }
 }
 

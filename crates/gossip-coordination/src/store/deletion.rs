@@ -7,6 +7,9 @@
 //! takes the place of the head, and then `sweep` takes the rest away, as for any other. The names
 //! of the roots mark a sweep that broke off by their keys, whatever they say.
 //!
+//! Damage is what a record says, and never an error of the engine; and it must be shown several
+//! times, the same each time.
+//!
 //! The commit compares the head that was found damaged. Names of roots are written and deleted with
 //! the head, so what was read of them while it stood is of that head, too.
 //!
@@ -15,13 +18,13 @@
 //! made only the head says; if it does not, they are what the tenant's count has and nothing else
 //! accounts for. If a second head of the tenant is damaged, the rest is given back with that one.
 
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
 
-use super::codec::{decode_run_head, refuse_newer};
-use super::core::{Core, Counters};
+use super::codec::{decode_run_head, encode_roots, refuse_newer};
+use super::core::{Core, Counters, encoded};
 use super::engine::{Page, Read};
 use super::flight::Io;
-use super::key::Key;
+use super::key::{Key, KeyKind};
 use super::range::KeyRange;
 use super::run_flight::{self, bury, load_run};
 use super::sweep;
@@ -33,6 +36,13 @@ use crate::run_errors::DeleteRunError;
 
 /// How often the runs of a tenant are counted again, because shards were made meanwhile.
 const COUNT_TRIES_MAX: usize = 8;
+
+/// Looks that must show the same damage before it is believed. What a wire or a server spoilt once
+/// is not shown the same again, and a run that is whole must not go by it.
+const LOOKS: usize = 3;
+
+/// Between two looks, in ticks.
+const LOOK_TICKS: u64 = 16;
 
 /// Deletes a run by the ordinary rules, with its shards.
 pub(super) async fn delete(
@@ -66,7 +76,11 @@ pub(super) async fn delete_damaged(
             break;
         }
         let Some(head) = &found.damaged else {
-            return delete(core, io, now, operation).await;
+            // A burial whose reply was lost may still come.
+            return match doubt {
+                Some(_) => Err(tries.ended(shown_otherwise()).into()),
+                None => delete(core, io, now, operation).await,
+            };
         };
         let burial = found.bury(core, io, head, (tenant, run), &tombstone).await;
         let (txn, grave) = burial.map_err(|error| tries.ended(error))?;
@@ -96,34 +110,51 @@ struct Found {
     damaged: Option<Versioned>,
     tombstone: Option<Versioned>,
     counters: Counters,
+    /// Whether the names of roots, or some of them, are there.
+    has_names: bool,
 }
 
 impl Found {
+    /// Looks until damage was shown often enough, or is not there.
     async fn look(core: &Core, io: &Io, tenant: TenantId, run: RunId) -> Result<Self, InfraError> {
-        let [of_tenant, of_all] = Counters::keys(tenant);
-        let (key, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
-        let mut answers = io.read([key, grave, of_tenant, of_all].map(Read::Get).to_vec()).await?;
-        let (head, tombstone) = (answers.value(), answers.value());
-        let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
-        let Some(head) = head else { return Ok(Self { damaged: None, tombstone, counters }) };
-        let damaged = match load_run(core, io, (tenant, run), false, Vec::new()).await {
-            Ok(_) => false,
-            // What only says that it is newer is damaged, too.
-            Err(
-                InfraError::Corruption { .. }
-                | InfraError::Refused { why: StoreRefusal::NewerFormat, .. },
-            ) => true,
-            Err(error @ (InfraError::Refused { .. } | InfraError::Transient { .. })) => {
-                return Err(error);
+        let mut found = Self::glance(core, io, tenant, run).await?;
+        for _ in 1..LOOKS {
+            let Some(head) = found.damaged else { break };
+            io.pause(LOOK_TICKS).await;
+            found = Self::glance(core, io, tenant, run).await?;
+            if found.damaged.as_ref().is_some_and(|again| *again != head) {
+                return Err(shown_otherwise());
             }
-        };
-        if damaged {
-            refuse_newer(&key, &head.bytes)?;
+        }
+        if let Some(head) = &found.damaged {
+            refuse_newer(&Key::RunHead { tenant, run }, &head.bytes)?;
             for range in [KeyRange::roots_of(tenant, run), KeyRange::hot_shards_of(tenant, run)] {
                 sweep::refuse_newer_within(core, io, range).await?;
             }
         }
-        Ok(Self { damaged: damaged.then_some(head), tombstone, counters })
+        Ok(found)
+    }
+
+    /// What there is, as one look shows it.
+    async fn glance(
+        core: &Core,
+        io: &Io,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Self, InfraError> {
+        let [of_tenant, of_all] = Counters::keys(tenant);
+        let (key, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
+        let mut reads = [key, grave, of_tenant, of_all].map(Read::Get).to_vec();
+        reads.push(Read::Count(KeyRange::roots_of(tenant, run)));
+        let mut answers = io.read(reads).await?;
+        let (head, tombstone) = (answers.value(), answers.value());
+        let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
+        let has_names = answers.count() > 0;
+        let damaged = match head {
+            Some(head) => is_damaged(core, io, (tenant, run), &head).await?.then_some(head),
+            None => None,
+        };
+        Ok(Self { damaged, tombstone, counters, has_names })
     }
 
     /// The transaction that buries the run whose `head` is damaged, or whose roots are.
@@ -147,12 +178,54 @@ impl Found {
         txn.expect(Key::RunHead { tenant, run }, Some(head));
         let grave = self.tombstone.as_ref();
         let bytes = bury(&mut txn, (tenant, run), tombstone, grave, (counters, never_made))?;
+        if !self.has_names {
+            // They are how a sweep that breaks off is found; what they name does not matter then.
+            let any = [ShardId::from_raw(0)];
+            let names = encoded(|out| encode_roots(tenant, run, 0, &any, out));
+            txn.put(Key::RunRoots { tenant, run, chunk: 0 }, names);
+        }
         Ok((txn, bytes))
     }
 
     fn is_buried_by(&self, tombstone: &[u8]) -> bool {
         self.tombstone.as_ref().is_some_and(|stored| stored.bytes == tombstone)
     }
+}
+
+/// Whether the run whose head is `head` cannot be read by what its records say.
+async fn is_damaged(
+    core: &Core,
+    io: &Io,
+    (tenant, run): (TenantId, RunId),
+    head: &Versioned,
+) -> Result<bool, InfraError> {
+    let Err(error) = load_run(core, io, (tenant, run), false, Vec::new()).await else {
+        return Ok(false);
+    };
+    // What only says that it is newer is damaged, too.
+    let is_newer = matches!(&error, InfraError::Refused { why: StoreRefusal::NewerFormat, .. });
+    if !error.is_of_record() && !is_newer {
+        return Err(error);
+    }
+    let is_of_head = is_about(&error, KeyKind::RunHead);
+    if is_of_head && decode_run_head(tenant, run, &head.bytes).is_ok() {
+        return Err(shown_otherwise());
+    }
+    Ok(true)
+}
+
+fn is_about(error: &InfraError, kind: KeyKind) -> bool {
+    match error {
+        InfraError::Corruption { operation, .. }
+        | InfraError::Refused { operation, .. }
+        | InfraError::Transient { operation, .. } => *operation == kind.decoding(),
+    }
+}
+
+/// The store shows a record once so and once otherwise.
+fn shown_otherwise() -> InfraError {
+    let message = "a record was damaged in one look and otherwise in the next".to_owned();
+    InfraError::Transient { operation: "delete_damaged.load", message }
 }
 
 /// Shards that count for the tenant, that were not made, and that no run but `lost` has reserved;

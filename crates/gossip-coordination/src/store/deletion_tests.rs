@@ -244,6 +244,56 @@ fn a_run_that_can_be_read_is_deleted_by_the_ordinary_rules() {
     assert_eq!(nowhere, Err(DeleteRunError::RunNotFound));
 }
 
+/// Damages one of the values of some answers.
+fn spoil(answers: &mut [Answer], place: usize) {
+    let values = answers.iter_mut().flat_map(|answer| match answer {
+        Answer::Value(value) => value.iter_mut().collect::<Vec<_>>(),
+        Answer::Page(page) => page.iter_mut().map(|(_, value)| value).collect(),
+        Answer::Count(_) => Vec::new(),
+    });
+    for value in values.skip(place).take(1) {
+        let middle = value.bytes.len() / 2;
+        value.bytes[middle] ^= 1;
+    }
+}
+
+/// A wire or a server that spoils any one value of any one answer: the run is whole, and stays.
+#[rstest]
+fn a_run_that_is_whole_does_not_go_by_one_bad_answer(#[values(0, 1, 2)] place: usize) {
+    for spoilt in 0.. {
+        let handle = world(Stage::Active);
+        let (before, store) = (handle.store().dump(), &mut handle.store().another_handle());
+        let mut core = Core::new(config(2), SMALL);
+        let operation = DeleteRun { tenant: TENANT, run: RUN, op_id: op(4) };
+        let mut deletion = core.delete_damaged(at(5), operation);
+        let mut reads = 0;
+        let told = loop {
+            deletion.tell_binding(store.binding());
+            let told = match deletion.step() {
+                Step::Read(asked) => {
+                    let mut answers = store.read(asked).unwrap();
+                    if reads == spoilt {
+                        spoil(&mut answers, place);
+                    }
+                    reads += 1;
+                    Told::Read(Ok(answers))
+                }
+                Step::Commit(txns) => Told::Committed(store.commit(txns)),
+                Step::Wait(_) => Told::Waited,
+                Step::Done(told) => break told,
+            };
+            deletion.tell(told);
+        };
+        drop(deletion);
+        assert!(told.is_err(), "read {spoilt}: {told:?}");
+        assert_eq!(handle.store().dump(), before, "read {spoilt}");
+        if spoilt > reads {
+            assert!(reads >= 3, "{reads} reads");
+            return;
+        }
+    }
+}
+
 /// Whatever else of it is damaged: a newer program may know of more to take away.
 #[rstest]
 #[case::head(HEAD)]
@@ -286,6 +336,21 @@ fn a_deletion_that_dies_anywhere_is_finished_by_the_upkeep(
             return;
         }
     }
+}
+
+/// Without a name there is nothing left by which the upkeep could find it, so one is written.
+#[test]
+fn a_deletion_that_dies_without_any_names_is_finished_by_the_upkeep() {
+    let mut handle = world(Stage::Active);
+    let mut txn = Txn::new();
+    (0..3).for_each(|chunk| txn.delete(roots(chunk)));
+    handle.store_mut().commit(vec![txn]).remove(0).unwrap();
+    let mut upkeep = another(&handle, 2);
+    handle.store_mut().inject(Fault::None);
+    handle.store_mut().inject_always(Some(Fault::Fail));
+    assert!(delete_damaged(&mut handle).is_err(), "it dies behind the tombstone");
+    assert_eq!(collect(&mut upkeep), (Ok(()), vec![RUN]));
+    assert_gone(&upkeep, "no names");
 }
 
 #[test]

@@ -182,6 +182,15 @@ impl KeyKind {
     }
 }
 
+/// Whether the operation of an error is the reading of a record.
+pub(crate) fn is_about_record(operation: &str) -> bool {
+    let mut kinds = KeyKind::ALL.into_iter();
+    operation == SHARD_LOAD || kinds.any(|kind| kind.decoding() == operation)
+}
+
+/// What puts the two parts of a shard together.
+pub(super) const SHARD_LOAD: &str = "shard.load";
+
 const _: () = {
     // Numbers are stored in every value: they run from 1 in the order of `ALL` and never change.
     let mut index = 0;

@@ -13,7 +13,7 @@ use super::codec::{
 use super::core::{Core, Counters};
 use super::engine::Read;
 use super::flight::Answers;
-use super::key::Key;
+use super::key::{Key, SHARD_LOAD};
 use super::memory::Remembered;
 use super::owner::OwnerKey;
 use super::txn::{Conflict, Versioned};
@@ -254,5 +254,5 @@ impl Loaded {
 
 pub(super) fn half_a_shard() -> InfraError {
     let message = "one of the two parts is missing".to_owned();
-    InfraError::Corruption { operation: "shard.load", message }
+    InfraError::Corruption { operation: SHARD_LOAD, message }
 }

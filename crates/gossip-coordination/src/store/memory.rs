@@ -78,6 +78,11 @@ impl SharedMemory {
         self.with(|memory| memory.put(tenant, shard, remembered, head));
     }
 
+    /// Forgets the head of a run: the store knows less than it.
+    pub(super) fn forget_head(&self, tenant: TenantId, run: RunId) {
+        self.with(|memory| memory.forget_head(tenant, run));
+    }
+
     /// Nothing waits while it has the lock, and nothing panics.
     fn with<R>(&self, look: impl FnOnce(&mut Memory) -> R) -> R {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -111,6 +116,12 @@ impl Memory {
     pub(super) fn head(&self, tenant: TenantId, run: RunId) -> Option<Head> {
         let (young, old) = (&self.young.heads, &self.old.heads);
         young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).copied()
+    }
+
+    /// Forgets the head of a run.
+    fn forget_head(&mut self, tenant: TenantId, run: RunId) {
+        self.young.heads.remove(&(tenant, run));
+        self.old.heads.remove(&(tenant, run));
     }
 
     /// Puts a shard in, with the head of its run, unless newer ones are there.

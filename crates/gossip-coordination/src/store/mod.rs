@@ -106,6 +106,7 @@ pub use self::handoffs::{
     HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
     list_moves, load_handoff, save_handoff,
 };
+pub(crate) use self::key::is_about_record;
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::loaded::OLDER;

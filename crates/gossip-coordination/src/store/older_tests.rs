@@ -132,7 +132,7 @@ fn a_store_that_answers_from_the_past_for_a_moment_is_asked_again() {
 }
 
 #[test]
-fn an_older_head_of_a_run_is_corruption() {
+fn an_older_head_of_a_run_is_corruption_once() {
     let (mut admin, mut owner, lease) = set_up();
     owner.store_mut().freeze(HEAD);
     let running = std::mem::take(&mut owner.store_mut().shown);
@@ -142,6 +142,9 @@ fn an_older_head_of_a_run_is_corruption() {
     owner.store_mut().shown = running;
     let told = step_back(&mut owner, &lease);
     assert!(is_older(&told), "{told:?}");
+    // The store keeps to it, and is believed then.
+    let told = step_back(&mut owner, &lease);
+    assert!(matches!(told, Err(CheckpointError::CursorRegression { .. })), "{told:?}");
 }
 
 #[rstest]

@@ -34,11 +34,12 @@ pub(super) async fn renew_many(
         let operations: Vec<_> = leases.iter().map(|lease| Renew { tenant, lease }).collect();
         let mut party: Vec<_> = operations.iter().map(|one| Member::new(core, now, one)).collect();
         loop {
-            let ready = get_ready(core, io, &mut party).await;
-            if ready.is_empty() {
+            let (ready, wait) = get_ready(core, io, &mut party).await;
+            if ready.is_empty() && wait == 0 {
                 break;
             }
-            commit(core, io, &mut party, ready).await;
+            let again = commit(core, io, &mut party, ready).await;
+            io.pause(wait.max(again)).await;
         }
         answers.extend(party.into_iter().map(Member::answer));
     }
@@ -69,13 +70,13 @@ impl<'o> Member<'o> {
 /// Members by their places, with what they ask for.
 type Asking<A> = Vec<(usize, A)>;
 
-/// Loads what must be loaded, and answers the transactions of all who were not told yet.
-async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> Asking<Txn> {
-    let mut ready = Vec::new();
+/// Loads what must be loaded, and answers the transactions of all who were not told yet. If some
+/// have to be loaded once more after a while, the others do not wait for them.
+async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> (Asking<Txn>, u64) {
+    let (mut ready, mut wait) = (Vec::new(), 0);
     let mut undecided: Vec<usize> = (0..party.len()).collect();
-    // Twice at most, since what was decided about a load needs no other; or as often as a trip may
-    // be tried, if the store shows less than was known.
-    while !undecided.is_empty() {
+    // Twice at most: what was decided about a load needs no other.
+    while !undecided.is_empty() && wait == 0 {
         let mut loads = Vec::new();
         for place in undecided {
             let member = &mut party[place];
@@ -91,12 +92,11 @@ async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> Asking
             }
         }
         undecided = loads.iter().map(|(place, _)| *place).collect();
-        let wait = load(core, io, party, loads).await;
-        io.pause(wait).await;
+        wait = load(core, io, party, loads).await;
     }
     // In the caller's order, whoever had to be loaded.
     ready.sort_unstable_by_key(|(place, _)| *place);
-    ready
+    (ready, wait)
 }
 
 /// Loads, as much at a time as the store answers at once, and answers how long to wait then.
@@ -108,7 +108,7 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
         match io.read(reads.into_iter().flatten().collect()).await {
             Ok(mut answers) => {
                 for place in places {
-                    match party[place].trip.loaded(&mut answers) {
+                    match party[place].trip.loaded(core, &mut answers) {
                         Ok(ticks) => wait = ticks.max(wait),
                         Err(error) => party[place].failed(error),
                     }
@@ -124,10 +124,13 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
     wait
 }
 
-/// Commits, and waits a while if some have to go again.
-async fn commit(core: &mut Core, io: &Io, party: &mut [Member<'_>], ready: Asking<Txn>) {
+/// Commits, and answers how long to wait if some have to go again.
+async fn commit(core: &mut Core, io: &Io, party: &mut [Member<'_>], ready: Asking<Txn>) -> u64 {
     let (places, txns): (Vec<usize>, Vec<Txn>) = ready.into_iter().unzip();
     let mut wait = 0;
+    if txns.is_empty() {
+        return wait;
+    }
     for (place, outcome) in places.into_iter().zip(io.commit_each(txns).await) {
         let member = &mut party[place];
         let outcome = outcome.map_err(|error| member.trip.ended(error));
@@ -137,5 +140,5 @@ async fn commit(core: &mut Core, io: &Io, party: &mut [Member<'_>], ready: Askin
             Err(error) => member.failed(error),
         }
     }
-    io.pause(wait).await;
+    wait
 }

@@ -108,7 +108,7 @@ where
                     rider.ask(core, &mut reads);
                 }
                 let mut answers = io.read(reads).await.map_err(|error| trip.ended(error))?;
-                let ticks = trip.loaded(&mut answers).map_err(|error| trip.ended(error))?;
+                let ticks = trip.loaded(core, &mut answers).map_err(|error| trip.ended(error))?;
                 if let Some(rider) = &mut rider {
                     rider.take(&mut answers, trip.standing());
                 }
@@ -238,7 +238,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
 
     /// Takes what was read, and answers how long to wait before anything else. What is older than
     /// was known is asked for again: a server that slept may answer from the past for a moment.
-    pub(super) fn loaded(&mut self, answers: &mut Answers) -> Result<u64, InfraError> {
+    pub(super) fn loaded(&mut self, core: &Core, answers: &mut Answers) -> Result<u64, InfraError> {
         let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
         let loaded = Loaded::take::<T>(answers, subject, binds)?;
         self.kin_is_newer = false;
@@ -252,7 +252,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 // Damage is told as that, however old it is.
                 loaded.check(tenant, shard)?;
                 let again = self.tries.failed(Some(Key::ShardHot { tenant, shard }), false);
-                again.map_err(|_| older)
+                again.map_err(|_| {
+                    // The shard was taken out of the memory when the trip began.
+                    core.memory.forget_head(tenant, shard.run());
+                    older
+                })
             }
         }
     }
