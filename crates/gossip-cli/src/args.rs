@@ -280,8 +280,9 @@ pub(crate) enum RunCommand {
     Rm {
         #[command(flatten)]
         run: RunArg,
+        // A variable that was left in a shell would take the guard off every deletion.
         /// Delete a run whose record is damaged, over or not: nobody can read that
-        #[arg(long, env = "GOSSIP_DAMAGED", value_parser = flag())]
+        #[arg(long)]
         damaged: bool,
     },
 }

@@ -152,8 +152,7 @@ impl Session<'_> {
             over.store(true, Ordering::SeqCst);
             finish
         });
-        // A store that does not answer is not asked for a courtesy.
-        if finish.is_ok() {
+        if may_retire(&finish) {
             self.backend.retire();
         }
         self.conclude(finish, &progress)
@@ -320,6 +319,12 @@ fn already_over(
     Ok(code)
 }
 
+/// A store that failed is not asked for a courtesy. After every other end it is: nobody shall wait
+/// for the owner keys of a worker that gave up.
+const fn may_retire(finish: &Result<Finish, WorkerError>) -> bool {
+    !matches!(finish, Err(WorkerError::Store(_)))
+}
+
 fn worker_failure(error: &WorkerError, id: &str) -> Failure {
     match error {
         WorkerError::Store(error) => Failure::store(error),
@@ -351,3 +356,7 @@ fn processors() -> usize {
 fn ticks(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+#[path = "exec_tests.rs"]
+mod tests;

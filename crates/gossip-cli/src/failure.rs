@@ -43,13 +43,22 @@ pub(crate) struct Failure {
     pub(crate) why: Option<String>,
     /// What to type next, if that is known.
     pub(crate) next: Option<String>,
-    /// Whether something that is stored cannot be read: it is damaged, or newer.
-    pub(crate) is_unreadable: bool,
+    /// What cannot be read, if that is what happened.
+    pub(crate) unreadable: Option<Unreadable>,
+}
+
+/// Something that is stored, and damaged or newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// A record of ours: the store is well, and whoever deletes its run is rid of it.
+    Record,
+    /// The store itself: to delete what it says is damaged would mend nothing.
+    Store,
 }
 
 impl Failure {
     pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
-        Self { code, what: what.into(), why: None, next: None, is_unreadable: false }
+        Self { code, what: what.into(), why: None, next: None, unreadable: None }
     }
 
     pub(crate) fn why(self, why: impl fmt::Display) -> Self {
@@ -67,14 +76,24 @@ impl Failure {
             InfraError::Transient { .. } => {
                 failure.next("try the same command again; nothing that was recorded is lost")
             }
-            InfraError::Corruption { .. }
-            | InfraError::Refused { why: StoreRefusal::NewerFormat, .. } => {
-                let list = "gossip run list tells which run cannot be read, if one cannot, and \
-                            what to do about it";
-                Self { is_unreadable: true, ..failure }.next(list)
+            InfraError::Refused { why: StoreRefusal::NewerFormat, .. } => failure.of_record(),
+            InfraError::Corruption { .. } if error.is_of_record() => failure.of_record(),
+            // What the engine says is damaged, and what to do about it, stands in its message.
+            InfraError::Corruption { .. } => {
+                Self { unreadable: Some(Unreadable::Store), ..failure }
             }
             // What it says no to, and what to do about it, stands in the message.
             _ => failure,
         }
     }
+
+    fn of_record(self) -> Self {
+        let list = "gossip run list tells which run cannot be read, if one cannot, and what to do \
+                    about it";
+        Self { unreadable: Some(Unreadable::Record), ..self }.next(list)
+    }
 }
+
+#[cfg(test)]
+#[path = "failure_tests.rs"]
+mod tests;

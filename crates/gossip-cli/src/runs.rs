@@ -11,7 +11,7 @@ use gossip_stores::Coordinator;
 use crate::args::{Format, Global, RunCommand};
 use crate::certificate::{self, Settled};
 use crate::console::Console;
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, Unreadable};
 use crate::output::{self, Record};
 use crate::watch::{self, Watched};
 use crate::{duration, exec, store, upkeep};
@@ -83,6 +83,8 @@ pub(crate) fn run(
     Ok(Code::Complete)
 }
 
+/// Shows what can be read, and fails if something cannot: whoever looks only at the exit code hears
+/// of it.
 fn list(
     global: &Global,
     coordinator: &mut Coordinator,
@@ -90,25 +92,12 @@ fn list(
     active: bool,
     console: &Console,
 ) -> Result<(), Failure> {
-    let (mut runs, mut after) = (Vec::new(), None);
-    loop {
-        let before = runs.len();
-        let listed = match active {
-            true => coordinator.list_active_runs_into(tenant, after, PAGE, &mut runs),
-            false => coordinator.list_runs_into(tenant, after, PAGE, &mut runs),
-        };
-        listed.map_err(|error| Failure::store(&error))?;
-        if runs.len() - before < PAGE {
-            break;
-        }
-        after = runs.last().copied();
-    }
-    let (mut records, mut unreadable) = (Vec::with_capacity(runs.len()), Vec::new());
-    for run in runs {
+    let (mut records, mut unreadable) = (Vec::new(), Vec::new());
+    for run in ids(coordinator, tenant, active)? {
         match describe(coordinator, tenant, run) {
             // Deleted while we looked.
             Err(failure) if failure.code == Code::Usage => {}
-            Err(failure) if failure.is_unreadable => {
+            Err(failure) if failure.unreadable.is_some() => {
                 records.push(named(run).with("status", "unreadable"));
                 unreadable.push((run, failure));
             }
@@ -118,14 +107,54 @@ fn list(
     let columns =
         ["run", "status", "keys", "unread", "shards", "done", "parked", "leased", "source"];
     output::list(global.output, &columns, &records)?;
-    for (run, failure) in unreadable {
-        let (id, why) = (run.as_raw(), failure.why.unwrap_or_default());
-        console.note(&format!(
-            "run {id:016x} cannot be read ({why}); \
-             if it is damaged, gossip run rm {id:016x} --damaged deletes it"
-        ));
+    for (run, failure) in &unreadable {
+        let (id, why) = (run.as_raw(), failure.why.as_deref().unwrap_or_default());
+        let remedy = match failure.unreadable {
+            Some(Unreadable::Record) => remedy(coordinator, tenant, *run),
+            Some(Unreadable::Store) | None => String::new(),
+        };
+        console.note(&format!("run {id:016x} cannot be read ({why}){remedy}"));
     }
-    Ok(())
+    match unreadable.len() as u64 {
+        0 => Ok(()),
+        runs => {
+            let runs = output::count(runs, "run");
+            Err(Failure::new(Code::Store, format!("{runs} cannot be read")))
+        }
+    }
+}
+
+/// The runs of a tenant; with `active` those that are not over.
+fn ids(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    active: bool,
+) -> Result<Vec<RunId>, Failure> {
+    let (mut runs, mut after) = (Vec::new(), None);
+    loop {
+        let before = runs.len();
+        let listed = match active {
+            true => coordinator.list_active_runs_into(tenant, after, PAGE, &mut runs),
+            false => coordinator.list_runs_into(tenant, after, PAGE, &mut runs),
+        };
+        listed.map_err(|error| Failure::store(&error))?;
+        if runs.len() - before < PAGE {
+            return Ok(runs);
+        }
+        after = runs.last().copied();
+    }
+}
+
+/// How to be rid of a run with a record that cannot be read. If the run itself can be, it is a
+/// record of one of its shards, and the run is ended and deleted as any other.
+fn remedy(coordinator: &mut Coordinator, tenant: TenantId, run: RunId) -> String {
+    let id = format!("{:016x}", run.as_raw());
+    let typed = match coordinator.get_run(tenant, run) {
+        Ok(record) if record.status().is_terminal() => format!("gossip run rm {id} deletes it"),
+        Ok(_) => format!("gossip run cancel {id}, then gossip run rm {id} deletes it"),
+        Err(_) => format!("gossip run rm {id} --damaged deletes it"),
+    };
+    format!("; if it is damaged, {typed}")
 }
 
 /// A run of which only the id is known.

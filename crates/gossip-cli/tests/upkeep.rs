@@ -4,9 +4,10 @@
 
 mod support;
 
-use gossip_contracts::identity::{OpId, RunId, TenantId};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId};
 use gossip_coordination::protocol::Tombstone;
 use gossip_coordination::store::{Answer, Key, KeyRange, Read, Store as _, Txn, encode_tombstone};
+use gossip_coordination::{RunManagement as _, ShardFilter};
 use gossip_stores::{Backend, Coordinator};
 use rstest::rstest;
 
@@ -86,6 +87,16 @@ fn id_of(made: &Ran) -> (&str, RunId) {
     (id, RunId::from_raw(u64::from_str_radix(id, 16).unwrap()))
 }
 
+/// The list of runs, of which one cannot be read: it is shown as such, and the exit code tells.
+fn list_with_unreadable(scratch: &Scratch, id: &str) -> Ran {
+    let ran = scratch.run(&["run", "list", "-o", "jsonl"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    let line = format!("{{\"run\":\"{id}\",\"status\":\"unreadable\"}}\n");
+    assert!(ran.stdout.contains(&line), "{}", ran.stdout);
+    assert!(ran.stderr.ends_with("gossip: 1 run cannot be read\n"), "{}", ran.stderr);
+    ran
+}
+
 /// Whoever is told that something is damaged finds out which run it is, and can delete that one.
 #[rstest]
 #[case::head(|tenant, run| Key::RunHead { tenant, run })]
@@ -109,11 +120,13 @@ fn a_damaged_run_is_listed_as_such_and_can_be_deleted(
     let ran = scratch.run(&["run", "rm", id]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
     assert!(ran.stderr.contains("next: gossip run list tells"), "{}", ran.stderr);
-    let ran = ok(scratch.run(&["run", "list", "-o", "jsonl"]));
-    let line = format!("{{\"run\":\"{id}\",\"status\":\"unreadable\"}}\n");
-    assert!(ran.stdout.contains(&line), "{}", ran.stdout);
+    // A variable that was left in the shell is not the word.
+    let mut typed = scratch.gossip(&["run", "rm", id]);
+    let ran = support::finish(typed.env("GOSSIP_DAMAGED", "yes").spawn().unwrap());
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    let ran = list_with_unreadable(&scratch, id);
     assert!(ran.stdout.contains(id_of(&other).0), "{}", ran.stdout);
-    let advice = format!("gossip run rm {id} --damaged deletes it");
+    let advice = format!("if it is damaged, gossip run rm {id} --damaged deletes it\n");
     assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
     let ran = ok(scratch.run(&["run", "rm", id, "--damaged", "-o", "jsonl"]));
     let told = format!("{{\"run\":\"{id}\",\"status\":\"deleted\"}}\n");
@@ -124,4 +137,30 @@ fn a_damaged_run_is_listed_as_such_and_can_be_deleted(
     // Its id is not used again: the same command makes the next generation.
     let again = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
     assert_ne!(id_of(&again).1, run);
+}
+
+/// A run that can be read is no damaged one, whatever its shards say: it is ended first.
+#[rstest]
+#[case::hot(|tenant, shard| Key::ShardHot { tenant, shard })]
+#[case::cold(|tenant, shard| Key::ShardCold { tenant, shard })]
+fn what_is_typed_for_a_damaged_shard_is_told_and_works(#[case] key: fn(TenantId, ShardKey) -> Key) {
+    let scratch = Scratch::new();
+    let made = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
+    let (id, run) = id_of(&made);
+    let coordinator = &mut coordinator(&scratch);
+    let (mut rows, now) = (Vec::new(), LogicalTime::from_raw(1));
+    coordinator.list_shards_into(now, tenant(), run, ShardFilter::all(), &mut rows).unwrap();
+    let mut txn = Txn::new();
+    txn.put(key(tenant(), ShardKey::new(run, rows[0].shard)), b"\x01\x02\x03".to_vec());
+    coordinator.store_mut().commit(vec![txn]).remove(0).unwrap();
+    let ran = list_with_unreadable(&scratch, id);
+    let advice = format!("if it is damaged, gossip run cancel {id}, then gossip run rm {id} ");
+    assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
+    ok(scratch.run(&["run", "cancel", id]));
+    let ran = list_with_unreadable(&scratch, id);
+    let advice = format!("if it is damaged, gossip run rm {id} deletes it\n");
+    assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
+    ok(scratch.run(&["run", "rm", id]));
+    assert_eq!(shards_of(coordinator, run), 0);
+    ok(scratch.run(&["run", "list"]));
 }
