@@ -5,7 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, WorkerId};
-use gossip_coordination::{RunManagement as _, ShardAction, ShardStatus, WorkerEntry, WorkerState};
+use gossip_coordination::{
+    RunManagement as _, ShardAction, ShardFilter, ShardStatus, WorkerEntry, WorkerState,
+};
 use rstest::rstest;
 
 use super::{Drain, Finish, Parts, WorkerConfig, WorkerError, work, worker_of};
@@ -13,7 +15,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::observer::{Event, Observer};
 use crate::processor::{Inline, Verdict, Work};
 use crate::task::{Ending, TaskConfig};
-use crate::test_support::{RUN, TENANT, World, counted, key, numbered};
+use crate::test_support::{Coordinator, RUN, TENANT, World, counted, key, numbered};
 use crate::throttle::Limits;
 
 /// A lease that is renewed many times within a test.
@@ -142,6 +144,33 @@ fn wait_for_idle(world: &World) {
     panic!("it is never idle");
 }
 
+/// Waits until a move has begun.
+fn wait_for_move(world: &World) {
+    const LOOKS: usize = 5_000;
+    let mut records = world.records();
+    for _ in 0..LOOKS {
+        if !records.page(None, 1).unwrap().found.is_empty() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    panic!("it never begins");
+}
+
+/// Waits until nobody holds `shard`.
+fn wait_until_given_back(admin: &mut Coordinator, shard: ShardKey) {
+    const LOOKS: usize = 5_000;
+    for _ in 0..LOOKS {
+        let (mut rows, now) = (Vec::new(), SystemClock::new().now());
+        admin.list_shards_into(now, TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
+        if rows.iter().any(|row| row.shard == shard.shard() && !row.leased) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    panic!("it is never given back");
+}
+
 fn halves() -> World {
     World::lasting(LEASE, &[(b"a", b"k150"), (b"k150", b"z")])
 }
@@ -215,6 +244,35 @@ fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId, #[case] o
     assert_eq!(seen.kept.load(Ordering::SeqCst), offers, "whoever offered in vain says so");
     assert!(seen.each_once());
     assert!(world.rows().iter().all(|row| row.acquire_count == 1), "nobody gave it back");
+}
+
+/// What the owner lost while it stood on offer does not go on there, and nobody is told so.
+#[rstest]
+#[case::revoked(|admin: &mut Coordinator, now, shard| {
+    admin.revoke_lease(now, TENANT, shard, OpId::from_raw(78)).unwrap();
+})]
+#[case::paused(|admin: &mut Coordinator, now, shard| {
+    admin.pause_run(now, TENANT, RUN, OpId::from_raw(78)).unwrap();
+    wait_until_given_back(admin, shard);
+    admin.resume_run(SystemClock::new().now(), TENANT, RUN, OpId::from_raw(79)).unwrap();
+})]
+fn a_shard_that_is_lost_while_on_offer_is_not_told_as_kept(
+    #[case] lose: fn(&mut Coordinator, LogicalTime, ShardKey),
+) {
+    let mut world = halves();
+    let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+    let act = |_: &Drain| {
+        let now = SystemClock::new().now();
+        let action = ShardAction::HandOff(Some(worker_of(RUN, 999)));
+        let (until, mut admin) = (now.saturating_add(5_000), world.handle());
+        admin.request_action(now, TENANT, shard, &action, until, OpId::from_raw(77)).unwrap();
+        wait_for_move(&world);
+        lose(&mut admin, SystemClock::new().now(), shard);
+    };
+    let (seen, ends) = two(&world, &act);
+    assert!(ends.iter().all(Result::is_ok), "{ends:?}");
+    assert_eq!(seen.kept.load(Ordering::SeqCst), 0);
+    assert!(world.rows().iter().all(|row| row.status == ShardStatus::Done));
 }
 
 /// A worker that was asked for a shard and is told to stop before the shard stands still does not

@@ -301,7 +301,9 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let next = drain.step(&mut Mover { tenant, backend, records }, now);
         for (lease, end) in drain.take_ended() {
-            if end == DrainEnd::Finished && !everything {
+            // Shards that are gone, or about to be given back, end so too, and do not go on here.
+            let stays = || self.crew.seats.iter().any(|seat| seat.keeps(&lease));
+            if end == DrainEnd::Finished && !everything && stays() {
                 self.crew.parts.observer.observe(Event::Kept { shard: lease.key() });
             }
             self.crew.seats.iter().for_each(|seat| seat.end_move(&lease, end));

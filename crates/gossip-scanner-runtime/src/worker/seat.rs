@@ -204,6 +204,11 @@ impl Seat {
         self.with(lease, |_| ()).is_some()
     }
 
+    /// Whether `lease` sits here and stays: it is not known to be lost, nor to be given back.
+    pub(super) fn keeps(&self, lease: &Lease) -> bool {
+        self.with(lease, |sitting| !sitting.lost && !sitting.release) == Some(true)
+    }
+
     /// Leaves word of how the move of `lease` ended.
     pub(super) fn end_move(&self, lease: &Lease, end: DrainEnd) {
         self.with(lease, |sitting| sitting.transit.end = Some(end));
