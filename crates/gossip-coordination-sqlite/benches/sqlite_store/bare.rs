@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::Thread;
+use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::VALUE_LEN;
 use crate::aside::Aside;
+use crate::convoy::Convoy;
 
 /// What each connection of ours may cache, in KiB (`schema.rs` of the crate).
 const CACHE_KIB: i32 = -4_096;
@@ -23,17 +25,19 @@ const TABLE: &str = "CREATE TABLE kv (key BLOB PRIMARY KEY NOT NULL, revision IN
 const INSERT: &str = "INSERT INTO kv VALUES (?1, 0, ?2)";
 const SWAP: &str = "UPDATE kv SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
 
-/// Who copies the log back into the file. Neither is always the faster one.
+/// How the engine is used: who copies the log back into the file, and who commits for several
+/// callers.
 #[derive(Clone, Copy, Debug)]
-pub enum Copying {
-    /// The commit that finds a thousand pages in it, as SQLite does unless told otherwise.
-    InPassing,
-    /// A thread of its own, as for ours.
-    Aside,
+pub enum Custom {
+    /// As one would without us. The commit that finds a thousand pages in the log copies it, as
+    /// SQLite does unless told otherwise; a thread commits what several callers hand it, all that
+    /// waits as one transaction, and wakes them.
+    Usual,
+    /// As ours is. A thread of its own copies the log; callers are grouped by the very same convoy.
+    Alike,
 }
 
-/// The bare engine. One caller commits by itself. Several hand their changes to a writer, which
-/// takes all that wait, commits them as one transaction, and wakes their callers.
+/// The bare engine. One caller commits by itself.
 pub struct Bare {
     way: Way,
     callers: Vec<Mutex<Record>>,
@@ -41,8 +45,13 @@ pub struct Bare {
 
 enum Way {
     Alone(Mutex<Writer>),
-    Grouped(mpsc::Sender<Request>),
+    Handed(mpsc::Sender<Request>),
+    Convoy(Convoy<Swap>, Mutex<Writer>),
 }
+
+/// As for ours.
+const GROUP_MAX: usize = 4_096;
+const LEAD_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// The record of a caller, as it left it.
 struct Record {
@@ -79,10 +88,10 @@ impl Bare {
         callers: usize,
         records: usize,
         synchronous: &str,
-        copying: Copying,
+        custom: Custom,
     ) -> Self {
-        let path = directory.join(format!("bare-{copying:?}"));
-        let way = Way::new(Writer::new(path, records, synchronous, copying), callers);
+        let path = directory.join(format!("bare-{custom:?}"));
+        let way = Way::new(Writer::new(path, records, synchronous, custom), callers, custom);
         let stride = records / callers;
         let record = |caller| Mutex::new(Record::new((caller * stride) as u64));
         Self { way, callers: (0..callers).map(record).collect() }
@@ -111,20 +120,29 @@ impl Record {
 }
 
 impl Way {
-    fn new(writer: Writer, callers: usize) -> Self {
-        if callers == 1 {
-            return Self::Alone(Mutex::new(writer));
+    fn new(writer: Writer, callers: usize, custom: Custom) -> Self {
+        match custom {
+            Custom::Usual | Custom::Alike if callers == 1 => Self::Alone(Mutex::new(writer)),
+            Custom::Usual => {
+                let (requests, waiting) = mpsc::channel();
+                std::thread::spawn(move || writer.write_groups(&waiting));
+                Self::Handed(requests)
+            }
+            Custom::Alike => {
+                Self::Convoy(Convoy::new(GROUP_MAX, LEAD_TIME_MAX), Mutex::new(writer))
+            }
         }
-        let (requests, waiting) = mpsc::channel();
-        std::thread::spawn(move || writer.write_groups(&waiting));
-        Self::Grouped(requests)
     }
 
     fn change(&self, record: &mut Record) {
         let swap = record.next();
         match self {
             Self::Alone(writer) => writer.lock().unwrap().commit([&swap]),
-            Self::Grouped(requests) => {
+            Self::Convoy(convoy, writer) => {
+                let drive = |swaps: &mut [Swap]| writer.lock().unwrap().commit(&*swaps);
+                convoy.ride(swap, 1, drive).unwrap();
+            }
+            Self::Handed(requests) => {
                 record.done.store(false, Ordering::Relaxed);
                 let (done, caller) = (Arc::clone(&record.done), std::thread::current());
                 requests.send(Request { swap, done, caller }).unwrap();
@@ -137,7 +155,7 @@ impl Way {
 }
 
 impl Writer {
-    fn new(path: PathBuf, records: usize, synchronous: &str, copying: Copying) -> Self {
+    fn new(path: PathBuf, records: usize, synchronous: &str, custom: Custom) -> Self {
         let mut connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "journal_mode", "WAL").unwrap();
         connection.pragma_update(None, "synchronous", synchronous).unwrap();
@@ -148,9 +166,9 @@ impl Writer {
             connection.execute(INSERT, params![key(row), [0_u8; VALUE_LEN]]).unwrap();
         }
         connection.execute_batch("COMMIT").unwrap();
-        let aside = match copying {
-            Copying::InPassing => None,
-            Copying::Aside => Some(Aside::start(&path, &mut connection)),
+        let aside = match custom {
+            Custom::Usual => None,
+            Custom::Alike => Some(Aside::start(&path, &mut connection)),
         };
         Self { connection, aside }
     }

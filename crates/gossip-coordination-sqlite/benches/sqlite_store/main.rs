@@ -3,8 +3,7 @@
 //! Machines are shared and disks differ, so only ratios count, and both sides of a ratio are
 //! measured in one run: in turns, a round of each, none always behind the same one, and the median
 //! of the rounds' ratios. Every checkpoint is accepted and durable; a refused one stops the
-//! benchmark. The engine plays twice, with its log copied back in passing and aside ([`Copying`]);
-//! what counts is the ratio to the faster of the two.
+//! benchmark. The engine plays twice: as it is usually used, and in our way ([`Custom`]).
 //!
 //! `cargo bench -p gossip-coordination-sqlite --bench sqlite_store`
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
@@ -18,15 +17,20 @@
 
 mod aside;
 mod bare;
+#[path = "../../src/convoy.rs"]
+#[allow(dead_code, reason = "only what a bare engine needs of it")]
+mod convoy;
 mod ours;
 mod raw;
+#[path = "../../src/sync.rs"]
+mod sync;
 
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use self::bare::{Bare, Copying};
+use self::bare::{Bare, Custom};
 use self::ours::Ours;
 use self::raw::RawFile;
 
@@ -52,10 +56,10 @@ const _: () = assert!(ROUNDS.is_multiple_of(ORDERS.len()));
 #[derive(Clone, Copy)]
 enum Side {
     Disk,
-    /// The engine that copies its log in passing.
-    Passing,
-    /// The engine whose log is copied aside.
-    Aside,
+    /// The engine as it is usually used.
+    Usual,
+    /// The engine in our way.
+    Alike,
     Ours,
 }
 
@@ -63,12 +67,12 @@ const SIDES: usize = 4;
 
 /// In which order they play: each comes right behind each other one as often.
 const ORDERS: [[Side; SIDES]; 4] = {
-    use Side::{Aside, Disk, Ours, Passing};
+    use Side::{Alike, Disk, Ours, Usual};
     [
-        [Disk, Passing, Ours, Aside],
-        [Passing, Aside, Disk, Ours],
-        [Aside, Ours, Passing, Disk],
-        [Ours, Disk, Aside, Passing],
+        [Disk, Usual, Ours, Alike],
+        [Usual, Alike, Disk, Ours],
+        [Alike, Ours, Usual, Disk],
+        [Ours, Disk, Alike, Usual],
     ]
 };
 
@@ -82,21 +86,21 @@ fn main() {
     std::fs::create_dir_all(&directory).unwrap();
     let mut disk = RawFile::new(&directory);
     println!(
-        "| commits | records | callers | per second: disk | engine, passing | engine, aside | \
-         ours | ours ÷ passing | ours ÷ aside | ours ÷ disk | p50 µs: passing, aside, ours | \
-         p99 µs: passing, aside, ours | computed µs: passing, aside, ours |\n\
+        "| commits | records | callers | per second: disk | engine, usual | engine, alike | \
+         ours | ours ÷ usual | ours ÷ alike | ours ÷ disk | p50 µs: usual, alike, ours | \
+         p99 µs: usual, alike, ours | computed µs: usual, alike, ours |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---|---|"
     );
     for (name, synchronous) in [("full sync", "FULL"), ("relaxed", "NORMAL")] {
         for (callers, records) in [(1, RECORDS), (CALLERS, RECORDS), (CALLERS, CALLERS)] {
             let place = directory.join(format!("{synchronous}-{callers}-{records}"));
             std::fs::create_dir(&place).unwrap();
-            let bare = |copying| Bare::new(&place, callers, records, synchronous, copying);
+            let bare = |custom| Bare::new(&place, callers, records, synchronous, custom);
             let mut row = Row {
                 callers,
                 disk: &mut disk,
-                passing: bare(Copying::InPassing),
-                aside: bare(Copying::Aside),
+                usual: bare(Custom::Usual),
+                alike: bare(Custom::Alike),
                 ours: Ours::new(&place, callers, records, synchronous == "FULL"),
                 rounds: Default::default(),
             };
@@ -111,8 +115,8 @@ fn main() {
 struct Row<'d> {
     callers: usize,
     disk: &'d mut RawFile,
-    passing: Bare,
-    aside: Bare,
+    usual: Bare,
+    alike: Bare,
     ours: Ours,
     /// Of each side.
     rounds: [Vec<Round>; SIDES],
@@ -125,8 +129,8 @@ impl Row<'_> {
                 std::thread::sleep(SETTLING);
                 let played = match side {
                     Side::Disk => alone(|| self.disk.write()),
-                    Side::Passing => together(self.callers, |caller| self.passing.caller(caller)),
-                    Side::Aside => together(self.callers, |caller| self.aside.caller(caller)),
+                    Side::Usual => together(self.callers, |caller| self.usual.caller(caller)),
+                    Side::Alike => together(self.callers, |caller| self.alike.caller(caller)),
                     Side::Ours => together(self.callers, |caller| self.ours.caller(caller)),
                 };
                 self.rounds[side as usize].push(played);
@@ -141,11 +145,11 @@ impl Row<'_> {
             "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | **{:.3}** | **{:.3}** | {:.2} | {} | {} | \
              {} |",
             rate(Side::Disk),
-            rate(Side::Passing),
-            rate(Side::Aside),
+            rate(Side::Usual),
+            rate(Side::Alike),
             rate(Side::Ours),
-            self.ratio(Side::Passing),
-            self.ratio(Side::Aside),
+            self.ratio(Side::Usual),
+            self.ratio(Side::Alike),
             self.ratio(Side::Disk),
             self.three(|round| round.p50),
             self.three(|round| round.p99),
@@ -164,7 +168,7 @@ impl Row<'_> {
     }
 
     fn three(&self, of: fn(&Round) -> f64) -> String {
-        let sides = [Side::Passing, Side::Aside, Side::Ours];
+        let sides = [Side::Usual, Side::Alike, Side::Ours];
         sides.map(|side| format!("{:.0}", self.typical(side, of))).join(", ")
     }
 }
