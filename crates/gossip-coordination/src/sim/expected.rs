@@ -104,7 +104,9 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         }
         Verb::CancelRun => "BackendError Executed OpIdConflict Replayed",
         Verb::DeleteRun => "BackendError Executed NotTerminal OpIdConflict Replayed",
-        Verb::CollectRuns | Verb::ActiveRuns | Verb::ListRuns => "Corruption Executed Transient",
+        Verb::CollectRuns | Verb::ActiveRuns => "Corruption Executed Transient",
+        // It tells the runs by their keys, also those that cannot be read.
+        Verb::ListRuns => "Executed Transient",
         Verb::GetRun | Verb::Progress | Verb::ListShards => "BackendError Executed",
         Verb::Heartbeat => "BackendError Executed NotRegistered",
     }
@@ -125,7 +127,7 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
             "RunNotFound RunTerminal"
         }
         Verb::DeleteRun | Verb::GetRun | Verb::Progress | Verb::ListShards => "RunNotFound",
-        Verb::CollectRuns | Verb::ActiveRuns | Verb::ListRuns => "Refused",
+        Verb::CollectRuns | Verb::ActiveRuns => "Refused",
         Verb::Claim
         | Verb::Acquire
         | Verb::Renew
@@ -135,6 +137,7 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
         | Verb::RegisterShards
         | Verb::RegisterWorker
         | Verb::Heartbeat
+        | Verb::ListRuns
         | Verb::ListWorkers => "",
     }
 }
