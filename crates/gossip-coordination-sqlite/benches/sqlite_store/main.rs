@@ -3,7 +3,8 @@
 //! Machines are shared and disks differ, so only ratios count, and both sides of a ratio are
 //! measured in one run: in turns, a round of each, none always behind the same one, and the median
 //! of the rounds' ratios. Every checkpoint is accepted and durable; a refused one stops the
-//! benchmark. The engine plays twice: as it is usually used, and in our way ([`Custom`]).
+//! benchmark. The engine plays twice, as it is usually used and in our way ([`Custom`]); what
+//! counts is the ratio to the faster of the two.
 //!
 //! `cargo bench -p gossip-coordination-sqlite --bench sqlite_store`
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
