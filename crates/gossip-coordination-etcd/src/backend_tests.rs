@@ -233,8 +233,8 @@ async fn a_checkpoint_is_one_round_trip_and_a_claim_at_most_three() {
     let mut coordinator = start(kv.clone(), &servers.config());
     create(&mut coordinator, 50).await;
     let (mut scratch, worker) = (AcquireScratch::new(), WorkerId::from_raw(1));
-    // The first claim of a handle costs no more than the later ones, but for the owner lease of
-    // the process, which is not counted.
+    // The first claim of a handle costs no more than the later ones. The owner lease of the process
+    // is not counted: it is granted while the shard is read (`owner_lease_tests.rs`).
     let mut lease = None;
     for now in [9, 10] {
         let before = kv.request_count();

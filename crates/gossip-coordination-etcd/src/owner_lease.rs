@@ -7,15 +7,15 @@
 //! the fence in the record, and a takeover always waits for the deadline of the lease in it.
 //!
 //! One lease for each process and not for each shard, because tens of thousands of leases hurt a
-//! cluster. It is granted when the first key is bound, so the first claim of a process takes one
-//! round trip more than the others, and kept alive at a third of its time, so two keep-alives may
-//! be lost. When a keep-alive or a commit is told that it is gone, [`OwnerLease::binding`] rises
-//! and the next key that is bound gets a new one; owners whose keys vanished see the number and
-//! bind them again with their first commit after that.
+//! cluster. It is asked for while a process looks at the first shard that it would own, so that
+//! its first claim takes no longer than the others, and kept alive at a third of its time, so two
+//! keep-alives may be lost. When a keep-alive or a commit is told that it is gone,
+//! [`OwnerLease::binding`] rises and the next key that is bound gets a new one; owners whose keys
+//! vanished see the number and bind them again with their first commit after that.
 //!
 //! # Never
 //! - holds a lock while it waits for the server, the one apart that keeps two from granting;
-//! - grants a lease in the background: a process that binds nothing has none.
+//! - grants a lease to a process that claims nothing: one that only looks on has none.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

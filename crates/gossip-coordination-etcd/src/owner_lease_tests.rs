@@ -1,8 +1,9 @@
 //! One lease for a process, granted late, kept, lost and replaced.
 
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
-use gossip_coordination::store::{AsyncStore, CommitOutcome, Key, Txn};
+use gossip_coordination::store::{AsyncStore, CommitOutcome, Key, Read, Txn};
 
+use crate::lossy_kv::LossyKv;
 use crate::real_servers::Servers;
 use crate::sim_etcd_kv::{Fault, SimEtcdKv, Target};
 use crate::{EtcdConfig, EtcdKv, EtcdStore};
@@ -36,6 +37,42 @@ async fn a_process_that_binds_nothing_has_no_lease() {
     commit(&mut store, txn).await;
     assert_eq!(store.owner_lease(), None);
     assert_eq!(kv.contents()[0].lease, 0);
+}
+
+/// Turns that other tasks are given before something must have happened.
+const TURNS: usize = 1_000;
+
+#[tokio::test]
+async fn the_lease_is_asked_for_while_the_first_owner_is_read() {
+    let kv = LossyKv::new(SimEtcdKv::new());
+    let mut store = EtcdStore::start(kv.clone(), &config()).unwrap();
+    kv.hold(true);
+    let mut reader = store.clone();
+    let Key::Owner { tenant, shard } = owner_key(1) else { unreachable!() };
+    let reads = vec![Read::Get(Key::ShardHot { tenant, shard }), Read::Get(owner_key(1))];
+    let read = tokio::spawn(async move { reader.read(reads).await });
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((kv.request_count(), kv.grant_count()), (1, 1), "both are on their way");
+    assert!(!read.is_finished());
+    kv.hold(false);
+    read.await.unwrap().unwrap();
+    commit(&mut store, bind(1)).await;
+    assert_eq!(kv.grant_count(), 1, "the commit waits for the same grant");
+    assert_eq!(kv.inner.contents()[0].lease, store.owner_lease().unwrap());
+}
+
+#[tokio::test]
+async fn who_looks_for_no_owner_has_no_lease() {
+    let kv = LossyKv::new(SimEtcdKv::new());
+    let mut store = EtcdStore::start(kv.clone(), &config()).unwrap();
+    let Key::Owner { tenant, shard } = owner_key(1) else { unreachable!() };
+    store.read(vec![Read::Get(Key::ShardHot { tenant, shard })]).await.unwrap();
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((kv.grant_count(), store.owner_lease()), (0, None));
 }
 
 #[tokio::test]

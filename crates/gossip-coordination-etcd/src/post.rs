@@ -170,6 +170,16 @@ impl<K: EtcdKv> Post<K> {
         }
     }
 
+    /// Has the lease granted if there is none, and waits for nothing: whoever needs it waits for
+    /// the same grant, or tries again if that failed. Without tasks nothing goes on beside the
+    /// caller, and the lease is granted when it is needed.
+    pub(crate) fn expect_lease(self: &Arc<Self>) {
+        if let (None, Some(runtime)) = (self.lease.current(), &self.runtime) {
+            let post = Arc::clone(self);
+            drop(runtime.spawn(async move { post.lease.get(&post.kv).await }));
+        }
+    }
+
     async fn grant_lease(&self) -> Result<i64, EtcdError> {
         let mut retry = 0;
         loop {

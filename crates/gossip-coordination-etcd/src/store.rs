@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use gossip_coordination::InfraError;
-use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
+use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Key, Read, StoreLimits, Txn};
 
 use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
@@ -170,6 +170,10 @@ impl<K: EtcdKv> EtcdStore<K> {
 impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         let post = &self.post;
+        // Whoever looks for the owner of a shard is about to become it.
+        if reads.iter().any(|read| matches!(read, Read::Get(Key::Owner { .. }))) {
+            post.expect_lease();
+        }
         let questions = wire::questions(&post.namespace, &reads, post.budget.limits.page);
         let is_asked: Vec<bool> = questions.iter().map(Option::is_some).collect();
         let answers = reader::answers(post, questions.into_iter().flatten().collect()).await;
