@@ -10,8 +10,9 @@ use rstest::rstest;
 use super::codec::of_next_format;
 use super::coordinator_tests::AsyncMap;
 use super::core::Core;
+use super::test_support::{overwrite, stored};
 use super::{
-    Answer, AsyncStoreCoordinator, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
+    Answer, AsyncStoreCoordinator, Fault, Flight, Key, MapStore, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told, Txn,
 };
 use crate::error::StoreRefusal;
@@ -132,20 +133,6 @@ fn collect(handle: &mut Handle) -> (Result<(), InfraError>, Vec<RunId>) {
     let mut gone = Vec::new();
     let told = handle.gc_stale_initializing_runs_into(at(6), TENANT, 1_000, 9, &mut gone);
     (told, gone)
-}
-
-/// Puts bytes under a key, whatever they say.
-fn overwrite(handle: &mut Handle, key: Key, bytes: Vec<u8>) {
-    let mut txn = Txn::new();
-    txn.put(key, bytes);
-    handle.store_mut().commit(vec![txn]).remove(0).unwrap();
-}
-
-fn stored(handle: &mut Handle, key: Key) -> Vec<u8> {
-    match handle.store_mut().read(vec![Read::Get(key)]).unwrap().remove(0) {
-        Answer::Value(Some(value)) => value.bytes,
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Everything by which the bytes under a key can be damaged.

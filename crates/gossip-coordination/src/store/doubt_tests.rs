@@ -6,6 +6,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
 use super::core::Core;
+use super::test_support::overwrite;
 use super::{
     Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told,
@@ -190,6 +191,54 @@ fn a_grant_is_never_told_with_the_fence_of_another_try() {
     assert_eq!((commits, reads), (1, 3), "the old version was not believed");
     assert_eq!(told.unwrap().into_inner().lease.fence(), stored);
     assert_eq!(stored.as_raw(), lease.fence().as_raw() + 1, "the first try stands");
+}
+
+/// The store showed what it lost afterwards, and the second try counted its fence from there. Then
+/// the first one came: no revision shows it, and the token is that of both.
+#[test]
+fn a_grant_is_known_again_by_its_fence_as_well() {
+    let hot = || vec![Read::Get(Key::ShardHot { tenant: TENANT, shard: KEY })];
+    let (mut other, mut scratch) = (administrator(), AcquireScratch::new());
+    let granted = other.acquire_and_restore_into(at(2), TENANT, KEY, WORKER, &mut scratch);
+    let lease = granted.unwrap().lease;
+    other.release(at(3), TENANT, &lease, ReleaseMode::Clean, op(4)).unwrap();
+    let lost = other.store().another_handle().read(hot()).unwrap().remove(0);
+    let Answer::Value(Some(mut lost)) = lost else { panic!("{lost:?}") };
+
+    let (mut admin, mut core) = (administrator(), core());
+    let mut store = admin.store().another_handle();
+    let (mut reads, mut sent) = (0, Vec::new());
+    let mut flight = acquire(&mut core);
+    let told = loop {
+        let answer = match flight.step() {
+            Step::Read(asked) => {
+                reads += 1;
+                let mut answers = store.read(asked).unwrap();
+                if let (2, Answer::Value(Some(hot))) = (reads, &mut answers[0]) {
+                    lost.revision = hot.revision + 1;
+                    hot.clone_from(&lost);
+                }
+                Told::Read(Ok(answers))
+            }
+            Step::Wait(_) => Told::Waited,
+            Step::Commit(txns) => {
+                sent.push(txns);
+                if sent.len() == 2 {
+                    // Somebody else's commit took the revision that was lost.
+                    let elsewhere = ShardKey::new(RunId::from_raw(99), KEY.shard());
+                    overwrite(&mut admin, Key::Owner { tenant: TENANT, shard: elsewhere }, vec![]);
+                    let outcome = store.commit(sent[0].clone()).remove(0);
+                    assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
+                }
+                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Done(told) => break told,
+        };
+        flight.tell(answer);
+    };
+    assert_eq!((reads, sent.len()), (3, 2), "what was lost was believed, and not noticed later");
+    assert_eq!(row(&mut admin).fence_epoch, lease.fence(), "the first try stands");
+    assert!(matches!(told, Err(AcquireError::AlreadyLeased { .. })), "{told:?}");
 }
 
 #[test]

@@ -160,6 +160,8 @@ mod split_race_tests;
 #[cfg(test)]
 mod sweep_tests;
 #[cfg(test)]
+mod test_support;
+#[cfg(test)]
 mod trip_tests;
 #[cfg(test)]
 mod upkeep_tests;

@@ -9,9 +9,10 @@ use rstest::rstest;
 
 use super::codec::of_next_format;
 use super::core::Core;
+use super::test_support::{overwrite, stored};
 use super::{
     Answer, Fault, Flight, Key, KeyKind, KeyRange, MapStore, Read, Step, Store, StoreConfig,
-    StoreCoordinator, StoreLimits, Told, Txn, encode_roots,
+    StoreCoordinator, StoreLimits, Told, encode_roots,
 };
 use crate::error::StoreRefusal;
 use crate::protocol::DeleteRun;
@@ -145,20 +146,6 @@ fn assert_gone(handle: &Handle, context: &str) {
     let full = register(&mut other, RunId::from_raw(8), 1);
     let is_full = matches!(full, Err(RegisterShardsError::ShardLimitExceeded { .. }));
     assert!(is_full, "{context}: more was given back than was taken");
-}
-
-/// Puts bytes under a key, whatever they say.
-fn overwrite(handle: &mut Handle, key: Key, bytes: Vec<u8>) {
-    let mut txn = Txn::new();
-    txn.put(key, bytes);
-    handle.store_mut().commit(vec![txn]).remove(0).unwrap();
-}
-
-fn stored(handle: &mut Handle, key: Key) -> Vec<u8> {
-    match handle.store_mut().read(vec![Read::Get(key)]).unwrap().remove(0) {
-        Answer::Value(Some(value)) => value.bytes,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]
