@@ -65,6 +65,12 @@ impl<'f, A> Flight<'f, A> {
         Self { route: Box::pin(route(io.clone())), io }
     }
 
+    /// Bytes that it takes while it is under way.
+    #[cfg(test)]
+    pub(super) fn byte_count(&self) -> usize {
+        size_of_val(&*self.route)
+    }
+
     /// What the flight needs next.
     ///
     /// # Panics

@@ -91,8 +91,8 @@ mod worker_flight;
 pub(crate) use self::codec::make_room;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
-    OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, decode_claim_entry, decode_cold,
-    decode_count, decode_handoff, decode_hot, decode_mover_entry, decode_owner,
+    OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_claim_entry,
+    decode_cold, decode_count, decode_handoff, decode_hot, decode_mover_entry, decode_owner,
     decode_parked_entry, decode_roots, decode_run_head, decode_shard, decode_tombstone,
     decode_worker, encode_claim_entry, encode_cold, encode_handoff, encode_hot, encode_mover_entry,
     encode_owner, encode_parked_entry, encode_roots, encode_run_head, encode_tenant_count,

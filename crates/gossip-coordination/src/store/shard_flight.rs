@@ -70,19 +70,19 @@ use crate::record::{ShardRecord, ShardView};
 use crate::shard_limits::ShardRoom;
 
 /// Runs `operation`, and shows the shard as it is from then on to `show`.
-pub(super) async fn fly<T>(
+pub(super) fn fly<T>(
     core: &mut Core,
     io: &Io,
     now: LogicalTime,
     operation: &T,
     show: impl FnMut(ShardView<'_>) + Send,
-) -> Told<T>
+) -> impl Future<Output = Told<T>> + Send
 where
     T: ShardTransition + Sync,
     T::Output: Send,
     T::Error: From<InfraError> + Send,
 {
-    fly_with(core, io, now, operation, show, None).await
+    fly_with(core, io, now, operation, show, None)
 }
 
 /// As [`fly`], with a hint that rides along.
@@ -507,7 +507,7 @@ impl<T: ShardTransition> Prepared<T> {
         match self.trace {
             // It is full, and nothing is in it that the transaction left there.
             Trace::Log => {
-                let forgot = |entry: &OpLogEntry| stored.op_log.find(entry.op_id()).is_none();
+                let forgot = |entry: OpLogEntry| stored.op_log.find(entry.op_id()).is_none();
                 stored.op_log.len() >= OP_LOG_CAP && left.op_log.iter().all(forgot)
             }
             // It is not there, and what could fulfil one has happened.

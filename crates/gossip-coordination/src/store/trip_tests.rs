@@ -8,8 +8,9 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
-use super::{MapStore, StoreConfig, StoreCoordinator};
-use crate::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
+use super::core::Core;
+use super::{MapStore, StoreConfig, StoreCoordinator, StoreLimits};
+use crate::protocol::{Checkpoint, ClaimCandidates, OfferTerms, ReleaseMode};
 use crate::*;
 
 const DOCUMENT: &str = include_str!("mod.rs");
@@ -247,4 +248,22 @@ fn call_workers(counted: &mut Counted) {
     heard.unwrap();
     let mut entries = Vec::new();
     counted.call("list_workers", |it| it.list_workers_into(at(7), TENANT, &mut entries)).unwrap();
+}
+
+/// The longest block that glibc keeps ready for each thread. A longer one is looked for among those
+/// of all threads, and merged with its neighbours when it is given back: seven hundred instructions
+/// for each checkpoint.
+const BLOCK_LEN_MAX: usize = 1_032;
+
+#[test]
+fn a_checkpoint_on_its_way_takes_a_small_block() {
+    let handle = StoreCoordinator::new(MapStore::new(), StoreConfig::new(9 << 40));
+    let mut counted = Counted { handle, trips: BTreeMap::new() };
+    make(&mut counted, RUN);
+    let lease = acquire(&mut counted.handle, 3, 0, WORKER);
+    let mut core = Core::new(StoreConfig::new(10 << 40), StoreLimits::GENEROUS);
+    let operation =
+        Checkpoint { tenant: TENANT, lease: &lease, cursor: cursor(b"a"), op_id: op(4) };
+    let len = core.on_shard(at(4), operation).byte_count();
+    assert!(len <= BLOCK_LEN_MAX, "{len} bytes");
 }

@@ -5,6 +5,10 @@
 //! to compare them costs a tenth of hashing them. So each thread keeps a few values that it has
 //! hashed; nothing is believed here that this thread did not hash.
 //!
+//! What a thread sealed itself was hashed, too. A process hardly ever reads that back, because it
+//! remembers what it wrote; a thread that plays many processes reads what another of them wrote,
+//! and only it keeps those values ([`make_room`]).
+//!
 //! # Invariants
 //! - A value is remembered only under the key with which its checksum was computed, whole.
 //! - At most [`SLOTS`] values of [`VALUE_LEN_MAX`] bytes are kept; the newest takes the place.
@@ -55,6 +59,13 @@ pub(super) fn remember(key: &Key, value: &[u8]) {
         (slot.key, slot.len) = (*key, value.len());
         slot.bytes[..value.len()].copy_from_slice(value);
     });
+}
+
+/// As [`remember`] for a value that this thread sealed.
+pub(super) fn remember_sealed(key: &Key, value: &[u8]) {
+    if CHECKED.with_borrow(|checked| checked.slots.len() > SLOTS) {
+        remember(key, value);
+    }
 }
 
 /// Gives this thread, which plays `processes`, as much room as they would have.

@@ -2,7 +2,7 @@
 
 use gossip_contracts::identity::RunId;
 
-use super::checked::{VALUE_LEN_MAX, is_known, remember};
+use super::checked::{VALUE_LEN_MAX, is_known, make_room, remember};
 use super::frame::{open, reseal};
 use crate::mutants::{self, Guards, Mutant};
 use crate::store::key::Key;
@@ -18,8 +18,11 @@ fn of_another_thread() -> Vec<u8> {
 }
 
 #[test]
-fn a_value_is_known_once_it_was_sealed() {
+fn a_thread_that_plays_many_knows_what_it_sealed() {
     let value = reseal(&HEAD, b"payload");
+    assert!(!is_known(&HEAD, &value), "a process remembers what it wrote elsewhere");
+    make_room(2);
+    let value = reseal(&HEAD, &value);
     assert!(is_known(&HEAD, &value));
 }
 
@@ -75,6 +78,7 @@ fn long_values_are_not_kept() {
 
 #[test]
 fn what_a_planted_bug_takes_for_right_does_not_outlive_it() {
+    make_room(2);
     for mutant in [Mutant::ChecksumUnchecked, Mutant::ChecksumWithoutKey] {
         let value = mutants::with(mutant, Guards::On, || {
             let mut value = reseal(&HEAD, b"payload");

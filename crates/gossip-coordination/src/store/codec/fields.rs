@@ -97,6 +97,11 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
+    /// What is still to be read.
+    pub(super) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// All bytes that are left, if they are at most `max`.
     pub(super) fn remaining(
         &mut self,

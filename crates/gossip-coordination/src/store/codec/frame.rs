@@ -36,8 +36,8 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
     let checksum = checksum(key, FORMAT_VERSION, &out[HEAD_LEN..]);
     out.extend_from_slice(&checksum);
     // What is nothing but its key is hardly ever opened, and would only take the place of others.
-    if payload_len > 0 {
-        remember(key, out);
+    if payload_len > 0 && !planted::is_any() {
+        checked::remember_sealed(key, out);
     }
 }
 

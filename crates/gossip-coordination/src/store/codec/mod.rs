@@ -34,8 +34,8 @@ pub use self::run::{
     encode_run_head, encode_tombstone,
 };
 pub use self::shard::{
-    ColdPart, DecodeShardError, HotPart, SpawnedIds, decode_cold, decode_hot, decode_shard,
-    encode_cold, encode_hot,
+    ColdPart, DecodeShardError, HotPart, SpawnedIds, StoredOps, decode_cold, decode_hot,
+    decode_shard, encode_cold, encode_hot,
 };
 pub(super) use self::shard::{decode_own_shard, peek_indexed_at};
 pub use self::small::{

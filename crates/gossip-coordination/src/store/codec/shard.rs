@@ -23,7 +23,7 @@ use super::fields::{Fields, Put, corrupt, flag_if};
 use super::frame::{open, open_own, peek, seal};
 use crate::error::InfraError;
 use crate::handoff::{HandoffId, Offer};
-use crate::lease::{GrantToken, LeaseHolder, OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpResult};
+use crate::lease::{GrantToken, LeaseHolder, OP_LOG_CAP, OpKind, OpLogEntry, OpResult};
 use crate::pool::RecordPool;
 use crate::record::{
     Birth, Lineage, ParkReason, Rare, ShardFacts, ShardRecord, ShardStatus, ShardView, holds,
@@ -219,7 +219,7 @@ pub struct HotPart<'a> {
     pub acquire_count: u32,
     pub lease: Option<LeaseHolder>,
     pub cursor: CursorUpdate<'a>,
-    pub op_log: OpLog,
+    pub op_log: StoredOps<'a>,
     pub offer: Option<Offer>,
     pub last_handoff: Option<HandoffId>,
     pub request: Option<PendingRequest>,
@@ -250,6 +250,45 @@ impl HotPart<'_> {
             has_parent: shard.is_derived(),
             spawned_count: self.spawned_count,
         }
+    }
+}
+
+/// The log of a shard as it is stored, oldest first. Each entry is sound, ids are unique, and times
+/// never fall.
+///
+/// It stays in the value until somebody needs it: most of a hot part is its log, and to carry one
+/// out of the decoder costs more than to read it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct StoredOps<'a>(&'a [[u8; OP_LEN]]);
+
+impl<'a> StoredOps<'a> {
+    /// The entries, oldest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = OpLogEntry> + use<'a> {
+        self.0.iter().map(|bytes| sound_op(bytes).expect("it was sound when it was read"))
+    }
+
+    /// How many there are; at most [`OP_LOG_CAP`].
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The entry of `op_id`.
+    #[must_use]
+    pub fn find(&self, op_id: OpId) -> Option<OpLogEntry> {
+        self.iter().find(|entry| entry.op_id() == op_id)
+    }
+}
+
+impl fmt::Debug for StoredOps<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -321,8 +360,7 @@ fn check_pair(hot: &HotPart<'_>, cold: &ColdPart<'_>) -> Result<(), InfraError> 
     }
 }
 
-/// Both parts are checked; only room can lack. They are borrowed, because the log in the hot part
-/// is large: it is copied once, to its place in the pool.
+/// Both parts are checked; only room can lack.
 fn make_record(
     tenant: &Arc<TenantId>,
     shard: ShardKey,
@@ -352,7 +390,9 @@ fn make_record(
     record.lease = hot.lease;
     record.acquire_count = hot.acquire_count;
     if !hot.op_log.is_empty() {
-        pool.logs.get_mut(&mut record.op_log).clone_from(&hot.op_log);
+        let log = pool.logs.get_mut(&mut record.op_log);
+        debug_assert!(log.is_empty(), "whoever had its place gave it back empty");
+        hot.op_log.iter().for_each(|entry| log.push_unchecked(entry));
     }
     Ok(record)
 }
@@ -507,10 +547,10 @@ fn write_op(out: &mut impl Put, entry: &OpLogEntry) {
     out.put_array(&OP_FIELDS, &bytes);
 }
 
-fn read_op_log(fields: &mut Fields<'_>, count: usize) -> Result<OpLog, InfraError> {
-    let mut log = OpLog::new();
-    let mut marks = 0_u64;
-    for _ in 0..count {
+fn read_op_log<'a>(fields: &mut Fields<'a>, count: usize) -> Result<StoredOps<'a>, InfraError> {
+    let (entries, _) = fields.rest().as_chunks();
+    let (mut marks, mut last_time) = (0_u64, LogicalTime::ZERO);
+    for nth in 0..count {
         // The long way names the field that is wrong.
         let entry = match fields.take_if(sound_op) {
             Some(entry) => entry,
@@ -518,14 +558,14 @@ fn read_op_log(fields: &mut Fields<'_>, count: usize) -> Result<OpLog, InfraErro
         };
         // Whoever has a mark that nobody had before need not be looked for.
         let mark = 1 << (entry.op_id().as_raw() % u64::from(u64::BITS));
-        let fresh = marks & mark == 0 || log.find(entry.op_id()).is_none();
+        let fresh = marks & mark == 0 || StoredOps(&entries[..nth]).find(entry.op_id()).is_none();
         marks |= mark;
         fields.require(holds(fresh, "INV-9: operation ids are unique"))?;
-        let later = entry.executed_at() >= log.last_time();
+        let later = entry.executed_at() >= last_time;
         fields.require(holds(later, "INV-13: times in the log never fall"))?;
-        log.push_unchecked(entry);
+        last_time = entry.executed_at();
     }
-    Ok(log)
+    Ok(StoredOps(&entries[..count]))
 }
 
 /// Bytes of an entry of the log.
