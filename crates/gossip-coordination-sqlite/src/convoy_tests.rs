@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread::scope;
 use std::time::Duration;
 
-use crate::convoy::{Convoy, ROUNDS_MAX};
+use crate::convoy::{Convoy, RELAY, ROUNDS_MAX};
 
 /// A convoy whose lead is passed on after some rounds, whatever the clock says.
 fn convoy(load_max: usize) -> Convoy<u64> {
@@ -92,6 +92,14 @@ fn what_queued_up_is_taken_together_up_to_the_load() {
     assert_eq!(convoys_behind(&[3, 3, 3, 3], 6), [2, 2]);
     assert_eq!(convoys_behind(&[9, 1, 1], 6), [1, 2]);
     assert_eq!(convoys_behind(&[1, 9, 1], 6), [1, 1, 1]);
+}
+
+#[test]
+fn everybody_in_a_large_convoy_is_woken() {
+    // None, one or all of a relay, and some of the last.
+    for count in [1, RELAY, RELAY + 1, 3 * RELAY - 1] {
+        assert_eq!(convoys_behind(&vec![1; count], 100), [count]);
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ const _: () = assert!(LIMITS.txn_ops <= GROUP_LOAD_MAX);
 
 /// How long one caller commits for others: many times an ordinary group. When another process holds
 /// the file each group waits for seconds, and a caller whose own job is done shall not wait for
-/// eight of them: its lease may be over by then.
+/// many of them: its lease may be over by then.
 const LEAD_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// Transactions of one caller, and what became of them.
@@ -75,6 +75,13 @@ impl Core {
 
     /// Commits `txns` together with what others commit meanwhile.
     pub(crate) fn commit(&self, txns: Vec<Txn>, patience: &mut Patience) -> Vec<Outcome> {
+        // The usual case: one transaction, nothing to sort out.
+        if let [txn] = txns.as_slice()
+            && LIMITS.admit(txn)
+        {
+            let load = load(txn);
+            return self.commit_group(txns, load, patience);
+        }
         let mut outcomes = Vec::with_capacity(txns.len());
         let (mut group, mut group_load) = (Vec::new(), 0);
         for txn in txns {

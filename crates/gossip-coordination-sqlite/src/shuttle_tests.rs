@@ -40,16 +40,17 @@ fn explore(world: fn()) {
     check_pct(world, SCHEDULES, DEPARTURES);
 }
 
-/// Callers that ride again and again, in convoys of at most two.
-fn everybody_rides() {
-    let (convoy, driven) = (Arc::new(Convoy::new(2, Duration::MAX)), Arc::new(AtomicUsize::new(0)));
+/// Callers that ride again and again, in convoys of at most `load_max`.
+fn everybody_rides(load_max: usize) {
+    let convoy = Arc::new(Convoy::new(load_max, Duration::MAX));
+    let driven = Arc::new(AtomicUsize::new(0));
     let ride = |caller: u64| {
         let (convoy, driven) = (Arc::clone(&convoy), Arc::clone(&driven));
         thread::spawn(move || {
             for nth in 0..RIDES {
                 let job = 10 * caller + nth;
                 let answer = convoy.ride(job, 1, |jobs| {
-                    assert!(jobs.len() <= 2, "{} jobs in a convoy of two", jobs.len());
+                    assert!(jobs.len() <= load_max, "{} of {load_max} jobs", jobs.len());
                     driven.fetch_add(jobs.len(), Ordering::Relaxed);
                     // Others board while this one is under way.
                     thread::yield_now();
@@ -67,7 +68,13 @@ fn everybody_rides() {
 
 #[test]
 fn under_every_schedule_everybody_is_answered_once() {
-    explore(everybody_rides);
+    explore(|| everybody_rides(2));
+}
+
+/// Who is answered wakes others, whatever those do at that moment.
+#[test]
+fn under_every_schedule_the_callers_of_a_large_convoy_wake_each_other() {
+    explore(|| everybody_rides(CALLERS as usize));
 }
 
 /// A driver that panics takes its convoy with it, and leaves nobody waiting. Each caller rides

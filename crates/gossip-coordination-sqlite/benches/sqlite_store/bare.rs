@@ -33,7 +33,9 @@ pub enum Custom {
     /// SQLite does unless told otherwise; a thread commits what several callers hand it, all that
     /// waits as one transaction, and wakes them.
     Usual,
-    /// As ours is. A thread of its own copies the log; callers are grouped by the very same convoy.
+    /// The same with a thread of its own that copies the log, as ours has.
+    Aside,
+    /// As ours is: the log is copied aside, and callers are grouped by the very same convoy.
     Alike,
 }
 
@@ -122,8 +124,8 @@ impl Record {
 impl Way {
     fn new(writer: Writer, callers: usize, custom: Custom) -> Self {
         match custom {
-            Custom::Usual | Custom::Alike if callers == 1 => Self::Alone(Mutex::new(writer)),
-            Custom::Usual => {
+            _ if callers == 1 => Self::Alone(Mutex::new(writer)),
+            Custom::Usual | Custom::Aside => {
                 let (requests, waiting) = mpsc::channel();
                 std::thread::spawn(move || writer.write_groups(&waiting));
                 Self::Handed(requests)
@@ -168,7 +170,7 @@ impl Writer {
         connection.execute_batch("COMMIT").unwrap();
         let aside = match custom {
             Custom::Usual => None,
-            Custom::Alike => Some(Aside::start(&path, &mut connection)),
+            Custom::Aside | Custom::Alike => Some(Aside::start(&path, &mut connection)),
         };
         Self { connection, aside }
     }
