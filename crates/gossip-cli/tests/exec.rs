@@ -80,7 +80,7 @@ fn progress_is_drawn_on_a_terminal() {
 #[rstest]
 #[case::by_kill(Signal::KILL)]
 fn a_worker_that_is_killed_loses_no_key(#[case] how: Signal) {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "echo $1 >> seen; sleep 0.01", "sh", "{}"];
     let settings = ["range:0..200", "--lease", "1s", "--jobs", "2", "--checkpoint-keys", "5"];
     let args = exec(&settings, &slow);
@@ -125,7 +125,7 @@ fn a_signal_drains_and_nothing_is_done_twice(#[case] how: Signal) {
 
 #[test]
 fn a_second_signal_leaves_at_once_and_ends_the_commands() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     let forever = ["sh", "-c", "echo $$ >> seen; sleep 600", "sh", "{}"];
     let args = exec(&["range:0..4", "--jobs", "1", "--lease", "1s"], &forever);
     let child = scratch.gossip(&args).spawn().unwrap();
@@ -368,7 +368,7 @@ fn several_processes_share_a_run() {
 /// A process that was stopped beyond its lease finds its shards taken, and goes on with others.
 #[test]
 fn a_worker_that_slept_beyond_its_lease_does_no_harm() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "echo $1 >> seen; sleep 0.02", "sh", "{}"];
     let args = exec(&["range:0..100", "--jobs", "2", "--lease", "1s"], &slow);
     let sleeper = scratch.gossip(&args).spawn().unwrap();
@@ -386,7 +386,7 @@ fn a_worker_that_slept_beyond_its_lease_does_no_harm() {
 
 #[test]
 fn a_run_can_be_paused_and_resumed() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
     let args = exec(&["range:0..100", "--jobs", "2", "--lease", "1s"], &slow);
     let child = scratch.gossip(&args).spawn().unwrap();
@@ -407,7 +407,7 @@ fn a_run_can_be_paused_and_resumed() {
 /// Whoever looks in sees how far it is and how long it will take; a pause is no work.
 #[test]
 fn a_run_tells_how_far_it_is_and_what_is_left() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
     let settings = ["range:0..2000", "--jobs", "2", "--lease", "1s", "--checkpoint-keys", "2"];
     let child = scratch.gossip(&exec(&settings, &slow)).spawn().unwrap();
@@ -441,7 +441,7 @@ fn a_run_tells_how_far_it_is_and_what_is_left() {
 /// A shard is asked for, moves to the other worker, and no key of it is done twice.
 #[test]
 fn a_shard_is_handed_to_another_worker() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     // Who works is told by the process that started the command.
     let slow = ["sh", "-c", "sleep 0.05; echo $1 $GOSSIP_SHARD $PPID >> seen", "sh", "{}"];
     let settings = ["range:0..300", "--jobs", "1", "--shards", "1", "--lease", "3s", "--no-split"];
@@ -467,7 +467,7 @@ fn a_shard_is_handed_to_another_worker() {
 
 #[test]
 fn a_cancelled_run_ends_its_workers_with_four() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "sleep 0.05; echo $1 >> seen", "sh", "{}"];
     let args = exec(&["range:0..1000", "--jobs", "2", "--lease", "1s"], &slow);
     let child = scratch.gossip(&args).spawn().unwrap();

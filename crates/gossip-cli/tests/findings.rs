@@ -84,7 +84,7 @@ fn what_nobody_named_is_no_finding(
 /// The number travels with the cursor: what is done again is not counted again.
 #[test]
 fn a_finding_counts_once_whatever_crashes() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::with_short_leases();
     let script = "echo $1 >> seen; sleep 0.01; case $1 in *0) exit 10;; esac";
     let settings = ["range:0..200", "--lease", "1s", "--jobs", "2", "--checkpoint-keys", "7"];
     let args = [&settings[..], &["--found-status", "10", "--fail-on", "findings"]].concat();

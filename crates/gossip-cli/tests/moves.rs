@@ -29,7 +29,7 @@ struct Pair {
 impl Pair {
     /// Starts both; a key takes `nap` seconds, until [`Self::hurry`].
     fn start(lease: &str, keys: usize, nap: &str) -> Self {
-        let scratch = Scratch::new();
+        let scratch = Scratch::with_short_leases();
         std::fs::write(scratch.path().join("nap"), nap).unwrap();
         // Who works is told by the process that started the command.
         let script = "sleep $(cat nap); echo $1 $PPID >> seen";

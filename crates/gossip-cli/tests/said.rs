@@ -42,7 +42,7 @@ fn a_name_never_runs_as_code(#[case] command: &[&str]) {
     assert!(!scratch.path().join("PWNED").exists(), "{command:?}");
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("would let a name run as code"), "{}", ran.stderr);
-    assert!(!scratch.path().join("store.db").exists(), "nothing was begun");
+    assert!(!scratch.store().exists(), "nothing was begun");
 }
 
 /// What could not be read is told by everything that tells of the run.

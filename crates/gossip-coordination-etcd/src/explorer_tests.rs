@@ -1,14 +1,15 @@
 //! Group commit and owner lease under orders of their tasks that no runtime would come to by
 //! itself (`explorer.rs`), on the model of etcd, with its faults.
 //!
-//! Callers commit at the same time. Some give up at any point where they wait, and some look away
-//! from what they began until all others are done.
+//! Callers commit at the same time, and some look for an owner before, which asks for the lease
+//! beside them. Some give up at any point where they wait, and some look away from what they began
+//! until all others are done.
 //!
 //! # Laws
 //! - Nobody waits for ever, whoever gives up, looks away, or meets a fault.
 //! - Each transaction is answered once, with what became of it: applied ones are there, refused
 //!   ones are not, none happens twice, and of those that expect the same key to be absent one does.
-//! - Nothing is sent that nobody waits for any more, and no more than two requests at a
+//! - No transaction is sent that nobody waits for any more, and no more than two requests at a
 //!   time; whoever is done gives its place back.
 //! - A process asks for one lease, and for another only when that is gone; an owner whose key went
 //!   with its lease is told.
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
-use gossip_coordination::store::{AsyncStore, CommitOutcome, Key, Txn};
+use gossip_coordination::store::{AsyncStore, CommitOutcome, Key, Read, Txn};
 use tokio::sync::Semaphore;
 
 use crate::explorer::{Explorer, pause};
@@ -253,20 +254,7 @@ impl Stage {
         looks: u64,
     ) -> Option<Vec<Outcome>> {
         let txns = deeds.iter().map(|(number, deed)| deed.txn(*number)).collect();
-        let mut commit = pin!(store.commit(txns));
-        let mut left = looks;
-        poll_fn(|context| {
-            if left == 0 {
-                return Poll::Ready(None);
-            }
-            left -= 1;
-            let polled = commit.as_mut().poll(context).map(Some);
-            if polled.is_pending() && left == 0 {
-                context.waker().wake_by_ref();
-            }
-            polled
-        })
-        .await
+        within(looks, store.commit(txns)).await
     }
 
     /// Begins a commit and looks away until everybody else is done.
@@ -291,6 +279,10 @@ impl Stage {
             let deeds = self.deeds(1 + caller * 100 + nth * 10);
             let binding = store.binding();
             let looks = if self.draw(3) == 0 { 1 + self.draw(6) } else { u64::MAX };
+            if self.draw(4) == 0 {
+                // What it finds, or why it does not, is not what these laws are about.
+                let _ = within(looks, store.read(vec![Read::Get(key(CONTENDED))])).await;
+            }
             let outcomes = match others {
                 Some(others) => self.look_away(&mut store, &deeds, others).await,
                 None => self.commit(&mut store, &deeds, looks).await,
@@ -309,6 +301,23 @@ impl Stage {
             self.done.add_permits(1);
         }
     }
+}
+
+/// What `future` comes to, unless that takes more than so many looks.
+async fn within<F: Future>(looks: u64, future: F) -> Option<F::Output> {
+    let (mut future, mut left) = (pin!(future), looks);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        let polled = future.as_mut().poll(context).map(Some);
+        if polled.is_pending() && left == 0 {
+            context.waker().wake_by_ref();
+        }
+        polled
+    })
+    .await
 }
 
 /// One world, and the laws.

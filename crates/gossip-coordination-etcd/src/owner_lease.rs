@@ -8,14 +8,14 @@
 //!
 //! One lease for each process and not for each shard, because tens of thousands of leases hurt a
 //! cluster. It is asked for while a process looks at the first shard that it would own, so that
-//! its first claim takes no longer than the others, and kept alive at a third of its time, so two
-//! keep-alives may be lost. When a keep-alive or a commit is told that it is gone,
+//! its first claim takes no round trip more than the others, and kept alive at a third of its time,
+//! so two keep-alives may be lost. When a keep-alive or a commit is told that it is gone,
 //! [`OwnerLease::binding`] rises and the next key that is bound gets a new one; owners whose keys
 //! vanished see the number and bind them again with their first commit after that.
 //!
 //! # Never
 //! - holds a lock while it waits for the server, the one apart that keeps two from granting;
-//! - grants a lease to a process that claims nothing: one that only looks on has none.
+//! - grants a lease to a process that would own nothing: one that only looks on has none.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -120,8 +120,10 @@ impl OwnerLease {
         }
     }
 
-    /// Gives the lease back, and with it every key that is bound to it.
+    /// Gives the lease back, and with it every key that is bound to it. One that is being granted
+    /// is waited for, or it would stay behind.
     pub(crate) async fn revoke<K: EtcdKv>(&self, kv: &K) -> Result<(), EtcdError> {
+        let _granting = self.granting.lock().await;
         let Some(id) = self.current() else { return Ok(()) };
         self.lost(id);
         match kv.lease_revoke(id).await {

@@ -56,11 +56,38 @@ async fn the_lease_is_asked_for_while_the_first_owner_is_read() {
     }
     assert_eq!((kv.request_count(), kv.grant_count()), (1, 1), "both are on their way");
     assert!(!read.is_finished());
+    let mut binder = store.clone();
+    let bound = tokio::spawn(async move { commit(&mut binder, bind(1)).await });
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
     kv.hold(false);
     read.await.unwrap().unwrap();
-    commit(&mut store, bind(1)).await;
-    assert_eq!(kv.grant_count(), 1, "the commit waits for the same grant");
+    bound.await.unwrap();
+    assert_eq!(kv.grant_count(), 1, "the commit waited for the same grant");
     assert_eq!(kv.inner.contents()[0].lease, store.owner_lease().unwrap());
+    commit(&mut store, bind(2)).await;
+    assert_eq!(kv.grant_count(), 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_being_granted_is_given_back_too() {
+    let kv = LossyKv::new(SimEtcdKv::new());
+    let mut store = EtcdStore::start(kv.clone(), &config()).unwrap();
+    kv.hold(true);
+    store.read(vec![Read::Get(owner_key(1))]).await.unwrap();
+    let leaver = store.clone();
+    let left = tokio::spawn(async move { leaver.revoke_owner_lease().await });
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(kv.grant_count(), 1);
+    kv.hold(false);
+    left.await.unwrap().unwrap();
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((store.owner_lease(), store.binding()), (None, Some(2)));
 }
 
 #[tokio::test]

@@ -170,9 +170,9 @@ impl<K: EtcdKv> Post<K> {
         }
     }
 
-    /// Has the lease granted if there is none, and waits for nothing: whoever needs it waits for
-    /// the same grant, or tries again if that failed. Without tasks nothing goes on beside the
-    /// caller, and the lease is granted when it is needed.
+    /// Has the lease granted if there is none, and waits for nothing. Whoever needs it meanwhile
+    /// waits for this grant, whose failure counts as its own first try; later it tries for itself.
+    /// Without tasks nothing goes on beside the caller, and the lease is granted when it is needed.
     pub(crate) fn expect_lease(self: &Arc<Self>) {
         if let (None, Some(runtime)) = (self.lease.current(), &self.runtime) {
             let post = Arc::clone(self);

@@ -2,14 +2,14 @@
 //!
 //! A caller boards with a job. If nobody drives, it drives: it takes every job that is waiting,
 //! does them in one go, and gives each back to its caller with the answer inside. So whatever a job
-//! holds is made and dropped by one thread, and the driver neither allocates nor frees for others.
+//! holds is made and dropped by one thread.
 //!
 //! Whoever boards meanwhile waits for the next convoy. So a caller alone pays no thread switch, and
 //! nobody ever waits for a convoy to fill: what queued up during the last one is what the next one
 //! takes.
 //!
-//! A driver drives a few more convoys while others wait, and then passes the lead to the first of
-//! them.
+//! A driver drives more convoys while others wait, up to [`ROUNDS_MAX`], and then passes the lead
+//! to the first of them.
 //!
 //! To wake a thread takes longer than to do its job, and while the driver wakes, nothing commits.
 //! So it wakes one of [`RELAY`] callers, who wakes the others before it goes its way.
@@ -21,25 +21,20 @@
 //! - A driver that panics leaves nobody waiting: the others learn that their answer is lost.
 //! - A panic in a convoy that a caller drives for others is not that caller's: its own job was
 //!   answered before.
-//! - Who is to wake others sleeps or listens, so it will: a driver, who does neither, is asked to
-//!   wake nobody.
+//! - Who is to wake others goes its way by that alone, and does nothing before it. A driver would
+//!   do it after its lead, so it is asked to wake nobody.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::sync::{Arc, Mutex, MutexGuard, PoisonError, Thread, thread};
+use super::sync::{Arc, Mutex, MutexGuard, PoisonError, RELAY, Thread, thread};
 
 /// Convoys that one caller drives before it passes the lead on. To wake the next driver takes about
 /// as long as a commit when everybody is busy, so the lead is passed seldom: with 8 instead, 64
 /// callers were slower by a twentieth. A caller whose own job is done waits for no more than this
 /// many.
 pub(crate) const ROUNDS_MAX: usize = 32;
-
-/// Callers of whom the driver wakes one: about the root of as many as wait at once, so that neither
-/// it nor any of them wakes many. A relay is one step deep, because each step is a turn to wait for
-/// on a busy machine.
-pub(crate) const RELAY: usize = 8;
 
 /// Jobs `J` that are done together and given back one by one.
 #[derive(Debug)]
@@ -110,7 +105,10 @@ impl<J> Convoy<J> {
         }
         self.lead(&mut drive);
         match seat.listen() {
-            Word::Done(job, _) => Some(job),
+            Word::Done(job, others) => {
+                assert!(others.is_empty(), "a driver is asked to wake nobody");
+                Some(job)
+            }
             Word::Lost | Word::Drive | Word::Wait => None,
         }
     }

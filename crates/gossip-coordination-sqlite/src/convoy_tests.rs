@@ -6,7 +6,8 @@ use std::sync::mpsc::channel;
 use std::thread::scope;
 use std::time::Duration;
 
-use crate::convoy::{Convoy, RELAY, ROUNDS_MAX};
+use crate::convoy::{Convoy, ROUNDS_MAX};
+use crate::sync::RELAY;
 
 /// A convoy whose lead is passed on after some rounds, whatever the clock says.
 fn convoy(load_max: usize) -> Convoy<u64> {
@@ -96,8 +97,8 @@ fn what_queued_up_is_taken_together_up_to_the_load() {
 
 #[test]
 fn everybody_in_a_large_convoy_is_woken() {
-    // None, one or all of a relay, and some of the last.
-    for count in [1, RELAY, RELAY + 1, 3 * RELAY - 1] {
+    // Nobody to wake, one, a whole relay, and several.
+    for count in [1, 2, RELAY, RELAY + 1, 3 * RELAY - 1] {
         assert_eq!(convoys_behind(&vec![1; count], 100), [count]);
     }
 }

@@ -13,12 +13,59 @@ use shuttle::{check_pct, check_random, thread};
 
 use self::convoy::Convoy;
 
-/// What the convoy waits and locks with here.
+/// What the convoy waits and locks with here. Threads that `shuttle` parks may wake at any time for
+/// no reason, which hides most wake-ups that are lost; so ours wait for a token, and wake for no
+/// reason only when they would begin to sleep.
 mod sync {
     pub(crate) use std::sync::PoisonError;
 
     pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
-    pub(crate) use shuttle::thread::{self, Thread};
+
+    /// Two, so that a few callers are several relays.
+    pub(crate) const RELAY: usize = 2;
+
+    /// Somebody who sleeps until it has its token.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Thread(Arc<Token>);
+
+    #[derive(Debug, Default)]
+    struct Token {
+        is_there: Mutex<bool>,
+        came: shuttle::sync::Condvar,
+    }
+
+    impl Thread {
+        pub(crate) fn unpark(&self) {
+            // Also by a driver that breaks down, which poisons the lock and leaves it whole.
+            *self.0.is_there.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            self.0.came.notify_one();
+        }
+    }
+
+    pub(crate) mod thread {
+        use shuttle::rand::{Rng, thread_rng};
+
+        use super::{Arc, PoisonError, Thread, Token};
+
+        shuttle::thread_local! {
+            static OWN: Thread = Thread(Arc::new(Token::default()));
+        }
+
+        pub(crate) fn current() -> Thread {
+            OWN.with(Thread::clone)
+        }
+
+        pub(crate) fn park() {
+            if thread_rng().gen_ratio(1, 8) {
+                return;
+            }
+            let Thread(token) = current();
+            let mut is_there = token.is_there.lock().unwrap_or_else(PoisonError::into_inner);
+            while !std::mem::replace(&mut *is_there, false) {
+                is_there = token.came.wait(is_there).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
 }
 
 #[path = "convoy.rs"]
@@ -40,9 +87,10 @@ fn explore(world: fn()) {
     check_pct(world, SCHEDULES, DEPARTURES);
 }
 
-/// Callers that ride again and again, in convoys of at most `load_max`.
-fn everybody_rides(load_max: usize) {
-    let convoy = Arc::new(Convoy::new(load_max, Duration::MAX));
+/// Callers that ride again and again, in convoys of at most `load_max`, each of whom leads for
+/// `lead_time_max`.
+fn everybody_rides(load_max: usize, lead_time_max: Duration) {
+    let convoy = Arc::new(Convoy::new(load_max, lead_time_max));
     let driven = Arc::new(AtomicUsize::new(0));
     let ride = |caller: u64| {
         let (convoy, driven) = (Arc::clone(&convoy), Arc::clone(&driven));
@@ -68,13 +116,19 @@ fn everybody_rides(load_max: usize) {
 
 #[test]
 fn under_every_schedule_everybody_is_answered_once() {
-    explore(|| everybody_rides(2));
+    explore(|| everybody_rides(2, Duration::MAX));
 }
 
 /// Who is answered wakes others, whatever those do at that moment.
 #[test]
 fn under_every_schedule_the_callers_of_a_large_convoy_wake_each_other() {
-    explore(|| everybody_rides(CALLERS as usize));
+    explore(|| everybody_rides(CALLERS as usize, Duration::MAX));
+}
+
+/// Whoever was told to drive has a convoy of its own, with others in it.
+#[test]
+fn under_every_schedule_the_lead_is_passed_on() {
+    explore(|| everybody_rides(CALLERS as usize, Duration::ZERO));
 }
 
 /// A driver that panics takes its convoy with it, and leaves nobody waiting. Each caller rides
@@ -104,4 +158,60 @@ fn somebody_breaks_down() {
 #[test]
 fn under_every_schedule_nobody_waits_for_a_driver_that_broke_down() {
     explore(somebody_breaks_down);
+}
+
+/// The convoy once more, over threads that now and then do not hear that they are woken.
+#[path = "."]
+mod deaf {
+    use std::time::Duration;
+
+    use shuttle::sync::Arc;
+
+    mod sync {
+        use shuttle::rand::Rng;
+
+        use super::super::sync;
+        pub(crate) use super::super::sync::{Arc, Mutex, MutexGuard, PoisonError, RELAY};
+
+        #[derive(Debug)]
+        pub(crate) struct Thread(sync::Thread);
+
+        impl Thread {
+            pub(crate) fn unpark(&self) {
+                if !shuttle::rand::thread_rng().gen_ratio(1, 64) {
+                    self.0.unpark();
+                }
+            }
+        }
+
+        pub(crate) mod thread {
+            pub(crate) use super::sync::thread::park;
+
+            pub(crate) fn current() -> super::Thread {
+                super::Thread(super::sync::thread::current())
+            }
+        }
+    }
+
+    #[path = "convoy.rs"]
+    #[expect(clippy::duplicate_mod, reason = "the same code over other locks is the point")]
+    #[expect(dead_code, reason = "not every test needs everything")]
+    mod convoy;
+
+    /// Callers that ride once.
+    pub(super) fn world() {
+        let convoy = Arc::new(convoy::Convoy::new(10, Duration::MAX));
+        let ride = |caller: u64| {
+            let convoy = Arc::clone(&convoy);
+            shuttle::thread::spawn(move || convoy.ride(caller, 1, |_| shuttle::thread::yield_now()))
+        };
+        let callers: Vec<_> = (0..super::CALLERS).map(ride).collect();
+        callers.into_iter().for_each(|caller| assert!(caller.join().unwrap().is_some()));
+    }
+}
+
+#[test]
+fn a_wake_up_that_is_lost_is_found() {
+    let hunt = || check_random(deaf::world, SCHEDULES);
+    assert!(catch_unwind(AssertUnwindSafe(hunt)).is_err(), "somebody sleeps for ever");
 }

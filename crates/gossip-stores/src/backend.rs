@@ -78,7 +78,7 @@ impl Backend {
     /// cluster its owner keys vanish at once, and not when their lease runs out.
     ///
     /// It is a courtesy. Nothing rests on it, so it has no error, and whoever goes on all the same
-    /// gets new keys. It waits no longer than one request.
+    /// gets new keys. It waits no longer than one request, and one that is under way.
     pub fn retire(&self) {
         match &self.open {
             Open::Memory(_) | Open::Sqlite(_) => {}

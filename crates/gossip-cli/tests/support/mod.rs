@@ -15,13 +15,13 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(120);
 /// How often something is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Where the system keeps files in memory, if it does. Leases here last a second, and a disk that
-/// is busy takes longer for one flush; what a disk forgets is not what these tests are about.
+/// Where the system keeps files in memory, if it does.
 const MEMORY: &str = "/dev/shm";
 
-/// A directory of one test, with a store in it, removed with it.
+/// A directory of one test, and one for its store; both are removed with it.
 pub(crate) struct Scratch {
     path: PathBuf,
+    store: PathBuf,
 }
 
 impl Scratch {
@@ -29,15 +29,29 @@ impl Scratch {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("gossip-cli-{}-{number}", std::process::id());
-        let memory = Path::new(MEMORY);
-        let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-        let path = root.join(name);
+        let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(path.join("tree")).unwrap();
-        Self { path }
+        Self { store: path.clone(), path }
+    }
+
+    /// With its store in memory, for leases of a second: a disk that is busy takes longer for one
+    /// flush.
+    pub(crate) fn with_short_leases() -> Self {
+        let mut scratch = Self::new();
+        let memory = Path::new(MEMORY).join(scratch.path.file_name().unwrap());
+        if std::fs::create_dir(&memory).is_ok() {
+            scratch.store = memory;
+        }
+        scratch
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file of the store, once there is one.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.store.join("store.db")
     }
 
     pub(crate) fn tree(&self) -> PathBuf {
@@ -63,7 +77,7 @@ impl Scratch {
         let mut command = Command::new(program);
         piped(&mut command).current_dir(&self.path).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("GOSSIP_STORE", format!("sqlite:{}", self.path.join("store.db").display()));
+        command.env("GOSSIP_STORE", format!("sqlite:{}", self.store().display()));
         command
     }
 
@@ -83,6 +97,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // A test that failed says so itself.
         let _ = std::fs::remove_dir_all(&self.path);
+        let _ = std::fs::remove_dir_all(&self.store);
     }
 }
 

@@ -44,9 +44,9 @@ const CALLERS: usize = 64;
 /// leased at one time are scattered in a large run: each lies on a page of its own.
 pub const RECORDS: usize = 9_984;
 /// Rounds of each side: every order three times. Many short ones, because the machine itself is
-/// faster in one second than in the next, and only neighbours are compared.
+/// faster in one second than in the next, and only rounds of one order are compared.
 const ROUNDS: usize = 30;
-/// How long a round lasts: a thousand flushes and more.
+/// How long a round lasts: hundreds of flushes and more.
 const ROUND: Duration = Duration::from_millis(300);
 /// Before each round. What one side leaves behind to be copied and written, the next one would
 /// pay for.
@@ -69,7 +69,7 @@ enum Side {
 
 const SIDES: usize = 5;
 
-/// In which order they play: each comes right behind each other one twice.
+/// In which orders they play: within them each comes right behind each other one twice.
 const ORDERS: [[Side; SIDES]; 10] = {
     use Side::{Alike, Aside, Disk, Ours, Usual};
     [

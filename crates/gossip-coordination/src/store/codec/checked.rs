@@ -1,7 +1,7 @@
 //! Values whose checksum was right a moment ago.
 //!
 //! A handle reads the head of its run with every claim, and records that nobody has written since
-//! it last looked at them or wrote them. Equal bytes under an equal key have an equal checksum, and
+//! it last looked at them. Equal bytes under an equal key have an equal checksum, and
 //! to compare them costs a tenth of hashing them. So each thread keeps a few values that it has
 //! hashed; nothing is believed here that this thread did not hash.
 //!

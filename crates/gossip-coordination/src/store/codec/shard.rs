@@ -391,7 +391,7 @@ fn make_record(
     record.acquire_count = hot.acquire_count;
     if !hot.op_log.is_empty() {
         let log = pool.logs.get_mut(&mut record.op_log);
-        debug_assert!(log.is_empty(), "whoever had its place gave it back empty");
+        assert!(log.is_empty(), "whoever had its place gave it back empty");
         hot.op_log.iter().for_each(|entry| log.push_unchecked(entry));
     }
     Ok(record)
