@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a round lasts: at least hundreds of commits of the slowest side.
-const ROUND: Duration = Duration::from_millis(1_000);
+/// How long a round lasts: hundreds of commits of the slowest side, and five times what 256 callers
+/// wait for one.
+const ROUND: Duration = Duration::from_millis(500);
 
 /// Somebody who repeats one operation.
 pub trait Caller: Send + 'static {
@@ -68,5 +69,6 @@ pub fn ratio(one: &[Round], other: &[Round], of: fn(&Round) -> f64) -> f64 {
 pub fn median(mut values: Vec<f64>) -> f64 {
     assert!(!values.is_empty(), "there is something to take the median of");
     values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
+    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    f64::midpoint(low, high)
 }
