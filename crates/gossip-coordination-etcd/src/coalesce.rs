@@ -2,9 +2,11 @@
 //!
 //! Every handle of a process puts its transactions in one queue. Two carriers take turns: each
 //! takes what waits, as much as one request holds, sends it, and hands out the outcomes. So at most
-//! two requests are in flight, and while they are, the next batches gather. Nobody ever waits for a
-//! batch to fill: a carrier that is free takes what there is, be it one. When nothing at all is in
-//! flight a transaction is sent past the queue, and a lone worker pays nothing for the rest.
+//! two requests are in flight, and while they are, the next batches gather. A carrier that is free
+//! lets those go first who are ready to run and about to send, such as all that were just told the
+//! outcomes of a batch; it waits for nobody else, and takes what there is, be it one. When nothing
+//! at all is in flight a transaction is sent past the queue, and a lone worker pays nothing for the
+//! rest.
 //!
 //! A transaction that meets another of the batch (see [`batch`](crate::batch)), or does not fit, is
 //! the first of the next one, so none waits for more than the batches before it.
@@ -23,6 +25,7 @@ use gossip_coordination::store::CommitOutcome;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use crate::batch::{Batch, Parcel};
+use crate::budget::Budget;
 use crate::driven::Driven;
 use crate::kv::EtcdKv;
 use crate::planted::planted;
@@ -41,6 +44,11 @@ const QUEUE_MAX: usize = 1024;
 const SET_ASIDE_MAX: usize = 256;
 
 const _: () = assert!(SET_ASIDE_MAX < QUEUE_MAX);
+
+/// Times that a carrier lets others go first before it gathers, and only as long as that brings
+/// more. Without, the first of many who are about to send would travel almost alone. A runtime comes
+/// back to one who steps aside after some sixty others, so this is enough for a full batch.
+const STEPS_ASIDE_MAX: usize = 4;
 
 /// The way to the carriers. Clones share them; the carriers end with the last clone.
 #[derive(Clone, Debug)]
@@ -144,6 +152,7 @@ async fn carry<K: EtcdKv>(post: Arc<Post<K>>, inbox: Arc<Mutex<Inbox>>, flights:
             let Some(first) = inbox.first().await else { return };
             // While a handle sends for itself, more gather here.
             let Ok(flight) = flights.acquire().await else { return };
+            inbox.step_aside(&post.budget).await;
             // That may have taken long, and its caller may have given up meanwhile.
             if !is_awaited(&first) {
                 continue;
@@ -178,6 +187,20 @@ impl Inbox {
             }
             if planted!(CarrierLeaves) {
                 return None;
+            }
+        }
+    }
+
+    /// Lets those go first who are about to send, until no more come or a batch would be full.
+    async fn step_aside(&self, budget: &Budget) {
+        for _ in 0..STEPS_ASIDE_MAX {
+            let before = self.queue.len();
+            if before >= budget.ops {
+                return;
+            }
+            tokio::task::yield_now().await;
+            if self.queue.len() == before {
+                return;
             }
         }
     }

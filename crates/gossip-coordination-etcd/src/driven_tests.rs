@@ -112,6 +112,39 @@ async fn nobody_waits_for_a_connection_that_another_began_to_make() {
     first.await.unwrap();
 }
 
+/// A carrier is woken by the first of them, and lets the others go before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn callers_that_are_about_to_send_travel_together() {
+    let (kv, store) = store(true);
+    let commit = |number: u64| {
+        let mut store = store.clone();
+        async move { store.commit(vec![put(number)]).await }
+    };
+    let kv = &kv;
+    let sent = |count| {
+        soon(async move {
+            while kv.commit_count() < count {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+    };
+    kv.hold(true);
+    let mut alone = pin!(commit(0));
+    begin(&mut alone).await;
+    sent(1).await;
+    let commits: Vec<_> = (1..=10).map(commit).collect();
+    // Begun by a task, they stand in the queue of its thread one behind the other.
+    let begun = tokio::spawn(async { commits.into_iter().map(tokio::spawn).collect::<Vec<_>>() });
+    let begun = begun.await.unwrap();
+    sent(2).await;
+    kv.hold(false);
+    assert_applied(&soon(alone).await);
+    for task in begun {
+        assert_applied(&soon(task).await.unwrap());
+    }
+    assert_eq!(kv.commit_count(), 2, "one that found nobody, and the others together");
+}
+
 /// Callers that gave up while a server did not answer are not in the way when it does.
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_is_not_sent() {
