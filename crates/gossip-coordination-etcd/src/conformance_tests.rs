@@ -245,11 +245,9 @@ fn golden_scripts_of_tasks_on_one_server_are_answered_as_written() {
     golden::check(|| AsyncScripts(Servers::Single));
 }
 
-/// Those that repeat an operation a thousand times wait for three disks each time. They are played
-/// by tasks on one server, and by threads on three.
 #[test]
-fn short_golden_scripts_of_tasks_on_three_servers_are_answered_as_written() {
-    golden::check_short(|| AsyncScripts(Servers::Three));
+fn golden_scripts_of_tasks_on_three_servers_are_answered_as_written() {
+    golden::check(|| AsyncScripts(Servers::Three));
 }
 
 #[test]

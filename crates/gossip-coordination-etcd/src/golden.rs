@@ -36,19 +36,7 @@ pub(crate) fn configure(mut config: EtcdConfig, settings: WorldSettings) -> Opti
 
 /// Plays every script through backends and panics with those that are not answered as written.
 pub(crate) fn check<B: ScriptBackend>(backend: impl Fn() -> B + Sync) {
-    let (mut scripts, short) = long_and_short();
-    // The long ones begin, and the others are played beside them.
-    scripts.extend(short);
-    check_each(&scripts, backend);
-}
-
-/// The same without those that repeat an operation a thousand times, which take as long as all the
-/// others.
-pub(crate) fn check_short<B: ScriptBackend>(backend: impl Fn() -> B + Sync) {
-    check_each(&long_and_short().1, backend);
-}
-
-fn check_each<B: ScriptBackend>(scripts: &[Script], backend: impl Fn() -> B + Sync) {
+    let scripts = scripts();
     assert!(scripts.len() >= SCRIPTS_MIN, "only {} scripts", scripts.len());
     let next = AtomicUsize::new(0);
     let (failures, played) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
@@ -102,14 +90,7 @@ fn is_long(text: &str) -> bool {
 /// Where a script is, and what it says.
 type Script = (PathBuf, String);
 
-fn long_and_short() -> (Vec<Script>, Vec<Script>) {
-    let (long, short): (Vec<_>, Vec<_>) =
-        scripts().into_iter().partition(|(_, text)| is_long(text));
-    assert_eq!(long.len(), LONG_COUNT);
-    (long, short)
-}
-
-/// Every script with its path.
+/// Every script with its path. The long ones begin, and the others are played beside them.
 fn scripts() -> Vec<Script> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gossip-coordination/testscripts");
     let mut found = Vec::new();
@@ -119,6 +100,7 @@ fn scripts() -> Vec<Script> {
             found.push((path.clone(), fs::read_to_string(&path).unwrap()));
         }
     }
-    found.sort_unstable();
+    found.sort_unstable_by_key(|(path, text)| (!is_long(text), path.clone()));
+    assert_eq!(found.iter().filter(|(_, text)| is_long(text)).count(), LONG_COUNT);
     found
 }
