@@ -6,19 +6,20 @@ use crate::test_support::{EtcdServer, ServerOptions};
 use crate::{Alarm, EtcdCause, EtcdError, EtcdKv, Fate, GrpcClient};
 
 /// Small enough to be filled at once, large enough to begin.
-const QUOTA: &str = "--quota-backend-bytes=2000000";
+pub(crate) const QUOTA_BYTES: usize = 2_000_000;
 
 /// Of one write.
-const VALUE_BYTES: usize = 20_000;
+pub(crate) const VALUE_BYTES: usize = 20_000;
 
 /// More than fit.
 const MAX_WRITES: usize = 10_000;
 
 pub(crate) fn small_server() -> EtcdServer {
-    EtcdServer::with_options(&ServerOptions::with_flags(&[QUOTA]))
+    let quota = format!("--quota-backend-bytes={QUOTA_BYTES}");
+    EtcdServer::with_options(&ServerOptions::with_flags(&[&quota]))
 }
 
-async fn write(kv: &impl EtcdKv, key: &str) -> Result<(), EtcdError> {
+pub(crate) async fn write(kv: &impl EtcdKv, key: &str) -> Result<(), EtcdError> {
     kv.txn(steps(vec![put(key, &"x".repeat(VALUE_BYTES))])).await.map(drop)
 }
 
