@@ -23,6 +23,23 @@ fn a_path_is_framed_by_one_slash_and_two() {
     assert_eq!(namespace("a").key(&Key::TotalCounter), b"/a//total-count");
 }
 
+/// `docs/storage-format.md` is held to the code in the store layer, and here for what is etcd's.
+#[test]
+fn keys_are_what_the_document_says() {
+    let document = include_str!("../../../docs/storage-format.md");
+    let (_, section) = document.split_once("\n## In etcd\n").expect("a section");
+    let section = section.split("\n## ").next().expect("its text");
+    let namespace = namespace("team/prod");
+    let key = namespace.key(&Key::TotalCounter);
+    for said in [
+        format!("is `{}`.", String::from_utf8_lossy(&key)),
+        format!("may use `{}` sees", String::from_utf8_lossy(namespace.prefix())),
+        format!("at most {NAMESPACE_LEN_MAX} bytes long"),
+    ] {
+        assert!(section.contains(&said), "{said}");
+    }
+}
+
 #[test]
 fn paths_that_are_none_are_refused() {
     let long = "x".repeat(NAMESPACE_LEN_MAX + 1);
