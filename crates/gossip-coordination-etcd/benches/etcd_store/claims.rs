@@ -108,9 +108,10 @@ pub async fn renewals() {
     let server = EtcdServer::single();
     let mut process = process(&server.client_config(), true);
     let mut worker = process.handle();
-    register(&mut worker, SMALL, RENEWED).await;
+    // One more, to be checkpointed.
+    register(&mut worker, SMALL, RENEWED + 1).await;
     let mut leases = Vec::new();
-    for shard in 0..RENEWED as u64 - 1 {
+    for shard in 0..RENEWED as u64 {
         leases.push(acquire(&mut worker, SMALL, shard).await);
     }
     // As in the product: whoever renews is another handle of the process than who acquired.
@@ -130,7 +131,7 @@ pub async fn renewals() {
         sent.bytes / leases.len() as u64,
     );
     let kv = worker.store().kv().clone();
-    let mut holder = Holder::new(worker, SMALL, RENEWED as u64 - 1).await;
+    let mut holder = Holder::new(worker, SMALL, RENEWED as u64).await;
     for _ in 0..CHECKPOINTS {
         kv.take();
         holder.once().await;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a round lasts: hundreds of commits of the slowest side, and five times what 256 callers
-/// wait for one.
+/// How long a round lasts: a hundred commits of the slowest side and more, and five times what 256
+/// callers wait for one.
 const ROUND: Duration = Duration::from_millis(500);
 
 /// Somebody who repeats one operation.
