@@ -184,7 +184,7 @@ pub enum EtcdCause {
         detail: String,
     },
     /// The client cannot be made as it was described.
-    #[error("the configuration cannot be used: {0}")]
+    #[error("the settings cannot be used: {0}; correct the store's URL or its configuration")]
     BadConfig(&'static str),
     /// The request breaks a rule of the interface; a defect of ours.
     #[error("the server says the request is malformed: {0}; please report it")]

@@ -96,16 +96,26 @@ fn what_is_not_recognised_is_unknown_and_never_quoted() {
 
 #[test]
 fn every_message_says_what_to_do() {
+    let (endpoint, detail) = ("host:1".to_owned(), "refused".to_owned());
     for cause in [
-        EtcdCause::NoSpace,
+        EtcdCause::Unreachable { endpoint: endpoint.clone(), detail: detail.clone() },
+        EtcdCause::Timeout { millis: 1 },
+        EtcdCause::ServerTimeout,
         EtcdCause::NoLeader,
+        EtcdCause::Busy,
         EtcdCause::AuthRefused,
         EtcdCause::PermissionDenied,
+        EtcdCause::NoSpace,
         EtcdCause::TooLarge(SizeLimit::Ops),
         EtcdCause::Compacted,
+        EtcdCause::FutureRevision,
         EtcdCause::LeaseNotFound,
-        EtcdCause::Timeout { millis: 1 },
-        EtcdCause::Unreachable { endpoint: "host:1".into(), detail: "refused".into() },
+        EtcdCause::WrongVersion { found: "etcd 3.2".to_owned(), needed: "3.4" },
+        EtcdCause::OtherCluster { endpoint: endpoint.clone() },
+        EtcdCause::Tls { endpoint, detail },
+        EtcdCause::BadConfig("there is no endpoint"),
+        EtcdCause::BadRequest("duplicate key"),
+        EtcdCause::Corrupt,
         EtcdCause::Other { code: 2, text_len: 5 },
     ] {
         let text = cause.to_string();

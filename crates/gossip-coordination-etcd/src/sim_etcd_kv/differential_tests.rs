@@ -11,7 +11,7 @@ use crate::proto::{
 };
 use crate::test_support::EtcdServer;
 
-/// How many requests are compared. The issue asks for ten thousand.
+/// How many requests are compared: each kind of step and each refusal hundreds of times.
 const REQUESTS: usize = 12_000;
 
 /// Few keys, so that requests meet.
