@@ -45,8 +45,9 @@
 //! A handle that has forgotten a shard loads it first: one more. One that looks at a run after much
 //! has changed in it takes up to three looks more (`sight`). The first claim of a handle in a run
 //! is of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
-//! Where owner keys are tied to a lease of the process, the first operation that writes one also
-//! has the lease granted: once in the life of the process, and after the lease was lost, one more.
+//! Where owner keys are tied to a lease of the process, it is granted beside the read of the first
+//! owner key, which takes no trip more; after the lease was lost, the next operation that writes an
+//! owner key takes one more.
 //!
 //! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
 //!
