@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a round lasts: a hundred commits of the slowest side and more, and five times what 256
-/// callers wait for one.
-const ROUND: Duration = Duration::from_millis(500);
+/// How long a round lasts: a hundred commits of every side that is held to a goal, and five times
+/// what 256 callers wait for one.
+const ROUND: Duration = Duration::from_millis(250);
 
 /// Somebody who repeats one operation.
 pub trait Caller: Send + 'static {
