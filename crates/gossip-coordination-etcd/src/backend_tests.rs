@@ -309,7 +309,7 @@ async fn a_stopped_worker_is_replaced_after_its_deadline_and_its_writes_are_refu
             // On a machine that stood still meanwhile the key is gone, and the deadline is enough.
             early if began.elapsed() >= ttl => {
                 assert_eq!(early.is_ok(), now >= deadline, "{early:?} at {now}");
-                taken = early.ok().or(taken);
+                taken = early.ok();
             }
             told => panic!("while the owner key stands: {told:?} at {now}"),
         }

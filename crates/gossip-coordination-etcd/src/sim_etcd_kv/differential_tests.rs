@@ -11,7 +11,7 @@ use crate::proto::{
 };
 use crate::test_support::EtcdServer;
 
-/// How many requests are compared: each kind of step and each refusal hundreds of times.
+/// How many requests are compared: enough for [`Seen::assert_variety`].
 const REQUESTS: usize = 12_000;
 
 /// Few keys, so that requests meet.
