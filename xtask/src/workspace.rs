@@ -43,7 +43,7 @@ pub(crate) struct Dependency {
 }
 
 /// One thing cargo can build from a package.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) name: String,
     /// `lib`, `bin`, `test`, `bench`, …

@@ -1,7 +1,7 @@
 //! Leftovers: things that are fine while one works and must not be committed.
 
 use super::Finding;
-use super::boundaries::UNSAFE_CRATE;
+use super::boundaries::UNSAFE_DIRECTORIES;
 use crate::source::{Token, tokens};
 use crate::workspace::File;
 
@@ -95,7 +95,8 @@ fn is_unbreakable(text: &str, code: &str) -> bool {
 /// Looks at tokens of the code, so that sentences about these things are fine.
 fn check_code(file: &File) -> Vec<Finding> {
     let tokens = tokens(&file.code);
-    let may_be_unsafe = file.path.starts_with(&format!("crates/{UNSAFE_CRATE}/"));
+    let may_be_unsafe =
+        UNSAFE_DIRECTORIES.iter().any(|directory| file.path.starts_with(&format!("{directory}/")));
     let mut findings = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
         let following = tokens.get(index + 1).map_or("", |next| next.text);
@@ -103,7 +104,9 @@ fn check_code(file: &File) -> Vec<Finding> {
         let what = match (token.text, preceding, following) {
             ("todo" | "unimplemented", _, "!") => "code that is not written yet",
             ("ignore", "[", "]" | "=") => "an ignored test; make it pass, or remove it",
-            ("unsafe", _, _) if !may_be_unsafe => "only gossip-stdx may hold unsafe code",
+            ("unsafe", _, _) if !may_be_unsafe => {
+                "only gossip-stdx and gossip-testkit may hold unsafe code"
+            }
             _ => continue,
         };
         findings.push(Finding::at(&file.path, token.line, what));

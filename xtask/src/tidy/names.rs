@@ -22,21 +22,24 @@ use super::{Finding, rust_files};
 use crate::items::{Item, Kind, items};
 use crate::workspace::{File, Package, Workspace};
 
-/// Crates below this directory belong to the product, and each has a list.
+/// Crates below this directory belong to the product, and each has a list. Other crates have one
+/// if the specification names something in them.
 const PRODUCT: &str = "crates/";
 
 /// Checks the list of every crate that exists.
 pub(super) fn check(workspace: &Workspace, files: &[File], directory: &str) -> Vec<Finding> {
-    let product = workspace.packages.iter().filter(|it| it.directory.starts_with(PRODUCT));
-    product.flat_map(|package| check_package(package, files, directory)).collect()
+    workspace.packages.iter().flat_map(|it| check_package(it, files, directory)).collect()
 }
 
 fn check_package(package: &Package, files: &[File], directory: &str) -> Vec<Finding> {
     let path = format!("{directory}/{}.txt", package.name);
-    let Some(list) = files.iter().find(|file| file.path == path) else {
-        return vec![Finding::new(path, "does not exist, but its crate does")];
-    };
-    check_list(list, &Declared::of(package, files))
+    match files.iter().find(|file| file.path == path) {
+        Some(list) => check_list(list, &Declared::of(package, files)),
+        None if package.directory.starts_with(PRODUCT) => {
+            vec![Finding::new(path, "does not exist, but its crate does")]
+        }
+        None => Vec::new(),
+    }
 }
 
 /// One finding per line that asks for something the crate does not have.
