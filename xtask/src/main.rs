@@ -38,6 +38,7 @@ mod sim_worker;
 mod source;
 mod tally;
 mod test;
+mod test_programs;
 mod tidy;
 mod tla;
 mod worker_trials;

@@ -4,12 +4,13 @@
 //! the last line on stdout is `N passed, M failed, K skipped`, alone.
 
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use crate::failure::Failure;
 use crate::process::{self, Pipe};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{deny, setup, tidy, tla};
+use crate::{deny, setup, test_programs, tidy, tla};
 
 /// The one crate whose debug builds behave differently: they overwrite freed bytes, which hides
 /// what release builds leave behind. Its tests hold in both.
@@ -59,11 +60,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
 fn run_stages(tally: &mut Tally) -> Result<(), Failure> {
     for stage in &STAGES {
         eprintln!("== {}", stage.name);
+        let started = Instant::now();
         (stage.run)(tally).inspect_err(|failure| {
             tally.add_failed_stage();
             eprintln!("{failure}");
             eprintln!("== stopped: the stage `{}` failed", stage.name);
         })?;
+        eprintln!("== {} took {:.0} s", stage.name, started.elapsed().as_secs_f64());
     }
     Ok(())
 }
@@ -94,9 +97,9 @@ fn tests(tally: &mut Tally) -> Result<(), Failure> {
     let mut examples = process::cargo();
     examples.args(["build", "--all-features", "--workspace", "--examples"]);
     process::run(&mut examples, "mend what rustc named above")?;
-    let mut command = cargo_test();
-    command.arg("--workspace").args(TEST_TARGETS);
-    counted(&mut command, tally)
+    let mut arguments = vec!["--workspace", "--all-features"];
+    arguments.extend(TEST_TARGETS);
+    test_programs::run(&arguments, tally)
 }
 
 /// The tests of [`RELEASE_TESTED`] once more, as it is used, and [`DETERMINISM`].

@@ -1,0 +1,169 @@
+//! Builds the workspace's test programs and runs several of them at a time.
+//!
+//! `cargo test` runs one test program after the other, and many of ours wait for servers and child
+//! processes most of their time. Running as many programs as there are cores overlaps that waiting.
+//! Each program's output is printed in one piece when it has ended.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::process;
+use crate::tally::Tally;
+
+/// Programs listed at the end, slowest first, so that a slow test is noticed when it is added.
+const SLOWEST_SHOWN: usize = 8;
+
+/// One test program that cargo built.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    /// Package and target, as in `gossip-cli exec`.
+    name: String,
+    executable: PathBuf,
+    /// The package's directory, in which cargo would run it.
+    directory: PathBuf,
+}
+
+/// How a program ended.
+struct Ended {
+    name: String,
+    output: String,
+    succeeded: bool,
+    took: Duration,
+}
+
+/// Builds the test programs that `cargo test` with these arguments would run, and runs them. Counts
+/// their tests in `tally`.
+pub(crate) fn run(arguments: &[&str], tally: &mut Tally) -> Result<(), Failure> {
+    let programs = build(arguments)?;
+    let mut ended = run_all(programs);
+    for line in ended.iter().flat_map(|program| program.output.lines()) {
+        tally.add_line(line);
+    }
+    ended.sort_by_key(|program| std::cmp::Reverse(program.took));
+    for program in ended.iter().take(SLOWEST_SHOWN) {
+        eprintln!("   {:6.1} s  {}", program.took.as_secs_f64(), program.name);
+    }
+    let failed: Vec<&str> =
+        ended.iter().filter(|it| !it.succeeded).map(|it| it.name.as_str()).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("tests failed: {}", failed.join(", ")),
+        "their output is above",
+        "cargo test -p PACKAGE NAME, for a test named above",
+    ))
+}
+
+/// Compiles, with cargo's own progress on stderr.
+fn build(arguments: &[&str]) -> Result<Vec<Program>, Failure> {
+    let mut command = process::cargo();
+    command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    command.args(arguments);
+    let messages = process::capture(&mut command, "fix the errors that rustc reported above")?;
+    Ok(messages.lines().filter_map(program).collect())
+}
+
+/// The test program that a message of cargo announces, if it announces one.
+fn program(message: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let executable = PathBuf::from(message["executable"].as_str()?);
+    let directory = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let package = directory.file_name()?.to_string_lossy();
+    let name = format!("{package} {}", message["target"]["name"].as_str()?);
+    Some(Program { name, executable, directory })
+}
+
+/// Runs the programs on as many threads as there are cores; the results are in no certain order.
+fn run_all(programs: Vec<Program>) -> Vec<Ended> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let queue = Mutex::new(VecDeque::from(programs));
+    let ended = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(program) = locked(&queue).pop_front() {
+                    let result = run_one(program);
+                    // Printed under the lock, so that outputs do not mix.
+                    let mut ended = locked(&ended);
+                    println!("== {}\n{}", result.name, result.output);
+                    ended.push(result);
+                }
+            });
+        }
+    });
+    ended.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs one program to its end. Standard error follows standard output.
+fn run_one(program: Program) -> Ended {
+    let started = Instant::now();
+    let mut command = Command::new(&program.executable);
+    command.current_dir(&program.directory).stdin(Stdio::null());
+    // Cargo sets it for test programs, and a few of them read it.
+    command.env("CARGO_MANIFEST_DIR", &program.directory);
+    let (output, succeeded) = match command.output() {
+        Ok(output) => {
+            let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.push_str(&String::from_utf8_lossy(&output.stderr));
+            if !output.status.success() {
+                text.push_str(&format!("\n{} ended with {}\n", program.name, output.status));
+            }
+            (text, output.status.success())
+        }
+        Err(error) => (format!("{} did not start: {error}", program.name), false),
+    };
+    Ended { name: program.name, output, succeeded, took: started.elapsed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARTIFACT: &str = r#"{"reason":"compiler-artifact","manifest_path":"/r/crates/a/Cargo.toml",
+        "target":{"name":"laws"},"profile":{"test":true},"executable":"/t/laws-1"}"#;
+
+    #[test]
+    fn a_test_program_is_found_in_a_message() {
+        let expected = Program {
+            name: "a laws".to_owned(),
+            executable: "/t/laws-1".into(),
+            directory: "/r/crates/a".into(),
+        };
+        assert_eq!(program(ARTIFACT), Some(expected));
+    }
+
+    #[test]
+    fn other_messages_are_ignored() {
+        assert_eq!(program("not JSON"), None);
+        assert_eq!(program(&ARTIFACT.replace("true", "false")), None);
+        assert_eq!(program(&ARTIFACT.replace("\"/t/laws-1\"", "null")), None);
+        assert_eq!(program(&ARTIFACT.replace("compiler-artifact", "build-finished")), None);
+    }
+
+    #[test]
+    fn a_program_that_does_not_start_has_failed() {
+        let missing = Program {
+            name: "a b".to_owned(),
+            executable: "/no/such".into(),
+            directory: ".".into(),
+        };
+        let ended = run_one(missing);
+        assert!(!ended.succeeded);
+        assert!(ended.output.contains("did not start"), "{}", ended.output);
+    }
+}
