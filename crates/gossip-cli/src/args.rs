@@ -98,8 +98,6 @@ pub(crate) enum Command {
     /// Move shards from one worker to another
     #[command(subcommand)]
     Handoff(HandoffCommand),
-    /// Play bad days of many workers in a simulated world, and look whether a rule breaks
-    Sim(SimArgs),
 }
 
 const EXEC_HELP: &str = "\
@@ -390,75 +388,6 @@ pub(crate) enum HandoffCommand {
     },
     /// The workers heard of lately: to whom a shard can go
     Workers,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SimArgs {
-    /// The first seed, and the only one unless --seeds is given
-    #[arg(long, env = "GOSSIP_SEED", value_name = "N")]
-    seed: Option<u64>,
-    /// How many seeds; 1000 if no first one is given
-    #[arg(long, env = "GOSSIP_SEEDS", value_name = "N")]
-    seeds: Option<u64>,
-    /// Operations of each world
-    #[arg(long, env = "GOSSIP_OPS", value_name = "N")]
-    ops: Option<u64>,
-    /// What may go wrong: all, usual, none, or names with commas between them
-    #[arg(long, env = "GOSSIP_FAULTS", value_name = "LIST")]
-    faults: Option<String>,
-    /// Look for every planted bug instead
-    #[arg(long, env = "GOSSIP_BUGS", value_parser = flag())]
-    bugs: bool,
-    /// Tenants of each world
-    #[arg(long, env = "GOSSIP_TENANTS", value_name = "N", help_heading = REPLAY)]
-    tenants: Option<u32>,
-    /// Workers of each tenant
-    #[arg(long, env = "GOSSIP_WORKERS", value_name = "N", help_heading = REPLAY)]
-    workers: Option<u32>,
-    /// How often things go wrong, in multiples of the usual
-    #[arg(long, env = "GOSSIP_ROUGHNESS", value_name = "N", help_heading = REPLAY)]
-    roughness: Option<u64>,
-    /// Whether the store ties keys to the life of a process
-    #[arg(long, env = "GOSSIP_BINDS", value_name = "BOOL", help_heading = REPLAY)]
-    binds: Option<bool>,
-    /// The only faults that are injected, by their numbers
-    #[arg(long, env = "GOSSIP_ONLY", value_name = "LIST", help_heading = REPLAY)]
-    only: Option<String>,
-    /// What is wrong with the code under test
-    #[arg(long, env = "GOSSIP_BUG", value_name = "NAME", help_heading = REPLAY)]
-    bug: Option<String>,
-    /// Do not shrink what breaks a rule
-    #[arg(long, env = "GOSSIP_TRACE", value_parser = flag(), help_heading = REPLAY)]
-    trace: bool,
-}
-
-/// Flags that a failure names, so that its world can be played again.
-const REPLAY: &str = "To play one world again";
-
-impl SimArgs {
-    /// The words that the simulator reads.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let number = |value: Option<u64>| value.map(|value| value.to_string());
-        let valued = [
-            ("--seed", number(self.seed)),
-            ("--seeds", number(self.seeds)),
-            ("--ops", number(self.ops)),
-            ("--faults", self.faults.clone()),
-            ("--tenants", number(self.tenants.map(u64::from))),
-            ("--workers", number(self.workers.map(u64::from))),
-            ("--roughness", number(self.roughness)),
-            ("--binds", self.binds.map(|binds| binds.to_string())),
-            ("--only", self.only.clone()),
-            ("--bug", self.bug.clone()),
-        ];
-        let mut words = Vec::new();
-        for (name, value) in valued {
-            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
-        }
-        let flags = [("--bugs", self.bugs), ("--trace", self.trace)];
-        words.extend(flags.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()));
-        words
-    }
 }
 
 #[derive(Debug, Args)]

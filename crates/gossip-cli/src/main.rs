@@ -20,7 +20,6 @@ mod progress;
 mod runs;
 mod shards;
 mod signals;
-mod sim;
 mod store;
 mod upkeep;
 mod watch;
@@ -59,7 +58,6 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
-        Command::Sim(args) => sim::run(&global, &args),
     }
 }
 

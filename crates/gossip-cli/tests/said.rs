@@ -98,18 +98,6 @@ fn with_json_standard_output_is_json_and_the_rest_is_beside_it(#[case] format: &
 }
 
 #[rstest]
-#[case::one_value("json")]
-#[case::a_line("jsonl")]
-fn a_simulated_world_is_told_as_json(#[case] format: &str) {
-    let scratch = Scratch::new();
-    let ran = scratch.run(&["sim", "--seed", "7", "--ops", "500", "-o", format]);
-    let told = value(&ran);
-    assert_eq!((ran.code, told["verdict"].as_str()), (Some(0), Some("held")), "{}", ran.stderr);
-    assert_eq!((told["first_seed"].as_u64(), told["seeds"].as_u64()), (Some(7), Some(1)));
-    assert!(told["report"].as_str().unwrap().contains("## Figures"), "{}", ran.stdout);
-}
-
-#[rstest]
 #[case::by_path("/no/such/program", "was not found")]
 #[case::by_name("no-such-program", "was not found")]
 #[case::no_program("./tree/file", "may not be run")]
