@@ -4,11 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
-use gossip_coordination::conformance::{
-    ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
-};
+use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
+use gossip_conformance::{ConformanceTarget, RaceJob, Settings, all_cases, check_sequences};
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
-use gossip_coordination::testscript::{ScriptBackend, WorldSettings};
 use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
 use tokio::runtime::{Builder, Runtime};
 

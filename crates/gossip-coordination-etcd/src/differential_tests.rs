@@ -1,6 +1,6 @@
 //! The same random operations on the coordinator in memory, on the model and on a real server.
 
-use gossip_coordination::conformance::differential::{Plan, check_plan};
+use gossip_conformance::differential::{Plan, check_plan};
 
 use crate::conformance_tests::OnBlocking;
 use crate::real_servers::Servers;

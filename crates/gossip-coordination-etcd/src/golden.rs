@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gossip_coordination::testscript::{Played, ScriptBackend, WorldSettings, play};
+use gossip_conformance::testscript::{Played, ScriptBackend, WorldSettings, play};
 
 use crate::EtcdConfig;
 
@@ -92,7 +92,8 @@ type Script = (PathBuf, String);
 
 /// Every script with its path. The long ones begin, and the others are played beside them.
 fn scripts() -> Vec<Script> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gossip-coordination/testscripts");
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../verify/gossip-conformance/testscripts");
     let mut found = Vec::new();
     for topic in fs::read_dir(root).expect("the scripts lie beside the protocol") {
         for script in fs::read_dir(topic.unwrap().path()).unwrap() {

@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gossip_coordination::conformance::{
-    ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
-};
+use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
+use gossip_conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
-use gossip_coordination::testscript::{ScriptBackend, WorldSettings};
 use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
 
 use crate::sim_etcd_kv::{Fault, FaultRates, SimEtcdKv, Target};

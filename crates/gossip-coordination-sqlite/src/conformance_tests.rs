@@ -4,15 +4,13 @@
 
 use std::sync::Mutex;
 
-use gossip_coordination::conformance::differential::{Plan, Played, check_plan};
-use gossip_coordination::conformance::{
-    Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
-};
+use gossip_conformance::differential::{Plan, Played, check_plan};
+use gossip_conformance::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{
     Answer, AsyncStoreCoordinator, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator,
     StoreLimits, Txn,
 };
-use gossip_coordination::testscript::{ScriptBackend, WorldSettings, check_scripts};
 use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 
 use crate::test_support::Scratch;

@@ -13,12 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gossip_conformance::in_turn::InTurn;
+use gossip_conformance::remote::{Carrier, RemoteStore, from_line, to_line};
+use gossip_conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::StateTransitionEvent;
-use gossip_coordination::conformance::in_turn::InTurn;
-use gossip_coordination::conformance::remote::{Carrier, RemoteStore, from_line, to_line};
-use gossip_coordination::conformance::{
-    ConformanceTarget, RaceJob, Settings, check_sequences, run_all,
-};
 use gossip_coordination::store::{StoreConfig, StoreCoordinator, StoreLimits};
 use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions, fresh_nonce};
 

@@ -4,7 +4,7 @@
 
 mod support;
 
-use gossip_coordination::testscript::{Casting, Line, Troupe, check_scripts_on};
+use gossip_conformance::testscript::{Casting, Line, Troupe, check_scripts_on};
 
 use crate::support::{PROCESSES, Process, Scratch};
 

@@ -13,18 +13,13 @@
 
 mod adapters;
 mod async_session;
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
 mod error;
 mod events;
 mod facade;
 mod handoff;
 mod in_memory;
 mod lease;
-#[cfg(any(test, feature = "model", feature = "sim"))]
-pub mod model;
 mod move_errors;
-#[cfg(any(test, planted_bugs, feature = "model"))]
 pub mod mutants;
 mod outcome;
 mod planted;
@@ -39,12 +34,8 @@ mod run_management;
 mod scratch;
 mod session;
 mod shard_limits;
-#[cfg(any(test, feature = "sim"))]
-pub mod sim;
 mod split_execution;
 pub mod store;
-#[cfg(any(test, feature = "testscripts"))]
-pub mod testscript;
 mod traits;
 mod validation;
 mod workers;
@@ -105,12 +96,6 @@ pub use self::workers::{
 #[cfg(test)]
 mod adapters_tests;
 #[cfg(test)]
-mod conformance_handle_tests;
-#[cfg(test)]
-mod conformance_in_turn_tests;
-#[cfg(test)]
-mod conformance_tests;
-#[cfg(test)]
 mod error_matrix_tests;
 #[cfg(test)]
 mod error_samples_tests;
@@ -120,8 +105,6 @@ mod events_tests;
 mod lease_tests;
 #[cfg(test)]
 mod method_list_tests;
-#[cfg(test)]
-mod mutants_tests;
 #[cfg(test)]
 mod op_log_tests;
 #[cfg(test)]

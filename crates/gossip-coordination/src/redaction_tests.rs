@@ -137,6 +137,7 @@ fn errors_show_no_secret() {
     samples::claim_errors().iter().for_each(|(_, error)| show_error(error));
     samples::worker_errors().iter().for_each(|(_, error)| show_error(error));
     samples::run_config_errors().iter().for_each(|(_, error)| show_error(error));
+    samples::not_collected().iter().for_each(|(_, error)| show(error));
     show_error(&samples::run_conflict());
 }
 

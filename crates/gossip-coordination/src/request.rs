@@ -102,13 +102,21 @@ pub struct PendingRequest {
 }
 
 impl PendingRequest {
-    pub(crate) const fn new(
+    /// Makes a request. `payload_hash` identifies its content, to recognise a retry.
+    #[must_use]
+    pub const fn new(
         op_id: OpId,
         payload_hash: u64,
         action: ShardAction,
         expires_at: LogicalTime,
     ) -> Self {
         Self { op_id, payload_hash, action, expires_at }
+    }
+
+    /// The id of the operation that asked.
+    #[must_use]
+    pub const fn op_id(&self) -> OpId {
+        self.op_id
     }
 
     /// What is asked.

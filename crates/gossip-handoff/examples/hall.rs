@@ -14,10 +14,10 @@ use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gossip_coordination::model::{Rule, Scale, Strictness, configuration, search};
 use gossip_coordination::mutants::{self, Guards, HAS_SWITCHES, Hunter, Mutant, Part};
-use gossip_coordination::sim::{self, FaultSet, OPERATIONS_DEFAULT, Plan, Simulator};
 use gossip_handoff::search::{self as moves, Budget, explore};
+use gossip_sim::model::{Rule, Scale, Strictness, configuration, search};
+use gossip_sim::{self as sim, FaultSet, OPERATIONS_DEFAULT, Plan, Simulator};
 
 /// Worlds in which a bug is looked for.
 const SEEDS_MAX: u64 = 200;

@@ -1,6 +1,6 @@
 //! The kernel against a naive model.
 
-use gossip_coordination::conformance::{Ability, ConformanceTarget, Settings, check_sequence};
+use gossip_conformance::{Ability, ConformanceTarget, Settings, check_sequence};
 use gossip_coordination::{CoordinatorRuntimeConfig, InMemoryCoordinator};
 
 /// Room for everything that so few steps can make.

@@ -153,20 +153,23 @@ macro_rules! coordinator {
 coordinator!(StoreCoordinator over Store, "A coordinator over a blocking store.");
 coordinator!(AsyncStoreCoordinator over AsyncStore, "A coordinator over an asynchronous store.");
 
-#[cfg(any(test, feature = "sim"))]
 impl<S: AsyncStore> AsyncStoreCoordinator<S> {
-    /// As [`new`](Self::new), in the room of a handle that is done with: nothing of what that one
-    /// knew is left.
-    pub(crate) fn anew(self, store: S, config: StoreConfig) -> Self {
+    /// Returns a new handle, as [`new`](Self::new) does, that reuses the allocations of this one.
+    /// It has no state of the old handle.
+    ///
+    /// For simulators, which make many handles.
+    #[must_use]
+    pub fn anew(self, store: S, config: StoreConfig) -> Self {
         let core = Core::with_pool(config, store.limits(), self.core.pool);
         Self { store, core }
     }
 }
 
-#[cfg(any(test, feature = "sim"))]
 impl<S> AsyncStoreCoordinator<S> {
-    /// Forgets every shard that this handle remembers; a new one remembers none either.
-    pub(crate) fn forget(&mut self) {
+    /// Empties the record cache of this handle. The next operation on a shard loads its record.
+    ///
+    /// For simulators and tests.
+    pub fn forget(&mut self) {
         self.core.memory = SharedMemory::default();
     }
 }

@@ -8,9 +8,8 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 use rstest::rstest;
 
 use super::codec::of_next_format;
-use super::coordinator_tests::AsyncMap;
 use super::core::Core;
-use super::test_support::{overwrite, stored};
+use super::test_support::{AsyncMap, overwrite, stored};
 use super::{
     Answer, AsyncStoreCoordinator, Fault, Flight, Key, MapStore, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told, Txn,

@@ -323,7 +323,6 @@ impl KeyBytes {
     }
 
     /// Any bytes that are not too many.
-    #[cfg(any(test, feature = "conformance"))]
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let mut path = Self { bytes: [0; KEY_ROOM], len: 0 };
         if bytes.len() > KEY_ROOM {

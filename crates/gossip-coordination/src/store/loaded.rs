@@ -89,8 +89,9 @@ impl Seen {
     }
 }
 
-/// How [`Seen::note`] calls what it refuses.
-pub(crate) const OLDER: &str = "shard.revision";
+/// The `operation` of the [`InfraError::Corruption`] for a record that is older than one this
+/// handle has read before.
+pub const OLDER: &str = "shard.revision";
 
 /// Without numbers: all tenants of a store may share them, so they tell of others.
 fn older() -> InfraError {

@@ -88,8 +88,6 @@ mod txn;
 mod upkeep;
 mod worker_flight;
 
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use self::codec::make_room;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
     OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_claim_entry,
@@ -97,7 +95,7 @@ pub use self::codec::{
     decode_parked_entry, decode_roots, decode_run_head, decode_shard, decode_tombstone,
     decode_worker, encode_claim_entry, encode_cold, encode_handoff, encode_hot, encode_mover_entry,
     encode_owner, encode_parked_entry, encode_roots, encode_run_head, encode_tenant_count,
-    encode_tombstone, encode_total_count, encode_worker,
+    encode_tombstone, encode_total_count, encode_worker, join_shard, make_room,
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::StoreConfig;
@@ -109,8 +107,7 @@ pub use self::handoffs::{
 };
 pub(crate) use self::key::is_about_record;
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use self::loaded::OLDER;
+pub use self::loaded::OLDER;
 pub use self::map_store::{Fault, MapStore};
 pub use self::memory::SharedMemory;
 pub use self::place::{ClaimSpot, place_of, shard_at};
@@ -119,13 +116,9 @@ pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 #[cfg(test)]
 mod codec_tests;
 #[cfg(test)]
-mod coordinator_tests;
-#[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
 mod deletion_tests;
-#[cfg(test)]
-mod differential_tests;
 #[cfg(test)]
 mod doubt_tests;
 #[cfg(test)]

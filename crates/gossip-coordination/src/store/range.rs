@@ -164,9 +164,9 @@ impl KeyRange {
         Self { start: self.start.max(key.to_bytes().with(&[0])), end: self.end }
     }
 
-    /// A range by its bounds, which came from elsewhere; `None` if one is longer than any of ours.
-    #[cfg(any(test, feature = "conformance"))]
-    pub(crate) fn between(start: &[u8], end: &[u8]) -> Option<Self> {
+    /// Returns the range with these bounds, or `None` if one of them is longer than every key.
+    #[must_use]
+    pub fn between(start: &[u8], end: &[u8]) -> Option<Self> {
         Some(Self { start: KeyBytes::of(start)?, end: KeyBytes::of(end)? })
     }
 

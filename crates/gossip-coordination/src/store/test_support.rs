@@ -1,6 +1,10 @@
 //! What tests do to a store behind the back of its coordinators.
 
-use super::{Answer, Key, MapStore, Read, Store, StoreCoordinator, Txn};
+use super::{
+    Answer, AsyncStore, CommitOutcome, Key, MapStore, Read, Store, StoreCoordinator, StoreLimits,
+    Txn,
+};
+use crate::error::InfraError;
 
 /// Puts bytes under a key, whatever they say.
 pub(super) fn overwrite(handle: &mut StoreCoordinator<MapStore>, key: Key, bytes: Vec<u8>) {
@@ -14,5 +18,30 @@ pub(super) fn stored(handle: &mut StoreCoordinator<MapStore>, key: Key) -> Vec<u
     match handle.store_mut().read(vec![Read::Get(key)]).unwrap().remove(0) {
         Answer::Value(Some(value)) => value.bytes,
         other => panic!("{other:?}"),
+    }
+}
+
+/// The model store as an asynchronous one that is ready at once.
+pub(super) struct AsyncMap(pub(super) MapStore);
+
+impl AsyncStore for AsyncMap {
+    async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.0.read(reads)
+    }
+
+    async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.0.commit(txns)
+    }
+
+    async fn wait(&mut self, ticks: u64) {
+        self.0.wait(ticks);
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.0.limits()
+    }
+
+    fn binding(&self) -> Option<u64> {
+        self.0.binding()
     }
 }

@@ -1,10 +1,10 @@
 //! Somebody who asks things of the workers, and to whom nothing happens.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, WorkerId};
-use gossip_coordination::sim::{Stream, mix};
 use gossip_coordination::{
     ParkReason, RunManagement as _, ShardAction, ShardStatus, ShardSummary, SplitKey,
 };
+use gossip_sim::{Stream, mix};
 
 use super::settle::rows;
 use super::stage::{ADMIN, Coordinator, RUN, Stage, TENANT};

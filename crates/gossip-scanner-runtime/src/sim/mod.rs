@@ -11,7 +11,7 @@
 //! administrator. The processes are those of the product: slots, renewer and porter are stepped by
 //! a queue of times instead of threads, and everything beneath them, down to the bytes on the disk,
 //! is what runs in production. The disk is the simulator's
-//! ([`RoughDisk`](gossip_coordination::sim::RoughDisk)), with its faults; processing is waiting,
+//! ([`RoughDisk`](gossip_sim::RoughDisk)), with its faults; processing is waiting,
 //! and some keys fail, fail once, or kill the process.
 //!
 //! After a while faults stop. Then the run must settle within [`CALM_TICKS_MAX`], exactly the bad
@@ -31,7 +31,7 @@ mod source;
 mod stage;
 mod world;
 
-use gossip_coordination::sim::FaultTally;
+use gossip_sim::FaultTally;
 
 pub use self::oracle::{Rule, Seen, Violation};
 pub use self::report::Totals;

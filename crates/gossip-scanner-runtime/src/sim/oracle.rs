@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::sim::mix;
 use gossip_coordination::store::{HotPart, Key, Txn, Write, decode_cold, decode_hot};
 use gossip_coordination::{ParkReason, ShardStatus};
+use gossip_sim::mix;
 
 use super::source::WorldSource;
 

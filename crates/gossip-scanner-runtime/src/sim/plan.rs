@@ -1,6 +1,6 @@
 //! What a world is made of, all of it from one seed.
 
-use gossip_coordination::sim::{FaultKind, FaultSet, Nature, RoughDisk, Stream};
+use gossip_sim::{FaultKind, FaultSet, Nature, RoughDisk, Stream};
 
 use super::Plan;
 use crate::task::TaskConfig;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use gossip_coordination::sim::{FaultKind, FaultTally, RoughDisk};
+use gossip_sim::{FaultKind, FaultTally, RoughDisk};
 
 use super::oracle::Seen;
 use super::{CALM_TICKS_MAX, Outcome};
@@ -43,7 +43,7 @@ impl Totals {
         self.requests += outcome.requests;
         self.seen.add(&outcome.seen);
         self.faults.add(&outcome.faults);
-        self.trace = gossip_coordination::sim::mix(self.trace ^ outcome.trace);
+        self.trace = gossip_sim::mix(self.trace ^ outcome.trace);
     }
 
     /// How often a fault happened.

@@ -1,6 +1,6 @@
 //! Worlds of the worker: none is broken, each is the same again, and a planted bug is found.
 
-use gossip_coordination::sim::RoughDisk;
+use gossip_sim::RoughDisk;
 
 use super::{Bug, Plan, Totals, hunt, play};
 

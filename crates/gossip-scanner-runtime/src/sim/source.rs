@@ -7,7 +7,7 @@ use gossip_contracts::connector::{
     Page, PageItem, PageLimits,
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
-use gossip_coordination::sim::Stream;
+use gossip_sim::Stream;
 
 use super::plan::Setting;
 

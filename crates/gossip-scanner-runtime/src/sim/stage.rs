@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
-use gossip_coordination::sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
 use gossip_coordination::store::{SharedMemory, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
+use gossip_sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
 
 use super::oracle::{Oracle, Rule};
 use super::plan::Setting;

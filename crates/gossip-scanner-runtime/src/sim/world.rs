@@ -9,9 +9,9 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, WorkerId};
-use gossip_coordination::sim::{FaultKind, Stream};
 use gossip_coordination::{RunConfig, RunManagement as _, ShardStatus};
 use gossip_handoff::Repository;
+use gossip_sim::{FaultKind, Stream};
 
 use super::admin::Admin;
 use super::oracle::Rule;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use gossip_coordination::conformance::remote::{from_line, serve, to_line};
+use gossip_conformance::remote::{from_line, serve, to_line};
 use gossip_coordination_sqlite::{OpenCheck, SqliteDatabase, SqliteOptions, SqliteStore};
 
 use crate::Failure;

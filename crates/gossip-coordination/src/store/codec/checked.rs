@@ -24,7 +24,6 @@ use crate::store::key::Key;
 const SLOTS: usize = 128;
 
 /// Processes that one thread is given room for, at most: a place is found by sixteen bits.
-#[cfg(any(test, feature = "sim"))]
 const PROCESSES_MAX: usize = 1 << 16 >> SLOTS.ilog2();
 
 /// The longest value kept, so that a thread gives an eighth of a mebibyte. Heads of runs, and
@@ -68,9 +67,10 @@ pub(super) fn remember_sealed(key: &Key, value: &[u8]) {
     }
 }
 
-/// Gives this thread, which plays `processes`, as much room as they would have.
-#[cfg(any(test, feature = "sim"))]
-pub(crate) fn make_room(processes: usize) {
+/// Enlarges the cache of verified values of this thread to that of so many processes.
+///
+/// For simulators, which run many processes in one thread.
+pub fn make_room(processes: usize) {
     let count = SLOTS * processes.clamp(1, PROCESSES_MAX).next_power_of_two();
     CHECKED.with_borrow_mut(|checked| {
         if checked.slots.len() < count {

@@ -25,8 +25,7 @@ mod run;
 mod shard;
 mod small;
 
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use self::checked::make_room;
+pub use self::checked::make_room;
 pub use self::frame::FORMAT_VERSION;
 pub(super) use self::frame::refuse_newer;
 pub use self::run::{
@@ -35,7 +34,7 @@ pub use self::run::{
 };
 pub use self::shard::{
     ColdPart, DecodeShardError, HotPart, SpawnedIds, StoredOps, decode_cold, decode_hot,
-    decode_shard, encode_cold, encode_hot,
+    decode_shard, encode_cold, encode_hot, join_shard,
 };
 pub(super) use self::shard::{decode_own_shard, peek_indexed_at};
 pub use self::small::{

@@ -189,10 +189,29 @@ fn join(
     cold: &ColdPart<'_>,
     pool: &mut RecordPool,
 ) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
-    check_pair(hot, cold)?;
-    let record = make_record(tenant, shard, hot, cold, pool)?;
+    let record = join_shard(tenant, shard, hot, cold, pool)?;
     record.assert_invariants(pool);
     Ok((record, hot.indexed_at))
+}
+
+/// Makes the record of `shard` in `pool` from its decoded parts. The caller frees it.
+///
+/// Unlike [`decode_shard`] it accepts parts that were changed since they were decoded: a simulator
+/// stores wrong records with it.
+///
+/// # Errors
+///
+/// [`DecodeShardError`] if the parts are not a pair or the pool is full; nothing stays in the pool
+/// then.
+pub fn join_shard(
+    tenant: &Arc<TenantId>,
+    shard: ShardKey,
+    hot: &HotPart<'_>,
+    cold: &ColdPart<'_>,
+    pool: &mut RecordPool,
+) -> Result<ShardRecord, DecodeShardError> {
+    check_pair(hot, cold)?;
+    Ok(make_record(tenant, shard, hot, cold, pool)?)
 }
 
 /// Why the record of a shard could not be made.
@@ -258,7 +277,7 @@ impl HotPart<'_> {
 ///
 /// It stays in the value until somebody needs it: most of a hot part is its log, and to carry one
 /// out of the decoder costs more than to read it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredOps<'a>(&'a [[u8; OP_LEN]]);
 
 impl<'a> StoredOps<'a> {
@@ -308,6 +327,12 @@ pub struct ColdPart<'a> {
 pub struct SpawnedIds<'a>(&'a [[u8; ID_LEN]]);
 
 impl<'a> SpawnedIds<'a> {
+    /// Ids in their stored form: little-endian.
+    #[must_use]
+    pub const fn new(ids: &'a [[u8; ID_LEN]]) -> Self {
+        Self(ids)
+    }
+
     /// The ids, oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ShardId> + use<'a> {
         self.0.iter().map(|id| ShardId::from_raw(u64::from_le_bytes(*id)))

@@ -1,0 +1,180 @@
+//! Attempts: a shard that never gets anywhere is parked, and only that one (DESIGN Q13).
+
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::identity::ShardKey;
+use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
+use gossip_coordination::{
+    AcquireError, ClaimError, CoordinationBackend, ParkReason, RunManagement, ShardStatus,
+};
+
+use super::world::{
+    Held, LEASE, RUN, World, at, config, handoff, key, op, replace_at, residual_at, shard, worker,
+};
+use super::{ConformanceTarget, refused, topic};
+
+topic!("attempts":
+    every_grant_counts_an_attempt,
+    a_shard_is_parked_at_the_acquire_after_its_last_attempt,
+    without_a_limit_nothing_is_parked,
+    a_strict_advance_starts_the_count_anew,
+    a_checkpoint_at_the_same_key_is_no_progress,
+    a_final_cursor_in_an_offer_is_progress,
+    a_clean_release_gives_the_attempt_back,
+    a_failed_release_and_a_planned_move_leave_the_count,
+    unparking_starts_the_count_anew,
+    children_have_one_try_each,
+    a_residual_has_one_try,
+    a_claim_parks_what_is_exhausted_and_goes_on,
+    a_live_lease_speaks_before_the_count,
+);
+
+/// The number comes with every grant, and stands in listings.
+pub fn every_grant_counts_an_attempt<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(5)));
+    for attempt in 1..=3 {
+        let held = expire(&mut world, attempt);
+        assert_eq!(u64::from(held.attempts), attempt);
+        assert_eq!(world.row(attempt * LEASE + 1, shard(0)).attempts, held.attempts);
+    }
+}
+
+/// With two retries: three grants, and the fourth parks.
+pub fn a_shard_is_parked_at_the_acquire_after_its_last_attempt<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(2)));
+    let last = (1..=3).map(|attempt| expire(&mut world, attempt)).last().expect("three grants");
+    let refusal = world.try_acquire(1_000, key(0), 1);
+    refused!(refusal, AcquireError::ShardTerminal { status: ShardStatus::Parked, .. });
+    let row = world.row(1_001, shard(0));
+    assert_eq!(row.park_reason, Some(ParkReason::TooManyErrors));
+    assert_eq!((row.status, row.leased), (ShardStatus::Parked, false));
+    assert_eq!(row.acquire_count, 3, "the parking was no grant");
+    world.assert_all_refused(1_002, &last.lease, "ShardTerminal");
+    assert_eq!(world.row(1_003, shard(1)).status, ShardStatus::Active, "the neighbour is innocent");
+}
+
+/// `None` means for ever.
+pub fn without_a_limit_nothing_is_parked<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    for attempt in 1..=20 {
+        assert_eq!(u64::from(expire(&mut world, attempt).attempts), attempt);
+    }
+}
+
+/// Progress, however small, pays for all that was tried.
+pub fn a_strict_advance_starts_the_count_anew<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(1)));
+    expire(&mut world, 1);
+    let held = expire(&mut world, 2);
+    assert_eq!(held.attempts, 2);
+    world.checkpoint(2 * LEASE + 1, &held.lease, b"b", 1).expect("live");
+    assert_eq!(expire(&mut world, 3).attempts, 1);
+}
+
+/// A worker that only repeats itself is stuck.
+pub fn a_checkpoint_at_the_same_key_is_no_progress<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(9)));
+    let held = expire(&mut world, 1);
+    world.checkpoint(LEASE + 1, &held.lease, b"b", 1).expect("live");
+    let held = expire(&mut world, 2);
+    assert_eq!(held.attempts, 1, "the first advance counted");
+    world.checkpoint(2 * LEASE + 1, &held.lease, b"b", 2).expect("live");
+    assert_eq!(expire(&mut world, 3).attempts, 2, "the repetition did not");
+}
+
+/// An offer that moves the cursor is a checkpoint too.
+pub fn a_final_cursor_in_an_offer_is_progress<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(9)));
+    expire(&mut world, 1);
+    let held = expire(&mut world, 2);
+    let now = 2 * LEASE + 1;
+    let terms = OfferTerms { handoff: handoff(1), destination: worker(2), deadline: at(now + 10) };
+    let cursor = CursorUpdate::with_last_key(b"b");
+    world.backend.offer(at(now), world.tenant, &held.lease, terms, cursor, op(1)).expect("live");
+    let moved = world.accept(now + 1, key(0), 2, 1).expect("offered");
+    assert_eq!(moved.attempts, 0, "an accept adds none");
+}
+
+/// Giving a shard back on purpose is no failure.
+pub fn a_clean_release_gives_the_attempt_back<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(1)));
+    for number in 0..10 {
+        let held = world.acquire(10 + number, key(0), 1);
+        assert_eq!(held.attempts, 1);
+        world.release(10 + number, &held.lease, ReleaseMode::Clean, number).expect("live");
+    }
+    let held = world.acquire(30, key(0), 1);
+    world.checkpoint(31, &held.lease, b"b", 100).expect("live");
+    world.release(32, &held.lease, ReleaseMode::Clean, 101).expect("live");
+    assert_eq!(world.acquire(33, key(0), 1).attempts, 1, "never below zero");
+}
+
+/// A failure counts; moving house does not.
+pub fn a_failed_release_and_a_planned_move_leave_the_count<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(9)));
+    let held = world.acquire(10, key(0), 1);
+    world.release(11, &held.lease, ReleaseMode::Failed, 1).expect("live");
+    let held = world.acquire(12, key(0), 1);
+    assert_eq!(held.attempts, 2);
+    world.offer(13, &held.lease, (1, 2, 50), 2).expect("live");
+    assert_eq!(world.accept(14, key(0), 2, 1).expect("offered").attempts, 2);
+}
+
+/// The administrator vouches for it.
+pub fn unparking_starts_the_count_anew<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(0)));
+    expire(&mut world, 1);
+    refused!(world.try_acquire(900, key(0), 1), AcquireError::ShardTerminal { .. });
+    world.backend.unpark_shard(at(901), world.tenant, key(0), op(1)).expect("parked");
+    assert_eq!(world.acquire(902, key(0), 1).attempts, 1);
+}
+
+/// Bisection goes on, and the innocent half is not parked for its parent.
+pub fn children_have_one_try_each<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(2)));
+    let held = (1..=3).map(|attempt| expire(&mut world, attempt)).last().expect("three grants");
+    assert_eq!(held.attempts, 3);
+    let now = 3 * LEASE + 1;
+    let plan = replace_at(&[b"a", b"f", b"m"]);
+    let children = world.replace(now, &held.lease, &plan, 1).expect("live").into_inner();
+    let first = ShardKey::new(RUN, children[0]);
+    assert_eq!(world.acquire(now, first, 1).attempts, 2, "min(3, 2 - 1) and this grant");
+    let again = world.acquire(now + LEASE, first, 1);
+    assert_eq!(again.attempts, 3, "one more try is left");
+    let refusal = world.try_acquire(now + 2 * LEASE, first, 1);
+    refused!(refusal, AcquireError::ShardTerminal { status: ShardStatus::Parked, .. });
+}
+
+/// The same for the part that is given away, also where the limit is as low as it can be.
+pub fn a_residual_has_one_try<T: ConformanceTarget>(target: &T) {
+    for (retries, inherited) in [(Some(0), 0), (Some(1), 0), (Some(5), 1), (None, 1)] {
+        let mut world = World::with_config(target, config(retries));
+        let held = expire(&mut world, 1);
+        let plan = residual_at(b"a", b"f", b"m");
+        let split = world.shrink(LEASE + 1, &held.lease, &plan, 1).expect("live");
+        let residual = world.acquire(LEASE + 2, ShardKey::new(RUN, split.into_inner()), 2);
+        assert_eq!(residual.attempts, inherited + 1, "limit {retries:?}");
+    }
+}
+
+/// The worker that claims gets something to do, not the news.
+pub fn a_claim_parks_what_is_exhausted_and_goes_on<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(0)));
+    expire(&mut world, 1);
+    let claimed = world.claim(900, 5).expect("the neighbour is free");
+    assert_eq!(claimed.key(), key(1));
+    refused!(world.claim(900, 6), ClaimError::NoneAvailable { .. });
+    assert_eq!(world.row(901, shard(0)).status, ShardStatus::Parked);
+}
+
+/// An exhausted shard whose owner still works is not parked under its hands.
+pub fn a_live_lease_speaks_before_the_count<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(0)));
+    let held = world.acquire(10, key(0), 1);
+    refused!(world.try_acquire(11, key(0), 2), AcquireError::AlreadyLeased { .. });
+    world.checkpoint(12, &held.lease, b"b", 1).expect("still the owner");
+}
+
+/// Acquires shard 0 for the `number`-th time, each time right when the last lease ran out.
+fn expire<T: ConformanceTarget>(world: &mut World<'_, T>, number: u64) -> Held {
+    world.acquire(number * LEASE, key(0), 1)
+}

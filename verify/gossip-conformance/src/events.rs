@@ -1,0 +1,215 @@
+//! Events: one for every change, none for a replay or a refusal, in the order of the commits.
+//!
+//! A target that collects no events runs these cases without looking.
+
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::identity::{Redacted, RunId};
+use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
+use gossip_coordination::{
+    AcquireScratch, CoordinationBackend, EventKind, Lease, ParkReason, RedactedKey, RunManagement,
+    ShardAction, ShardClaiming,
+};
+
+use super::world::{
+    ROOTS, RUN, STRANGER, World, at, config, fence, handoff, key, op, replace_at, residual_at,
+    shard, worker,
+};
+use super::{Ability, ConformanceTarget, Settings, note_ability, topic};
+
+topic!("events":
+    the_life_of_a_run_is_told,
+    the_work_on_a_shard_is_told,
+    splits_name_their_parts,
+    planned_moves_and_administrators_are_told,
+    a_replay_and_a_refusal_are_silent,
+    a_parking_inside_an_acquire_is_told,
+    an_event_carries_its_address,
+);
+
+/// Created, activated, paused, resumed, ended, deleted.
+pub fn the_life_of_a_run_is_told<T: ConformanceTarget>(target: &T) {
+    let mut world = World::empty(target, Settings::default());
+    let tenant = world.tenant;
+    let told = world.events_of(|backend| {
+        let made = backend.create_run_with_shards(at(1), tenant, RUN, config(None), &ROOTS, op(1));
+        made.expect("new");
+        backend.pause_run(at(2), tenant, RUN, op(2)).expect("active");
+        backend.pause_run(at(3), tenant, RUN, op(3)).expect("already so, and silent");
+        backend.resume_run(at(4), tenant, RUN, op(4)).expect("active");
+        backend.fail_run(at(5), tenant, RUN, op(5)).expect("active");
+        backend.delete_run(at(6), tenant, RUN, op(6)).expect("over");
+        let other = RunId::from_raw(2);
+        backend.create_run(at(7), tenant, other, config(None)).expect("new");
+        backend.cancel_run(at(8), tenant, other, op(1)).expect("not over");
+    });
+    let Some(told) = told else { return };
+    let expected = [
+        EventKind::RunCreated,
+        EventKind::RunActivated { shard_count: 2 },
+        EventKind::RunPaused,
+        EventKind::RunResumed,
+        EventKind::RunFailed,
+        EventKind::RunDeleted,
+        EventKind::RunCreated,
+        EventKind::RunCancelled,
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Acquired, renewed, checkpointed, completed, parked, unparked, released; and the run's end.
+pub fn the_work_on_a_shard_is_told<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let tenant = world.tenant;
+    let told = world.events_of(|backend| {
+        let left = acquire(backend, 10, 0, 1);
+        backend.renew(at(11), tenant, &left).expect("live");
+        backend.checkpoint(at(12), tenant, &left, to(b"c"), op(1)).expect("live");
+        backend.complete(at(13), tenant, &left, to(b"d"), op(2)).expect("live");
+        let right = acquire(backend, 14, 1, 2);
+        let reason = ParkReason::NotFound;
+        backend.park_shard(at(15), tenant, &right, reason, op(3)).expect("live");
+        backend.unpark_shard(at(16), tenant, key(1), op(4)).expect("parked");
+        let right = acquire(backend, 17, 1, 2);
+        backend.release(at(18), tenant, &right, ReleaseMode::Failed, op(5)).expect("live");
+        let right = acquire(backend, 19, 1, 2);
+        backend.complete(at(20), tenant, &right, to(b"m"), op(6)).expect("live");
+        backend.complete_run(at(21), tenant, RUN, op(7)).expect("everything is done");
+    });
+    let Some(told) = told else { return };
+    let (left, right) = (shard(0), shard(1));
+    let expected = [
+        acquired(0, 1, 2),
+        EventKind::ShardLeaseRenewed { shard: left, new_deadline: at(111) },
+        EventKind::ShardCheckpointed { shard: left, last_key: RedactedKey::new(Some(b"c")) },
+        EventKind::ShardCompleted { shard: left },
+        acquired(1, 2, 2),
+        EventKind::ShardParked { shard: right, reason: ParkReason::NotFound },
+        EventKind::ShardUnparked { shard: right, new_fence_epoch: fence(3) },
+        acquired(1, 2, 4),
+        EventKind::ShardReleased { shard: right },
+        acquired(1, 2, 5),
+        EventKind::ShardCompleted { shard: right },
+        EventKind::RunCompleted,
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Parent, residual and children.
+pub fn splits_name_their_parts<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    let (tenant, mut made) = (world.tenant, None);
+    let told = world.events_of(|backend| {
+        let cut = residual_at(b"a", b"f", b"m");
+        let shrunk = backend.split_residual(at(11), tenant, &held.lease, &cut, op(1));
+        let cuts = replace_at(&[b"a", b"c", b"f"]);
+        let replaced = backend.split_replace(at(12), tenant, &held.lease, &cuts, op(2));
+        made = Some((shrunk.expect("live").into_inner(), replaced.expect("live").into_inner()));
+    });
+    let (Some(told), Some((shrunk, replaced))) = (told, made) else { return };
+    let parent = shard(0);
+    let expected = [
+        EventKind::ShardResidualCreated { parent, residual: shrunk.residual },
+        EventKind::ShardSplit { parent, children: replaced.children.to_vec() },
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Offered, withdrawn, accepted, requested, revoked.
+pub fn planned_moves_and_administrators_are_told<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1).lease;
+    let tenant = world.tenant;
+    let told = world.events_of(|backend| {
+        let (keep, mut scratch) = (CursorUpdate::initial(), AcquireScratch::new());
+        let terms =
+            |id| OfferTerms { handoff: handoff(id), destination: worker(2), deadline: at(50) };
+        backend.offer(at(11), tenant, &held, terms(1), keep, op(1)).expect("live");
+        backend.withdraw(at(12), tenant, &held, handoff(1), op(2)).expect("live");
+        backend.offer(at(13), tenant, &held, terms(2), keep, op(3)).expect("live");
+        let accepted = backend.accept(at(14), tenant, key(0), worker(2), handoff(2), &mut scratch);
+        accepted.expect("offered");
+        let action = ShardAction::HandOff(None);
+        backend.request_action(at(15), tenant, key(0), &action, at(90), op(4)).expect("leased");
+        backend.revoke_lease(at(16), tenant, key(0), op(5)).expect("leased");
+    });
+    let Some(told) = told else { return };
+    let shard = shard(0);
+    let expected = [
+        EventKind::ShardOffered { shard, handoff: handoff(1) },
+        EventKind::ShardOfferWithdrawn { shard, handoff: handoff(1) },
+        EventKind::ShardOffered { shard, handoff: handoff(2) },
+        acquired(0, 2, 3),
+        EventKind::ShardActionRequested { shard, action: "hand-off" },
+        EventKind::ShardLeaseRevoked { shard, new_fence_epoch: fence(4) },
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Nothing happened, so nothing is told.
+pub fn a_replay_and_a_refusal_are_silent<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    world.checkpoint(11, &held.lease, b"c", 1).expect("live");
+    let tenant = world.tenant;
+    let told = world.events_of(|backend| {
+        let again = backend.checkpoint(at(12), tenant, &held.lease, to(b"c"), op(1));
+        assert!(again.expect("known").is_replay());
+        backend.checkpoint(at(12), tenant, &held.lease, to(b"b"), op(2)).expect_err("back");
+        let again = backend.register_shards(at(12), tenant, RUN, &ROOTS, op(1_000));
+        assert!(again.expect("known").is_replay());
+        backend.complete_run(at(12), tenant, RUN, op(3)).expect_err("not settled");
+        let mut scratch = AcquireScratch::new();
+        let taken =
+            backend.acquire_and_restore_into(at(12), tenant, key(0), worker(2), &mut scratch);
+        assert!(taken.is_err());
+    });
+    assert_eq!(told.unwrap_or_default(), []);
+}
+
+/// The acquire is refused, and yet something happened.
+pub fn a_parking_inside_an_acquire_is_told<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(0)));
+    world.acquire(10, key(0), 1);
+    let tenant = world.tenant;
+    let told = world.events_of(|backend| {
+        let mut scratch = AcquireScratch::new();
+        let refused =
+            backend.acquire_and_restore_into(at(110), tenant, key(0), worker(2), &mut scratch);
+        assert!(refused.is_err());
+        let claimed = backend.claim_next_available(at(111), tenant, RUN, worker(3), &mut scratch);
+        assert!(claimed.is_ok());
+    });
+    let Some(told) = told else { return };
+    let parked = EventKind::ShardParked { shard: shard(0), reason: ParkReason::TooManyErrors };
+    assert_eq!(told, [parked, acquired(1, 3, 2)]);
+}
+
+/// Tenant, run and time.
+pub fn an_event_carries_its_address<T: ConformanceTarget>(target: &T) {
+    let mut backend = target.fresh(Settings::default());
+    let (_, told) = target.with_events(&mut backend, |backend| {
+        backend.create_run(at(3), STRANGER, RUN, config(None)).expect("new");
+    });
+    note_ability(target, Ability::Events, told.is_some());
+    let Some(told) = told else { return };
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].tenant, told[0].run, told[0].at), (STRANGER, RUN, at(3)));
+}
+
+fn to(last_key: &[u8]) -> CursorUpdate<'_> {
+    CursorUpdate::with_last_key(last_key)
+}
+
+fn acquired(id: u64, by: u64, fence_number: u64) -> EventKind {
+    let worker = Redacted::new(worker(by));
+    EventKind::ShardAcquired { shard: shard(id), worker, fence_epoch: fence(fence_number) }
+}
+
+fn acquire(backend: &mut impl CoordinationBackend, now: u64, id: u64, by: u64) -> Lease {
+    let mut scratch = Box::new(AcquireScratch::new());
+    let tenant = super::world::TENANT;
+    let acquired =
+        backend.acquire_and_restore_into(at(now), tenant, key(id), worker(by), &mut scratch);
+    acquired.expect("free").lease
+}

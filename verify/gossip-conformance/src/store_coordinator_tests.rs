@@ -1,0 +1,244 @@
+//! The coordinator over the model store is held to everything that the one in memory is held to.
+
+use gossip_coordination::store::{
+    Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
+    StoreConfig, StoreCoordinator, StoreLimits, Txn,
+};
+use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
+
+use crate::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use crate::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+
+type Coordinator = StoreCoordinator<MapStore>;
+
+/// The coordinator over a store in memory, whose commits meet a fault.
+pub(super) struct OverMap {
+    pub(super) always: Option<Fault>,
+    binds: bool,
+}
+
+pub(super) const PLAIN: OverMap = OverMap { always: None, binds: false };
+const BINDING: OverMap = OverMap { always: None, binds: true };
+
+/// A store that binds keys, or does not.
+fn map_store(binds: bool) -> MapStore {
+    if binds { MapStore::new().with_bindings() } else { MapStore::new() }
+}
+
+fn config(settings: Settings, nonce: u64) -> StoreConfig {
+    settings.limit(StoreConfig::new(nonce))
+}
+
+/// A nonce for each handle.
+fn next_nonce() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed) << 32
+}
+
+impl ConformanceTarget for OverMap {
+    type Backend = Coordinator;
+
+    fn name(&self) -> &str {
+        "the coordinator over a map"
+    }
+
+    fn fresh(&self, settings: Settings) -> Coordinator {
+        let mut store = map_store(self.binds);
+        store.inject_always(self.always);
+        StoreCoordinator::new(store, config(settings, next_nonce()))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut Coordinator,
+        call: impl FnOnce(&mut Coordinator) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+
+    fn another_handle(&self, backend: &Coordinator) -> Option<Coordinator> {
+        let mut store = backend.store().another_handle();
+        store.inject_always(self.always);
+        let config = StoreConfig { nonce: next_nonce(), ..backend.config() };
+        Some(StoreCoordinator::new(store, config))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        std::thread::scope(|scope| {
+            for job in jobs {
+                scope.spawn(job);
+            }
+        });
+    }
+
+    fn lose_next_reply(&self, backend: &mut Coordinator) -> bool {
+        backend.store_mut().inject(Fault::LoseReply);
+        true
+    }
+}
+
+#[test]
+fn the_coordinator_over_a_map_conforms() {
+    for target in [PLAIN, BINDING] {
+        let ran = run_all(&target, &mut |_| ());
+        println!("{ran} cases");
+    }
+}
+
+#[test]
+fn random_sequences_over_a_map_are_answered_as_the_model_answers() {
+    check_sequences(&PLAIN, 0..30, 120);
+    check_sequences(&BINDING, 30..60, 120);
+}
+
+/// Every reply to every commit is lost, and the suite passes all the same.
+#[test]
+fn sequences_whose_every_reply_is_lost_are_answered_as_the_model_answers() {
+    let always = Some(Fault::LoseReply);
+    check_sequences(&OverMap { always, ..PLAIN }, 100..130, 120);
+    check_sequences(&OverMap { always, ..BINDING }, 130..160, 120);
+}
+
+/// Scripts through the coordinator over a map.
+struct Scripts;
+
+impl ScriptBackend for Scripts {
+    type Coordinator = Coordinator;
+
+    /// There is no slab to fill, so scripts that fill one are not played.
+    fn start(&mut self, settings: WorldSettings) -> Option<Coordinator> {
+        if settings.slab_bytes.is_some() {
+            return None;
+        }
+        let config = settings.limit(StoreConfig::new(next_nonce()));
+        Some(StoreCoordinator::new(MapStore::new(), config))
+    }
+
+    fn observe<R>(
+        coordinator: &mut Coordinator,
+        call: impl FnOnce(&mut Coordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let mut events = EventCollector::new();
+        let result = coordinator.with_events(&mut events, call);
+        (result, events.drain())
+    }
+}
+
+#[test]
+fn golden_scripts_over_a_map_are_answered_as_written() {
+    play_all(&mut Scripts);
+}
+
+/// Every script, but those that fill a slab.
+fn play_all(backend: &mut impl ScriptBackend) {
+    let report = check_scripts(backend, false).expect("the scripts lie beside the sources");
+    let failures = report.failures.join("\n");
+    println!("{} played, {} skipped", report.files.len(), report.skipped.len());
+    assert!(failures.is_empty(), "{failures}");
+    assert!(report.skipped.iter().all(|name| name.contains("slab")), "{:?}", report.skipped);
+}
+
+/// The model store as an asynchronous one that is ready at once.
+pub(super) struct AsyncMap(pub(super) MapStore);
+
+impl AsyncStore for AsyncMap {
+    async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.0.read(reads)
+    }
+
+    async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        self.0.commit(txns)
+    }
+
+    async fn wait(&mut self, ticks: u64) {
+        self.0.wait(ticks);
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.0.limits()
+    }
+
+    fn binding(&self) -> Option<u64> {
+        self.0.binding()
+    }
+}
+
+/// The asynchronous coordinator over the model store.
+struct OverAsyncMap;
+
+impl ConformanceTarget for OverAsyncMap {
+    type Backend = Blocking<AsyncStoreCoordinator<AsyncMap>>;
+
+    fn name(&self) -> &str {
+        "the asynchronous coordinator over a map"
+    }
+
+    fn fresh(&self, settings: Settings) -> Self::Backend {
+        let config = config(settings, next_nonce());
+        Blocking::new(AsyncStoreCoordinator::new(AsyncMap(map_store(true)), config))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut Self::Backend,
+        call: impl FnOnce(&mut Self::Backend) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        backend.get_mut().collect_events(Some(EventCollector::new()));
+        let result = call(backend);
+        let events = backend.get_mut().collect_events(None);
+        (result, events.map(|mut events| events.drain()))
+    }
+
+    fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let coordinator = backend.get_ref();
+        let store = AsyncMap(coordinator.store().0.another_handle());
+        let config = StoreConfig { nonce: next_nonce(), ..coordinator.config() };
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        PLAIN.race(jobs);
+    }
+
+    fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
+        backend.get_mut().store_mut().0.inject(Fault::LoseReply);
+        true
+    }
+}
+
+#[test]
+fn the_asynchronous_coordinator_over_a_map_conforms() {
+    run_all(&OverAsyncMap, &mut |_| ());
+    check_sequences(&OverAsyncMap, 500..510, 120);
+}
+
+/// Scripts through the asynchronous coordinator over a map.
+struct AsyncScripts;
+
+impl ScriptBackend for AsyncScripts {
+    type Coordinator = Blocking<AsyncStoreCoordinator<AsyncMap>>;
+
+    fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator> {
+        if settings.slab_bytes.is_some() {
+            return None;
+        }
+        let config = settings.limit(StoreConfig::new(next_nonce()));
+        Some(Blocking::new(AsyncStoreCoordinator::new(AsyncMap(map_store(true)), config)))
+    }
+
+    fn observe<R>(
+        coordinator: &mut Self::Coordinator,
+        call: impl FnOnce(&mut Self::Coordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let (result, events) = OverAsyncMap.with_events(coordinator, call);
+        (result, events.unwrap_or_default())
+    }
+}
+
+#[test]
+fn golden_scripts_of_tasks_over_a_map_are_answered_as_written() {
+    play_all(&mut AsyncScripts);
+}

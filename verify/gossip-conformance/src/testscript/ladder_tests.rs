@@ -1,0 +1,469 @@
+//! The ladder of every operation: its rules in the order in which they speak.
+//!
+//! This table is what the scripts are measured against. Every answer on a ladder must have come in
+//! some script, and every two neighbouring rules that can be broken at once must have been broken
+//! at once. Which answers an operation has is read from the sources of its error; what cannot be
+//! reached through the coordinator in memory is excused in [`UNREACHABLE`], and pairs that cannot
+//! be broken at once in [`NEVER_BOTH`], each with its reason.
+
+use super::{Cell, Order};
+
+const SHARD_ERRORS: &str = include_str!("../../../../crates/gossip-coordination/src/error.rs");
+const MOVE_ERRORS: &str = include_str!("../../../../crates/gossip-coordination/src/move_errors.rs");
+const RUN_ERRORS: &str = include_str!("../../../../crates/gossip-coordination/src/run_errors.rs");
+const FACADE: &str = include_str!("../../../../crates/gossip-coordination/src/facade.rs");
+const WORKERS: &str = include_str!("../../../../crates/gossip-coordination/src/workers.rs");
+const SPLIT_RULES: &str =
+    include_str!("../../../../crates/gossip-contracts/src/coordination/coverage.rs");
+const MANIFEST_RULES: &str =
+    include_str!("../../../../crates/gossip-contracts/src/coordination/manifest.rs");
+
+/// One operation.
+pub(super) struct Ladder {
+    pub(super) operation: &'static str,
+    /// The source of its error, and the error's name.
+    error: (&'static str, &'static str),
+    /// The answers of its rules in the order in which they speak. A replay is an answer too.
+    rules: &'static [&'static [&'static str]],
+}
+
+/// An answer that no script can bring about.
+struct Unreachable {
+    operation: &'static str,
+    answer: &'static str,
+    #[expect(dead_code, reason = "for whoever reads the table")]
+    reason: &'static str,
+}
+
+/// Two rules that cannot be broken at once.
+struct NeverBoth {
+    first: &'static str,
+    second: &'static str,
+    #[expect(dead_code, reason = "for whoever reads the table")]
+    reason: &'static str,
+}
+
+const fn ladder(
+    operation: &'static str,
+    error: (&'static str, &'static str),
+    rules: &'static [&'static [&'static str]],
+) -> Ladder {
+    Ladder { operation, error, rules }
+}
+
+/// Idempotency, then the lease: the beginning of every operation that is remembered by its number.
+const REMEMBERED: &[&str] = &["ShardNotFound", "OpIdConflict", "replayed"];
+const LEASE: &[&str] =
+    &["TenantMismatch", "ShardTerminal", "StaleFence", "LeaseExpired", "StaleFence.same"];
+const KEY: &[&str] = &["CheckpointMissingKey"];
+const CURSOR: &[&str] = &[
+    "CursorKeyTooLarge",
+    "CursorTokenTooLarge",
+    "CursorRegression",
+    "CursorOutOfBounds",
+    "ResourceExhausted",
+];
+const COVERAGE: &[&str] = &[
+    "SplitInvalid.StartMismatch",
+    "SplitInvalid.EndMismatch",
+    "SplitInvalid.BoundaryMismatch",
+    "SplitInvalid.InvertedChild",
+    "SplitInvalid.InvalidChildSpec",
+];
+const GROWTH: &[&str] = &[
+    "SplitInvalid.SpawnLimitExceeded",
+    "SplitInvalid.ShardLimitExceeded.PerTenant",
+    "SplitInvalid.ShardLimitExceeded.Global",
+    "ResourceExhausted",
+];
+const MANIFEST_SIZES: &[&str] = &[
+    "ManifestInvalid.TooManyShards",
+    "ManifestInvalid.InvalidSpec.KeyTooLarge",
+    "ManifestInvalid.InvalidSpec.MetadataTooLarge",
+    "ManifestInvalid.CursorKeyTooLarge",
+    "ManifestInvalid.CursorTokenTooLarge",
+];
+const MANIFEST: &[&str] = &[
+    "ManifestInvalid.Empty",
+    "ManifestInvalid.DuplicateIds",
+    "ManifestInvalid.UnboundedRange",
+    "ManifestInvalid.InvalidSpec.InvertedRange",
+    "ManifestInvalid.OverlappingRanges",
+    "ManifestInvalid.CursorOutOfBounds",
+    "ManifestInvalid.DerivedRootId",
+    "ShardLimitExceeded.PerTenant",
+    "ShardLimitExceeded.Global",
+    "ResourceExhausted",
+];
+const RUN: &[&str] = &["RunNotFound", "OpIdConflict", "replayed", "RunTerminal"];
+
+/// Every operation.
+pub(super) const LADDERS: [Ladder; 32] = [
+    ladder(
+        "acquire",
+        (SHARD_ERRORS, "AcquireError"),
+        &[&[
+            "ShardNotFound",
+            "RunTerminal",
+            "RunPaused",
+            "ShardTerminal",
+            "AlreadyLeased",
+            "ShardTerminal.committed",
+        ]],
+    ),
+    ladder("renew", (SHARD_ERRORS, "RenewError"), &[&["ShardNotFound"], LEASE, &["RunTerminal"]]),
+    ladder(
+        "renew_many",
+        (SHARD_ERRORS, "RenewError"),
+        &[&["ShardNotFound"], LEASE, &["RunTerminal"]],
+    ),
+    ladder(
+        "checkpoint",
+        (SHARD_ERRORS, "CheckpointError"),
+        &[REMEMBERED, LEASE, &["Offered"], KEY, CURSOR],
+    ),
+    ladder(
+        "complete",
+        (SHARD_ERRORS, "CompleteError"),
+        &[REMEMBERED, LEASE, &["Offered"], KEY, CURSOR],
+    ),
+    ladder("park", (SHARD_ERRORS, "ParkError"), &[REMEMBERED, LEASE, &["Offered"]]),
+    ladder(
+        "split_replace",
+        (SHARD_ERRORS, "SplitError"),
+        &[
+            REMEMBERED,
+            LEASE,
+            &["RunTerminal", "Offered"],
+            COVERAGE,
+            &["SplitInvalid.ChildCursorInvalid"],
+            GROWTH,
+        ],
+    ),
+    ladder(
+        "split_residual",
+        (SHARD_ERRORS, "SplitError"),
+        &[
+            REMEMBERED,
+            LEASE,
+            &["RunTerminal", "Offered"],
+            COVERAGE,
+            &["SplitInvalid.ParentCursorOutOfBounds"],
+            GROWTH,
+        ],
+    ),
+    ladder("release", (MOVE_ERRORS, "ReleaseError"), &[REMEMBERED, LEASE, &["Offered"]]),
+    ladder(
+        "offer",
+        (MOVE_ERRORS, "OfferError"),
+        &[
+            REMEMBERED,
+            LEASE,
+            &["RunTerminal", "Offered", "Withdrawn", "InvalidDestination", "InvalidOfferDeadline"],
+            CURSOR,
+        ],
+    ),
+    ladder(
+        "accept",
+        (MOVE_ERRORS, "AcceptError"),
+        &[&[
+            "ShardNotFound",
+            "RunTerminal",
+            "RunPaused",
+            "ShardTerminal",
+            "NoOffer",
+            "NotDestination",
+            "OfferExpired",
+        ]],
+    ),
+    ladder("withdraw", (MOVE_ERRORS, "WithdrawError"), &[REMEMBERED, LEASE, &["NoOffer"]]),
+    ladder(
+        "claim",
+        (FACADE, "ClaimError"),
+        &[&[
+            "Throttled",
+            "RunNotFound",
+            "RunTerminal",
+            "RunPaused",
+            "NoneAvailable",
+            "NoneAvailable.committed",
+        ]],
+    ),
+    ladder("create_run", (RUN_ERRORS, "CreateRunError"), &[&["InvalidConfig", "RunAlreadyExists"]]),
+    ladder(
+        "register_shards",
+        (RUN_ERRORS, "RegisterShardsError"),
+        &[MANIFEST_SIZES, &["RunNotFound", "OpIdConflict", "replayed", "WrongStatus"], MANIFEST],
+    ),
+    ladder(
+        "create_run_with_shards",
+        (RUN_ERRORS, "CreateRunError"),
+        &[&[
+            "InvalidConfig",
+            "RunAlreadyExists",
+            "ConfigMismatch",
+            "replayed",
+            "RegisterShardsFailed",
+            "RegisterShardsFailed.committed",
+        ]],
+    ),
+    ladder(
+        "complete_run",
+        (RUN_ERRORS, "RunTransitionError"),
+        &[RUN, &["WrongStatus", "NotSettled"]],
+    ),
+    ladder("fail_run", (RUN_ERRORS, "RunTransitionError"), &[RUN, &["WrongStatus"]]),
+    ladder("cancel_run", (RUN_ERRORS, "RunTransitionError"), &[RUN]),
+    ladder("pause_run", (RUN_ERRORS, "RunTransitionError"), &[RUN, &["WrongStatus"]]),
+    ladder("resume_run", (RUN_ERRORS, "RunTransitionError"), &[RUN, &["WrongStatus"]]),
+    ladder(
+        "delete_run",
+        (RUN_ERRORS, "DeleteRunError"),
+        &[&["replayed", "RunNotFound", "OpIdConflict", "NotTerminal"]],
+    ),
+    ladder("unpark", (RUN_ERRORS, "UnparkError"), &[REMEMBERED, &["RunTerminal", "NotParked"]]),
+    ladder(
+        "request_action",
+        (RUN_ERRORS, "RequestActionError"),
+        &[REMEMBERED, &["RunTerminal", "ShardTerminal", "NotLeased", "RequestPending"]],
+    ),
+    ladder(
+        "revoke_lease",
+        (RUN_ERRORS, "RevokeLeaseError"),
+        &[REMEMBERED, &["ShardTerminal", "NotLeased"]],
+    ),
+    ladder("get_run", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
+    ladder("get_run_progress", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
+    ladder("list_shards", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
+    ladder("candidates", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
+    ladder("register_worker", (WORKERS, "WorkerError"), &[&["TooManyWorkers"]]),
+    ladder("heartbeat", (WORKERS, "WorkerError"), &[&["NotRegistered"]]),
+    ladder("list_workers", (WORKERS, "WorkerError"), &[]),
+];
+
+const fn excused(
+    operation: &'static str,
+    answer: &'static str,
+    reason: &'static str,
+) -> Unreachable {
+    Unreachable { operation, answer, reason }
+}
+
+const BY_TENANT: &str = "records are looked up by tenant, and no lease is presented";
+const PLAN: &str = "a plan has at least two children, and the other number never reaches a backend";
+const BOUNDED: &str = "needs an unbounded shard, and roots are bounded";
+const OTHER_SPLIT: &str = "a rule of the other split";
+
+/// What no script can bring about, and why.
+const UNREACHABLE: &[Unreachable] = &[
+    excused("*", "BackendError", "only a store fails; the protocol does not"),
+    excused("acquire", "TenantMismatch", BY_TENANT),
+    excused("accept", "TenantMismatch", BY_TENANT),
+    excused("claim", "TenantMismatch", BY_TENANT),
+    excused("register_shards", "TenantMismatch", BY_TENANT),
+    excused("complete_run", "TenantMismatch", BY_TENANT),
+    excused("fail_run", "TenantMismatch", BY_TENANT),
+    excused("cancel_run", "TenantMismatch", BY_TENANT),
+    excused("pause_run", "TenantMismatch", BY_TENANT),
+    excused("resume_run", "TenantMismatch", BY_TENANT),
+    excused("delete_run", "TenantMismatch", BY_TENANT),
+    excused("unpark", "TenantMismatch", BY_TENANT),
+    excused("request_action", "TenantMismatch", BY_TENANT),
+    excused("revoke_lease", "TenantMismatch", BY_TENANT),
+    excused("get_run", "TenantMismatch", BY_TENANT),
+    excused("get_run_progress", "TenantMismatch", BY_TENANT),
+    excused("list_shards", "TenantMismatch", BY_TENANT),
+    excused("candidates", "TenantMismatch", BY_TENANT),
+    excused("*", "SplitInvalid.NoChildren", PLAN),
+    excused("*", "SplitInvalid.SingleChild", PLAN),
+    excused("*", "SplitInvalid.OverlappingChild", BOUNDED),
+    excused("*", "SplitInvalid.DerivedIdCollision", "needs two inputs of one 63-bit hash"),
+    excused(
+        "*",
+        "SplitInvalid.BackendChildLimitExceeded",
+        "memory publishes as many children at once as a plan can have",
+    ),
+    excused("split_replace", "SplitInvalid.ParentCursorOutOfBounds", OTHER_SPLIT),
+    excused("split_residual", "SplitInvalid.ChildCursorInvalid", OTHER_SPLIT),
+    excused("create_run", "RegisterShardsFailed", "registers nothing"),
+    excused("create_run", "GetRunFailed", "reads nothing"),
+    excused("create_run", "ConfigMismatch", "compares nothing"),
+    excused("create_run_with_shards", "GetRunFailed", "only a store fails to read a run it has"),
+    excused("cancel_run", "WrongStatus", "a run that is not over can be cancelled"),
+    excused("fail_run", "NotSettled", "a run can be given up at any time"),
+    excused("cancel_run", "NotSettled", "a run can be stopped at any time"),
+    excused("pause_run", "NotSettled", "only completing asks for it"),
+    excused("resume_run", "NotSettled", "only completing asks for it"),
+    excused("register_worker", "NotRegistered", "it registers"),
+    excused("heartbeat", "TooManyWorkers", "it registers nobody"),
+    excused("list_workers", "NotRegistered", "it only reads"),
+    excused("list_workers", "TooManyWorkers", "it only reads"),
+];
+
+const fn never(first: &'static str, second: &'static str, reason: &'static str) -> NeverBoth {
+    NeverBoth { first, second, reason }
+}
+
+const NO_RECORD: &str = "what does not exist remembers nothing and breaks no other rule";
+const ONE_MEMORY: &str = "an id was used with the same parameters or with others";
+const NO_KEY: &str = "a cursor without a key has no token either, and is nowhere";
+const NO_ROWS: &str = "an empty manifest has no row to break a rule";
+const REFUSED: &str = "a manifest that breaks a rule was never registered";
+const NO_LEASE: &str = "a finished shard has no lease";
+const NO_OPERATION: &str = "a run without shards remembers no operation but its cancelling";
+const NEW_RUN: &str = "a run is either there already or made by this call";
+const ONE_STATUS: &str = "a run has one status";
+const ONE_CELL: &str = "two fates of one deleted run: gone, or gone and asked again";
+
+/// Pairs that cannot be broken at once, on any ladder.
+const NEVER_BOTH: &[NeverBoth] = &[
+    never("ShardNotFound", "OpIdConflict", NO_RECORD),
+    never("ShardNotFound", "replayed", NO_RECORD),
+    never("ShardNotFound", "NotLeased", NO_RECORD),
+    never("RunNotFound", "OpIdConflict", NO_RECORD),
+    never("RunNotFound", "replayed", NO_RECORD),
+    never("RunNotFound", "RunTerminal", NO_RECORD),
+    never("RunNotFound", "RunPaused", NO_RECORD),
+    never("RunNotFound", "NoneAvailable", NO_RECORD),
+    never("RunNotFound", "NoneAvailable.committed", NO_RECORD),
+    never("NoneAvailable", "NoneAvailable.committed", "a claim parks a candidate or has none"),
+    never("RunNotFound", "WrongStatus", NO_RECORD),
+    never("RunNotFound", "NotSettled", NO_RECORD),
+    never("RunNotFound", "NotTerminal", NO_RECORD),
+    never("OpIdConflict", "replayed", ONE_MEMORY),
+    never("CheckpointMissingKey", "CursorKeyTooLarge", NO_KEY),
+    never("CheckpointMissingKey", "CursorTokenTooLarge", NO_KEY),
+    never("ShardTerminal", "AlreadyLeased", NO_LEASE),
+    never("ShardTerminal", "ShardTerminal.committed", "a parked shard is not parked again"),
+    never("RunAlreadyExists", "ConfigMismatch", "a deleted run has no settings to compare"),
+    never("RunAlreadyExists", "replayed", "a deleted run remembers no registration"),
+    never("replayed", "RegisterShardsFailed", ONE_MEMORY),
+    never("replayed", "RegisterShardsFailed.committed", NEW_RUN),
+    never("ConfigMismatch", "RegisterShardsFailed.committed", NEW_RUN),
+    never("RegisterShardsFailed", "RegisterShardsFailed.committed", NEW_RUN),
+    never("ManifestInvalid.TooManyShards", "replayed", REFUSED),
+    never("ManifestInvalid.InvalidSpec.KeyTooLarge", "replayed", REFUSED),
+    never("ManifestInvalid.InvalidSpec.MetadataTooLarge", "replayed", REFUSED),
+    never("ManifestInvalid.CursorKeyTooLarge", "replayed", REFUSED),
+    never("ManifestInvalid.CursorTokenTooLarge", "replayed", REFUSED),
+    never("ManifestInvalid.Empty", "ManifestInvalid.DuplicateIds", NO_ROWS),
+    never("ManifestInvalid.Empty", "ManifestInvalid.UnboundedRange", NO_ROWS),
+    never("ManifestInvalid.Empty", "ManifestInvalid.InvalidSpec.InvertedRange", NO_ROWS),
+    never("ManifestInvalid.Empty", "ManifestInvalid.OverlappingRanges", NO_ROWS),
+    never("ManifestInvalid.Empty", "ManifestInvalid.CursorOutOfBounds", NO_ROWS),
+    never("ManifestInvalid.Empty", "ManifestInvalid.DerivedRootId", NO_ROWS),
+    never("ManifestInvalid.Empty", "ShardLimitExceeded.PerTenant", NO_ROWS),
+    never("ManifestInvalid.Empty", "ShardLimitExceeded.Global", NO_ROWS),
+    never("ManifestInvalid.Empty", "ResourceExhausted", NO_ROWS),
+    never("RunTerminal", "WrongStatus", ONE_STATUS),
+    never("WrongStatus", "NotSettled", "a run without shards has none that is unfinished"),
+    never("replayed", "RunNotFound", ONE_CELL),
+    never("replayed", "NotTerminal", "what was deleted was over"),
+    never("replayed", "OpIdConflict", ONE_MEMORY),
+];
+
+/// Pairs that cannot be broken at once on one ladder, though they can on another.
+const NEVER_BOTH_IN: &[(&str, NeverBoth)] = &[
+    ("revoke_lease", never("ShardNotFound", "ShardTerminal", NO_RECORD)),
+    ("complete_run", never("OpIdConflict", "WrongStatus", NO_OPERATION)),
+    ("complete_run", never("replayed", "WrongStatus", NO_OPERATION)),
+    ("fail_run", never("OpIdConflict", "WrongStatus", NO_OPERATION)),
+    ("fail_run", never("replayed", "WrongStatus", NO_OPERATION)),
+    ("pause_run", never("OpIdConflict", "WrongStatus", NO_OPERATION)),
+    ("pause_run", never("replayed", "WrongStatus", NO_OPERATION)),
+    ("resume_run", never("OpIdConflict", "WrongStatus", NO_OPERATION)),
+    ("resume_run", never("replayed", "WrongStatus", NO_OPERATION)),
+];
+
+impl Ladder {
+    fn rules(&self) -> impl Iterator<Item = &'static str> + Clone {
+        self.rules.iter().flat_map(|rules| rules.iter().copied())
+    }
+
+    /// Every answer that some script must bring about.
+    pub(super) fn cells(&self) -> impl Iterator<Item = Cell> {
+        let operation = self.operation.to_owned();
+        let cell = move |answer: &str| Cell { operation: operation.clone(), answer: answer.into() };
+        std::iter::once("executed").chain(self.rules()).map(cell)
+    }
+
+    /// Every rule with the nearest one behind it, and with the nearest one before it, that can be
+    /// broken at the same time.
+    pub(super) fn orders(&self) -> Vec<Order> {
+        let rules: Vec<&str> = self.rules().collect();
+        let mut pairs = Vec::new();
+        for (index, rule) in rules.iter().enumerate() {
+            let behind = rules[index + 1..].iter().find(|other| self.both(rule, other));
+            pairs.extend(behind.map(|other| (*rule, *other)));
+            let before = rules[..index].iter().rev().find(|other| self.both(other, rule));
+            pairs.extend(before.map(|other| (*other, *rule)));
+        }
+        let order = |(first, second): (&str, &str)| Order {
+            operation: self.operation.to_owned(),
+            first: first.to_owned(),
+            second: second.to_owned(),
+        };
+        pairs.into_iter().map(order).collect()
+    }
+
+    /// Whether two rules can be broken at once.
+    fn both(&self, first: &str, second: &str) -> bool {
+        let is = |pair: &NeverBoth| pair.first == first && pair.second == second;
+        let here = |(operation, pair): &(&str, NeverBoth)| *operation == self.operation && is(pair);
+        !NEVER_BOTH.iter().any(is) && !NEVER_BOTH_IN.iter().any(here)
+    }
+
+    /// Whether some rule answers `variant`.
+    fn has_rule(&self, variant: &str) -> bool {
+        self.rules().any(|rule| {
+            let rest = rule.strip_prefix(variant);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+
+    /// The variants of the operation's error, with those of the rules inside them.
+    fn variants(&self) -> Vec<String> {
+        let (source, name) = self.error;
+        let expand = |variant: String| match variant.as_str() {
+            "SplitInvalid" => inner(&variant, SPLIT_RULES, "SplitValidationError"),
+            "ManifestInvalid" => inner(&variant, MANIFEST_RULES, "ManifestValidationError"),
+            _ => vec![variant],
+        };
+        variants_of(source, name).into_iter().flat_map(expand).collect()
+    }
+}
+
+impl Unreachable {
+    fn excuses(&self, operation: &str, answer: &str) -> bool {
+        (self.operation == "*" || self.operation == operation) && self.answer == answer
+    }
+}
+
+fn inner(outer: &str, source: &str, name: &str) -> Vec<String> {
+    variants_of(source, name).into_iter().map(|variant| format!("{outer}.{variant}")).collect()
+}
+
+/// The variants of `pub enum name` in `source`: what stands one level in and begins a name.
+fn variants_of(source: &str, name: &str) -> Vec<String> {
+    let (_, body) = source.split_once(&format!("pub enum {name} {{")).expect("the enum is there");
+    let lines = body.lines().take_while(|line| *line != "}");
+    let variant = |line: &str| {
+        let line = line.strip_prefix("    ")?;
+        line.starts_with(|c: char| c.is_ascii_uppercase())
+            .then(|| line.split(|c: char| !c.is_ascii_alphanumeric()).next().map(str::to_owned))?
+    };
+    lines.filter_map(variant).collect()
+}
+
+#[test]
+fn every_variant_of_every_error_is_on_its_ladder_or_said_to_be_unreachable() {
+    for ladder in &LADDERS {
+        for variant in ladder.variants() {
+            let listed = ladder.has_rule(&variant);
+            let excused = UNREACHABLE.iter().any(|row| row.excuses(ladder.operation, &variant));
+            let operation = ladder.operation;
+            assert!(listed || excused, "{operation}: {variant} is neither shown nor excused");
+            assert!(!(listed && excused), "{operation}: {variant} is shown and excused");
+        }
+    }
+}

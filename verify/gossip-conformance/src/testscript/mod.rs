@@ -1,0 +1,116 @@
+//! Golden scripts: the protocol as text files that anybody can read.
+//!
+//! A script tells one situation. Blocks of commands stand above a line of three dashes, and what
+//! the coordinator answered and which events it emitted stand below it, up to an empty line:
+//!
+//! ```text
+//! # A worker gets a shard that nobody holds.
+//! acquire shard=0 worker=1 now=10 as=l1
+//! ---
+//! granted shard=0 fence=2 deadline=110 attempts=1 range=a..m cursor=none available=1 next=110
+//! event ShardAcquired { shard: 0, worker: <redacted>, fence_epoch: 2 }
+//! ```
+//!
+//! The files lie in `testscripts/` of this crate, and every backend runs the same ones: it brings a
+//! [`ScriptBackend`] and calls [`check_scripts`]. Scripts use the public traits only, so that a
+//! real server can be tested from outside. A [`Troupe`] has the commands of one script performed by
+//! several handles or processes on one store.
+//!
+//! # The language
+//!
+//! A command is a name and named arguments, `name=value`. `#` starts a comment. `now=` sets the
+//! clock from that command on; `tenant=` and `run=` are 1 unless given; `op=` is a fresh number
+//! unless given. Grants are kept `as=` a name and presented as `lease=` that name, and can be
+//! forged by `owner=`, `fence=`, `lease_tenant=` and `lease_shard=`. `c*5` is a key of five bytes.
+//! Shards cut from shard 0 are called `0.0`, `0.1` and so on. `repeat 01..16 COMMAND` runs a
+//! command with `$` replaced by each number, and `$+` by the next, and tells only how often it was
+//! answered how.
+//!
+//! # Order between two rules
+//!
+//! `order checkpoint: StaleFence < LeaseExpired` says that what follows shows both rules broken at
+//! once, and which one speaks. The script then gives that command to be refused exactly twice, with
+//! one thing changed in between: the state, or one argument. One answer must be each of the two.
+//! The state that breaks the second rule is thereby seen to do so, and the first rule speaks
+//! before it.
+//!
+//! # What is absent
+//!
+//! No rule of the protocol, and no expectation: the files hold those. Unlike the rest of the crate
+//! this module reads and, when asked to, writes files; it is compiled for tests only.
+
+mod answer;
+mod arguments;
+mod coverage;
+mod files;
+mod play;
+mod run_commands;
+mod script;
+mod shard_commands;
+mod show;
+mod stage;
+mod troupe;
+mod wire;
+mod world;
+
+pub use self::coverage::{Cell, FileCoverage, Order};
+pub use self::files::{Report, check_scripts, check_scripts_on};
+pub use self::play::{Played, play, play_on};
+pub use self::script::ScriptError;
+pub use self::stage::{Performed, Stage};
+pub use self::troupe::{Actor, Casting, Line, Troupe};
+
+use gossip_coordination::store::StoreConfig;
+use gossip_coordination::{CoordinationFacade, StateTransitionEvent};
+
+/// How a backend takes part in the scripts.
+pub trait ScriptBackend {
+    /// What scripts talk to.
+    type Coordinator: CoordinationFacade;
+
+    /// An empty coordinator; `None` if this kind cannot have such settings, which skips the script.
+    fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator>;
+
+    /// Runs `call` and collects the events of the operations in it.
+    fn observe<R>(
+        coordinator: &mut Self::Coordinator,
+        call: impl FnOnce(&mut Self::Coordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>);
+}
+
+/// Limits that a script may ask for; `None` leaves the backend its default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorldSettings {
+    /// Ticks that a worker waits between claims.
+    pub claim_cooldown: Option<u64>,
+    /// Shards one tenant may have.
+    pub max_shards_per_tenant: Option<usize>,
+    /// Shards there may be in all.
+    pub max_total_shards: Option<usize>,
+    /// Bytes for keys and cursors, where a backend has such a bound.
+    pub slab_bytes: Option<usize>,
+}
+
+impl WorldSettings {
+    /// The settings of a handle, with these limits.
+    #[must_use]
+    pub fn limit(self, handle: StoreConfig) -> StoreConfig {
+        StoreConfig {
+            max_shards_per_tenant: self
+                .max_shards_per_tenant
+                .unwrap_or(handle.max_shards_per_tenant),
+            max_total_shards: self.max_total_shards.unwrap_or(handle.max_total_shards),
+            claim_cooldown_interval: self.claim_cooldown.unwrap_or(0),
+            ..handle
+        }
+    }
+}
+
+#[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
+mod ladder_tests;
+#[cfg(test)]
+mod script_tests;
+#[cfg(test)]
+mod troupe_tests;

@@ -1,0 +1,504 @@
+//! The program of a simulated administrator: runs from their making to their deletion, and what is
+//! asked of workers in between.
+
+use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, InitialShardInput};
+use gossip_contracts::identity::{OpId, RunId, ShardId, WorkerId};
+use gossip_coordination::{
+    AsyncRunManagement, CreateRunError, GetRunError, IdempotentOutcome, RegisterShardsError,
+    RunConfig, RunProgress, RunStatus, RunTransitionError, ShardAction, ShardStatus, SplitKey,
+};
+
+use super::context::{Cx, Draft, Phase};
+use super::effects::wanted_parts;
+use super::keyspace::KEYS_MAX;
+use super::lent::Lent;
+use super::op::{Ending, LeaseRef, Op, Said, Verb};
+use super::oracle::{Rule, RunFacts};
+use super::random::mix;
+use super::splits::spec;
+use super::worker::{Handle, keys};
+use super::world::LEASE_TICKS_MAX;
+
+/// Runs of a tenant that are not over.
+const RUNS_MAX: usize = 3;
+
+/// Every so many operations one is sent with the id of the one before. About the same run or shard
+/// it is refused for that.
+const REUSED_ONE_IN: u64 = 6;
+
+/// Every so many registrations come behind one that no run can have.
+const BLUNDER_ONE_IN: u64 = 8;
+
+/// Ticks between two things that an administrator does.
+const PAUSE_TICKS: u64 = 40;
+
+/// Root shards of a run, at most.
+const ROOTS_MAX: u64 = 6;
+
+/// Runs that one collection takes away.
+const COLLECT_MAX: usize = 4;
+
+/// How long a request stands, in ticks.
+const REQUEST_TICKS: u64 = 200;
+
+/// How long a registration stands still before it is collected, in ticks.
+const STALE_AFTER: u64 = 400;
+
+/// How often an operation is sent again that may have happened.
+const TRIES_MAX: u32 = 3;
+
+/// A lease that ends later than this from now belongs to a clock that was wrong.
+const FAR_LEASES: u64 = 2;
+
+/// An administrator.
+pub(super) struct Admin {
+    pub(super) cx: Cx,
+    pub(super) handle: Lent<Handle>,
+    pub(super) sequence: u64,
+}
+
+impl Admin {
+    /// Administers for as long as the process lives.
+    pub(super) async fn live(mut self) {
+        while self.cx.phase() == Phase::Rough {
+            self.rough_step().await;
+            self.cx.sleep(1 + self.cx.below(PAUSE_TICKS)).await;
+        }
+        while self.cx.phase() == Phase::Calm {
+            self.calm_step().await;
+            self.cx.sleep(PAUSE_TICKS).await;
+        }
+    }
+
+    async fn rough_step(&mut self) {
+        let run = self.cx.any_run();
+        let (Some(run), roll) = (run, self.cx.below(32)) else { return self.make_run().await };
+        if self.facts(run, |facts| facts.status.is_none() && !facts.deleted) {
+            _ = self.create(run).await;
+        }
+        match roll {
+            0..4 => self.make_run().await,
+            4..7 => _ = self.register(run).await,
+            7 => self.switch(run, Verb::PauseRun).await,
+            8..12 => self.switch(run, Verb::ResumeRun).await,
+            12..15 => self.request(run).await,
+            15 | 16 => self.revoke(run).await,
+            17..20 => self.unpark(run).await,
+            20..23 => self.finish(run, Verb::CompleteRun).await,
+            23 if self.cx.one_in(4) => self.finish(run, Verb::FailRun).await,
+            24 if self.cx.one_in(4) => self.finish(run, Verb::CancelRun).await,
+            25 | 26 => self.delete_any().await,
+            27 => _ = self.collect().await,
+            28 => self.look(run).await,
+            29 => _ = self.list_some(run).await,
+            _ => self.list_runs().await,
+        }
+    }
+
+    /// Without faults an administrator clears whatever stands in the way of the end. It knows which
+    /// runs it made, and what became of them is what the product tells it.
+    async fn calm_step(&mut self) {
+        let runs = self.cx.shared.borrow().directory[self.cx.tenant as usize].clone();
+        if runs.is_empty() && self.collect().await {
+            self.cx.shared.borrow_mut().tidy[self.cx.tenant as usize] = true;
+        }
+        for run in runs {
+            let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
+            let told = self.handle.get_run(self.cx.tenant_id, id).await;
+            self.cx.end_plain(&op, &told);
+            let known = match told {
+                Ok(record) => Some((record.status(), record.is_paused())),
+                Err(GetRunError::RunNotFound) => None,
+                // Something is torn and will be repaired.
+                Err(_) => continue,
+            };
+            match known {
+                None => {
+                    if self.create(run).await {
+                        self.strike(run);
+                    }
+                }
+                Some((RunStatus::Initializing, _)) => {
+                    // There may be no room for its shards.
+                    if self.register(run).await {
+                        self.finish(run, Verb::CancelRun).await;
+                    }
+                }
+                Some((RunStatus::Active, paused)) => {
+                    if paused {
+                        self.switch(run, Verb::ResumeRun).await;
+                    }
+                    self.clear(run).await;
+                    self.finish(run, Verb::CompleteRun).await;
+                }
+                Some((RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled, _)) => {
+                    self.strike(run);
+                }
+            }
+        }
+    }
+
+    /// Unparks what is listed as parked, and takes leases away that a wrong clock made too long.
+    async fn clear(&mut self, run: u32) {
+        let far = self.cx.now().as_raw() + FAR_LEASES * self.facts(run, |facts| facts.lease);
+        for row in self.list(run).await {
+            let Some(shard) = self.cx.find(self.cx.key_of_run(run, row.shard)) else { continue };
+            let target = self.cx.target(shard);
+            if row.status == ShardStatus::Parked {
+                self.unpark_shard(target).await;
+            } else if row.lease_deadline.is_some_and(|deadline| deadline.as_raw() > far) {
+                self.revoke_lease(target).await;
+            }
+        }
+    }
+
+    pub(super) fn facts<T>(&self, run: u32, look: impl FnOnce(&RunFacts) -> T) -> T {
+        look(&self.cx.shared.borrow().oracle.runs[run as usize])
+    }
+
+    /// An id for the next operation: a new one, or now and then the last one again.
+    fn next_op_id(&mut self) -> OpId {
+        let again = self.cx.phase() == Phase::Rough && self.cx.one_in(REUSED_ONE_IN);
+        self.sequence += u64::from(!again);
+        self.last_op_id()
+    }
+
+    /// An id that no other operation has.
+    pub(super) fn new_op_id(&mut self) -> OpId {
+        self.sequence += 1;
+        self.last_op_id()
+    }
+
+    fn last_op_id(&self) -> OpId {
+        OpId::from_raw(mix(u64::from(self.cx.process) << 48 ^ mix(self.sequence)))
+    }
+
+    async fn make_run(&mut self) {
+        let open = self.cx.shared.borrow().directory[self.cx.tenant as usize].len();
+        if open >= RUNS_MAX {
+            return self.delete_any().await;
+        }
+        let key_count = 24 + self.cx.below(u64::from(KEYS_MAX) - 24) as u32;
+        let roots = 1 + self.cx.below(ROOTS_MAX) as u32;
+        let cuts: Vec<u32> = (1..roots).map(|root| root * key_count / roots).collect();
+        let lease = LEASE_TICKS_MAX / 2 + self.cx.below(LEASE_TICKS_MAX / 2);
+        let retries = (!self.cx.one_in(3)).then(|| 1 + self.cx.below(4) as u32);
+        let semantics = match self.cx.odd_below(2) {
+            0 => CursorSemantics::Dispatched,
+            _ => CursorSemantics::Completed,
+        };
+        let run = {
+            let mut shared = self.cx.shared.borrow_mut();
+            let made = shared.oracle.runs_of[self.cx.tenant as usize].len() as u64;
+            let id = RunId::from_raw(1 + made);
+            let run = shared.oracle.expect_run(RunFacts {
+                tenant: self.cx.tenant,
+                id,
+                status: None,
+                deleted: false,
+                paused: false,
+                lease,
+                retries,
+                semantics,
+                key_count,
+                cuts,
+                roots_born: 0,
+                chunks: Vec::new(),
+                deleted_by: None,
+                unsettled: 0,
+                logged: 0,
+                shards: Vec::new(),
+                changed_at: 0,
+                touched_at: 0,
+            });
+            shared.directory[self.cx.tenant as usize].push(run);
+            run
+        };
+        _ = self.create(run).await;
+        _ = self.register(run).await;
+    }
+
+    /// Makes a run; whether it was refused because there was one.
+    async fn create(&mut self, run: u32) -> bool {
+        let (id, lease) = self.facts(run, |facts| (facts.id, facts.lease));
+        let (retries, semantics) = self.facts(run, |facts| (facts.retries, facts.semantics));
+        let op = self.cx.begin(Draft::of_run(Verb::CreateRun, run, OpId::from_raw(0)));
+        let config = RunConfig::try_new(semantics, lease, retries);
+        let config = config.expect("a lease lasts");
+        let told = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
+        self.cx.end_plain(&op, &told);
+        matches!(told, Err(CreateRunError::RunAlreadyExists { .. }))
+    }
+
+    /// Registers the shards of a run; whether it was refused because there is no room for them.
+    async fn register(&mut self, run: u32) -> bool {
+        if self.cx.phase() == Phase::Rough && self.cx.odd_below(BLUNDER_ONE_IN) == 0 {
+            self.blunder(run).await;
+        }
+        for _ in 0..TRIES_MAX {
+            let (ending, no_room) = self.send_manifest(run, None).await;
+            match ending {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed | Ending::Replayed if self.cx.one_in(8) => {
+                    // One root for all keys, under the id of the manifest that was taken.
+                    let whole = self.send_manifest(run, Some(Vec::new()));
+                    return whole.await.1;
+                }
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    return no_room;
+                }
+            }
+        }
+        false
+    }
+
+    /// Sends the manifest of a run, or another one under its id; how it ended, and whether there
+    /// was no room.
+    async fn send_manifest(&mut self, run: u32, other: Option<Vec<u32>>) -> (Ending, bool) {
+        let op_id = OpId::from_raw(mix(self.id(run).as_raw() + 1));
+        let (id, planned, count) =
+            self.facts(run, |facts| (facts.id, facts.cuts.clone(), facts.key_count));
+        let cuts = other.unwrap_or(planned);
+        let keys = keys(&self.cx);
+        let shards: Vec<_> = wanted_parts((0, count), &cuts)
+            .into_iter()
+            .zip(0..)
+            .map(|(range, shard)| InitialShardInput {
+                shard_id: ShardId::from_raw(shard),
+                spec: spec(&keys, id, range),
+                cursor: CursorUpdate::initial(),
+            })
+            .collect();
+        let said = Said { cuts, ..Said::default() };
+        let op = self.cx.begin(Draft { said, ..Draft::of_run(Verb::RegisterShards, run, op_id) });
+        let (now, tenant) = (op.now, self.cx.tenant_id);
+        let told = self.handle.register_shards(now, tenant, id, &shards, op_id).await;
+        let ending = self.cx.end(&op, &told, None);
+        (ending, matches!(told, Err(RegisterShardsError::ShardLimitExceeded { .. })))
+    }
+
+    async fn switch(&mut self, run: u32, verb: Verb) {
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
+            let (now, tenant) = (op.now, self.cx.tenant_id);
+            let told = if verb == Verb::PauseRun {
+                self.handle.pause_run(now, tenant, id, op_id).await
+            } else {
+                self.handle.resume_run(now, tenant, id, op_id).await
+            };
+            if !self.again(&op, &told) {
+                break;
+            }
+        }
+    }
+
+    async fn finish(&mut self, run: u32, verb: Verb) {
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
+            let (now, tenant) = (op.now, self.cx.tenant_id);
+            let told = match verb {
+                Verb::CompleteRun => self.handle.complete_run(now, tenant, id, op_id).await,
+                Verb::FailRun => self.handle.fail_run(now, tenant, id, op_id).await,
+                Verb::CancelRun => self.handle.cancel_run(now, tenant, id, op_id).await,
+                other => unreachable!("{other:?} does not end a run"),
+            };
+            let again = self.again(&op, &told);
+            let over = matches!(told, Err(RunTransitionError::RunTerminal { .. }));
+            if told.is_ok() || over {
+                self.strike(run);
+            }
+            if !again {
+                break;
+            }
+        }
+        if self.cx.phase() == Phase::Rough && self.facts(run, RunFacts::is_over) {
+            self.delete_any().await;
+        }
+    }
+
+    /// Whether to send it again: it may have happened, or it did and that is worth a look.
+    fn again(&self, op: &Op, told: &Result<IdempotentOutcome<()>, RunTransitionError>) -> bool {
+        match self.cx.end(op, told, None) {
+            Ending::Failed { corrupt, .. } => !corrupt,
+            Ending::Executed | Ending::Replayed => self.cx.one_in(8),
+            Ending::Refused => false,
+        }
+    }
+
+    pub(super) fn id(&self, run: u32) -> RunId {
+        self.facts(run, |facts| facts.id)
+    }
+
+    /// Takes a run off the list of those that there is work in.
+    fn strike(&self, run: u32) {
+        let directory = &mut self.cx.shared.borrow_mut().directory;
+        directory[self.cx.tenant as usize].retain(|other| *other != run);
+    }
+
+    /// A run that may be deleted: mostly one that is over and still there, else any.
+    fn ancient_run(&self) -> Option<u32> {
+        let shared = self.cx.shared.borrow();
+        let ours = &shared.oracle.runs_of[self.cx.tenant as usize];
+        let is_left = |run: &u32| {
+            let facts = &shared.oracle.runs[*run as usize];
+            facts.is_over() && !facts.deleted
+        };
+        let left = ours.iter().copied().rev().find(is_left);
+        let any = (!ours.is_empty()).then(|| ours[self.cx.below(ours.len() as u64) as usize]);
+        if self.cx.one_in(4) { any } else { left.or(any) }
+    }
+
+    async fn delete_any(&mut self) {
+        let Some(run) = self.ancient_run() else { return };
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let (op, id) =
+                (self.cx.begin(Draft::of_run(Verb::DeleteRun, run, op_id)), self.id(run));
+            let told = self.handle.delete_run(op.now, self.cx.tenant_id, id, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed | Ending::Replayed if self.cx.one_in(4) => {}
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes away what was given up, and what deletions have left; whether that was everything.
+    async fn collect(&mut self) -> bool {
+        let op = self.cx.begin(Draft::new(Verb::CollectRuns));
+        let (mut gone, tenant) = (Vec::new(), self.cx.tenant_id);
+        let told = self
+            .handle
+            .gc_stale_initializing_runs_into(op.now, tenant, STALE_AFTER, COLLECT_MAX, &mut gone)
+            .await;
+        self.cx.end_plain(&op, &told);
+        let all = told.is_ok() && gone.len() < COLLECT_MAX;
+        if all {
+            self.cx.judge(|oracle| oracle.told_collected(&op));
+        }
+        for id in gone {
+            let run = self.cx.shared.borrow().oracle.run_of(self.cx.tenant, id);
+            self.cx.judge(|oracle| {
+                let deleted = run.is_some_and(|run| oracle.runs[run as usize].deleted);
+                let deleted = deleted || op.misled.get();
+                oracle.require(deleted, Rule::Acknowledged, "a run is said to be gone and is not")
+            });
+            run.into_iter().for_each(|run| self.strike(run));
+        }
+        all
+    }
+
+    fn any_shard(&self, run: u32) -> Option<LeaseRef> {
+        let shared = self.cx.shared.borrow();
+        let ours = shared.oracle.shards_of[self.cx.tenant as usize].iter().copied();
+        let of_run = ours.filter(|shard| shared.oracle.shards[*shard as usize].run == run);
+        let shards: Vec<u32> = of_run.collect();
+        let count = shards.len() as u64;
+        let shard = (count > 0).then(|| shards[self.cx.below(count) as usize])?;
+        let key = shared.oracle.shards[shard as usize].key;
+        Some(LeaseRef::to(shard, key))
+    }
+
+    async fn request(&mut self, run: u32) {
+        let Some(target) = self.any_shard(run) else { return };
+        let op_id = self.next_op_id();
+        let action = self.any_action(target);
+        let until = self.cx.now().saturating_add(REQUEST_TICKS);
+        for _ in 0..TRIES_MAX {
+            let asked = Some((action.clone(), until.as_raw()));
+            let said = Said { asked, ..Said::default() };
+            let draft = Draft::about(Verb::RequestAction, target, op_id);
+            let op = self.cx.begin(Draft { said, ..draft });
+            let (now, tenant) = (op.now, self.cx.tenant_id);
+            let told =
+                self.handle.request_action(now, tenant, target.key, &action, until, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed | Ending::Replayed if self.cx.one_in(8) => {}
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn any_action(&self, target: LeaseRef) -> ShardAction {
+        let below = |bound: usize| self.cx.below(bound as u64) as usize;
+        match self.cx.below(6) {
+            0 => ShardAction::Split(None),
+            1 => ShardAction::Release,
+            2 => ShardAction::HandOff(None),
+            3 => ShardAction::Withdraw,
+            4 => {
+                let (from, to) = self.cx.shared.borrow().oracle.shards[target.shard as usize].range;
+                let at = from + below((to - from) as usize) as u32;
+                ShardAction::Split(SplitKey::try_new(keys(&self.cx).key(at)))
+            }
+            _ => {
+                let names = &self.cx.shared.borrow().names[self.cx.tenant as usize];
+                ShardAction::HandOff(Some(WorkerId::from_raw(names[below(names.len())])))
+            }
+        }
+    }
+
+    async fn revoke(&mut self, run: u32) {
+        if let Some(target) = self.any_shard(run) {
+            self.revoke_lease(target).await;
+        }
+    }
+
+    async fn revoke_lease(&mut self, target: LeaseRef) {
+        let op_id = self.next_op_id();
+        let op = self.cx.begin(Draft::about(Verb::RevokeLease, target, op_id));
+        let told = self.handle.revoke_lease(op.now, self.cx.tenant_id, target.key, op_id).await;
+        self.cx.end(&op, &told, None);
+    }
+
+    async fn unpark(&mut self, run: u32) {
+        if let Some(target) = self.any_shard(run) {
+            self.unpark_shard(target).await;
+        }
+    }
+
+    async fn unpark_shard(&mut self, target: LeaseRef) {
+        let op_id = self.next_op_id();
+        for _ in 0..TRIES_MAX {
+            let op = self.cx.begin(Draft::about(Verb::Unpark, target, op_id));
+            let told = self.handle.unpark_shard(op.now, self.cx.tenant_id, target.key, op_id).await;
+            match self.cx.end(&op, &told, None) {
+                Ending::Failed { corrupt: false, .. } => {}
+                Ending::Executed if self.cx.one_in(4) => {}
+                Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self, run: u32) {
+        let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
+        let told = self.handle.get_run(self.cx.tenant_id, id).await;
+        self.cx.end_plain(&op, &told);
+        if let Ok(told) = told {
+            self.cx.judge(|oracle| oracle.told_run(&op, &told));
+            let (status, roots) = (told.status() as u64, told.root_shards().len() as u64);
+            self.cx.hear(&[status, told.is_paused().into(), roots]);
+        }
+        let op = self.cx.begin(self.about(Verb::Progress, run));
+        let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
+        self.cx.end_plain(&op, &told);
+        if let Ok(progress) = told {
+            self.cx.judge(|oracle| oracle.told_progress(&op, &progress));
+            let RunProgress { total, active, done, split, parked, leased, .. } = progress;
+            self.cx.hear(&[total, active, done, split, parked, leased]);
+        }
+    }
+
+    pub(super) fn about(&self, verb: Verb, run: u32) -> Draft {
+        Draft::of_run(verb, run, OpId::from_raw(0))
+    }
+}

@@ -1,0 +1,419 @@
+//! The end of a world: what is stored is what the oracle saw happen, and nothing else is stored.
+//!
+//! Every value is decoded with the production codec and held against the oracle's own account, and
+//! the keys of each kind are counted, so that none is left that nobody knows of. It is looked at
+//! once for each world, after everything that was torn is repaired.
+//!
+//! | stored | held against |
+//! |---|---|
+//! | shard | status, fence, range, position, token, metadata, lease, attempts, grants, park reason, offer, last move, pending request, log, parent and children |
+//! | run head | status, pause, settings, progress of its registration, log |
+//! | root lists | the names of the roots, chunk by chunk |
+//! | claim index, parked index | the shards that are active, at their times, and those that are parked |
+//! | owner key | the holder, its fence and its grant; it may have vanished |
+//! | tombstone | the operation that deleted the run |
+//! | counters | shards that are there and roots that are reserved, exactly |
+//! | registry | the workers as they were last written |
+//!
+//! A run that is deleted leaves its shards until they are swept, each with all of its keys or none;
+//! the oracle hears of each sweep, so what is left is audited like everything else. One key may lag
+//! behind its shard: an entry of the claim index, if the shard's record could not be read, until
+//! the names of the roots go, which are last. A world that calms down ends with a collection in
+//! each tenant, after which nothing is left of what was deleted before (`told_collected`).
+//!
+//! # What the oracle does not know
+//!
+//! It never learns these, and the audit says nothing about them: tokens of grants (but that owner
+//! key and lease have the same), fingerprints of operations and offers, and the times in logs,
+//! heads and registrations. Tokens of cursors and metadata it knows of our own workers, and of a
+//! shard that a guest had a hand in no longer. A park reason, a request and the state of a worker
+//! are compared with what was asked when they are stored, and here with what was stored.
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardId, TenantId};
+use gossip_coordination::protocol::COLLECTION_CANCELS;
+use gossip_coordination::store::{
+    ColdPart, HotPart, Key, KeyKind, KeyRange, RunHeadPart, decode_claim_entry, decode_cold,
+    decode_count, decode_hot, decode_owner, decode_parked_entry, decode_roots, decode_run_head,
+    decode_tombstone, decode_worker,
+};
+use gossip_coordination::{OP_LOG_CAP, RUN_OP_LOG_CAP, ShardStatus};
+
+use super::disk::Disk;
+use super::oracle::{Log, Oracle, Rule, RunFacts, ShardFacts, Violation};
+use super::splits::metadata_of;
+use super::world::World;
+
+impl World {
+    /// Holds everything that is left against the oracle.
+    pub(super) fn audit(&mut self) {
+        let verdict = {
+            let Ok(shared) = self.shared.try_borrow() else { return };
+            if shared.violation.is_some() {
+                return;
+            }
+            let (oracle, disk, tenants) = (&shared.oracle, &self.disk, &shared.tenants[..]);
+            Audit { oracle, disk, tenants }.check()
+        };
+        self.shared.borrow_mut().judge(verdict);
+    }
+}
+
+/// A store and what is known of it.
+pub(super) struct Audit<'w> {
+    pub(super) oracle: &'w Oracle,
+    pub(super) disk: &'w Disk,
+    /// By the oracle's numbers.
+    pub(super) tenants: &'w [TenantId],
+}
+
+impl<'w> Audit<'w> {
+    /// Compares everything.
+    ///
+    /// # Errors
+    ///
+    /// The rule that the store breaks.
+    pub(super) fn check(&self) -> Result<(), Violation> {
+        for (number, shard) in (0_u32..).zip(&self.oracle.shards) {
+            self.shard(number, shard)?;
+        }
+        for (number, run) in (0_u32..).zip(&self.oracle.runs) {
+            self.run(number, run)?;
+        }
+        self.owners()?;
+        self.counters()?;
+        self.workers()?;
+        self.nothing_else()
+    }
+
+    fn require(&self, condition: bool, rule: Rule, why: &str) -> Result<(), Violation> {
+        self.oracle.require(condition, rule, why)
+    }
+
+    fn bytes(&self, key: &Key) -> Option<&'w [u8]> {
+        self.disk.get(key).map(|value| &*value.bytes)
+    }
+
+    fn tenant_of(&self, shard: &ShardFacts) -> TenantId {
+        self.tenants[self.oracle.runs[shard.run as usize].tenant as usize]
+    }
+
+    fn shard(&self, number: u32, shard: &ShardFacts) -> Result<(), Violation> {
+        let (tenant, key) = (self.tenant_of(shard), shard.key);
+        let hot = self.bytes(&Key::ShardHot { tenant, shard: key });
+        let cold = self.bytes(&Key::ShardCold { tenant, shard: key });
+        if shard.swept {
+            let gone = hot.is_none() && cold.is_none();
+            return self.require(gone, Rule::RunReborn, "a shard is there that was taken away");
+        }
+        let (Some(hot), Some(cold)) = (hot, cold) else {
+            return self.require(false, Rule::Tiling, "a shard is missing");
+        };
+        let (hot, cold) = (decode_hot(tenant, key, hot), decode_cold(tenant, key, cold));
+        let (Ok(hot), Ok(cold)) = (hot, cold) else {
+            return self.require(false, Rule::Undetected, "a shard cannot be decoded");
+        };
+        self.standing(shard, &hot, &cold)?;
+        self.holding(shard, &hot)?;
+        self.counts(shard, &hot)?;
+        self.moves(shard, &hot)?;
+        self.family(shard, &hot, &cold)?;
+        self.log(number, shard, &hot)?;
+        self.indexes(tenant, shard, &hot)
+    }
+
+    /// What became of the shard, and how far it has come.
+    fn standing(
+        &self,
+        shard: &ShardFacts,
+        hot: &HotPart<'_>,
+        cold: &ColdPart<'_>,
+    ) -> Result<(), Violation> {
+        self.require(hot.status == shard.status, Rule::Acknowledged, "a status was lost")?;
+        self.require(hot.fence.as_raw() == shard.fence, Rule::FenceFell, "a fence was lost")?;
+        let keys = &self.oracle.keys;
+        let (from, to) = (keys.number(cold.spec.start), keys.number(cold.spec.end));
+        self.require(from.zip(to) == Some(shard.range), Rule::Tiling, "a range was lost")?;
+        let done = hot.cursor.last_key().map_or(from, |key| Some(keys.number(key)? + 1));
+        self.require(done == Some(shard.done), Rule::ProgressFell, "a position was lost")?;
+        let same = shard.foreign || hot.cursor.token() == self.oracle.token_of(shard);
+        self.require(same, Rule::Acknowledged, "a token was lost")?;
+        let metadata = metadata_of(shard.key.run(), shard.range.0);
+        let same = shard.foreign || cold.spec.metadata == metadata;
+        self.require(same, Rule::Acknowledged, "metadata were lost")?;
+        let same = hot.cursor_semantics == self.oracle.runs[shard.run as usize].semantics;
+        self.require(same, Rule::Acknowledged, "a cursor means something else")
+    }
+
+    fn holding(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
+        let holder = hot.lease.map(|lease| (lease.owner().as_raw(), lease.deadline().as_raw()));
+        let known = shard.holder.map(|holder| (holder.worker, holder.deadline));
+        self.require(holder == known, Rule::Acknowledged, "a lease was lost")
+    }
+
+    fn counts(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
+        let same = hot.attempts == shard.attempts;
+        self.require(same, Rule::Attempts, "attempts were lost or made up")?;
+        let same = hot.acquire_count == shard.granted;
+        self.require(same, Rule::Attempts, "a grant was not counted, or one too many")?;
+        // A worker's reason is not always known; that a shard is not parked always is.
+        let same = hot.park_reason == shard.reason
+            || shard.reason.is_none() && shard.status == ShardStatus::Parked;
+        self.require(same, Rule::Attempts, "a shard is parked for another reason")
+    }
+
+    /// What is between the owner and others: an offer, the last move, a request.
+    fn moves(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
+        let terms = hot.offer.map(|offer| {
+            (offer.handoff.as_raw(), offer.destination.as_raw(), offer.deadline.as_raw())
+        });
+        let known = shard.offer.map(|offer| (offer.handoff, offer.destination, offer.until));
+        self.require(terms == known, Rule::Handoff, "an offer was lost or made up")?;
+        let moved_by = hot.last_handoff.map(|handoff| handoff.as_raw());
+        self.require(moved_by == shard.moved_by, Rule::Handoff, "another move was remembered")?;
+        let same = hot.request == shard.request;
+        self.require(same, Rule::Acknowledged, "a request was lost, or outlived its end")
+    }
+
+    /// Where it comes from, and what was cut from it.
+    fn family(
+        &self,
+        shard: &ShardFacts,
+        hot: &HotPart<'_>,
+        cold: &ColdPart<'_>,
+    ) -> Result<(), Violation> {
+        let parent = cold.lineage.map(|lineage| lineage.parent);
+        self.require(parent == shard.parent, Rule::Tiling, "a shard has another parent")?;
+        let same = cold.spawned.iter().eq(shard.spawned.iter().copied())
+            && hot.spawned_count == shard.spawned.len();
+        self.require(same, Rule::Tiling, "a shard has other children")
+    }
+
+    /// The last operations with an id, and no other.
+    fn log(&self, number: u32, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
+        let all = hot.op_log.len() == (shard.logged as usize).min(OP_LOG_CAP);
+        self.require(all, Rule::Replay, "an operation was forgotten, or made up")?;
+        let known = |op_id| self.is_logged(Log::Shard(number), op_id, OP_LOG_CAP);
+        let known = hot.op_log.iter().all(|entry| known(entry.op_id()));
+        self.require(known, Rule::Replay, "an operation is remembered that was not one of the last")
+    }
+
+    fn is_logged(&self, log: Log, op_id: OpId, capacity: usize) -> bool {
+        let entry = self.oracle.recall(log, op_id);
+        entry.is_some_and(|entry| self.oracle.is_fresh(log, entry, capacity))
+    }
+
+    /// The claim index has each active shard at its deadline or at zero; the parked index has the
+    /// parked ones.
+    fn indexes(
+        &self,
+        tenant: TenantId,
+        facts: &ShardFacts,
+        hot: &HotPart<'_>,
+    ) -> Result<(), Violation> {
+        let at = LogicalTime::from_raw(facts.holder.map_or(0, |holder| holder.deadline));
+        let (shard, active) = (facts.key, facts.status == ShardStatus::Active);
+        let entry = self.bytes(&Key::ClaimIndex { tenant, shard, at });
+        let due = entry.is_some_and(|it| decode_claim_entry(tenant, shard, at, it).is_ok());
+        let right = due == active && hot.indexed_at == active.then_some(at);
+        self.require(right, Rule::FreeShardWithheld, "the claim index is wrong")?;
+        let entry = self.bytes(&Key::ParkedIndex { tenant, shard });
+        let parked = entry.is_some_and(|it| decode_parked_entry(tenant, shard, it).is_ok());
+        let right = parked == (facts.status == ShardStatus::Parked);
+        self.require(right, Rule::FreeShardWithheld, "the parked index is wrong")
+    }
+
+    /// A run is where it went, or a tombstone stands in its place.
+    fn run(&self, number: u32, run: &RunFacts) -> Result<(), Violation> {
+        let (tenant, id) = (self.tenants[run.tenant as usize], run.id);
+        let head = self.bytes(&Key::RunHead { tenant, run: id });
+        let head = head.map(|head| decode_run_head(tenant, id, head));
+        match (head, run.status.filter(|_| !run.deleted)) {
+            (None, None) => {}
+            (Some(Ok(head)), Some(_)) => self.head(run, &head)?,
+            (Some(_), None) => {
+                return self.require(false, Rule::RunReborn, "a run is there that was deleted");
+            }
+            (None | Some(Err(_)), Some(_)) => {
+                return self.require(false, Rule::Acknowledged, "a run is lost");
+            }
+        }
+        let grave = self.bytes(&Key::Tombstone { tenant, run: id });
+        let grave = grave.map(|grave| decode_tombstone(tenant, id, grave).map(|it| it.op_id));
+        let right = grave == run.deleted_by.map(Ok);
+        self.require(right, Rule::RunReborn, "a tombstone is missing, or another's")?;
+        let named = self.roots(tenant, run)?;
+        self.run_log(tenant, number, run, named)
+    }
+
+    fn head(&self, run: &RunFacts, head: &RunHeadPart) -> Result<(), Violation> {
+        let (is, roots) = (head.head(), head.roots());
+        let right = (Some(is.status), is.paused) == (run.status, run.paused);
+        self.require(right, Rule::Acknowledged, "a run is not where it went")?;
+        let same = run.is_set_as(is.config);
+        self.require(same, Rule::Acknowledged, "a run has other settings")?;
+        let total = if run.roots_born > 0 { run.cuts.len() + 1 } else { 0 };
+        let same = roots.total as usize == total
+            && roots.registered == run.roots_born
+            && usize::from(roots.chunks) == run.chunks.len();
+        self.require(same, Rule::Tiling, "a registration has come further, or less far")
+    }
+
+    /// The names of the roots, chunk by chunk. Answers them if all are there.
+    fn roots(&self, tenant: TenantId, run: &RunFacts) -> Result<Option<Vec<ShardId>>, Violation> {
+        let (mut named, mut ids, mut whole) = (Vec::new(), Vec::new(), true);
+        for (chunk, known) in (0_u16..).zip(&run.chunks) {
+            let stored = self.bytes(&Key::RunRoots { tenant, run: run.id, chunk });
+            ids.clear();
+            let read = stored.map(|it| decode_roots(tenant, run.id, chunk, it, &mut ids));
+            let right = match known {
+                None => read.is_none(),
+                Some((from, to)) => {
+                    let wanted = (u64::from(*from)..u64::from(*to)).map(ShardId::from_raw);
+                    read == Some(Ok(())) && ids.iter().copied().eq(wanted)
+                }
+            };
+            self.require(right, Rule::Tiling, "a root list is wrong")?;
+            named.extend_from_slice(&ids);
+            whole &= known.is_some();
+        }
+        Ok(whole.then_some(named))
+    }
+
+    /// The last operations on the run, and no other; a collection has its own.
+    fn run_log(
+        &self,
+        tenant: TenantId,
+        number: u32,
+        run: &RunFacts,
+        roots: Option<Vec<ShardId>>,
+    ) -> Result<(), Violation> {
+        let head = self.bytes(&Key::RunHead { tenant, run: run.id });
+        let head = head.and_then(|head| decode_run_head(tenant, run.id, head).ok());
+        let (Some(head), Some(mut roots)) = (head, roots) else { return Ok(()) };
+        roots.retain(|_| run.is_whole());
+        let Ok(record) = head.into_record(roots) else {
+            return self.require(false, Rule::Tiling, "a run has other roots");
+        };
+        let collected = |op_id| op_id == COLLECTION_CANCELS;
+        let by_collection = record.op_log().filter(|entry| collected(entry.op_id())).count();
+        // The registration is remembered apart.
+        let logged = run.logged as usize - usize::from(run.is_whole()) + by_collection;
+        let all = record.op_log().len() == logged.min(RUN_OP_LOG_CAP);
+        self.require(all, Rule::Replay, "an operation on a run was forgotten, or made up")?;
+        // One more, because the oracle counts the registration with the others.
+        let known = |op_id| self.is_logged(Log::Run(number), op_id, RUN_OP_LOG_CAP + 1);
+        let known = record.op_log().all(|it| known(it.op_id()) || collected(it.op_id()));
+        self.require(known, Rule::Replay, "a run remembers what was not done to it")
+    }
+
+    /// An owner key stands only while a lease is held, and is of the same grant.
+    fn owners(&self) -> Result<(), Violation> {
+        for key in self.disk.range(&KeyRange::all_of(KeyKind::Owner)) {
+            let Key::Owner { tenant, shard } = key else { continue };
+            let Some(number) = self.oracle.find_shard(tenant, shard) else {
+                let why = "an owner of a shard that is not there";
+                return self.require(false, Rule::Tiling, why);
+            };
+            let facts = &self.oracle.shards[number as usize];
+            let owner = decode_owner(tenant, shard, self.bytes(&key).unwrap_or_default());
+            let owner = owner.map(|it| (it.owner.as_raw(), it.fence.as_raw(), it.token));
+            let hot = self.bytes(&Key::ShardHot { tenant, shard });
+            let hot = hot.and_then(|hot| decode_hot(tenant, shard, hot).ok());
+            let token = hot.and_then(|hot| hot.lease).map(|lease| lease.token());
+            let known = facts.holder.filter(|_| !facts.swept).zip(token);
+            let known = known.map(|(holder, token)| Ok((holder.worker, facts.fence, token)));
+            let right = known == Some(owner);
+            self.require(right, Rule::TwoOwners, "an owner key outlived its lease")?;
+        }
+        Ok(())
+    }
+
+    /// Every tenant has as many shards as are counted, with those that are reserved.
+    fn counters(&self) -> Result<(), Violation> {
+        let mut all = 0;
+        for (place, tenant) in self.tenants.iter().enumerate() {
+            let shards = self.oracle.shards_of[place].iter();
+            let left = shards.filter(|it| !self.oracle.shards[**it as usize].swept).count();
+            let live = self.oracle.live_shards[place];
+            let same = left == live as usize;
+            self.require(same, Rule::Limit, "shards are miscounted by the oracle")?;
+            let runs = self.oracle.runs_of[place].iter();
+            let reserved = runs.map(|run| self.oracle.runs[*run as usize].reserved()).sum::<u64>();
+            let counter = self.bytes(&Key::TenantCounter { tenant: *tenant });
+            let counted = counter.map_or(Ok(0), |it| decode_count(Some(*tenant), it));
+            let expected = u64::from(live) + reserved;
+            let right = counted == Ok(expected);
+            self.require(right, Rule::Limit, "the count of a tenant's shards is wrong")?;
+            all += expected;
+        }
+        let counter = self.bytes(&Key::TotalCounter);
+        let counted = counter.map_or(Ok(0), |it| decode_count(None, it));
+        self.require(counted == Ok(all), Rule::Limit, "the count of all shards is wrong")
+    }
+
+    fn workers(&self) -> Result<(), Violation> {
+        for (tenant, registry) in self.tenants.iter().zip(&self.oracle.registries) {
+            for entry in registry.entries() {
+                let (tenant, worker) = (*tenant, entry.worker);
+                let stored = self.bytes(&Key::Worker { tenant, worker });
+                let stored = stored.map(|it| decode_worker(tenant, worker, it));
+                let same = stored == Some(Ok(*entry));
+                self.require(same, Rule::Acknowledged, "a worker is not as it was entered")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// There are as many keys of each kind as were asked for above.
+    fn nothing_else(&self) -> Result<(), Violation> {
+        let runs = || self.oracle.runs.iter();
+        let left = || self.oracle.shards.iter().filter(|shard| !shard.swept);
+        let with = |status| left().filter(|shard| shard.status == status).count();
+        let there = runs().filter(|run| run.status.is_some() && !run.deleted).count();
+        let deleted = runs().filter(|run| run.deleted).count();
+        let chunks = runs().flat_map(|run| &run.chunks).flatten().count();
+        let workers = self.oracle.registries.iter().map(|it| it.entries().len()).sum();
+        let expected = [
+            (KeyKind::RunHead, there, Rule::RunReborn, "a run is there that nobody made"),
+            (KeyKind::Tombstone, deleted, Rule::RunReborn, "a tombstone is nobody's"),
+            (KeyKind::RunRoots, chunks, Rule::Tiling, "a root list outlived its run"),
+            (KeyKind::ShardHot, left().count(), Rule::Tiling, "a shard is there that nobody made"),
+            (KeyKind::ShardCold, left().count(), Rule::Tiling, "half of a shard is left"),
+            (KeyKind::ClaimIndex, with(ShardStatus::Active), INDEX.0, INDEX.1),
+            (KeyKind::ParkedIndex, with(ShardStatus::Parked), INDEX.0, INDEX.1),
+            (KeyKind::Worker, workers, Rule::Acknowledged, "a worker is there that left"),
+            (KeyKind::Handoff, 0, Rule::Handoff, "a move is there that nobody planned"),
+            (KeyKind::HandoffIndex, 0, Rule::Handoff, "a move is there that nobody planned"),
+        ];
+        for (kind, count, rule, why) in expected {
+            let all = KeyRange::all_of(kind);
+            let found = self.disk.range(&all).filter(|key| !self.lags_behind(key)).count();
+            self.require(found == count, rule, why)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is an entry of a shard that was swept by its key, while the sweep is not over.
+    fn lags_behind(&self, key: &Key) -> bool {
+        let Key::ClaimIndex { tenant, shard, .. } = *key else { return false };
+        let number = self.oracle.find_shard(tenant, shard);
+        number.is_some_and(|number| {
+            let facts = &self.oracle.shards[number as usize];
+            facts.swept && self.oracle.runs[facts.run as usize].is_named()
+        })
+    }
+}
+
+/// What is wrong with an entry of an index too many.
+const INDEX: (Rule, &str) = (Rule::FreeShardWithheld, "an index names what is not there");
+
+/// A value that is torn until it is repaired.
+#[derive(Debug)]
+pub(super) struct Torn {
+    pub(super) key: Key,
+    pub(super) revision: u64,
+    /// Whether somebody has met it.
+    pub(super) shown: bool,
+    /// What was to be written.
+    pub(super) good: Vec<u8>,
+}

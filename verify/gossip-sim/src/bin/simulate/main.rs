@@ -1,0 +1,49 @@
+//! Plays many worlds and prints what they came to, as Markdown.
+//!
+//! `cargo xtask sim` builds and runs it. The exit code is 1 if a rule was broken; then the world is
+//! shrunk, and the last line is the command that plays it again. `--campaign` plays very many, and
+//! goes on where it was stopped (`campaign.rs`). `--pairs` plays worlds with a second tenant and
+//! without (`pairs.rs`).
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stderr, reason = "a program: its output is its use")]
+
+mod campaign;
+mod pairs;
+mod time;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use gossip_sim::command::{self, Options, USAGE, Verdict};
+
+fn main() -> ExitCode {
+    #[expect(clippy::disallowed_methods, reason = "a program reads its own arguments")]
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let told = match arguments.split_first() {
+        Some((first, rest)) if first == "--campaign" => campaign::Wanted::parse(rest)
+            .map(|wanted| campaign::run(&wanted, &mut io::stdout().lock())),
+        Some((first, rest)) if first == "--pairs" => {
+            pairs::Wanted::parse(rest).map(|wanted| pairs::run(&wanted, &mut io::stdout().lock()))
+        }
+        Some(_) | None => Options::parse(&arguments).map(|options| {
+            let mut out = io::stdout().lock();
+            command::run(&options, &time::processor, &mut out).and_then(|verdict| {
+                out.flush()?;
+                Ok(verdict)
+            })
+        }),
+    };
+    match told {
+        Some(Ok(Verdict::Held)) => ExitCode::SUCCESS,
+        Some(Ok(Verdict::Broken)) => ExitCode::FAILURE,
+        Some(Err(error)) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        None => {
+            eprintln!("usage: simulate {USAGE}\n       simulate --campaign {}", campaign::USAGE);
+            eprintln!("       simulate --pairs {}", pairs::USAGE);
+            ExitCode::from(2)
+        }
+    }
+}

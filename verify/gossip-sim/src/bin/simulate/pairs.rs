@@ -1,0 +1,80 @@
+//! Pairs of worlds, with a second tenant and without, on as many threads as one likes.
+//!
+//! Every pair is played, also behind one that differs: how many differ is a figure. The first of
+//! them in the order of seeds is told, whatever the threads did.
+
+use std::io::{self, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gossip_sim::command::Verdict;
+use gossip_sim::{PairFailure, PairReport, Simulator};
+
+pub(crate) const USAGE: &str = "N [--seed N] [--threads N]";
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    count: u64,
+    first: u64,
+    threads: usize,
+}
+
+impl Wanted {
+    /// Reads the words behind `--pairs`; `None` if one is not understood.
+    pub(crate) fn parse(words: &[String]) -> Option<Self> {
+        let (count, rest) = words.split_first()?;
+        let (mut first, mut threads) = (1, 1_usize);
+        let mut rest = rest.iter();
+        while let Some(word) = rest.next() {
+            match word.as_str() {
+                "--seed" => first = rest.next()?.parse().ok()?,
+                "--threads" => threads = rest.next()?.parse().ok()?,
+                _ => return None,
+            }
+        }
+        Some(Self { count: count.parse().ok()?, first, threads: threads.max(1) })
+    }
+}
+
+/// What the pairs came to, and those that are not as they must be.
+#[derive(Default)]
+struct Played {
+    sum: PairReport,
+    wrong: Vec<PairFailure>,
+}
+
+/// Plays the pairs, and tells what they came to.
+pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> {
+    let Played { sum, mut wrong } = play(wanted);
+    sum.write(wrong.len() as u64, out)?;
+    wrong.sort_by_key(|failure| failure.seed);
+    match wrong.first() {
+        Some(failure) => {
+            Simulator::new().tell_pair(failure, out)?;
+            Ok(Verdict::Broken)
+        }
+        None => Ok(Verdict::Held),
+    }
+}
+
+fn play(wanted: &Wanted) -> Played {
+    let (next, played) = (AtomicU64::new(0), Mutex::new(Played::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..wanted.threads {
+            scope.spawn(|| {
+                let simulator = Simulator::new();
+                let place = || next.fetch_add(1, Ordering::Relaxed);
+                while let Some(place) = Some(place()).filter(|place| *place < wanted.count) {
+                    let pair = simulator.play_pair(wanted.first.saturating_add(place));
+                    let mut played = played.lock().expect("nobody panics with it");
+                    match pair {
+                        Ok(report) => played.sum.add(&report),
+                        Err(failure) => played.wrong.push(failure),
+                    }
+                }
+            });
+        }
+    });
+    played.into_inner().expect("nobody panics with it")
+}

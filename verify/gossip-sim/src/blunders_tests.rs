@@ -1,0 +1,67 @@
+//! What is wrong in itself is refused for that and never taken, and nothing else is refused so.
+
+use rstest::rstest;
+
+use super::op::{Ending, Flaw, Verb};
+use super::oracle::Rule;
+use super::oracle_tests::{Book, NOW, at};
+
+#[rstest]
+#[case::no_key(Some(Flaw::NoKey), "CheckpointMissingKey", None)]
+#[case::a_long_key(Some(Flaw::LongKey), "CursorKeyTooLarge", None)]
+#[case::a_long_token(Some(Flaw::LongToken), "CursorTokenTooLarge", None)]
+#[case::another_flaw(Some(Flaw::LongKey), "CursorTokenTooLarge", Some(Rule::Unfounded))]
+#[case::no_flaw(None, "CheckpointMissingKey", Some(Rule::Unfounded))]
+#[case::no_flaw_of_size(None, "CursorKeyTooLarge", Some(Rule::Unfounded))]
+#[case::another_reason(Some(Flaw::LongKey), "CursorRegression", Some(Rule::Unfounded))]
+fn only_a_wrong_position_is_refused_as_one(
+    #[case] flaw: Option<Flaw>,
+    #[case] name: &str,
+    #[case] expected: Option<Rule>,
+) {
+    for changed_at in [0, 9] {
+        let mut book = Book::new();
+        let op = book.under(Verb::Checkpoint, |op| (op.said.flaw, op.said.to) = (flaw, Some(3)));
+        book.oracle.shards[0].changed_at = changed_at;
+        let verdict = book.told(&op, Ending::Refused, name);
+        let found = verdict.err().map(|violation| violation.rule);
+        // Whatever becomes of a shard, what was presented stays what it was.
+        let of_input = Flaw::is_told_by(name);
+        assert_eq!(found, expected.filter(|_| of_input || changed_at == 0));
+    }
+}
+
+#[rstest]
+#[case::flawed(Some(Flaw::SameRoot), "ManifestInvalid", 0, None)]
+#[case::good(None, "ManifestInvalid", 0, Some(Rule::Unfounded))]
+#[case::flawed_and_others_have_begun(Some(Flaw::SameRoot), "WrongStatus", 1, None)]
+#[case::flawed_and_none_has(Some(Flaw::SameRoot), "WrongStatus", 0, Some(Rule::Unfounded))]
+#[case::good_and_it_has_begun(None, "WrongStatus", 1, Some(Rule::Unfounded))]
+fn only_a_wrong_manifest_is_refused_as_one(
+    #[case] flaw: Option<Flaw>,
+    #[case] name: &str,
+    #[case] roots_born: u32,
+    #[case] expected: Option<Rule>,
+) {
+    let mut book = Book::new();
+    let run = &mut book.oracle.runs[0];
+    (run.status, run.roots_born) = (Some(gossip_coordination::RunStatus::Initializing), roots_born);
+    let mut op = at(NOW, Verb::RegisterShards);
+    op.run = Some(0);
+    (op.said.flaw, op.said.cuts) = (flaw, run.cuts.clone());
+    let verdict = book.told(&op, Ending::Refused, name);
+    assert_eq!(verdict.err().map(|violation| violation.rule), expected);
+}
+
+#[rstest]
+#[case::of_a_checkpoint(Verb::Checkpoint)]
+#[case::of_an_end(Verb::Complete)]
+fn a_wrong_position_is_never_taken(#[case] verb: Verb) {
+    for flaw in Flaw::OF_CURSORS {
+        let mut book = Book::new();
+        let op = book.under(verb, |op| (op.said.flaw, op.said.to) = (Some(flaw), Some(3)));
+        let violation = book.applied(&op, 0).expect_err("no shard can have it");
+        assert_eq!(violation.rule, Rule::ProgressFell);
+        assert!(violation.why.contains("no shard can have"), "{violation:?}");
+    }
+}

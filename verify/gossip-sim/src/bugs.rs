@@ -1,0 +1,289 @@
+//! Planted bugs: what careless engines, stores, drivers and sinks get wrong.
+//!
+//! The production code has no switch. A bug is planted where the simulated store meets it: it
+//! changes what an operation is *shown* of the store, what becomes of its *transaction*, or what it
+//! is *told* came of it, so that the two together behave like an implementation with that bug. A
+//! record is changed by decoding and encoding it with the production codec.
+//!
+//! To add one: a variant of [`Bug`] with its story, and an arm in [`Planted::show`] (what the
+//! kernel sees), in [`Planted::store`] (what is stored, and what the caller is told) or in
+//! [`Planted::sink_takes_anything`]. Bugs that change what is shown are told to
+//! [`Bug::shows`]: handles forget what they remember, so that every decision follows a read.
+
+use std::sync::Arc;
+
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardKey, TenantId, WorkerId};
+use gossip_coordination::store::{
+    Answer, CommitOutcome, Compare, Conflict, HotPart, Key, Read, Txn, Write, decode_cold,
+    decode_hot, encode_hot, join_shard,
+};
+use gossip_coordination::{GrantToken, LeaseHolder, RecordPool, ShardStatus, ShardView};
+
+use super::disk::Disk;
+use super::op::{LeaseRef, Op, Verb};
+
+/// Room for one record and what changes in it.
+const POOL_BYTES: usize = 1 << 16;
+
+/// One planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the list is what the tests go through")]
+pub enum Bug {
+    /// The fence is not checked: whoever asks is taken for the current holder.
+    FenceIgnored,
+    /// A lease still counts at its deadline.
+    ExpiryInclusive,
+    /// A lease is taken over before it ends.
+    EarlyTakeover,
+    /// A checkpoint is acknowledged and not stored.
+    CheckpointLost,
+    /// A renewal is acknowledged and not stored.
+    RenewalLost,
+    /// The last child of a replacing split is not stored.
+    ChildLost,
+    /// A new owner starts from nothing.
+    CursorReset,
+    /// A revoked shard keeps its fence.
+    FenceReusedAfterRevoke,
+    /// The shard is not compared in the commit.
+    ShardNotCompared,
+    /// The run is not compared in the commit.
+    RunNotCompared,
+    /// The counters are not compared in the commit.
+    CountersNotCompared,
+    /// A commit that happened is told as a conflict.
+    AppliedTakenForConflict,
+    /// A commit that did not happen is told as applied.
+    ConflictTakenForApplied,
+    /// The sink takes every write.
+    SinkIgnoresFence,
+}
+
+impl Bug {
+    /// Every planted bug.
+    pub const ALL: [Self; 14] = [
+        Self::FenceIgnored,
+        Self::ExpiryInclusive,
+        Self::EarlyTakeover,
+        Self::CheckpointLost,
+        Self::RenewalLost,
+        Self::ChildLost,
+        Self::CursorReset,
+        Self::FenceReusedAfterRevoke,
+        Self::ShardNotCompared,
+        Self::RunNotCompared,
+        Self::CountersNotCompared,
+        Self::AppliedTakenForConflict,
+        Self::ConflictTakenForApplied,
+        Self::SinkIgnoresFence,
+    ];
+
+    /// Whether it changes what operations are shown, so that handles must not remember.
+    pub(super) const fn shows(self) -> bool {
+        matches!(self, Self::FenceIgnored | Self::ExpiryInclusive | Self::EarlyTakeover)
+    }
+}
+
+/// What a bug makes of a transaction.
+pub(super) struct Planted {
+    /// What is stored.
+    pub(super) txn: Txn,
+    /// What the caller is told instead of the truth, if it would have been applied.
+    pub(super) told: Option<CommitOutcome>,
+}
+
+impl Planted {
+    /// Changes what an operation is shown of the store.
+    pub(super) fn show(bug: Bug, op: &Op, reads: &[Read], answers: &mut [Answer], disk: &Disk) {
+        for (read, answer) in reads.iter().zip(answers) {
+            let (Read::Get(Key::ShardHot { tenant, shard }), Answer::Value(Some(value))) =
+                (read, answer)
+            else {
+                continue;
+            };
+            let altered = alter(&value.bytes, *tenant, *shard, disk, |record| match bug {
+                Bug::FenceIgnored => {
+                    if let Some(lease) = op.lease.filter(|lease| lease.key == *shard) {
+                        forge(record, op, lease);
+                    }
+                }
+                Bug::ExpiryInclusive => move_deadline(record, |deadline| {
+                    if op.verb.is_leased() && deadline == op.now { 1 } else { 0 }
+                }),
+                Bug::EarlyTakeover => move_deadline(record, |deadline| {
+                    let near = deadline.as_raw() <= op.now.as_raw() + 20;
+                    if matches!(op.verb, Verb::Acquire | Verb::Claim) && near { -20 } else { 0 }
+                }),
+                _ => {}
+            });
+            if let Some(bytes) = altered {
+                value.bytes = bytes;
+            }
+        }
+    }
+
+    /// Changes what becomes of a transaction.
+    pub(super) fn store(bug: Option<Bug>, op: &Op, txn: Txn, disk: &Disk) -> Self {
+        let Some(bug) = bug else { return Self { txn, told: None } };
+        let applied = disk.conflict(&txn).is_none();
+        match bug {
+            Bug::FenceIgnored if op.verb.is_leased() => {
+                Self::rewritten(&txn, disk, |record, real| {
+                    record.fence = real.fence;
+                    if record.lease.is_some() {
+                        record.lease = real.lease;
+                    }
+                })
+            }
+            Bug::CheckpointLost if op.verb == Verb::Checkpoint => Self::unwritten(&txn),
+            Bug::RenewalLost if op.verb == Verb::Renew => Self::unwritten(&txn),
+            Bug::ChildLost if op.verb == Verb::SplitReplace => Self::without_last_child(&txn),
+            Bug::CursorReset if matches!(op.verb, Verb::Claim | Verb::Acquire) => {
+                Self::reset(&txn, disk)
+            }
+            Bug::FenceReusedAfterRevoke if op.verb == Verb::RevokeLease => {
+                Self::rewritten(&txn, disk, |record, real| record.fence = real.fence)
+            }
+            Bug::ShardNotCompared => {
+                Self::uncompared(&txn, |key| matches!(key, Key::ShardHot { .. }))
+            }
+            Bug::RunNotCompared => Self::uncompared(&txn, |key| matches!(key, Key::RunHead { .. })),
+            Bug::CountersNotCompared => Self::uncompared(&txn, |key| {
+                matches!(key, Key::TenantCounter { .. } | Key::TotalCounter)
+            }),
+            Bug::AppliedTakenForConflict if applied && op.verb == Verb::Claim => {
+                let found = txn.writes().first().map(|write| *write.key());
+                let conflict = found.map(|key| vec![(key, disk.get(&key).cloned())]);
+                let told = conflict.and_then(Conflict::new).map(CommitOutcome::Conflict);
+                Self { txn, told }
+            }
+            Bug::ConflictTakenForApplied if !applied && op.verb == Verb::Checkpoint => {
+                let told = Some(CommitOutcome::Applied { revision: 1 });
+                Self { txn: Txn::new(), told }
+            }
+            _ => Self { txn, told: None },
+        }
+    }
+
+    /// Whether the sink does not compare fences.
+    pub(super) fn sink_takes_anything(bug: Option<Bug>) -> bool {
+        bug == Some(Bug::SinkIgnoresFence)
+    }
+
+    /// The transaction without its writes: it is acknowledged and not stored.
+    fn unwritten(txn: &Txn) -> Self {
+        Self { txn: rebuilt(txn, |_| true, |_| None), told: None }
+    }
+
+    fn uncompared(txn: &Txn, forgets: impl Fn(&Key) -> bool) -> Self {
+        let subject = txn.writes().first().map(|write| *write.key());
+        // What is born is still compared, and what is not the subject.
+        let keeps = |compare: &Compare| match compare {
+            Compare::At { key, .. } => {
+                !(forgets(key) && (subject == Some(*key) || !matches!(key, Key::ShardHot { .. })))
+            }
+            Compare::Absent(_) | Compare::Empty(_) => true,
+        };
+        Self { txn: rebuilt(txn, keeps, |write| Some(write.clone())), told: None }
+    }
+
+    fn without_last_child(txn: &Txn) -> Self {
+        let last = txn.compares().iter().rev().find_map(|compare| match compare {
+            Compare::Absent(Key::ShardHot { shard, .. }) => Some(*shard),
+            Compare::Absent(_) | Compare::At { .. } | Compare::Empty(_) => None,
+        });
+        let is_lost = |key: &Key| match key {
+            Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. } => Some(*shard) == last,
+            Key::ClaimIndex { shard, .. } => Some(*shard) == last,
+            _ => false,
+        };
+        let keep = |write: &Write| (!is_lost(write.key())).then(|| write.clone());
+        Self { txn: rebuilt(txn, |_| true, keep), told: None }
+    }
+
+    fn reset(txn: &Txn, disk: &Disk) -> Self {
+        Self::rewritten(txn, disk, |record, _| record.cursor = CursorUpdate::initial())
+    }
+
+    /// Changes the record of the subject that is about to be stored, given the one that is there.
+    fn rewritten(txn: &Txn, disk: &Disk, change: impl Fn(&mut HotPart<'_>, &HotPart<'_>)) -> Self {
+        let rewrite = |write: &Write| {
+            let Write::Put(key @ Key::ShardHot { tenant, shard }, bytes) = write else {
+                return Some(write.clone());
+            };
+            let stored = disk.get(key);
+            let altered = alter(bytes, *tenant, *shard, disk, |record| {
+                let real = stored.and_then(|it| decode_hot(*tenant, *shard, &it.bytes).ok());
+                if let Some(real) = real {
+                    change(record, &real);
+                }
+            });
+            Some(Write::Put(*key, altered.unwrap_or_else(|| bytes.clone())))
+        };
+        Self { txn: rebuilt(txn, |_| true, rewrite), told: None }
+    }
+}
+
+/// A transaction with other compares and writes.
+fn rebuilt(
+    txn: &Txn,
+    keeps: impl Fn(&Compare) -> bool,
+    rewrite: impl Fn(&Write) -> Option<Write>,
+) -> Txn {
+    let mut new = Txn::new();
+    for compare in txn.compares().iter().filter(|compare| keeps(compare)) {
+        match compare {
+            Compare::At { key, revision } => new.expect_revision(*key, Some(*revision)),
+            Compare::Absent(key) => new.expect_revision(*key, None),
+            Compare::Empty(range) => new.expect_empty(*range),
+        }
+    }
+    for write in txn.writes().iter().filter_map(rewrite) {
+        match write {
+            Write::Put(key, bytes) => new.put(key, bytes),
+            Write::Bind(key, bytes) => new.bind(key, bytes),
+            Write::Delete(key) => new.delete(key),
+        }
+    }
+    new
+}
+
+/// Decodes a hot part, changes it, and encodes it again as the store layer does. `None` if it
+/// cannot be decoded, or is not of the cold part that is stored.
+pub(super) fn alter<'a>(
+    hot: &'a [u8],
+    tenant: TenantId,
+    shard: ShardKey,
+    disk: &Disk,
+    change: impl FnOnce(&mut HotPart<'a>),
+) -> Option<Vec<u8>> {
+    let cold = disk.get(&Key::ShardCold { tenant, shard })?;
+    let cold = decode_cold(tenant, shard, &cold.bytes).ok()?;
+    let mut hot = decode_hot(tenant, shard, hot).ok()?;
+    change(&mut hot);
+    let mut pool = RecordPool::new(POOL_BYTES);
+    let record = join_shard(&Arc::new(tenant), shard, &hot, &cold, &mut pool).ok()?;
+    let free_from = record.lease_deadline().unwrap_or(LogicalTime::ZERO);
+    let at = (record.status() == ShardStatus::Active).then_some(free_from);
+    let mut bytes = Vec::new();
+    encode_hot(ShardView::new(&record, &pool), at, &mut bytes);
+    record.free(&mut pool);
+    Some(bytes)
+}
+
+/// Makes whoever presents a lease its holder.
+fn forge(record: &mut HotPart<'_>, op: &Op, lease: LeaseRef) {
+    let Some(real) = record.lease else { return };
+    let deadline = real.deadline();
+    let token = GrantToken::from_raw(lease.token);
+    record.fence = FenceEpoch::from_raw(lease.fence);
+    record.lease = Some(LeaseHolder::new(WorkerId::from_raw(op.worker), deadline, token));
+}
+
+fn move_deadline(record: &mut HotPart<'_>, by: impl FnOnce(LogicalTime) -> i64) {
+    let Some(holder) = record.lease else { return };
+    let moved = holder.deadline().as_raw().saturating_add_signed(by(holder.deadline()));
+    let deadline = LogicalTime::from_raw(moved.max(1));
+    record.lease = Some(LeaseHolder::new(holder.owner(), deadline, holder.token()));
+}

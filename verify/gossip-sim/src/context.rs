@@ -1,0 +1,472 @@
+//! What a simulated process sees of its world: its clock, its choices, the sink, and the oracle
+//! that listens.
+//!
+//! A program is an ordinary `async` function on the production coordinator. It announces each
+//! operation to its [`Cx`] before it calls, and tells what it was answered afterwards; the oracle
+//! hears both, and hears of the commits in between from the store.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_coordination::store::OLDER;
+use gossip_coordination::{IdempotentOutcome, InfraError, ShardAction};
+
+use super::answers::Told;
+use super::bugs::Bug;
+use super::op::{Ending, Label, LeaseRef, MayBeInfra, Member, Op, Said, Terms, Verb, ending};
+use super::oracle::{Oracle, Violation};
+use super::pairs::Turns;
+use super::port::{Ask, Reply, SimStore, SinkWrite};
+use super::random::{Stream, mix};
+use super::report::Coverage;
+
+/// The time at which every world begins. Clocks may be wrong by less, so none is ever zero.
+pub(super) const EPOCH: u64 = 1 << 24;
+
+/// Offers that wait to be noticed; older ones are forgotten.
+const BOARD_MAX: usize = 16;
+
+/// Every so many times a worker tries to accept an offer to whomever, which must be refused.
+const GREEDY_ONE_IN: u64 = 32;
+
+/// How a world goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Faults happen.
+    Rough,
+    /// None happen any more, and everything must finish.
+    Calm,
+}
+
+/// A clock that may be wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    /// Added to the true time.
+    pub(super) offset: i64,
+    /// Thousandths by which it runs too fast.
+    pub(super) drift: i64,
+}
+
+impl Clock {
+    pub(super) fn read(&self, now: u64) -> u64 {
+        let drifted = (now as i64 * self.drift) / 1_000;
+        let local = (EPOCH + now) as i64 + self.offset + drifted;
+        u64::try_from(local).unwrap_or(1).max(1)
+    }
+}
+
+/// An offer that its destination may come to know of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    pub(super) target: LeaseRef,
+    pub(super) run: u32,
+    pub(super) terms: Terms,
+}
+
+/// What all processes of a world share, and the world with them.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) oracle: Oracle,
+    /// The true time.
+    pub(super) now: u64,
+    pub(super) phase: Phase,
+    pub(super) clocks: Vec<Clock>,
+    pub(super) tenants: Vec<TenantId>,
+    /// The names of each tenant's workers.
+    pub(super) names: Vec<Vec<u64>>,
+    /// The runs of each tenant that are not known to be over, by the oracle's numbers.
+    pub(super) directory: Vec<Vec<u32>>,
+    /// Whether each tenant's administrator has looked after it since the last fault, and found no
+    /// more to do.
+    pub(super) tidy: Vec<bool>,
+    pub(super) board: Vec<VecDeque<Posted>>,
+    /// Operations that ended.
+    pub(super) ops: u64,
+    /// Of those, how many ended when some rule was suspended.
+    pub(super) ops_excused: u64,
+    pub(super) op_count: u64,
+    pub(super) coverage: Coverage,
+    /// Over every event.
+    pub(super) hash: u64,
+    /// Over the answers that each tenant got.
+    pub(super) tenant_hashes: Vec<u64>,
+    /// Counted where tenants are compared.
+    pub(super) turns: Turns,
+    /// What each process is doing.
+    pub(super) current: Vec<Option<Rc<Op>>>,
+    pub(super) violation: Option<Violation>,
+    /// Operations that ended as corruption.
+    pub(super) corruption_told: u64,
+    /// Of those, how many because a revision fell.
+    pub(super) older_told: u64,
+    pub(super) trace: Option<Vec<String>>,
+    pub(super) bug: Option<Bug>,
+    /// Whether nobody asks about another tenant on purpose.
+    pub(super) keeps_apart: bool,
+}
+
+impl Shared {
+    /// Notes an event in the trace hash.
+    #[inline]
+    pub(super) const fn note(&mut self, what: u64, more: u64) {
+        self.hash =
+            mix(self.hash ^ what.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ more.rotate_left(32));
+    }
+
+    /// Keeps the first violation.
+    pub(super) fn judge(&mut self, verdict: Result<(), Violation>) {
+        if let Err(violation) = verdict
+            && self.violation.is_none()
+        {
+            self.say(|| format!("{:?}: {}", violation.rule, violation.why));
+            self.violation = Some(violation);
+        }
+    }
+
+    /// Adds a line to the trace, if one is kept.
+    pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>7} {}", self.now, line()));
+        }
+    }
+}
+
+/// An operation that is about to be called.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) verb: Verb,
+    pub(super) run: Option<u32>,
+    pub(super) lease: Option<LeaseRef>,
+    pub(super) target: Option<LeaseRef>,
+    pub(super) op_id: OpId,
+    pub(super) said: Said,
+}
+
+impl Draft {
+    pub(super) fn new(verb: Verb) -> Self {
+        let (run, lease, target, op_id) = (None, None, None, OpId::from_raw(0));
+        Self { verb, run, lease, target, op_id, said: Said::default() }
+    }
+
+    pub(super) fn of_run(verb: Verb, run: u32, op_id: OpId) -> Self {
+        Self { run: Some(run), op_id, ..Self::new(verb) }
+    }
+
+    pub(super) fn under(verb: Verb, lease: LeaseRef, op_id: OpId) -> Self {
+        Self { lease: Some(lease), op_id, ..Self::new(verb) }
+    }
+
+    pub(super) fn about(verb: Verb, target: LeaseRef, op_id: OpId) -> Self {
+        Self { target: Some(target), op_id, ..Self::new(verb) }
+    }
+
+    fn payload(&self) -> u64 {
+        let mut hash = mix(self.verb as u64 + 1) ^ u64::from(self.said.clean);
+        hash ^= self.said.reason.map_or(0, |reason| mix(reason as u64 + 1));
+        hash ^= self.said.flaw.map_or(0, |flaw| mix(flaw as u64 + 1).rotate_left(3));
+        hash = mix(hash ^ self.said.to.map_or(u64::MAX, u64::from));
+        for cut in &self.said.cuts {
+            hash = mix(hash ^ u64::from(*cut));
+        }
+        if let Some(Terms { handoff, destination, until }) = self.said.terms {
+            hash = mix(hash ^ mix(handoff) ^ mix(destination).rotate_left(7) ^ until);
+        }
+        if let Some((action, until)) = &self.said.asked {
+            hash = mix(hash ^ digest(action) ^ until.rotate_left(9));
+        }
+        hash
+    }
+}
+
+/// A number of its own for everything that can be asked of an owner.
+fn digest(action: &ShardAction) -> u64 {
+    match action {
+        ShardAction::Split(None) => 1,
+        ShardAction::Release => 2,
+        ShardAction::HandOff(None) => 3,
+        ShardAction::Withdraw => 4,
+        ShardAction::Split(Some(at)) => {
+            at.as_bytes().iter().fold(5, |hash, byte| mix(hash ^ u64::from(*byte)))
+        }
+        ShardAction::HandOff(Some(to)) => mix(mix(6) ^ to.as_raw()),
+        other => unreachable!("{} has no number", other.label()),
+    }
+}
+
+/// A process's view of its world.
+#[derive(Debug)]
+pub(super) struct Cx {
+    pub(super) shared: Rc<RefCell<Shared>>,
+    pub(super) store: SimStore,
+    pub(super) process: u32,
+    pub(super) tenant: u32,
+    pub(super) tenant_id: TenantId,
+    pub(super) worker: WorkerId,
+    pub(super) choices: RefCell<Stream>,
+    /// What is asked beside the usual comes from here, and shifts no choice.
+    pub(super) oddities: RefCell<Stream>,
+}
+
+impl Cx {
+    /// The process's own clock.
+    pub(super) fn now(&self) -> LogicalTime {
+        let shared = self.shared.borrow();
+        LogicalTime::from_raw(shared.clocks[self.process as usize].read(shared.now))
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.shared.borrow().phase
+    }
+
+    pub(super) fn below(&self, bound: u64) -> u64 {
+        self.choices.borrow_mut().below(bound)
+    }
+
+    pub(super) fn one_in(&self, bound: u64) -> bool {
+        self.choices.borrow_mut().one_in(bound)
+    }
+
+    /// A number below `bound` for something beside the usual.
+    pub(super) fn odd_below(&self, bound: u64) -> u64 {
+        self.oddities.borrow_mut().below(bound)
+    }
+
+    pub(super) async fn sleep(&self, ticks: u64) {
+        self.store.ask(Ask::Wait(ticks)).await;
+    }
+
+    /// Sends results to the sink. Whether it took them; `None` if it did not say.
+    pub(super) async fn write(&self, write: SinkWrite) -> Option<bool> {
+        match self.store.ask(Ask::Write(write)).await {
+            Reply::Written(taken) => taken,
+            Reply::Read(_) | Reply::Committed(_) | Reply::Waited => {
+                unreachable!("the world answers the question that was asked")
+            }
+        }
+    }
+
+    /// Announces an operation.
+    pub(super) fn begin(&self, draft: Draft) -> Rc<Op> {
+        self.begin_at(self.now(), draft)
+    }
+
+    /// The same for whoever presents a time of its own.
+    pub(super) fn begin_at(&self, now: LogicalTime, draft: Draft) -> Rc<Op> {
+        let payload = draft.payload();
+        let Draft { verb, run, lease, target, op_id, said } = draft;
+        let mut shared = self.shared.borrow_mut();
+        shared.op_count += 1;
+        let good_until = lease.map_or(0, |lease| shared.oracle.good_until(lease));
+        let op = Rc::new(Op {
+            number: shared.op_count,
+            process: self.process,
+            verb,
+            now,
+            tenant: self.tenant,
+            run,
+            worker: self.worker.as_raw(),
+            lease,
+            target,
+            op_id,
+            payload,
+            said,
+            begun_at: shared.oracle.commits,
+            good_until,
+            applied: Cell::new(0),
+            begun: Cell::new(false),
+            unsure: Cell::new(false),
+            ended: Cell::new(None),
+            misled: Cell::new(false),
+            stale: Cell::new(false),
+            damaged: Cell::new(false),
+            granted: Cell::new(None),
+            renewed: Cell::new(None),
+            shown: RefCell::default(),
+            born: RefCell::default(),
+            batch: RefCell::default(),
+        });
+        let process = self.process as usize;
+        shared.current[process] = Some(Rc::clone(&op));
+        shared.say(|| {
+            let shard = lease.or(target).map(|it| it.shard);
+            let (to, cuts) = (op.said.to, &op.said.cuts);
+            format!(
+                "p{process} op {} {verb:?} shard {shard:?} grant {:?} now {now} to {to:?} {cuts:?}",
+                op.number,
+                lease.map(|it| it.grant)
+            )
+        });
+        op
+    }
+
+    /// Announces which leases `op` renews together.
+    pub(super) fn begin_batch(&self, op: &Op, leases: &[LeaseRef]) {
+        let oracle = &mut self.shared.borrow_mut().oracle;
+        let member = |lease: &LeaseRef| {
+            let good_until = oracle.good_until(*lease);
+            let (applied, refused, until, shown) = (false, false, None, None);
+            Member { lease: *lease, good_until, applied, refused, until, shown }
+        };
+        op.batch.replace(leases.iter().map(member).collect());
+    }
+
+    /// Tells what an operation was answered.
+    pub(super) fn end<T: Debug, E: MayBeInfra>(
+        &self,
+        op: &Op,
+        result: &Result<IdempotentOutcome<T>, E>,
+        answer: Option<u64>,
+    ) -> Ending {
+        self.say_answer(op, result);
+        match result {
+            Ok(IdempotentOutcome::Executed(_)) => {
+                self.finish(op, Ending::Executed, Label::named("Executed"), answer)
+            }
+            Ok(IdempotentOutcome::Replayed(_)) => {
+                self.finish(op, Ending::Replayed, Label::named("Replayed"), answer)
+            }
+            Err(error) => self.fail(op, error, answer),
+        }
+    }
+
+    /// The same for an operation that is never replayed.
+    pub(super) fn end_plain<T: Debug, E: MayBeInfra>(
+        &self,
+        op: &Op,
+        result: &Result<T, E>,
+    ) -> Ending {
+        self.say_answer(op, result);
+        match result {
+            Ok(_) => self.finish(op, Ending::Executed, Label::named("Executed"), None),
+            Err(error) => self.fail(op, error, None),
+        }
+    }
+
+    fn fail(&self, op: &Op, error: &impl MayBeInfra, answer: Option<u64>) -> Ending {
+        if let Some(InfraError::Corruption { operation: OLDER, .. }) = error.infra() {
+            self.shared.borrow_mut().older_told += 1;
+        }
+        self.finish(op, ending(error), Label::of(error), answer)
+    }
+
+    /// Adds a number of a whole answer, or of what was listed, to the trace, and where tenants are
+    /// compared to what is compared of this one's answers.
+    pub(super) fn say_answer(&self, op: &Op, answer: &dyn Debug) {
+        let shared = &mut *self.shared.borrow_mut();
+        if shared.trace.is_none() && !shared.keeps_apart {
+            return;
+        }
+        let text = format!("{answer:?}");
+        let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+        if shared.keeps_apart {
+            let of_tenant = &mut shared.tenant_hashes[self.tenant as usize];
+            *of_tenant = mix(*of_tenant ^ digest);
+        }
+        shared.say(|| format!("p{} op {} answer {digest:016x}", op.process, op.number));
+    }
+
+    pub(super) fn finish(
+        &self,
+        op: &Op,
+        ending: Ending,
+        label: Label,
+        answer: Option<u64>,
+    ) -> Ending {
+        let shared = &mut *self.shared.borrow_mut();
+        shared.ops += 1;
+        shared.ops_excused += u64::from(shared.oracle.excuses() || op.misled.get());
+        if shared.keeps_apart {
+            shared.turns.count(self.tenant);
+        }
+        shared.coverage.count(op.verb, label);
+        let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
+        shared.corruption_told += u64::from(corrupt);
+        let code = op.verb as u64 | (Label::code(label) << 8);
+        shared.note(code, op.number);
+        let of_tenant = &mut shared.tenant_hashes[self.tenant as usize];
+        *of_tenant = mix(*of_tenant ^ code ^ answer.unwrap_or(0));
+        let told = Told { ending, name: label.as_str(), answer };
+        let verdict = shared.oracle.ended(op, told);
+        shared.say(|| format!("p{} op {} {:?} told {label:?}", op.process, op.number, op.verb));
+        shared.judge(verdict);
+        // Nobody may build on what it was told then; the programs here take it for unknown.
+        match ending {
+            Ending::Refused if op.misled.get() => Ending::Failed { doubtful: true, corrupt: false },
+            Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => ending,
+        }
+    }
+
+    /// Adds what an answer told to what is compared of the tenant's answers, beyond the name of
+    /// the outcome: times, fences, positions and counts must not depend on another tenant either.
+    pub(super) fn hear(&self, numbers: &[u64]) {
+        let shared = &mut *self.shared.borrow_mut();
+        let told = numbers.iter().fold(0, |hash, number| mix(hash ^ *number));
+        let hash = &mut shared.tenant_hashes[self.tenant as usize];
+        *hash = mix(*hash ^ told);
+        shared.note(told, u64::from(self.tenant));
+    }
+
+    /// Holds something against the oracle.
+    pub(super) fn judge(&self, judge: impl FnOnce(&Oracle) -> Result<(), Violation>) {
+        let shared = &mut *self.shared.borrow_mut();
+        let verdict = judge(&shared.oracle);
+        shared.judge(verdict);
+    }
+
+    /// The runs that there may be work in.
+    pub(super) fn any_run(&self) -> Option<u32> {
+        let shared = self.shared.borrow();
+        let runs = &shared.directory[self.tenant as usize];
+        let count = runs.len() as u64;
+        (count > 0).then(|| runs[self.below(count) as usize])
+    }
+
+    /// Takes a run off the list if it is over.
+    pub(super) fn strike_if_over(&self, run: u32) {
+        let shared = &mut *self.shared.borrow_mut();
+        if shared.oracle.runs[run as usize].is_over() {
+            shared.directory[self.tenant as usize].retain(|other| *other != run);
+        }
+    }
+
+    /// Lets the destination of an offer know.
+    pub(super) fn post(&self, posted: Posted) {
+        let board = &mut self.shared.borrow_mut().board[self.tenant as usize];
+        if board.len() == BOARD_MAX {
+            board.pop_front();
+        }
+        board.push_back(posted);
+    }
+
+    /// An offer to this worker, or now and then to another.
+    pub(super) fn noticed(&self) -> Option<Posted> {
+        let greedy = self.one_in(GREEDY_ONE_IN);
+        let mut shared = self.shared.borrow_mut();
+        let me = self.worker.as_raw();
+        let board = &mut shared.board[self.tenant as usize];
+        let place = board.iter().position(|it| greedy || it.terms.destination == me)?;
+        // Whoever is not named leaves the offer to its destination.
+        if greedy { board.get(place).copied() } else { board.remove(place) }
+    }
+
+    pub(super) fn target(&self, shard: u32) -> LeaseRef {
+        let key = self.shared.borrow().oracle.shards[shard as usize].key;
+        LeaseRef::to(shard, key)
+    }
+
+    /// The grant under which a shard is held.
+    pub(super) fn holder(&self, shard: u32) -> Option<u32> {
+        self.shared.borrow().oracle.shards[shard as usize].holder.map(|holder| holder.grant)
+    }
+
+    pub(super) fn find(&self, key: ShardKey) -> Option<u32> {
+        self.shared.borrow().oracle.find_shard(self.tenant_id, key)
+    }
+
+    pub(super) fn key_of_run(&self, run: u32, shard: ShardId) -> ShardKey {
+        ShardKey::new(self.shared.borrow().oracle.runs[run as usize].id, shard)
+    }
+}

@@ -1,0 +1,321 @@
+//! Values that are not what was stored: torn and forgotten writes, and reads that show what was
+//! never stored or no longer is.
+//!
+//! Any value of an answer may be wrong, alone or in a page. Where every operation decodes the value
+//! before it decides ([`World::is_decided_about`]), it must end with a failure. Elsewhere it may
+//! have looked at the key alone, or not at all: then it must fail or answer as if nothing had been
+//! wrong, which `damaged_bytes_end_an_operation_or_change_nothing` shows by playing worlds twice.
+
+use gossip_contracts::identity::{RunId, TenantId};
+use gossip_coordination::ShardStatus;
+use gossip_coordination::store::{
+    Answer, Key, KeyRange, Read, Txn, Versioned, Write, decode_run_head,
+};
+
+use super::audit::Torn;
+use super::disk::looks_at;
+use super::faults::FaultKind;
+use super::op::Verb;
+use super::world::{Sender, What, World};
+
+/// Commits that a store forgets at a time, at most: what was in a log that was not synced.
+const LOST_COMMITS_MAX: u64 = 4;
+
+/// How long a torn value stays torn, at least, and how much longer at most.
+const REPAIR_AFTER: (u64, u64) = (20, 200);
+
+impl World {
+    /// Damages one of `answers` and counts that if it did; whether a checksum must notice.
+    pub(super) fn damage(
+        &mut self,
+        kind: FaultKind,
+        process: u32,
+        reads: &[Read],
+        answers: &mut [Answer],
+    ) -> bool {
+        if kind == FaultKind::OldVersionRead {
+            self.show_older(process, reads, answers);
+            return false;
+        }
+        let mut found: Vec<(Key, bool, &mut Versioned)> = Vec::new();
+        for (read, answer) in reads.iter().zip(answers.iter_mut()) {
+            match (read, answer) {
+                (Read::Get(key), _) if self.is_spared(key) => {}
+                (Read::Get(key), Answer::Value(Some(value))) => found.push((*key, true, value)),
+                (_, Answer::Page(page)) => {
+                    found.extend(page.iter_mut().map(|(key, value)| (*key, false, value)));
+                }
+                (_, Answer::Value(_) | Answer::Count(_)) => {}
+            }
+        }
+        if found.is_empty() {
+            return false;
+        }
+        let place = self.luck(process, found.len() as u64) as usize;
+        let (key, alone, value) = &mut found[place];
+        let looked_at = *alone && self.is_looked_at(process, key);
+        let luck = &mut self.processes[process as usize].luck;
+        let damaged = match kind {
+            FaultKind::BitFlip => {
+                let bit = luck.below(8 * value.bytes.len() as u64);
+                value.bytes[bit as usize / 8] ^= 1 << (bit % 8);
+                true
+            }
+            FaultKind::TruncatedRead => {
+                let length = luck.below(value.bytes.len() as u64);
+                value.bytes.truncate(length as usize);
+                true
+            }
+            FaultKind::WrongKeyRead => {
+                let alike = KeyRange::all_of(key.kind());
+                let others = || self.disk.range(&alike).filter(|other| other != key);
+                let place = luck.below(others().count().max(1) as u64) as usize;
+                let other = others().nth(place).and_then(|other| self.disk.get(&other));
+                let other = other.filter(|it| it.bytes != value.bytes);
+                other.inspect(|it| value.bytes.clone_from(&it.bytes)).is_some()
+            }
+            other => unreachable!("{} does not damage a read", other.name()),
+        };
+        if damaged {
+            let (key, shared) = (key.kind(), &mut *self.shared.borrow_mut());
+            shared.say(|| format!("p{process} is shown a wrong {key:?}"));
+        }
+        self.felt_if(damaged, Some(kind));
+        damaged && looked_at
+    }
+
+    /// Shows one value as it was some versions ago, or all `answers` as they were then, which is
+    /// what a server shows that lags behind. Keys that are gone since may be there then, and such
+    /// as are new may not.
+    fn show_older(&mut self, process: u32, reads: &[Read], answers: &mut [Answer]) {
+        let mut writes = self.disk.past_of(reads);
+        writes.retain(|write| !self.is_spared(&write.key));
+        if writes.is_empty() {
+            return;
+        }
+        let write = writes[self.luck(process, writes.len() as u64) as usize];
+        let all = self.luck(process, 2) == 0;
+        let older = if all {
+            let page = self.plan.store_limits().page;
+            self.disk.read_before(&write, reads, page, |key| self.is_spared(key))
+        } else {
+            let older = self.disk.replaced_by(&write);
+            let answers = reads.iter().zip(answers.iter());
+            answers.map(|(read, answer)| with_older(read, answer, &write.key, older)).collect()
+        };
+        if older == *answers {
+            return;
+        }
+        answers.iter_mut().zip(older).for_each(|(answer, older)| *answer = older);
+        let (key, what) = (write.key.kind(), if all { "everything" } else { "it" });
+        let shared = &mut *self.shared.borrow_mut();
+        shared.say(|| format!("p{process} is shown {what} before a write of {key:?}"));
+        if let Some(op) = &shared.current[process as usize] {
+            op.misled.set(true);
+        }
+        self.tally.count(FaultKind::OldVersionRead);
+    }
+
+    /// Whether the operation of the process decodes the value before it decides.
+    fn is_looked_at(&self, process: u32, key: &Key) -> bool {
+        let own = matches!(key, Key::ShardCold { .. }) && self.sees_its_own(process, key);
+        self.is_decided_about(key) && !own
+    }
+
+    /// Whether the process may only have to see that its commit is there: it looks at the hot part
+    /// alone then. An acquire that parks a shard writes what any other would have written.
+    fn sees_its_own(&self, process: u32, key: &Key) -> bool {
+        let shared = self.shared.borrow();
+        let Some(op) = &shared.current[process as usize] else { return false };
+        let is_parked = || {
+            let Key::ShardCold { tenant, shard } = *key else { return false };
+            let number = shared.oracle.find_shard(tenant, shard);
+            number.is_some_and(|it| shared.oracle.shards[it as usize].status == ShardStatus::Parked)
+        };
+        let acquires = matches!(op.verb, Verb::Claim | Verb::Acquire);
+        op.applied.get() > 0 || acquires && is_parked()
+    }
+
+    /// Whether `answers` show a torn value that must be noticed. Each torn value is counted when it
+    /// is met first. An answer may show an older value instead, which is whole.
+    pub(super) fn shows_torn(
+        &mut self,
+        asked_by: Sender,
+        reads: &[Read],
+        answers: &[Answer],
+    ) -> bool {
+        let hears = self.hears(asked_by);
+        let mut must_notice = false;
+        for place in 0..self.torn.len() {
+            let Torn { key, revision, shown, .. } = self.torn[place];
+            let (mut alone, mut in_page) = (false, false);
+            for (read, answer) in reads.iter().zip(answers) {
+                match answer {
+                    Answer::Value(Some(value)) => {
+                        alone |= *read == Read::Get(key) && value.revision == revision;
+                    }
+                    Answer::Page(page) => {
+                        let is_it = |(it, value): &(Key, Versioned)| {
+                            *it == key && value.revision == revision
+                        };
+                        in_page |= page.iter().any(is_it);
+                    }
+                    Answer::Value(None) | Answer::Count(_) => {}
+                }
+            }
+            must_notice |= alone && self.is_looked_at(asked_by.process, &key);
+            if (alone || in_page) && hears && !shown {
+                self.torn[place].shown = true;
+                self.felt(FaultKind::TornWrite);
+            }
+        }
+        must_notice
+    }
+
+    /// Tears one of the values that were just written.
+    pub(super) fn tear(&mut self, process: u32, txn: &Txn, revision: u64) {
+        let Some((key, good)) = self.any_written(process, txn) else { return };
+        if self.is_spared(&key) {
+            return;
+        }
+        let before = self.disk.before(&key).map(|before| before.bytes.clone());
+        let (old, half) = (before.unwrap_or_default(), good.len() / 2);
+        let mut is_torn = false;
+        self.disk.overwrite(&key, |stored| {
+            stored.truncate(half);
+            stored.extend(old.get(half..).unwrap_or_default());
+            is_torn = *stored != good && *stored != old;
+            // Where the halves do not differ, nothing was torn or nothing was written, and the
+            // second is another fault.
+            if !is_torn {
+                stored.clone_from(&good);
+            }
+        });
+        if is_torn {
+            let after = REPAIR_AFTER.0 + self.luck(process, REPAIR_AFTER.1);
+            self.torn.push(Torn { key, revision, shown: false, good });
+            self.schedule(after, process, What::Repair { key, revision });
+        }
+    }
+
+    /// Forgets one write of what was just committed, or the last commits whole, as a store does
+    /// that acknowledged before it synced its log.
+    pub(super) fn forget_write(&mut self, process: u32, txn: &Txn) {
+        if self.luck(process, 2) > 0 {
+            return self.forget_one(process, txn);
+        }
+        let count = 1 + self.luck(process, LOST_COMMITS_MAX);
+        let from = self.disk.lose_last_commits(count);
+        // What is repaired later is known by its revision, which another write gets now.
+        self.torn.retain(|torn| torn.revision < from);
+        let mut shared = self.shared.borrow_mut();
+        shared.say(|| format!("the store loses everything from revision {from} on"));
+        drop(shared);
+        self.felt(FaultKind::LostWrite);
+    }
+
+    fn forget_one(&mut self, process: u32, txn: &Txn) {
+        let writes = txn.writes();
+        let Some(write) = writes.get(self.luck(process, writes.len() as u64) as usize) else {
+            return;
+        };
+        let key = *write.key();
+        let lost = self.disk.lose_last_write(&key);
+        let other = match key {
+            Key::ShardHot { tenant, shard } => Some(Key::ShardCold { tenant, shard }),
+            Key::ShardCold { tenant, shard } => Some(Key::ShardHot { tenant, shard }),
+            _ => None,
+        };
+        let is_put = |write: &Write| !matches!(write, Write::Delete(_));
+        let half = is_put(write)
+            && writes.iter().any(|write| Some(*write.key()) == other && is_put(write));
+        self.shared.borrow_mut().say(|| {
+            let what = if half { "half of a shard" } else { "a value" };
+            format!("the store loses {what}: {lost}")
+        });
+        self.felt_if(lost, Some(FaultKind::LostWrite));
+    }
+
+    fn any_written(&mut self, process: u32, txn: &Txn) -> Option<(Key, Vec<u8>)> {
+        let written = |write: &Write| match write {
+            Write::Put(key, bytes) | Write::Bind(key, bytes) => Some((*key, bytes.clone())),
+            Write::Delete(_) => None,
+        };
+        let count = txn.writes().iter().filter(|it| !matches!(it, Write::Delete(_))).count();
+        if count == 0 {
+            return None;
+        }
+        let place = self.luck(process, count as u64) as usize;
+        txn.writes().iter().filter_map(written).nth(place)
+    }
+
+    /// Somebody found the damage and put the value right.
+    pub(super) fn repair(&mut self, key: Key, revision: u64) {
+        let is_it = |torn: &Torn| torn.key == key && torn.revision == revision;
+        if let Some(place) = self.torn.iter().position(is_it) {
+            let torn = self.torn.swap_remove(place);
+            self.put_right(torn);
+        }
+    }
+
+    /// Puts everything right that is still torn.
+    pub(super) fn repair_all(&mut self) {
+        std::mem::take(&mut self.torn).into_iter().for_each(|torn| self.put_right(torn));
+    }
+
+    fn put_right(&mut self, torn: Torn) {
+        self.disk.mend(&torn.key, torn.revision, torn.good);
+    }
+
+    /// Whether every operation that reads the value decodes it before it decides. Of a run that is
+    /// not registered to its end, or is deleted, nobody looks at the shards.
+    fn is_decided_about(&self, key: &Key) -> bool {
+        match *key {
+            Key::RunHead { .. } => true,
+            Key::ShardHot { tenant, shard } | Key::ShardCold { tenant, shard } => {
+                let oracle = &self.shared.borrow().oracle;
+                let run = oracle.find_shard(tenant, shard).map(|it| oracle.shards[it as usize].run);
+                let is_whole = run.is_some_and(|run| {
+                    let run = &oracle.runs[run as usize];
+                    !run.deleted && run.roots_born as usize > run.cuts.len()
+                });
+                is_whole && self.has_roots(tenant, shard.run())
+            }
+            Key::RunRoots { .. }
+            | Key::Owner { .. }
+            | Key::ClaimIndex { .. }
+            | Key::ParkedIndex { .. }
+            | Key::TenantCounter { .. }
+            | Key::TotalCounter
+            | Key::Worker { .. }
+            | Key::Handoff { .. }
+            | Key::Tombstone { .. }
+            | Key::HandoffIndex { .. } => false,
+            other => unreachable!("no value of {:?} is damaged", other.kind()),
+        }
+    }
+
+    /// Whether the head that the store shows says that the run is whole. The oracle may know
+    /// better: a store that forgets a write may forget that the run was registered.
+    fn has_roots(&self, tenant: TenantId, run: RunId) -> bool {
+        let Some(head) = self.disk.get(&Key::RunHead { tenant, run }) else { return false };
+        decode_run_head(tenant, run, &head.bytes).is_ok_and(|head| head.has_roots())
+    }
+}
+
+/// `answer` with what `key` was before, if it is shown. A page has the keys that it has: what is
+/// missing in one would be taken for its end.
+fn with_older(read: &Read, answer: &Answer, key: &Key, older: Option<&Versioned>) -> Answer {
+    match answer {
+        Answer::Value(_) if looks_at(read, key) => Answer::Value(older.cloned()),
+        Answer::Page(page) => {
+            let mut page = page.clone();
+            let found = page.iter_mut().find(|(other, _)| other == key);
+            if let (Some((_, value)), Some(older)) = (found, older) {
+                value.clone_from(older);
+            }
+            Answer::Page(page)
+        }
+        Answer::Value(_) | Answer::Count(_) => answer.clone(),
+    }
+}

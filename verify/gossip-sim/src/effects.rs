@@ -1,0 +1,739 @@
+//! What the oracle makes of a commit at the instant it takes effect.
+
+use gossip_contracts::identity::{FenceEpoch, ShardId, ShardKey, TenantId};
+use gossip_coordination::protocol::{COLLECTION_DELETES, OFFER_LEASES_MAX};
+use gossip_coordination::store::{HotPart, Key, Txn, Write, decode_cold, decode_hot};
+use gossip_coordination::{OP_LOG_CAP, ParkReason, RUN_OP_LOG_CAP, RunStatus, ShardStatus};
+
+use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
+use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
+use super::random::mix;
+use super::splits::metadata_of;
+
+/// The fence with which a root is born.
+const FENCE_OF_ROOTS: u64 = FenceEpoch::INITIAL.as_raw();
+
+/// What is wrong with what happens too late.
+const AFTER_REFUSAL: &str = "an operation took effect after its caller was told that it had not";
+
+/// A newborn shard and its range.
+type Part = (ShardKey, (u32, u32));
+
+impl Oracle {
+    /// Hears that a transaction of `op` was applied just now.
+    ///
+    /// # Errors
+    ///
+    /// The rule that this breaks.
+    pub(super) fn applied(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        self.commits += 1;
+        op.begun.set(true);
+        self.taken_away(op, txn)?;
+        // Of a batch of renewals, and of a collection of many runs, some may happen and others not;
+        // what is told of the whole denies none of them.
+        let said_no = matches!(
+            op.ended.get(),
+            Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
+        );
+        let many = matches!(op.verb, Verb::RenewMany | Verb::CollectRuns);
+        let late = said_no && !many && !op.misled.get();
+        self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)?;
+        if op.verb.is_about_run() {
+            return self.run_changed(op, tenant, txn);
+        }
+        // An operation on a shard writes the shard before anything else.
+        let first = txn.writes().first();
+        if let Some(Write::Put(Key::ShardHot { tenant: of, shard }, _)) = first {
+            self.require(*of == tenant, Rule::Tenants, "a shard of another tenant was changed")?;
+            let Some(number) = self.find_shard(tenant, *shard) else {
+                return self.require(false, Rule::Tiling, "a shard was changed that is not there");
+            };
+            op.applied.set(op.applied.get() + 1);
+            let gone = self.is_gone(number);
+            self.require(!gone, Rule::RunReborn, "a shard of a deleted run was changed")?;
+            return self.shard_changed(op, tenant, number, txn);
+        }
+        self.registered_workers(op, tenant, txn)
+    }
+
+    fn shard_changed(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        number: u32,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        if let Some(lease) = self.lease_of(op, self.shards[number as usize].key) {
+            self.leased_change(op, tenant, lease, txn)?;
+        } else {
+            self.unleased_change(op, number, txn)?;
+        }
+        let shard = &mut self.shards[number as usize];
+        shard.changed_at = self.commits;
+        shard.note_end_of_request(self.commits);
+        shard.foreign |= op.said.foreign;
+        self.runs[shard.run as usize].touched_at = self.commits;
+        if has_op_id(op.verb) {
+            let answer = answer_of(&op.born.borrow());
+            self.remember(Log::Shard(number), op, answer, OP_LOG_CAP)?;
+        }
+        Ok(())
+    }
+
+    /// The lease under which `op` is about the shard of that key. A batch may hold an old one too.
+    fn lease_of(&self, op: &Op, key: ShardKey) -> Option<LeaseRef> {
+        if op.verb != Verb::RenewMany {
+            return op.lease.filter(|lease| lease.key == key);
+        }
+        let batch = op.batch.borrow();
+        let mut leases = batch.iter().map(|member| member.lease).filter(|lease| lease.key == key);
+        let first = leases.clone().next();
+        leases.find(|lease| self.is_held_by(*lease)).or(first)
+    }
+
+    /// One of a batch was renewed.
+    fn member_applied(&self, op: &Op, lease: LeaseRef) -> Result<(), Violation> {
+        let mut batch = op.batch.borrow_mut();
+        let member = batch.iter_mut().find(|member| member.lease.grant == lease.grant);
+        let Some(member) = member else { return Ok(()) };
+        member.applied = true;
+        let late = member.refused && !op.misled.get();
+        self.require(!late, Rule::RefusedHappened, AFTER_REFUSAL)
+    }
+
+    fn leased_change(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        lease: LeaseRef,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        let held = self.is_held_by(lease);
+        let excused = self.is_suspended(Rule::StaleFence);
+        self.stale.operations_accepted += u64::from(!held && !excused);
+        self.stale.operations_excused += u64::from(!held && excused);
+        self.require(held, Rule::StaleFence, "an effect of somebody who is not the last grant")?;
+        let shard = &self.shards[lease.shard as usize];
+        let Some(holder) = shard.holder else { return Ok(()) };
+        let now = op.now.as_raw();
+        self.require(now < holder.deadline, Rule::Expired, "an effect after the deadline")?;
+        let frozen = shard.offer.is_some()
+            && !matches!(op.verb, Verb::Renew | Verb::RenewMany | Verb::Withdraw);
+        self.require(!frozen, Rule::FrozenSource, "the source of an offer went on")?;
+        let over = self.runs[shard.run as usize].is_over();
+        let grows = matches!(
+            op.verb,
+            Verb::Renew | Verb::RenewMany | Verb::SplitReplace | Verb::SplitResidual | Verb::Offer
+        );
+        self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
+        let possible = op.said.flaw.is_none();
+        self.require(possible, Rule::ProgressFell, "a position was taken that no shard can have")?;
+        self.member_applied(op, lease)?;
+        self.show_request(op, lease);
+        self.holder_acts(op, tenant, lease.shard, holder, txn)?;
+        self.heed_request(op, lease.shard);
+        Ok(())
+    }
+
+    /// What the holder of a shard did to it.
+    fn holder_acts(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        number: u32,
+        holder: Holder,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        match op.verb {
+            Verb::Renew | Verb::RenewMany => self.renew(op, number, holder),
+            Verb::Checkpoint => self.advance(number, op.said.to)?,
+            Verb::Complete => {
+                // What is done is not tried again, and keeps its count.
+                let attempts = self.shards[number as usize].attempts;
+                self.advance(number, op.said.to)?;
+                self.shards[number as usize].attempts = attempts;
+                let shard = &self.shards[number as usize];
+                let covered = self.sink.covers(shard.run, shard.range);
+                self.require(covered, Rule::DoneUncovered, "a shard ended with keys left")?;
+                self.end_shard(number, ShardStatus::Done);
+            }
+            Verb::Park => self.park(op, number, txn)?,
+            Verb::Release => {
+                let shard = &mut self.shards[number as usize];
+                (shard.holder, shard.request) = (None, None);
+                if op.said.clean {
+                    shard.attempts = shard.attempts.saturating_sub(1);
+                }
+            }
+            Verb::Offer => {
+                if op.said.to.is_some() {
+                    self.advance(number, op.said.to)?;
+                }
+                self.check_offer(op, number, holder)?;
+                self.shards[number as usize].offer = op.said.terms;
+            }
+            Verb::Withdraw => self.withdraw(op, number)?,
+            Verb::SplitReplace => {
+                self.births(op, tenant, number, txn)?;
+                self.end_shard(number, ShardStatus::Split);
+            }
+            Verb::SplitResidual => self.births(op, tenant, number, txn)?,
+            Verb::Claim
+            | Verb::Acquire
+            | Verb::Accept
+            | Verb::Unpark
+            | Verb::RequestAction
+            | Verb::RevokeLease
+            | Verb::CreateRun
+            | Verb::RegisterShards
+            | Verb::CompleteRun
+            | Verb::FailRun
+            | Verb::CancelRun
+            | Verb::PauseRun
+            | Verb::ResumeRun
+            | Verb::DeleteRun
+            | Verb::CollectRuns
+            | Verb::GetRun
+            | Verb::Progress
+            | Verb::ListShards
+            | Verb::ActiveRuns
+            | Verb::ListRuns
+            | Verb::RegisterWorker
+            | Verb::Heartbeat
+            | Verb::ListWorkers => unreachable!("nobody presents a lease for this"),
+        }
+        Ok(())
+    }
+
+    /// A shard is set aside, for the reason that its owner gave.
+    fn park(&mut self, op: &Op, number: u32, txn: &Txn) -> Result<(), Violation> {
+        self.end_shard(number, ShardStatus::Parked);
+        let stored = written(txn).and_then(|hot| hot.park_reason);
+        let right = op.said.reason.is_none_or(|reason| Some(reason) == stored);
+        self.require(right, Rule::Acknowledged, "another reason was stored")?;
+        self.shards[number as usize].reason = stored;
+        Ok(())
+    }
+
+    /// An offer is withdrawn by its name, or none stood.
+    fn withdraw(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
+        let named = op.said.terms.map(|terms| terms.handoff);
+        let right = standing.is_none() || standing == named;
+        self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
+        let shard = &mut self.shards[number as usize];
+        shard.offer = None;
+        shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
+        Ok(())
+    }
+
+    /// A whole lease from now, at most one lease beyond a standing offer, never less than before.
+    fn renew(&mut self, op: &Op, number: u32, holder: Holder) {
+        let shard = &mut self.shards[number as usize];
+        let lease = self.runs[shard.run as usize].lease;
+        let wanted = op.now.as_raw() + lease;
+        let allowed = shard.offer.map_or(wanted, |offer| wanted.min(offer.until + lease));
+        let deadline = allowed.max(holder.deadline);
+        shard.holder = Some(Holder { deadline, ..holder });
+        shard.renewed_at = self.commits;
+        op.renewed.set(Some(deadline));
+        let mut batch = op.batch.borrow_mut();
+        let members = batch.iter_mut().filter(|member| member.lease.grant == holder.grant);
+        members.for_each(|member| member.until = Some(deadline));
+    }
+
+    /// An offer is to somebody else, and stands for four leases at most.
+    fn check_offer(&self, op: &Op, number: u32, holder: Holder) -> Result<(), Violation> {
+        let Some(Terms { destination, until, .. }) = op.said.terms else {
+            return self.require(false, Rule::Handoff, "an offer without terms was accepted");
+        };
+        let elsewhere = destination != holder.worker;
+        self.require(elsewhere, Rule::Handoff, "a shard was offered to its owner")?;
+        let lease = self.runs[self.shards[number as usize].run as usize].lease;
+        let latest = op.now.as_raw() + OFFER_LEASES_MAX * lease;
+        let bounded = op.now.as_raw() < until && until <= latest;
+        self.require(bounded, Rule::Handoff, "an offer stands too long or not at all")
+    }
+
+    /// The cursor of a shard moves; everything before it was written.
+    fn advance(&mut self, number: u32, to: Option<u32>) -> Result<(), Violation> {
+        let shard = &self.shards[number as usize];
+        let (run, range, done) = (shard.run, shard.range, shard.done);
+        let Some(to) = to else {
+            return self.require(false, Rule::ProgressFell, "a cursor without a key was accepted");
+        };
+        self.require(to >= done, Rule::ProgressFell, "a cursor went back")?;
+        let inside = to > range.0 && to <= range.1;
+        self.require(inside, Rule::ProgressFell, "a cursor left its range")?;
+        let written = self.sink.covers(run, (range.0, to));
+        self.require(written, Rule::LostKey, "a cursor passed a key that nobody wrote")?;
+        let shard = &mut self.shards[number as usize];
+        if to > done {
+            shard.attempts = 0;
+        }
+        shard.done = to;
+        Ok(())
+    }
+
+    fn end_shard(&mut self, number: u32, status: ShardStatus) {
+        let shard = &mut self.shards[number as usize];
+        let settled = |status| !matches!(status, ShardStatus::Active | ShardStatus::Parked);
+        let run = &mut self.runs[shard.run as usize];
+        run.unsettled -= u32::from(settled(status) && !settled(shard.status));
+        (shard.status, shard.holder, shard.offer) = (status, None, None);
+        shard.request = None;
+    }
+
+    /// What somebody without a lease did to a shard.
+    fn unleased_change(&mut self, op: &Op, number: u32, txn: &Txn) -> Result<(), Violation> {
+        match op.verb {
+            Verb::Claim | Verb::Acquire => {
+                let parks = writes(txn, |key| matches!(key, Key::ParkedIndex { .. }));
+                self.check_grantable(number)?;
+                if parks { self.give_up(op, number) } else { self.acquire(op, number) }
+            }
+            Verb::Accept => self.accept(op, number),
+            Verb::Unpark => {
+                let shard = &self.shards[number as usize];
+                let parked = shard.status == ShardStatus::Parked;
+                let what = "a shard was unparked that was not parked";
+                self.require(parked, Rule::Acknowledged, what)?;
+                let over = self.runs[shard.run as usize].is_over();
+                self.require(!over, Rule::RunOver, "a shard of a run that is over was unparked")?;
+                let shard = &mut self.shards[number as usize];
+                (shard.status, shard.attempts) = (ShardStatus::Active, 0);
+                (shard.reason, shard.moved_by) = (None, None);
+                shard.fence += 1;
+                Ok(())
+            }
+            Verb::RevokeLease => {
+                let shard = &mut self.shards[number as usize];
+                shard.fence += 1;
+                (shard.holder, shard.offer) = (None, None);
+                (shard.request, shard.moved_by) = (None, None);
+                Ok(())
+            }
+            Verb::RequestAction => self.requested(op, number, txn),
+            verb => self.require(
+                false,
+                Rule::StaleFence,
+                &format!("{verb:?} changed a shard without a lease of it"),
+            ),
+        }
+    }
+
+    fn check_grantable(&self, number: u32) -> Result<(), Violation> {
+        let shard = &self.shards[number as usize];
+        let active = shard.status == ShardStatus::Active;
+        self.require(active, Rule::StaleFence, "a shard that ended was granted")?;
+        let run = &self.runs[shard.run as usize];
+        let runs = run.is_active() && !run.paused;
+        self.require(runs, Rule::RunOver, "a shard of a run that is over or paused was granted")
+    }
+
+    fn is_free(&self, op: &Op, number: u32) -> bool {
+        let holder = self.shards[number as usize].holder;
+        holder.is_none_or(|holder| op.now.as_raw() >= holder.deadline)
+    }
+
+    /// An acquire parks a shard that has used up its attempts.
+    fn give_up(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let free = self.is_free(op, number);
+        self.require(free, Rule::TwoOwners, "a leased shard was parked by a claim")?;
+        let shard = &self.shards[number as usize];
+        let max = self.runs[shard.run as usize].retries;
+        let used_up = max.is_some_and(|max| shard.attempts > max);
+        self.require(
+            used_up,
+            Rule::Attempts,
+            "a shard was parked before its attempts were used up",
+        )?;
+        self.end_shard(number, ShardStatus::Parked);
+        self.shards[number as usize].reason = Some(ParkReason::TooManyErrors);
+        // The caller is told that the shard is parked: a refusal that is true because of this.
+        op.applied.set(op.applied.get() - 1);
+        Ok(())
+    }
+
+    fn acquire(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let free = self.is_free(op, number);
+        self.require(free, Rule::TwoOwners, "a shard was granted while its lease was live")?;
+        let shard = &self.shards[number as usize];
+        let max = self.runs[shard.run as usize].retries;
+        let left = max.is_none_or(|max| shard.attempts <= max);
+        self.require(left, Rule::Attempts, "a shard was granted that had used up its attempts")?;
+        self.shards[number as usize].attempts += 1;
+        self.grant(op, number)
+    }
+
+    fn accept(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        self.check_grantable(number)?;
+        let asked = op.said.terms.map(|terms| terms.handoff);
+        let shard = &self.shards[number as usize];
+        let Some(offer) = shard.offer.filter(|offer| Some(offer.handoff) == asked) else {
+            return self.require(false, Rule::Handoff, "an offer was accepted that does not stand");
+        };
+        let Terms { destination, until, .. } = offer;
+        self.require(destination == op.worker, Rule::Handoff, "not the destination accepted")?;
+        self.require(op.now.as_raw() < until, Rule::Handoff, "an offer was accepted too late")?;
+        if let Some(source) = shard.holder {
+            let redone = self.worked[source.grant as usize] > shard.done;
+            let why = "the source had done more than the destination was told";
+            self.require(!redone, Rule::MoveRedoesNothing, why)?;
+        }
+        self.grant(op, number)
+    }
+
+    /// One operation is granted one shard. A second one while the first is held would leave that
+    /// with a holder that does not know of it.
+    fn grant(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let leaked = op.granted.get().is_some_and(|first| {
+            let holder = self.shards[first.shard as usize].holder;
+            holder.is_some_and(|holder| holder.grant == first.grant)
+        });
+        let leaked = leaked && !op.misled.get();
+        self.require(!leaked, Rule::Acknowledged, "one operation was granted two shards")?;
+        self.grants += 1;
+        let carried = self.carried(&self.shards[number as usize]);
+        let shard = &mut self.shards[number as usize];
+        self.worked.push(shard.done);
+        let deadline = op.now.as_raw() + self.runs[shard.run as usize].lease;
+        shard.holder = Some(Holder { grant: self.grants, worker: op.worker, deadline });
+        shard.fence += 1;
+        shard.granted += 1;
+        (shard.offer, shard.request) = (None, None);
+        let moves = op.verb == Verb::Accept;
+        shard.moved_by = op.said.terms.filter(|_| moves).map(|terms| terms.handoff);
+        op.granted.set(Some(Granted {
+            shard: number,
+            key: shard.key,
+            grant: self.grants,
+            fence: shard.fence,
+            deadline,
+            range: shard.range,
+            done: shard.done,
+            attempts: shard.attempts,
+            carried,
+        }));
+        Ok(())
+    }
+
+    /// Shards that a split made of `parent`. They and what is left of it are what it was.
+    fn births(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        parent: u32,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        let ShardFacts { key, run, range, done, fence, attempts, foreign, .. } =
+            self.shards[parent as usize].clone();
+        let parent_id = key.shard();
+        let foreign = foreign || op.said.foreign;
+        let mut parts = self.newborn(op, tenant, key, txn)?;
+        let kept = (op.verb == Verb::SplitResidual).then(|| (range.0, op.said.cuts[0]));
+        let wanted = wanted_parts(range, &op.said.cuts);
+        let found: Vec<_> = kept.into_iter().chain(parts.iter().map(|part| part.1)).collect();
+        self.require(found == wanted, Rule::Tiling, "a split made other parts than it said")?;
+        let retries = self.runs[run as usize].retries;
+        let left = retries.map_or(u32::MAX, |max| max.saturating_sub(1));
+        let born: Vec<ShardId> = parts.iter().map(|part| part.0.shard()).collect();
+        self.shards[parent as usize].spawned.extend(&born);
+        op.born.replace(born);
+        for (key, range) in parts.drain(..) {
+            let done = done.clamp(range.0, range.1);
+            self.birth(
+                op,
+                tenant,
+                ShardFacts {
+                    attempts: attempts.min(left),
+                    parent: Some(parent_id),
+                    foreign,
+                    ..newborn(key, run, range, fence, done)
+                },
+            )?;
+        }
+        if let Some(kept) = kept {
+            self.require(done <= kept.1, Rule::ProgressFell, "a cut went through what was done")?;
+            self.shards[parent as usize].range = kept;
+        }
+        Ok(())
+    }
+
+    pub(super) fn birth(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        facts: ShardFacts,
+    ) -> Result<(), Violation> {
+        let taken = self.find_shard(tenant, facts.key).is_some();
+        self.require(!taken, Rule::Tiling, "a newborn shard took the place of another")?;
+        self.runs[facts.run as usize].unsettled += 1;
+        self.live_shards[op.tenant as usize] += 1;
+        self.add_shard(tenant, ShardFacts { changed_at: self.commits, ..facts });
+        let of_tenant = self.live_shards[op.tenant as usize];
+        let total: u32 = self.live_shards.iter().sum();
+        let within = of_tenant <= self.limits.per_tenant && total <= self.limits.total;
+        self.require(within, Rule::Limit, "there are more shards than there may be")
+    }
+
+    /// The newborn shards of `txn` but for `subject`, with their ranges, in order.
+    fn newborn(
+        &self,
+        op: &Op,
+        tenant: TenantId,
+        subject: ShardKey,
+        txn: &Txn,
+    ) -> Result<Vec<Part>, Violation> {
+        let mut parts = Vec::new();
+        for write in txn.writes() {
+            let Write::Put(Key::ShardCold { tenant: of, shard }, bytes) = write else { continue };
+            if *shard == subject {
+                continue;
+            }
+            self.require(*of == tenant, Rule::Tenants, "a shard was made for another tenant")?;
+            let cold = decode_cold(*of, *shard, bytes).ok();
+            let range = cold.and_then(|cold| {
+                Some((self.keys.number(cold.spec.start)?, self.keys.number(cold.spec.end)?))
+            });
+            let right = cold.zip(range).is_none_or(|(cold, range)| {
+                op.said.foreign || cold.spec.metadata == metadata_of(shard.run(), range.0)
+            });
+            self.require(right, Rule::Acknowledged, "a newborn shard has other metadata")?;
+            let Some(range) = range else {
+                self.require(false, Rule::Tiling, "a newborn shard has a range of its own making")?;
+                continue;
+            };
+            parts.push((*shard, range));
+        }
+        parts.sort_unstable_by_key(|part| part.1);
+        Ok(parts)
+    }
+
+    fn run_changed(&mut self, op: &Op, tenant: TenantId, txn: &Txn) -> Result<(), Violation> {
+        let Some(number) = self.run_in(op, txn) else { return Ok(()) };
+        self.runs[number as usize].changed_at = self.commits;
+        let run = &self.runs[number as usize];
+        let buries = writes(txn, |key| matches!(key, Key::Tombstone { .. }));
+        let over = run.is_over();
+        if op.verb == Verb::CollectRuns || op.verb == Verb::DeleteRun {
+            // What was reserved and never made is given back.
+            self.shrunk_at = self.commits;
+            if buries {
+                self.require(
+                    over && !run.deleted,
+                    Rule::RunOver,
+                    "a run was deleted before its end",
+                )?;
+                let collected = op.verb == Verb::CollectRuns;
+                let by = if collected { COLLECTION_DELETES } else { op.op_id };
+                let run = &mut self.runs[number as usize];
+                (run.deleted, run.deleted_by) = (true, Some(by));
+            } else if writes(txn, |key| matches!(key, Key::RunHead { .. })) {
+                let stale = run.status == Some(RunStatus::Initializing);
+                self.require(stale, Rule::RunOver, "a run was collected that was not stale")?;
+                self.runs[number as usize].status = Some(RunStatus::Cancelled);
+            }
+            if buries && op.verb == Verb::DeleteRun {
+                op.applied.set(op.applied.get() + 1);
+                self.remember(Log::Run(number), op, 0, RUN_OP_LOG_CAP)?;
+            }
+            return Ok(());
+        }
+        self.require(!run.deleted, Rule::RunReborn, "a deleted run was changed")?;
+        match op.verb {
+            Verb::CreateRun => {
+                self.require(run.status.is_none(), Rule::RunReborn, "a run was made twice")?;
+                self.runs[number as usize].status = Some(RunStatus::Initializing);
+            }
+            Verb::RegisterShards => return self.registered(op, tenant, number, txn),
+            Verb::PauseRun | Verb::ResumeRun => {
+                self.require(!over, Rule::RunOver, "a run that is over was paused or resumed")?;
+                self.runs[number as usize].paused = op.verb == Verb::PauseRun;
+            }
+            verb => self.end_run(verb, number)?,
+        }
+        op.applied.set(op.applied.get() + 1);
+        if op.verb != Verb::CreateRun {
+            self.remember(Log::Run(number), op, 0, RUN_OP_LOG_CAP)?;
+        }
+        Ok(())
+    }
+
+    fn end_run(&mut self, verb: Verb, number: u32) -> Result<(), Violation> {
+        let run = &self.runs[number as usize];
+        self.require(!run.is_over(), Rule::RunOver, "a run ended twice")?;
+        let status = match verb {
+            Verb::CompleteRun => RunStatus::Done,
+            Verb::FailRun => RunStatus::Failed,
+            Verb::CancelRun => RunStatus::Cancelled,
+            other => {
+                let why = format!("{other:?} changed a run");
+                return self.require(false, Rule::RunOver, &why);
+            }
+        };
+        if status == RunStatus::Done {
+            let settled = run.unsettled == 0 && run.status == Some(RunStatus::Active);
+            self.require(settled, Rule::RunUnsettled, "a run completed with shards left")?;
+            let covered = self.sink.covers(number, (0, run.key_count));
+            self.require(covered, Rule::DoneUncovered, "a run completed with keys left")?;
+        }
+        self.runs[number as usize].status = Some(status);
+        Ok(())
+    }
+
+    /// A chunk of a registration; with the last one the run is active.
+    fn registered(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        number: u32,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        let run = &self.runs[number as usize];
+        let possible = op.said.flaw.is_none();
+        self.require(possible, Rule::Tiling, "a manifest was taken that no run can have")?;
+        let open = run.status == Some(RunStatus::Initializing);
+        self.require(open, Rule::RunOver, "a run was registered that was not open")?;
+        let wanted = wanted_parts((0, run.key_count), &run.cuts);
+        let nobody = ShardKey::new(run.id, ShardId::from_raw(u64::MAX));
+        let born = self.newborn(op, tenant, nobody, txn)?;
+        let from = run.roots_born;
+        self.runs[number as usize].chunks.push(Some((from, from + born.len() as u32)));
+        for (key, range) in born {
+            let place = key.shard().as_raw() as usize;
+            let right = wanted.get(place) == Some(&range);
+            self.require(right, Rule::Tiling, "a root was made that was not registered")?;
+            self.birth(op, tenant, newborn(key, number, range, FENCE_OF_ROOTS, range.0))?;
+            self.runs[number as usize].roots_born += 1;
+        }
+        if self.runs[number as usize].roots_born as usize == wanted.len() {
+            self.runs[number as usize].status = Some(RunStatus::Active);
+            op.applied.set(op.applied.get() + 1);
+            self.remember(Log::Run(number), op, 0, usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    fn run_in(&self, op: &Op, txn: &Txn) -> Option<u32> {
+        let id = txn.writes().iter().find_map(|write| {
+            let (Key::RunHead { run, .. } | Key::Tombstone { run, .. }) = write.key() else {
+                return None;
+            };
+            Some(*run)
+        })?;
+        self.run_of(op.tenant, id)
+    }
+
+    /// Shards and the names of roots go with their run, and before it only if nobody ever found
+    /// them.
+    fn taken_away(&mut self, op: &Op, txn: &Txn) -> Result<(), Violation> {
+        for write in txn.writes() {
+            let Write::Delete(key) = write else { continue };
+            if let Key::ShardHot { tenant, shard } = *key {
+                self.shard_taken_away(op, tenant, shard)?;
+            } else if let Key::RunRoots { run, chunk, .. } = *key {
+                let Some(run) = self.run_of(op.tenant, run) else { continue };
+                let chunk = self.runs[run as usize].chunks.get_mut(usize::from(chunk));
+                chunk.into_iter().for_each(|chunk| *chunk = None);
+            }
+        }
+        Ok(())
+    }
+
+    fn shard_taken_away(
+        &mut self,
+        op: &Op,
+        tenant: TenantId,
+        key: ShardKey,
+    ) -> Result<(), Violation> {
+        let Some(number) = self.find_shard(tenant, key) else {
+            return self.require(false, Rule::Tiling, "a shard was taken away that is not there");
+        };
+        let run = self.shards[number as usize].run;
+        let over = self.runs[run as usize].may_be_swept();
+        self.require(over, Rule::RunOver, "a shard of a run that goes on was taken away")?;
+        self.shards[number as usize].swept = true;
+        let live = &mut self.live_shards[op.tenant as usize];
+        *live = live.saturating_sub(1);
+        self.shrunk_at = self.commits;
+        Ok(())
+    }
+}
+
+/// A request has its own memory, and grants and renewals have none.
+pub(super) const fn has_op_id(verb: Verb) -> bool {
+    !matches!(
+        verb,
+        Verb::Claim
+            | Verb::Acquire
+            | Verb::Accept
+            | Verb::Renew
+            | Verb::RenewMany
+            | Verb::RequestAction
+    )
+}
+
+/// What a replay must answer again: the shards that were made.
+pub(super) fn answer_of(born: &[ShardId]) -> u64 {
+    born.iter().fold(0, |hash, shard| mix(hash ^ shard.as_raw()))
+}
+
+pub(super) fn newborn(
+    key: ShardKey,
+    run: u32,
+    range: (u32, u32),
+    fence: u64,
+    done: u32,
+) -> ShardFacts {
+    ShardFacts {
+        key,
+        run,
+        range,
+        status: ShardStatus::Active,
+        holder: None,
+        fence,
+        done,
+        attempts: 0,
+        offer: None,
+        logged: 0,
+        withdrawn: Vec::new(),
+        request: None,
+        asked: Vec::new(),
+        reason: None,
+        granted: 0,
+        moved_by: None,
+        renewed_at: 0,
+        parent: None,
+        spawned: Vec::new(),
+        foreign: false,
+        swept: false,
+        changed_at: 0,
+    }
+}
+
+/// The parts of `range` between cuts.
+pub(super) fn wanted_parts(range: (u32, u32), cuts: &[u32]) -> Vec<(u32, u32)> {
+    let starts = std::iter::once(range.0).chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain(std::iter::once(range.1));
+    starts.zip(ends).collect()
+}
+
+/// The hot part of the shard that `txn` is about, as it is stored. Only what its caller is free to
+/// choose is taken from it: a reason, a wish.
+pub(super) fn written(txn: &Txn) -> Option<HotPart<'_>> {
+    let Write::Put(Key::ShardHot { tenant, shard }, bytes) = txn.writes().first()? else {
+        return None;
+    };
+    decode_hot(*tenant, *shard, bytes).ok()
+}
+
+fn writes(txn: &Txn, wanted: impl Fn(&Key) -> bool) -> bool {
+    let puts = |write: &Write| matches!(write, Write::Put(..) | Write::Bind(..));
+    txn.writes().iter().any(|write| puts(write) && wanted(write.key()))
+}

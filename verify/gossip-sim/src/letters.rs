@@ -1,0 +1,262 @@
+//! What a guest tells the oracle about itself, and how the world takes it.
+//!
+//! The coordinator of a guest must be `Send` like any other, and the oracle is not. So a guest
+//! writes letters, and the world reads them before anything else happens: nothing passes between
+//! the writing of a letter and its reading, so the oracle hears as if it had been told at once.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey};
+use gossip_coordination::Lease;
+use gossip_coordination::protocol::OfferTerms;
+
+use super::answers::Renewal;
+use super::context::{Cx, Draft};
+use super::effects::answer_of;
+use super::op::{Ending, Granted, Label, LeaseRef, Op, Said, Terms, Verb};
+use super::oracle::{Rule, Violation};
+use super::port::SinkWrite;
+use super::world::World;
+
+/// One thing to know.
+#[derive(Clone, Debug)]
+pub(super) enum Letter {
+    /// An operation is about to be called.
+    Begins(Box<Notice>),
+    /// The last one was answered.
+    Ended(Box<Answered>),
+    /// The sink has taken the result of a key.
+    Worked { lease: Lease, key: Vec<u8> },
+}
+
+/// An operation, in the words of its caller.
+#[derive(Clone, Debug)]
+pub(super) struct Notice {
+    pub(super) verb: Verb,
+    pub(super) now: LogicalTime,
+    pub(super) about: About,
+    pub(super) op_id: OpId,
+    /// The last key of the cursor.
+    pub(super) last_key: Option<Vec<u8>>,
+    /// Where parts begin, but for the first.
+    pub(super) cuts: Vec<Vec<u8>>,
+    pub(super) terms: Option<OfferTerms>,
+    pub(super) clean: bool,
+}
+
+/// What an operation is about.
+#[derive(Clone, Debug)]
+pub(super) enum About {
+    Nothing,
+    Run(RunId),
+    Shard(ShardKey),
+    Lease(Lease),
+    Leases(Vec<Lease>),
+}
+
+impl Notice {
+    pub(super) const fn new(verb: Verb, now: LogicalTime, about: About) -> Self {
+        let (op_id, last_key, terms, clean) = (OpId::from_raw(0), None, None, false);
+        Self { verb, now, about, op_id, last_key, cuts: Vec::new(), terms, clean }
+    }
+
+    pub(super) fn under(verb: Verb, now: LogicalTime, lease: &Lease, op_id: OpId) -> Self {
+        Self { op_id, ..Self::new(verb, now, About::Lease(lease.clone())) }
+    }
+}
+
+/// What an operation was answered.
+#[derive(Clone, Debug)]
+pub(super) struct Answered {
+    pub(super) ending: Ending,
+    pub(super) label: Label,
+    /// The shards that a split made.
+    pub(super) born: Option<Vec<ShardId>>,
+    pub(super) granted: Option<Grant>,
+    /// Until when the lease was said to be good from now on.
+    pub(super) renewed: Option<u64>,
+    pub(super) batch: Vec<Renewal>,
+}
+
+/// A grant as its worker was told of it.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub(super) lease: Lease,
+    pub(super) start: Vec<u8>,
+    pub(super) end: Vec<u8>,
+    pub(super) last_key: Option<Vec<u8>>,
+    pub(super) attempts: u32,
+}
+
+/// What the world keeps of a guest for as long as it lives.
+#[derive(Debug)]
+pub(super) struct GuestSide {
+    pub(super) cx: Cx,
+    /// What it is doing.
+    op: Option<Rc<Op>>,
+    /// What it was granted, by the tokens of its leases.
+    grants: BTreeMap<u64, LeaseRef>,
+}
+
+impl GuestSide {
+    pub(super) const fn new(cx: Cx) -> Self {
+        Self { cx, op: None, grants: BTreeMap::new() }
+    }
+
+    fn hear(&mut self, letter: Letter) {
+        match letter {
+            Letter::Begins(notice) => self.begins(*notice),
+            Letter::Ended(answered) => self.ended(&answered),
+            Letter::Worked { lease, key } => {
+                let oracle = &mut self.cx.shared.borrow_mut().oracle;
+                let (known, number) = (self.grants.get(&token(&lease)), oracle.keys.number(&key));
+                let Some((lease, number)) = known.zip(number) else { return };
+                // Who leaves keys out has not come further.
+                let worked = &mut oracle.worked[lease.grant as usize];
+                *worked = if *worked == number { number + 1 } else { *worked };
+            }
+        }
+    }
+
+    fn begins(&mut self, notice: Notice) {
+        let (now, batch) = (
+            notice.now,
+            match &notice.about {
+                About::Leases(leases) => {
+                    leases.iter().filter_map(|lease| self.lease(lease)).collect()
+                }
+                About::Nothing | About::Run(_) | About::Shard(_) | About::Lease(_) => Vec::new(),
+            },
+        );
+        let op = self.cx.begin_at(now, self.draft(notice));
+        self.cx.begin_batch(&op, &batch);
+        self.op = Some(op);
+    }
+
+    fn draft(&self, notice: Notice) -> Draft {
+        let said = {
+            let keys = &self.cx.shared.borrow().oracle.keys;
+            let number = |key: &Vec<u8>| keys.number(key).unwrap_or(u32::MAX - 1);
+            let terms = notice.terms.map(|terms| Terms {
+                handoff: terms.handoff.as_raw(),
+                destination: terms.destination.as_raw(),
+                until: terms.deadline.as_raw(),
+            });
+            let to = notice.last_key.as_ref().map(|key| number(key) + 1);
+            let (cuts, clean) = (notice.cuts.iter().map(number).collect(), notice.clean);
+            Said { to, cuts, terms, clean, foreign: true, ..Said::default() }
+        };
+        let (verb, op_id) = (notice.verb, notice.op_id);
+        let nothing = Draft { op_id, said, ..Draft::new(verb) };
+        match notice.about {
+            About::Nothing | About::Leases(_) => nothing,
+            About::Run(run) => {
+                let run = self.cx.shared.borrow().oracle.run_of(self.cx.tenant, run);
+                Draft { run, ..nothing }
+            }
+            About::Shard(key) => {
+                let target = self.cx.find(key).map(|shard| LeaseRef::to(shard, key));
+                Draft { target, ..nothing }
+            }
+            About::Lease(lease) => Draft { lease: self.lease(&lease), ..nothing },
+        }
+    }
+
+    /// A lease as the oracle knows it; nobody's if this life was not granted it.
+    fn lease(&self, lease: &Lease) -> Option<LeaseRef> {
+        let known = self.grants.get(&token(lease)).filter(|known| known.key == lease.key());
+        known.copied().or_else(|| {
+            let shard = self.cx.find(lease.key())?;
+            Some(LeaseRef { fence: lease.fence().as_raw(), ..LeaseRef::to(shard, lease.key()) })
+        })
+    }
+
+    fn ended(&mut self, answered: &Answered) {
+        let Some(op) = self.op.take() else { return };
+        if op.verb == Verb::RenewMany {
+            self.cx.judge(|oracle| oracle.batch_ended(&op, &answered.batch));
+        }
+        let answer = answered.born.as_deref().map(answer_of);
+        self.cx.finish(&op, answered.ending, answered.label, answer);
+        if let Some(grant) = &answered.granted {
+            self.granted(&op, grant);
+        }
+        let renewed = op.lease.zip(answered.renewed).filter(|_| !op.misled.get());
+        if let Some((lease, deadline)) = renewed {
+            self.cx.judge(|oracle| oracle.renewed(lease, op.renewed.get(), deadline));
+        }
+    }
+
+    fn granted(&mut self, op: &Op, grant: &Grant) {
+        let lease = &grant.lease;
+        let (from, to, done) = {
+            let keys = &self.cx.shared.borrow().oracle.keys;
+            let from = keys.number(&grant.start).unwrap_or(u32::MAX);
+            let done =
+                grant.last_key.as_ref().map_or(Some(from), |key| Some(keys.number(key)? + 1));
+            (from, keys.number(&grant.end).unwrap_or(u32::MAX), done.unwrap_or(u32::MAX))
+        };
+        let told = Granted {
+            shard: self.cx.find(lease.key()).unwrap_or(u32::MAX),
+            key: lease.key(),
+            grant: op.granted.get().map_or(0, |granted| granted.grant),
+            fence: lease.fence().as_raw(),
+            deadline: lease.deadline().as_raw(),
+            range: (from, to),
+            done,
+            attempts: grant.attempts,
+            carried: 0,
+        };
+        self.cx.judge(|oracle| oracle.granted(op, told));
+        let Granted { shard, key, grant, fence, .. } = told;
+        if shard != u32::MAX {
+            let token = token(lease);
+            self.grants.insert(token, LeaseRef { shard, key, grant, fence, token });
+        }
+    }
+
+    /// A result on its way, in the oracle's words.
+    pub(super) fn result(&self, lease: &Lease, key: &[u8]) -> Option<SinkWrite> {
+        let known = self.lease(lease)?;
+        let oracle = &self.cx.shared.borrow().oracle;
+        let (run, number) = (oracle.shards[known.shard as usize].run, oracle.keys.number(key)?);
+        let inside = number < oracle.runs[run as usize].key_count;
+        let (shard, grant, fence) = (known.shard, known.grant, lease.fence().as_raw());
+        inside.then_some(SinkWrite { run, keys: (number, number + 1), shard, grant, fence })
+    }
+}
+
+const fn token(lease: &Lease) -> u64 {
+    lease.token().as_raw()
+}
+
+impl World {
+    /// Shows a guest its clock and the runs that there are, before it goes on.
+    pub(super) fn brief(&self, number: u32) {
+        let process = &self.processes[number as usize];
+        if process.guest.is_none() {
+            return;
+        }
+        let shared = &mut *self.shared.borrow_mut();
+        let runs = &mut shared.directory[process.tenant as usize];
+        runs.retain(|run| !shared.oracle.runs[*run as usize].is_over());
+        let runs = runs.iter().map(|run| shared.oracle.runs[*run as usize].id);
+        let clock = shared.clocks[number as usize].read(shared.now);
+        process.store.brief(clock, runs);
+    }
+
+    /// Reads what a guest wrote while it went on.
+    pub(super) fn hear(&mut self, number: u32) {
+        let process = &mut self.processes[number as usize];
+        if let Some(guest) = &mut process.guest {
+            process.store.letters().into_iter().for_each(|letter| guest.hear(letter));
+        }
+    }
+
+    /// A guest waits for something that is not of this world.
+    pub(super) fn lost_in_thought(&self) {
+        let why = "a worker waits for something that its world does not give".to_owned();
+        self.shared.borrow_mut().judge(Err(Violation { rule: Rule::Panicked, why }));
+    }
+}

@@ -1,0 +1,169 @@
+//! Simulation: many workers, real records, a bad day, and the same again from the same seed.
+//!
+//! ```text
+//!  plan ──► world: the next event ──► programs on the production coordinators
+//!             │                              │ flights, kernel, codec, handle memory
+//!             │      wire: faults ◄──────────┘
+//!             └──► disk, sink ──► oracle: was that allowed?
+//! ```
+//!
+//! A world has tenants with an administrator and some workers each. Each of them is an `async`
+//! program on [`AsyncStoreCoordinator`](gossip_coordination::store::AsyncStoreCoordinator), over a store whose
+//! every answer the world decides: flights are interleaved wherever they wait. There is no thread,
+//! no clock and no randomness but the seed's, so a world is a function of its [`Plan`], and its
+//! trace hash tells whether two runs of it were the same.
+//!
+//! The [oracle] hears commands, the instants of their commits and their answers, and keeps
+//! its own account of who may do what. The [faults](FaultKind) come with what they may cost.
+//!
+//! `cargo xtask sim` plays many worlds and prints what they came to;
+//! `docs/reliability-simulation.md` tells how to read that.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod answers;
+mod audit;
+mod backend;
+mod blunders;
+mod bugs;
+pub mod command;
+mod context;
+mod damage;
+mod disk;
+mod effects;
+mod expected;
+mod faults;
+mod guest;
+mod guest_coordinator;
+mod keyspace;
+mod lent;
+mod letters;
+mod listings;
+mod lives;
+pub mod model;
+mod op;
+pub mod oracle;
+mod pairs;
+mod plan;
+mod port;
+mod progress;
+mod queries;
+mod random;
+mod refusals;
+mod report;
+mod rough;
+mod shrink;
+mod sink;
+mod splits;
+mod stranger;
+mod wire;
+mod wishes;
+mod worker;
+mod world;
+
+use std::rc::Rc;
+
+pub use self::backend::OnSimulation;
+pub use self::backend::{SimDisk, SimulationBackend};
+pub use self::bugs::Bug;
+pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
+pub use self::guest::{ResultSink, SimWorker, SimWorld, Trial, Written};
+pub use self::guest_coordinator::SimCoordinator;
+use self::keyspace::Keyspace;
+pub use self::op::{Label, Verb};
+pub use self::oracle::StaleTally;
+pub use self::pairs::{PairFailure, PairReport, PairWrong, Turns, pair};
+pub use self::plan::{OPERATIONS_DEFAULT, Plan};
+pub use self::port::SimStore;
+pub use self::progress::{FINGERPRINT, fingerprint};
+pub use self::random::{Stream, mix};
+pub use self::report::{Coverage, Failure, Figures, Report, fault_table, outcome_table};
+pub use self::rough::{Nature, RoughDisk, RoughStore};
+pub use self::shrink::shrink;
+use self::world::World;
+
+#[cfg(test)]
+mod audit_tests;
+#[cfg(test)]
+mod backend_tests;
+#[cfg(test)]
+mod blunders_tests;
+#[cfg(test)]
+mod disk_tests;
+#[cfg(test)]
+mod expected_tests;
+#[cfg(all(test, planted_bugs))]
+mod mutants_tests;
+#[cfg(test)]
+mod offers_tests;
+#[cfg(test)]
+mod oracle_tests;
+#[cfg(test)]
+mod progress_tests;
+#[cfg(test)]
+mod queries_tests;
+#[cfg(test)]
+mod rough_tests;
+#[cfg(test)]
+mod sim_tests;
+#[cfg(test)]
+mod verbs_tests;
+#[cfg(test)]
+mod wishes_tests;
+
+/// Plays worlds, one after another.
+#[derive(Debug)]
+pub struct Simulator {
+    keys: Rc<Keyspace>,
+    trial: Option<Trial>,
+    /// The command that replays begin with.
+    command: String,
+}
+
+impl Default for Simulator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Simulator {
+    /// A simulator of our own workers.
+    #[must_use]
+    pub fn new() -> Self {
+        let (keys, command) = (Rc::new(Keyspace::new()), "cargo xtask sim".to_owned());
+        Self { keys, trial: None, command }
+    }
+
+    /// A simulator of somebody else's workers. `command` is what its replays begin with: a program
+    /// that takes the words of [`command::Options`].
+    #[must_use]
+    pub fn of(trial: Trial, command: &str) -> Self {
+        Self { trial: Some(trial), command: command.to_owned(), ..Self::new() }
+    }
+
+    /// The same behind another door: `command` is what its replays begin with.
+    #[must_use]
+    pub fn behind(self, command: &str) -> Self {
+        Self { command: command.to_owned(), ..self }
+    }
+
+    /// Plays the world of `plan` to its end.
+    ///
+    /// # Errors
+    ///
+    /// The rule that was broken.
+    pub fn play(&self, plan: &Plan) -> Result<Report, Failure> {
+        World::new(plan.clone(), Rc::clone(&self.keys), self.trial.clone()).run()
+    }
+
+    /// Whether the workers are somebody else's.
+    const fn has_guests(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// The command that plays the world of `plan` again.
+    #[must_use]
+    pub fn replay(&self, plan: &Plan) -> String {
+        format!("{} {}", self.command, plan.words())
+    }
+}

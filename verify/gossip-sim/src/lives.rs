@@ -1,0 +1,260 @@
+//! Processes: how they are started, how they die, and under which names they come back.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use gossip_contracts::identity::WorkerId;
+use gossip_coordination::store::StoreConfig;
+
+use super::admin::Admin;
+use super::context::{Clock, Cx};
+use super::faults::FaultKind;
+use super::guest::{SimWorker, SimWorld, Trial};
+use super::guest_coordinator::SimCoordinator;
+use super::letters::GuestSide;
+use super::port::SimStore;
+use super::random::{Stream, mix};
+use super::worker::{Handle, Worker};
+use super::world::{Process, Role, SHARDS_PER_TENANT, SHARDS_TOTAL, What, World};
+
+/// Ticks that a process is gone after it died.
+const DEATH_MAX: u64 = 60;
+
+/// Ticks after which the store notices that a process is gone.
+const NOTICED_AFTER: u64 = 100;
+
+/// How long a twin lives, at most.
+const TWIN_TICKS_MAX: u64 = 600;
+
+/// How far a clock is wrong from the beginning.
+const SKEW_MAX: u64 = 300;
+
+/// Thousandths by which a clock drifts, at most.
+pub(super) const DRIFT_MAX: u64 = 30;
+
+/// How long after its deadline the lease of a live owner is honoured.
+pub(super) const CLOCK_SKEW_HONOURED: u64 = 40;
+
+impl World {
+    /// Makes the processes of every tenant and starts them.
+    pub(super) fn populate(&mut self) {
+        for tenant in 0..self.plan.tenants {
+            for role in std::iter::once(Role::Admin)
+                .chain((0..self.plan.workers).map(|_| Role::Worker))
+                .chain(std::iter::once(Role::Twin))
+            {
+                self.add_process(tenant, role);
+            }
+        }
+        for number in 0..self.processes.len() as u32 {
+            let process = &self.processes[number as usize];
+            let invited = self.plan.alone.is_none_or(|alone| alone == process.tenant);
+            if invited && process.role != Role::Twin {
+                self.schedule(0, number, What::Start(number));
+            }
+        }
+    }
+
+    fn add_process(&mut self, tenant: u32, role: Role) {
+        let number = self.processes.len() as u64;
+        let seed = self.plan.seed;
+        let name = number + 1;
+        let store = SimStore::new(None, self.plan.store_limits());
+        self.processes.push(Process {
+            tenant,
+            role,
+            name,
+            life: 0,
+            program: None,
+            guest: None,
+            store,
+            exchange: 0,
+            scheduled: 0,
+            paused_until: 0,
+            requests_cut_until: 0,
+            replies_cut_until: 0,
+            cut: None,
+            pause: None,
+            keeps_name: false,
+            luck: Stream::named(seed, "luck", number),
+            fate: Stream::named(seed, "fate", number),
+            latency: Stream::named(seed, "latency", number),
+            chances: 0,
+        });
+        let mut shared = self.shared.borrow_mut();
+        shared.clocks.push(Clock::default());
+        shared.current.push(None);
+        if role == Role::Worker {
+            shared.names[tenant as usize].push(name);
+        }
+    }
+
+    /// Starts a process anew: with a coordinator that remembers nothing, and a clock of its own.
+    pub(super) fn start(&mut self, number: u32) {
+        let binding = self.plan.binds.then_some(1);
+        let limits = self.plan.store_limits();
+        let process = &mut self.processes[number as usize];
+        if process.program.is_some() {
+            return;
+        }
+        process.life += 1;
+        process.exchange += 1;
+        let keeps_name = std::mem::take(&mut process.keeps_name);
+        process.store = SimStore::new(binding, limits);
+        let life = u64::from(process.life);
+        let (role, tenant, name) = (process.role, process.tenant, process.name);
+        let store = process.store.clone();
+        if keeps_name && self.is_rough() {
+            self.felt(FaultKind::SameName);
+        }
+        self.set_clock(number);
+        let nonce = mix(self.plan.seed ^ mix(u64::from(number) << 32 | life));
+        let config = StoreConfig {
+            max_shards_per_tenant: SHARDS_PER_TENANT as usize,
+            max_total_shards: self.total_max(),
+            max_clock_skew: CLOCK_SKEW_HONOURED,
+            ..StoreConfig::new(nonce)
+        };
+        let ours = store.clone();
+        let lend = |unused: Option<Handle>| match unused {
+            Some(handle) => handle.anew(ours, config),
+            None => Handle::new(ours, config),
+        };
+        let cx = Cx {
+            shared: Rc::clone(&self.shared),
+            store,
+            process: number,
+            tenant,
+            tenant_id: self.shared.borrow().tenants[tenant as usize],
+            worker: WorkerId::from_raw(name),
+            choices: RefCell::new(Stream::named(self.plan.seed, "choices", nonce)),
+            oddities: RefCell::new(Stream::named(self.plan.seed, "oddities", nonce)),
+        };
+        let program: Pin<Box<dyn Future<Output = ()>>> = match (role, self.trial.clone()) {
+            (Role::Admin, _) => {
+                let handle = self.handles.lend(lend);
+                Box::pin(Admin { cx, handle, sequence: life << 32 }.live())
+            }
+            (Role::Worker | Role::Twin, Some(trial)) => self.invite(number, cx, lend(None), &trial),
+            (Role::Worker | Role::Twin, None) => {
+                let handle = self.handles.lend(lend);
+                let scratch = self.scratches.lend(Option::unwrap_or_default);
+                Box::pin(Worker { cx, handle, scratch, held: Vec::new() }.live())
+            }
+        };
+        self.processes[number as usize].program = Some(program);
+        self.poll(number);
+    }
+
+    /// Starts somebody else's worker.
+    fn invite(
+        &mut self,
+        number: u32,
+        cx: Cx,
+        handle: Handle,
+        trial: &Trial,
+    ) -> Pin<Box<dyn Future<Output = ()>>> {
+        let (tenant, worker) = (cx.tenant_id, cx.worker);
+        let (store, choices) = (cx.store.clone(), cx.choices.borrow().clone());
+        let keys = Rc::clone(&cx.shared.borrow().oracle.keys);
+        self.processes[number as usize].guest = Some(GuestSide::new(cx));
+        // It may look at its clock before it waits for anything.
+        self.brief(number);
+        let coordinator = SimCoordinator::new(handle, store.clone());
+        let world = SimWorld { store, keys, tenant, worker, choices };
+        trial.start(SimWorker { coordinator, world })
+    }
+
+    const fn total_max(&self) -> usize {
+        match self.plan.paired_until {
+            Some(_) => usize::MAX,
+            None => SHARDS_TOTAL as usize,
+        }
+    }
+
+    fn set_clock(&mut self, number: u32) {
+        let mut clock = Clock::default();
+        let process = &self.processes[number as usize];
+        let mut luck =
+            Stream::named(self.plan.seed, "clock", number.into()).fork(process.life.into());
+        let (skew, drift) = (luck.below(2 * SKEW_MAX), luck.below(2 * DRIFT_MAX));
+        if self.is_rough() && self.plan.faults.has(FaultKind::ClockSkew) {
+            clock.offset = skew as i64 - SKEW_MAX as i64;
+        }
+        if self.is_rough() && self.plan.faults.has(FaultKind::ClockDrift) {
+            clock.drift = drift as i64 - DRIFT_MAX as i64;
+        }
+        if clock.offset != 0 {
+            self.felt(FaultKind::ClockSkew);
+        }
+        if clock.drift != 0 {
+            self.felt(FaultKind::ClockDrift);
+        }
+        self.shared.borrow_mut().clocks[number as usize] = clock;
+    }
+
+    /// A process dies with everything it remembers. What it sent is on its way. Answers after how
+    /// many ticks it lives again, if it is one that does.
+    pub(super) fn crash(&mut self, number: u32) -> u64 {
+        let process = &mut self.processes[number as usize];
+        process.program = None;
+        let (life, dead) = (process.life, 1 + process.luck.below(DEATH_MAX));
+        let comes_back = process.role != Role::Twin;
+        let renamed = process.role == Role::Worker && process.luck.one_in(2);
+        self.shared.borrow_mut().say(|| format!("p{number} dies"));
+        self.schedule(NOTICED_AFTER, number, What::Vanish { process: number, life });
+        if !comes_back {
+            return dead;
+        }
+        if renamed || !self.plan.faults.has(FaultKind::SameName) {
+            self.rename(number);
+        } else {
+            // An administrator's name means nothing.
+            let process = &mut self.processes[number as usize];
+            process.keeps_name = process.role == Role::Worker;
+        }
+        self.schedule(dead, number, What::Start(number));
+        dead
+    }
+
+    /// Offers to the old name find nobody from now on.
+    fn rename(&mut self, number: u32) {
+        let process = &mut self.processes[number as usize];
+        if process.role != Role::Worker {
+            return;
+        }
+        let old = process.name;
+        process.name = old + 1_000;
+        let names = &mut self.shared.borrow_mut().names[process.tenant as usize];
+        names.iter_mut().filter(|name| **name == old).for_each(|name| *name = process.name);
+    }
+
+    /// Starts a second process under the name of a worker.
+    pub(super) fn make_twin(&mut self, number: u32) {
+        let (tenant, role, name) = {
+            let it = &self.processes[number as usize];
+            (it.tenant, it.role, it.name)
+        };
+        let twin =
+            self.processes.iter().position(|it| it.tenant == tenant && it.role == Role::Twin);
+        let Some(twin) = twin.filter(|_| role == Role::Worker) else { return };
+        if self.processes[twin].program.is_some() {
+            return;
+        }
+        self.processes[twin].name = name;
+        let twin = twin as u32;
+        self.schedule(1, twin, What::Start(twin));
+        self.felt(FaultKind::Twin);
+        let ends = 2 + self.processes[twin as usize].luck.below(TWIN_TICKS_MAX);
+        self.schedule(ends, twin, What::Stop(twin));
+    }
+
+    /// A twin ends; it leaves what it held to run out.
+    pub(super) fn stop(&mut self, number: u32) {
+        if self.processes[number as usize].program.is_some() {
+            self.crash(number);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the oracle makes of a refusal: the reason that was told must have been true.
+//!
+//! A refusal is decided about one instant between the beginning of its operation and its end. Where
+//! the shard and the run did not change in between, every instant is like the last one, so the
+//! reason is held against what the oracle knows now. Where they changed, nothing is said. A reason
+//! that stands in no table has none.
+//!
+//! Who is shut out, which shard is withheld and what is forgotten is judged in `answers`, with more
+//! care about time.
+
+use gossip_coordination::protocol::OFFER_LEASES_MAX;
+use gossip_coordination::{RunStatus, ShardStatus};
+
+use super::op::{Flaw, Op, Terms, Verb};
+use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
+
+impl Oracle {
+    /// Holds the name of a refusal against what is known.
+    ///
+    /// # Errors
+    ///
+    /// [`Rule::Unfounded`] if it was not so.
+    pub(super) fn judge_reason(&self, op: &Op, name: &str) -> Result<(), Violation> {
+        if op.said.stranger {
+            // Another tenant has no such shard, or one with which this lease has nothing to do.
+            let told = matches!(name, "TenantMismatch" | "ShardNotFound");
+            return self.require(told, Rule::Unfounded, "a stranger was told something else");
+        }
+        if Flaw::is_told_by(name) {
+            // What a guest presents is not known in such detail.
+            let founded = op.said.flaw.is_some_and(|flaw| flaw.refusal() == name);
+            let why = "something was refused as impossible that is not";
+            return self.require(founded || op.said.foreign, Rule::Unfounded, why);
+        }
+        let shard = op.lease.or(op.target).map(|subject| &self.shards[subject.shard as usize]);
+        let run =
+            op.run.or_else(|| shard.map(|shard| shard.run)).map(|run| &self.runs[run as usize]);
+        let changed = |at: u64| at > op.begun_at;
+        let founded = match (shard, run) {
+            (Some(shard), Some(run)) if changed(shard.changed_at.max(run.changed_at)) => true,
+            (Some(shard), Some(run)) => self.is_true_of_shard(op, name, shard, run),
+            (None, Some(run)) if changed(run.changed_at) => true,
+            (None, Some(run)) => self.is_true_of_run(op, name, run),
+            // A guest may ask about what never was.
+            (None | Some(_), None) => self.is_true_of_worker(op, name),
+        };
+        let why = || format!("{:?} was refused with {name}, which was not so", op.verb);
+        if founded { Ok(()) } else { self.require(false, Rule::Unfounded, &why()) }
+    }
+
+    fn is_true_of_shard(&self, op: &Op, name: &str, shard: &ShardFacts, run: &RunFacts) -> bool {
+        let now = op.now.as_raw();
+        let held = op.lease.is_some_and(|lease| self.is_held_by(lease));
+        let deadline = shard.holder.map(|holder| holder.deadline);
+        let (terms, standing) = (op.said.terms, shard.offer);
+        match name {
+            "OpIdConflict" | "AlreadyLeased" => true,
+            "ShardNotFound" => run.deleted || !run.is_whole(),
+            "RunTerminal" => run.is_over(),
+            "RunPaused" => run.paused,
+            "ShardTerminal" => shard.status != ShardStatus::Active,
+            "StaleFence" => !held,
+            "LeaseExpired" => !held || deadline.is_none_or(|deadline| now >= deadline),
+            "Offered" => standing.is_some(),
+            "CursorRegression" => op.said.to.is_some_and(|to| to < shard.done),
+            "CursorOutOfBounds" => {
+                op.said.to.is_none_or(|to| to <= shard.range.0 || to > shard.range.1)
+            }
+            "SplitInvalid" => !is_valid_split(op, shard) || self.may_lack_room(op, run),
+            // Whoever withdraws what does not stand has its way.
+            "NoOffer" if op.verb == Verb::Withdraw => standing.is_some() && !names(terms, standing),
+            "NoOffer" => !names(terms, standing),
+            "NotDestination" => standing.is_none_or(|offer| offer.destination != op.worker),
+            "OfferExpired" => standing.is_none_or(|offer| now >= offer.until),
+            "Withdrawn" => terms.is_some_and(|terms| shard.withdrawn.contains(&terms.handoff)),
+            "InvalidDestination" => terms.is_some_and(|terms| terms.destination == op.worker),
+            "InvalidOfferDeadline" => terms.is_some_and(|terms| {
+                terms.until <= now || terms.until > now + OFFER_LEASES_MAX * run.lease
+            }),
+            "NotParked" => shard.status != ShardStatus::Parked,
+            // Whoever revokes does not believe the deadline, whoever asks an owner does.
+            "NotLeased" if op.verb == Verb::RevokeLease => deadline.is_none(),
+            "NotLeased" => deadline.is_none_or(|deadline| now >= deadline),
+            "RequestPending" => shard.request.as_ref().is_some_and(|it| it.is_pending_at(op.now)),
+            _ => false,
+        }
+    }
+
+    fn is_true_of_run(&self, op: &Op, name: &str, run: &RunFacts) -> bool {
+        let initializing = run.status == Some(RunStatus::Initializing);
+        match name {
+            "OpIdConflict" | "NoneAvailable" => true,
+            "RunNotFound" => run.deleted || run.status.is_none(),
+            "RunAlreadyExists" => run.deleted || run.status.is_some(),
+            "RunTerminal" => run.is_over(),
+            "RunPaused" => run.paused,
+            "NotTerminal" => !run.is_over(),
+            // What has begun goes on with the same roots only.
+            "WrongStatus" if op.verb == Verb::RegisterShards => {
+                let others = op.said.flaw.is_some() || op.said.cuts != run.cuts;
+                !initializing || others && run.roots_born > 0
+            }
+            "WrongStatus" => initializing && op.verb != Verb::CancelRun,
+            "NotSettled" => run.unsettled > 0 || run.touched_at > op.begun_at,
+            "ShardLimitExceeded" => self.may_lack_room(op, run),
+            _ => false,
+        }
+    }
+
+    /// Without a shard and a run there is only the registry of workers.
+    fn is_true_of_worker(&self, op: &Op, name: &str) -> bool {
+        let registry = &self.registries[op.tenant as usize];
+        let live = registry.is_live(op.worker, op.now.as_raw());
+        match (op.verb, name) {
+            (Verb::Heartbeat, "NotRegistered") => !live || registry.changed_at > op.begun_at,
+            (Verb::Heartbeat | Verb::RegisterWorker | Verb::ListWorkers, _) => false,
+            // What a guest asks about that never was is not there.
+            (_, told) => told.ends_with("NotFound"),
+        }
+    }
+
+    /// Whether there may have been no room for what `op` would make. Who registers reserves room
+    /// before anything is there, so unfinished runs count in full.
+    fn may_lack_room(&self, op: &Op, run: &RunFacts) -> bool {
+        let wanted = match op.verb {
+            Verb::RegisterShards => run.cuts.len() as u64 + 1,
+            Verb::SplitReplace => op.said.cuts.len() as u64 + 1,
+            _ => 1,
+        };
+        let reserved = |tenant: Option<u32>| -> u64 {
+            let others =
+                self.runs.iter().filter(|other| other.id != run.id || other.tenant != run.tenant);
+            let of_tenant = others.filter(|other| tenant.is_none_or(|it| it == other.tenant));
+            of_tenant.map(RunFacts::reserved).sum()
+        };
+        let of_tenant = u64::from(self.live_shards[op.tenant as usize]);
+        let all: u64 = self.live_shards.iter().map(|live| u64::from(*live)).sum();
+        let fits = of_tenant + reserved(Some(op.tenant)) + wanted <= self.limits.per_tenant.into()
+            && all + reserved(None) + wanted <= self.limits.total.into();
+        !fits || self.shrunk_at > op.begun_at
+    }
+}
+
+/// Whether the terms name the offer that stands.
+fn names(terms: Option<Terms>, standing: Option<Terms>) -> bool {
+    terms.zip(standing).is_some_and(|(terms, standing)| terms.handoff == standing.handoff)
+}
+
+/// Whether the cuts lie within the shard and behind what is done.
+fn is_valid_split(op: &Op, shard: &ShardFacts) -> bool {
+    let (from, to) = shard.range;
+    let cuts = &op.said.cuts;
+    let inside = cuts.iter().all(|cut| *cut > from && *cut < to);
+    let behind = cuts.first().is_some_and(|cut| *cut >= shard.done);
+    inside && behind
+}

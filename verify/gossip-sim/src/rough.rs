@@ -1,0 +1,581 @@
+//! The simulated disk for programs that block, with the faults of the worlds.
+//!
+//! The simulator's own programs wait asynchronously, and every message of theirs is an event. A
+//! worker of the runtime blocks: it asks a [`Store`] and has the answer when the call returns. This
+//! is that store: the same disk, the same kinds, rates and dice of faults, counted in the same
+//! tally. What takes time is not waited for but added up ([`RoughDisk::take_busy`]), and whoever
+//! drives the processes lets it pass.
+//!
+//! A *process* here is one life: it has a clock of its own, a line to the store, and dies for good.
+//! From its death on none of its calls does anything, so a process that dies in the middle of an
+//! operation is as gone as a killed one; its driver drops what is left of it.
+//!
+//! # Never
+//! - lets a commit that was answered by an error or a conflict happen;
+//! - damages values: that concerns codec and kernel, and is what [`Simulator`](super::Simulator)
+//!   plays. Calls do not overlap either: what comes between a read and a commit is only what comes
+//!   late.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gossip_contracts::identity::LogicalTime;
+use gossip_coordination::store::{Answer, CommitOutcome, Read, Store, StoreLimits, Txn};
+use gossip_coordination::{InfraError, StoreRefusal};
+
+use super::backend::SimulationBackend;
+use super::context::{Clock, EPOCH};
+use super::disk::Disk;
+use super::faults::{Dice, FaultKind, FaultSet, FaultTally, Place};
+use super::lives::DRIFT_MAX;
+use super::random::Stream;
+use super::wire::{
+    CLOCK_STEP_MAX, LATENCY_MAX, OVERTAKEN_MAX, Roll, TIMEOUT_TICKS, refusal, transient,
+};
+
+/// How the faults of a [`RoughDisk`] come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a plan is written down in full")]
+pub struct Nature {
+    /// Where all choices come from.
+    pub seed: u64,
+    /// What may go wrong; kinds that are not in [`RoughDisk::KINDS`] do not.
+    pub faults: FaultSet,
+    /// How often, in multiples of the usual rates.
+    pub roughness: u64,
+    /// Whether the store ties keys to the life of a process.
+    pub binds: bool,
+    /// Ticks of a lease: pauses and cuts are measured by it. At least eight.
+    pub lease: u64,
+}
+
+/// Hears of every transaction that was applied, at once.
+type Watcher = dyn FnMut(&Txn) + Send;
+
+/// A disk, the lines of processes to it, and the time.
+#[derive(Clone)]
+pub struct RoughDisk(Arc<Mutex<Rough>>);
+
+struct Rough {
+    nature: Nature,
+    disk: Disk,
+    dice: [Dice; 3],
+    tally: FaultTally,
+    lines: BTreeMap<u32, Line>,
+    /// Commits that arrive late, each with the number of the call before which it does.
+    late: Vec<(u64, u32, Txn)>,
+    /// Calls of all processes so far.
+    calls: u64,
+    now: u64,
+    leaderless_until: u64,
+    /// Whether faults are over.
+    is_calm: bool,
+    watcher: Option<Box<Watcher>>,
+}
+
+/// A process as the store knows it.
+struct Line {
+    /// Whether nothing happens to it.
+    is_spared: bool,
+    is_dead: bool,
+    clock: Clock,
+    /// The latest reading of its clock, which never goes back.
+    latest: u64,
+    requests_cut_until: u64,
+    replies_cut_until: u64,
+    paused_until: u64,
+    /// Whether somebody else shall be started under its name.
+    wants_twin: bool,
+    binding: Option<u64>,
+    /// Ticks that its calls took and nobody has let pass yet.
+    busy: u64,
+    luck: Stream,
+    latency: Stream,
+}
+
+impl RoughDisk {
+    /// What can go wrong here.
+    pub const KINDS: &'static [FaultKind] = &[
+        FaultKind::MessageDrop,
+        FaultKind::MessageDuplicate,
+        FaultKind::MessageReorder,
+        FaultKind::MessageDelay,
+        FaultKind::CutRequests,
+        FaultKind::CutReplies,
+        FaultKind::CutBoth,
+        FaultKind::ReplyLost,
+        FaultKind::PastLifeReply,
+        FaultKind::CrashBeforeStore,
+        FaultKind::CrashAfterStore,
+        FaultKind::PauseShort,
+        FaultKind::PauseLong,
+        FaultKind::SameName,
+        FaultKind::Twin,
+        FaultKind::ClockSkew,
+        FaultKind::ClockDrift,
+        FaultKind::ClockBack,
+        FaultKind::ClockForward,
+        FaultKind::FsyncError,
+        FaultKind::DiskFull,
+        FaultKind::LeaderChange,
+        FaultKind::EarlyRevoke,
+        FaultKind::Compaction,
+        FaultKind::TxnTooLarge,
+    ];
+
+    /// An empty disk.
+    #[must_use]
+    pub fn new(nature: Nature) -> Self {
+        let possible = Self::KINDS.iter().copied().filter(|kind| nature.faults.has(*kind));
+        let faults = possible.fold(FaultSet::NONE, FaultSet::with);
+        let dice = [Place::Message, Place::Commit, Place::Read]
+            .map(|place| Dice::new(place, faults, nature.roughness));
+        Self(Arc::new(Mutex::new(Rough {
+            nature: Nature { faults, ..nature },
+            disk: Disk::default(),
+            dice,
+            tally: FaultTally::default(),
+            lines: BTreeMap::new(),
+            late: Vec::new(),
+            calls: 0,
+            now: 0,
+            leaderless_until: 0,
+            is_calm: false,
+            watcher: None,
+        })))
+    }
+
+    /// Tells `watcher` of every transaction from now on, at the instant at which it is applied.
+    pub fn watch(&self, watcher: impl FnMut(&Txn) + Send + 'static) {
+        self.rough().watcher = Some(Box::new(watcher));
+    }
+
+    /// Begins the life of `process`, which nobody had before.
+    pub fn start(&self, process: u32) {
+        let mut rough = self.rough();
+        let line = rough.new_line(process);
+        rough.lines.insert(process, line);
+    }
+
+    /// Begins the life of somebody whom nothing happens to: who only looks and asks.
+    pub fn start_spared(&self, process: u32) {
+        let mut rough = self.rough();
+        let clock = Clock::default();
+        let line = Line { is_spared: true, clock, ..rough.new_line(process) };
+        rough.lines.insert(process, line);
+    }
+
+    /// A handle of the disk for `process`, which was started.
+    #[must_use]
+    pub fn store(&self, process: u32) -> RoughStore {
+        RoughStore { disk: self.clone(), process, loses_reply: false }
+    }
+
+    /// Lets the time be `now`. It never goes back.
+    pub fn set_now(&self, now: u64) {
+        let mut rough = self.rough();
+        rough.now = rough.now.max(now);
+    }
+
+    /// What the clock of a process says: it may be wrong, and never goes back.
+    #[must_use]
+    pub fn clock(&self, process: u32) -> LogicalTime {
+        let mut rough = self.rough();
+        let now = rough.now;
+        let time = rough.lines.get_mut(&process).map_or(EPOCH + now, |line| {
+            line.latest = line.latest.max(line.clock.read(now));
+            line.latest
+        });
+        LogicalTime::from_raw(time)
+    }
+
+    /// The ticks that the calls of a process took since the last time.
+    #[must_use]
+    pub fn take_busy(&self, process: u32) -> u64 {
+        self.rough().lines.get_mut(&process).map_or(0, |line| std::mem::take(&mut line.busy))
+    }
+
+    /// Whether a process has died.
+    #[must_use]
+    pub fn is_dead(&self, process: u32) -> bool {
+        self.rough().lines.get(&process).is_none_or(|line| line.is_dead)
+    }
+
+    /// Until when a process does nothing.
+    #[must_use]
+    pub fn paused_until(&self, process: u32) -> u64 {
+        self.rough().lines.get(&process).map_or(0, |line| line.paused_until)
+    }
+
+    /// Whether somebody else is to be started under the name of a process; says so once.
+    #[must_use]
+    pub fn takes_twin(&self, process: u32) -> bool {
+        let mut rough = self.rough();
+        let asked = rough.lines.get_mut(&process);
+        asked.is_some_and(|line| std::mem::take(&mut line.wants_twin))
+    }
+
+    /// Ends a process: by what it works on, or because it went.
+    pub fn kill(&self, process: u32) {
+        if let Some(line) = self.rough().lines.get_mut(&process) {
+            line.is_dead = true;
+        }
+    }
+
+    /// The store notices that a process is gone: what was bound to it vanishes.
+    pub fn vanish(&self, process: u32) {
+        self.rough().disk.vanish(process);
+    }
+
+    /// Counts a fault that the driver made.
+    pub fn felt(&self, kind: FaultKind) {
+        self.rough().tally.count(kind);
+    }
+
+    /// Whether `kind` may happen now.
+    #[must_use]
+    pub fn allows(&self, kind: FaultKind) -> bool {
+        let rough = self.rough();
+        !rough.is_calm && rough.nature.faults.has(kind)
+    }
+
+    /// No fault happens any more, and those that last are over.
+    pub fn calm(&self) {
+        let mut rough = self.rough();
+        (rough.is_calm, rough.leaderless_until) = (true, 0);
+        for line in rough.lines.values_mut() {
+            (line.requests_cut_until, line.replies_cut_until) = (0, 0);
+            line.paused_until = 0;
+            line.clock = Clock::default();
+        }
+    }
+
+    /// How often each kind happened.
+    #[must_use]
+    pub fn tally(&self) -> FaultTally {
+        self.rough().tally.clone()
+    }
+
+    fn rough(&self) -> MutexGuard<'_, Rough> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for RoughDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoughDisk").field("nature", &self.rough().nature).finish_non_exhaustive()
+    }
+}
+
+/// What became of a message before it arrived.
+enum Sent {
+    /// It arrives.
+    Arrives,
+    /// It arrives, and once more later.
+    Twice,
+    /// It never arrives.
+    Never,
+    /// It arrives when its sender has given up.
+    Late,
+}
+
+impl Rough {
+    /// A line of a new process, with a clock that is as wrong as the plan allows.
+    fn new_line(&mut self, process: u32) -> Line {
+        let Nature { seed, faults, lease, binds, .. } = self.nature;
+        let mut luck = Stream::named(seed, "luck", process.into());
+        let (skew, drift) = (luck.below(lease / 2), luck.below(2 * DRIFT_MAX));
+        let mut clock = Clock::default();
+        if !self.is_calm && faults.has(FaultKind::ClockSkew) && luck.one_in(2) {
+            clock.offset = skew as i64 - lease as i64 / 4;
+            self.tally.count(FaultKind::ClockSkew);
+        }
+        if !self.is_calm && faults.has(FaultKind::ClockDrift) && luck.one_in(2) {
+            clock.drift = drift as i64 - DRIFT_MAX as i64;
+            self.tally.count(FaultKind::ClockDrift);
+        }
+        Line {
+            is_spared: false,
+            is_dead: false,
+            clock,
+            latest: 1,
+            requests_cut_until: 0,
+            replies_cut_until: 0,
+            paused_until: 0,
+            wants_twin: false,
+            binding: binds.then_some(1),
+            busy: 0,
+            luck,
+            latency: Stream::named(seed, "latency", process.into()),
+        }
+    }
+
+    fn line(&mut self, process: u32) -> &mut Line {
+        self.lines.get_mut(&process).expect("a process is started before it calls")
+    }
+
+    fn roll(&mut self, process: u32, roll: Roll) -> Option<FaultKind> {
+        if self.is_calm {
+            return None;
+        }
+        let draw = self.line(process).luck.draw();
+        self.dice[roll as usize].roll(draw)
+    }
+
+    /// A call begins: what is late arrives, and the message is sent.
+    fn send(&mut self, process: u32, commits: bool) -> Sent {
+        self.calls += 1;
+        self.deliver_late();
+        let latency = self.line(process).latency.below(LATENCY_MAX + 1);
+        self.line(process).busy += latency;
+        let fault = self.roll(process, Roll::Message);
+        let now = self.now;
+        if self.line(process).requests_cut_until > now {
+            return self.lose(process, Sent::Never);
+        }
+        match fault {
+            Some(FaultKind::MessageDrop) => {
+                self.tally.count(FaultKind::MessageDrop);
+                self.lose(process, Sent::Never)
+            }
+            Some(FaultKind::MessageDuplicate) if commits => {
+                self.tally.count(FaultKind::MessageDuplicate);
+                Sent::Twice
+            }
+            Some(FaultKind::MessageReorder) if commits => {
+                self.tally.count(FaultKind::MessageReorder);
+                self.lose(process, Sent::Late)
+            }
+            Some(FaultKind::MessageDelay) => {
+                self.tally.count(FaultKind::MessageDelay);
+                let line = self.line(process);
+                line.busy += line.luck.below(TIMEOUT_TICKS);
+                Sent::Arrives
+            }
+            Some(FaultKind::CrashBeforeStore) => self.die(process, fault, Sent::Never),
+            Some(FaultKind::PastLifeReply) if commits => self.die(process, fault, Sent::Late),
+            Some(kind) => {
+                self.befall(kind, process);
+                Sent::Arrives
+            }
+            None => Sent::Arrives,
+        }
+    }
+
+    /// The sender waits in vain.
+    fn lose(&mut self, process: u32, sent: Sent) -> Sent {
+        self.line(process).busy += TIMEOUT_TICKS;
+        sent
+    }
+
+    fn die(&mut self, process: u32, fault: Option<FaultKind>, sent: Sent) -> Sent {
+        fault.into_iter().for_each(|kind| self.tally.count(kind));
+        self.line(process).is_dead = true;
+        sent
+    }
+
+    /// What happens to a process beside its message.
+    fn befall(&mut self, kind: FaultKind, process: u32) {
+        let (now, lease) = (self.now, self.nature.lease);
+        let line = self.line(process);
+        let until = now + 1 + line.luck.below(lease);
+        match kind {
+            FaultKind::CutRequests => line.requests_cut_until = until,
+            FaultKind::CutReplies => line.replies_cut_until = until,
+            FaultKind::CutBoth => {
+                (line.requests_cut_until, line.replies_cut_until) = (until, until);
+            }
+            FaultKind::PauseShort => line.paused_until = now + 1 + line.luck.below(lease / 3),
+            FaultKind::PauseLong => {
+                line.paused_until = now + line.luck.between(lease + lease / 10, 3 * lease);
+            }
+            FaultKind::Twin => line.wants_twin = true,
+            FaultKind::ClockBack | FaultKind::ClockForward => {
+                let step = 1 + line.luck.below(lease.min(CLOCK_STEP_MAX)) as i64;
+                let sign = if kind == FaultKind::ClockBack { -1 } else { 1 };
+                line.clock.offset += sign * step;
+            }
+            FaultKind::LeaderChange => self.leaderless_until = now + TIMEOUT_TICKS,
+            FaultKind::EarlyRevoke => {
+                if line.luck.one_in(2) {
+                    line.binding = line.binding.map(|binding| binding + 1);
+                }
+                if !self.disk.vanish(process) {
+                    return;
+                }
+            }
+            // A message that is no commit cannot arrive twice or late with any consequence.
+            _ => return,
+        }
+        if kind != FaultKind::Twin {
+            self.tally.count(kind);
+        }
+    }
+
+    fn read(&mut self, process: u32, reads: &[Read]) -> Result<Vec<Answer>, InfraError> {
+        match self.send(process, false) {
+            Sent::Arrives | Sent::Twice => {}
+            Sent::Never | Sent::Late => return Err(transient("no reply to a read")),
+        }
+        if self.leaderless_until > self.now {
+            return Err(transient("there is no leader"));
+        }
+        if self.roll(process, Roll::Read) == Some(FaultKind::Compaction) {
+            self.tally.count(FaultKind::Compaction);
+            return Err(transient("the revision was compacted"));
+        }
+        if self.cuts_reply(process) {
+            return Err(transient("no reply to a read"));
+        }
+        Ok(self.disk.read(reads, LIMITS.page))
+    }
+
+    fn commit(&mut self, process: u32, txns: &[Txn]) -> Vec<Result<CommitOutcome, InfraError>> {
+        let unknown = || txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
+        let sent = self.send(process, true);
+        if matches!(sent, Sent::Twice | Sent::Late) {
+            let luck = &mut self.line(process).luck;
+            let due = 1 + luck.below(OVERTAKEN_MAX);
+            let letters = txns.iter().map(|txn| (self.calls + due, process, txn.clone()));
+            self.late.extend(letters);
+        }
+        if matches!(sent, Sent::Never | Sent::Late) {
+            return unknown();
+        }
+        let fault = self.roll(process, Roll::Commit);
+        let refused = match fault {
+            Some(FaultKind::DiskFull) => Some(StoreRefusal::NoSpace),
+            Some(FaultKind::TxnTooLarge) => Some(StoreRefusal::TooLarge),
+            Some(_) | None => None,
+        };
+        // A refusal says that nothing will happen, which no transport may say of one copy of two.
+        if let Some(why) = refused.filter(|_| matches!(sent, Sent::Arrives)) {
+            fault.into_iter().for_each(|kind| self.tally.count(kind));
+            return txns.iter().map(|_| Err(refusal(why))).collect();
+        }
+        let unsure = self.leaderless_until > self.now || fault == Some(FaultKind::FsyncError);
+        let outcomes: Vec<_> = txns
+            .iter()
+            .map(|txn| match unsure && self.line(process).luck.one_in(2) {
+                true => Ok(CommitOutcome::Unknown),
+                false => Ok(self.apply(process, txn)),
+            })
+            .collect();
+        if let Some(FaultKind::FsyncError | FaultKind::ReplyLost | FaultKind::CrashAfterStore) =
+            fault
+        {
+            fault.into_iter().for_each(|kind| self.tally.count(kind));
+            self.line(process).is_dead |= fault == Some(FaultKind::CrashAfterStore);
+            self.line(process).busy += TIMEOUT_TICKS;
+            return unknown();
+        }
+        if unsure || self.cuts_reply(process) { unknown() } else { outcomes }
+    }
+
+    fn cuts_reply(&mut self, process: u32) -> bool {
+        let now = self.now;
+        let line = self.line(process);
+        let cut = line.replies_cut_until > now;
+        line.busy += if cut { TIMEOUT_TICKS } else { 0 };
+        cut
+    }
+
+    fn apply(&mut self, process: u32, txn: &Txn) -> CommitOutcome {
+        if let Some(conflict) = self.disk.conflict(txn) {
+            return CommitOutcome::Conflict(conflict);
+        }
+        let revision = self.disk.apply(txn, process);
+        if let Some(watcher) = &mut self.watcher {
+            watcher(txn);
+        }
+        CommitOutcome::Applied { revision }
+    }
+
+    /// What was sent long ago arrives; nobody waits for it.
+    fn deliver_late(&mut self) {
+        let calls = self.calls;
+        while let Some(place) = self.late.iter().position(|(due, ..)| *due <= calls) {
+            let (_, process, txn) = self.late.remove(place);
+            self.apply(process, &txn);
+        }
+    }
+}
+
+/// Transactions and pages as they are in the worlds of the simulator, so that what takes several
+/// steps there does so here.
+const LIMITS: StoreLimits = StoreLimits { txn_ops: 64, txn_bytes: 256 << 10, page: 16 };
+
+/// The disk as one process sees it.
+#[derive(Clone, Debug)]
+pub struct RoughStore {
+    disk: RoughDisk,
+    process: u32,
+    /// Whether the reply to the next commit is lost, whatever the dice say.
+    loses_reply: bool,
+}
+
+/// Without faults, and without keys that are tied to a process.
+impl SimulationBackend for RoughStore {
+    const NAME: &'static str = "the rough store";
+
+    fn fresh() -> Self {
+        let (faults, lease) = (FaultSet::NONE, 1_000);
+        let disk = RoughDisk::new(Nature { seed: 1, faults, roughness: 1, binds: false, lease });
+        disk.start(1);
+        disk.store(1)
+    }
+
+    fn another_handle(&self) -> Self {
+        let last = self.disk.rough().lines.keys().next_back().copied();
+        let next = last.map_or(1, |last| last + 1);
+        self.disk.start(next);
+        self.disk.store(next)
+    }
+
+    fn lose_next_reply(&mut self) {
+        self.loses_reply = true;
+    }
+}
+
+impl Store for RoughStore {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        let mut rough = self.disk.rough();
+        if rough.line(self.process).is_spared {
+            return Ok(rough.disk.read(&reads, LIMITS.page));
+        }
+        if rough.line(self.process).is_dead {
+            return Err(transient("the process is dead"));
+        }
+        rough.read(self.process, &reads)
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        let mut rough = self.disk.rough();
+        if rough.line(self.process).is_spared {
+            return txns.iter().map(|txn| Ok(rough.apply(self.process, txn))).collect();
+        }
+        if rough.line(self.process).is_dead {
+            return txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
+        }
+        let mut outcomes = rough.commit(self.process, &txns);
+        if let Some(first) = outcomes.first_mut()
+            && std::mem::take(&mut self.loses_reply)
+        {
+            *first = Ok(CommitOutcome::Unknown);
+        }
+        outcomes
+    }
+
+    fn wait(&mut self, ticks: u64) {
+        self.disk.rough().line(self.process).busy += ticks;
+    }
+
+    fn limits(&self) -> StoreLimits {
+        LIMITS
+    }
+
+    fn binding(&self) -> Option<u64> {
+        self.disk.rough().line(self.process).binding
+    }
+}

@@ -1,0 +1,122 @@
+//! What a worker presents to a tenant that did not grant its lease: every operation under a lease,
+//! none of which that tenant may take.
+
+use gossip_contracts::coordination::{
+    CursorUpdate, SplitChild, SplitReplacePlan, SplitResidualPlan,
+};
+use gossip_contracts::identity::{LogicalTime, TenantId, WorkerId};
+use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
+use gossip_coordination::{AsyncCoordinationBackend, HandoffId, ParkReason};
+
+use super::context::Draft;
+use super::effects::wanted_parts;
+use super::op::{Op, Said, Verb};
+use super::splits::spec;
+use super::worker::{Worker, cursor_at, keys};
+
+/// What may be tried with one lease, and with one that can be split.
+const TRIED: [Verb; 9] = [
+    Verb::Renew,
+    Verb::Checkpoint,
+    Verb::Complete,
+    Verb::Park,
+    Verb::Release,
+    Verb::Offer,
+    Verb::Withdraw,
+    Verb::SplitReplace,
+    Verb::SplitResidual,
+];
+
+/// How many of them are no splits.
+const WHOLE: u64 = 7;
+
+impl Worker {
+    /// Presents a lease to another tenant, which must not take it.
+    pub(super) async fn probe_other_tenant(&mut self, place: usize) {
+        let count = self.cx.shared.borrow().tenants.len() as u64;
+        let other = self.cx.below(count) as usize;
+        let tenant = self.cx.shared.borrow().tenants[other];
+        if tenant == self.cx.tenant_id || self.cx.shared.borrow().keeps_apart {
+            return;
+        }
+        let (from, to) = self.held[place].range;
+        let tries = if to - from > 1 { TRIED.len() as u64 } else { WHOLE };
+        let verb = TRIED[self.cx.below(tries) as usize];
+        let op_id = self.new_op_id(place);
+        let said = Said { stranger: true, ..Said::default() };
+        let lease = self.held[place].lease_ref;
+        let op = self.cx.begin(Draft { said, ..Draft::under(verb, lease, op_id) });
+        // A plan is large, and would be moved about with every worker that starts.
+        match verb {
+            Verb::SplitReplace | Verb::SplitResidual => {
+                Box::pin(self.try_split(&op, tenant, place)).await;
+            }
+            _ => self.try_whole(&op, tenant, place).await,
+        }
+    }
+
+    async fn try_whole(&mut self, op: &Op, tenant: TenantId, place: usize) {
+        let (now, op_id, keys) = (op.now, op.op_id, keys(&self.cx));
+        let cursor = cursor_at(&keys, self.held[place].range.1);
+        let lease = &self.lease(place).clone();
+        match op.verb {
+            Verb::Renew => {
+                let told = self.handle.renew(now, tenant, lease).await;
+                self.cx.end_plain(op, &told);
+            }
+            Verb::Checkpoint => {
+                let told = self.handle.checkpoint(now, tenant, lease, cursor, op_id).await;
+                self.cx.end(op, &told, None);
+            }
+            Verb::Complete => {
+                let told = self.handle.complete(now, tenant, lease, cursor, op_id).await;
+                self.cx.end(op, &told, None);
+            }
+            Verb::Park => {
+                let reason = ParkReason::Poisoned;
+                let told = self.handle.park_shard(now, tenant, lease, reason, op_id).await;
+                self.cx.end(op, &told, None);
+            }
+            Verb::Release => {
+                let mode = ReleaseMode::Failed;
+                let told = self.handle.release(now, tenant, lease, mode, op_id).await;
+                self.cx.end(op, &told, None);
+            }
+            Verb::Offer => {
+                let destination = WorkerId::from_raw(self.cx.worker.as_raw() + 1);
+                let deadline = LogicalTime::from_raw(now.as_raw() + 1);
+                let terms = OfferTerms { handoff: HandoffId::from_raw(7), destination, deadline };
+                let told = self.handle.offer(now, tenant, lease, terms, cursor, op_id).await;
+                self.cx.end(op, &told, None);
+            }
+            Verb::Withdraw => {
+                let handoff = HandoffId::from_raw(7);
+                let told = self.handle.withdraw(now, tenant, lease, handoff, op_id).await;
+                self.cx.end(op, &told, None);
+            }
+            other => unreachable!("{other:?} is tried with no whole shard"),
+        }
+    }
+
+    /// Cuts off the first key.
+    async fn try_split(&mut self, op: &Op, tenant: TenantId, place: usize) {
+        let (now, op_id, keys) = (op.now, op.op_id, keys(&self.cx));
+        let range = self.held[place].range;
+        let run = self.held[place].lease_ref.key.run();
+        let parts = wanted_parts(range, &[range.0 + 1]).into_iter();
+        let parts: Vec<_> = parts.map(|part| spec(&keys, run, part)).collect();
+        let lease = &self.lease(place).clone();
+        if op.verb == Verb::SplitResidual {
+            let plan = SplitResidualPlan::try_new(parts[0], parts[1]);
+            let plan = plan.expect("the two parts differ");
+            let told = self.handle.split_residual(now, tenant, lease, &plan, op_id).await;
+            self.cx.end(op, &told, None);
+        } else {
+            let child = |part| SplitChild::new(part, CursorUpdate::initial());
+            let plan = SplitReplacePlan::try_new(parts.into_iter().map(child));
+            let plan = plan.expect("two parts make a plan");
+            let told = self.handle.split_replace(now, tenant, lease, &plan, op_id).await;
+            self.cx.end(op, &told, None);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Every operation of the public traits is played, or has a reason here why it is not.
+//!
+//! The names are read from the source: an operation that is added to
+//! a trait and simulated by nobody turns a test red.
+
+use super::op::Verb;
+
+const TRAITS: &str = include_str!("../../../crates/gossip-coordination/src/traits.rs");
+const RUN_MANAGEMENT: &str =
+    include_str!("../../../crates/gossip-coordination/src/run_management.rs");
+const FACADE: &str = include_str!("../../../crates/gossip-coordination/src/facade.rs");
+
+/// What is called for each operation, in the order of [`Verb::ALL`].
+const PLAYED: [(&str, Verb); Verb::COUNT] = [
+    ("claim_next_available", Verb::Claim),
+    ("acquire_and_restore_into", Verb::Acquire),
+    ("renew", Verb::Renew),
+    ("renew_many", Verb::RenewMany),
+    ("checkpoint", Verb::Checkpoint),
+    ("complete", Verb::Complete),
+    ("park_shard", Verb::Park),
+    ("split_replace", Verb::SplitReplace),
+    ("split_residual", Verb::SplitResidual),
+    ("release", Verb::Release),
+    ("offer", Verb::Offer),
+    ("accept", Verb::Accept),
+    ("withdraw", Verb::Withdraw),
+    ("unpark_shard", Verb::Unpark),
+    ("request_action", Verb::RequestAction),
+    ("revoke_lease", Verb::RevokeLease),
+    ("create_run", Verb::CreateRun),
+    ("register_shards", Verb::RegisterShards),
+    ("complete_run", Verb::CompleteRun),
+    ("fail_run", Verb::FailRun),
+    ("cancel_run", Verb::CancelRun),
+    ("pause_run", Verb::PauseRun),
+    ("resume_run", Verb::ResumeRun),
+    ("delete_run", Verb::DeleteRun),
+    ("gc_stale_initializing_runs_into", Verb::CollectRuns),
+    ("get_run", Verb::GetRun),
+    ("get_run_progress", Verb::Progress),
+    ("list_shards_into", Verb::ListShards),
+    ("list_active_runs_into", Verb::ActiveRuns),
+    ("register_worker", Verb::RegisterWorker),
+    ("heartbeat", Verb::Heartbeat),
+    ("list_workers_into", Verb::ListWorkers),
+    ("list_runs_into", Verb::ListRuns),
+];
+
+/// What is not played on its own, and why.
+const LEFT_OUT: [(&str, &str); 5] = [
+    ("create_run_with_shards", "makes a run and registers its shards, which are played one by one"),
+    ("collect_claim_candidates_into", "is how a claim looks"),
+    ("glance_at_candidates_into", "is how a claim looks first"),
+    ("claim_throttled_until", "is what a claim asks before it looks; no store says anything else"),
+    ("note_claim", "is what a claim says when it has found something"),
+];
+
+/// The programs that are played.
+const PROGRAMS: [&str; 4] = [
+    include_str!("admin.rs"),
+    include_str!("listings.rs"),
+    include_str!("splits.rs"),
+    include_str!("worker.rs"),
+];
+
+const GUEST: &str = include_str!("guest_coordinator.rs");
+
+/// The names of a trait's methods.
+fn names(source: &'static str, opening: &str) -> Vec<&'static str> {
+    let (_, rest) = source.split_once(&format!("\n{opening}")).expect("the trait is there");
+    let (block, _) = rest.split_once("\n}").expect("the trait ends");
+    let signatures = block.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+    signatures.filter_map(|it| it.split(['(', '<']).next()).collect()
+}
+
+#[test]
+fn every_operation_is_played_or_left_out_for_a_reason() {
+    let mut offered = names(TRAITS, "pub trait AsyncCoordinationBackend: ");
+    offered.extend(names(RUN_MANAGEMENT, "pub trait AsyncRunManagement: "));
+    offered.extend(names(FACADE, "pub trait AsyncShardClaiming: "));
+    let played = PLAYED.iter().map(|(method, _)| *method);
+    let mut known: Vec<&str> = played.chain(LEFT_OUT.iter().map(|(method, _)| *method)).collect();
+    offered.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(offered, known);
+    assert_eq!(PLAYED.map(|(_, verb)| verb), Verb::ALL);
+}
+
+#[test]
+fn every_operation_that_is_played_is_called() {
+    // Where a line ends in between is a matter of taste.
+    let programs = PROGRAMS.map(|program| program.split_whitespace().collect::<String>());
+    for (method, verb) in PLAYED {
+        let (call, name) = (format!("self.handle.{method}("), format!("Verb::{verb:?}"));
+        let called = |program: &String| program.contains(&call) && program.contains(&name);
+        assert!(programs.iter().any(called), "nobody calls {method}");
+    }
+}
+
+/// A guest's operations go by the same names, but for those that it may not call.
+#[test]
+fn the_operations_of_a_guest_have_their_names() {
+    for (method, verb) in PLAYED {
+        let start = [format!(" fn {method}("), format!(" fn {method}<")];
+        let found = start.iter().find_map(|start| GUEST.split_once(start));
+        let (_, rest) = found.expect("a guest has every operation");
+        let (body, _) = rest.split_once("\n    }\n").expect("a method ends");
+        let named = body.contains(&format!("Verb::{verb:?},")) || body.contains("not_yours()");
+        assert!(named, "{method}");
+    }
+}

@@ -1,0 +1,567 @@
+//! The way between processes, store and sink, and everything that goes wrong on it.
+
+use std::rc::Rc;
+
+use gossip_contracts::identity::FenceEpoch;
+use gossip_coordination::store::{CommitOutcome, Read, Txn, Write};
+use gossip_coordination::{InfraError, StoreRefusal};
+
+use super::bugs::Planted;
+use super::context::Clock;
+use super::faults::FaultKind;
+use super::op::{Op, Verb};
+use super::oracle::Rule;
+use super::pairs;
+use super::port::{Ask, Reply, SinkWrite};
+use super::sink::Taken;
+use super::world::{Request, Sender, What, World, bound_number};
+
+/// Ticks after which a process gives a question up.
+pub(super) const TIMEOUT_TICKS: u64 = 24;
+
+/// The longest way of an ordinary message.
+pub(super) const LATENCY_MAX: u64 = 3;
+
+/// How much later than its time-out a message arrives that was overtaken.
+pub(super) const OVERTAKEN_MAX: u64 = 300;
+
+/// The longest time for which a process is cut off or the store has no leader.
+const CUT_MAX: u64 = 300;
+
+/// A pause that every lease survives, if it was young.
+const PAUSE_SHORT_MAX: u64 = 100;
+
+/// A pause that no lease survives.
+const PAUSE_LONG: (u64, u64) = (320, 900);
+
+/// How far a clock steps.
+pub(super) const CLOCK_STEP_MAX: u64 = 2_000;
+
+/// What a server takes at most of one transaction while it takes less than it said: what it takes
+/// always is that many operations, and by chance up to that many more.
+const SMALL_TXN: (u64, u64) = (2, 10);
+
+/// The question that the second copy of a message answers: nobody's.
+const COPY: u64 = u64::MAX;
+
+/// Where dice are cast.
+#[derive(Clone, Copy)]
+pub(super) enum Roll {
+    Message = 0,
+    Commit = 1,
+    Read = 2,
+}
+
+impl World {
+    /// Casts the dice for a process. What comes of it is counted where it changes something.
+    pub(super) fn roll(&mut self, process: u32, roll: Roll) -> Option<FaultKind> {
+        if !self.is_rough() {
+            return None;
+        }
+        let luck = &mut self.processes[process as usize];
+        luck.chances += 1;
+        let number = (process as u64) << 32 | luck.chances;
+        luck.luck = luck.fate.fork(luck.chances);
+        let of_first = luck.tenant == 0;
+        let kind = self.dice[roll as usize].roll(luck.luck.draw())?;
+        if self.plan.paired_until.is_some()
+            && !pairs::may_happen(kind, of_first, self.verb(process))
+        {
+            return None;
+        }
+        if let Some(only) = &self.plan.only
+            && !only.contains(&number)
+        {
+            let mut shared = self.shared.borrow_mut();
+            shared.say(|| format!("p{process} spared {} (number {number:x})", kind.name()));
+            return None;
+        }
+        // Until then such a world is held to every rule.
+        if !kind.suspends().is_empty() && !self.is_late() {
+            return None;
+        }
+        self.injected.push(number);
+        let mut shared = self.shared.borrow_mut();
+        shared.note(kind as u64 + 0x100, number);
+        shared.say(|| format!("p{process} fault {} (number {number:x})", kind.name()));
+        Some(kind)
+    }
+
+    /// Counts a fault that has changed something just now, and suspends the rules that it breaks.
+    pub(super) fn felt(&mut self, kind: FaultKind) {
+        self.tally.count(kind);
+        if !kind.suspends().is_empty() {
+            self.shared.borrow_mut().oracle.suspend(kind.suspends());
+        }
+    }
+
+    /// Whether a world is so far that a kind may happen which suspends rules.
+    fn is_late(&self) -> bool {
+        self.shared.borrow().ops >= self.plan.operations / 4 * 3
+    }
+
+    pub(super) fn luck(&mut self, process: u32, bound: u64) -> u64 {
+        self.processes[process as usize].luck.below(bound)
+    }
+
+    /// Whether somebody waits for the answer to this question.
+    fn waits(&self, who: Sender) -> bool {
+        let it = &self.processes[who.process as usize];
+        (it.life, it.exchange) == (who.life, who.exchange) && it.program.is_some()
+    }
+
+    /// Whether somebody waits for the answer and nothing keeps it from arriving.
+    pub(super) fn hears(&self, who: Sender) -> bool {
+        self.waits(who) && self.processes[who.process as usize].replies_cut_until <= self.now
+    }
+
+    /// Whether what a process sends is lost. The first message that a cut costs makes it a fault.
+    fn cuts_request(&mut self, process: u32) -> bool {
+        let it = &mut self.processes[process as usize];
+        let cut = it.requests_cut_until > self.now;
+        if let Some(kind) = it.cut.take_if(|_| cut) {
+            self.felt(kind);
+        }
+        cut
+    }
+
+    /// The same for what it would be told.
+    fn cuts_reply(&mut self, to: Sender) -> bool {
+        let waits = self.waits(to);
+        let it = &mut self.processes[to.process as usize];
+        let cut = it.replies_cut_until > self.now;
+        if let Some(kind) = it.cut.take_if(|_| cut && waits) {
+            self.felt(kind);
+        }
+        cut
+    }
+
+    /// Whether there is no leader. The first answer that this costs makes it a fault.
+    fn is_leaderless(&mut self, asked_by: Sender) -> bool {
+        let leaderless = self.leaderless_until > self.now;
+        if leaderless && self.hears(asked_by) && std::mem::take(&mut self.leader_lost) {
+            self.felt(FaultKind::LeaderChange);
+        }
+        leaderless
+    }
+
+    fn sender(&self, process: u32) -> Sender {
+        let it = &self.processes[process as usize];
+        Sender { process, life: it.life, exchange: it.exchange, doubled: false }
+    }
+
+    /// Takes what a process asks for, and sends it on its way.
+    pub(super) fn send(&mut self, process: u32, ask: Ask) {
+        let from = self.sender(process);
+        match ask {
+            Ask::Wait(ticks) => {
+                let tell = What::Tell { to: from, reply: Reply::Waited, damaged: false };
+                self.schedule(ticks.max(1), process, tell);
+            }
+            Ask::Write(write) => self.send_results(from, write),
+            Ask::Result { lease, key } => {
+                let guest = self.processes[process as usize].guest.as_ref();
+                match guest.and_then(|guest| guest.result(&lease, &key)) {
+                    Some(write) => self.send_results(from, write),
+                    None => self.lost_in_thought(),
+                }
+            }
+            Ask::Read(reads) => self.send_request(from, Request::Read(reads)),
+            Ask::Commit(txns) => self.send_request(from, Request::Commit(txns)),
+        }
+    }
+
+    fn latency(&mut self, process: u32) -> u64 {
+        let latency = 1 + self.processes[process as usize].latency.below(LATENCY_MAX);
+        let at_once = self.plan.paired_until.is_some() && pairs::counts(self.verb(process));
+        if at_once { 0 } else { latency }
+    }
+
+    /// What a process is doing, or did last.
+    fn verb(&self, process: u32) -> Option<Verb> {
+        self.shared.borrow().current[process as usize].as_ref().map(|op| op.verb)
+    }
+
+    fn send_request(&mut self, mut from: Sender, request: Request) {
+        let process = from.process;
+        let op = self.shared.borrow().current[process as usize].clone();
+        let latency = self.latency(process);
+        let fault = self.roll(process, Roll::Message);
+        if self.cuts_request(process) {
+            return self.time_out(from, &request);
+        }
+        // A read that comes late or twice tells nobody anything.
+        let commits = matches!(request, Request::Commit(_));
+        match fault {
+            Some(FaultKind::MessageDrop) => {
+                self.felt(FaultKind::MessageDrop);
+                return self.time_out(from, &request);
+            }
+            Some(FaultKind::MessageDuplicate) => {
+                // It counts when the copy arrives.
+                let (op, request) = (op.clone(), request.clone());
+                let again = latency + 1 + self.luck(process, 2 * TIMEOUT_TICKS);
+                from.doubled = true;
+                // A transport answers what was asked once; the other reply finds nobody.
+                let from = Sender { exchange: COPY, ..from };
+                self.schedule(again, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::MessageReorder) => {
+                if commits {
+                    self.felt(FaultKind::MessageReorder);
+                }
+                self.time_out(from, &request);
+                let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
+                return self.schedule(late, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::MessageDelay) => {
+                self.felt(FaultKind::MessageDelay);
+                let late = latency + 1 + self.luck(process, TIMEOUT_TICKS - 2 * LATENCY_MAX - 2);
+                return self.schedule(late, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
+            Some(FaultKind::PastLifeReply) if commits => {
+                // It counts when it arrives, if its process lives again by then.
+                let late = self.crash(process) + 1 + self.luck(process, TIMEOUT_TICKS);
+                return self.schedule(late, process, What::Arrive { from, op, request });
+            }
+            Some(FaultKind::PastLifeReply) | None => {}
+            Some(kind) => self.befall(kind, process),
+        }
+        if latency == 0 {
+            self.arrive(from, op, request);
+        } else {
+            self.schedule(latency, process, What::Arrive { from, op, request });
+        }
+    }
+
+    fn crash_unsent(&mut self, process: u32) {
+        self.felt(FaultKind::CrashBeforeStore);
+        self.crash(process);
+    }
+
+    /// What happens to a process beside its message.
+    fn befall(&mut self, kind: FaultKind, process: u32) {
+        let until = self.now + 1 + self.luck(process, CUT_MAX);
+        let it = &mut self.processes[process as usize];
+        match kind {
+            FaultKind::CutRequests => (it.requests_cut_until, it.cut) = (until, Some(kind)),
+            FaultKind::CutReplies => (it.replies_cut_until, it.cut) = (until, Some(kind)),
+            FaultKind::CutBoth => {
+                (it.requests_cut_until, it.replies_cut_until) = (until, until);
+                it.cut = Some(kind);
+            }
+            FaultKind::PauseShort => {
+                it.paused_until = self.now + 1 + it.luck.below(PAUSE_SHORT_MAX);
+                it.pause = Some(kind);
+            }
+            FaultKind::PauseLong => {
+                it.paused_until = self.now + it.luck.between(PAUSE_LONG.0, PAUSE_LONG.1);
+                it.pause = Some(kind);
+            }
+            FaultKind::Twin => self.make_twin(process),
+            FaultKind::ClockBack => self.step_clock(kind, process, -1),
+            FaultKind::ClockForward => self.step_clock(kind, process, 1),
+            FaultKind::LeaderChange => {
+                self.leaderless_until = until.min(self.now + TIMEOUT_TICKS);
+                self.leader_lost = true;
+            }
+            FaultKind::EarlyRevoke => {
+                let had_some = self.disk.vanish(bound_number(process, it.life));
+                if it.luck.one_in(2) {
+                    it.store.bind_anew();
+                }
+                if had_some {
+                    self.felt(kind);
+                }
+            }
+            other => unreachable!("{} does not befall a process", other.name()),
+        }
+    }
+
+    fn step_clock(&mut self, kind: FaultKind, process: u32, sign: i64) {
+        self.felt(kind);
+        let step = 1 + self.luck(process, CLOCK_STEP_MAX) as i64;
+        let clock: &mut Clock = &mut self.shared.borrow_mut().clocks[process as usize];
+        clock.offset += sign * step;
+    }
+
+    /// The process will be told that nobody knows.
+    fn time_out(&mut self, to: Sender, request: &Request) {
+        let reply = match request {
+            Request::Read(_) => Reply::Read(Err(transient("no reply to a read"))),
+            Request::Commit(txns) => {
+                Reply::Committed(txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect())
+            }
+        };
+        self.schedule(TIMEOUT_TICKS, to.process, What::Tell { to, reply, damaged: false });
+    }
+
+    fn send_results(&mut self, from: Sender, write: SinkWrite) {
+        let process = from.process;
+        let latency = self.latency(process).max(1);
+        let lost = What::Tell { to: from, reply: Reply::Written(None), damaged: false };
+        let fault = self.roll(process, Roll::Message);
+        if self.cuts_request(process) {
+            return self.schedule(TIMEOUT_TICKS, process, lost);
+        }
+        match fault {
+            Some(FaultKind::MessageDrop) => {
+                self.felt(FaultKind::MessageDrop);
+                return self.schedule(TIMEOUT_TICKS, process, lost);
+            }
+            Some(FaultKind::MessageReorder) => {
+                self.felt(FaultKind::MessageReorder);
+                self.schedule(TIMEOUT_TICKS, process, lost);
+                let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
+                return self.schedule(late, process, What::Sink { from, write });
+            }
+            Some(FaultKind::MessageDuplicate) => {
+                let again = latency + 1 + self.luck(process, OVERTAKEN_MAX);
+                let from = Sender { exchange: COPY, doubled: true, ..from };
+                self.schedule(again, process, What::Sink { from, write });
+            }
+            Some(FaultKind::MessageDelay) => {
+                self.felt(FaultKind::MessageDelay);
+                let late = latency + 1 + self.luck(process, TIMEOUT_TICKS / 2);
+                return self.schedule(late, process, What::Sink { from, write });
+            }
+            Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
+            Some(FaultKind::PastLifeReply) | None => {}
+            Some(kind) => self.befall(kind, process),
+        }
+        self.schedule(latency, process, What::Sink { from, write });
+    }
+
+    /// Results reach the sink, from whomever.
+    pub(super) fn sink(&mut self, from: Sender, write: SinkWrite) {
+        self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
+        let SinkWrite { run, keys, shard, grant, fence } = write;
+        let taken = {
+            let shared = &mut *self.shared.borrow_mut();
+            let oracle = &mut shared.oracle;
+            let holder = oracle.shards[shard as usize].holder;
+            let current = holder.is_some_and(|holder| holder.grant == grant);
+            let judged = !oracle.is_suspended(Rule::SinkOrder);
+            let (mut taken, mut crossed) = (true, false);
+            for key in keys.0..keys.1 {
+                // By the order of the grants, which the sink does not know.
+                let stale = grant < oracle.sink.cell(run, key).grant;
+                let fate = match &mut self.guest_sink {
+                    Some(sink) => {
+                        let (id, name) = (oracle.runs[run as usize].id, oracle.keys.key(key));
+                        match sink.write(id, name, FenceEpoch::from_raw(fence)) {
+                            true => oracle.sink.force(run, key, fence, grant),
+                            false => Taken::Stale,
+                        }
+                    }
+                    None if Planted::sink_takes_anything(shared.bug) => {
+                        oracle.sink.force(run, key, fence, grant)
+                    }
+                    None => oracle.sink.write(run, key, fence, grant),
+                };
+                oracle.stale.keys += u64::from(stale);
+                oracle.stale.keys_accepted += u64::from(stale && judged && fate == Taken::Accepted);
+                oracle.stale.keys_early += u64::from(!stale && !current);
+                taken &= fate == Taken::Accepted;
+                crossed |= fate == Taken::Crossed || stale && fate == Taken::Accepted;
+            }
+            let why = "the sink met a fence that it cannot order";
+            let verdict = oracle.require(!crossed, Rule::SinkOrder, why);
+            shared.note(u64::from(keys.0) << 32 | u64::from(keys.1), fence << 1 | u64::from(taken));
+            shared.say(|| {
+                let process = from.process;
+                format!("sink p{process} run {run} keys {keys:?} fence {fence} taken {taken}")
+            });
+            shared.judge(verdict);
+            taken
+        };
+        let after = self.latency(from.process).max(1);
+        let cut = self.cuts_reply(from);
+        let (after, taken) = if cut { (TIMEOUT_TICKS, None) } else { (after, Some(taken)) };
+        let reply = Reply::Written(taken);
+        self.schedule(after, from.process, What::Tell { to: from, reply, damaged: false });
+    }
+
+    /// A request reaches the store.
+    pub(super) fn arrive(&mut self, from: Sender, op: Option<Rc<Op>>, request: Request) {
+        if let Some(op) = &op {
+            self.shared.borrow_mut().oracle.count_stale(op);
+        }
+        match request {
+            Request::Read(reads) => self.read(from, &reads),
+            Request::Commit(txns) => self.commit(from, op, txns),
+        }
+    }
+
+    fn reply(&mut self, to: Sender, reply: Reply, damaged: bool) {
+        if self.cuts_reply(to) {
+            let request = match &reply {
+                Reply::Committed(outcomes) => {
+                    Request::Commit(outcomes.iter().map(|_| Txn::new()).collect())
+                }
+                Reply::Read(_) | Reply::Waited | Reply::Written(_) => Request::Read(Vec::new()),
+            };
+            return self.time_out(to, &request);
+        }
+        let after = self.latency(to.process);
+        let waits = &self.processes[to.process as usize];
+        let is_paused = waits.paused_until > self.now;
+        let is_current = (waits.life, waits.exchange) == (to.life, to.exchange);
+        if after == 0 && is_current && !is_paused && !damaged {
+            self.at_once = Some(reply);
+        } else {
+            self.schedule(after, to.process, What::Tell { to, reply, damaged });
+        }
+    }
+
+    fn read(&mut self, from: Sender, reads: &[Read]) {
+        if self.is_leaderless(from) {
+            let failed = Reply::Read(Err(transient("there is no leader")));
+            return self.reply(from, failed, false);
+        }
+        // What nobody hears is no fault.
+        let fault = self.roll(from.process, Roll::Read).filter(|_| self.hears(from));
+        // One value is read as it is now; only a range is read at a revision that may be gone.
+        let in_pages = |read: &Read| matches!(read, Read::Scan { .. } | Read::ScanFirst { .. });
+        let fault =
+            fault.filter(|kind| *kind != FaultKind::Compaction || reads.iter().any(in_pages));
+        if fault == Some(FaultKind::Compaction) {
+            self.felt(FaultKind::Compaction);
+            let failed = Reply::Read(Err(transient("the revision was compacted")));
+            return self.reply(from, failed, false);
+        }
+        let mut answers = self.disk.read(reads, self.plan.store_limits().page);
+        let damaged = match fault {
+            Some(kind) => self.damage(kind, from.process, reads, &mut answers),
+            None => false,
+        } | self.shows_torn(from, reads, &answers);
+        // Of an old run there may be no shards yet, and then nobody looks at the torn one.
+        let damaged = damaged && fault != Some(FaultKind::OldVersionRead);
+        self.damaged_reads += u64::from(damaged);
+        if let Some(bug) = self.plan.bug {
+            let op = self.shared.borrow().current[from.process as usize].clone();
+            if let Some(op) = op {
+                Planted::show(bug, &op, reads, &mut answers, &self.disk);
+            }
+        }
+        self.reply(from, Reply::Read(Ok(answers)), damaged);
+    }
+
+    fn commit(&mut self, from: Sender, op: Option<Rc<Op>>, txns: Vec<Txn>) {
+        let process = from.process;
+        let fault = self.roll(process, Roll::Commit);
+        let (leaderless, hears) = (self.is_leaderless(from), self.hears(from));
+        self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
+        let room = SMALL_TXN.0 + self.luck(process, SMALL_TXN.1);
+        // A refusal says that nothing will happen, which no transport may say of one copy of two.
+        let refuses = fault.filter(|_| !from.doubled);
+        let unsure = leaderless || fault == Some(FaultKind::FsyncError);
+        let (mut applied, mut refused_some) = (false, false);
+        let mut outcomes = Vec::with_capacity(txns.len());
+        for txn in txns {
+            if let Some(why) = refuses.and_then(|kind| refused(kind, &txn, room)) {
+                refused_some = true;
+                outcomes.push(Err(refusal(why)));
+                continue;
+            }
+            // Whether it is on the disk is for chance to say, and nobody is told.
+            let lost = unsure && self.luck(process, 2) == 0;
+            let outcome = if lost { None } else { self.apply(from, op.as_deref(), txn, fault) };
+            applied |= matches!(outcome, Some(Ok(CommitOutcome::Applied { .. })));
+            outcomes.push(match outcome {
+                Some(outcome) if !unsure => outcome,
+                Some(_) | None => Ok(CommitOutcome::Unknown),
+            });
+        }
+        self.felt_if(refused_some && hears, fault);
+        self.felt_if(applied && self.is_past_life(from), Some(FaultKind::PastLifeReply));
+        match fault {
+            Some(FaultKind::ReplyLost) => {
+                self.felt_if(applied && hears && !unsure, fault);
+                let nobody_knows = Request::Commit(outcomes.iter().map(|_| Txn::new()).collect());
+                self.time_out(from, &nobody_knows);
+            }
+            Some(FaultKind::CrashAfterStore) if applied && self.waits(from) => {
+                self.felt(FaultKind::CrashAfterStore);
+                self.crash(process);
+            }
+            Some(FaultKind::FsyncError) => {
+                self.felt_if(hears && !leaderless, fault);
+                self.reply(from, Reply::Committed(outcomes), false);
+            }
+            Some(_) | None => self.reply(from, Reply::Committed(outcomes), false),
+        }
+    }
+
+    pub(super) fn felt_if(&mut self, changed: bool, kind: Option<FaultKind>) {
+        if let Some(kind) = kind.filter(|_| changed) {
+            self.felt(kind);
+        }
+    }
+
+    /// Whether the process that sent something died since and lives again.
+    fn is_past_life(&self, who: Sender) -> bool {
+        let process = &self.processes[who.process as usize];
+        let reborn = process.life != who.life && process.program.is_some();
+        reborn && self.is_rough() && self.plan.faults.has(FaultKind::PastLifeReply)
+    }
+
+    /// Applies one transaction, if nothing stands against it, and lets the oracle hear of it.
+    fn apply(
+        &mut self,
+        from: Sender,
+        op: Option<&Op>,
+        txn: Txn,
+        fault: Option<FaultKind>,
+    ) -> Option<Result<CommitOutcome, InfraError>> {
+        let op = op.expect("only operations commit");
+        let planted = Planted::store(self.plan.bug, op, txn, &self.disk);
+        let Planted { txn, told } = planted;
+        if let Some(conflict) = self.disk.conflict(&txn) {
+            return Some(Ok(CommitOutcome::Conflict(conflict)));
+        }
+        let tenant = self.shared.borrow().tenants[op.tenant as usize];
+        let revision = self.disk.apply(&txn, bound_number(from.process, from.life));
+        {
+            let shared = &mut *self.shared.borrow_mut();
+            shared.note(revision, op.number);
+            shared.say(|| {
+                let (process, verb, count) = (from.process, op.verb, txn.writes().len());
+                format!("store p{process} op {} {verb:?}: {count} writes at {revision}", op.number)
+            });
+            let verdict = shared.oracle.applied(op, tenant, &txn);
+            shared.judge(verdict);
+        }
+        match fault {
+            Some(FaultKind::TornWrite) => self.tear(from.process, &txn, revision),
+            Some(FaultKind::LostWrite) => self.forget_write(from.process, &txn),
+            Some(_) | None => {}
+        }
+        Some(Ok(told.unwrap_or(CommitOutcome::Applied { revision })))
+    }
+}
+
+/// Why a store that has no room, or takes less than it said, refuses `txn`, if it does.
+fn refused(kind: FaultKind, txn: &Txn, room: u64) -> Option<StoreRefusal> {
+    match kind {
+        FaultKind::DiskFull => {
+            let grows = |write: &Write| !matches!(write, Write::Delete(_));
+            txn.writes().iter().any(grows).then_some(StoreRefusal::NoSpace)
+        }
+        FaultKind::TxnTooLarge => {
+            let operations = txn.compares().len() + txn.writes().len();
+            (operations as u64 > room).then_some(StoreRefusal::TooLarge)
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn transient(message: &str) -> InfraError {
+    InfraError::Transient { operation: "simulated store", message: message.to_owned() }
+}
+
+pub(super) fn refusal(why: StoreRefusal) -> InfraError {
+    let message = "told to refuse".to_owned();
+    InfraError::Refused { operation: "simulated store", why, message }
+}

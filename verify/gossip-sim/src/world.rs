@@ -1,0 +1,499 @@
+//! A world: processes, a store, a sink, the messages between them, and the time.
+//!
+//! The world takes the next event, lets it happen, and looks at what the process it woke asks for
+//! next. There is one queue; events at one instant happen in the order of their processes, so what
+//! one tenant does never changes the order of another's. Nothing here knows a rule: the oracle
+//! listens, and the world stops when it objects.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use gossip_contracts::identity::TenantId;
+use gossip_coordination::AcquireScratch;
+use gossip_coordination::store::{Key, Read, Txn, make_room};
+
+use super::audit::Torn;
+use super::context::{Clock, Phase, Shared};
+use super::disk::Disk;
+use super::faults::{Dice, FaultKind, FaultTally, Place};
+use super::guest::{ResultSink, Trial};
+use super::keyspace::Keyspace;
+use super::lent::Home;
+use super::letters::GuestSide;
+use super::op::Op;
+use super::oracle::{Limits, Oracle, Rule, Violation};
+use super::pairs::Turns;
+use super::plan::Plan;
+use super::port::{Reply, SimStore, SinkWrite};
+use super::random::Stream;
+use super::report::{Coverage, Failure, Report};
+use super::worker::Handle;
+
+/// Shards one tenant may have, small enough to be met.
+pub(super) const SHARDS_PER_TENANT: u32 = 48;
+
+/// Shards there may be in all.
+pub(super) const SHARDS_TOTAL: u32 = 96;
+
+/// The longest lease of a run, in ticks.
+pub(super) const LEASE_TICKS_MAX: u64 = 300;
+
+/// Ticks within which everything must finish after the last fault: twenty of the longest leases. An
+/// offer may have to run out (four leases) and then a lease, a torn value to be repaired (one), a
+/// shard may be parked and unparked, and then a few hundred keys are done by a few workers. The
+/// longest seen took 2,594.
+pub(super) const CALM_TICKS_MAX: u64 = 20 * LEASE_TICKS_MAX;
+
+/// Processes whose memory of checked values a thread that plays worlds has: as many as a usual
+/// world has workers.
+const PROCESSES_REMEMBERED: usize = 8;
+
+/// A simulated process between two events.
+pub(super) struct Process {
+    pub(super) tenant: u32,
+    pub(super) role: Role,
+    /// The name that it goes by.
+    pub(super) name: u64,
+    /// How often it was started.
+    pub(super) life: u32,
+    pub(super) program: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Present if the program is somebody else's.
+    pub(super) guest: Option<GuestSide>,
+    pub(super) store: SimStore,
+    /// Of the question that it waits for.
+    pub(super) exchange: u64,
+    /// Events that were scheduled for it.
+    pub(super) scheduled: u64,
+    pub(super) paused_until: u64,
+    pub(super) requests_cut_until: u64,
+    pub(super) replies_cut_until: u64,
+    /// The cut that has cost no message yet.
+    pub(super) cut: Option<FaultKind>,
+    /// The pause that has held nothing up yet.
+    pub(super) pause: Option<FaultKind>,
+    /// Whether it died and keeps its name.
+    pub(super) keeps_name: bool,
+    /// Of the last chance for a fault: its die, then whatever the fault draws. Each chance has its
+    /// own below `fate`, so a kind that is switched off shifts nothing for the others.
+    pub(super) luck: Stream,
+    /// Never drawn from.
+    pub(super) fate: Stream,
+    pub(super) latency: Stream,
+    /// Chances for a fault that it had.
+    pub(super) chances: u64,
+}
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Worker,
+    Admin,
+    /// Lives only while it shares another's name.
+    Twin,
+}
+
+/// What a process sends to the store.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    Read(Vec<Read>),
+    Commit(Vec<Txn>),
+}
+
+/// Who sent something, and which of its questions it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) process: u32,
+    pub(super) life: u32,
+    pub(super) exchange: u64,
+    /// Whether it arrives twice.
+    pub(super) doubled: bool,
+}
+
+/// What happens.
+#[derive(Debug)]
+pub(super) enum What {
+    /// A request reaches the store.
+    Arrive { from: Sender, op: Option<Rc<Op>>, request: Request },
+    /// Results reach the sink.
+    Sink { from: Sender, write: SinkWrite },
+    /// A reply reaches its process; `damaged` if it shows what was never stored.
+    Tell { to: Sender, reply: Reply, damaged: bool },
+    /// A process is started again.
+    Start(u32),
+    /// A twin ends.
+    Stop(u32),
+    /// The store notices that a process is gone.
+    Vanish { process: u32, life: u32 },
+    /// A damaged value is repaired.
+    Repair { key: Key, revision: u64 },
+}
+
+/// When something happens, and to whom. Their order is the order of the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    at: u64,
+    process: u32,
+    /// Of its process; no two are equal.
+    number: u64,
+    /// Where in [`Agenda::whats`] it stands what happens.
+    place: u32,
+}
+
+/// What is going to happen. The queue moves small things about, and what happens stays in place.
+#[derive(Debug, Default)]
+struct Agenda {
+    queue: BinaryHeap<Reverse<Event>>,
+    /// Empty where `free` says so.
+    whats: Vec<Option<What>>,
+    free: Vec<u32>,
+}
+
+impl Agenda {
+    fn push(&mut self, at: u64, process: u32, number: u64, what: What) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.whats.push(None);
+            u32::try_from(self.whats.len() - 1).expect("few things are going to happen")
+        });
+        self.whats[place as usize] = Some(what);
+        self.queue.push(Reverse(Event { at, process, number, place }));
+    }
+
+    fn pop(&mut self) -> Option<(u64, u32, What)> {
+        let Reverse(Event { at, process, place, .. }) = self.queue.pop()?;
+        self.free.push(place);
+        let what = self.whats[place as usize].take().expect("what happens stands until it does");
+        Some((at, process, what))
+    }
+}
+
+/// Ticks after which a worker that returned is started again.
+const RETURNS_AFTER: u64 = 40;
+
+/// A world.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    /// The worker that is tried; ours if absent.
+    pub(super) trial: Option<Trial>,
+    pub(super) guest_sink: Option<Box<dyn ResultSink>>,
+    pub(super) shared: Rc<RefCell<Shared>>,
+    pub(super) disk: Disk,
+    pub(super) processes: Vec<Process>,
+    /// A worker is lent one. It may hold what another left in it, as one that was used before may.
+    pub(super) scratches: Home<Box<AcquireScratch>>,
+    pub(super) handles: Home<Handle>,
+    pub(super) dice: [Dice; 3],
+    pub(super) tally: FaultTally,
+    /// The numbers of the faults that were injected.
+    pub(super) injected: Vec<u64>,
+    pub(super) leaderless_until: u64,
+    /// Whether the leader is gone and nobody has noticed yet.
+    pub(super) leader_lost: bool,
+    /// The reply to a question that was answered at once.
+    pub(super) at_once: Option<Reply>,
+    pub(super) damaged_reads: u64,
+    pub(super) torn: Vec<Torn>,
+    /// A panic that left what is shared borrowed, so that nobody could be told of it there.
+    panic: Option<Violation>,
+    agenda: Agenda,
+    pub(super) now: u64,
+    calm_since: Option<u64>,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, keys: Rc<Keyspace>, trial: Option<Trial>) -> Self {
+        make_room(PROCESSES_REMEMBERED);
+        let tenants: Vec<TenantId> =
+            (1..=plan.tenants as u8).map(|it| TenantId::from_bytes([it; 32])).collect();
+        let limits = match plan.paired_until {
+            Some(_) => Limits { per_tenant: SHARDS_PER_TENANT, total: u32::MAX },
+            None => Limits { per_tenant: SHARDS_PER_TENANT, total: SHARDS_TOTAL },
+        };
+        let oracle = Oracle::new(keys, plan.tenants, limits);
+        let per_tenant = tenants.len();
+        let shared = Shared {
+            oracle,
+            now: 0,
+            phase: Phase::Rough,
+            clocks: Vec::new(),
+            tenants,
+            names: vec![Vec::new(); per_tenant],
+            directory: vec![Vec::new(); per_tenant],
+            tidy: vec![false; per_tenant],
+            board: vec![VecDeque::new(); per_tenant],
+            ops: 0,
+            ops_excused: 0,
+            op_count: 0,
+            coverage: Coverage::default(),
+            hash: plan.seed,
+            tenant_hashes: vec![0; per_tenant],
+            turns: Turns::default(),
+            current: Vec::new(),
+            violation: None,
+            corruption_told: 0,
+            older_told: 0,
+            trace: plan.trace.then(Vec::new),
+            bug: plan.bug,
+            keeps_apart: plan.paired_until.is_some(),
+        };
+        let dice = [Place::Message, Place::Commit, Place::Read]
+            .map(|place| Dice::new(place, plan.faults, plan.roughness));
+        let mut world = Self {
+            shared: Rc::new(RefCell::new(shared)),
+            disk: match plan.paired_until {
+                Some(_) => Disk::with_long_memory(),
+                None => Disk::default(),
+            },
+            processes: Vec::new(),
+            scratches: Home::default(),
+            handles: Home::default(),
+            dice,
+            tally: FaultTally::default(),
+            injected: Vec::new(),
+            leaderless_until: 0,
+            leader_lost: false,
+            at_once: None,
+            damaged_reads: 0,
+            torn: Vec::new(),
+            panic: None,
+            agenda: Agenda::default(),
+            now: 0,
+            calm_since: None,
+            guest_sink: trial.as_ref().and_then(Trial::sink),
+            trial,
+            plan,
+        };
+        world.populate();
+        world
+    }
+
+    /// Lets everything happen, and answers what it came to.
+    ///
+    /// # Errors
+    ///
+    /// The rule that was broken, with the trace if the plan asks for one.
+    pub(super) fn run(mut self) -> Result<Report, Failure> {
+        self.let_happen();
+        // Whoever held what is shared is gone by now.
+        if let Some(violation) = self.panic.take() {
+            self.shared.borrow_mut().judge(Err(violation));
+        }
+        self.audit();
+        self.report()
+    }
+
+    /// Lets everything happen, and puts right in the end what is still torn.
+    fn let_happen(&mut self) {
+        self.let_happen_until(|_| false);
+    }
+
+    /// The same, and stops when somebody says so.
+    pub(super) fn let_happen_until(&mut self, stop: impl Fn(&Self) -> bool) {
+        while let Some((at, process, what)) = self.agenda.pop() {
+            if self.plan.paired_until.is_some_and(|until| at >= until) {
+                break;
+            }
+            self.now = at;
+            self.shared.borrow_mut().now = at;
+            self.happen(process, what);
+            if self.is_over() || stop(self) {
+                break;
+            }
+        }
+        // Programs may hold what they borrowed; nobody asks them any more.
+        self.processes.iter_mut().for_each(|process| process.program = None);
+        self.repair_all();
+    }
+
+    /// Goes from one phase to the next; whether there is nothing more to see.
+    fn is_over(&mut self) -> bool {
+        if self.panic.is_some() {
+            return true;
+        }
+        let (phase, ops, idle, failed) = {
+            let shared = self.shared.borrow();
+            let invited = |tenant: u32| self.plan.alone.is_none_or(|alone| alone == tenant);
+            let tidy = (0..).zip(&shared.tidy).all(|(tenant, tidy)| *tidy || !invited(tenant));
+            let idle = tidy && shared.directory.iter().all(Vec::is_empty);
+            (shared.phase, shared.ops, idle, shared.violation.is_some())
+        };
+        if failed {
+            return true;
+        }
+        if self.plan.paired_until.is_some() {
+            return false;
+        }
+        match (phase, self.calm_since) {
+            (Phase::Rough, _) => {
+                if ops < self.plan.operations {
+                    return false;
+                }
+                self.calm_down();
+                // A world that nobody holds to finishing would only poll on.
+                self.shared.borrow().oracle.is_suspended(Rule::NeverFinishes)
+            }
+            (Phase::Calm, Some(since)) if !idle => {
+                let late = self.now - since > self.plan.calm_ticks;
+                if late {
+                    let mut shared = self.shared.borrow_mut();
+                    let why = "shards are left long after the last fault";
+                    let verdict = shared.oracle.require(false, Rule::NeverFinishes, why);
+                    shared.judge(verdict);
+                }
+                late
+            }
+            (Phase::Calm, _) => true,
+        }
+    }
+
+    fn calm_down(&mut self) {
+        self.shared.borrow_mut().phase = Phase::Calm;
+        self.calm_since = Some(self.now);
+        self.leaderless_until = 0;
+        for number in 0..self.processes.len() {
+            let process = &mut self.processes[number];
+            (process.paused_until, process.requests_cut_until) = (0, 0);
+            process.replies_cut_until = 0;
+            self.shared.borrow_mut().clocks[number] = Clock::default();
+        }
+    }
+
+    pub(super) fn is_rough(&self) -> bool {
+        self.calm_since.is_none()
+    }
+
+    /// Schedules something for or about a process.
+    pub(super) fn schedule(&mut self, after: u64, process: u32, what: What) {
+        let counter = &mut self.processes[process as usize].scheduled;
+        *counter += 1;
+        let (at, number) = (self.now + after, *counter);
+        self.agenda.push(at, process, number, what);
+    }
+
+    fn happen(&mut self, process: u32, what: What) {
+        match what {
+            What::Tell { to, reply, damaged } => self.tell(to, reply, damaged),
+            What::Arrive { from, op, request } => self.arrive(from, op, request),
+            What::Sink { from, write } => self.sink(from, write),
+            What::Start(process) => self.start(process),
+            What::Stop(process) => self.stop(process),
+            What::Vanish { process, life } => {
+                self.disk.vanish(bound_number(process, life));
+            }
+            What::Repair { key, revision } => self.repair(key, revision),
+        }
+        self.shared.borrow_mut().note(u64::from(process), self.now);
+    }
+
+    fn tell(&mut self, to: Sender, reply: Reply, damaged: bool) {
+        let now = self.now;
+        let process = &mut self.processes[to.process as usize];
+        // A transport answers the life that asked, and no other.
+        if process.life != to.life || process.exchange != to.exchange || process.program.is_none() {
+            return;
+        }
+        if process.paused_until > now {
+            let after = process.paused_until - now;
+            if let Some(kind) = process.pause.take() {
+                self.felt(kind);
+            }
+            return self.schedule(after, to.process, What::Tell { to, reply, damaged });
+        }
+        self.deliver(to.process, reply, damaged);
+        self.poll(to.process);
+    }
+
+    /// Lets a process go on, and takes what it asks for next; again if that is answered at once.
+    pub(super) fn poll(&mut self, number: u32) {
+        loop {
+            let Some(mut program) = self.processes[number as usize].program.take() else { return };
+            self.brief(number);
+            let mut context = Context::from_waker(Waker::noop());
+            let polled = catch_unwind(AssertUnwindSafe(|| program.as_mut().poll(&mut context)));
+            self.hear(number);
+            match polled {
+                Ok(Poll::Ready(())) => return self.schedule_return(number),
+                Ok(Poll::Pending) => {
+                    let process = &mut self.processes[number as usize];
+                    process.program = Some(program);
+                    let Some(asked) = process.store.asked() else { return self.lost_in_thought() };
+                    self.send(number, asked);
+                }
+                Err(panic) => return self.panicked(&crate::model::panic_message(&*panic)),
+            }
+            let Some(reply) = self.at_once.take() else { return };
+            self.deliver(number, reply, false);
+        }
+    }
+
+    /// Somebody starts a guest again that came to an end.
+    fn schedule_return(&mut self, number: u32) {
+        let process = &self.processes[number as usize];
+        if process.guest.is_some() && process.role == Role::Worker {
+            self.schedule(RETURNS_AFTER, number, What::Start(number));
+        }
+    }
+
+    pub(super) fn panicked(&mut self, message: &str) {
+        let violation = Violation { rule: Rule::Panicked, why: message.to_owned() };
+        match self.shared.try_borrow_mut() {
+            Ok(mut shared) => shared.judge(Err(violation)),
+            Err(_) => self.panic = Some(violation),
+        }
+    }
+
+    /// Puts a reply where its process finds it.
+    fn deliver(&mut self, number: u32, reply: Reply, damaged: bool) {
+        let process = &mut self.processes[number as usize];
+        // Whoever answers twice finds that nobody waits any more.
+        process.exchange += 1;
+        let mut shared = self.shared.borrow_mut();
+        shared.say(|| format!("p{number} is told {}", reply.summary()));
+        if let Some(op) = &shared.current[number as usize] {
+            op.damaged.set(op.damaged.get() || damaged);
+            op.unsure.set(op.unsure.get() || reply.is_unsure());
+        }
+        process.store.tell(reply);
+    }
+
+    fn report(self) -> Result<Report, Failure> {
+        let shared = &mut *self.shared.borrow_mut();
+        if let Some(violation) = shared.violation.take() {
+            let trace = shared.trace.take().unwrap_or_default();
+            let (operations, injected) = (shared.ops, self.injected);
+            return Err(Failure { violation, trace, operations, injected });
+        }
+        let over = shared.oracle.runs.iter().filter(|run| run.is_over()).count();
+        Ok(Report {
+            worlds: 1,
+            operations: shared.ops,
+            operations_excused: shared.ops_excused,
+            commits: shared.oracle.commits,
+            ticks: self.now,
+            faults: self.tally,
+            stale: shared.oracle.stale,
+            coverage: std::mem::take(&mut shared.coverage),
+            damaged_reads: self.damaged_reads,
+            corruption_told: shared.corruption_told,
+            older_told: shared.older_told,
+            runs_finished: over as u64,
+            calm_ticks_max: match shared.oracle.is_suspended(Rule::NeverFinishes) {
+                true => 0,
+                false => self.calm_since.map_or(0, |since| self.now - since),
+            },
+            trace_hash: shared.hash,
+            tenant_hashes: std::mem::take(&mut shared.tenant_hashes),
+            turns: shared.turns,
+        })
+    }
+}
+
+/// What the keys of a process in one of its lives are bound to.
+pub(super) const fn bound_number(process: u32, life: u32) -> u32 {
+    process << 20 | life & 0xF_FFFF
+}

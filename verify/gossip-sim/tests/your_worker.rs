@@ -1,0 +1,83 @@
+//! The sample worker of the documentation: the oracle finds its bug, and nothing without it.
+
+use gossip_contracts::identity::{FenceEpoch, RunId};
+use gossip_sim::command::Options;
+use gossip_sim::oracle::Rule;
+use gossip_sim::{Failure, FaultSet, Plan, ResultSink, SimWorker, Simulator, Trial, shrink};
+use sample::Manner;
+
+#[path = "../examples/your_worker.rs"]
+#[expect(dead_code, reason = "the program around the worker is not called here")]
+mod sample;
+
+/// Operations of a world here.
+const OPERATIONS: u64 = 1_500;
+
+/// Worlds in which something must show.
+const SEEDS: u64 = 6;
+
+fn simulator(manner: Manner) -> Simulator {
+    Simulator::of(Trial::of(move |me| sample::live(me, manner)), "your_worker")
+}
+
+/// The first world of `simulator` that breaks a rule.
+fn first_failure(simulator: &Simulator) -> Option<(Plan, Failure)> {
+    (1..=SEEDS).find_map(|seed| {
+        let plan = Plan::of_seed(seed, OPERATIONS, Some(FaultSet::usual()));
+        Some((plan.clone(), simulator.play(&plan).err()?))
+    })
+}
+
+#[test]
+fn a_careful_worker_keeps_the_rules() {
+    if let Some((plan, failure)) = first_failure(&simulator(Manner::Careful)) {
+        panic!("{:?}\n{}", failure.violation, plan.words());
+    }
+}
+
+#[test]
+fn a_hasty_worker_is_caught_and_its_replay_fails_alike() {
+    let simulator = simulator(Manner::Hasty);
+    let (plan, failure) = first_failure(&simulator).expect("it moves its cursor past lost keys");
+    assert_eq!(failure.violation.rule, Rule::LostKey, "{}", failure.violation.why);
+    let small = shrink(&simulator, plan);
+    let line = simulator.replay(&small);
+    let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).collect();
+    let options = Options::parse(&words).expect("a replay is a command");
+    let again = simulator.play(&options.plan(small.seed)).expect_err("it is the same world");
+    assert_eq!(again.violation.rule, Rule::LostKey);
+    assert!(!again.trace.is_empty(), "a replay shows what happens");
+}
+
+#[test]
+fn a_worker_is_the_same_worker_whenever_its_world_is_played() {
+    let plan = Plan::of_seed(3, OPERATIONS, None);
+    let hash = || simulator(Manner::Careful).play(&plan).map(|report| report.trace_hash).ok();
+    assert!(hash().is_some());
+    assert_eq!(hash(), hash());
+}
+
+/// A sink that keeps no fences.
+struct Forgetful;
+
+impl ResultSink for Forgetful {
+    fn write(&mut self, _: RunId, _: &[u8], _: FenceEpoch) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_sink_that_ignores_fences_is_caught() {
+    let trial = Trial::of(|me| sample::live(me, Manner::Careful)).with_sink(|| Forgetful);
+    let found = first_failure(&Simulator::of(trial, "your_worker"));
+    let rule = found.map(|(_, failure)| failure.violation.rule);
+    assert_eq!(rule, Some(Rule::SinkOrder));
+}
+
+#[test]
+fn a_worker_that_waits_for_another_world_is_caught() {
+    let trial = Trial::of(|_: SimWorker| std::future::pending());
+    let plan = Plan::of_seed(1, OPERATIONS, None);
+    let failure = Simulator::of(trial, "your_worker").play(&plan).expect_err("it never goes on");
+    assert_eq!(failure.violation.rule, Rule::Panicked);
+}
