@@ -19,8 +19,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     }
     let made = Made::now("check-handoff", arguments)?;
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "gossip-handoff"]);
-    command.args(["--features", "model", "--example", "check_handoff", "--"]);
+    command.args(["run", "--quiet", "--release", "--package", "gossip-sim-handoff"]);
+    command.args(["--bin", "check-handoff", "--"]);
     command.args(arguments.iter().filter(|_| !saves));
     let told = process::show(&mut command, "the row that is BROKEN tells the shortest way to it")?;
     if saves {

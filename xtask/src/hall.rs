@@ -54,8 +54,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
 /// Looks for every bug. Answers the table.
 fn hunt() -> Result<String, Failure> {
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "gossip-handoff"]);
-    command.args(["--features", "hall", "--example", "hall"]).env("RUSTFLAGS", SWITCHES);
+    command.args(["run", "--quiet", "--release", "--package", "gossip-sim-handoff"]);
+    command.args(["--example", "hall"]).env("RUSTFLAGS", SWITCHES);
     process::show(&mut command, "see which row above says `not found`")
 }
 

@@ -13,8 +13,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let words: Vec<&String> = arguments.iter().filter(|word| *word != "--save").collect();
     let made = Made::now("sim-handoff", arguments)?;
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "gossip-handoff"]);
-    command.args(["--features", "sim", "--example", "sim_handoff", "--"]).args(&words);
+    command.args(["run", "--quiet", "--release", "--package", "gossip-sim-handoff"]);
+    command.args(["--bin", "sim-handoff", "--"]).args(&words);
     let next = "a line that is BROKEN tells how to play its schedule again";
     let told = process::show(&mut command, next)?;
     if words.len() < arguments.len() {

@@ -68,7 +68,7 @@
 //! [`MemoryRepository`] keeps them in this process, [`StoreRepository`] in any store of the
 //! coordination layer: an SQLite file, an etcd cluster, whatever implements
 //! [`Store`](gossip_coordination::store::Store). [`AsyncStoreRepository`] is the same for tasks.
-//! All are held to one suite ([`conformance`], behind a feature of that name).
+//! All pass one test suite, which is in `verify/gossip-sim-handoff`.
 //!
 //! # Moving a live shard
 //!
@@ -163,17 +163,11 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
 pub mod join;
 mod machine;
 mod phase;
 mod record;
 mod repository;
-#[cfg(any(test, feature = "model"))]
-pub mod search;
-#[cfg(any(test, feature = "sim"))]
-pub mod sim;
 mod store_repository;
 
 pub use self::machine::{HandoffError, Machine};
@@ -199,9 +193,5 @@ mod machine_tests;
 mod record_tests;
 #[cfg(test)]
 mod repository_tests;
-#[cfg(test)]
-mod search_tests;
-#[cfg(test)]
-mod sim_tests;
 #[cfg(test)]
 mod store_repository_tests;

@@ -2,60 +2,15 @@ use std::collections::BTreeSet;
 
 use gossip_contracts::identity::{LogicalTime, TenantId};
 use gossip_coordination::store::{
-    CommitOutcome, Fault, HandoffWrite, Key, MapStore, Store, StoreLimits, Txn, fly, save_handoff,
+    CommitOutcome, Fault, HandoffWrite, Key, MapStore, Store, Txn, fly, save_handoff,
 };
 
-use crate::conformance::{RepositoryTarget, check};
 use crate::{
-    InProgress, InvalidRecord, Machine, MemoryRepository, Phase, Record, RecordId, Repository,
-    RepositoryError, StoreRepository, UNREADABLE_MAX, UnknownPhase, Version, handoff_id,
+    InProgress, InvalidRecord, Machine, Phase, Record, RecordId, Repository, RepositoryError,
+    StoreRepository, UNREADABLE_MAX, UnknownPhase, Version, handoff_id,
 };
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
-
-struct Memory(MemoryRepository);
-
-impl RepositoryTarget for Memory {
-    type Handle = MemoryRepository;
-
-    fn handle(&self) -> MemoryRepository {
-        self.0.clone()
-    }
-}
-
-struct Map(MapStore);
-
-impl RepositoryTarget for Map {
-    type Handle = StoreRepository<MapStore>;
-
-    fn handle(&self) -> Self::Handle {
-        StoreRepository::new(self.0.another_handle(), TENANT, fresh_nonce())
-    }
-}
-
-/// A nonce that no other handle of these tests has.
-fn fresh_nonce() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-#[test]
-fn memory_conforms() {
-    check(&Memory(MemoryRepository::new()));
-}
-
-#[test]
-fn a_store_conforms() {
-    check(&Map(MapStore::new()));
-}
-
-#[test]
-fn a_store_with_small_transactions_conforms() {
-    // As small as those of etcd.
-    let limits = StoreLimits { txn_ops: 128, txn_bytes: 1 << 20, page: 1_000 };
-    check(&Map(MapStore::with_limits(limits)));
-}
 
 fn machine(id: &str) -> Machine {
     let id = RecordId::new(id).unwrap();

@@ -10,9 +10,9 @@ use gossip_coordination::store::{
 
 use super::oracle::{Broken, Ended, Event, Oracle};
 use super::random::mix;
-use crate::join::MoveTerms;
-use crate::record::Record;
 use crate::search::ForkStore;
+use gossip_handoff::Record;
+use gossip_handoff::join::MoveTerms;
 
 /// What the disk last took of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,15 @@
 //! The exhaustive search of planned moves, for `cargo xtask check-handoff`.
 //!
 //! ```text
-//! cargo run --release -p gossip-handoff --features model --example check_handoff [FAULTS CRASHES]
+//! cargo run --release -p gossip-sim-handoff --bin check-handoff -- [FAULTS CRASHES]
 //! ```
+#![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 #![expect(clippy::disallowed_methods, reason = "a program that takes arguments")]
 
 use std::process::ExitCode;
 
-use gossip_handoff::search::{Budget, Bug, explore};
+use gossip_sim_handoff::search::{Budget, Bug, explore};
 
 /// More than the largest of the worlds below has; a search that stops there says so.
 const STATES_MAX: u64 = 20_000_000;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         [faults, crashes] => vec![(faults, crashes, 0)],
         [] if words.is_empty() => WORLDS.to_vec(),
         _ => {
-            println!("usage: check_handoff [FAULTS CRASHES]");
+            println!("usage: check-handoff [FAULTS CRASHES]");
             return ExitCode::from(2);
         }
     };

@@ -9,11 +9,11 @@ use gossip_coordination::{AcceptError, InfraError, OfferError, WithdrawError};
 use super::bugs::Bug;
 use super::kernel::{Belief, Kernel, Kernels, LEASE, Op, START, Told};
 use super::shelf::Shelf;
-use crate::join::{
+use gossip_handoff::join::{
     Destination, DestinationAsk, DestinationEnd, DestinationTold, JoinConfig, Source, SourceAsk,
     SourceEnd, SourceTold,
 };
-use crate::{Phase, Record, RepositoryError, Version};
+use gossip_handoff::{Phase, Record, RepositoryError, Version};
 
 /// Rounds of a lease each in which a world without faults comes to rest: the offer ends, the lease
 /// behind it ends, the third worker takes the shard, both sides recover, and as much again.

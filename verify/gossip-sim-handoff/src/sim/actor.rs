@@ -16,11 +16,11 @@ use super::bugs::Bug;
 use super::disk::key_of;
 use super::held::Held;
 use super::world::{RUN, SimStore, TENANT, World};
-use crate::join::{
+use gossip_handoff::join::{
     Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext,
     MoveTerms, Mover, Source, SourceEnd, SourceNext, worker_name,
 };
-use crate::{Machine, Phase, Repository, StoreRepository};
+use gossip_handoff::{Machine, Phase, Repository, StoreRepository};
 
 pub(super) const CONFIG: JoinConfig = JoinConfig {
     prepare_ticks: 12,
@@ -424,7 +424,7 @@ impl Actor {
         live.sort();
         let mut mover =
             Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records };
-        let is_live = |id: &crate::RecordId| live.binary_search(id).is_ok();
+        let is_live = |id: &gossip_handoff::RecordId| live.binary_search(id).is_ok();
         self.leftovers.step(&mut mover, is_live, now) == Ok(LeftoversNext::Again)
     }
 

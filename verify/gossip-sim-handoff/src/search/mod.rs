@@ -2,7 +2,7 @@
 //!
 //! The world has a source, a destination and a third worker that takes the shard if its lease
 //! ends. The kernel is the real one, over the real store layer; both sides are the machines of
-//! [`join`](crate::join); only the store and the records are kept in maps that can be forked. At
+//! [`join`](gossip_handoff::join); only the store and the records are kept in maps that can be forked. At
 //! every question of either side the search tries every outcome: it happens, its request is lost,
 //! its reply is lost, it is delayed until any later moment, it happens twice. Between any two
 //! questions either process may crash and come back, with or without its lease, the lease may be
@@ -30,6 +30,5 @@ mod world;
 
 pub use self::bugs::Bug;
 pub use self::explore::{Finding, Report, explore};
-#[cfg(any(test, feature = "sim"))]
 pub(crate) use self::fork_store::ForkStore;
 pub use self::world::{Action, Broken, Budget, Fault};

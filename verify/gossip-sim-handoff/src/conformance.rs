@@ -4,7 +4,7 @@
 
 use gossip_contracts::identity::LogicalTime;
 
-use crate::{
+use gossip_handoff::{
     IN_PROGRESS_PAGE, InvalidRecord, Machine, Phase, Record, RecordId, Repository, RepositoryError,
     SNAPSHOT_LEN_MAX, Stored, Version,
 };

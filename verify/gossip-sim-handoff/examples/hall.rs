@@ -1,7 +1,7 @@
 //! The hall of known bugs, for `cargo xtask hall`: every planted bug, and who finds it.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg planted_bugs" cargo run --release -p gossip-handoff --features hall \
+//! RUSTFLAGS="--cfg planted_bugs" cargo run --release -p gossip-sim-handoff \
 //!     --example hall
 //! ```
 //!
@@ -15,9 +15,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gossip_coordination::mutants::{self, Guards, HAS_SWITCHES, Hunter, Mutant, Part};
-use gossip_handoff::search::{self as moves, Budget, explore};
 use gossip_sim::model::{Rule, Scale, Strictness, configuration, search};
 use gossip_sim::{self as sim, FaultSet, OPERATIONS_DEFAULT, Plan, Simulator};
+use gossip_sim_handoff::search::{self as moves, Budget, explore};
 
 /// Worlds in which a bug is looked for.
 const SEEDS_MAX: u64 = 200;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::record::Record;
-use crate::repository::{RepositoryError, Stored, Version};
+use gossip_handoff::Record;
+use gossip_handoff::{RepositoryError, Stored, Version};
 
 /// One record or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tally::Races;
-use crate::phase::Phase;
+use gossip_handoff::Phase;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::{AcquireResultView, Lease};
 
 use super::disk::{key_of, number_of};
-use crate::join::Source;
+use gossip_handoff::join::Source;
 
 /// A shard under a lease.
 pub(super) struct Held {

@@ -1,19 +1,20 @@
 //! Random schedules of planned moves, for `cargo xtask sim-handoff`.
 //!
 //! ```text
-//! cargo run --release -p gossip-handoff --features sim --example sim_handoff -- \
+//! cargo run --release -p gossip-sim-handoff --bin sim-handoff -- \
 //!     [--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs
 //! ```
 //! A campaign prints how often what raced with a move, each with a floor below which the campaign
 //! has shown too little, and what is broken, with the command that plays it again. `--seed` tells
 //! one schedule event by event. The planted bugs are hunted behind every campaign.
+#![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 #![expect(clippy::disallowed_methods, reason = "a program that takes arguments, and measures")]
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gossip_handoff::sim::{Broken, Bug, Faults, Plan, Races, Simulator};
+use gossip_sim_handoff::sim::{Broken, Bug, Faults, Plan, Races, Simulator};
 
 /// Schedules of a campaign, unless it is told otherwise.
 const SCHEDULES: u64 = 1_000_000;
@@ -25,7 +26,7 @@ const TOLD_MAX: usize = 10;
 const FLOOR_FROM: u64 = 1_000;
 
 const USAGE: &str =
-    "usage: sim_handoff [--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs";
+    "usage: sim-handoff [--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -3,7 +3,7 @@
 //! `search` tries everything that can happen to one move; this plays many small worlds in which
 //! several moves meet splits, leases that end, parked shards, a cancelled run, second moves, drains
 //! and withdrawn offers. A world has one to three shards, two to four workers and an administrator.
-//! The workers use [`join`](crate::join) as a product does: sources, [`Arrivals`], [`Leftovers`]
+//! The workers use [`join`](gossip_handoff::join) as a product does: sources, [`Arrivals`], [`Leftovers`]
 //! and [`Drain`] through [`Mover`], on the production coordinator and repository over the store
 //! layer. Only the disk is a map. It loses, delays and doubles requests and replies, falls silent
 //! in the middle of an operation, and lets others act between what an operation read and what it
@@ -25,10 +25,10 @@
 //!
 //! `cargo xtask sim-handoff` plays a million of them.
 //!
-//! [`Arrivals`]: crate::join::Arrivals
-//! [`Drain`]: crate::join::Drain
-//! [`Leftovers`]: crate::join::Leftovers
-//! [`Mover`]: crate::join::Mover
+//! [`Arrivals`]: gossip_handoff::join::Arrivals
+//! [`Drain`]: gossip_handoff::join::Drain
+//! [`Leftovers`]: gossip_handoff::join::Leftovers
+//! [`Mover`]: gossip_handoff::join::Mover
 
 mod actor;
 mod bugs;

@@ -2,8 +2,8 @@
 
 use rstest::rstest;
 
-use crate::Phase;
 use crate::sim::{Broken, Bug, Ended, Event, Oracle, Outcome, Plan, Races, Simulator};
+use gossip_handoff::Phase;
 
 /// Seconds of the tests; the campaign plays a thousand times as many.
 const SCHEDULES: u64 = 1_500;
