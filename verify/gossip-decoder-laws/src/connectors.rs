@@ -36,7 +36,7 @@ pub(crate) fn manifest_rows(data: &[u8]) -> bool {
         1 => (ManifestFormat::Csv { header: false }, true, 1),
         _ => (ManifestFormat::Csv { header: true }, true, 2),
     };
-    let manifest = Manifest::of_bytes(file, format);
+    let manifest = Manifest::from_bytes(file, format);
     let Some(rows) = naive_rows(file, is_csv) else {
         let refused = listed(&manifest, WHOLE, CursorUpdate::initial(), &mut Vec::new());
         assert!(matches!(refused, Err(ConnectorError::Malformed { .. })), "half a row was taken");
@@ -56,7 +56,7 @@ pub(crate) fn manifest_rows(data: &[u8]) -> bool {
 /// The first byte says where the listing is taken up again.
 pub(crate) fn line_file(data: &[u8]) -> bool {
     let Some((&resume, file)) = data.split_first() else { return false };
-    let lines = LineFile::of_bytes(file);
+    let lines = LineFile::from_bytes(file);
     let rows = naive_rows(file, false).expect("a line ends anywhere");
     let rows: Vec<Listed> =
         rows.into_iter().map(|row| Listed { number: row.start as u64, ..row }).collect();

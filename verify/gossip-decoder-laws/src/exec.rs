@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use gossip_scanner_runtime::Verdict;
-use gossip_scanner_runtime::exec::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Template, read_answers};
+use gossip_scanner_runtime::exec::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Template, parse_answers};
 use serde_json::{Value, json};
 
 /// Reading a command line never panics, and every key of a batch is in its arguments.
@@ -21,7 +21,7 @@ pub(crate) fn command_template(data: &[u8]) -> bool {
 /// The lines of a program are told apart as a naive reader does it, a line that is understood says
 /// what its JSON says, and no message is kept that is longer than allowed.
 pub(crate) fn stream_answer(data: &[u8]) -> bool {
-    let answers = read_answers(data);
+    let answers = parse_answers(data);
     let lines = naive_lines(data);
     assert_eq!(answers.len(), lines.len(), "another number of lines");
     for (answer, line) in answers.iter().zip(lines) {

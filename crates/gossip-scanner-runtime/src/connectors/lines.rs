@@ -51,11 +51,10 @@ impl LineFile {
         Ok(Self { file: Arc::new(SourceFile::open(path)?) })
     }
 
-    /// The lines of these bytes, as if they were a file.
-    #[cfg(feature = "laws")]
+    /// Returns a source over the lines of `bytes`, for a list that is in memory already.
     #[must_use]
-    pub fn of_bytes(bytes: &[u8]) -> Self {
-        Self { file: Arc::new(SourceFile::of_bytes(bytes)) }
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self { file: Arc::new(SourceFile::from_bytes(bytes)) }
     }
 
     fn scanner(&self, next: u64, buffer_len: usize) -> RowScanner {

@@ -85,11 +85,10 @@ impl Manifest {
         Ok(Self { file, format, index: Mutex::new(None) })
     }
 
-    /// The rows of these bytes, as if they were a file.
-    #[cfg(feature = "laws")]
+    /// Returns a source over the rows of `bytes`, for a manifest that is in memory already.
     #[must_use]
-    pub fn of_bytes(bytes: &[u8], format: ManifestFormat) -> Self {
-        let file = Arc::new(SourceFile::of_bytes(bytes));
+    pub fn from_bytes(bytes: &[u8], format: ManifestFormat) -> Self {
+        let file = Arc::new(SourceFile::from_bytes(bytes));
         Self { file, format, index: Mutex::new(None) }
     }
 

@@ -23,8 +23,7 @@ enum Content {
         file: File,
         path: PathBuf,
     },
-    /// In memory, as if they were a file that nobody changes.
-    #[cfg(feature = "laws")]
+    /// In memory, so they never change.
     Bytes(Box<[u8]>),
 }
 
@@ -72,9 +71,8 @@ impl SourceFile {
         Ok(Self { content, stamp: Stamp::of(&metadata) })
     }
 
-    /// A file of these bytes, without a disk.
-    #[cfg(feature = "laws")]
-    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+    /// Returns a source over a copy of `bytes`, without a file.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         let stamp = Stamp { device: 0, inode: 0, len: bytes.len() as u64, modified: 0 };
         Self { content: Content::Bytes(bytes.into()), stamp }
     }
@@ -91,7 +89,6 @@ impl SourceFile {
     pub(super) fn check_unchanged(&self) -> Result<(), ConnectorError> {
         let path = match &self.content {
             Content::File { path, .. } => path,
-            #[cfg(feature = "laws")]
             Content::Bytes(_) => return Ok(()),
         };
         match std::fs::metadata(path) {
@@ -139,7 +136,6 @@ impl Content {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             Self::File { file, .. } => file.read_at(buffer, offset),
-            #[cfg(feature = "laws")]
             Self::Bytes(bytes) => {
                 let start = bytes.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
                 (&bytes[start..]).read(buffer)

@@ -34,9 +34,7 @@ use std::time::Duration;
 pub use self::batch::BatchProcessor;
 pub use self::child::end_all_programs;
 pub use self::program::find_program;
-#[cfg(feature = "laws")]
-pub use self::stream::read_answers;
-pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor};
+pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor, parse_answers};
 pub use self::template::{Template, TemplateError};
 pub use self::text::Rendering;
 

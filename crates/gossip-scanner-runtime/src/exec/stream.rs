@@ -61,11 +61,22 @@ const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 /// How much of a program's message is kept.
 pub const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// What each line of a program's output says of which item; `None` where it is nonsense. A line
-/// that is too long is the last that is read.
-#[cfg(feature = "laws")]
+/// Parses everything that a handler wrote to its standard output, one answer per line.
+///
+/// Returns the item number and the verdict of each line, or `None` for a line that
+/// [`StreamProcessor`] would reject. Parsing ends at the first line longer than
+/// [`MAX_LINE_BYTES`], because the processor stops such a handler. Authors of handlers can test
+/// their output with it.
+///
+/// ```
+/// use gossip_scanner_runtime::Verdict;
+/// use gossip_scanner_runtime::exec::parse_answers;
+///
+/// let answers = parse_answers(b"{\"type\":\"done\",\"id\":7}\nprocessing 8\n");
+/// assert_eq!(answers, [Some((7, Verdict::Done)), None]);
+/// ```
 #[must_use]
-pub fn read_answers(mut output: &[u8]) -> Vec<Option<(u64, Verdict)>> {
+pub fn parse_answers(mut output: &[u8]) -> Vec<Option<(u64, Verdict)>> {
     let mut answers = Vec::new();
     while let Some(line) = next_line(&mut output) {
         let Line::Whole(line) = line else {
