@@ -92,11 +92,11 @@ const COMMANDS: [Command; 23] = [
         run: bench::run,
     },
     Command {
-        name: "skew",
+        name: "makespan",
         arguments: "[--save]",
         purpose: "spread uneven work over workers in virtual time; --save writes the table of \
                   docs/scheduling.md",
-        run: scheduling::skew,
+        run: scheduling::makespan,
     },
     Command {
         name: "fuzz",

@@ -64,7 +64,7 @@ pub(crate) const FLEET: Block = Block { page: RELIABILITY, name: "fleet" };
 pub(crate) const POISON: Block = Block { page: RELIABILITY, name: "poison" };
 pub(crate) const SIM_WORKER: Block = Block { page: RELIABILITY, name: "sim-worker" };
 pub(crate) const SIM_WORKER_BUGS: Block = Block { page: RELIABILITY, name: "sim-worker-bugs" };
-pub(crate) const SKEW: Block = Block { page: SCHEDULING, name: "skew" };
+pub(crate) const MAKESPAN: Block = Block { page: SCHEDULING, name: "makespan" };
 pub(crate) const COSTS: Block = Block { page: SCHEDULING, name: "costs" };
 pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: "configurations" };
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
@@ -96,7 +96,7 @@ pub(crate) const BLOCKS: [Block; 29] = [
     POISON,
     SIM_WORKER,
     SIM_WORKER_BUGS,
-    SKEW,
+    MAKESPAN,
     COSTS,
     TLA_CONFIGURATIONS,
     TLA_MUTATIONS,

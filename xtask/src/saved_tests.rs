@@ -17,7 +17,7 @@ fn only_what_is_between_its_marks_is_replaced() {
     assert_eq!(HALL.replaced(&new, "new").as_ref(), Some(&new));
     // Its end is missing, or all of it.
     assert_eq!(FUZZ.replaced(page, "new"), None);
-    assert_eq!(SKEW.replaced(page, "new"), None);
+    assert_eq!(MAKESPAN.replaced(page, "new"), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! `cargo xtask skew` and `cargo xtask bench runtime`: how evenly work is spread, and at what cost.
+//! `cargo xtask makespan` and `cargo xtask bench runtime`: how evenly work is spread, and at what cost.
 //!
-//! Both run an example in a release build and write what it prints between marks of
-//! `docs/scheduling.md`. The skew table is in virtual time and the same on every machine; the costs
+//! Both run a program in a release build and write what it prints between marks of
+//! `docs/scheduling.md`. The makespan table is in virtual time and the same on every machine; the costs
 //! are measured, so they want a quiet one.
 
 use std::process::ExitCode;
@@ -17,14 +17,14 @@ const LEAVES: &str = "1000000";
 
 const USAGE: &str = "[--save]";
 
-/// `cargo xtask skew [--save]`.
-pub(crate) fn skew(arguments: &[String]) -> Result<ExitCode, Failure> {
+/// `cargo xtask makespan [--save]`.
+pub(crate) fn makespan(arguments: &[String]) -> Result<ExitCode, Failure> {
     let saves = parse(arguments)?;
-    let made = Made::now("skew", arguments)?;
-    let table = example("gossip-scanner-runtime", "skew", &["--features", "skew"], &[])?;
+    let made = Made::now("makespan", arguments)?;
+    let table = program("gossip-sim-worker", ["--bin", "makespan"], &[])?;
     println!("{table}");
     if saves {
-        saved::SKEW.save(&grouped_in(&table), &made)?;
+        saved::MAKESPAN.save(&grouped_in(&table), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -34,8 +34,9 @@ pub(crate) fn costs(saves: bool) -> Result<ExitCode, Failure> {
     let made = Made::now("bench runtime", &["--save".to_owned()])?;
     let directory = Workspace::load()?.target.join("runtime-figures");
     let directory = directory.display().to_string();
-    let mut told = example("gossip-cli", "runtime_figures", &[], &[&directory])?;
-    let certificate = example("gossip-scanner-runtime", "certificate_rate", &[], &[LEAVES])?;
+    let mut told = program("gossip-cli", ["--example", "runtime_figures"], &[&directory])?;
+    let certificate =
+        program("gossip-scanner-runtime", ["--example", "certificate_rate"], &[LEAVES])?;
     told.push_str(&format!("\n```text\n{certificate}```\n"));
     println!("{told}");
     if saves {
@@ -48,20 +49,15 @@ fn parse(arguments: &[String]) -> Result<bool, Failure> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => Ok(false),
         ["--save"] => Ok(true),
-        _ => Err(Failure::usage("skew", "it takes nothing but --save", USAGE)),
+        _ => Err(Failure::usage("makespan", "it takes nothing but --save", USAGE)),
     }
 }
 
-/// Builds an example for release, and answers what it prints.
-fn example(
-    package: &str,
-    name: &str,
-    features: &[&str],
-    words: &[&str],
-) -> Result<String, Failure> {
+/// Builds a program of `package` for release, runs it and returns its output.
+fn program(package: &str, target: [&str; 2], words: &[&str]) -> Result<String, Failure> {
     let mut command = process::cargo();
-    command.args(["run", "--release", "--quiet", "--package", package, "--example", name]);
-    command.args(features).arg("--").args(words);
+    command.args(["run", "--release", "--quiet", "--package", package]);
+    command.args(target).arg("--").args(words);
     process::capture(&mut command, "look at what it said")
 }
 

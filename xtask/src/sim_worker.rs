@@ -26,8 +26,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         Some(_) => return Err(Failure::usage("sim-worker", "it is not understood", USAGE)),
     };
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "gossip-scanner-runtime"]);
-    command.args(["--features", "sim", "--example", "sim_worker", "--"]).args(words);
+    command.args(["run", "--quiet", "--release", "--package", "gossip-sim-worker"]);
+    command.args(["--bin", "sim-worker", "--"]).args(words);
     if words.iter().any(|word| word.starts_with("--bug")) {
         command.env("RUSTFLAGS", SWITCHES);
     }

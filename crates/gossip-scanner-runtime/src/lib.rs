@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`scan`] | a closure over every key of a source, in one call |
 //! | [`work`] | a worker: threads, leases, draining |
-//! | [`ShardTask`] | one shard's life under one lease, stepped, without a clock of its own |
+//! | [`stepping`] | the worker as state machines, for your own scheduler or a simulator |
 //! | [`Processor`] | what is done with every key |
 //! | [`ProgressMeter`] | how far a run has come, and when it will be over |
 //! | [`Watermark`] | how far a shard has come when its items finish out of order |
@@ -17,7 +17,7 @@
 
 mod accumulator;
 mod backoff;
-#[cfg(any(test, planted_bugs, feature = "sim"))]
+#[cfg(any(test, planted_bugs))]
 mod bugs;
 pub mod certificate;
 mod clock;
@@ -33,18 +33,24 @@ mod processor;
 mod progress;
 mod run_plan;
 mod scan;
-#[cfg(any(test, feature = "sim"))]
-pub mod sim;
-#[cfg(any(test, feature = "skew"))]
-pub mod skew;
 mod split_policy;
+pub mod stepping;
 mod task;
 mod throttle;
-#[cfg(any(test, feature = "skew", feature = "sim"))]
-mod timeline;
 mod token;
 mod watermark;
 mod worker;
+
+/// Planted bugs and how to activate one, for tests and builds with `--cfg planted_bugs` only.
+#[cfg(any(test, planted_bugs))]
+pub mod planted_bugs {
+    pub use crate::bugs::{Bug, HAS_SWITCHES};
+
+    /// Calls `call` with `bug` active on this thread.
+    pub fn with<T>(bug: Bug, call: impl FnOnce() -> T) -> T {
+        crate::bugs::with(Some(bug), call)
+    }
+}
 
 #[cfg(test)]
 mod accumulator_tests;

@@ -14,9 +14,9 @@ use crate::planted::planted;
 use crate::processor::{Broken, Report, Verdict, Work};
 use crate::watermark::Settled;
 
-/// The longest that a step waits for reports: an order, or the news that the lease is lost, is
-/// heard at the next step.
-pub(crate) const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
+/// The longest time that a step waits for reports. A request or the loss of the lease takes effect
+/// in the next step, so this bounds the delay.
+pub const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often in a row an item may come back untried, without any other being settled meanwhile,
 /// before it counts as failed: a handler that gets round to nothing does not get round to it

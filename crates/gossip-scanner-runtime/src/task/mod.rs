@@ -50,8 +50,7 @@ use gossip_coordination::{
 };
 
 use self::covered::Covered;
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use self::items::COLLECT_PATIENCE;
+pub use self::items::COLLECT_PATIENCE;
 pub(crate) use self::remnants::Remnants;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
@@ -92,7 +91,7 @@ pub enum Cut {
     #[default]
     Learned,
     /// Halfway between the bytes of cursor and end, whatever lies there: what is left when a source
-    /// cannot be sampled, and the yardstick of the skew table.
+    /// cannot be sampled, and the baseline of the makespan table.
     Bytes,
 }
 

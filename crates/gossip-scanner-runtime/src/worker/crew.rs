@@ -99,14 +99,14 @@ where
             }
         }
         gone_home.store(true, Ordering::SeqCst);
-        crew.go_home();
+        crew.shut_down();
         drop((renewer, porter));
     });
     crew.ended()
 }
 
-/// What the threads of a worker share.
-pub(crate) struct Crew<'a, B> {
+/// State that the parts of one worker share.
+pub struct Crew<'a, B> {
     pub(super) config: WorkerConfig,
     pub(super) parts: Parts<'a, B>,
     pub(super) throttle: Throttle,
@@ -131,7 +131,8 @@ pub(crate) struct Crew<'a, B> {
 }
 
 impl<'a, B> Crew<'a, B> {
-    pub(crate) fn new(config: &WorkerConfig, parts: Parts<'a, B>) -> Self {
+    /// Returns the shared state of a worker that has not started.
+    pub fn new(config: &WorkerConfig, parts: Parts<'a, B>) -> Self {
         let threads = config.threads.clamp(1, MAX_THREADS);
         // Without records nothing is given away: it is let go at once.
         let let_go = AtomicBool::new(parts.records.is_none());
@@ -160,13 +161,18 @@ impl<'a, B> Crew<'a, B> {
         self.bell().ring();
     }
 
-    /// Every slot is over: if nobody has said how the worker ends, it has drained.
-    pub(crate) fn go_home(&self) {
+    /// Ends the worker. Called when every runner is over; a worker that has no result by then has
+    /// drained.
+    pub fn shut_down(&self) {
         self.finish(Ok(Finish::Drained));
     }
 
-    /// How the worker ended.
-    pub(crate) fn ended(&self) -> Result<Finish, WorkerError> {
+    /// Returns how the worker ended.
+    ///
+    /// # Errors
+    ///
+    /// The first [`WorkerError`] that ended it.
+    pub fn ended(&self) -> Result<Finish, WorkerError> {
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
         end.unwrap_or(Ok(Finish::Drained))
     }
@@ -187,8 +193,15 @@ impl<'a, B> Crew<'a, B> {
         self.bell().ring();
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Returns whether the worker has a result, so that its parts finish.
+    pub fn has_ended(&self) -> bool {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns how often waiting parts were notified. When the number rises, every part that waits
+    /// must be stepped, except the renewer, which has [`Renewer::has_news`](super::Renewer).
+    pub fn notifications(&self) -> u64 {
+        self.bell().heard()
     }
 
     pub(crate) fn bell(&self) -> &Bell {

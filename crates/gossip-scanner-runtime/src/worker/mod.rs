@@ -50,17 +50,10 @@ use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::{InfraError, RunStatus};
 use thiserror::Error;
 
-pub(crate) use self::crew::Crew;
-pub use self::crew::{Drain, Parts, work};
-pub use self::porter::worker_of;
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use self::porter::{NAP_LONGEST as PORTER_NAP_LONGEST, Porter};
-#[cfg(any(test, feature = "skew", feature = "sim"))]
-pub(crate) use self::renewer::Renewer;
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use self::slot::NAP_LONGEST as SLOT_NAP_LONGEST;
-#[cfg(any(test, feature = "skew", feature = "sim"))]
-pub(crate) use self::slot::{Rest, Slot};
+pub use self::crew::{Crew, Drain, Parts, work};
+pub use self::porter::{NAP_LONGEST as PORTER_NAP_LONGEST, Porter, worker_of};
+pub use self::renewer::Renewer;
+pub use self::slot::{NAP_LONGEST as SLOT_NAP_LONGEST, Rest, Slot};
 use crate::processor::Broken;
 use crate::task::TaskConfig;
 use crate::throttle::Limits;

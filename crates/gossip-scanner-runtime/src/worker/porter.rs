@@ -52,8 +52,9 @@ const UPKEEP_TICKS: u64 = 5_000;
 /// Whoever finds one later ends it just as well.
 const FAREWELL_TICKS: u64 = 2_000;
 
-/// The longest nap of the porter, in ticks: it looks whether a shard stands still.
-pub(crate) const NAP_LONGEST: u64 = 25;
+/// The longest time between two steps of the handoff part, in ticks: it polls whether a shard has
+/// stopped.
+pub const NAP_LONGEST: u64 = 25;
 
 /// Workers look for offers ten times a second, which costs one read each; a source lets them look
 /// twice before its shard stands still.
@@ -151,8 +152,8 @@ fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
     }
 }
 
-/// The porter of a worker, stepped.
-pub(crate) struct Porter<'c, 'a, B> {
+/// Takes over shards that other workers offer, and hands over those of this one.
+pub struct Porter<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     records: Records<'a>,
@@ -172,8 +173,9 @@ pub(crate) struct Porter<'c, 'a, B> {
 }
 
 impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
-    /// The porter of a worker that has records of moves.
-    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
+    /// Returns the handoff part of a worker, or `None` if its [`Parts`](super::Parts) have no
+    /// records of moves. It opens its own coordinator handle and repository.
+    pub fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
         let records = Records::new((crew.parts.records?)());
         let (worker, join) = (crew.config.worker, join(crew.config.lease_ticks));
         Some(Self {
@@ -192,8 +194,8 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         })
     }
 
-    /// Does the next thing.
-    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
+    /// Advances whatever handoffs are in flight, and searches for new ones.
+    pub fn step(&mut self, now: LogicalTime) -> Rest {
         if self.crew.has_ended() {
             return self.farewell(now);
         }

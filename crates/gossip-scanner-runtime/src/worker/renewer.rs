@@ -37,8 +37,8 @@ pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, gone_home: &AtomicB
     }
 }
 
-/// Keeps leases alive; stepped by a thread or in virtual time.
-pub(crate) struct Renewer<'c, 'a, B> {
+/// Renews all leases of a worker, sends its heartbeats and receives requests of administrators.
+pub struct Renewer<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     coordinator: B,
     /// What the registry was last told; `None` if it does not know the worker.
@@ -46,20 +46,21 @@ pub(crate) struct Renewer<'c, 'a, B> {
 }
 
 impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
-    pub(crate) fn new(crew: &'c Crew<'a, B>) -> Self {
+    /// Returns the renewer of a worker. It opens its own coordinator handle.
+    pub fn new(crew: &'c Crew<'a, B>) -> Self {
         Self { crew, coordinator: (crew.parts.coordinator)(), said: None }
     }
 
-    /// Renews everything once; tells after how many ticks to do so again.
-    pub(crate) fn round(&mut self, now: LogicalTime) -> u64 {
+    /// Renews every lease once. Returns after how many ticks the next round is due.
+    pub fn round(&mut self, now: LogicalTime) -> u64 {
         renew(self.crew, &mut self.coordinator, now);
         self.said = heartbeat(self.crew, &mut self.coordinator, now, self.said);
         (self.crew.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST)
     }
 
-    /// Whether the registry should hear at once that the worker is idle or not any more, so long
-    /// after the last round.
-    pub(crate) fn has_news(&self, since: Duration) -> bool {
+    /// Returns whether the next round is due early, because the worker became idle or busy and the
+    /// last round was `since` ago.
+    pub fn has_news(&self, since: Duration) -> bool {
         since >= STATE_SHORTEST && self.said != Some(state(self.crew))
     }
 }

@@ -24,8 +24,8 @@ use crate::task::{Ending, Gear, ShardTask, Turn};
 const IDLE_FIRST: u64 = 20;
 const IDLE_LONGEST: u64 = 1_000;
 
-/// How long a thread sleeps at most before it looks at the world again, in ticks.
-pub(crate) const NAP_LONGEST: u64 = 500;
+/// The longest time between two steps of a runner that waits, in ticks, whatever it waits for.
+pub const NAP_LONGEST: u64 = 500;
 
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
@@ -48,19 +48,20 @@ pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, number: usize) {
     }
 }
 
-/// How long a slot has nothing to do.
+/// When a part of a worker must be stepped again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Rest {
-    /// Step again at once.
+#[expect(clippy::exhaustive_enums, reason = "a scheduler must handle each of them")]
+pub enum Rest {
+    /// At once.
     No,
-    /// Until then, or until something happens in the worker.
+    /// At this time, or earlier if the worker was notified (see `WorkerShared::notifications`).
     Until(LogicalTime),
-    /// For good: the worker ends.
+    /// Never: this part has finished.
     Over,
 }
 
-/// One place for a shard: a machine that is stepped, by a thread or in virtual time.
-pub(crate) struct Slot<'c, 'a, B> {
+/// Claims shards and works on one at a time, for one thread of a worker.
+pub struct Slot<'c, 'a, B> {
     crew: &'c Crew<'a, B>,
     number: usize,
     coordinator: B,
@@ -75,8 +76,11 @@ pub(crate) struct Slot<'c, 'a, B> {
 }
 
 impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
-    /// A slot without a shard.
-    pub(crate) fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
+    /// Returns a runner without a shard. `number` is below the worker's number of threads, and no
+    /// other runner of the worker has it.
+    ///
+    /// It opens its own coordinator handle and processor.
+    pub fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
         Self {
             crew,
             number,
@@ -90,8 +94,8 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
         }
     }
 
-    /// Claims a shard, or does the next thing for the one it has.
-    pub(crate) fn step(&mut self, now: LogicalTime) -> Rest {
+    /// Claims a shard, or steps the one that it has.
+    pub fn step(&mut self, now: LogicalTime) -> Rest {
         match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
             None if self.crew.is_stopping() => self.go_home(now),

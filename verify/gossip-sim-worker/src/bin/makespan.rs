@@ -1,14 +1,15 @@
-//! Prints how evenly uneven work is spread, as a table (`cargo xtask skew`).
+//! Prints how evenly uneven work is spread, as a table (`cargo xtask makespan`).
 //!
-//! `skew [--auto] [--shape NAME] [--keys N] [WORKERS …]`: a part of the table, for whoever changes
-//! the policy.
-#![allow(clippy::disallowed_methods, reason = "an example that reads arguments")]
+//! `makespan [--auto] [--shape NAME] [--keys N] [WORKERS …]`: a part of the table, to try a change
+//! of the policy.
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "a program that reads arguments")]
 
 use std::error::Error;
 use std::io;
 use std::thread::available_parallelism;
 
-use gossip_scanner_runtime::skew::{self, Plan, Shape};
+use gossip_sim_worker::makespan::{self, Plan, Shape};
 
 /// About ten minutes of work for each of 64 workers.
 const KEYS: usize = 16_000;
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if plan.workers.is_empty() {
         plan.workers = WORKERS.to_vec();
     }
-    Ok(skew::table(&plan, &mut io::stdout())?)
+    Ok(makespan::table(&plan, &mut io::stdout())?)
 }
 
 fn shape(name: &str) -> Result<Shape, String> {

@@ -22,21 +22,21 @@ pub(super) enum Look {
 
 /// Keys in memory.
 #[derive(Clone)]
-pub(super) struct SkewedSource {
+pub(super) struct UnevenSource {
     pub(super) keys: MemoryConnector,
     /// In order; empty unless looks show them.
     pub(super) directories: Vec<Vec<u8>>,
     pub(super) look: Look,
 }
 
-impl SkewedSource {
+impl UnevenSource {
     /// The same source, of which a look shows nothing.
     pub(super) fn unseen(&self) -> Self {
         Self { look: Look::Nothing, ..self.clone() }
     }
 }
 
-impl Connector for SkewedSource {
+impl Connector for UnevenSource {
     fn capabilities(&self) -> Capabilities {
         self.keys.capabilities()
     }

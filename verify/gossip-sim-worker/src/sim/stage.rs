@@ -8,14 +8,13 @@ use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::store::{SharedMemory, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
+use gossip_scanner_runtime::{
+    Broken, Clock, Drain, Event, Observer, Processor, Report, Verdict, Work,
+};
 
 use super::oracle::{Oracle, Rule};
 use super::plan::Setting;
 use super::source::{Temper, WorldSource};
-use crate::clock::Clock;
-use crate::observer::{Event, Observer};
-use crate::processor::{Broken, Processor, Report, Verdict, Work};
-use crate::worker::Drain;
 
 pub(super) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
 pub(super) const RUN: RunId = RunId::from_raw(1);

@@ -8,10 +8,10 @@ use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStat
 use super::oracle::{Rule, Violation};
 use super::source::ROOT;
 use super::stage::{RUN, Stage, TENANT};
-use crate::certificate::{
+use gossip_scanner_runtime::RuntimeToken;
+use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, Verification, verify,
 };
-use crate::token::RuntimeToken;
 
 /// Holds the end of a run to what it must be; whether every key was done.
 pub(super) fn judge(stage: &Stage, now: LogicalTime) -> Result<bool, Violation> {

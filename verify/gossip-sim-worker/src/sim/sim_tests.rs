@@ -1,14 +1,11 @@
-//! Worlds of the worker: none is broken, each is the same again, and a planted bug is found.
+//! Worlds of the worker: none breaks a rule, and the same seed gives the same world.
 
 use gossip_sim::RoughDisk;
 
-use super::{Bug, Plan, Totals, hunt, play};
+use super::{Plan, Totals, play};
 
 /// Worlds of the short form.
 const WORLDS: u64 = 120;
-
-/// Worlds in which a planted bug must be found.
-const HUNT_MAX: u64 = 1_000;
 
 #[test]
 fn no_world_breaks_a_rule() {
@@ -29,16 +26,4 @@ fn the_same_seed_is_the_same_world() {
         assert_eq!((one.trace, one.steps), (other.trace, other.steps), "seed {seed}");
     }
     assert_ne!(play(Plan::of_seed(1)).trace, play(Plan::of_seed(2)).trace);
-}
-
-#[test]
-fn every_planted_bug_is_found() {
-    for bug in Bug::ALL {
-        let found = hunt(*bug, HUNT_MAX);
-        if let Some((seed, violation)) = &found {
-            let (name, what, story, rule) = (bug.name(), bug.what(), bug.story(), violation.rule);
-            println!("| {name} | {what} | {story} | {rule:?} | {} |", seed + 1);
-        }
-        assert!(found.is_some(), "{} is not found", bug.name());
-    }
 }

@@ -2,8 +2,9 @@
 
 use gossip_sim::{FaultKind, FaultSet, Nature, RoughDisk, Stream};
 
+use gossip_scanner_runtime::stepping::TaskConfig;
+
 use super::Plan;
-use crate::task::TaskConfig;
 
 /// The most slots of all processes together.
 const WORKERS_MAX: u64 = 8;

@@ -36,7 +36,6 @@ use gossip_sim::FaultTally;
 pub use self::oracle::{Rule, Seen, Violation};
 pub use self::report::Totals;
 pub use self::world::CALM_TICKS_MAX;
-pub use crate::bugs::{Bug, HAS_SWITCHES};
 
 #[cfg(test)]
 mod sim_tests;
@@ -47,24 +46,21 @@ mod sim_tests;
 pub struct Plan {
     /// Everything follows from it.
     pub seed: u64,
-    /// What was planted; nothing happens where the build has no switches.
-    pub bug: Option<Bug>,
     /// Whether what happens is written down.
     pub tells: bool,
 }
 
 impl Plan {
-    /// The world of a seed, with nothing planted and nothing written down.
+    /// The world of a seed, with nothing written down.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
-        Self { seed, bug: None, tells: false }
+        Self { seed, tells: false }
     }
 
     /// The command that plays this world again.
     #[must_use]
     pub fn command(&self) -> String {
-        let bug = self.bug.map_or(String::new(), |bug| format!(" --bug {}", bug.name()));
-        format!("cargo xtask sim-worker --seed {}{bug}", self.seed)
+        format!("cargo xtask sim-worker --seed {}", self.seed)
     }
 }
 
@@ -105,14 +101,12 @@ pub struct Outcome {
 /// Plays a world to its end.
 #[must_use]
 pub fn play(plan: Plan) -> Outcome {
-    crate::bugs::with(plan.bug, || world::play(plan))
+    world::play(plan)
 }
 
-/// Looks for a planted bug in the worlds of the first `worlds` seeds; the seed and what was broken.
+/// Plays the worlds of the first `worlds` seeds until a rule is broken. Returns the seed and the
+/// violation.
 #[must_use]
-pub fn hunt(bug: Bug, worlds: u64) -> Option<(u64, Violation)> {
-    (0..worlds).find_map(|seed| {
-        let outcome = play(Plan { bug: Some(bug), ..Plan::of_seed(seed) });
-        outcome.broken.map(|violation| (seed, violation))
-    })
+pub fn first_violation(worlds: u64) -> Option<(u64, Violation)> {
+    (0..worlds).find_map(|seed| Some((seed, play(Plan::of_seed(seed)).broken?)))
 }

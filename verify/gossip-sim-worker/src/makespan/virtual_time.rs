@@ -11,16 +11,17 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
 use gossip_coordination::store::{MapStore, StoreConfig, StoreCoordinator};
 use gossip_coordination::{RunConfig, RunManagement as _, ShardFilter};
+use gossip_scanner_runtime::stepping::{
+    Cut, Limits, Renewer, Rest, ShardRunner, TaskConfig, WorkerShared,
+};
+use gossip_scanner_runtime::{
+    Broken, Clock, Drain, INITIAL_SHARDS_MAX, Parts, Processor, Report, Verdict, Work,
+    WorkerConfig, initial_shards,
+};
 
-use super::connector::{Look, SkewedSource};
+use super::connector::{Look, UnevenSource};
 use super::{Case, Outcome, Way};
-use crate::clock::Clock;
-use crate::initial::{INITIAL_SHARDS_MAX, initial_shards};
-use crate::processor::{Broken, Processor, Report, Verdict, Work};
-use crate::task::{Cut, TaskConfig};
-use crate::throttle::Limits;
 use crate::timeline::Timeline;
-use crate::worker::{Crew, Drain, Parts, Renewer, Rest, Slot, WorkerConfig};
 
 const TENANT: TenantId = TenantId::from_bytes([5; 32]);
 const RUN: RunId = RunId::from_raw(1);
@@ -64,7 +65,7 @@ pub fn play(case: Case) -> Outcome {
     }
 }
 
-fn source(case: Case, costs: &BTreeMap<Vec<u8>, u64>) -> SkewedSource {
+fn source(case: Case, costs: &BTreeMap<Vec<u8>, u64>) -> UnevenSource {
     let mut directories: Vec<Vec<u8>> = costs.keys().filter_map(|key| directory(key)).collect();
     directories.dedup();
     let look = match case.shape.looks_at_directories() {
@@ -72,7 +73,7 @@ fn source(case: Case, costs: &BTreeMap<Vec<u8>, u64>) -> SkewedSource {
         false => Look::Keys,
     };
     let keys = MemoryConnector::try_new(costs.keys().map(|key| (key.clone(), Vec::new())));
-    SkewedSource { keys: keys.expect("keys are in order and short"), directories, look }
+    UnevenSource { keys: keys.expect("keys are in order and short"), directories, look }
 }
 
 /// The directory of a path, with the slash behind it.
@@ -81,7 +82,7 @@ fn directory(path: &[u8]) -> Option<Vec<u8>> {
     Some(path[..=slash].to_vec())
 }
 
-fn first_shards(case: Case, source: &SkewedSource) -> Vec<ShardSpec> {
+fn first_shards(case: Case, source: &UnevenSource) -> Vec<ShardSpec> {
     let wanted = match case.way {
         Way::Static(each) => each * case.workers,
         Way::Bytes | Way::Auto => SHARDS_PER_WORKER * case.workers,
@@ -154,13 +155,13 @@ impl World {
     }
 
     /// Lets all workers work until each has ended.
-    fn run(&self, case: Case, source: &SkewedSource, desks: &[Desk<'_>]) {
+    fn run(&self, case: Case, source: &UnevenSource, desks: &[Desk<'_>]) {
         let (coordinator, drain) = (|| self.handle(), Drain::new());
         let processors: Vec<_> = desks
             .iter()
             .map(|desk| move |_: usize| Box::new(Waiting { desk }) as Box<dyn Processor>)
             .collect();
-        let crews: Vec<Crew<'_, Coordinator>> = processors
+        let crews: Vec<WorkerShared<'_, Coordinator>> = processors
             .iter()
             .enumerate()
             .map(|(number, processor)| {
@@ -173,14 +174,14 @@ impl World {
                     drain: &drain,
                     observer: &(),
                 };
-                Crew::new(&config(case, number), parts)
+                WorkerShared::new(&config(case, number), parts)
             })
             .collect();
         self.take_turns(case, &crews, desks);
     }
 
-    fn take_turns(&self, case: Case, crews: &[Crew<'_, Coordinator>], desks: &[Desk<'_>]) {
-        let mut slots: Vec<_> = crews.iter().map(|crew| Slot::new(crew, 0)).collect();
+    fn take_turns(&self, case: Case, crews: &[WorkerShared<'_, Coordinator>], desks: &[Desk<'_>]) {
+        let mut slots: Vec<_> = crews.iter().map(|crew| ShardRunner::new(crew, 0)).collect();
         let mut renewers: Vec<_> = crews.iter().map(Renewer::new).collect();
         let mut queue = Timeline::new();
         for number in 0..crews.len() {

@@ -12,6 +12,11 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardId, WorkerId};
 use gossip_coordination::{RunConfig, RunManagement as _, ShardStatus};
 use gossip_handoff::Repository;
 use gossip_sim::{FaultKind, Stream};
+use gossip_scanner_runtime::stepping::{
+    COLLECT_PATIENCE, HANDOFF_WAIT_MAX, HandoffThread, Limits, RUNNER_WAIT_MAX, Renewer, Rest,
+    ShardRunner, WorkerShared,
+};
+use gossip_scanner_runtime::{Clock as _, Finish, Parts, WorkerConfig, initial_shards, worker_of};
 
 use super::admin::Admin;
 use super::oracle::Rule;
@@ -19,15 +24,7 @@ use super::plan::Setting;
 use super::source::ROOT;
 use super::stage::{ADMIN, Coordinator, Door, RUN, Stage, TENANT, keeps_name};
 use super::{Outcome, Plan, settle};
-use crate::clock::Clock as _;
-use crate::initial::initial_shards;
-use crate::task::COLLECT_PATIENCE;
-use crate::throttle::Limits;
 use crate::timeline::Timeline;
-use crate::worker::{
-    Crew, Finish, PORTER_NAP_LONGEST, Parts, Porter, Renewer, Rest, SLOT_NAP_LONGEST, Slot,
-    WorkerConfig, worker_of,
-};
 
 /// Ticks within which a run must settle after the last fault: leases of six seconds and moves of
 /// fifteen may have to run out, keys that kill do so a few times with a lease each, and what was
@@ -73,7 +70,7 @@ pub(super) fn play(plan: Plan) -> Outcome {
             })
         })
         .collect();
-    let crews: Vec<OnceCell<Crew<'_, Coordinator>>> =
+    let crews: Vec<OnceCell<WorkerShared<'_, Coordinator>>> =
         (0..LIVES_MAX).map(|_| OnceCell::new()).collect();
     World::new(&stage, doors, parts, &crews).run()
 }
@@ -125,10 +122,10 @@ struct Process<'c, 'w> {
     /// Which of the processes of the setting it is; none if it is a second one of that name.
     place: Option<usize>,
     number: u64,
-    crew: &'c Crew<'w, Coordinator>,
-    slots: Vec<Option<Slot<'c, 'w, Coordinator>>>,
+    crew: &'c WorkerShared<'w, Coordinator>,
+    slots: Vec<Option<ShardRunner<'c, 'w, Coordinator>>>,
     renewer: Option<Renewer<'c, 'w, Coordinator>>,
-    porter: Option<Porter<'c, 'w, Coordinator>>,
+    porter: Option<HandoffThread<'c, 'w, Coordinator>>,
     parts: Vec<Pace>,
     /// When the renewer went round last.
     round_at: u64,
@@ -151,7 +148,7 @@ struct World<'c, 'w> {
     doors: &'w [Door<'w>],
     /// What each life is made of, until it begins.
     parts: Vec<Option<Parts<'w, Coordinator>>>,
-    crews: &'c [OnceCell<Crew<'w, Coordinator>>],
+    crews: &'c [OnceCell<WorkerShared<'w, Coordinator>>],
     timeline: Timeline<Cue>,
     processes: BTreeMap<u32, Process<'c, 'w>>,
     admin: Admin<'w>,
@@ -176,7 +173,7 @@ impl<'c, 'w> World<'c, 'w> {
         stage: &'w Stage,
         doors: &'w [Door<'w>],
         parts: Vec<Option<Parts<'w, Coordinator>>>,
-        crews: &'c [OnceCell<Crew<'w, Coordinator>>],
+        crews: &'c [OnceCell<WorkerShared<'w, Coordinator>>],
     ) -> Self {
         Self {
             stage,
@@ -321,19 +318,19 @@ impl<'c, 'w> World<'c, 'w> {
         let slots = place.map_or(1, |place| self.stage.setting.processes[place]);
         let config = self.config(number, slots, life);
         let parts = self.parts[life as usize].take().expect("a life begins once");
-        let crew = self.crews[life as usize].get_or_init(|| Crew::new(&config, parts));
-        let porter = Porter::new(crew);
+        let crew = self.crews[life as usize].get_or_init(|| WorkerShared::new(&config, parts));
+        let porter = HandoffThread::new(crew);
         let pace = Pace { due: self.now, ..Pace::default() };
         let process = Process {
             place,
             number,
             crew,
-            slots: (0..slots).map(|slot| Some(Slot::new(crew, slot))).collect(),
+            slots: (0..slots).map(|slot| Some(ShardRunner::new(crew, slot))).collect(),
             renewer: Some(Renewer::new(crew)),
             parts: vec![pace; slots + 1 + usize::from(porter.is_some())],
             porter,
             round_at: self.now,
-            heard: crew.bell().heard(),
+            heard: crew.notifications(),
         };
         for part in 0..process.parts.len() {
             self.timeline.push(self.now, Cue::Act { life, part });
@@ -403,7 +400,7 @@ impl<'c, 'w> World<'c, 'w> {
         door.stepping_at.store(now.as_raw(), Ordering::Relaxed);
         let slots = process.slots.len();
         let (rest, nap) = if let Some(slot) = process.slots.get_mut(part) {
-            (slot.as_mut().map_or(Rest::Over, |slot| slot.step(now)), SLOT_NAP_LONGEST)
+            (slot.as_mut().map_or(Rest::Over, |slot| slot.step(now)), RUNNER_WAIT_MAX)
         } else if part == slots {
             process.round_at = self.now;
             let ticks = process.renewer.as_mut().map(|renewer| renewer.round(now));
@@ -411,7 +408,7 @@ impl<'c, 'w> World<'c, 'w> {
             (rest, u64::MAX)
         } else {
             let rest = process.porter.as_mut().map_or(Rest::Over, |porter| porter.step(now));
-            (rest, PORTER_NAP_LONGEST)
+            (rest, HANDOFF_WAIT_MAX)
         };
         let busy = self.stage.disk.take_busy(life);
         process.parts[part].rests = matches!(rest, Rest::Until(_));
@@ -438,7 +435,7 @@ impl<'c, 'w> World<'c, 'w> {
 
     /// Wakes whoever rests in a process whose bell was rung.
     fn wake(&mut self, life: u32, process: &mut Process<'c, 'w>) {
-        let heard = process.crew.bell().heard();
+        let heard = process.crew.notifications();
         if std::mem::replace(&mut process.heard, heard) == heard {
             return;
         }
@@ -555,7 +552,7 @@ impl Process<'_, '_> {
         }
         if self.renewer.is_some() && self.slots.iter().all(Option::is_none) {
             self.renewer = None;
-            self.crew.go_home();
+            self.crew.shut_down();
         }
     }
 

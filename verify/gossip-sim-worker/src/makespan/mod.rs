@@ -17,7 +17,7 @@ mod table;
 mod virtual_time;
 
 #[cfg(test)]
-mod skew_tests;
+mod makespan_tests;
 
 pub use self::sources::Shape;
 pub use self::table::{Plan, table};
