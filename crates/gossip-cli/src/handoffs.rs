@@ -11,7 +11,9 @@ use gossip_coordination::{
     RunManagement as _, ShardAction, ShardFilter, ShardSummary, WorkerEntry, WorkerState,
 };
 use gossip_coordination_sqlite::fresh_nonce;
-use gossip_handoff::join::{JoinConfig, MoveTerms, Mover, Source, SourceNext, Verdict};
+use gossip_handoff::lease_handoff::{
+    Driver, HandoffConfig, HandoffSource, MoveOutcome, MoveTerms, SourceNext,
+};
 use gossip_handoff::{
     IN_PROGRESS_PAGE, Record as MoveRecord, RecordId, Repository as _, RepositoryError,
     StoreRepository, Stored,
@@ -133,33 +135,34 @@ impl Moves {
             return Err(Failure::new(Code::Usage, format!("the move is {}", stored.record.state)));
         }
         match terms.judge(self.shard(terms.key)?.as_ref()) {
-            Verdict::Moved => {
-                Err(Failure::new(Code::Usage, "the shard has moved already").next(format!(
+            MoveOutcome::Moved => Err(Failure::new(Code::Usage, "the shard has moved already")
+                .next(format!(
                     "to have it back: gossip handoff start {:016x} {:016x} --to {:016x}",
                     terms.key.run().as_raw(),
                     terms.key.shard().as_raw(),
                     terms.from.as_raw()
-                )))
-            }
-            Verdict::Before => {
+                ))),
+            MoveOutcome::Before => {
                 let action = &ShardAction::Withdraw;
                 shards::ask(&mut self.coordinator, self.tenant, terms.key, action)?;
                 console.note("asked; the owner takes its offer back when it renews");
                 Ok(())
             }
-            Verdict::Superseded | Verdict::Gone => self.end(stored, console),
+            MoveOutcome::Superseded | MoveOutcome::Gone => self.end(stored, console),
         }
     }
 
     /// The shard has gone another way: the record follows.
     fn end(&mut self, stored: Stored, console: &Console) -> Result<(), Failure> {
         let clock = SystemClock::new();
-        let mut source = Source::recover(stored, false, JoinConfig::default(), clock.now())
-            .map_err(|error| Failure::new(Code::Usage, "this cannot be rolled back").why(error))?;
+        let mut source =
+            HandoffSource::recover(stored, false, HandoffConfig::default(), clock.now()).map_err(
+                |error| Failure::new(Code::Usage, "this cannot be rolled back").why(error),
+            )?;
         for _ in 0..MAX_STEPS {
             let Self { coordinator, records, tenant } = self;
-            let mut mover = Mover { tenant: *tenant, backend: coordinator, records };
-            match mover.step_source(&mut source, None, clock.now()) {
+            let mut driver = Driver { tenant: *tenant, backend: coordinator, records };
+            match driver.step_source(&mut source, None, clock.now()) {
                 SourceNext::Again => {}
                 SourceNext::Done(_) => {
                     console.note("rolled back: the shard has gone another way");
@@ -212,10 +215,10 @@ impl Moves {
                 .with("to", record.to.as_str()));
         };
         let verdict = match terms.judge(self.shard(terms.key)?.as_ref()) {
-            Verdict::Before => "not moved",
-            Verdict::Moved => "moved",
-            Verdict::Superseded => "superseded",
-            Verdict::Gone => "gone",
+            MoveOutcome::Before => "not moved",
+            MoveOutcome::Moved => "moved",
+            MoveOutcome::Superseded => "superseded",
+            MoveOutcome::Gone => "gone",
         };
         Ok(described
             .with("run", format!("{:016x}", terms.key.run().as_raw()))

@@ -6,7 +6,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::{AcquireScratch, CoordinationBackend as _, Lease, RunConfig};
 use gossip_handoff::Phase;
-use gossip_handoff::join::{Destination, DestinationNext, worker_name};
+use gossip_handoff::lease_handoff::{DestinationNext, HandoffDestination, worker_name};
 use gossip_stores::StoreUrl;
 
 use super::*;
@@ -43,25 +43,25 @@ impl Offered {
         let mut scratch = AcquireScratch::new();
         let acquired = coordinator.acquire_and_restore_into(now(), TENANT, KEY, ADA, &mut scratch);
         let lease = acquired.unwrap().lease;
-        let config = JoinConfig::default();
+        let config = HandoffConfig::default();
         let terms = MoveTerms::new(&lease, BOB, 0, now().saturating_add(config.offer_ticks));
         let id = terms.id.as_str().to_owned();
         let stopped_at = Cursor::with_last_key(b"k");
-        let mut source = Source::new(terms, stopped_at, Vec::new(), config, now()).unwrap();
+        let mut source = HandoffSource::new(terms, stopped_at, Vec::new(), config, now()).unwrap();
         let Moves { coordinator, records, .. } = &mut moves;
-        let mut mover = Mover { tenant: TENANT, backend: coordinator, records };
-        while mover.step_source(&mut source, Some(&lease), now()) == SourceNext::Again {}
+        let mut driver = Driver { tenant: TENANT, backend: coordinator, records };
+        while driver.step_source(&mut source, Some(&lease), now()) == SourceNext::Again {}
         Self { backend, moves, lease, id }
     }
 
     /// Lets Bob take it.
     fn accept(&mut self) {
         let Moves { coordinator, records, .. } = &mut self.moves;
-        let mut mover = Mover { tenant: TENANT, backend: coordinator, records };
-        let found = mover.records.in_progress(&worker_name(BOB)).unwrap().remove(0);
-        let mut bob = Destination::new(found, JoinConfig::default(), now()).unwrap();
+        let mut driver = Driver { tenant: TENANT, backend: coordinator, records };
+        let found = driver.records.in_progress(&worker_name(BOB)).unwrap().remove(0);
+        let mut bob = HandoffDestination::new(found, HandoffConfig::default(), now()).unwrap();
         let mut scratch = AcquireScratch::new();
-        let next = mover.step_destination(&mut bob, &mut scratch, now());
+        let next = driver.step_destination(&mut bob, &mut scratch, now());
         assert!(matches!(next, DestinationNext::Live(_)), "the offer stands");
     }
 

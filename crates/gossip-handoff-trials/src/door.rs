@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::WorkerId;
 use gossip_coordination::AcquireScratch;
-use gossip_handoff::join::{Arrivals, ArrivalsNext};
+use gossip_handoff::lease_handoff::{Inbound, InboundNext};
 
 use crate::Failure;
 use crate::held::Held;
@@ -66,18 +66,18 @@ fn take(
     sender: &Sender<Held>,
     closes: &AtomicBool,
 ) -> Result<(), Failure> {
-    let (mut arrivals, mut scratch) = (Arrivals::new(me, CONFIG), AcquireScratch::new());
+    let (mut inbound, mut scratch) = (Inbound::new(me, CONFIG), AcquireScratch::new());
     loop {
         if closes.load(Ordering::Relaxed) {
-            arrivals.close();
-            if arrivals.is_idle() {
+            inbound.close();
+            if inbound.is_idle() {
                 return Ok(());
             }
         }
-        match arrivals.step(&mut site.mover(), &mut scratch, now()) {
-            ArrivalsNext::Again => {}
-            ArrivalsNext::Wait(_) => std::thread::sleep(REST),
-            ArrivalsNext::Live(arrived) => {
+        match inbound.step(&mut site.driver(), &mut scratch, now()) {
+            InboundNext::Again => {}
+            InboundNext::Wait(_) => std::thread::sleep(REST),
+            InboundNext::Live(arrived) => {
                 let mut held = Held::new(&arrived.view)?;
                 let mut lines = vec![What::Accepted];
                 // The first key, before the record says anything.

@@ -3,7 +3,7 @@
 use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::{AcquireResultView, Lease};
-use gossip_handoff::join::Source;
+use gossip_handoff::lease_handoff::HandoffSource;
 
 use crate::Failure;
 use crate::world::{key_of, number_of};
@@ -20,7 +20,7 @@ pub(crate) struct Held {
     /// The first key behind the shard.
     pub(crate) end: u64,
     /// Present while the shard is given away.
-    pub(crate) source: Option<Box<Source>>,
+    pub(crate) source: Option<Box<HandoffSource>>,
     /// Whether it stands still: from just before the offer on.
     pub(crate) is_frozen: bool,
     /// Moves of this lease so far.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gossip_contracts::identity::WorkerId;
 use gossip_coordination::{RunManagement, ShardClaiming, ShardFilter, ShardStatus};
 use gossip_handoff::Repository;
-use gossip_handoff::join::{Leftovers, LeftoversNext, worker_name};
+use gossip_handoff::lease_handoff::{Recovery, RecoveryNext, worker_name};
 
 use crate::Failure;
 use crate::book::{Book, Reached, Sum};
@@ -173,8 +173,8 @@ fn settle_records(url: &str) -> Result<(), Failure> {
     loop {
         let mut live = 0;
         for worker in (1..=MOVERS).map(WorkerId::from_raw) {
-            let mut leftovers = Leftovers::new(worker, CONFIG);
-            while leftovers.step(&mut site.mover(), |_| false, now())? == LeftoversNext::Again {}
+            let mut recovery = Recovery::new(worker, CONFIG);
+            while recovery.step(&mut site.driver(), |_| false, now())? == RecoveryNext::Again {}
             live += site.records.in_progress(&worker_name(worker))?.len();
         }
         if live == 0 {

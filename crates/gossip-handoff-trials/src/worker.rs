@@ -18,9 +18,9 @@ use gossip_coordination::{
     WorkerState,
 };
 use gossip_handoff::RecordId;
-use gossip_handoff::join::{
-    Drain, DrainNext, Holding, Leftovers, LeftoversNext, MoveTerms, Source, SourceEnd, SourceNext,
-    collect_ended,
+use gossip_handoff::lease_handoff::{
+    DrainNext, HandoffSource, Holding, MoveTerms, Recovery, RecoveryNext, SourceEnd, SourceNext,
+    WorkerDrain, collect_ended,
 };
 
 use crate::Failure;
@@ -67,7 +67,7 @@ pub(crate) fn run(
         shape,
         numbers: Numbers::new(seed ^ (worker << 32)),
         held: BTreeMap::new(),
-        leftovers: Leftovers::new(me, CONFIG),
+        recovery: Recovery::new(me, CONFIG),
         peers: Vec::new(),
         upkeep_at: LogicalTime::ZERO,
     };
@@ -98,7 +98,7 @@ struct Worker {
     numbers: Numbers,
     held: BTreeMap<u64, Held>,
     /// Moves that earlier processes of this name left behind.
-    leftovers: Leftovers,
+    recovery: Recovery,
     peers: Vec<WorkerEntry>,
     upkeep_at: LogicalTime,
 }
@@ -150,8 +150,8 @@ impl Worker {
             let mut sources = held.values().filter_map(|held| held.source.as_ref());
             sources.any(|source| source.terms().id == *id)
         };
-        let mut mover = self.site.mover();
-        while self.leftovers.step(&mut mover, is_live, now())? == LeftoversNext::Again {}
+        let mut driver = self.site.driver();
+        while self.recovery.step(&mut driver, is_live, now())? == RecoveryNext::Again {}
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Worker {
         let deadline = now().saturating_add(CONFIG.offer_ticks);
         let terms = MoveTerms::new(&held.lease, to, held.attempts, deadline);
         held.attempts += 1;
-        held.source = Some(Box::new(Source::prepare(terms, CONFIG, now())?));
+        held.source = Some(Box::new(HandoffSource::prepare(terms, CONFIG, now())?));
         Ok(())
     }
 
@@ -269,13 +269,13 @@ impl Worker {
         let Some(held) = self.held.get_mut(&shard) else { return Ok(false) };
         let Some(mut source) = held.source.take() else { return Ok(false) };
         let lease = held.lease.clone();
-        let mut next = self.site.mover().step_source(&mut source, Some(&lease), now());
+        let mut next = self.site.driver().step_source(&mut source, Some(&lease), now());
         if next == SourceNext::Freeze {
             // Its last keys travel with the offer, which follows at once.
             self.journal.note(shard, held.fence(), &[What::Froze])?;
             held.is_frozen = true;
             source.freeze(now(), held.cursor());
-            next = self.site.mover().step_source(&mut source, Some(&lease), now());
+            next = self.site.driver().step_source(&mut source, Some(&lease), now());
         }
         match next {
             SourceNext::Done(SourceEnd::Kept(_)) => {
@@ -304,13 +304,13 @@ impl Worker {
         self.peers.rotate_left(turn);
         let holding = |held: &Held| Holding::working(held.lease.clone(), held.attempts);
         let holdings = self.held.values().map(holding).collect();
-        let mut drain = Drain::new(self.me, holdings, &self.peers, CONFIG, deadline);
+        let mut drain = WorkerDrain::new(self.me, holdings, &self.peers, CONFIG, deadline);
         loop {
             if now() >= self.upkeep_at {
                 self.upkeep_at = now().saturating_add(UPKEEP);
                 self.renew();
             }
-            match drain.step(&mut self.site.mover(), now()) {
+            match drain.step(&mut self.site.driver(), now()) {
                 DrainNext::Again => {}
                 DrainNext::Freeze(key) => {
                     let Some(held) = self.held.get_mut(&key.shard().as_raw()) else {
@@ -336,7 +336,7 @@ impl Worker {
     }
 
     /// Works on the shard that is least far among those that do not stand still.
-    fn work_on(&mut self, drain: &mut Drain) -> Result<(), Failure> {
+    fn work_on(&mut self, drain: &mut WorkerDrain) -> Result<(), Failure> {
         let working = self.held.values().filter(|held| !held.is_frozen);
         let Some(key) = working.min_by_key(|held| held.done()).map(|held| held.lease.key()) else {
             std::thread::sleep(REST);

@@ -11,7 +11,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::StoreRepository;
-use gossip_handoff::join::{JoinConfig, Mover};
+use gossip_handoff::lease_handoff::{Driver, HandoffConfig};
 use gossip_stores::{AnyStore, Backend, Coordinator, StoreUrl};
 
 use crate::Failure;
@@ -28,7 +28,7 @@ pub(crate) const LEASE: u64 = 15_000;
 const _: () = assert!(SHORT_LEASE < LEASE);
 
 /// How the processes move shards.
-pub(crate) const CONFIG: JoinConfig = JoinConfig {
+pub(crate) const CONFIG: HandoffConfig = HandoffConfig {
     prepare_ticks: 4_000,
     offer_ticks: 4_000,
     finish_ticks: 4_000,
@@ -110,8 +110,8 @@ impl Site {
     }
 
     /// What moves shards on this site.
-    pub(crate) const fn mover(&mut self) -> Mover<'_, Coordinator, StoreRepository<AnyStore>> {
-        Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
+    pub(crate) const fn driver(&mut self) -> Driver<'_, Coordinator, StoreRepository<AnyStore>> {
+        Driver { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
     }
 
     /// A store of its own for one more thread.

@@ -4,10 +4,11 @@ use gossip_contracts::coordination::{Cursor, CursorUpdate};
 use gossip_contracts::identity::{OpId, ShardKey};
 use gossip_coordination::{CoordinationBackend, Lease, WorkerEntry, WorkerState};
 
-use crate::join::{
-    DRAIN_STILL_MAX, Destination, Drain, DrainEnd, DrainNext, DrainTally, Holding, worker_name,
+use crate::lease_handoff::{
+    DRAIN_STILL_MAX, DrainEnd, DrainNext, DrainTally, HandoffDestination, Holding, WorkerDrain,
+    worker_name,
 };
-use crate::join_tests::{CONFIG, TENANT, World, at, worker};
+use crate::lease_handoff_tests::{CONFIG, TENANT, World, at, worker};
 use crate::{Phase, Repository};
 
 fn holdings(world: &mut World, count: u64) -> Vec<Holding> {
@@ -19,10 +20,15 @@ fn entry(raw: u64, state: WorkerState) -> WorkerEntry {
 }
 
 /// Steps the drain, and lets the workers of `taking` accept whatever they find.
-fn drain(world: &mut World, mut drain: Drain, taking: &[u64], from: u64) -> (DrainTally, Drain) {
+fn drain(
+    world: &mut World,
+    mut drain: WorkerDrain,
+    taking: &[u64],
+    from: u64,
+) -> (DrainTally, WorkerDrain) {
     let mut now = from;
     for _ in 0..10_000 {
-        match drain.step(&mut world.mover(), at(now)) {
+        match drain.step(&mut world.driver(), at(now)) {
             DrainNext::Again => {}
             DrainNext::Freeze(key) => drain.freeze(at(now), key, Cursor::initial()),
             DrainNext::Wait(until) => now = until.as_raw(),
@@ -30,7 +36,7 @@ fn drain(world: &mut World, mut drain: Drain, taking: &[u64], from: u64) -> (Dra
         }
         for by in taking {
             for stored in world.records.in_progress(&worker_name(worker(*by))).unwrap() {
-                let mut destination = Destination::new(stored, CONFIG, at(now)).unwrap();
+                let mut destination = HandoffDestination::new(stored, CONFIG, at(now)).unwrap();
                 world.run_destination(&mut destination, now);
             }
         }
@@ -49,7 +55,7 @@ fn shards_are_spread_over_the_willing_and_the_idle_come_first() {
         entry(4, WorkerState::Draining),
         entry(5, WorkerState::Working),
     ];
-    let plan = Drain::new(worker(1), all, &workers, CONFIG, at(60));
+    let plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     let (tally, mut ended) = drain(&mut world, plan, &[2, 3, 5], 11);
     assert_eq!(tally, DrainTally { moved: 12, released: 0, lost: 0, finished: 0 });
     let mut got: BTreeMap<u64, u32> = BTreeMap::new();
@@ -66,7 +72,7 @@ fn what_nobody_takes_is_released_when_the_time_is_over() {
     let mut world = World::with_shards(12);
     let all = holdings(&mut world, 12);
     let workers = [entry(2, WorkerState::Idle), entry(3, WorkerState::Idle)];
-    let plan = Drain::new(worker(1), all, &workers, CONFIG, at(60));
+    let plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     let (tally, _) = drain(&mut world, plan, &[2], 11);
     assert_eq!(tally.lost, 0);
     assert_eq!(tally.moved + tally.released, 12);
@@ -80,7 +86,7 @@ fn without_anybody_willing_everything_is_released_at_once() {
     let mut world = World::with_shards(3);
     let all = holdings(&mut world, 3);
     let workers = [entry(1, WorkerState::Working), entry(4, WorkerState::Draining)];
-    let plan = Drain::new(worker(1), all, &workers, CONFIG, at(60));
+    let plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     let (tally, _) = drain(&mut world, plan, &[], 11);
     assert_eq!(tally, DrainTally { moved: 0, released: 3, lost: 0, finished: 0 });
     world.acquire(12, 0, 2);
@@ -91,18 +97,18 @@ fn the_leases_that_are_left_are_told_for_renewal() {
     let mut world = World::with_shards(12);
     let all = holdings(&mut world, 12);
     let workers = [entry(2, WorkerState::Idle)];
-    let mut plan = Drain::new(worker(1), all, &workers, CONFIG, at(60));
+    let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     assert_eq!(plan.leases().count(), 12);
-    plan.step(&mut world.mover(), at(11));
+    plan.step(&mut world.driver(), at(11));
     assert_eq!(plan.leases().count(), 12);
     let (_, plan) = drain(&mut world, plan, &[2], 12);
     assert_eq!(plan.leases().count(), 0);
 }
 
 /// Whatever can be done without time passing and without anybody who accepts.
-fn rest(world: &mut World, drain: &mut Drain, now: u64, frozen: &mut Vec<ShardKey>) {
+fn rest(world: &mut World, drain: &mut WorkerDrain, now: u64, frozen: &mut Vec<ShardKey>) {
     loop {
-        match drain.step(&mut world.mover(), at(now)) {
+        match drain.step(&mut world.driver(), at(now)) {
             DrainNext::Again => {}
             DrainNext::Freeze(key) => frozen.push(key),
             DrainNext::Wait(_) | DrainNext::Done(_) => return,
@@ -121,7 +127,7 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
     let all = holdings(&mut world, 12);
     let leases: Vec<Lease> = all.iter().map(|one| one.lease().clone()).collect();
     let workers = [entry(2, WorkerState::Idle)];
-    let mut plan = Drain::new(worker(1), all, &workers, CONFIG, at(60));
+    let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     let mut asked = Vec::new();
     rest(&mut world, &mut plan, 11, &mut asked);
     // All are prepared, few are asked to stop, each once, and none is offered.
@@ -139,7 +145,7 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
     rest(&mut world, &mut plan, 13, &mut asked);
     assert_eq!(asked.len(), DRAIN_STILL_MAX);
     for stored in world.records.in_progress(&worker_name(worker(2))).unwrap() {
-        let mut destination = Destination::new(stored, CONFIG, at(13)).unwrap();
+        let mut destination = HandoffDestination::new(stored, CONFIG, at(13)).unwrap();
         world.run_destination(&mut destination, 13);
     }
     rest(&mut world, &mut plan, 15, &mut asked);
@@ -153,7 +159,7 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
 fn what_is_released_is_saved_where_it_stopped() {
     let mut world = World::with_shards(1);
     let all = holdings(&mut world, 1);
-    let mut plan = Drain::new(worker(1), all, &[], CONFIG, at(60));
+    let mut plan = WorkerDrain::new(worker(1), all, &[], CONFIG, at(60));
     let mut asked = Vec::new();
     rest(&mut world, &mut plan, 11, &mut asked);
     plan.freeze(at(12), asked[0], Cursor::with_last_key(b"ab"));
@@ -168,7 +174,7 @@ fn what_nobody_takes_is_kept_by_an_owner_that_does_not_end() {
     let mut world = World::with_shards(1);
     let (all, workers) = (holdings(&mut world, 1), [entry(2, WorkerState::Idle)]);
     let fence = all[0].lease().fence();
-    let mut plan = Drain::new(worker(1), all, &workers, CONFIG, at(60)).keeping();
+    let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60)).keeping();
     let mut asked = Vec::new();
     rest(&mut world, &mut plan, 11, &mut asked);
     rest(&mut world, &mut plan, 13, &mut asked);
@@ -188,7 +194,7 @@ fn a_shard_that_its_owner_finishes_is_not_given_away() {
     let all = holdings(&mut world, 2);
     let keys: Vec<ShardKey> = all.iter().map(|one| one.lease().key()).collect();
     let workers = [entry(2, WorkerState::Idle)];
-    let mut plan = Drain::new(worker(1), all, &workers, CONFIG, at(60));
+    let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     // One before it was begun, one when it was asked to stop.
     plan.finished(keys[0]);
     let mut asked = Vec::new();
@@ -207,11 +213,11 @@ fn a_shard_that_stands_still_already_is_offered_with_its_snapshot() {
     let lease = world.acquire(10, 0, 1);
     let holding = Holding::frozen(lease, 0, Cursor::with_last_key(b"ab"), b"state".to_vec());
     let workers = [entry(2, WorkerState::Idle)];
-    let mut plan = Drain::new(worker(1), vec![holding], &workers, CONFIG, at(60));
+    let mut plan = WorkerDrain::new(worker(1), vec![holding], &workers, CONFIG, at(60));
     let mut asked = Vec::new();
     rest(&mut world, &mut plan, 11, &mut asked);
     assert_eq!(asked, []);
-    let destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    let destination = HandoffDestination::new(world.found(2), CONFIG, at(12)).unwrap();
     assert_eq!(destination.snapshot(), b"state");
     let (tally, _) = drain(&mut world, plan, &[2], 12);
     assert_eq!(tally.moved, 1);

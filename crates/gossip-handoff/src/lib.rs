@@ -72,8 +72,8 @@
 //!
 //! # Moving a live shard
 //!
-//! For shards under leases the phases are joined to the fence ([`join`]): the offer freezes the
-//! source, the accept raises the fence, and **that** is the commit point. Neither side decides
+//! For shards under leases the phases are joined to the fence ([`lease_handoff`]): the offer freezes
+//! the source, the accept raises the fence, and **that** is the commit point. Neither side decides
 //! anything by its record alone, so there is never a second owner.
 //!
 //! ```
@@ -87,8 +87,9 @@
 //!     AcquireScratch, CoordinationBackend, InMemoryCoordinator, RunConfig, RunManagement,
 //! };
 //! use gossip_handoff::MemoryRepository;
-//! use gossip_handoff::join::{
-//!     Arrivals, ArrivalsNext, JoinConfig, MoveTerms, Mover, Source, SourceEnd, SourceNext,
+//! use gossip_handoff::lease_handoff::{
+//!     Driver, HandoffConfig, HandoffSource, Inbound, InboundNext, MoveTerms, SourceEnd,
+//!     SourceNext,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -108,13 +109,13 @@
 //!
 //! // Ada prepares the move and works on. When only the offer is left to do she is asked to stop,
 //! // and says that she has come to "k".
-//! let config = JoinConfig::default();
+//! let config = HandoffConfig::default();
 //! let terms = MoveTerms::new(&lease, bob, 0, now.saturating_add(config.offer_ticks));
-//! let mut source = Source::prepare(terms, config, now)?;
-//! let mut mover = Mover { tenant, backend: &mut shards, records: &mut moves };
+//! let mut source = HandoffSource::prepare(terms, config, now)?;
+//! let mut driver = Driver { tenant, backend: &mut shards, records: &mut moves };
 //! let mut later = now;
 //! loop {
-//!     match mover.step_source(&mut source, Some(&lease), later) {
+//!     match driver.step_source(&mut source, Some(&lease), later) {
 //!         SourceNext::Again => {}
 //!         SourceNext::Wait(until) if later == now => later = until,
 //!         SourceNext::Freeze => source.freeze(later, Cursor::with_last_key(b"k")),
@@ -123,8 +124,8 @@
 //! }
 //!
 //! // Bob looks for his moves, as he does all the time.
-//! let mut arrivals = Arrivals::new(bob, config);
-//! let ArrivalsNext::Live(arrived) = arrivals.step(&mut mover, &mut scratch, later) else {
+//! let mut inbound = Inbound::new(bob, config);
+//! let InboundNext::Live(arrived) = inbound.step(&mut driver, &mut scratch, later) else {
 //!     panic!("the offer stands");
 //! };
 //! assert_eq!(arrived.view.snapshot.cursor().last_key(), Some(b"k".as_slice()));
@@ -132,7 +133,7 @@
 //! // Ada sees the new fence, drops her copy, and the record comes to its end.
 //! let later = later.saturating_add(config.find_ticks);
 //! let end = loop {
-//!     if let SourceNext::Done(end) = mover.step_source(&mut source, Some(&lease), later) {
+//!     if let SourceNext::Done(end) = driver.step_source(&mut source, Some(&lease), later) {
 //!         break end;
 //!     }
 //! };
@@ -141,8 +142,9 @@
 //! # }
 //! ```
 //!
-//! A worker runs [`join::Arrivals`] for what is offered to it and [`join::Leftovers`] for what its
-//! predecessors began, and gives all its shards away with [`join::Drain`] when it ends.
+//! A worker runs [`Inbound`](lease_handoff::Inbound) to accept offered shards and
+//! [`Recovery`](lease_handoff::Recovery) to finish the moves of its predecessors. When it ends it
+//! hands all its shards over with a [`WorkerDrain`](lease_handoff::WorkerDrain).
 //!
 //! # What is settled here
 //! - Ids are given or derived by the caller. Nothing is drawn at random.
@@ -151,7 +153,7 @@
 //! - A record with an unknown phase, or one that no machine makes, is refused when it is read.
 //! - `Complete` drops the snapshot; a rollback keeps it for inspection, until somebody forgets the
 //!   record. The join forgets what is complete, and a worker that starts forgets what has been over
-//!   for a day ([`join::collect_ended`]).
+//!   for a day ([`lease_handoff::collect_ended`]).
 //! - The number under which a record is stored, and by which the kernel knows a move, is a hash of
 //!   its id ([`handoff_id`]).
 //!
@@ -163,7 +165,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod join;
+pub mod lease_handoff;
 mod machine;
 mod phase;
 mod record;
@@ -182,11 +184,11 @@ pub use self::repository::{
 pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
 
 #[cfg(test)]
-mod arrivals_tests;
-#[cfg(test)]
 mod drain_tests;
 #[cfg(test)]
-mod join_tests;
+mod inbound_tests;
+#[cfg(test)]
+mod lease_handoff_tests;
 #[cfg(test)]
 mod machine_tests;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use gossip_contracts::identity::LogicalTime;
-use gossip_handoff::join::{MoveTerms, worker_name};
+use gossip_handoff::lease_handoff::{MoveTerms, worker_name};
 use gossip_handoff::{Phase, Record, RecordId};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_stores::StoreUrl;

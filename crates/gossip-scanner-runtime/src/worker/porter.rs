@@ -2,7 +2,7 @@
 //! administrator or the end of the worker asks for.
 //!
 //! ```text
-//!   offers to us ─► Arrivals ─► porch ─► a free slot
+//!   offers to us ─► Inbound ─► porch ─► a free slot
 //!   HandOff, Drain ─► Drain ─► seat: stand still ─► offer, accepted ─► seat: it is gone
 //! ```
 //!
@@ -22,9 +22,9 @@ use std::time::Duration;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
 use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
-use gossip_handoff::join::{
-    Arrivals, ArrivalsNext, Drain, DrainEnd, DrainNext, Holding, JoinConfig, Leftovers,
-    LeftoversNext, Mover, collect_ended,
+use gossip_handoff::lease_handoff::{
+    DrainEnd, DrainNext, Driver, HandoffConfig, Holding, Inbound, InboundNext, Recovery,
+    RecoveryNext, WorkerDrain, collect_ended,
 };
 
 use super::records::Records;
@@ -58,7 +58,7 @@ pub const NAP_LONGEST: u64 = 25;
 
 /// Workers look for offers ten times a second, which costs one read each; a source lets them look
 /// twice before its shard stands still.
-const JOIN: JoinConfig = JoinConfig {
+const JOIN: HandoffConfig = HandoffConfig {
     prepare_ticks: 5_000,
     offer_ticks: 3_000,
     finish_ticks: 15_000,
@@ -79,10 +79,10 @@ const OFFER_LEASES: u64 = 3;
 const _: () = assert!(OFFER_LEASES < OFFER_LEASES_MAX);
 
 /// The settings for a run with leases of `lease` ticks.
-pub(super) const fn join(lease: u64) -> JoinConfig {
+pub(super) const fn join(lease: u64) -> HandoffConfig {
     let longest = lease.saturating_mul(OFFER_LEASES);
     let offer_ticks = if longest < JOIN.offer_ticks { longest } else { JOIN.offer_ticks };
-    JoinConfig { offer_ticks, ..JOIN }
+    HandoffConfig { offer_ticks, ..JOIN }
 }
 
 /// The name of a worker of `run`, from a number that no other process has.
@@ -158,14 +158,14 @@ pub struct Porter<'c, 'a, B> {
     coordinator: B,
     records: Records<'a>,
     scratch: Box<AcquireScratch>,
-    arrivals: Arrivals,
-    leftovers: Leftovers,
-    join: JoinConfig,
+    inbound: Inbound,
+    recovery: Recovery,
+    join: HandoffConfig,
     upkeep_at: LogicalTime,
     /// A shard that an administrator wants elsewhere and that does not stand still yet.
     wanted: Option<(Lease, Option<WorkerId>)>,
     /// What is being given away, and whether it is everything.
-    leaving: Option<(Drain, bool)>,
+    leaving: Option<(WorkerDrain, bool)>,
     /// Shards that were asked to stand still and do not yet, by their leases.
     asked: Vec<Lease>,
     /// When the worker was seen to have ended.
@@ -183,8 +183,8 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
             coordinator: (crew.parts.coordinator)(),
             records,
             scratch: Box::default(),
-            arrivals: Arrivals::new(worker, join),
-            leftovers: Leftovers::new(worker, join),
+            inbound: Inbound::new(worker, join),
+            recovery: Recovery::new(worker, join),
             join,
             upkeep_at: LogicalTime::ZERO,
             wanted: None,
@@ -216,7 +216,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Everything is to be given away: to whoever has nothing to do, or to nobody.
     fn begin_drain(&mut self, now: LogicalTime) {
-        self.arrivals.close();
+        self.inbound.close();
         if let Some((lease, _)) = self.wanted.take() {
             // It moves with all others, or is released like them.
             self.crew.seats.iter().for_each(|seat| seat.go_on(&lease));
@@ -229,7 +229,8 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         let holdings: Vec<_> =
             holdings.map(|(lease, moves)| Holding::working(lease, moves)).collect();
         let deadline = now.saturating_add(DRAIN_TICKS);
-        let drain = Drain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
+        let drain =
+            WorkerDrain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
         self.leaving = Some((drain, true));
     }
 
@@ -266,7 +267,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         };
         let holdings = vec![Holding::frozen(lease, moves, cursor, Vec::new())];
         let deadline = now.saturating_add(DRAIN_TICKS);
-        let drain = Drain::new(me, holdings, willing, self.join, deadline);
+        let drain = WorkerDrain::new(me, holdings, willing, self.join, deadline);
         self.leaving = Some((drain.keeping(), false));
     }
 
@@ -301,7 +302,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         self.hear_of_asked(&mut drain, now);
         let tenant = self.crew.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
-        let next = drain.step(&mut Mover { tenant, backend, records }, now);
+        let next = drain.step(&mut Driver { tenant, backend, records }, now);
         for (lease, end) in drain.take_ended() {
             // Shards that are gone, or about to be given back, end so too, and do not go on here.
             let stays = || self.crew.seats.iter().any(|seat| seat.keeps(&lease));
@@ -335,7 +336,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     }
 
     /// Tells the drain which shards stand still by now, and which are over.
-    fn hear_of_asked(&mut self, drain: &mut Drain, now: LogicalTime) {
+    fn hear_of_asked(&mut self, drain: &mut WorkerDrain, now: LogicalTime) {
         let seats = &self.crew.seats;
         self.asked.retain(|lease| match seats.iter().find_map(|seat| seat.still_at(lease)) {
             Some(cursor) => {
@@ -357,11 +358,11 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     fn arrive(&mut self, now: LogicalTime) -> Rest {
         let tenant = self.crew.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
-        let mut mover = Mover { tenant, backend, records };
-        match self.arrivals.step(&mut mover, &mut self.scratch, now) {
-            ArrivalsNext::Again => Rest::No,
-            ArrivalsNext::Wait(until) => Rest::Until(until),
-            ArrivalsNext::Live(arrived) => {
+        let mut driver = Driver { tenant, backend, records };
+        match self.inbound.step(&mut driver, &mut self.scratch, now) {
+            InboundNext::Again => Rest::No,
+            InboundNext::Wait(until) => Rest::Until(until),
+            InboundNext::Live(arrived) => {
                 let (config, view) = (&self.crew.config, &arrived.view);
                 let shard = view.lease.key();
                 let seed = config.seed ^ view.lease.token().as_raw();
@@ -397,11 +398,11 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
             drop(collect_ended(&mut self.records, None, now));
         }
         let (backend, records) = (&mut self.coordinator, &mut self.records);
-        let mut mover = Mover { tenant, backend, records };
+        let mut driver = Driver { tenant, backend, records };
         let is_live = |_: &_| self.leaving.is_some();
-        match self.leftovers.step(&mut mover, is_live, now) {
-            Ok(LeftoversNext::Again) => Rest::No,
-            Ok(LeftoversNext::Wait(_)) | Err(_) => {
+        match self.recovery.step(&mut driver, is_live, now) {
+            Ok(RecoveryNext::Again) => Rest::No,
+            Ok(RecoveryNext::Wait(_)) | Err(_) => {
                 self.upkeep_at = now.saturating_add(UPKEEP_TICKS);
                 Rest::Until(self.upkeep_at)
             }
@@ -410,9 +411,9 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Writes down what was accepted, and goes.
     fn farewell(&mut self, now: LogicalTime) -> Rest {
-        self.arrivals.close();
+        self.inbound.close();
         let since = *self.ended_at.get_or_insert(now);
-        if self.arrivals.is_idle() || now >= since.saturating_add(FAREWELL_TICKS) {
+        if self.inbound.is_idle() || now >= since.saturating_add(FAREWELL_TICKS) {
             return Rest::Over;
         }
         self.arrive(now)

@@ -7,7 +7,7 @@
 use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
-use gossip_handoff::join::DrainEnd;
+use gossip_handoff::lease_handoff::DrainEnd;
 
 use super::sync::{Mutex, MutexGuard, PoisonError};
 use crate::planted::planted;

@@ -4,7 +4,7 @@
 
 use gossip_coordination::{ShardSummary, WithdrawError};
 
-use gossip_handoff::join::{MoveTerms, SourceTold};
+use gossip_handoff::lease_handoff::{MoveTerms, SourceTold};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use gossip_coordination::{
 };
 
 use super::fork_store::ForkStore;
-use gossip_handoff::join::MoveTerms;
+use gossip_handoff::lease_handoff::MoveTerms;
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 const RUN: RunId = RunId::from_raw(1);

@@ -2,8 +2,8 @@
 //!
 //! The world has a source, a destination and a third worker that takes the shard if its lease
 //! ends. The kernel is the real one, over the real store layer; both sides are the machines of
-//! [`join`](gossip_handoff::join); only the store and the records are kept in maps that can be forked. At
-//! every question of either side the search tries every outcome: it happens, its request is lost,
+//! [`lease_handoff`](gossip_handoff::lease_handoff); only the store and the records are kept in
+//! maps that can be forked. At every question of either side the search tries every outcome: it happens, its request is lost,
 //! its reply is lost, it is delayed until any later moment, it happens twice. Between any two
 //! questions either process may crash and come back, with or without its lease, the lease may be
 //! renewed, the third worker may step in, and the clock moves.

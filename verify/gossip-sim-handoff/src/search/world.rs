@@ -9,9 +9,9 @@ use gossip_coordination::{AcceptError, InfraError, OfferError, WithdrawError};
 use super::bugs::Bug;
 use super::kernel::{Belief, Kernel, Kernels, LEASE, Op, START, Told};
 use super::shelf::Shelf;
-use gossip_handoff::join::{
-    Destination, DestinationAsk, DestinationEnd, DestinationTold, JoinConfig, Source, SourceAsk,
-    SourceEnd, SourceTold,
+use gossip_handoff::lease_handoff::{
+    DestinationAsk, DestinationEnd, DestinationTold, HandoffConfig, HandoffDestination,
+    HandoffSource, SourceAsk, SourceEnd, SourceTold,
 };
 use gossip_handoff::{Phase, Record, RepositoryError, Version};
 
@@ -22,7 +22,7 @@ const SETTLE_ROUNDS: u64 = 8;
 const QUESTIONS_MAX: u32 = 40;
 
 /// A freeze comes at any moment anyhow, and a destination searches at any.
-pub(super) const CONFIG: JoinConfig = JoinConfig {
+pub(super) const CONFIG: HandoffConfig = HandoffConfig {
     prepare_ticks: 2,
     offer_ticks: 2,
     finish_ticks: 2,
@@ -147,10 +147,10 @@ pub(super) struct World {
     now: LogicalTime,
     kernel: Arc<Kernel>,
     shelf: Shelf,
-    source: Option<Source>,
+    source: Option<HandoffSource>,
     standing: Standing,
     source_belief: Belief,
-    destination: Option<Destination>,
+    destination: Option<HandoffDestination>,
     destination_belief: Option<Belief>,
     third_belief: Option<Belief>,
     letters: Vec<Letter>,
@@ -164,7 +164,7 @@ impl World {
     pub(super) fn new(budget: Budget, bug: Option<Bug>) -> (Self, Kernels) {
         let (kernels, kernel) = Kernels::new(CONFIG.offer_ticks);
         let terms = kernels.terms.clone();
-        let source = Source::prepare(terms, CONFIG, START).expect("two workers");
+        let source = HandoffSource::prepare(terms, CONFIG, START).expect("two workers");
         let (fence, until) = (kernels.lease.fence(), kernels.lease.deadline());
         let world = Self {
             now: START,
@@ -260,7 +260,7 @@ impl World {
                 next.left.ticks -= 1;
                 next.now = next.now.saturating_add(1);
                 if let Some(source) = &mut next.source {
-                    source.pass(next.now);
+                    source.tick(next.now);
                 }
             }
         }
@@ -289,7 +289,7 @@ impl World {
         if says_moved && !self.was_accepted {
             return Err(Broken::AcknowledgedBeforeAccept);
         }
-        let ended = self.source.as_ref().and_then(Source::end);
+        let ended = self.source.as_ref().and_then(HandoffSource::end);
         if ended == Some(SourceEnd::Moved) && !self.was_accepted {
             return Err(Broken::ForwardWithoutTheMove);
         }
@@ -497,18 +497,19 @@ impl World {
 
     fn find(&mut self) {
         let found = self.shelf.live();
-        self.destination = found.and_then(|it| Destination::new(it, CONFIG, self.now).ok());
+        self.destination = found.and_then(|it| HandoffDestination::new(it, CONFIG, self.now).ok());
     }
 
     fn recover(&mut self, has_lease: bool) {
         let found = self.shelf.live();
-        self.source = found.and_then(|it| Source::recover(it, has_lease, CONFIG, self.now).ok());
+        self.source =
+            found.and_then(|it| HandoffSource::recover(it, has_lease, CONFIG, self.now).ok());
     }
 
     /// A task that finds no record has offered nothing.
     fn restart_task(&mut self) {
         self.recover(true);
-        match self.source.as_ref().map(Source::end) {
+        match self.source.as_ref().map(HandoffSource::end) {
             None | Some(Some(SourceEnd::Kept(_))) => self.standing = Standing::Resumed,
             Some(Some(SourceEnd::Moved | SourceEnd::Lost(_))) => self.standing = Standing::Dropped,
             Some(None) => self.standing = Standing::Frozen,
@@ -621,5 +622,5 @@ fn failed() -> RepositoryError {
 
 /// Whether a destination has the shard, for figures.
 pub(super) fn is_live(world: &World) -> bool {
-    world.destination.as_ref().and_then(Destination::end) == Some(DestinationEnd::Live)
+    world.destination.as_ref().and_then(HandoffDestination::end) == Some(DestinationEnd::Live)
 }

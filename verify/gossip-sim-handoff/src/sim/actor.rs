@@ -16,13 +16,13 @@ use super::bugs::Bug;
 use super::disk::key_of;
 use super::held::Held;
 use super::world::{RUN, SimStore, TENANT, World};
-use gossip_handoff::join::{
-    Arrivals, ArrivalsNext, Drain, DrainNext, Holding, JoinConfig, Leftovers, LeftoversNext,
-    MoveTerms, Mover, Source, SourceEnd, SourceNext, worker_name,
+use gossip_handoff::lease_handoff::{
+    DrainNext, Driver, HandoffConfig, HandoffSource, Holding, Inbound, InboundNext, MoveTerms,
+    Recovery, RecoveryNext, SourceEnd, SourceNext, WorkerDrain, worker_name,
 };
 use gossip_handoff::{Machine, Phase, Repository, StoreRepository};
 
-pub(super) const CONFIG: JoinConfig = JoinConfig {
+pub(super) const CONFIG: HandoffConfig = HandoffConfig {
     prepare_ticks: 12,
     offer_ticks: 12,
     finish_ticks: 8,
@@ -48,14 +48,14 @@ pub(super) struct Actor {
     held: Vec<Held>,
     /// Moves whose shard is finished, split or parked, or may be: they find out by themselves.
     orphans: Vec<Orphan>,
-    arrivals: Arrivals,
-    leftovers: Leftovers,
-    drain: Option<Drain>,
+    inbound: Inbound,
+    recovery: Recovery,
+    drain: Option<WorkerDrain>,
 }
 
 /// A move that outlives its shard.
 struct Orphan {
-    source: Box<Source>,
+    source: Box<HandoffSource>,
     lease: Lease,
     /// Where the shard was left.
     cursor: Cursor,
@@ -73,8 +73,8 @@ impl Actor {
             records: StoreRepository::new(store, TENANT, world.fresh_nonce()),
             held: Vec::new(),
             orphans: Vec::new(),
-            arrivals: Arrivals::new(me, CONFIG),
-            leftovers: Leftovers::new(me, CONFIG),
+            inbound: Inbound::new(me, CONFIG),
+            recovery: Recovery::new(me, CONFIG),
             drain: None,
         };
         for (nth, lease) in (0..).zip(leases) {
@@ -113,7 +113,7 @@ impl Actor {
     /// Whether no move is left to it.
     pub(super) fn is_idle(&self) -> bool {
         let is_moving = self.held.iter().any(|held| held.source.is_some());
-        !is_moving && self.orphans.is_empty() && self.arrivals.is_idle() && self.drain.is_none()
+        !is_moving && self.orphans.is_empty() && self.inbound.is_idle() && self.drain.is_none()
     }
 
     /// Everything that can be done without faults and without time.
@@ -150,8 +150,8 @@ impl Actor {
         world.now(self.place)
     }
 
-    fn mover(&mut self) -> Mover<'_, StoreCoordinator<SimStore>, StoreRepository<SimStore>> {
-        Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
+    fn driver(&mut self) -> Driver<'_, StoreCoordinator<SimStore>, StoreRepository<SimStore>> {
+        Driver { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
     }
 
     fn pick(&self, world: &World) -> Option<usize> {
@@ -292,9 +292,9 @@ impl Actor {
         // Now and then one that stands still from the beginning, with a snapshot.
         let source = if world.one_in(4) {
             held.is_frozen = true;
-            Source::new(terms, held.cursor(), b"state".to_vec(), CONFIG, now)
+            HandoffSource::new(terms, held.cursor(), b"state".to_vec(), CONFIG, now)
         } else {
-            Source::prepare(terms, CONFIG, now)
+            HandoffSource::prepare(terms, CONFIG, now)
         };
         held.source = source.ok().map(Box::new);
     }
@@ -321,7 +321,7 @@ impl Actor {
     fn step_orphan(&mut self, world: &Rc<World>, place: usize) -> bool {
         let now = self.now(world);
         let mut orphan = self.orphans.remove(place);
-        let next = self.mover().step_source(&mut orphan.source, Some(&orphan.lease), now);
+        let next = self.driver().step_source(&mut orphan.source, Some(&orphan.lease), now);
         match next {
             SourceNext::Done(_) => return false,
             // Nobody works on it: it stands still where it was left.
@@ -342,7 +342,7 @@ impl Actor {
             return false;
         }
         let lease = held.lease.clone();
-        let next = self.mover().step_source(&mut source, Some(&lease), now);
+        let next = self.driver().step_source(&mut source, Some(&lease), now);
         let held = &mut self.held[place];
         match next {
             SourceNext::Freeze => {
@@ -385,14 +385,14 @@ impl Actor {
         if world.bug == Some(Bug::AcksBeforeAccepting) {
             self.acknowledge_everything();
         }
-        let mut mover =
-            Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records };
-        let arrivals = &mut self.arrivals;
+        let mut driver =
+            Driver { tenant: TENANT, backend: &mut self.backend, records: &mut self.records };
+        let inbound = &mut self.inbound;
         let (is_busy, came) =
-            world.with_scratch(|scratch| match arrivals.step(&mut mover, scratch, now) {
-                ArrivalsNext::Again => (true, None),
-                ArrivalsNext::Wait(_) => (false, None),
-                ArrivalsNext::Live(arrived) => (true, Some(Held::new(&arrived.view))),
+            world.with_scratch(|scratch| match inbound.step(&mut driver, scratch, now) {
+                InboundNext::Again => (true, None),
+                InboundNext::Wait(_) => (false, None),
+                InboundNext::Live(arrived) => (true, Some(Held::new(&arrived.view))),
             });
         if let Some(mut held) = came {
             match world.bug {
@@ -422,10 +422,10 @@ impl Actor {
             return false;
         }
         live.sort();
-        let mut mover =
-            Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records };
+        let mut driver =
+            Driver { tenant: TENANT, backend: &mut self.backend, records: &mut self.records };
         let is_live = |id: &gossip_handoff::RecordId| live.binary_search(id).is_ok();
-        self.leftovers.step(&mut mover, is_live, now) == Ok(LeftoversNext::Again)
+        self.recovery.step(&mut driver, is_live, now) == Ok(RecoveryNext::Again)
     }
 
     /// Cuts a shard, also one that is being prepared for a move.
@@ -478,10 +478,10 @@ impl Actor {
     fn start_drain(&mut self, world: &Rc<World>) {
         let now = self.now(world);
         let is_busy = self.held.iter().any(|held| held.source.is_some());
-        if is_busy || self.held.is_empty() || !self.arrivals.is_idle() || !world.one_in(2) {
+        if is_busy || self.held.is_empty() || !self.inbound.is_idle() || !world.one_in(2) {
             return;
         }
-        self.arrivals.close();
+        self.inbound.close();
         let holding = |held: &Held| Holding::working(held.lease.clone(), held.attempts);
         let holdings = self.held.iter().map(holding).collect();
         let states = [WorkerState::Idle, WorkerState::Working, WorkerState::Draining];
@@ -491,14 +491,14 @@ impl Actor {
         };
         let workers: Vec<WorkerEntry> = (0..world.worker_count()).map(entry).collect();
         let deadline = now.saturating_add(DRAIN_TICKS);
-        self.drain = Some(Drain::new(self.me, holdings, &workers, CONFIG, deadline));
+        self.drain = Some(WorkerDrain::new(self.me, holdings, &workers, CONFIG, deadline));
     }
 
     /// Whether there is more to do at once.
     fn step_drain(&mut self, world: &Rc<World>) -> bool {
         let now = self.now(world);
         let Some(mut drain) = self.drain.take() else { return false };
-        let next = drain.step(&mut self.mover(), now);
+        let next = drain.step(&mut self.driver(), now);
         if let DrainNext::Freeze(key) = next {
             match self.held.iter_mut().find(|held| held.lease.key() == key) {
                 Some(held) => {
@@ -515,7 +515,7 @@ impl Actor {
         if let DrainNext::Done(_) = next {
             // The worker ends, and one of its name begins anew.
             self.held.clear();
-            self.arrivals = Arrivals::new(self.me, CONFIG);
+            self.inbound = Inbound::new(self.me, CONFIG);
             return false;
         }
         self.drain = Some(drain);

@@ -12,7 +12,7 @@ use super::oracle::{Broken, Ended, Event, Oracle};
 use super::random::mix;
 use crate::search::ForkStore;
 use gossip_handoff::Record;
-use gossip_handoff::join::MoveTerms;
+use gossip_handoff::lease_handoff::MoveTerms;
 
 /// What the disk last took of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::{AcquireResultView, Lease};
 
 use super::disk::{key_of, number_of};
-use gossip_handoff::join::Source;
+use gossip_handoff::lease_handoff::HandoffSource;
 
 /// A shard under a lease.
 pub(super) struct Held {
@@ -20,7 +20,7 @@ pub(super) struct Held {
     pub(super) saved: u8,
     pub(super) is_frozen: bool,
     /// Present while the shard is given away by itself.
-    pub(super) source: Option<Box<Source>>,
+    pub(super) source: Option<Box<HandoffSource>>,
     /// Moves of this lease so far.
     pub(super) attempts: u32,
     ops: u64,

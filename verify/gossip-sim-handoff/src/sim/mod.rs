@@ -3,9 +3,9 @@
 //! `search` tries everything that can happen to one move; this plays many small worlds in which
 //! several moves meet splits, leases that end, parked shards, a cancelled run, second moves, drains
 //! and withdrawn offers. A world has one to three shards, two to four workers and an administrator.
-//! The workers use [`join`](gossip_handoff::join) as a product does: sources, [`Arrivals`], [`Leftovers`]
-//! and [`Drain`] through [`Mover`], on the production coordinator and repository over the store
-//! layer. Only the disk is a map. It loses, delays and doubles requests and replies, falls silent
+//! The workers use [`lease_handoff`](gossip_handoff::lease_handoff) as a product does: sources,
+//! [`Inbound`], [`Recovery`] and [`WorkerDrain`] through [`Driver`], on the production coordinator
+//! and repository over the store layer. Only the disk is a map. It loses, delays and doubles requests and replies, falls silent
 //! in the middle of an operation, and lets others act between what an operation read and what it
 //! commits; processes crash anywhere, and clocks differ and jump.
 //!
@@ -25,10 +25,10 @@
 //!
 //! `cargo xtask sim-handoff` plays a million of them.
 //!
-//! [`Arrivals`]: gossip_handoff::join::Arrivals
-//! [`Drain`]: gossip_handoff::join::Drain
-//! [`Leftovers`]: gossip_handoff::join::Leftovers
-//! [`Mover`]: gossip_handoff::join::Mover
+//! [`Inbound`]: gossip_handoff::lease_handoff::Inbound
+//! [`WorkerDrain`]: gossip_handoff::lease_handoff::WorkerDrain
+//! [`Recovery`]: gossip_handoff::lease_handoff::Recovery
+//! [`Driver`]: gossip_handoff::lease_handoff::Driver
 
 mod actor;
 mod bugs;

@@ -46,7 +46,8 @@ const SETTLE_TICKS: u64 = 8;
 /// How deep operations are interleaved: one in the middle of another, in the middle of a third.
 const DEPTH_MAX: u32 = 2;
 /// Steps after which what was delayed is lost. The log of a shard forgets after sixteen operations
-/// (the limit that [`join`](gossip_handoff::join) states), so no delay outlasts it here.
+/// (the limit that [`lease_handoff`](gossip_handoff::lease_handoff) states), so no delay outlasts
+/// it here.
 const DELAY_MAX: u64 = 12;
 
 const _: () = assert!((SHARDS_MAX as u8) * KEYS_EACH < 64);

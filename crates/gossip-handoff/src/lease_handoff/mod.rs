@@ -9,14 +9,14 @@
 //!  record: Unlock, Complete, forgotten
 //! ```
 //!
-//! Each side is a small machine without I/O. [`Source::ask`] and [`Destination::ask`] say what the
-//! machine needs next, `tell` what came of it, and [`Mover`] carries one to the other on any
+//! Each side is a small machine without I/O. [`HandoffSource::ask`] and
+//! [`HandoffDestination::ask`] say what the machine needs next, `tell` what came of it, and [`Driver`] carries one to the other on any
 //! backend and any repository. One question is one operation, so a test can stop, crash, lose or
 //! repeat anything between any two of them.
 //!
 //! # The rule
 //! The record stores the fence F under which the shard was offered. What became of a move is told
-//! by the shard alone ([`Verdict`]):
+//! by the shard alone ([`MoveOutcome`]):
 //!
 //! | the shard | the move | the source |
 //! |---|---|---|
@@ -27,20 +27,20 @@
 //! So there is at every instant one owner: the fence decides, and the record only remembers.
 //!
 //! # What the caller does
-//! - It freezes the shard before it makes a [`Source`], or, if there is no snapshot, when it is
-//!   asked to ([`Source::prepare`]); and it goes on only after [`SourceEnd::Kept`].
+//! - It freezes the shard before it makes a [`HandoffSource`], or, if there is no snapshot, when
+//!   it is asked to ([`HandoffSource::prepare`]); and it goes on only after [`SourceEnd::Kept`].
 //! - It renews the lease of the source as ever, also while the offer stands.
-//! - It runs [`Arrivals`], which searches for moves to this worker and accepts them: that is how a
+//! - It runs [`Inbound`], which searches for moves to this worker and accepts them: that is how a
 //!   destination learns of a move. It does so on a thread of its own if its work takes long.
-//! - It runs [`Leftovers`] now and then, for what earlier processes of its name began, and
+//! - It runs [`Recovery`] now and then, for what earlier processes of its name began, and
 //!   [`collect_ended`] when it starts.
-//! - It gives everything away with [`Drain`] when it ends.
+//! - It gives everything away with [`WorkerDrain`] when it ends.
 //!
 //! # The gap
 //! The shard stands still from the freeze to the accept. In between are one commit of the source
 //! (the offer), at most one poll of the destination, and one commit of the destination (the
 //! accept). Everything else is before or behind: the record is in Transfer before the freeze, the
-//! source works on for [`JoinConfig::lead_ticks`] until the destination has found it, and the
+//! source works on for [`HandoffConfig::lead_ticks`] until the destination has found it, and the
 //! destination works before it writes down that it does.
 //!
 //! # A limit
@@ -54,23 +54,23 @@
 //! - rolls back a move that was accepted, although the stand-alone machine would allow it from Ack:
 //!   undoing is a new offer back.
 
-mod arrivals;
 mod destination;
 mod drain;
-mod ledger;
-mod leftovers;
-mod mover;
+mod driver;
+mod inbound;
+mod record_tracker;
+mod recovery;
 mod source;
 mod terms;
 
-pub use self::arrivals::{ARRIVALS_MAX, Arrivals, ArrivalsNext, Arrived};
-pub use self::destination::{Destination, DestinationAsk, DestinationEnd, DestinationTold};
+pub use self::destination::{DestinationAsk, DestinationEnd, DestinationTold, HandoffDestination};
 pub use self::drain::{
-    DRAIN_STILL_MAX, DRAIN_WINDOW, Drain, DrainEnd, DrainNext, DrainTally, Holding,
+    DRAIN_STILL_MAX, DRAIN_WINDOW, DrainEnd, DrainNext, DrainTally, Holding, WorkerDrain,
 };
-pub use self::leftovers::{
-    COLLECT_MAX, Collected, ENDED_KEPT_TICKS, Leftovers, LeftoversNext, collect_ended,
+pub use self::driver::{DestinationNext, Driver, SourceNext};
+pub use self::inbound::{Arrived, INBOUND_MAX, Inbound, InboundNext};
+pub use self::recovery::{
+    COLLECT_MAX, Collected, ENDED_KEPT_TICKS, Recovery, RecoveryNext, collect_ended,
 };
-pub use self::mover::{DestinationNext, Mover, SourceNext};
-pub use self::source::{Source, SourceAsk, SourceEnd, SourceTold, Why};
-pub use self::terms::{JoinConfig, MoveTerms, NotAMove, Verdict, worker_name};
+pub use self::source::{HandoffSource, SourceAsk, SourceEnd, SourceTold, Why};
+pub use self::terms::{HandoffConfig, MoveOutcome, MoveTerms, NotAMove, worker_name};

@@ -1,7 +1,7 @@
 //! Moves that earlier processes of this worker began and did not end.
 //!
-//! The fence tells what became of each ([`Verdict`](super::Verdict)). A record whose shard is still
-//! at the fence of the move stays until the shard is taken by anybody, so a worker looks again now
+//! The fence tells what became of each ([`MoveOutcome`](super::MoveOutcome)). A record whose shard
+//! is still at the fence of the move stays until the shard is taken by anybody, so a worker looks again now
 //! and then.
 //!
 //! Records that are over are kept for a while, for whoever looks into them ([`ENDED_KEPT_TICKS`]),
@@ -10,9 +10,9 @@
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::{CoordinationBackend, RunManagement};
 
-use super::mover::{Mover, SourceNext};
-use super::source::Source;
-use super::terms::{JoinConfig, worker_name};
+use super::driver::{Driver, SourceNext};
+use super::source::HandoffSource;
+use super::terms::{HandoffConfig, worker_name};
 use crate::record::RecordId;
 use crate::repository::{Repository, RepositoryError};
 
@@ -29,27 +29,27 @@ const PAGE: usize = 64;
 
 /// What earlier processes of one worker left behind.
 #[derive(Debug)]
-pub struct Leftovers {
+pub struct Recovery {
     name: String,
-    config: JoinConfig,
-    under_way: Vec<Source>,
+    config: HandoffConfig,
+    under_way: Vec<HandoffSource>,
     find_at: LogicalTime,
 }
 
 /// What came of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
-pub enum LeftoversNext {
+pub enum RecoveryNext {
     /// There is more to do at once.
     Again,
     /// There is nothing to do before this instant.
     Wait(LogicalTime),
 }
 
-impl Leftovers {
+impl Recovery {
     /// What was left behind by processes that were called `me`.
     #[must_use]
-    pub fn new(me: WorkerId, config: JoinConfig) -> Self {
+    pub fn new(me: WorkerId, config: HandoffConfig) -> Self {
         let (name, under_way) = (worker_name(me), Vec::new());
         Self { name, config, under_way, find_at: LogicalTime::ZERO }
     }
@@ -62,28 +62,28 @@ impl Leftovers {
     /// [`RepositoryError`] if the records could not be searched.
     pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
-        mover: &mut Mover<'_, B, R>,
+        driver: &mut Driver<'_, B, R>,
         is_live: impl Fn(&RecordId) -> bool,
         now: LogicalTime,
-    ) -> Result<LeftoversNext, RepositoryError> {
+    ) -> Result<RecoveryNext, RepositoryError> {
         if let Some(mut source) = self.under_way.pop() {
             // One that waits is looked at again by the next search.
-            if mover.step_source(&mut source, None, now) == SourceNext::Again {
+            if driver.step_source(&mut source, None, now) == SourceNext::Again {
                 self.under_way.push(source);
             }
-            return Ok(LeftoversNext::Again);
+            return Ok(RecoveryNext::Again);
         }
         if now < self.find_at {
-            return Ok(LeftoversNext::Wait(self.find_at));
+            return Ok(RecoveryNext::Wait(self.find_at));
         }
         self.find_at = now.saturating_add(self.config.finish_ticks);
-        for stored in mover.records.in_progress(&self.name)? {
+        for stored in driver.records.in_progress(&self.name)? {
             let is_ours = stored.record.from == self.name && !is_live(&stored.record.id);
-            if is_ours && let Ok(source) = Source::recover(stored, false, self.config, now) {
+            if is_ours && let Ok(source) = HandoffSource::recover(stored, false, self.config, now) {
                 self.under_way.push(source);
             }
         }
-        Ok(LeftoversNext::Again)
+        Ok(RecoveryNext::Again)
     }
 }
 

@@ -4,9 +4,9 @@
 //! sources of what it finds stand still until it has accepted.
 //!
 //! # Invariants
-//! - At most [`ARRIVALS_MAX`] moves are under way; the others are found later.
+//! - At most [`INBOUND_MAX`] moves are under way; the others are found later.
 //! - What is accepted next comes before what is only written down.
-//! - A move that was missed is looked at again only after [`JoinConfig::finish_ticks`]: it can
+//! - A move that was missed is looked at again only after [`HandoffConfig::finish_ticks`]: it can
 //!   never arrive any more, and whoever raises the fence of its shard lets its record end.
 
 use std::collections::VecDeque;
@@ -14,22 +14,22 @@ use std::collections::VecDeque;
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::{AcquireResultView, AcquireScratch, CoordinationBackend, RunManagement};
 
-use super::destination::{Destination, DestinationAsk, DestinationEnd};
-use super::mover::{DestinationNext, Mover};
-use super::terms::{JoinConfig, MoveTerms, worker_name};
+use super::destination::{DestinationAsk, DestinationEnd, HandoffDestination};
+use super::driver::{DestinationNext, Driver};
+use super::terms::{HandoffConfig, MoveTerms, worker_name};
 use crate::phase::Phase;
 use crate::record::RecordId;
 use crate::repository::{IN_PROGRESS_PAGE, Repository, RepositoryError, Stored};
 
 /// Moves to one worker that are under way at a time: two pages of records, far above what one
 /// worker is offered while it accepts one.
-pub const ARRIVALS_MAX: usize = 2 * IN_PROGRESS_PAGE;
+pub const INBOUND_MAX: usize = 2 * IN_PROGRESS_PAGE;
 
 /// What came of one step.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
 #[expect(clippy::large_enum_variant, reason = "it is looked at once and never kept")]
-pub enum ArrivalsNext<'s> {
+pub enum InboundNext<'s> {
     /// There is more to do at once.
     Again,
     /// A shard is this worker's from now on: it may go to work before the record says so.
@@ -51,22 +51,22 @@ pub struct Arrived<'s> {
 
 /// Takes what is offered to one worker.
 #[derive(Debug)]
-pub struct Arrivals {
+pub struct Inbound {
     name: String,
-    config: JoinConfig,
+    config: HandoffConfig,
     /// In the order in which they had their turn.
-    expected: VecDeque<Destination>,
-    /// Moves that were missed, and when they are looked at again; at most [`ARRIVALS_MAX`].
+    expected: VecDeque<HandoffDestination>,
+    /// Moves that were missed, and when they are looked at again; at most [`INBOUND_MAX`].
     missed: VecDeque<(RecordId, LogicalTime)>,
     /// Whether nothing new is searched for.
     is_closed: bool,
     find_at: LogicalTime,
 }
 
-impl Arrivals {
+impl Inbound {
     /// The moves to `me`.
     #[must_use]
-    pub fn new(me: WorkerId, config: JoinConfig) -> Self {
+    pub fn new(me: WorkerId, config: HandoffConfig) -> Self {
         Self {
             name: worker_name(me),
             config,
@@ -87,35 +87,35 @@ impl Arrivals {
     /// Does one thing: searches, or lets one move go on.
     pub fn step<'s, B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
-        mover: &mut Mover<'_, B, R>,
+        driver: &mut Driver<'_, B, R>,
         scratch: &'s mut AcquireScratch,
         now: LogicalTime,
-    ) -> ArrivalsNext<'s> {
+    ) -> InboundNext<'s> {
         if !self.is_closed && now >= self.find_at {
-            let found = self.find(mover, now).is_ok();
+            let found = self.find(driver, now).is_ok();
             let ticks = if found { self.config.find_ticks } else { self.config.retry_ticks };
             self.find_at = now.saturating_add(ticks);
         }
         let next = self.next(now).and_then(|index| self.expected.remove(index));
         let Some(mut destination) = next else {
-            return ArrivalsNext::Wait(self.next_at(now));
+            return InboundNext::Wait(self.next_at(now));
         };
-        match mover.step_destination(&mut destination, scratch, now) {
+        match driver.step_destination(&mut destination, scratch, now) {
             DestinationNext::Live(view) => {
                 let terms = destination.terms().clone();
                 let snapshot = destination.snapshot().to_vec();
                 self.expected.push_back(destination);
-                ArrivalsNext::Live(Arrived { terms, snapshot, view })
+                InboundNext::Live(Arrived { terms, snapshot, view })
             }
             DestinationNext::Again | DestinationNext::Wait(_) => {
                 self.expected.push_back(destination);
-                ArrivalsNext::Again
+                InboundNext::Again
             }
             DestinationNext::Done(DestinationEnd::Missed) => {
                 self.miss(destination.terms().id.clone(), now);
-                ArrivalsNext::Again
+                InboundNext::Again
             }
-            DestinationNext::Done(_) => ArrivalsNext::Again,
+            DestinationNext::Done(_) => InboundNext::Again,
         }
     }
 
@@ -126,26 +126,26 @@ impl Arrivals {
     }
 
     fn miss(&mut self, id: RecordId, now: LogicalTime) {
-        self.missed.truncate(ARRIVALS_MAX - 1);
+        self.missed.truncate(INBOUND_MAX - 1);
         self.missed.push_front((id, now.saturating_add(self.config.finish_ticks)));
     }
 
     /// Adds moves to this worker that are ready and not known.
     fn find<B, R: Repository>(
         &mut self,
-        mover: &mut Mover<'_, B, R>,
+        driver: &mut Driver<'_, B, R>,
         now: LogicalTime,
     ) -> Result<(), RepositoryError> {
         let mut after = None;
         self.missed.retain(|(_, until)| now < *until);
         loop {
             let page =
-                mover.records.in_progress_page(&self.name, after.as_ref(), IN_PROGRESS_PAGE)?;
+                driver.records.in_progress_page(&self.name, after.as_ref(), IN_PROGRESS_PAGE)?;
             for stored in page.found {
                 self.expect(stored, now);
             }
             match page.next {
-                Some(next) if self.expected.len() < ARRIVALS_MAX => after = Some(next),
+                Some(next) if self.expected.len() < INBOUND_MAX => after = Some(next),
                 Some(_) | None => return Ok(()),
             }
         }
@@ -156,11 +156,11 @@ impl Arrivals {
         let is_ready = record.to == self.name && record.state >= Phase::Transfer;
         let is_missed = self.missed.iter().any(|(id, until)| *id == record.id && now < *until);
         let is_known = is_missed || self.expected.iter().any(|one| one.terms().id == record.id);
-        if !is_ready || is_known || self.expected.len() >= ARRIVALS_MAX {
+        if !is_ready || is_known || self.expected.len() >= INBOUND_MAX {
             return;
         }
         // A record that is about something else is not ours.
-        let Ok(destination) = Destination::new(stored, self.config, now) else { return };
+        let Ok(destination) = HandoffDestination::new(stored, self.config, now) else { return };
         if !matches!(destination.ask(now), DestinationAsk::Done(_)) {
             self.expected.push_back(destination);
         }
@@ -168,15 +168,15 @@ impl Arrivals {
 
     /// Which move has its turn: one to accept if there is one.
     fn next(&self, now: LogicalTime) -> Option<usize> {
-        let accepts = |one: &Destination| one.ask(now) == DestinationAsk::Accept;
-        let asks = |one: &Destination| !matches!(one.ask(now), DestinationAsk::Wait(_));
+        let accepts = |one: &HandoffDestination| one.ask(now) == DestinationAsk::Accept;
+        let asks = |one: &HandoffDestination| !matches!(one.ask(now), DestinationAsk::Wait(_));
         let first = self.expected.iter().position(accepts);
         first.or_else(|| self.expected.iter().position(asks))
     }
 
     /// When there is something to do, if nothing is to be done now.
     fn next_at(&self, now: LogicalTime) -> LogicalTime {
-        let until = |one: &Destination| match one.ask(now) {
+        let until = |one: &HandoffDestination| match one.ask(now) {
             DestinationAsk::Wait(until) => until,
             DestinationAsk::Accept
             | DestinationAsk::Look

@@ -16,7 +16,7 @@ const SUBJECT_KIND: &str = "shard";
 
 /// How long a move may take, and how often a side looks. All in ticks of the caller's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct JoinConfig {
+pub struct HandoffConfig {
     /// Deadline of Lock and Serialize: the source gives up and keeps the shard.
     pub prepare_ticks: u64,
     /// Deadline of Transfer: how long the offer stands. The kernel allows four leases.
@@ -37,7 +37,7 @@ pub struct JoinConfig {
     pub retry_ticks: u64,
 }
 
-impl JoinConfig {
+impl HandoffConfig {
     /// The defaults, with offers that the kernel allows for leases of `lease_ticks`: one that
     /// stands longer than [`OFFER_LEASES_MAX`] leases is refused, and a drain would only release.
     #[must_use]
@@ -48,7 +48,7 @@ impl JoinConfig {
     }
 }
 
-impl Default for JoinConfig {
+impl Default for HandoffConfig {
     /// For the default lease of 15 s: an offer stands for one lease, a worker searches forty times
     /// a second, and a destination that has found its move takes it within milliseconds.
     fn default() -> Self {
@@ -151,13 +151,13 @@ impl MoveTerms {
 
     /// What became of the move, by what is seen of the shard; `None` if there is no such shard.
     #[must_use]
-    pub fn judge(&self, shard: Option<&ShardSummary>) -> Verdict {
-        let Some(shard) = shard else { return Verdict::Gone };
+    pub fn judge(&self, shard: Option<&ShardSummary>) -> MoveOutcome {
+        let Some(shard) = shard else { return MoveOutcome::Gone };
         if shard.fence_epoch > self.fence {
             let ours = shard.last_handoff == Some(self.handoff());
-            return if ours { Verdict::Moved } else { Verdict::Superseded };
+            return if ours { MoveOutcome::Moved } else { MoveOutcome::Superseded };
         }
-        if shard.status.is_terminal() { Verdict::Gone } else { Verdict::Before }
+        if shard.status.is_terminal() { MoveOutcome::Gone } else { MoveOutcome::Before }
     }
 
     /// The machine that begins the move at `now`.
@@ -181,7 +181,7 @@ impl MoveTerms {
 /// What a shard tells of a move that was prepared under a fence F.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "DESIGN 6 has exactly these cases")]
-pub enum Verdict {
+pub enum MoveOutcome {
     /// The fence is still F: the source has it, or nobody.
     Before,
     /// This very move raised the fence: the destination has or had it.

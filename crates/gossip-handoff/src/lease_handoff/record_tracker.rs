@@ -22,7 +22,7 @@ pub(super) enum Goal {
 
 /// What a side needs to bring its record where it is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Errand {
+pub(super) enum RecordOp {
     /// Save this over that.
     Save(Box<Record>, Option<Version>),
     /// Read it again.
@@ -33,7 +33,7 @@ pub(super) enum Errand {
 
 /// A record and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ledger {
+pub(super) struct RecordTracker {
     pub(super) record: Record,
     /// `None` until it was first saved.
     version: Option<Version>,
@@ -43,7 +43,7 @@ pub(super) struct Ledger {
     is_gone: bool,
 }
 
-impl Ledger {
+impl RecordTracker {
     /// A record that nobody has saved.
     pub(super) const fn fresh(record: Record) -> Self {
         Self { record, version: None, is_stale: false, is_gone: false }
@@ -62,32 +62,32 @@ impl Ledger {
     }
 
     /// What brings the record nearer to `goal`.
-    pub(super) fn toward(&self, goal: &Goal, snapshot: &[u8], now: LogicalTime) -> Errand {
+    pub(super) fn toward(&self, goal: &Goal, snapshot: &[u8], now: LogicalTime) -> RecordOp {
         if self.is_stale {
-            return Errand::Get;
+            return RecordOp::Get;
         }
         if self.is_gone || self.record.state.is_terminal() {
-            return Errand::Arrived;
+            return RecordOp::Arrived;
         }
         let Ok(mut machine) = Machine::from_record(self.record.clone()) else {
-            return Errand::Arrived;
+            return RecordOp::Arrived;
         };
         machine.set_clock(move || now);
         let stepped = match goal {
             // The first save of a record that nobody has seen is its first phase.
             Goal::Reach(_) if self.version.is_none() => Ok(()),
-            Goal::Reach(phase) if machine.state() >= *phase => return Errand::Arrived,
+            Goal::Reach(phase) if machine.state() >= *phase => return RecordOp::Arrived,
             Goal::Reach(_) => step(&mut machine, snapshot),
             // What was never saved needs no end.
-            Goal::RollBack(_) if self.version.is_none() => return Errand::Arrived,
+            Goal::RollBack(_) if self.version.is_none() => return RecordOp::Arrived,
             // What was acknowledged was accepted, and is never rolled back: whoever has the shard
             // by now, the move happened, and its record is finished.
             Goal::RollBack(_) if machine.state() >= Phase::Ack => step(&mut machine, snapshot),
             Goal::RollBack(reason) => machine.rollback(reason).map_err(drop),
         };
         match stepped {
-            Ok(()) => Errand::Save(Box::new(machine.record()), self.version),
-            Err(()) => Errand::Arrived,
+            Ok(()) => RecordOp::Save(Box::new(machine.record()), self.version),
+            Err(()) => RecordOp::Arrived,
         }
     }
 

@@ -10,9 +10,10 @@ use gossip_coordination::{
 };
 use rstest::rstest;
 
-use crate::join::{
-    Destination, DestinationAsk, DestinationEnd, DestinationNext, DestinationTold, JoinConfig,
-    MoveTerms, Mover, Source, SourceEnd, SourceNext, SourceTold, Verdict, Why, worker_name,
+use crate::lease_handoff::{
+    DestinationAsk, DestinationEnd, DestinationNext, DestinationTold, Driver, HandoffConfig,
+    HandoffDestination, HandoffSource, MoveOutcome, MoveTerms, SourceEnd, SourceNext, SourceTold,
+    Why, worker_name,
 };
 use crate::{MemoryRepository, Phase, Repository, RepositoryError, Stored};
 
@@ -21,7 +22,7 @@ pub(crate) const RUN: RunId = RunId::from_raw(1);
 /// Ticks of a lease.
 const LEASE: u64 = 100;
 
-pub(crate) const CONFIG: JoinConfig = JoinConfig {
+pub(crate) const CONFIG: HandoffConfig = HandoffConfig {
     prepare_ticks: 50,
     offer_ticks: 60,
     finish_ticks: 100,
@@ -71,14 +72,19 @@ impl World {
         backend.acquire_and_restore_into(at(now), TENANT, key, by, &mut scratch).unwrap().lease
     }
 
-    pub(crate) fn mover(&mut self) -> Mover<'_, InMemoryCoordinator, MemoryRepository> {
-        Mover { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
+    pub(crate) fn driver(&mut self) -> Driver<'_, InMemoryCoordinator, MemoryRepository> {
+        Driver { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
     }
 
     /// Steps until the source waits or is done.
-    fn run_source(&mut self, source: &mut Source, lease: Option<&Lease>, now: u64) -> SourceNext {
+    fn run_source(
+        &mut self,
+        source: &mut HandoffSource,
+        lease: Option<&Lease>,
+        now: u64,
+    ) -> SourceNext {
         loop {
-            match self.mover().step_source(source, lease, at(now)) {
+            match self.driver().step_source(source, lease, at(now)) {
                 SourceNext::Again => {}
                 next => return next,
             }
@@ -88,12 +94,12 @@ impl World {
     /// Steps until the destination waits or is done; answers the fence that it was granted.
     pub(crate) fn run_destination(
         &mut self,
-        destination: &mut Destination,
+        destination: &mut HandoffDestination,
         now: u64,
     ) -> (Option<u64>, Option<DestinationEnd>) {
         let (mut scratch, mut fence) = (AcquireScratch::new(), None);
         loop {
-            match self.mover().step_destination(destination, &mut scratch, at(now)) {
+            match self.driver().step_destination(destination, &mut scratch, at(now)) {
                 DestinationNext::Again => {}
                 DestinationNext::Live(view) => fence = Some(view.lease.fence().as_raw()),
                 DestinationNext::Wait(_) => return (fence, None),
@@ -116,11 +122,11 @@ fn key(shard: u64) -> ShardKey {
 }
 
 /// A move of shard 0 from worker 1 to worker 2 that begins at 10, offered until 70.
-fn begun(world: &mut World) -> (Lease, Source) {
+fn begun(world: &mut World) -> (Lease, HandoffSource) {
     let lease = world.acquire(10, 0, 1);
     let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
     let cursor = Cursor::with_last_key(b"ab");
-    let source = Source::new(terms, cursor, b"state".to_vec(), CONFIG, at(10)).unwrap();
+    let source = HandoffSource::new(terms, cursor, b"state".to_vec(), CONFIG, at(10)).unwrap();
     (lease, source)
 }
 
@@ -133,7 +139,7 @@ fn a_shard_moves_and_nothing_is_left() {
 
     let stored = world.found(2);
     assert_eq!(stored.record.snapshot, b"state");
-    let mut destination = Destination::new(stored, CONFIG, at(12)).unwrap();
+    let mut destination = HandoffDestination::new(stored, CONFIG, at(12)).unwrap();
     assert_eq!(destination.snapshot(), b"state");
     let (fence, end) = world.run_destination(&mut destination, 12);
     assert_eq!((fence, end), (Some(lease.fence().as_raw() + 1), Some(DestinationEnd::Live)));
@@ -152,7 +158,7 @@ fn the_record_is_in_transfer_before_the_shard_is_offered() {
     let (lease, mut source) = begun(&mut world);
     let mut phases = Vec::new();
     while world.backend.shard(TENANT, lease.key()).unwrap().record().offer().is_none() {
-        world.mover().step_source(&mut source, Some(&lease), at(11));
+        world.driver().step_source(&mut source, Some(&lease), at(11));
         phases.extend(world.phase(source.terms()));
     }
     let one_by_one = [Phase::Lock, Phase::Serialize, Phase::Transfer, Phase::Transfer];
@@ -179,7 +185,7 @@ fn a_source_that_is_answered_from_memory_looks_before_it_goes_on() {
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
     source.cancel();
-    source.pass(at(12));
+    source.tick(at(12));
     let (handoff, op) = (source.terms().handoff(), source.terms().withdraw_op());
     world.backend.withdraw(at(12), TENANT, &lease, handoff, op).unwrap();
     let lost = InfraError::Transient { operation: "commit", message: "no reply".to_owned() };
@@ -195,8 +201,8 @@ fn a_source_that_is_answered_from_memory_looks_before_it_goes_on() {
 fn a_destination_asks_again_after_a_read_that_failed() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
-    world.mover().step_source(&mut source, Some(&lease), at(11));
-    let mut destination = Destination::new(world.found(2), CONFIG, at(11)).unwrap();
+    world.driver().step_source(&mut source, Some(&lease), at(11));
+    let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(11)).unwrap();
     assert_eq!(destination.ask(at(11)), DestinationAsk::Get, "the record is not in Transfer yet");
     let failed = RepositoryError::Failed { message: "no reply".to_owned() };
     destination.tell(at(11), DestinationTold::Got(Err(failed)));
@@ -214,7 +220,7 @@ fn what_was_acknowledged_is_finished_although_a_third_has_the_shard() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
-    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(12)).unwrap();
     let (fence, _) = world.run_destination(&mut destination, 12);
     assert!(fence.is_some());
     world.acquire(12 + LEASE, 0, 3);
@@ -227,8 +233,8 @@ fn what_was_acknowledged_is_finished_although_a_third_has_the_shard() {
 
 #[test]
 fn offers_are_as_long_as_the_kernel_allows() {
-    assert_eq!(JoinConfig::for_lease(15_000), JoinConfig::default());
-    assert_eq!(JoinConfig::for_lease(300).offer_ticks, 1_200);
+    assert_eq!(HandoffConfig::for_lease(15_000), HandoffConfig::default());
+    assert_eq!(HandoffConfig::for_lease(300).offer_ticks, 1_200);
 }
 
 #[test]
@@ -242,7 +248,7 @@ fn a_source_whose_lease_ended_does_not_go_on_and_leaves_the_record() {
 
     // Another takes it, and then the record can end.
     world.acquire(111, 0, 3);
-    let mut again = Source::recover(world.found(1), false, CONFIG, at(112)).unwrap();
+    let mut again = HandoffSource::recover(world.found(1), false, CONFIG, at(112)).unwrap();
     let done = world.run_source(&mut again, None, 112);
     assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::Superseded)));
     assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
@@ -253,7 +259,7 @@ fn a_restarted_task_withdraws_and_goes_on() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
-    let mut again = Source::recover(world.found(1), true, CONFIG, at(20)).unwrap();
+    let mut again = HandoffSource::recover(world.found(1), true, CONFIG, at(20)).unwrap();
     let done = world.run_source(&mut again, Some(&lease), 20);
     assert_eq!(done, SourceNext::Done(SourceEnd::Kept(Why::Withdrawn)));
 }
@@ -266,9 +272,9 @@ fn a_source_that_crashed_is_recovered(#[case] steps: usize, #[case] left: Phase)
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     for _ in 0..steps {
-        world.mover().step_source(&mut source, Some(&lease), at(11));
+        world.driver().step_source(&mut source, Some(&lease), at(11));
     }
-    let mut again = Source::recover(world.found(1), false, CONFIG, at(20)).unwrap();
+    let mut again = HandoffSource::recover(world.found(1), false, CONFIG, at(20)).unwrap();
     let SourceNext::Done(SourceEnd::Lost(_)) = world.run_source(&mut again, None, 20) else {
         panic!("a process without a lease does not go on");
     };
@@ -287,12 +293,12 @@ fn a_move_that_was_accepted_is_finished_whoever_crashed() {
     backend.accept(at(12), TENANT, terms.key, worker(2), handoff, &mut scratch).unwrap();
     assert_eq!(world.phase(&terms), Some(Phase::Transfer));
 
-    let mut destination = Destination::new(world.found(2), CONFIG, at(13)).unwrap();
+    let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(13)).unwrap();
     let (fence, end) = world.run_destination(&mut destination, 13);
     assert_eq!((fence, end), (None, Some(DestinationEnd::GrantLost)));
     assert_eq!(world.phase(&terms), Some(Phase::Ack));
 
-    let mut again = Source::recover(world.found(1), false, CONFIG, at(14)).unwrap();
+    let mut again = HandoffSource::recover(world.found(1), false, CONFIG, at(14)).unwrap();
     let done = world.run_source(&mut again, None, 14);
     assert_eq!(done, SourceNext::Done(SourceEnd::Moved));
     assert_eq!(world.phase(&terms), None);
@@ -303,13 +309,13 @@ fn a_destination_finishes_what_a_source_left_behind() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
-    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(12)).unwrap();
     world.run_destination(&mut destination, 12);
     // Young: the source will finish it. Old: it will not.
-    let mut early = Destination::new(world.found(2), CONFIG, at(13)).unwrap();
+    let mut early = HandoffDestination::new(world.found(2), CONFIG, at(13)).unwrap();
     world.run_destination(&mut early, 13);
     assert_eq!(world.phase(source.terms()), Some(Phase::Ack));
-    let mut late = Destination::new(world.found(2), CONFIG, at(113)).unwrap();
+    let mut late = HandoffDestination::new(world.found(2), CONFIG, at(113)).unwrap();
     world.run_destination(&mut late, 113);
     assert_eq!(world.phase(source.terms()), Some(Phase::Complete));
 }
@@ -319,9 +325,9 @@ fn a_destination_that_finds_nothing_offered_waits_until_the_offer_is_over() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     for _ in 0..3 {
-        world.mover().step_source(&mut source, Some(&lease), at(11));
+        world.driver().step_source(&mut source, Some(&lease), at(11));
     }
-    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(12)).unwrap();
     assert_eq!(world.run_destination(&mut destination, 12), (None, None));
     let end = world.run_destination(&mut destination, 70);
     assert_eq!(end, (None, Some(DestinationEnd::Missed)));
@@ -332,7 +338,7 @@ fn a_destination_that_finds_nothing_offered_waits_until_the_offer_is_over() {
 fn terms_come_back_from_their_record() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
-    world.mover().step_source(&mut source, Some(&lease), at(11));
+    world.driver().step_source(&mut source, Some(&lease), at(11));
     let mut record = world.found(1).record;
     assert_eq!(MoveTerms::of(&record).as_ref(), Ok(source.terms()));
     let strange = ["zone-7", "shard/1/2/3/4", "shard", ""];
@@ -350,12 +356,12 @@ fn the_fence_and_the_id_tell_what_became_of_a_move() {
     let all = gossip_coordination::ShardFilter::all();
     world.backend.list_shards_into(at(11), TENANT, RUN, all, &mut rows).unwrap();
     let (mut row, terms) = (rows.remove(0), source.terms());
-    assert_eq!(terms.judge(None), Verdict::Gone);
-    assert_eq!(terms.judge(Some(&row)), Verdict::Before);
+    assert_eq!(terms.judge(None), MoveOutcome::Gone);
+    assert_eq!(terms.judge(Some(&row)), MoveOutcome::Before);
     row.fence_epoch = lease.fence().increment();
-    assert_eq!(terms.judge(Some(&row)), Verdict::Superseded);
+    assert_eq!(terms.judge(Some(&row)), MoveOutcome::Superseded);
     row.last_handoff = Some(terms.handoff());
-    assert_eq!(terms.judge(Some(&row)), Verdict::Moved);
+    assert_eq!(terms.judge(Some(&row)), MoveOutcome::Moved);
 }
 
 /// A first save that arrives twice makes a record anew when its move is over and forgotten.
@@ -363,18 +369,18 @@ fn the_fence_and_the_id_tell_what_became_of_a_move() {
 fn a_record_that_comes_back_from_the_dead_does_not_roll_back_what_moved() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
-    world.mover().step_source(&mut source, Some(&lease), at(11));
+    world.driver().step_source(&mut source, Some(&lease), at(11));
     let first = world.found(1).record;
     world.run_source(&mut source, Some(&lease), 11);
-    let mut destination = Destination::new(world.found(2), CONFIG, at(12)).unwrap();
+    let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(12)).unwrap();
     world.run_destination(&mut destination, 12);
     world.run_source(&mut source, Some(&lease), 13);
     assert_eq!(world.phase(source.terms()), None);
 
     world.records.save(&first, None).unwrap();
     for has_lease in [true, false] {
-        let mut again = Source::recover(world.found(1), has_lease, CONFIG, at(14)).unwrap();
-        let next = world.mover().step_source(&mut again, Some(&lease), at(14));
+        let mut again = HandoffSource::recover(world.found(1), has_lease, CONFIG, at(14)).unwrap();
+        let next = world.driver().step_source(&mut again, Some(&lease), at(14));
         assert_eq!((next, again.end()), (SourceNext::Again, Some(SourceEnd::Moved)));
     }
 }
@@ -384,7 +390,7 @@ fn a_move_without_a_snapshot_freezes_the_shard_when_only_the_offer_is_left() {
     let mut world = World::with_shards(1);
     let lease = world.acquire(10, 0, 1);
     let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
-    let mut source = Source::prepare(terms, CONFIG, at(10)).unwrap();
+    let mut source = HandoffSource::prepare(terms, CONFIG, at(10)).unwrap();
     assert_eq!(world.run_source(&mut source, Some(&lease), 11), SourceNext::Freeze);
     assert_eq!(world.phase(source.terms()), Some(Phase::Transfer));
     // Until then the owner may do what owners do.
@@ -392,7 +398,7 @@ fn a_move_without_a_snapshot_freezes_the_shard_when_only_the_offer_is_left() {
     world.backend.checkpoint(at(11), TENANT, &lease, cursor, op).unwrap();
     source.freeze(at(12), Cursor::with_last_key(b"ab"));
     assert_eq!(world.run_source(&mut source, Some(&lease), 12), SourceNext::Wait(at(13)));
-    let mut destination = Destination::new(world.found(2), CONFIG, at(13)).unwrap();
+    let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(13)).unwrap();
     let (_, end) = world.run_destination(&mut destination, 13);
     assert_eq!(end, Some(DestinationEnd::Live));
     let shard = world.backend.shard(TENANT, lease.key()).unwrap();
@@ -404,7 +410,7 @@ fn a_shard_that_was_frozen_too_late_is_kept() {
     let mut world = World::with_shards(1);
     let lease = world.acquire(10, 0, 1);
     let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
-    let mut source = Source::prepare(terms, CONFIG, at(10)).unwrap();
+    let mut source = HandoffSource::prepare(terms, CONFIG, at(10)).unwrap();
     world.run_source(&mut source, Some(&lease), 11);
     source.freeze(at(70), Cursor::initial());
     assert_eq!(source.end(), Some(SourceEnd::Kept(Why::NotRecorded)));

@@ -6,8 +6,8 @@
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{AcceptError, ShardSummary};
 
-use super::ledger::{Errand, Goal, Ledger};
-use super::terms::{JoinConfig, MoveTerms, NotAMove, Verdict};
+use super::record_tracker::{Goal, RecordOp, RecordTracker};
+use super::terms::{HandoffConfig, MoveOutcome, MoveTerms, NotAMove};
 use crate::phase::Phase;
 use crate::record::Record;
 use crate::repository::{RepositoryError, Stored, Version};
@@ -69,10 +69,10 @@ enum State {
 
 /// One shard on its way in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Destination {
+pub struct HandoffDestination {
     terms: MoveTerms,
-    config: JoinConfig,
-    ledger: Ledger,
+    config: HandoffConfig,
+    tracker: RecordTracker,
     state: State,
     end: Option<DestinationEnd>,
     /// Where the record goes once the end is known.
@@ -85,20 +85,20 @@ pub struct Destination {
     give_up_at: LogicalTime,
 }
 
-impl Destination {
+impl HandoffDestination {
     /// A move to this worker that was found at `now`, at any phase.
     ///
     /// # Errors
     ///
     /// [`NotAMove`] if the record is about something else.
-    pub fn new(stored: Stored, config: JoinConfig, now: LogicalTime) -> Result<Self, NotAMove> {
+    pub fn new(stored: Stored, config: HandoffConfig, now: LogicalTime) -> Result<Self, NotAMove> {
         let terms = MoveTerms::of(&stored.record)?;
         let phase = stored.record.state;
         let acknowledged_at = stored.record.last_transition;
         let mut destination = Self {
             terms,
             config,
-            ledger: Ledger::found(stored),
+            tracker: RecordTracker::found(stored),
             state: State::Accepting,
             end: None,
             goal: ACKNOWLEDGED,
@@ -108,7 +108,7 @@ impl Destination {
         };
         match phase {
             // The offer is not sent yet; the record is read again before it is accepted.
-            Phase::Lock | Phase::Serialize => destination.ledger.distrust(),
+            Phase::Lock | Phase::Serialize => destination.tracker.distrust(),
             Phase::Transfer => {}
             // Accepted before this process began. A source that does not finish is gone.
             Phase::Ack | Phase::Unlock
@@ -134,7 +134,7 @@ impl Destination {
     /// What the source sent along.
     #[must_use]
     pub fn snapshot(&self) -> &[u8] {
-        &self.ledger.record.snapshot
+        &self.tracker.record.snapshot
     }
 
     /// How the move ended. It is known before the record says so, and the caller may act on it.
@@ -156,9 +156,9 @@ impl Destination {
             State::Accepting if !self.is_ready() => DestinationAsk::Get,
             State::Accepting => DestinationAsk::Accept,
             State::Looking => DestinationAsk::Look,
-            State::Closing | State::Done => match self.errand(now) {
-                Errand::Save(record, version) => DestinationAsk::Save(record, version),
-                Errand::Get | Errand::Arrived => DestinationAsk::Get,
+            State::Closing | State::Done => match self.record_op(now) {
+                RecordOp::Save(record, version) => DestinationAsk::Save(record, version),
+                RecordOp::Get | RecordOp::Arrived => DestinationAsk::Get,
             },
         }
     }
@@ -172,7 +172,7 @@ impl Destination {
                 if matches!(saved, Err(RepositoryError::Failed { .. })) {
                     self.pause(now, self.config.retry_ticks);
                 }
-                self.ledger.saved(*record, saved);
+                self.tracker.saved(*record, saved);
             }
             DestinationTold::Got(got) => self.got(now, got),
         }
@@ -181,11 +181,11 @@ impl Destination {
 
     /// Whether the record was seen in Transfer: the snapshot is whole, and the offer may stand.
     fn is_ready(&self) -> bool {
-        self.ledger.stored().is_some_and(|stored| stored.record.state == Phase::Transfer)
+        self.tracker.stored().is_some_and(|stored| stored.record.state == Phase::Transfer)
     }
 
     fn got(&mut self, now: LogicalTime, got: Result<Stored, RepositoryError>) {
-        if !self.ledger.got(got) {
+        if !self.tracker.got(got) {
             self.pause(now, self.config.retry_ticks);
             // Nothing was learned, and the source stands still: ask again while the offer stands.
             if now < self.terms.offer_deadline {
@@ -195,13 +195,13 @@ impl Destination {
         if self.state != State::Accepting {
             return;
         }
-        let phase = self.ledger.record.state;
-        let is_there = self.ledger.stored().is_some();
+        let phase = self.tracker.record.state;
+        let is_there = self.tracker.stored().is_some();
         if !is_there || phase.is_terminal() || now >= self.terms.offer_deadline {
             // Whatever becomes of the record, it is the source's.
             self.stop(DestinationEnd::Missed);
         } else if phase < Phase::Transfer {
-            self.ledger.distrust();
+            self.tracker.distrust();
             self.pause(now, self.config.poll_ticks);
         } else if phase > Phase::Transfer {
             self.stop(DestinationEnd::GrantLost);
@@ -242,16 +242,16 @@ impl Destination {
             return;
         };
         match self.terms.judge(shard.as_deref()) {
-            Verdict::Before if now < self.terms.offer_deadline => {
+            MoveOutcome::Before if now < self.terms.offer_deadline => {
                 self.state = State::Accepting;
                 self.refusals = 0;
-                self.ledger.distrust();
+                self.tracker.distrust();
                 self.pause(now, self.config.poll_ticks);
             }
             // The source withdraws it, and ends the record.
-            Verdict::Before => self.stop(DestinationEnd::Missed),
-            Verdict::Moved => self.settle(now, DestinationEnd::GrantLost, ACKNOWLEDGED),
-            Verdict::Superseded | Verdict::Gone => {
+            MoveOutcome::Before => self.stop(DestinationEnd::Missed),
+            MoveOutcome::Moved => self.settle(now, DestinationEnd::GrantLost, ACKNOWLEDGED),
+            MoveOutcome::Superseded | MoveOutcome::Gone => {
                 let back = Goal::RollBack("superseded: it can never happen");
                 self.settle(now, DestinationEnd::Missed, back);
             }
@@ -275,14 +275,14 @@ impl Destination {
     }
 
     fn go_on(&mut self, now: LogicalTime) {
-        let arrived = || self.errand(now) == Errand::Arrived || now >= self.give_up_at;
+        let arrived = || self.record_op(now) == RecordOp::Arrived || now >= self.give_up_at;
         if self.state == State::Closing && arrived() {
             self.state = State::Done;
         }
     }
 
-    fn errand(&self, now: LogicalTime) -> Errand {
-        self.ledger.toward(&self.goal, &[], now)
+    fn record_op(&self, now: LogicalTime) -> RecordOp {
+        self.tracker.toward(&self.goal, &[], now)
     }
 
     const fn pause(&mut self, now: LogicalTime, ticks: u64) {

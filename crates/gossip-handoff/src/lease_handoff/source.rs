@@ -18,8 +18,8 @@ use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{OfferError, ShardSummary, WithdrawError};
 
-use super::ledger::{Errand, Goal, Ledger};
-use super::terms::{JoinConfig, MoveTerms, NotAMove, Verdict};
+use super::record_tracker::{Goal, RecordOp, RecordTracker};
+use super::terms::{HandoffConfig, MoveOutcome, MoveTerms, NotAMove};
 use crate::phase::Phase;
 use crate::record::{InvalidRecord, Record, check_snapshot};
 use crate::repository::{RepositoryError, Stored, Version};
@@ -34,7 +34,7 @@ pub enum SourceAsk {
     Get,
     /// Forget this, as [`SourceTold::Forgotten`].
     Forget(Box<Stored>),
-    /// Stop working on the shard, and say where ([`Source::freeze`]).
+    /// Stop working on the shard, and say where ([`HandoffSource::freeze`]).
     Freeze,
     /// Offer the shard under the lease, as [`SourceTold::Offered`].
     Offer,
@@ -142,14 +142,14 @@ enum State {
 
 /// One shard on its way out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Source {
+pub struct HandoffSource {
     terms: MoveTerms,
-    config: JoinConfig,
+    config: HandoffConfig,
     /// The final position; an initial one keeps the stored one.
     cursor: Cursor,
     /// Kept until the record holds it.
     snapshot: Vec<u8>,
-    ledger: Ledger,
+    tracker: RecordTracker,
     state: State,
     /// Whether the shard stands still.
     is_frozen: bool,
@@ -168,7 +168,7 @@ pub struct Source {
     give_up_at: LogicalTime,
 }
 
-impl Source {
+impl HandoffSource {
     /// A move that begins at `now`. The caller has frozen the shard: `cursor` is where it stopped,
     /// and an initial one keeps what is stored.
     ///
@@ -179,13 +179,13 @@ impl Source {
         terms: MoveTerms,
         cursor: Cursor,
         snapshot: Vec<u8>,
-        config: JoinConfig,
+        config: HandoffConfig,
         now: LogicalTime,
     ) -> Result<Self, InvalidRecord> {
         check_snapshot(&snapshot)?;
-        let ledger = Ledger::fresh(terms.begin(now)?.record());
+        let tracker = RecordTracker::fresh(terms.begin(now)?.record());
         let give_up_at = now.saturating_add(config.prepare_ticks);
-        let source = Self::at(terms, config, ledger, State::Preparing, give_up_at);
+        let source = Self::at(terms, config, tracker, State::Preparing, give_up_at);
         Ok(Self { cursor, snapshot, has_lease: true, is_frozen: true, ..source })
     }
 
@@ -198,7 +198,7 @@ impl Source {
     /// [`InvalidRecord`] for a move to oneself.
     pub fn prepare(
         terms: MoveTerms,
-        config: JoinConfig,
+        config: HandoffConfig,
         now: LogicalTime,
     ) -> Result<Self, InvalidRecord> {
         let source = Self::new(terms, Cursor::initial(), Vec::new(), config, now)?;
@@ -225,14 +225,14 @@ impl Source {
     pub fn recover(
         stored: Stored,
         has_lease: bool,
-        config: JoinConfig,
+        config: HandoffConfig,
         now: LogicalTime,
     ) -> Result<Self, NotAMove> {
         let terms = MoveTerms::of(&stored.record)?;
         let phase = stored.record.state;
         let give_up_at = now.saturating_add(config.finish_ticks);
-        let ledger = Ledger::found(stored);
-        let mut source = Self::at(terms, config, ledger, State::Looking, give_up_at);
+        let tracker = RecordTracker::found(stored);
+        let mut source = Self::at(terms, config, tracker, State::Looking, give_up_at);
         source.has_lease = has_lease;
         match phase {
             // An offer is asked for only after Transfer was saved, so there was none. Yet the shard
@@ -253,8 +253,8 @@ impl Source {
 
     const fn at(
         terms: MoveTerms,
-        config: JoinConfig,
-        ledger: Ledger,
+        config: HandoffConfig,
+        tracker: RecordTracker,
         state: State,
         give_up_at: LogicalTime,
     ) -> Self {
@@ -263,7 +263,7 @@ impl Source {
             config,
             cursor: Cursor::initial(),
             snapshot: Vec::new(),
-            ledger,
+            tracker,
             state,
             is_frozen: false,
             was_offered: false,
@@ -302,7 +302,7 @@ impl Source {
 
     /// Time has passed, or the caller changed its mind: a source that is not frozen yet gives up,
     /// and one whose offer nobody took withdraws it. Nothing else changes by time alone.
-    pub fn pass(&mut self, now: LogicalTime) {
+    pub fn tick(&mut self, now: LogicalTime) {
         if self.state == State::Ready {
             self.go_on(now);
         }
@@ -325,7 +325,7 @@ impl Source {
             return SourceAsk::Wait(self.not_before);
         }
         match self.state {
-            State::Preparing => self.ask_errand(self.errand(now, &PREPARED)),
+            State::Preparing => self.ask_record_op(self.record_op(now, &PREPARED)),
             State::Ready => SourceAsk::Freeze,
             State::Offering => SourceAsk::Offer,
             State::Offered | State::Confirming | State::Looking => SourceAsk::Look,
@@ -339,7 +339,7 @@ impl Source {
         match told {
             SourceTold::Saved(record, saved) => self.saved(now, *record, saved),
             SourceTold::Got(got) => {
-                if !self.ledger.got(got) {
+                if !self.tracker.got(got) {
                     self.pause(now, self.config.retry_ticks);
                 }
             }
@@ -357,16 +357,16 @@ impl Source {
             State::Preparing if self.is_cancelled || now >= self.give_up_at => {
                 self.settle(now, SourceEnd::Kept(Why::NotRecorded));
             }
-            State::Preparing => match self.errand(now, &PREPARED) {
-                Errand::Arrived if self.ledger.record.state == Phase::Transfer => {
+            State::Preparing => match self.record_op(now, &PREPARED) {
+                RecordOp::Arrived if self.tracker.record.state == Phase::Transfer => {
                     self.snapshot = Vec::new();
                     self.state = State::Ready;
                     self.pause(now, self.config.lead_ticks);
                     self.go_on(now);
                 }
                 // Somebody ended it meanwhile.
-                Errand::Arrived => self.settle(now, SourceEnd::Kept(Why::Taken)),
-                Errand::Save(..) | Errand::Get => {}
+                RecordOp::Arrived => self.settle(now, SourceEnd::Kept(Why::Taken)),
+                RecordOp::Save(..) | RecordOp::Get => {}
             },
             State::Ready if self.is_cancelled || now >= self.terms.offer_deadline => {
                 self.settle(now, SourceEnd::Kept(Why::NotRecorded));
@@ -377,9 +377,9 @@ impl Source {
                 self.state = State::Offering;
             }
             State::Closing => {
-                let arrived = self.errand(now, &self.goal()) == Errand::Arrived;
-                let forgets = self.ledger.record.state == Phase::Complete;
-                let nothing_left = arrived && !(forgets && self.ledger.stored().is_some());
+                let arrived = self.record_op(now, &self.goal()) == RecordOp::Arrived;
+                let forgets = self.tracker.record.state == Phase::Complete;
+                let nothing_left = arrived && !(forgets && self.tracker.stored().is_some());
                 // What is left is found by whoever recovers it.
                 if nothing_left || now >= self.give_up_at {
                     self.state = State::Done;
@@ -396,18 +396,18 @@ impl Source {
     }
 
     fn close(&self, now: LogicalTime) -> SourceAsk {
-        self.ask_errand(self.errand(now, &self.goal()))
+        self.ask_record_op(self.record_op(now, &self.goal()))
     }
 
-    fn errand(&self, now: LogicalTime, goal: &Goal) -> Errand {
-        self.ledger.toward(goal, &self.snapshot, now)
+    fn record_op(&self, now: LogicalTime, goal: &Goal) -> RecordOp {
+        self.tracker.toward(goal, &self.snapshot, now)
     }
 
-    fn ask_errand(&self, errand: Errand) -> SourceAsk {
-        match errand {
-            Errand::Save(record, version) => SourceAsk::Save(record, version),
-            Errand::Get => SourceAsk::Get,
-            Errand::Arrived => match self.ledger.stored() {
+    fn ask_record_op(&self, record_op: RecordOp) -> SourceAsk {
+        match record_op {
+            RecordOp::Save(record, version) => SourceAsk::Save(record, version),
+            RecordOp::Get => SourceAsk::Get,
+            RecordOp::Arrived => match self.tracker.stored() {
                 Some(stored) => SourceAsk::Forget(Box::new(stored)),
                 None => SourceAsk::Get,
             },
@@ -417,7 +417,7 @@ impl Source {
     fn saved(&mut self, now: LogicalTime, record: Record, saved: Result<Version, RepositoryError>) {
         let conflict = saved == Err(RepositoryError::VersionConflict);
         let failed = saved.is_err();
-        self.ledger.saved(record, saved);
+        self.tracker.saved(record, saved);
         if conflict && self.state == State::Preparing {
             // Not ours any more, or never: it is left alone.
             self.end = Some(SourceEnd::Kept(Why::Taken));
@@ -469,24 +469,24 @@ impl Source {
             return self.stop_waiting(now);
         };
         match self.terms.judge(shard.as_deref()) {
-            Verdict::Moved => self.settle(now, SourceEnd::Moved),
-            Verdict::Superseded => self.settle(now, SourceEnd::Lost(Why::Superseded)),
-            Verdict::Gone => self.settle(now, SourceEnd::Lost(Why::Gone)),
-            Verdict::Before if self.state == State::Confirming => {
+            MoveOutcome::Moved => self.settle(now, SourceEnd::Moved),
+            MoveOutcome::Superseded => self.settle(now, SourceEnd::Lost(Why::Superseded)),
+            MoveOutcome::Gone => self.settle(now, SourceEnd::Lost(Why::Gone)),
+            MoveOutcome::Before if self.state == State::Confirming => {
                 self.settle(now, SourceEnd::Kept(Why::Withdrawn));
             }
-            Verdict::Before if self.state == State::Looking && !self.was_offered => {
+            MoveOutcome::Before if self.state == State::Looking && !self.was_offered => {
                 let why = Why::Restarted;
                 let kept = self.has_lease;
                 self.settle(now, if kept { SourceEnd::Kept(why) } else { SourceEnd::Lost(why) });
             }
             // The fence is F and the lease is worth nothing: the record stays in Transfer until the
             // fence moves, because nobody can withdraw.
-            Verdict::Before if self.state == State::Looking => {
+            MoveOutcome::Before if self.state == State::Looking => {
                 self.end = Some(SourceEnd::Lost(Why::LeaseEnded));
                 self.state = State::Done;
             }
-            Verdict::Before => {
+            MoveOutcome::Before => {
                 self.pause(now, self.config.find_ticks);
                 self.stop_waiting(now);
             }
@@ -521,7 +521,7 @@ impl Source {
         self.not_before = LogicalTime::ZERO;
         if end == SourceEnd::Moved {
             // The destination has most likely acknowledged meanwhile.
-            self.ledger.distrust();
+            self.tracker.distrust();
         }
         self.go_on(now);
     }

@@ -24,9 +24,9 @@ use gossip_coordination::{
     WorkerState,
 };
 
-use super::mover::{Mover, SourceNext};
-use super::source::{Source, SourceEnd};
-use super::terms::{JoinConfig, MoveTerms};
+use super::driver::{Driver, SourceNext};
+use super::source::{HandoffSource, SourceEnd};
+use super::terms::{HandoffConfig, MoveTerms};
 use crate::repository::Repository;
 
 /// Moves that are under way at a time. Most of them only wait until their destination has found
@@ -84,8 +84,8 @@ pub enum DrainEnd {
     Released,
     /// Another worker took it by itself, or its lease ended.
     Lost,
-    /// Its owner finished it, or lost it, before its turn came ([`Drain::finished`]); or nobody
-    /// took it, and its owner keeps it ([`Drain::keeping`]).
+    /// Its owner finished or lost it before its turn came ([`WorkerDrain::finished`]); or no worker
+    /// accepted it, and its owner keeps it ([`WorkerDrain::keeping`]).
     Finished,
 }
 
@@ -108,8 +108,8 @@ pub struct DrainTally {
 pub enum DrainNext {
     /// There is more to do at once.
     Again,
-    /// The caller stops working on this shard, and says where ([`Drain::freeze`]): at once, or when
-    /// what is under way on it is done. It is told once; other shards go on meanwhile.
+    /// The caller stops this shard and calls [`WorkerDrain::freeze`] with its cursor, at once or
+    /// when its in-flight items are done. Returned once per shard; others continue meanwhile.
     Freeze(ShardKey),
     /// There is nothing to do before this instant, or before a shard stands still.
     Wait(LogicalTime),
@@ -119,8 +119,8 @@ pub enum DrainNext {
 
 /// One worker that gives everything away.
 #[derive(Debug)]
-pub struct Drain {
-    config: JoinConfig,
+pub struct WorkerDrain {
+    config: HandoffConfig,
     /// After this instant what is left is released.
     deadline: LogicalTime,
     /// Whether its owner keeps what nobody takes.
@@ -156,12 +156,12 @@ enum Rest {
 
 #[derive(Debug)]
 enum Leg {
-    Moving(Box<Source>),
+    Moving(Box<HandoffSource>),
     Saving { tries: u32 },
     Releasing { tries: u32 },
 }
 
-impl Drain {
+impl WorkerDrain {
     /// Gives `holdings` to those of `workers` that are willing, until `deadline` and no longer.
     ///
     /// `me` never gets anything. The order of `workers` breaks ties, so give it in another order
@@ -171,7 +171,7 @@ impl Drain {
         me: WorkerId,
         holdings: Vec<Holding>,
         workers: &[WorkerEntry],
-        config: JoinConfig,
+        config: HandoffConfig,
         deadline: LogicalTime,
     ) -> Self {
         let of = |state: WorkerState| {
@@ -226,7 +226,7 @@ impl Drain {
     /// Does one thing for one of the shards. Those that stand still for it come first.
     pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
-        mover: &mut Mover<'_, B, R>,
+        driver: &mut Driver<'_, B, R>,
         now: LogicalTime,
     ) -> DrainNext {
         self.admit(now);
@@ -238,7 +238,7 @@ impl Drain {
         let mut wait: Option<LogicalTime> = None;
         for _ in 0..self.under_way.len() {
             let Some(mut passage) = self.under_way.pop_front() else { break };
-            match self.advance(mover, &mut passage, now) {
+            match self.advance(driver, &mut passage, now) {
                 Turn::Again => {
                     self.under_way.push_back(passage);
                     return DrainNext::Again;
@@ -298,16 +298,16 @@ impl Drain {
         let terms = MoveTerms::new(&holding.lease, to, holding.attempts, offer_deadline);
         let source = match &holding.still {
             Some((cursor, snapshot)) => {
-                Source::new(terms, cursor.clone(), snapshot.clone(), self.config, now)
+                HandoffSource::new(terms, cursor.clone(), snapshot.clone(), self.config, now)
             }
-            None => Source::prepare(terms, self.config, now),
+            None => HandoffSource::prepare(terms, self.config, now),
         };
         source.map_or(release, |source| Leg::Moving(Box::new(source)))
     }
 
     fn advance<B: CoordinationBackend + RunManagement, R: Repository>(
         &self,
-        mover: &mut Mover<'_, B, R>,
+        driver: &mut Driver<'_, B, R>,
         passage: &mut Passage,
         now: LogicalTime,
     ) -> Turn {
@@ -316,7 +316,7 @@ impl Drain {
                 if now >= self.deadline || passage.is_finished {
                     source.cancel();
                 }
-                match mover.step_source(source, Some(&passage.lease), now) {
+                match driver.step_source(source, Some(&passage.lease), now) {
                     SourceNext::Again => Turn::Again,
                     SourceNext::Freeze => self.stop(passage, now),
                     SourceNext::Wait(until) => Turn::Wait(until),
@@ -338,14 +338,14 @@ impl Drain {
             }
             Leg::Saving { tries } => {
                 *tries += 1;
-                let saved = save(mover, &passage.lease, &passage.cursor, now);
+                let saved = save(driver, &passage.lease, &passage.cursor, now);
                 self.saved(saved, passage, now)
             }
             Leg::Releasing { tries } => {
                 *tries += 1;
                 let (lease, op) = (&passage.lease, op(&passage.lease, 3));
                 let mode = ReleaseMode::Clean;
-                match mover.backend.release(now, mover.tenant, lease, mode, op) {
+                match driver.backend.release(now, driver.tenant, lease, mode, op) {
                     Ok(_) => Turn::Ended(DrainEnd::Released),
                     Err(ReleaseError::BackendError(_)) if *tries < RELEASE_TRIES_MAX => {
                         Turn::Wait(now.saturating_add(self.config.retry_ticks))
@@ -423,7 +423,7 @@ enum Turn {
 
 /// Saves where a shard stopped; an initial cursor keeps what is stored.
 fn save<B: CoordinationBackend, R>(
-    mover: &mut Mover<'_, B, R>,
+    driver: &mut Driver<'_, B, R>,
     lease: &Lease,
     cursor: &Cursor,
     now: LogicalTime,
@@ -431,8 +431,8 @@ fn save<B: CoordinationBackend, R>(
     if *cursor == Cursor::initial() {
         return Ok(());
     }
-    let (tenant, op) = (mover.tenant, op(lease, 4));
-    mover.backend.checkpoint(now, tenant, lease, cursor.as_update(), op).map(drop)
+    let (tenant, op) = (driver.tenant, op(lease, 4));
+    driver.backend.checkpoint(now, tenant, lease, cursor.as_update(), op).map(drop)
 }
 
 /// The operation id of a step that is done once under a lease.

@@ -8,14 +8,14 @@ use gossip_coordination::{
     OfferError, RunManagement, ShardFilter, ShardSummary, WithdrawError,
 };
 
-use super::destination::{Destination, DestinationAsk, DestinationEnd, DestinationTold};
-use super::source::{Source, SourceAsk, SourceEnd, SourceTold};
+use super::destination::{DestinationAsk, DestinationEnd, DestinationTold, HandoffDestination};
+use super::source::{HandoffSource, SourceAsk, SourceEnd, SourceTold};
 use super::terms::MoveTerms;
 use crate::repository::Repository;
 
 /// A tenant's backend and records.
 #[derive(Debug)]
-pub struct Mover<'m, B, R> {
+pub struct Driver<'m, B, R> {
     /// Whose shards.
     pub tenant: TenantId,
     /// Where they are.
@@ -30,7 +30,7 @@ pub struct Mover<'m, B, R> {
 pub enum SourceNext {
     /// It has more to do at once.
     Again,
-    /// The caller stops working on the shard now, and says where ([`Source::freeze`]).
+    /// The caller stops working on the shard now, and says where ([`HandoffSource::freeze`]).
     Freeze,
     /// It has nothing to do before this instant.
     Wait(LogicalTime),
@@ -53,16 +53,16 @@ pub enum DestinationNext<'s> {
     Done(DestinationEnd),
 }
 
-impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
+impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
     /// Lets `source` do one thing. `lease` is the one it offers under; a recovered source of a
     /// process that is gone has none.
     pub fn step_source(
         &mut self,
-        source: &mut Source,
+        source: &mut HandoffSource,
         lease: Option<&Lease>,
         now: LogicalTime,
     ) -> SourceNext {
-        source.pass(now);
+        source.tick(now);
         let ask = match source.ask(now) {
             SourceAsk::Freeze => return SourceNext::Freeze,
             SourceAsk::Wait(until) => return SourceNext::Wait(until),
@@ -79,7 +79,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
     /// comes of. For drivers that do something in between.
     pub fn answer(
         &mut self,
-        source: &Source,
+        source: &HandoffSource,
         ask: SourceAsk,
         lease: Option<&Lease>,
         now: LogicalTime,
@@ -105,7 +105,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
     /// Lets `destination` do one thing. What it accepts is copied into `scratch`.
     pub fn step_destination<'s>(
         &mut self,
-        destination: &mut Destination,
+        destination: &mut HandoffDestination,
         scratch: &'s mut AcquireScratch,
         now: LogicalTime,
     ) -> DestinationNext<'s> {
@@ -131,7 +131,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
 
     fn offer(
         &mut self,
-        source: &Source,
+        source: &HandoffSource,
         lease: Option<&Lease>,
         now: LogicalTime,
     ) -> Result<(), OfferError> {
@@ -146,7 +146,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Mover<'_, B, R> {
 
     fn withdraw(
         &mut self,
-        source: &Source,
+        source: &HandoffSource,
         lease: Option<&Lease>,
         now: LogicalTime,
     ) -> Result<(), WithdrawError> {

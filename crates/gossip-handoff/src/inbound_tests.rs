@@ -1,45 +1,45 @@
 use gossip_contracts::coordination::Cursor;
 use gossip_coordination::{AcquireScratch, Lease};
 
-use crate::join::{
-    Arrivals, ArrivalsNext, ENDED_KEPT_TICKS, JoinConfig, Leftovers, LeftoversNext, MoveTerms,
-    Source, SourceEnd, SourceNext, Why, collect_ended,
+use crate::lease_handoff::{
+    ENDED_KEPT_TICKS, HandoffConfig, HandoffSource, Inbound, InboundNext, MoveTerms, Recovery,
+    RecoveryNext, SourceEnd, SourceNext, Why, collect_ended,
 };
-use crate::join_tests::{CONFIG, World, at, worker};
+use crate::lease_handoff_tests::{CONFIG, World, at, worker};
 use crate::{Phase, RecordId, Repository};
 
 /// Everything that can be done at `now`: the shards that arrived, and when there is more to do.
-fn arrive(world: &mut World, arrivals: &mut Arrivals, now: u64) -> (Vec<u64>, u64) {
+fn arrive(world: &mut World, inbound: &mut Inbound, now: u64) -> (Vec<u64>, u64) {
     let (mut scratch, mut live) = (AcquireScratch::new(), Vec::new());
     loop {
-        match arrivals.step(&mut world.mover(), &mut scratch, at(now)) {
-            ArrivalsNext::Again => {}
-            ArrivalsNext::Live(arrived) => live.push(arrived.view.lease.shard().as_raw()),
-            ArrivalsNext::Wait(until) => return (live, until.as_raw()),
+        match inbound.step(&mut world.driver(), &mut scratch, at(now)) {
+            InboundNext::Again => {}
+            InboundNext::Live(arrived) => live.push(arrived.view.lease.shard().as_raw()),
+            InboundNext::Wait(until) => return (live, until.as_raw()),
         }
     }
 }
 
 /// A move of `shard` from worker 1 to worker 2 that is prepared, and not offered.
-fn prepared(world: &mut World, shard: u64, config: JoinConfig) -> (Lease, Source) {
+fn prepared(world: &mut World, shard: u64, config: HandoffConfig) -> (Lease, HandoffSource) {
     let lease = world.acquire(10, shard, 1);
     let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
-    let mut source = Source::prepare(terms, config, at(10)).unwrap();
-    while world.mover().step_source(&mut source, Some(&lease), at(11)) == SourceNext::Again {}
+    let mut source = HandoffSource::prepare(terms, config, at(10)).unwrap();
+    while world.driver().step_source(&mut source, Some(&lease), at(11)) == SourceNext::Again {}
     (lease, source)
 }
 
-fn offer(world: &mut World, lease: &Lease, source: &mut Source, now: u64) {
+fn offer(world: &mut World, lease: &Lease, source: &mut HandoffSource, now: u64) {
     source.freeze(at(now), Cursor::initial());
-    while world.mover().step_source(source, Some(lease), at(now)) == SourceNext::Again {}
+    while world.driver().step_source(source, Some(lease), at(now)) == SourceNext::Again {}
 }
 
 fn leave_nothing(world: &mut World, by: u64, now: u64) {
-    let mut leftovers = Leftovers::new(worker(by), CONFIG);
+    let mut recovery = Recovery::new(worker(by), CONFIG);
     for _ in 0..100 {
-        match leftovers.step(&mut world.mover(), |_| false, at(now)).unwrap() {
-            LeftoversNext::Again => {}
-            LeftoversNext::Wait(until) => {
+        match recovery.step(&mut world.driver(), |_| false, at(now)).unwrap() {
+            RecoveryNext::Again => {}
+            RecoveryNext::Wait(until) => {
                 assert_eq!(until, at(now + CONFIG.finish_ticks));
                 return;
             }
@@ -51,34 +51,34 @@ fn leave_nothing(world: &mut World, by: u64, now: u64) {
 #[test]
 fn what_is_offered_is_found_accepted_and_acknowledged() {
     let mut world = World::with_shards(2);
-    let mut arrivals = Arrivals::new(worker(2), CONFIG);
-    assert_eq!(arrive(&mut world, &mut arrivals, 9), (vec![], 9 + CONFIG.find_ticks));
+    let mut inbound = Inbound::new(worker(2), CONFIG);
+    assert_eq!(arrive(&mut world, &mut inbound, 9), (vec![], 9 + CONFIG.find_ticks));
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     // It is expected before it is offered, and asked for by the tick.
-    assert_eq!(arrive(&mut world, &mut arrivals, 12), (vec![], 13));
+    assert_eq!(arrive(&mut world, &mut inbound, 12), (vec![], 13));
     offer(&mut world, &lease, &mut source, 12);
-    let (live, until) = arrive(&mut world, &mut arrivals, 13);
+    let (live, until) = arrive(&mut world, &mut inbound, 13);
     assert_eq!((live, until), (vec![0], 13 + CONFIG.find_ticks));
     assert_eq!(world.found(1).record.state, Phase::Ack);
-    assert!(arrivals.is_idle());
+    assert!(inbound.is_idle());
     // What was acknowledged is not asked for again.
-    assert_eq!(arrive(&mut world, &mut arrivals, 14), (vec![], 14 + CONFIG.find_ticks));
+    assert_eq!(arrive(&mut world, &mut inbound, 14), (vec![], 14 + CONFIG.find_ticks));
 }
 
 #[test]
 fn a_source_works_on_until_its_destination_had_time_to_find_it() {
     let mut world = World::with_shards(1);
-    let (lease, mut source) = prepared(&mut world, 0, JoinConfig { lead_ticks: 5, ..CONFIG });
-    let next = world.mover().step_source(&mut source, Some(&lease), at(15));
+    let (lease, mut source) = prepared(&mut world, 0, HandoffConfig { lead_ticks: 5, ..CONFIG });
+    let next = world.driver().step_source(&mut source, Some(&lease), at(15));
     assert_eq!(next, SourceNext::Wait(at(16)));
-    let next = world.mover().step_source(&mut source, Some(&lease), at(16));
+    let next = world.driver().step_source(&mut source, Some(&lease), at(16));
     assert_eq!(next, SourceNext::Freeze);
     // Whoever stops by itself is offered at once.
     let (lease, mut early) = (lease, source.clone());
     early.freeze(at(12), Cursor::initial());
-    let next = world.mover().step_source(&mut early, Some(&lease), at(12));
+    let next = world.driver().step_source(&mut early, Some(&lease), at(12));
     assert_eq!(next, SourceNext::Again);
-    assert_eq!(world.mover().step_source(&mut early, Some(&lease), at(12)), SourceNext::Again);
+    assert_eq!(world.driver().step_source(&mut early, Some(&lease), at(12)), SourceNext::Again);
 }
 
 #[test]
@@ -86,33 +86,33 @@ fn a_source_that_changes_its_mind_before_the_freeze_is_never_asked_for_it() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     source.cancel();
-    while world.mover().step_source(&mut source, Some(&lease), at(12)) == SourceNext::Again {}
+    while world.driver().step_source(&mut source, Some(&lease), at(12)) == SourceNext::Again {}
     assert_eq!(source.end(), Some(SourceEnd::Kept(Why::NotRecorded)));
     let (_, mut late) = {
         let mut world = World::with_shards(1);
         prepared(&mut world, 0, CONFIG)
     };
-    late.pass(at(69));
+    late.tick(at(69));
     assert_eq!(late.end(), None);
-    late.pass(at(70));
+    late.tick(at(70));
     assert_eq!(late.end(), Some(SourceEnd::Kept(Why::NotRecorded)));
 }
 
 #[test]
 fn closed_arrivals_accept_nothing_and_write_down_what_they_have() {
     let mut world = World::with_shards(2);
-    let mut arrivals = Arrivals::new(worker(2), CONFIG);
+    let mut inbound = Inbound::new(worker(2), CONFIG);
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     offer(&mut world, &lease, &mut source, 12);
     let mut scratch = AcquireScratch::new();
     // Accepted, and not written down.
-    let live = arrivals.step(&mut world.mover(), &mut scratch, at(12));
-    assert!(matches!(live, ArrivalsNext::Live(_)));
+    let live = inbound.step(&mut world.driver(), &mut scratch, at(12));
+    assert!(matches!(live, InboundNext::Live(_)));
     let (lease, mut source) = prepared(&mut world, 1, CONFIG);
     offer(&mut world, &lease, &mut source, 13);
-    arrivals.close();
-    assert_eq!(arrive(&mut world, &mut arrivals, 20).0, []);
-    assert!(arrivals.is_idle());
+    inbound.close();
+    assert_eq!(arrive(&mut world, &mut inbound, 20).0, []);
+    assert!(inbound.is_idle());
     let phases: Vec<Phase> = world
         .records
         .in_progress("0000000000000002")
@@ -126,16 +126,16 @@ fn closed_arrivals_accept_nothing_and_write_down_what_they_have() {
 #[test]
 fn a_move_that_was_missed_is_looked_at_again_now_and_then() {
     let mut world = World::with_shards(1);
-    let mut arrivals = Arrivals::new(worker(2), CONFIG);
+    let mut inbound = Inbound::new(worker(2), CONFIG);
     let (_, source) = prepared(&mut world, 0, CONFIG);
     // Its source is gone, and its time is over.
-    assert_eq!(arrive(&mut world, &mut arrivals, 80).0, []);
-    assert!(arrivals.is_idle());
+    assert_eq!(arrive(&mut world, &mut inbound, 80).0, []);
+    assert!(inbound.is_idle());
     // Another takes the shard, so the record can end when it is looked at again.
     world.acquire(112, 0, 3);
-    arrive(&mut world, &mut arrivals, 113);
+    arrive(&mut world, &mut inbound, 113);
     assert_eq!(world.found(2).record.state, Phase::Transfer);
-    arrive(&mut world, &mut arrivals, 80 + CONFIG.finish_ticks);
+    arrive(&mut world, &mut inbound, 80 + CONFIG.finish_ticks);
     assert_eq!(world.records.get(&source.terms().id).unwrap().record.state, Phase::RolledBack);
 }
 
@@ -163,9 +163,9 @@ fn leftovers_leave_alone_what_is_driven() {
     let mut world = World::with_shards(1);
     let (_, source) = prepared(&mut world, 0, CONFIG);
     let id = source.terms().id.clone();
-    let mut leftovers = Leftovers::new(worker(1), CONFIG);
+    let mut recovery = Recovery::new(worker(1), CONFIG);
     for _ in 0..10 {
-        leftovers.step(&mut world.mover(), |one: &RecordId| *one == id, at(20)).unwrap();
+        recovery.step(&mut world.driver(), |one: &RecordId| *one == id, at(20)).unwrap();
     }
     assert_eq!(world.found(1).record.state, Phase::Transfer);
 }
@@ -175,7 +175,7 @@ fn records_that_are_over_are_forgotten_after_a_while() {
     let mut world = World::with_shards(2);
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     source.cancel();
-    while world.mover().step_source(&mut source, Some(&lease), at(12)) == SourceNext::Again {}
+    while world.driver().step_source(&mut source, Some(&lease), at(12)) == SourceNext::Again {}
     let (_, live) = prepared(&mut world, 1, CONFIG);
     for (now, forgotten) in [(12 + ENDED_KEPT_TICKS - 1, 0), (12 + ENDED_KEPT_TICKS, 1)] {
         let collected = collect_ended(&mut world.records, None, at(now)).unwrap();
