@@ -1,9 +1,9 @@
-//! Moving something that is owned from one owner to another, in six phases that survive crashes.
+//! Planned ownership transfer in six phases, each stored so that a crash can be recovered.
 //!
-//! A planned move happens a thousand times as often as a failure: a rolling restart, a rebalance, a
-//! player who walks into the next zone. Between "the old owner stopped" and "the new owner goes on"
-//! anything may crash, and then two owners, or none, are what is left of a protocol that was not
-//! written down. Here it is written down, as a record that both sides store after every step.
+//! Planned moves are far more frequent than failures: rolling restarts, rebalancing, a player who
+//! enters another zone. Either side can crash between the moment the old owner stops and the moment
+//! the new owner starts, and an improvised protocol then leaves two owners or none. Here both sides
+//! store a record of the move after every step, and recovery continues from that record.
 //!
 //! ```text
 //!            reversible: rollback                    │ only forward
@@ -16,14 +16,14 @@
 //!                    └────────────┘
 //! ```
 //!
-//! | phase | who acts | what is true once it is stored |
+//! | phase | written by | holds once it is stored |
 //! |---|---|---|
-//! | Lock | source | it takes no more input for the subject |
-//! | Serialize | source | the record holds the frozen state |
+//! | Lock | source | the source accepts no more input for the subject |
+//! | Serialize | source | the record contains the frozen state |
 //! | Transfer | source | the destination may load it |
-//! | Ack | destination | it is live |
-//! | Unlock | source | it has forgotten its copy, or will |
-//! | Complete | source | nothing is left to do, and the snapshot is gone |
+//! | Ack | destination | the destination is live |
+//! | Unlock | source | the source drops its copy |
+//! | Complete | source | the move is finished and the snapshot deleted |
 //!
 //! # How to use it
 //!
@@ -37,13 +37,13 @@
 //! let mut machine = Machine::new(RecordId::new("move-1")?, "zone-7", "host-a", "host-b", now)?;
 //! let mut version = records.save(&machine.record(), None)?;
 //!
-//! // The source freezes zone 7, and stores every step before it acts on it.
+//! // The source freezes zone 7 and stores every phase before it acts on it.
 //! machine.serialize(b"players: 3")?;
 //! version = records.save(&machine.record(), Some(version))?;
 //! machine.transfer()?;
 //! records.save(&machine.record(), Some(version))?;
 //!
-//! // The destination finds it, loads the snapshot, goes live, and says so.
+//! // The destination finds the record, loads the snapshot, goes live and acknowledges.
 //! let found = records.in_progress("host-b")?.remove(0);
 //! let mut machine = Machine::from_record(found.record)?;
 //! machine.ack()?;
@@ -59,22 +59,23 @@
 //! # }
 //! ```
 //!
-//! A process that starts asks [`Repository::in_progress`] for its own name and goes on: forward
-//! from Unlock, forward or back before. [`Repository::save`] compares versions, so of two that try
-//! one gets [`RepositoryError::VersionConflict`] and leaves it to the other.
+//! A process that starts calls [`Repository::in_progress`] with its own name and continues those
+//! moves: forward from Unlock, forward or back before it. [`Repository::save`] compares versions,
+//! so if two processes recover the same move, one of them gets
+//! [`RepositoryError::VersionConflict`] and leaves the move to the other.
 //!
-//! # Where records are kept
+//! # Repositories
 //!
-//! [`MemoryRepository`] keeps them in this process, [`StoreRepository`] in any store of the
-//! coordination layer: an SQLite file, an etcd cluster, whatever implements
-//! [`Store`](gossip_coordination::store::Store). [`AsyncStoreRepository`] is the same for tasks.
+//! [`MemoryRepository`] keeps records in this process. [`StoreRepository`] keeps them in a store of
+//! the coordination layer: an SQLite file, an etcd cluster, or any other implementation of
+//! [`Store`](gossip_coordination::store::Store). [`AsyncStoreRepository`] is its asynchronous form.
 //! All pass one test suite, which is in `verify/gossip-sim-handoff`.
 //!
 //! # Moving a live shard
 //!
-//! For shards under leases the phases are joined to the fence ([`lease_handoff`]): the offer freezes
-//! the source, the accept raises the fence, and **that** is the commit point. Neither side decides
-//! anything by its record alone, so there is never a second owner.
+//! For shards under leases the fence decides ([`lease_handoff`]): the offer freezes the source, the
+//! accept raises the fence, and the accept is the commit point. Neither side acts on its record
+//! alone, so a shard never has two owners.
 //!
 //! ```
 //! use gossip_contracts::coordination::{
@@ -107,8 +108,7 @@
 //! let mut scratch = AcquireScratch::new();
 //! let lease = shards.acquire_and_restore_into(now, tenant, key, ada, &mut scratch)?.lease;
 //!
-//! // Ada prepares the move and works on. When only the offer is left to do she is asked to stop,
-//! // and says that she has come to "k".
+//! // Ada prepares the move and keeps working. When only the offer remains, she stops at "k".
 //! let config = HandoffConfig::default();
 //! let terms = MoveTerms::new(&lease, bob, 0, now.saturating_add(config.offer_ticks));
 //! let mut source = HandoffSource::prepare(terms, config, now)?;
@@ -123,14 +123,14 @@
 //!     }
 //! }
 //!
-//! // Bob looks for his moves, as he does all the time.
+//! // Bob searches for moves to him, as every worker does periodically.
 //! let mut inbound = Inbound::new(bob, config);
 //! let InboundNext::Live(arrived) = inbound.step(&mut driver, &mut scratch, later) else {
-//!     panic!("the offer stands");
+//!     panic!("the offer is open");
 //! };
 //! assert_eq!(arrived.view.snapshot.cursor().last_key(), Some(b"k".as_slice()));
 //!
-//! // Ada sees the new fence, drops her copy, and the record comes to its end.
+//! // Ada sees the new fence, drops her copy and completes the record.
 //! let later = later.saturating_add(config.find_ticks);
 //! let end = loop {
 //!     if let SourceNext::Done(end) = driver.step_source(&mut source, Some(&lease), later) {
@@ -146,22 +146,22 @@
 //! [`Recovery`](lease_handoff::Recovery) to finish the moves of its predecessors. When it ends it
 //! hands all its shards over with a [`WorkerDrain`](lease_handoff::WorkerDrain).
 //!
-//! # What is settled here
-//! - Ids are given or derived by the caller. Nothing is drawn at random.
-//! - A machine that is over answers [`HandoffError::Terminal`] to everything.
-//! - An empty snapshot is fine, one above [`SNAPSHOT_LEN_MAX`] is refused.
-//! - A record with an unknown phase, or one that no machine makes, is refused when it is read.
-//! - `Complete` drops the snapshot; a rollback keeps it for inspection, until somebody forgets the
-//!   record. The join forgets what is complete, and a worker that starts forgets what has been over
-//!   for a day ([`lease_handoff::collect_ended`]).
-//! - The number under which a record is stored, and by which the kernel knows a move, is a hash of
-//!   its id ([`handoff_id`]).
+//! # Rules
+//! - The caller provides or derives ids. Nothing is random.
+//! - A machine in a terminal phase returns [`HandoffError::Terminal`] from every transition.
+//! - A snapshot may be empty; one larger than [`SNAPSHOT_LEN_MAX`] is rejected.
+//! - Reading rejects a record with an unknown phase or with fields that no machine produces.
+//! - `Complete` deletes the snapshot. A rollback keeps it for inspection until the record is
+//!   deleted. [`lease_handoff`] deletes complete records at once, and a starting worker deletes
+//!   records that ended a day ago ([`lease_handoff::collect_ended`]).
+//! - The number under which a record is stored, and by which the kernel identifies a move, is a
+//!   hash of its id ([`handoff_id`]).
 //!
 //! # Never
 //! - reads a clock or starts a thread: time is an argument;
-//! - does I/O: a repository over a store asks the store for it;
-//! - decides who owns a shard: that is the fence;
-//! - shows a name or a byte of a snapshot in an error or in `Debug`.
+//! - does I/O, except through the store of a repository;
+//! - decides who owns a shard: the fence does;
+//! - shows a name or a snapshot byte in an error or in `Debug`.
 
 #![forbid(unsafe_code)]
 

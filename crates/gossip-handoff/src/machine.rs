@@ -1,8 +1,8 @@
-//! The machine: one record, driven through its phases.
+//! The state machine that takes one record through its phases.
 //!
-//! It changes a record in memory and nothing else. Whoever drives it stores
-//! [`Machine::record`] after every step, *before* acting on it; a crash then finds a record that
-//! says at least as much as was done.
+//! It changes a record in memory only. The caller stores [`Machine::record`] after every
+//! transition and *before* acting on it, so after a crash the stored record is never behind the
+//! actions.
 
 use std::fmt;
 
@@ -12,21 +12,20 @@ use thiserror::Error;
 use crate::phase::Phase;
 use crate::record::{InvalidRecord, Record, RecordId, check_snapshot, cut_reason};
 
-/// Where a machine takes the time from.
+/// The source of the machine's timestamps.
 type Clock = Box<dyn FnMut() -> LogicalTime + Send>;
 
-/// One handoff on its way.
+/// One handoff.
 ///
-/// A machine that is made or rehydrated has a clock that stands still at the time it was given;
-/// [`Machine::set_clock`] gives it one that runs. Time never goes back: an earlier reading counts
-/// as the last one.
+/// A new or restored machine uses the fixed time that it was given; [`Machine::set_clock`] sets a
+/// running clock. Timestamps never decrease: a reading earlier than the last one is replaced by it.
 pub struct Machine {
     record: Record,
     clock: Clock,
 }
 
 impl Machine {
-    /// A handoff of `subject` that begins in [`Phase::Lock`].
+    /// Starts a handoff of `subject` in [`Phase::Lock`].
     ///
     /// # Errors
     ///
@@ -51,45 +50,46 @@ impl Machine {
         })
     }
 
-    /// The machine of a stored record, to go on after a crash.
+    /// Restores the machine of a stored record, to continue after a crash.
     ///
     /// # Errors
     ///
-    /// [`InvalidRecord`] for what no machine has made.
+    /// [`InvalidRecord`] for a record that no machine produces.
     pub fn from_record(record: Record) -> Result<Self, InvalidRecord> {
         record.check()?;
         let now = record.last_transition;
         Ok(Self { record, clock: Box::new(move || now) })
     }
 
-    /// Takes the time from `clock` from now on.
+    /// Sets the clock for all further timestamps.
     pub fn set_clock(&mut self, clock: impl FnMut() -> LogicalTime + Send + 'static) {
         self.clock = Box::new(clock);
     }
 
-    /// The phase.
+    /// Returns the phase.
     #[must_use]
     pub const fn state(&self) -> Phase {
         self.record.state
     }
 
-    /// The record as it is now, to be stored.
+    /// Returns a copy of the record, to be stored.
     #[must_use]
     pub fn record(&self) -> Record {
         self.record.clone()
     }
 
-    /// Whether it is over.
+    /// Returns whether no further transition is possible.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
         self.record.state.is_terminal()
     }
 
-    /// Lock → Serialize: the owner has frozen the subject, and this is its state. It may be empty.
+    /// Lock → Serialize: the owner has frozen the subject, whose state is `snapshot`. It may be
+    /// empty.
     ///
     /// # Errors
     ///
-    /// [`HandoffError`]; a snapshot that is too large leaves the machine as it was.
+    /// [`HandoffError`]. A snapshot that is too large leaves the machine unchanged.
     pub fn serialize(&mut self, snapshot: impl Into<Vec<u8>>) -> Result<(), HandoffError> {
         self.check(Phase::Lock, Phase::Serialize)?;
         let snapshot = snapshot.into();
@@ -99,7 +99,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Serialize → Transfer. The owner tells the destination once this is stored.
+    /// Serialize → Transfer. The owner notifies the destination after this is stored.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Machine {
         self.advance(Phase::Transfer, Phase::Ack)
     }
 
-    /// Ack → Unlock. The owner drops its copy once this is stored. There is no way back.
+    /// Ack → Unlock. The owner drops its copy after this is stored. This is irreversible.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Machine {
         self.advance(Phase::Ack, Phase::Unlock)
     }
 
-    /// Unlock → Complete. The snapshot is dropped: nobody needs it any more.
+    /// Unlock → Complete. Deletes the snapshot, which is no longer needed.
     ///
     /// # Errors
     ///
@@ -137,16 +137,17 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends a handoff that has not reached Unlock: the owner keeps the subject. The snapshot stays
-    /// for whoever looks into it; a very long `reason` is cut.
+    /// Rolls back a handoff that has not reached Unlock: the owner keeps the subject. The snapshot
+    /// is kept for inspection. A `reason` longer than
+    /// [`REASON_LEN_MAX`](crate::REASON_LEN_MAX) is truncated.
     ///
-    /// A destination that has acknowledged is live. Whoever rolls back from Ack must have stopped
-    /// it first; where a fence decides who owns, as it does for shards, that cannot be known from
-    /// here, and the join with leases never does it (DESIGN 6).
+    /// A destination that has acknowledged is live, so a caller that rolls back from Ack must stop
+    /// it first. For shards the fence decides who owns, which the record does not show; therefore
+    /// [`lease_handoff`](crate::lease_handoff) never rolls back from Ack (DESIGN 6).
     ///
     /// # Errors
     ///
-    /// [`HandoffError`]: past the point of no return a handoff only goes forward.
+    /// [`HandoffError`] from Unlock on.
     pub fn rollback(&mut self, reason: &str) -> Result<(), HandoffError> {
         self.check_live()?;
         let from = self.record.state;
@@ -192,25 +193,25 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// Why a machine did not move. It is then as it was before.
+/// A rejected transition. The machine is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HandoffError {
-    /// The phases come one after the other, and there is no way back from Unlock on.
-    #[error("a handoff does not go from {from} to {to}")]
+    /// The transition does not exist: a phase was skipped, or a rollback came after Unlock.
+    #[error("no transition from {from} to {to}")]
     InvalidPhaseTransition {
-        /// The phase it is in.
+        /// The current phase.
         from: Phase,
-        /// The phase that was asked for.
+        /// The requested phase.
         to: Phase,
     },
-    /// It is over.
-    #[error("the handoff is over: {state}")]
+    /// The handoff is in a terminal phase.
+    #[error("the handoff has ended: {state}")]
     Terminal {
-        /// How it ended.
+        /// The terminal phase.
         state: Phase,
     },
-    /// The snapshot does not fit.
+    /// The snapshot is too large.
     #[error(transparent)]
     Invalid(#[from] InvalidRecord),
 }

@@ -1,25 +1,25 @@
-//! The phases of a handoff, with numbers that are stored.
+//! The phases of a handoff and their stored numbers.
 
 use std::fmt;
 
-/// Where a handoff is.
+/// The progress of a handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "a seventh phase would be another machine")]
 #[repr(u8)]
 pub enum Phase {
-    /// The owner freezes the subject and takes no more input for it.
+    /// The owner freezes the subject and accepts no more input for it.
     Lock = 1,
     /// The owner has written the snapshot into the record.
     Serialize = 2,
-    /// The destination was told, and loads the snapshot.
+    /// The destination may load the snapshot.
     Transfer = 3,
-    /// The destination is live and takes input. The last phase from which there is a way back.
+    /// The destination is live and accepts input. The last phase that can be rolled back.
     Ack = 4,
     /// The owner drops its own copy.
     Unlock = 5,
-    /// It is over, and went well.
+    /// The handoff has succeeded.
     Complete = 6,
-    /// It is over, and nothing moved. [`Record::error`](crate::Record::error) says why.
+    /// The handoff was rolled back. [`Record::error`](crate::Record::error) has the reason.
     RolledBack = 99,
 }
 
@@ -35,7 +35,7 @@ impl Phase {
         Self::RolledBack,
     ];
 
-    /// The phase with this number.
+    /// Returns the phase with this number.
     ///
     /// # Errors
     ///
@@ -45,13 +45,13 @@ impl Phase {
         known.ok_or(UnknownPhase(number))
     }
 
-    /// The number that is stored. It never changes.
+    /// Returns the stored number. It never changes.
     #[must_use]
     pub const fn as_u8(self) -> u8 {
         self as u8
     }
 
-    /// The label for logs and audits.
+    /// Returns the label for logs and audits.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -65,14 +65,14 @@ impl Phase {
         }
     }
 
-    /// Whether nothing more can happen.
+    /// Returns whether no further transition is possible.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Complete | Self::RolledBack)
     }
 
-    /// Whether there is a way back: up to Ack, because from Unlock on the only copy is the
-    /// destination's.
+    /// Returns whether a rollback is possible: up to Ack, because from Unlock on the destination
+    /// has the only copy.
     #[must_use]
     pub const fn is_reversible(self) -> bool {
         match self {
@@ -90,10 +90,10 @@ impl fmt::Display for Phase {
 
 /// A number that no phase has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not the number of a phase")]
+#[error("unknown phase number {0}")]
 pub struct UnknownPhase(pub u8);
 
-// Stored by other versions of this program, so they are fixed for ever.
+// Records of other versions contain these numbers, so they must not change.
 const _: () = {
     assert!(Phase::Lock as u8 == 1 && Phase::Serialize as u8 == 2 && Phase::Transfer as u8 == 3);
     assert!(Phase::Ack as u8 == 4 && Phase::Unlock as u8 == 5 && Phase::Complete as u8 == 6);

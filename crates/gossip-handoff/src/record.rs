@@ -1,4 +1,4 @@
-//! Everything there is to know about one handoff, and its bytes.
+//! The record of one handoff and its stored form.
 //!
 //! # Invariants
 //! - Names are not empty, and source and destination differ.
@@ -6,7 +6,7 @@
 //! - There is no snapshot in `Lock` and none in `Complete`; only `RolledBack` has an error.
 //!
 //! # Bytes
-//! A record is stored as one value. All numbers are little-endian.
+//! A record is one value of the store. All numbers are little-endian.
 //!
 //! | width | field |
 //! |---|---|
@@ -27,27 +27,26 @@ use thiserror::Error;
 
 use crate::phase::{Phase, UnknownPhase};
 
-/// The longest id, subject or owner, in bytes: a path or a host with a process number fits.
+/// The longest id, subject or owner, in bytes. A path or `host:process` fits.
 pub const NAME_LEN_MAX: usize = 512;
 
-/// The longest reason of a rollback, in bytes. A longer one is cut: it is for people, and refusing
-/// it would leave a handoff standing that somebody wanted to end.
+/// The longest rollback reason, in bytes. A longer one is truncated: it is for people, and an error
+/// would leave the handoff open.
 pub const REASON_LEN_MAX: usize = 1_024;
 
-/// The largest snapshot, in bytes. What is larger belongs in a store of its own, with its address
-/// as the snapshot.
+/// The largest snapshot, in bytes. Store larger state elsewhere and its address as the snapshot.
 pub const SNAPSHOT_LEN_MAX: usize = 256 << 10;
 
-/// The most bytes of a record.
+/// The largest record, in bytes.
 pub const RECORD_LEN_MAX: usize =
     1 + 2 * 8 + 5 * 2 + 4 * NAME_LEN_MAX + REASON_LEN_MAX + SNAPSHOT_LEN_MAX;
 
-/// Names one handoff. Given or derived by the caller, never drawn here.
+/// The id of one handoff, provided or derived by the caller.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(String);
 
 impl RecordId {
-    /// The handoff with this name.
+    /// Returns an id with this text.
     ///
     /// # Errors
     ///
@@ -58,7 +57,7 @@ impl RecordId {
         Ok(Self(id))
     }
 
-    /// The name.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -71,42 +70,42 @@ impl fmt::Debug for RecordId {
     }
 }
 
-/// One handoff. Stored whole by a repository.
+/// One handoff, as a repository stores it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Which handoff this is.
+    /// The id of the handoff.
     pub id: RecordId,
-    /// What moves.
+    /// The subject that is moved.
     pub subject: String,
-    /// Who has it.
+    /// The present owner.
     pub from: String,
-    /// Who gets it.
+    /// The next owner.
     pub to: String,
-    /// How far it is.
+    /// The phase.
     pub state: Phase,
-    /// When it began.
+    /// The time of its start.
     pub started_at: LogicalTime,
-    /// When it last moved on; never before `started_at`.
+    /// The time of its last transition; at least `started_at`.
     pub last_transition: LogicalTime,
-    /// The frozen state of the subject. Empty before `Serialize` and dropped on `Complete`; kept
-    /// after a rollback, for whoever looks into it.
+    /// The frozen state of the subject. Empty before `Serialize`, deleted by `Complete`, and kept
+    /// after a rollback for inspection.
     pub snapshot: Vec<u8>,
-    /// Why it was rolled back; empty otherwise.
+    /// The reason of the rollback; otherwise empty.
     pub error: String,
 }
 
 impl Record {
-    /// Whether `owner` gives or gets.
+    /// Returns whether `owner` is the source or the destination.
     #[must_use]
     pub fn concerns(&self, owner: &str) -> bool {
         self.from == owner || self.to == owner
     }
 
-    /// Refuses what no machine has made.
+    /// Checks the invariants that every record of a [`Machine`](crate::Machine) has.
     ///
     /// # Errors
     ///
-    /// [`InvalidRecord`] for the first invariant that does not hold.
+    /// [`InvalidRecord`] for the first violated invariant.
     pub fn check(&self) -> Result<(), InvalidRecord> {
         check_name("id", &self.id.0)?;
         check_name("subject", &self.subject)?;
@@ -132,12 +131,12 @@ impl Record {
         Ok(())
     }
 
-    /// The bytes of the record.
+    /// Encodes the record.
     ///
     /// # Panics
     ///
-    /// If a name or the reason is longer than a record allows. What comes from a machine or from
-    /// [`Record::from_bytes`] is not; whoever fills in the fields calls [`Record::check`] first.
+    /// If a name or the reason is too long. Records of a machine or of [`Record::from_bytes`] never
+    /// are; call [`Record::check`] first for a record built by hand.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![self.state.as_u8()];
@@ -152,11 +151,11 @@ impl Record {
         out
     }
 
-    /// The record with these bytes.
+    /// Decodes a record.
     ///
     /// # Errors
     ///
-    /// [`InvalidRecord`] for bytes that [`Record::to_bytes`] does not make.
+    /// [`InvalidRecord`] for bytes that [`Record::to_bytes`] does not produce.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidRecord> {
         let mut rest = Rest(bytes);
         let [phase] = rest.array()?;
@@ -176,7 +175,7 @@ impl Record {
     }
 }
 
-/// Names and snapshots belong to the caller, so only their lengths are shown.
+/// Names and snapshots are user data, so only their lengths are shown.
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Record")
@@ -189,50 +188,50 @@ impl fmt::Debug for Record {
     }
 }
 
-/// Why something is not a record.
+/// A violated invariant of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidRecord {
     /// A name is empty or too long.
     #[error("{field} has {len} bytes; 1 to {NAME_LEN_MAX} are allowed")]
     NameLength {
-        /// Which name.
+        /// The field.
         field: &'static str,
         /// Its length.
         len: usize,
     },
-    /// A handoff to oneself moves nothing.
+    /// Source and destination are the same.
     #[error("source and destination are the same")]
     SameOwner,
-    /// The last transition lies before the start.
+    /// The last transition is earlier than the start.
     #[error("the last transition is earlier than the start")]
     TimeRunsBack,
-    /// More than fits into a record.
+    /// The snapshot is larger than [`SNAPSHOT_LEN_MAX`].
     #[error("the snapshot has {len} bytes; {SNAPSHOT_LEN_MAX} are allowed")]
     SnapshotTooLarge {
         /// Its length.
         len: usize,
     },
-    /// There is a snapshot where there cannot be one.
-    #[error("a record in phase {state} has no snapshot")]
+    /// A snapshot in a phase that has none.
+    #[error("a record in phase {state} must not have a snapshot")]
     StraySnapshot {
         /// The phase.
         state: Phase,
     },
-    /// The reason of a rollback is too long.
+    /// The rollback reason is longer than [`REASON_LEN_MAX`].
     #[error("the reason has {len} bytes; {REASON_LEN_MAX} are allowed")]
     ReasonTooLong {
         /// Its length.
         len: usize,
     },
-    /// There is a reason, and no rollback.
-    #[error("a record in phase {state} has no reason for a rollback")]
+    /// A rollback reason without a rollback.
+    #[error("a record in phase {state} must not have a rollback reason")]
     StrayReason {
         /// The phase.
         state: Phase,
     },
-    /// The bytes end too early.
-    #[error("the record is cut off")]
+    /// The bytes end before the record does.
+    #[error("the record is truncated")]
     CutOff,
     /// A name is not UTF-8.
     #[error("a name is not UTF-8")]
@@ -249,7 +248,7 @@ pub(crate) const fn check_snapshot(snapshot: &[u8]) -> Result<(), InvalidRecord>
     Ok(())
 }
 
-/// The beginning of `reason` that fits, whole characters only.
+/// Truncates `reason` to [`REASON_LEN_MAX`] bytes at a character boundary.
 pub(crate) fn cut_reason(reason: &str) -> String {
     let end = reason.floor_char_boundary(REASON_LEN_MAX);
     reason[..end].to_owned()
@@ -262,7 +261,7 @@ const fn check_name(field: &'static str, name: &str) -> Result<(), InvalidRecord
     Ok(())
 }
 
-/// Bytes that are not read yet.
+/// The bytes that are still to be decoded.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -1,7 +1,7 @@
-//! Where records are kept.
+//! The storage of records.
 //!
-//! `save` compares and swaps, so of two recoverers that both found a record after a crash one
-//! drives it and the other learns that it does not.
+//! `save` is a compare-and-swap: if two processes recover the same record, one drives it and the
+//! other gets a conflict.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,56 +13,56 @@ use thiserror::Error;
 use crate::phase::Phase;
 use crate::record::{InvalidRecord, Record, RecordId};
 
-/// Rises with every write of a record. A record that is not stored yet has none.
+/// The version of a stored record. Every write increases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u64);
 
 impl Version {
-    /// The version with this number.
+    /// Returns the version with this number.
     #[must_use]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn as_raw(self) -> u64 {
         self.0
     }
 }
 
-/// A record as it is stored.
+/// A stored record and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// What is stored.
+    /// The record.
     pub record: Record,
-    /// What [`Repository::save`] compares.
+    /// The version that [`Repository::save`] compares.
     pub version: Version,
 }
 
-/// Keeps records. A repository is a handle; several may work on the same records.
+/// A handle on stored records. Several handles may share the same records.
 pub trait Repository {
-    /// Stores `record` if what is there is still at `expected`, or is not there for `None`.
-    /// Answers the new version.
+    /// Stores `record` if the stored version is `expected`; with `None`, if no record of its id is
+    /// stored. Returns the new version.
     ///
     /// # Errors
     ///
-    /// [`RepositoryError::VersionConflict`] if somebody else drives it; then nothing is stored.
+    /// [`RepositoryError::VersionConflict`] if the version differs; then nothing is stored.
     fn save(
         &mut self,
         record: &Record,
         expected: Option<Version>,
     ) -> Result<Version, RepositoryError>;
 
-    /// The record with this id.
+    /// Returns the record with this id.
     ///
     /// # Errors
     ///
-    /// [`RepositoryError::RecordNotFound`] if there is none.
+    /// [`RepositoryError::RecordNotFound`] if none is stored.
     fn get(&mut self, id: &RecordId) -> Result<Stored, RepositoryError>;
 
-    /// The first `limit` handoffs that are not over, in which `owner` gives or gets, and which come
-    /// behind `after`, in an order of the repository's own.
+    /// Returns the first `limit` unfinished handoffs after `after` whose source or destination is
+    /// `owner`. The repository defines the order.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ pub trait Repository {
         limit: usize,
     ) -> Result<InProgress, RepositoryError>;
 
-    /// The first `limit` records behind `after`, also those that are over, in an order of the
-    /// repository's own: what a person or a collector looks through.
+    /// Returns the first `limit` records after `after`, finished ones included, for operators and
+    /// garbage collection. The repository defines the order.
     ///
     /// # Errors
     ///
@@ -86,17 +86,17 @@ pub trait Repository {
         limit: usize,
     ) -> Result<InProgress, RepositoryError>;
 
-    /// Removes a record that is over. One that is gone already is as good.
+    /// Deletes a finished record. Succeeds if it is deleted already.
     ///
     /// # Errors
     ///
-    /// [`RepositoryError::NotOver`], or [`RepositoryError::VersionConflict`] if it is not what was
-    /// found any more.
+    /// [`RepositoryError::NotOver`], or [`RepositoryError::VersionConflict`] if the record has
+    /// changed.
     fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError>;
 
-    /// All handoffs that are not over and in which `owner` gives or gets: what a process looks for
-    /// when it starts. Read page by page; whoever may have many takes the pages, and so does who
-    /// wants to know what cannot be read.
+    /// Returns all unfinished handoffs whose source or destination is `owner`. A process calls it
+    /// when it starts. Unreadable records are left out; use [`Self::in_progress_page`] to see them,
+    /// or if there may be many.
     ///
     /// # Errors
     ///
@@ -114,21 +114,22 @@ pub trait Repository {
     }
 }
 
-/// Records in one page of [`Repository::in_progress`]: with the largest snapshots 16 MiB.
+/// Records in one page of [`Repository::in_progress`]. With the largest snapshots a page takes
+/// 16 MiB.
 pub const IN_PROGRESS_PAGE: usize = 64;
 
-/// Unreadable records that one page tells of.
+/// Unreadable records reported by one page.
 pub const UNREADABLE_MAX: usize = 64;
 
-/// One page of handoffs: of those that are not over, or of all.
+/// One page of handoffs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
-    /// What was found.
+    /// The readable records.
     pub found: Vec<Stored>,
-    /// What is there and cannot be read, by number, the first [`UNREADABLE_MAX`] of a page:
-    /// damaged, or written by a newer program. The others are found all the same.
+    /// The numbers of unreadable records, at most [`UNREADABLE_MAX`]: damaged ones, and those that
+    /// a newer version wrote. They do not hide the readable records.
     pub unreadable: Vec<HandoffId>,
-    /// Behind which id the next page begins, if there is one.
+    /// The last id of this page, if there is a next one.
     pub next: Option<RecordId>,
 }
 
@@ -139,39 +140,39 @@ pub(crate) const fn check_over(stored: &Stored) -> Result<(), RepositoryError> {
     }
 }
 
-/// Why a repository did not do what it was asked.
+/// A failed operation of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RepositoryError {
-    /// There is no such record.
-    #[error("there is no such handoff")]
+    /// No record with this id is stored.
+    #[error("no such handoff")]
     RecordNotFound,
-    /// The record was changed by somebody else, who drives it now.
-    #[error("the handoff was changed by somebody else")]
+    /// Another process has changed the record and drives it now.
+    #[error("another process has changed the handoff")]
     VersionConflict,
-    /// Only what is over is forgotten.
-    #[error("a handoff in phase {state} is not over")]
+    /// Only finished records can be deleted.
+    #[error("a handoff in phase {state} has not ended")]
     NotOver {
-        /// Its phase.
+        /// The phase.
         state: Phase,
     },
-    /// The record could not have been made by a machine.
+    /// The record violates an invariant.
     #[error(transparent)]
     Invalid(#[from] InvalidRecord),
-    /// What keeps the records failed; whether the record was stored may be unknown.
+    /// The store failed. The record may or may not be stored.
     #[error("the repository failed: {message}")]
     Failed {
-        /// What it said.
+        /// The error of the store.
         message: String,
     },
 }
 
-/// Records in this process. Clones share them.
+/// Records in memory. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRepository(Arc<Mutex<BTreeMap<RecordId, Stored>>>);
 
 impl MemoryRepository {
-    /// An empty repository.
+    /// Returns an empty repository.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -193,7 +194,8 @@ impl MemoryRepository {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<RecordId, Stored>> {
-        // Every change is one insertion, so what a panic elsewhere leaves is whole.
+        // Every change is a single insertion or removal, so a panic cannot leave the map half
+        // changed and a poisoned lock is harmless.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

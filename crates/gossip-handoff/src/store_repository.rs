@@ -1,17 +1,17 @@
-//! Records in any store of the coordination layer: the same file or cluster that holds the shards.
+//! Records in a store of the coordination layer, beside the shards.
 //!
-//! A record is one value; index entries tell whom it concerns for as long as it is not over, so a
-//! worker that looks for its moves reads its own and nobody else's. Versions are revisions of the
-//! store. What happens on a conflict or a lost reply is decided in the store layer
-//! ([`gossip_coordination::store::save_handoff`]), once for the blocking and the asynchronous face.
+//! A record is one value. While the handoff is unfinished, two index entries list it under its
+//! source and its destination, so a worker reads only its own moves. Versions are revisions of the
+//! store. The store layer handles conflicts and lost replies
+//! ([`gossip_coordination::store::save_handoff`]), for the blocking and the asynchronous repository
+//! alike.
 //!
-//! A record that cannot be read is told by its number, beside those that can: it stops nobody's
-//! moves but its own.
+//! An unreadable record is reported by its number beside the readable ones, so it blocks only its
+//! own move.
 //!
 //! # Never
-//! - tells a save as done that another did: each carries a mark of its own;
-//! - takes a record for another one: the number of a move is a hash of its id, and whoever finds a
-//!   record compares the id itself.
+//! - reports the save of another process as its own: each save carries a unique mark;
+//! - confuses two records whose ids have the same hash: the ids themselves are compared.
 
 use gossip_contracts::identity::{CanonicalHasher, Domain, TenantId};
 use gossip_coordination::store::{
@@ -26,10 +26,10 @@ use crate::repository::{
     InProgress, Repository, RepositoryError, Stored, UNREADABLE_MAX, Version, check_over,
 };
 
-// The largest record fits into what the store layer takes.
+// The store layer accepts the largest record.
 const _: () = assert!(RECORD_LEN_MAX <= HANDOFF_PAYLOAD_MAX);
 
-/// The number under which a record is stored, and by which the kernel knows the move.
+/// Returns the number under which a record is stored, and by which the kernel identifies the move.
 #[must_use]
 pub fn handoff_id(id: &RecordId) -> HandoffId {
     let mut hasher = CanonicalHasher::for_domain(Domain::HANDOFF_ID_V1);
@@ -37,25 +37,26 @@ pub fn handoff_id(id: &RecordId) -> HandoffId {
     HandoffId::from_raw(hasher.finalize_64())
 }
 
-/// The number by which the moves of `owner` are found.
+/// Returns the number under which the moves of `owner` are indexed.
 fn party(owner: &str) -> u64 {
     let mut hasher = CanonicalHasher::for_domain(Domain::HANDOFF_PARTY_V1);
     hasher.write_bytes_prefixed(owner.as_bytes());
     hasher.finalize_64()
 }
 
-/// What both repositories remember.
+/// The state that both repositories have.
 #[derive(Clone, Copy, Debug)]
 struct Handle {
     tenant: TenantId,
-    /// No other handle of the store has it.
+    /// Unique among the handles of the store.
     nonce: u64,
-    /// Saves of this handle.
+    /// The number of saves of this handle.
     save_count: u64,
 }
 
 impl Handle {
-    /// A number that no other save has. Nonces may be neighbours, so both go through the hash.
+    /// Returns a mark that no other save has. Nonces may be consecutive, so nonce and counter are
+    /// hashed instead of added.
     fn fresh_mark(&mut self) -> u64 {
         self.save_count += 1;
         let mut hasher = CanonicalHasher::for_domain(Domain::HANDOFF_ID_V1);
@@ -82,7 +83,7 @@ impl Handle {
     }
 }
 
-/// A record, unless another id has the same number.
+/// Returns the record if it is the one with `id`, and not another whose id has the same hash.
 fn found(id: &RecordId, loaded: Option<StoredHandoff>) -> Result<Stored, RepositoryError> {
     let stored = loaded.map(|loaded| stored(&loaded)).transpose()?;
     stored.filter(|stored| stored.record.id == *id).ok_or(RepositoryError::RecordNotFound)
@@ -93,16 +94,17 @@ fn stored(loaded: &StoredHandoff) -> Result<Stored, RepositoryError> {
     Ok(Stored { record, version: Version::from_raw(loaded.revision) })
 }
 
-/// A page on its way: the store is asked on until something can be told, or nothing is left.
+/// Builds a page. The store is read until the page has a readable record or the end is reached.
 #[derive(Default)]
 struct Paging {
     page: InProgress,
-    /// The last record that could be read: where the next page begins.
+    /// The last readable record: the next page begins after it.
     last: Option<RecordId>,
 }
 
 impl Paging {
-    /// Takes in what the store found and `fits`; behind which number to ask on, if that is needed.
+    /// Adds the records of `moves` that `fits` accepts. Returns the number after which to continue,
+    /// if the page needs more.
     fn take_in(&mut self, moves: MovePage, fits: impl Fn(&Record) -> bool) -> Option<HandoffId> {
         self.unreadable(moves.damaged);
         for loaded in &moves.found {
@@ -115,7 +117,8 @@ impl Paging {
             }
         }
         self.page.next = self.last.clone().filter(|_| moves.more.is_some());
-        // A page of nothing but unreadable records has no place to go on from.
+        // The next page starts after a readable id, so a page of unreadable records alone must be
+        // extended.
         moves.more.filter(|_| self.last.is_none())
     }
 
@@ -133,17 +136,18 @@ fn not_saved(error: SaveHandoffError) -> RepositoryError {
     match error {
         SaveHandoffError::Conflict => RepositoryError::VersionConflict,
         SaveHandoffError::Store(error) => failed(error),
-        // A checked record fits, so only a kind of failure that is not known here is left.
+        // A checked record is never too large, so this is a failure kind added later.
         other => RepositoryError::Failed { message: other.to_string() },
     }
 }
 
-/// The two faces, written once: what follows the name of the driver is put behind its calls.
+/// Defines the blocking and the asynchronous repository from one text. `.await` and `async` are
+/// inserted for the latter.
 macro_rules! store_repository {
     ($name:ident over $engine:ident, $what:literal; $fly:ident $(.$await:tt)? $(; $async:tt)?) => {
         #[doc = $what]
         ///
-        /// It is one handle: several, in one process or in many, may work on one store.
+        /// It is one handle. Several, in one process or in many, may use the same store.
         #[derive(Debug)]
         pub struct $name<S> {
             store: S,
@@ -151,12 +155,13 @@ macro_rules! store_repository {
         }
 
         impl<S: $engine> $name<S> {
-            /// The moves of `tenant` in `store`. No other handle of the store has this `nonce`.
+            /// Returns a handle on the moves of `tenant` in `store`. `nonce` must be unique among
+            /// the handles of the store.
             pub const fn new(store: S, tenant: TenantId, nonce: u64) -> Self {
                 Self { store, handle: Handle { tenant, nonce, save_count: 0 } }
             }
 
-            /// The store itself.
+            /// Returns the store.
             pub const fn store_mut(&mut self) -> &mut S {
                 &mut self.store
             }
@@ -187,7 +192,7 @@ macro_rules! store_repository {
                 limit: usize,
             ) -> Result<InProgress, RepositoryError> {
                 let (limits, tenant) = (self.store.limits(), self.handle.tenant);
-                // Others may have the number of this owner, too.
+                // The index is by hash, so it may list records of another owner.
                 let fits = |one: &Record| !one.state.is_terminal() && one.concerns(owner);
                 let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
                 loop {
