@@ -134,7 +134,7 @@ impl Moves {
         if stored.record.state.is_terminal() {
             return Err(Failure::new(Code::Usage, format!("the move is {}", stored.record.state)));
         }
-        match terms.judge(self.shard(terms.key)?.as_ref()) {
+        match terms.outcome(self.shard(terms.key)?.as_ref()) {
             MoveOutcome::Moved => Err(Failure::new(Code::Usage, "the shard has moved already")
                 .next(format!(
                     "to have it back: gossip handoff start {:016x} {:016x} --to {:016x}",
@@ -214,7 +214,7 @@ impl Moves {
                 .with("from", record.from.as_str())
                 .with("to", record.to.as_str()));
         };
-        let verdict = match terms.judge(self.shard(terms.key)?.as_ref()) {
+        let verdict = match terms.outcome(self.shard(terms.key)?.as_ref()) {
             MoveOutcome::Before => "not moved",
             MoveOutcome::Moved => "moved",
             MoveOutcome::Superseded => "superseded",

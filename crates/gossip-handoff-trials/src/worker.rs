@@ -19,7 +19,7 @@ use gossip_coordination::{
 };
 use gossip_handoff::RecordId;
 use gossip_handoff::lease_handoff::{
-    DrainNext, HandoffSource, Holding, MoveTerms, Recovery, RecoveryNext, SourceEnd, SourceNext,
+    DrainNext, HandoffSource, HeldShard, MoveTerms, Recovery, RecoveryNext, SourceEnd, SourceNext,
     WorkerDrain, collect_ended,
 };
 
@@ -302,7 +302,7 @@ impl Worker {
         // Another order for each worker, so that the first is not everybody's favourite.
         let turn = self.me.as_raw() as usize % self.peers.len().max(1);
         self.peers.rotate_left(turn);
-        let holding = |held: &Held| Holding::working(held.lease.clone(), held.attempts);
+        let holding = |held: &Held| HeldShard::working(held.lease.clone(), held.attempts);
         let holdings = self.held.values().map(holding).collect();
         let mut drain = WorkerDrain::new(self.me, holdings, &self.peers, CONFIG, deadline);
         loop {

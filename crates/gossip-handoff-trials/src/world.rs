@@ -35,7 +35,7 @@ pub(crate) const CONFIG: HandoffConfig = HandoffConfig {
     lead_ticks: 12,
     find_ticks: 5,
     poll_ticks: 1,
-    accepts_per_look: 8,
+    accepts_per_read: 8,
     retry_ticks: 10,
 };
 

@@ -5,14 +5,14 @@ use gossip_contracts::identity::{OpId, ShardKey};
 use gossip_coordination::{CoordinationBackend, Lease, WorkerEntry, WorkerState};
 
 use crate::lease_handoff::{
-    DRAIN_STILL_MAX, DrainEnd, DrainNext, DrainTally, HandoffDestination, Holding, WorkerDrain,
+    DRAIN_FROZEN_MAX, DrainEnd, DrainNext, DrainTally, HandoffDestination, HeldShard, WorkerDrain,
     worker_name,
 };
 use crate::lease_handoff_tests::{CONFIG, TENANT, World, at, worker};
 use crate::{Phase, Repository};
 
-fn holdings(world: &mut World, count: u64) -> Vec<Holding> {
-    (0..count).map(|shard| Holding::working(world.acquire(10, shard, 1), 0)).collect()
+fn holdings(world: &mut World, count: u64) -> Vec<HeldShard> {
+    (0..count).map(|shard| HeldShard::working(world.acquire(10, shard, 1), 0)).collect()
 }
 
 fn entry(raw: u64, state: WorkerState) -> WorkerEntry {
@@ -132,9 +132,9 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
     rest(&mut world, &mut plan, 11, &mut asked);
     // All are prepared, few are asked to stop, each once, and none is offered.
     assert_eq!(phases(&mut world, 2), vec![Phase::Transfer; 12]);
-    assert_eq!(asked.len(), DRAIN_STILL_MAX);
+    assert_eq!(asked.len(), DRAIN_FROZEN_MAX);
     rest(&mut world, &mut plan, 12, &mut asked);
-    assert_eq!(asked.len(), DRAIN_STILL_MAX);
+    assert_eq!(asked.len(), DRAIN_FROZEN_MAX);
     for (number, lease) in (100..).zip(&leases) {
         let start = [b'a' + u8::try_from(lease.shard().as_raw()).unwrap()];
         let (cursor, op) = (CursorUpdate::with_last_key(&start), OpId::from_raw(number));
@@ -143,14 +143,14 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
     // One stops and is taken; then it is the turn of one more.
     plan.freeze(at(13), asked[0], Cursor::initial());
     rest(&mut world, &mut plan, 13, &mut asked);
-    assert_eq!(asked.len(), DRAIN_STILL_MAX);
+    assert_eq!(asked.len(), DRAIN_FROZEN_MAX);
     for stored in world.records.in_progress(&worker_name(worker(2))).unwrap() {
         let mut destination = HandoffDestination::new(stored, CONFIG, at(13)).unwrap();
         world.run_destination(&mut destination, 13);
     }
     rest(&mut world, &mut plan, 15, &mut asked);
     rest(&mut world, &mut plan, 16, &mut asked);
-    assert_eq!(asked.len(), DRAIN_STILL_MAX + 1);
+    assert_eq!(asked.len(), DRAIN_FROZEN_MAX + 1);
     let (lease, end) = plan.take_ended().remove(0);
     assert_eq!((lease.key(), end), (asked[0], DrainEnd::Moved));
 }
@@ -211,7 +211,7 @@ fn a_shard_that_its_owner_finishes_is_not_given_away() {
 fn a_shard_that_stands_still_already_is_offered_with_its_snapshot() {
     let mut world = World::with_shards(1);
     let lease = world.acquire(10, 0, 1);
-    let holding = Holding::frozen(lease, 0, Cursor::with_last_key(b"ab"), b"state".to_vec());
+    let holding = HeldShard::frozen(lease, 0, Cursor::with_last_key(b"ab"), b"state".to_vec());
     let workers = [entry(2, WorkerState::Idle)];
     let mut plan = WorkerDrain::new(worker(1), vec![holding], &workers, CONFIG, at(60));
     let mut asked = Vec::new();

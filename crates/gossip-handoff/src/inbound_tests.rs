@@ -2,8 +2,8 @@ use gossip_contracts::coordination::Cursor;
 use gossip_coordination::{AcquireScratch, Lease};
 
 use crate::lease_handoff::{
-    ENDED_KEPT_TICKS, HandoffConfig, HandoffSource, Inbound, InboundNext, MoveTerms, Recovery,
-    RecoveryNext, SourceEnd, SourceNext, Why, collect_ended,
+    ENDED_KEPT_TICKS, HandoffConfig, HandoffSource, Inbound, InboundNext, MoveTerms,
+    NotMovedReason, Recovery, RecoveryNext, SourceEnd, SourceNext, collect_ended,
 };
 use crate::lease_handoff_tests::{CONFIG, World, at, worker};
 use crate::{Phase, RecordId, Repository};
@@ -87,7 +87,7 @@ fn a_source_that_changes_its_mind_before_the_freeze_is_never_asked_for_it() {
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     source.cancel();
     while world.driver().step_source(&mut source, Some(&lease), at(12)) == SourceNext::Again {}
-    assert_eq!(source.end(), Some(SourceEnd::Kept(Why::NotRecorded)));
+    assert_eq!(source.end(), Some(SourceEnd::Kept(NotMovedReason::NotRecorded)));
     let (_, mut late) = {
         let mut world = World::with_shards(1);
         prepared(&mut world, 0, CONFIG)
@@ -95,7 +95,7 @@ fn a_source_that_changes_its_mind_before_the_freeze_is_never_asked_for_it() {
     late.tick(at(69));
     assert_eq!(late.end(), None);
     late.tick(at(70));
-    assert_eq!(late.end(), Some(SourceEnd::Kept(Why::NotRecorded)));
+    assert_eq!(late.end(), Some(SourceEnd::Kept(NotMovedReason::NotRecorded)));
 }
 
 #[test]

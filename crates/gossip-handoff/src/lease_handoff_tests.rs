@@ -11,9 +11,9 @@ use gossip_coordination::{
 use rstest::rstest;
 
 use crate::lease_handoff::{
-    DestinationAsk, DestinationEnd, DestinationNext, DestinationTold, Driver, HandoffConfig,
-    HandoffDestination, HandoffSource, MoveOutcome, MoveTerms, SourceEnd, SourceNext, SourceTold,
-    Why, worker_name,
+    DestinationEnd, DestinationNext, DestinationReply, DestinationRequest, Driver, HandoffConfig,
+    HandoffDestination, HandoffSource, MoveOutcome, MoveTerms, NotMovedReason, SourceEnd,
+    SourceNext, SourceReply, worker_name,
 };
 use crate::{MemoryRepository, Phase, Repository, RepositoryError, Stored};
 
@@ -29,7 +29,7 @@ pub(crate) const CONFIG: HandoffConfig = HandoffConfig {
     lead_ticks: 0,
     find_ticks: 1,
     poll_ticks: 1,
-    accepts_per_look: 1,
+    accepts_per_read: 1,
     retry_ticks: 1,
 };
 
@@ -172,7 +172,7 @@ fn an_offer_that_nobody_takes_is_withdrawn_before_the_source_goes_on() {
     world.run_source(&mut source, Some(&lease), 11);
     assert_eq!(source.end(), None);
     let done = world.run_source(&mut source, Some(&lease), 70);
-    assert_eq!(done, SourceNext::Done(SourceEnd::Kept(Why::Withdrawn)));
+    assert_eq!(done, SourceNext::Done(SourceEnd::Kept(NotMovedReason::Withdrawn)));
     assert!(world.backend.shard(TENANT, lease.key()).unwrap().record().offer().is_none());
     assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
 }
@@ -189,11 +189,11 @@ fn a_source_that_is_answered_from_memory_looks_before_it_goes_on() {
     let (handoff, op) = (source.terms().handoff(), source.terms().withdraw_op());
     world.backend.withdraw(at(12), TENANT, &lease, handoff, op).unwrap();
     let lost = InfraError::Transient { operation: "commit", message: "no reply".to_owned() };
-    source.tell(at(12), SourceTold::Withdrawn(Err(lost.into())));
+    source.on_reply(at(12), SourceReply::Withdrawn(Err(lost.into())));
     world.backend.revoke_lease(at(13), TENANT, lease.key(), OpId::from_raw(9)).unwrap();
 
     let done = world.run_source(&mut source, Some(&lease), 14);
-    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::Superseded)));
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::Superseded)));
 }
 
 /// A read that fails says nothing about the offer.
@@ -203,9 +203,13 @@ fn a_destination_asks_again_after_a_read_that_failed() {
     let (lease, mut source) = begun(&mut world);
     world.driver().step_source(&mut source, Some(&lease), at(11));
     let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(11)).unwrap();
-    assert_eq!(destination.ask(at(11)), DestinationAsk::Get, "the record is not in Transfer yet");
+    assert_eq!(
+        destination.next_request(at(11)),
+        DestinationRequest::Get,
+        "the record is not in Transfer yet"
+    );
     let failed = RepositoryError::Failed { message: "no reply".to_owned() };
-    destination.tell(at(11), DestinationTold::Got(Err(failed)));
+    destination.on_reply(at(11), DestinationReply::Got(Err(failed)));
     assert_eq!(destination.end(), None);
 
     world.run_source(&mut source, Some(&lease), 12);
@@ -226,7 +230,7 @@ fn what_was_acknowledged_is_finished_although_a_third_has_the_shard() {
     world.acquire(12 + LEASE, 0, 3);
 
     let done = world.run_source(&mut source, Some(&lease), 13 + LEASE);
-    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::Superseded)));
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::Superseded)));
     let left = world.records.in_progress(&worker_name(worker(1))).unwrap();
     assert!(left.is_empty(), "the record is over");
 }
@@ -243,14 +247,14 @@ fn a_source_whose_lease_ended_does_not_go_on_and_leaves_the_record() {
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
     let done = world.run_source(&mut source, Some(&lease), 110);
-    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::LeaseEnded)));
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::LeaseEnded)));
     assert_eq!(world.phase(source.terms()), Some(Phase::Transfer), "nobody could withdraw");
 
     // Another takes it, and then the record can end.
     world.acquire(111, 0, 3);
     let mut again = HandoffSource::recover(world.found(1), false, CONFIG, at(112)).unwrap();
     let done = world.run_source(&mut again, None, 112);
-    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(Why::Superseded)));
+    assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::Superseded)));
     assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
 }
 
@@ -261,7 +265,7 @@ fn a_restarted_task_withdraws_and_goes_on() {
     world.run_source(&mut source, Some(&lease), 11);
     let mut again = HandoffSource::recover(world.found(1), true, CONFIG, at(20)).unwrap();
     let done = world.run_source(&mut again, Some(&lease), 20);
-    assert_eq!(done, SourceNext::Done(SourceEnd::Kept(Why::Withdrawn)));
+    assert_eq!(done, SourceNext::Done(SourceEnd::Kept(NotMovedReason::Withdrawn)));
 }
 
 /// Whatever the phase in which the source crashed, its next process ends the record.
@@ -356,12 +360,12 @@ fn the_fence_and_the_id_tell_what_became_of_a_move() {
     let all = gossip_coordination::ShardFilter::all();
     world.backend.list_shards_into(at(11), TENANT, RUN, all, &mut rows).unwrap();
     let (mut row, terms) = (rows.remove(0), source.terms());
-    assert_eq!(terms.judge(None), MoveOutcome::Gone);
-    assert_eq!(terms.judge(Some(&row)), MoveOutcome::Before);
+    assert_eq!(terms.outcome(None), MoveOutcome::Gone);
+    assert_eq!(terms.outcome(Some(&row)), MoveOutcome::Before);
     row.fence_epoch = lease.fence().increment();
-    assert_eq!(terms.judge(Some(&row)), MoveOutcome::Superseded);
+    assert_eq!(terms.outcome(Some(&row)), MoveOutcome::Superseded);
     row.last_handoff = Some(terms.handoff());
-    assert_eq!(terms.judge(Some(&row)), MoveOutcome::Moved);
+    assert_eq!(terms.outcome(Some(&row)), MoveOutcome::Moved);
 }
 
 /// A first save that arrives twice makes a record anew when its move is over and forgotten.
@@ -413,7 +417,7 @@ fn a_shard_that_was_frozen_too_late_is_kept() {
     let mut source = HandoffSource::prepare(terms, CONFIG, at(10)).unwrap();
     world.run_source(&mut source, Some(&lease), 11);
     source.freeze(at(70), Cursor::initial());
-    assert_eq!(source.end(), Some(SourceEnd::Kept(Why::NotRecorded)));
+    assert_eq!(source.end(), Some(SourceEnd::Kept(NotMovedReason::NotRecorded)));
     world.run_source(&mut source, Some(&lease), 70);
     assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
 }

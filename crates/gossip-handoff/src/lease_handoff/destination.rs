@@ -15,14 +15,14 @@ use crate::repository::{RepositoryError, Stored, Version};
 /// What a destination needs next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must carry every question")]
-pub enum DestinationAsk {
-    /// Accept the shard, as [`DestinationTold::Accepted`].
+pub enum DestinationRequest {
+    /// Accept the shard, as [`DestinationReply::Accepted`].
     Accept,
-    /// Look at the shard, as [`DestinationTold::Seen`].
-    Look,
-    /// Save this over that version, as [`DestinationTold::Saved`].
+    /// Look at the shard, as [`DestinationReply::Shard`].
+    ReadShard,
+    /// Save this over that version, as [`DestinationReply::Saved`].
     Save(Box<Record>, Option<Version>),
-    /// Read the record of the move, as [`DestinationTold::Got`].
+    /// Read the record of the move, as [`DestinationReply::Got`].
     Get,
     /// Nothing before this instant.
     Wait(LogicalTime),
@@ -33,11 +33,11 @@ pub enum DestinationAsk {
 /// What came of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "one for each question")]
-pub enum DestinationTold {
+pub enum DestinationReply {
     /// Whether it was accepted.
     Accepted(Result<(), AcceptError>),
     /// The shard; `Some(None)` if there is none, `None` if it could not be looked at.
-    Seen(Option<Option<Box<ShardSummary>>>),
+    Shard(Option<Option<Box<ShardSummary>>>),
     /// What became of a save, and what was to be saved.
     Saved(Box<Record>, Result<Version, RepositoryError>),
     /// What was read.
@@ -61,7 +61,7 @@ pub enum DestinationEnd {
 enum State {
     Accepting,
     /// There was no offer: not yet, or no more?
-    Looking,
+    Checking,
     /// The end is known; the record follows.
     Closing,
     Done,
@@ -108,7 +108,7 @@ impl HandoffDestination {
         };
         match phase {
             // The offer is not sent yet; the record is read again before it is accepted.
-            Phase::Lock | Phase::Serialize => destination.tracker.distrust(),
+            Phase::Lock | Phase::Serialize => destination.tracker.mark_stale(),
             Phase::Transfer => {}
             // Accepted before this process began. A source that does not finish is gone.
             Phase::Ack | Phase::Unlock
@@ -145,38 +145,38 @@ impl HandoffDestination {
 
     /// What is needed next.
     #[must_use]
-    pub fn ask(&self, now: LogicalTime) -> DestinationAsk {
+    pub fn next_request(&self, now: LogicalTime) -> DestinationRequest {
         if let (State::Done, Some(end)) = (self.state, self.end) {
-            return DestinationAsk::Done(end);
+            return DestinationRequest::Done(end);
         }
         if now < self.not_before {
-            return DestinationAsk::Wait(self.not_before);
+            return DestinationRequest::Wait(self.not_before);
         }
         match self.state {
-            State::Accepting if !self.is_ready() => DestinationAsk::Get,
-            State::Accepting => DestinationAsk::Accept,
-            State::Looking => DestinationAsk::Look,
+            State::Accepting if !self.is_ready() => DestinationRequest::Get,
+            State::Accepting => DestinationRequest::Accept,
+            State::Checking => DestinationRequest::ReadShard,
             State::Closing | State::Done => match self.record_op(now) {
-                RecordOp::Save(record, version) => DestinationAsk::Save(record, version),
-                RecordOp::Get | RecordOp::Arrived => DestinationAsk::Get,
+                RecordOp::Save(record, version) => DestinationRequest::Save(record, version),
+                RecordOp::Get | RecordOp::Done => DestinationRequest::Get,
             },
         }
     }
 
     /// Takes what came of the last question.
-    pub fn tell(&mut self, now: LogicalTime, told: DestinationTold) {
-        match told {
-            DestinationTold::Accepted(accepted) => self.accepted(now, accepted),
-            DestinationTold::Seen(seen) => self.seen(now, seen),
-            DestinationTold::Saved(record, saved) => {
+    pub fn on_reply(&mut self, now: LogicalTime, reply: DestinationReply) {
+        match reply {
+            DestinationReply::Accepted(accepted) => self.accepted(now, accepted),
+            DestinationReply::Shard(seen) => self.seen(now, seen),
+            DestinationReply::Saved(record, saved) => {
                 if matches!(saved, Err(RepositoryError::Failed { .. })) {
                     self.pause(now, self.config.retry_ticks);
                 }
                 self.tracker.saved(*record, saved);
             }
-            DestinationTold::Got(got) => self.got(now, got),
+            DestinationReply::Got(got) => self.got(now, got),
         }
-        self.go_on(now);
+        self.advance(now);
     }
 
     /// Whether the record was seen in Transfer: the snapshot is whole, and the offer may stand.
@@ -201,7 +201,7 @@ impl HandoffDestination {
             // Whatever becomes of the record, it is the source's.
             self.stop(DestinationEnd::Missed);
         } else if phase < Phase::Transfer {
-            self.tracker.distrust();
+            self.tracker.mark_stale();
             self.pause(now, self.config.poll_ticks);
         } else if phase > Phase::Transfer {
             self.stop(DestinationEnd::GrantLost);
@@ -214,7 +214,7 @@ impl HandoffDestination {
             Err(AcceptError::BackendError(_)) => {
                 self.pause(now, self.config.retry_ticks);
                 if now >= self.terms.offer_deadline {
-                    self.state = State::Looking;
+                    self.state = State::Checking;
                 }
             }
             // Most likely not yet. Asking again costs one read, and the source may stand still.
@@ -223,13 +223,13 @@ impl HandoffDestination {
                 self.pause(now, self.config.poll_ticks);
             }
             // Not yet, or no more: the shard tells.
-            Err(_) => self.state = State::Looking,
+            Err(_) => self.state = State::Checking,
         }
     }
 
     /// Whether it asks for the offer again without a look at the shard.
     fn is_patient(&self, now: LogicalTime) -> bool {
-        now < self.terms.offer_deadline && self.refusals + 1 < self.config.accepts_per_look
+        now < self.terms.offer_deadline && self.refusals + 1 < self.config.accepts_per_read
     }
 
     fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
@@ -241,11 +241,11 @@ impl HandoffDestination {
             }
             return;
         };
-        match self.terms.judge(shard.as_deref()) {
+        match self.terms.outcome(shard.as_deref()) {
             MoveOutcome::Before if now < self.terms.offer_deadline => {
                 self.state = State::Accepting;
                 self.refusals = 0;
-                self.tracker.distrust();
+                self.tracker.mark_stale();
                 self.pause(now, self.config.poll_ticks);
             }
             // The source withdraws it, and ends the record.
@@ -271,18 +271,18 @@ impl HandoffDestination {
         self.state = State::Closing;
         self.not_before = LogicalTime::ZERO;
         self.give_up_at = now.saturating_add(self.config.finish_ticks);
-        self.go_on(now);
+        self.advance(now);
     }
 
-    fn go_on(&mut self, now: LogicalTime) {
-        let arrived = || self.record_op(now) == RecordOp::Arrived || now >= self.give_up_at;
+    fn advance(&mut self, now: LogicalTime) {
+        let arrived = || self.record_op(now) == RecordOp::Done || now >= self.give_up_at;
         if self.state == State::Closing && arrived() {
             self.state = State::Done;
         }
     }
 
     fn record_op(&self, now: LogicalTime) -> RecordOp {
-        self.tracker.toward(&self.goal, &[], now)
+        self.tracker.next_op(&self.goal, &[], now)
     }
 
     const fn pause(&mut self, now: LogicalTime, ticks: u64) {

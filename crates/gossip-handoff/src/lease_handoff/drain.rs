@@ -8,9 +8,9 @@
 //! released: somebody claims it, and nothing is redone.
 //!
 //! # Invariants
-//! - At most [`DRAIN_WINDOW`] moves are under way, and at most [`DRAIN_STILL_MAX`] shards stand
+//! - At most [`DRAIN_WINDOW`] moves are under way, and at most [`DRAIN_FROZEN_MAX`] shards stand
 //!   still for one.
-//! - A shard is released only when it stands still, and after its offer was withdrawn or if it was
+//! - A shard is released only when it is frozen, and after its offer was withdrawn or if it was
 //!   never offered.
 //! - After the deadline nothing new is offered, and every offer is withdrawn.
 
@@ -35,36 +35,36 @@ pub const DRAIN_WINDOW: usize = 32;
 
 /// Shards that stand still at a time: enough to hide a round trip, few enough that the offers of
 /// the others do not queue behind them.
-pub const DRAIN_STILL_MAX: usize = 4;
+pub const DRAIN_FROZEN_MAX: usize = 4;
 
 // A shard that stands still is under way.
-const _: () = assert!(DRAIN_STILL_MAX <= DRAIN_WINDOW);
+const _: () = assert!(DRAIN_FROZEN_MAX <= DRAIN_WINDOW);
 
 /// How often one shard is saved or released in vain before it is left to its lease.
 const RELEASE_TRIES_MAX: u32 = 3;
 
 /// A shard that is given away.
 #[derive(Clone, Debug)]
-pub struct Holding {
+pub struct HeldShard {
     lease: Lease,
     /// Moves of this lease that were tried before; ids count on from there.
     attempts: u32,
     /// Where it stopped, and what its next owner shall know, if it stands still already.
-    still: Option<(Cursor, Vec<u8>)>,
+    frozen_at: Option<(Cursor, Vec<u8>)>,
 }
 
-impl Holding {
+impl HeldShard {
     /// A shard that is worked on until [`DrainNext::Freeze`] asks for it. `attempts` moves of the
     /// lease were tried before.
     #[must_use]
     pub const fn working(lease: Lease, attempts: u32) -> Self {
-        Self { lease, attempts, still: None }
+        Self { lease, attempts, frozen_at: None }
     }
 
     /// A shard that stands still at `cursor`; an initial one keeps what is stored.
     #[must_use]
     pub const fn frozen(lease: Lease, attempts: u32, cursor: Cursor, snapshot: Vec<u8>) -> Self {
-        Self { lease, attempts, still: Some((cursor, snapshot)) }
+        Self { lease, attempts, frozen_at: Some((cursor, snapshot)) }
     }
 
     /// The lease it is held under.
@@ -111,7 +111,7 @@ pub enum DrainNext {
     /// The caller stops this shard and calls [`WorkerDrain::freeze`] with its cursor, at once or
     /// when its in-flight items are done. Returned once per shard; others continue meanwhile.
     Freeze(ShardKey),
-    /// There is nothing to do before this instant, or before a shard stands still.
+    /// There is nothing to do before this instant, or before a shard is frozen.
     Wait(LogicalTime),
     /// Nothing is left.
     Done(DrainTally),
@@ -125,8 +125,8 @@ pub struct WorkerDrain {
     deadline: LogicalTime,
     /// Whether its owner keeps what nobody takes.
     keeps: bool,
-    waiting: VecDeque<Holding>,
-    under_way: VecDeque<Passage>,
+    waiting: VecDeque<HeldShard>,
+    in_flight: VecDeque<Outgoing>,
     /// The willing, best first; whoever gets a shard goes to the end.
     willing: VecDeque<WorkerId>,
     tally: DrainTally,
@@ -135,27 +135,27 @@ pub struct WorkerDrain {
 
 /// One shard on its way out.
 #[derive(Debug)]
-struct Passage {
+struct Outgoing {
     lease: Lease,
-    rest: Rest,
+    activity: Activity,
     /// Where it stopped, once it stands still; an initial one keeps what is stored.
     cursor: Cursor,
     /// Whether it is over without the drain.
     is_finished: bool,
-    leg: Leg,
+    stage: Stage,
 }
 
 /// Whether a shard is worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum Activity {
     Working,
     /// The caller was asked to stop.
-    Asked,
-    Still,
+    Stopping,
+    Frozen,
 }
 
 #[derive(Debug)]
-enum Leg {
+enum Stage {
     Moving(Box<HandoffSource>),
     Saving { tries: u32 },
     Releasing { tries: u32 },
@@ -169,7 +169,7 @@ impl WorkerDrain {
     #[must_use]
     pub fn new(
         me: WorkerId,
-        holdings: Vec<Holding>,
+        holdings: Vec<HeldShard>,
         workers: &[WorkerEntry],
         config: HandoffConfig,
         deadline: LogicalTime,
@@ -183,7 +183,7 @@ impl WorkerDrain {
             deadline,
             keeps: false,
             waiting: holdings.into(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             willing: of(WorkerState::Idle).chain(of(WorkerState::Working)).collect(),
             tally: DrainTally::default(),
             ended: Vec::new(),
@@ -200,16 +200,16 @@ impl WorkerDrain {
     /// The shard stands still from now on, at `cursor`; an initial one keeps what is stored. One
     /// that is not under way is left as it is.
     pub fn freeze(&mut self, now: LogicalTime, key: ShardKey, cursor: Cursor) {
-        let is_it = |passage: &&mut Passage| passage.lease.key() == key;
-        let Some(passage) = self.under_way.iter_mut().find(is_it) else { return };
-        passage.rest = Rest::Still;
-        if let Leg::Moving(source) = &mut passage.leg {
+        let is_it = |outgoing: &&mut Outgoing| outgoing.lease.key() == key;
+        let Some(outgoing) = self.in_flight.iter_mut().find(is_it) else { return };
+        outgoing.activity = Activity::Frozen;
+        if let Stage::Moving(source) = &mut outgoing.stage {
             source.freeze(now, cursor.clone());
         }
-        passage.cursor = cursor;
+        outgoing.cursor = cursor;
     }
 
-    /// The shard was finished or lost by its owner before it stood still: it is not given away.
+    /// The shard was finished or lost by its owner before it was frozen: it is not given away.
     pub fn finished(&mut self, key: ShardKey) {
         if let Some(index) = self.waiting.iter().position(|one| one.lease.key() == key) {
             if let Some(holding) = self.waiting.remove(index) {
@@ -217,9 +217,9 @@ impl WorkerDrain {
             }
             return;
         }
-        let is_it = |passage: &&mut Passage| passage.lease.key() == key;
-        if let Some(passage) = self.under_way.iter_mut().find(is_it) {
-            passage.is_finished = true;
+        let is_it = |outgoing: &&mut Outgoing| outgoing.lease.key() == key;
+        if let Some(outgoing) = self.in_flight.iter_mut().find(is_it) {
+            outgoing.is_finished = true;
         }
     }
 
@@ -230,31 +230,31 @@ impl WorkerDrain {
         now: LogicalTime,
     ) -> DrainNext {
         self.admit(now);
-        if let Some(index) = self.under_way.iter().position(Passage::is_urgent)
-            && let Some(urgent) = self.under_way.remove(index)
+        if let Some(index) = self.in_flight.iter().position(Outgoing::is_urgent)
+            && let Some(urgent) = self.in_flight.remove(index)
         {
-            self.under_way.push_front(urgent);
+            self.in_flight.push_front(urgent);
         }
         let mut wait: Option<LogicalTime> = None;
-        for _ in 0..self.under_way.len() {
-            let Some(mut passage) = self.under_way.pop_front() else { break };
-            match self.advance(driver, &mut passage, now) {
-                Turn::Again => {
-                    self.under_way.push_back(passage);
+        for _ in 0..self.in_flight.len() {
+            let Some(mut outgoing) = self.in_flight.pop_front() else { break };
+            match self.advance(driver, &mut outgoing, now) {
+                Step::Again => {
+                    self.in_flight.push_back(outgoing);
                     return DrainNext::Again;
                 }
-                Turn::Freeze => {
-                    let key = passage.lease.key();
-                    passage.rest = Rest::Asked;
-                    self.under_way.push_back(passage);
+                Step::Freeze => {
+                    let key = outgoing.lease.key();
+                    outgoing.activity = Activity::Stopping;
+                    self.in_flight.push_back(outgoing);
                     return DrainNext::Freeze(key);
                 }
-                Turn::Wait(until) => {
+                Step::Wait(until) => {
                     wait = Some(wait.map_or(until, |wait| wait.min(until)));
-                    self.under_way.push_back(passage);
+                    self.in_flight.push_back(outgoing);
                 }
-                Turn::Ended(end) => {
-                    self.end(passage.lease, end);
+                Step::Ended(end) => {
+                    self.end(outgoing.lease, end);
                     return DrainNext::Again;
                 }
             }
@@ -273,97 +273,104 @@ impl WorkerDrain {
     /// The leases that are still to be renewed.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         let waiting = self.waiting.iter().map(|holding| &holding.lease);
-        waiting.chain(self.under_way.iter().map(|passage| &passage.lease))
+        waiting.chain(self.in_flight.iter().map(|outgoing| &outgoing.lease))
     }
 
     /// Starts moves while there is room, or releases where nobody is willing or time is over.
     fn admit(&mut self, now: LogicalTime) {
-        while self.under_way.len() < DRAIN_WINDOW {
+        while self.in_flight.len() < DRAIN_WINDOW {
             let Some(holding) = self.waiting.pop_front() else { return };
-            let leg = self.leg(&holding, now);
-            let rest = if holding.still.is_some() { Rest::Still } else { Rest::Working };
-            let cursor = holding.still.map_or(Cursor::initial(), |(cursor, _)| cursor);
+            let stage = self.stage(&holding, now);
+            let activity =
+                if holding.frozen_at.is_some() { Activity::Frozen } else { Activity::Working };
+            let cursor = holding.frozen_at.map_or(Cursor::initial(), |(cursor, _)| cursor);
             let lease = holding.lease;
-            self.under_way.push_back(Passage { lease, rest, cursor, is_finished: false, leg });
+            self.in_flight.push_back(Outgoing {
+                lease,
+                activity,
+                cursor,
+                is_finished: false,
+                stage,
+            });
         }
     }
 
-    fn leg(&mut self, holding: &Holding, now: LogicalTime) -> Leg {
-        let release = Leg::Saving { tries: 0 };
+    fn stage(&mut self, holding: &HeldShard, now: LogicalTime) -> Stage {
+        let release = Stage::Saving { tries: 0 };
         let Some(to) = self.willing.front().copied().filter(|_| now < self.deadline) else {
             return release;
         };
         self.willing.rotate_left(1);
         let offer_deadline = now.saturating_add(self.config.offer_ticks).min(self.deadline);
         let terms = MoveTerms::new(&holding.lease, to, holding.attempts, offer_deadline);
-        let source = match &holding.still {
+        let source = match &holding.frozen_at {
             Some((cursor, snapshot)) => {
                 HandoffSource::new(terms, cursor.clone(), snapshot.clone(), self.config, now)
             }
             None => HandoffSource::prepare(terms, self.config, now),
         };
-        source.map_or(release, |source| Leg::Moving(Box::new(source)))
+        source.map_or(release, |source| Stage::Moving(Box::new(source)))
     }
 
     fn advance<B: CoordinationBackend + RunManagement, R: Repository>(
         &self,
         driver: &mut Driver<'_, B, R>,
-        passage: &mut Passage,
+        outgoing: &mut Outgoing,
         now: LogicalTime,
-    ) -> Turn {
-        match &mut passage.leg {
-            Leg::Moving(source) => {
-                if now >= self.deadline || passage.is_finished {
+    ) -> Step {
+        match &mut outgoing.stage {
+            Stage::Moving(source) => {
+                if now >= self.deadline || outgoing.is_finished {
                     source.cancel();
                 }
-                match driver.step_source(source, Some(&passage.lease), now) {
-                    SourceNext::Again => Turn::Again,
-                    SourceNext::Freeze => self.stop(passage, now),
-                    SourceNext::Wait(until) => Turn::Wait(until),
-                    SourceNext::Done(SourceEnd::Moved) => Turn::Ended(DrainEnd::Moved),
-                    SourceNext::Done(SourceEnd::Lost(_)) => Turn::Ended(DrainEnd::Lost),
+                match driver.step_source(source, Some(&outgoing.lease), now) {
+                    SourceNext::Again => Step::Again,
+                    SourceNext::Freeze => self.stop(outgoing, now),
+                    SourceNext::Wait(until) => Step::Wait(until),
+                    SourceNext::Done(SourceEnd::Moved) => Step::Ended(DrainEnd::Moved),
+                    SourceNext::Done(SourceEnd::Lost(_)) => Step::Ended(DrainEnd::Lost),
                     SourceNext::Done(SourceEnd::Kept(_)) => {
-                        passage.leg = Leg::Saving { tries: 0 };
-                        Turn::Again
+                        outgoing.stage = Stage::Saving { tries: 0 };
+                        Step::Again
                     }
                 }
             }
-            Leg::Saving { .. } if passage.is_finished || self.keeps => {
-                Turn::Ended(DrainEnd::Finished)
+            Stage::Saving { .. } if outgoing.is_finished || self.keeps => {
+                Step::Ended(DrainEnd::Finished)
             }
-            // Nobody takes it, so it stops as soon as it can, however many stand still.
-            Leg::Saving { .. } if passage.rest == Rest::Working => Turn::Freeze,
-            Leg::Saving { .. } if passage.rest == Rest::Asked => {
-                Turn::Wait(now.saturating_add(self.config.poll_ticks))
+            // Nobody takes it, so it stops as soon as it can, however many are frozen.
+            Stage::Saving { .. } if outgoing.activity == Activity::Working => Step::Freeze,
+            Stage::Saving { .. } if outgoing.activity == Activity::Stopping => {
+                Step::Wait(now.saturating_add(self.config.poll_ticks))
             }
-            Leg::Saving { tries } => {
+            Stage::Saving { tries } => {
                 *tries += 1;
-                let saved = save(driver, &passage.lease, &passage.cursor, now);
-                self.saved(saved, passage, now)
+                let saved = save(driver, &outgoing.lease, &outgoing.cursor, now);
+                self.saved(saved, outgoing, now)
             }
-            Leg::Releasing { tries } => {
+            Stage::Releasing { tries } => {
                 *tries += 1;
-                let (lease, op) = (&passage.lease, op(&passage.lease, 3));
+                let (lease, op) = (&outgoing.lease, op(&outgoing.lease, 3));
                 let mode = ReleaseMode::Clean;
                 match driver.backend.release(now, driver.tenant, lease, mode, op) {
-                    Ok(_) => Turn::Ended(DrainEnd::Released),
+                    Ok(_) => Step::Ended(DrainEnd::Released),
                     Err(ReleaseError::BackendError(_)) if *tries < RELEASE_TRIES_MAX => {
-                        Turn::Wait(now.saturating_add(self.config.retry_ticks))
+                        Step::Wait(now.saturating_add(self.config.retry_ticks))
                     }
-                    Err(_) => Turn::Ended(DrainEnd::Lost),
+                    Err(_) => Step::Ended(DrainEnd::Lost),
                 }
             }
         }
     }
 
-    /// A shard whose turn to stop has come, if there is room among those that stand still.
-    fn stop(&self, passage: &Passage, now: LogicalTime) -> Turn {
-        let is_still = |one: &&Passage| one.rest != Rest::Working && one.is_moving();
-        let has_room = self.under_way.iter().filter(is_still).count() < DRAIN_STILL_MAX;
-        match passage.rest {
-            Rest::Working if has_room => Turn::Freeze,
-            Rest::Working | Rest::Asked | Rest::Still => {
-                Turn::Wait(now.saturating_add(self.config.poll_ticks))
+    /// A shard whose turn to stop has come, if there is room among those that are frozen.
+    fn stop(&self, outgoing: &Outgoing, now: LogicalTime) -> Step {
+        let is_still = |one: &&Outgoing| one.activity != Activity::Working && one.is_moving();
+        let has_room = self.in_flight.iter().filter(is_still).count() < DRAIN_FROZEN_MAX;
+        match outgoing.activity {
+            Activity::Working if has_room => Step::Freeze,
+            Activity::Working | Activity::Stopping | Activity::Frozen => {
+                Step::Wait(now.saturating_add(self.config.poll_ticks))
             }
         }
     }
@@ -371,22 +378,22 @@ impl WorkerDrain {
     fn saved(
         &self,
         saved: Result<(), CheckpointError>,
-        passage: &mut Passage,
+        outgoing: &mut Outgoing,
         now: LogicalTime,
-    ) -> Turn {
-        let tries = match passage.leg {
-            Leg::Saving { tries } => tries,
-            Leg::Moving(_) | Leg::Releasing { .. } => 0,
+    ) -> Step {
+        let tries = match outgoing.stage {
+            Stage::Saving { tries } => tries,
+            Stage::Moving(_) | Stage::Releasing { .. } => 0,
         };
         match saved {
             Ok(()) => {
-                passage.leg = Leg::Releasing { tries: 0 };
-                Turn::Again
+                outgoing.stage = Stage::Releasing { tries: 0 };
+                Step::Again
             }
             Err(CheckpointError::BackendError(_)) if tries < RELEASE_TRIES_MAX => {
-                Turn::Wait(now.saturating_add(self.config.retry_ticks))
+                Step::Wait(now.saturating_add(self.config.retry_ticks))
             }
-            Err(_) => Turn::Ended(DrainEnd::Lost),
+            Err(_) => Step::Ended(DrainEnd::Lost),
         }
     }
 
@@ -401,20 +408,20 @@ impl WorkerDrain {
     }
 }
 
-impl Passage {
+impl Outgoing {
     /// Whether the shard stands still until the next question is answered.
     fn is_urgent(&self) -> bool {
-        matches!(&self.leg, Leg::Moving(source) if source.is_urgent())
+        matches!(&self.stage, Stage::Moving(source) if source.is_urgent())
     }
 
     /// Whether the end of the move is not known.
     fn is_moving(&self) -> bool {
-        matches!(&self.leg, Leg::Moving(source) if source.end().is_none())
+        matches!(&self.stage, Stage::Moving(source) if source.end().is_none())
     }
 }
 
 /// What one shard did in its turn.
-enum Turn {
+enum Step {
     Again,
     Freeze,
     Wait(LogicalTime),

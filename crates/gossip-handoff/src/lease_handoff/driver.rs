@@ -8,8 +8,10 @@ use gossip_coordination::{
     OfferError, RunManagement, ShardFilter, ShardSummary, WithdrawError,
 };
 
-use super::destination::{DestinationAsk, DestinationEnd, DestinationTold, HandoffDestination};
-use super::source::{HandoffSource, SourceAsk, SourceEnd, SourceTold};
+use super::destination::{
+    DestinationEnd, DestinationReply, DestinationRequest, HandoffDestination,
+};
+use super::source::{HandoffSource, SourceEnd, SourceReply, SourceRequest};
 use super::terms::MoveTerms;
 use crate::repository::Repository;
 
@@ -63,42 +65,42 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         now: LogicalTime,
     ) -> SourceNext {
         source.tick(now);
-        let ask = match source.ask(now) {
-            SourceAsk::Freeze => return SourceNext::Freeze,
-            SourceAsk::Wait(until) => return SourceNext::Wait(until),
-            SourceAsk::Done(end) => return SourceNext::Done(end),
-            ask => ask,
+        let request = match source.next_request(now) {
+            SourceRequest::Freeze => return SourceNext::Freeze,
+            SourceRequest::Wait(until) => return SourceNext::Wait(until),
+            SourceRequest::Done(end) => return SourceNext::Done(end),
+            request => request,
         };
-        if let Some(told) = self.answer(source, ask, lease, now) {
-            source.tell(now, told);
+        if let Some(reply) = self.execute(source, request, lease, now) {
+            source.on_reply(now, reply);
         }
         SourceNext::Again
     }
 
     /// Does what `source` asks for and answers what came of it; `None` for a question that nothing
     /// comes of. For drivers that do something in between.
-    pub fn answer(
+    pub fn execute(
         &mut self,
         source: &HandoffSource,
-        ask: SourceAsk,
+        request: SourceRequest,
         lease: Option<&Lease>,
         now: LogicalTime,
-    ) -> Option<SourceTold> {
-        Some(match ask {
-            SourceAsk::Save(record, expected) => {
+    ) -> Option<SourceReply> {
+        Some(match request {
+            SourceRequest::Save(record, expected) => {
                 let saved = self.records.save(&record, expected);
-                SourceTold::Saved(record, saved)
+                SourceReply::Saved(record, saved)
             }
-            SourceAsk::Get => SourceTold::Got(self.records.get(&source.terms().id)),
-            SourceAsk::Forget(stored) => {
+            SourceRequest::Get => SourceReply::Got(self.records.get(&source.terms().id)),
+            SourceRequest::Forget(stored) => {
                 // What is not forgotten is over all the same.
                 let _forgotten = self.records.forget(&stored);
-                SourceTold::Forgotten
+                SourceReply::Forgotten
             }
-            SourceAsk::Offer => SourceTold::Offered(self.offer(source, lease, now)),
-            SourceAsk::Withdraw => SourceTold::Withdrawn(self.withdraw(source, lease, now)),
-            SourceAsk::Look => SourceTold::Seen(self.look(source.terms(), now)),
-            SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+            SourceRequest::Offer => SourceReply::Offered(self.offer(source, lease, now)),
+            SourceRequest::Withdraw => SourceReply::Withdrawn(self.withdraw(source, lease, now)),
+            SourceRequest::ReadShard => SourceReply::Shard(self.read_shard(source.terms(), now)),
+            SourceRequest::Freeze | SourceRequest::Wait(_) | SourceRequest::Done(_) => return None,
         })
     }
 
@@ -109,23 +111,27 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         scratch: &'s mut AcquireScratch,
         now: LogicalTime,
     ) -> DestinationNext<'s> {
-        let told = match destination.ask(now) {
-            DestinationAsk::Accept => {
+        let reply = match destination.next_request(now) {
+            DestinationRequest::Accept => {
                 let accepted = self.accept(destination.terms(), scratch, now);
-                let told = accepted.as_ref().map(drop).map_err(Clone::clone);
-                destination.tell(now, DestinationTold::Accepted(told));
+                let reply = accepted.as_ref().map(drop).map_err(Clone::clone);
+                destination.on_reply(now, DestinationReply::Accepted(reply));
                 return accepted.map_or(DestinationNext::Again, DestinationNext::Live);
             }
-            DestinationAsk::Look => DestinationTold::Seen(self.look(destination.terms(), now)),
-            DestinationAsk::Save(record, expected) => {
-                let saved = self.records.save(&record, expected);
-                DestinationTold::Saved(record, saved)
+            DestinationRequest::ReadShard => {
+                DestinationReply::Shard(self.read_shard(destination.terms(), now))
             }
-            DestinationAsk::Get => DestinationTold::Got(self.records.get(&destination.terms().id)),
-            DestinationAsk::Wait(until) => return DestinationNext::Wait(until),
-            DestinationAsk::Done(end) => return DestinationNext::Done(end),
+            DestinationRequest::Save(record, expected) => {
+                let saved = self.records.save(&record, expected);
+                DestinationReply::Saved(record, saved)
+            }
+            DestinationRequest::Get => {
+                DestinationReply::Got(self.records.get(&destination.terms().id))
+            }
+            DestinationRequest::Wait(until) => return DestinationNext::Wait(until),
+            DestinationRequest::Done(end) => return DestinationNext::Done(end),
         };
-        destination.tell(now, told);
+        destination.on_reply(now, reply);
         DestinationNext::Again
     }
 
@@ -168,7 +174,11 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
     }
 
     /// The shard, as far as it can be seen.
-    fn look(&mut self, terms: &MoveTerms, now: LogicalTime) -> Option<Option<Box<ShardSummary>>> {
+    fn read_shard(
+        &mut self,
+        terms: &MoveTerms,
+        now: LogicalTime,
+    ) -> Option<Option<Box<ShardSummary>>> {
         let mut rows = Vec::new();
         let filter = ShardFilter::one(terms.key.shard());
         let run = terms.key.run();

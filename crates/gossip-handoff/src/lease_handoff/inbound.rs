@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::{AcquireResultView, AcquireScratch, CoordinationBackend, RunManagement};
 
-use super::destination::{DestinationAsk, DestinationEnd, HandoffDestination};
+use super::destination::{DestinationEnd, DestinationRequest, HandoffDestination};
 use super::driver::{DestinationNext, Driver};
 use super::terms::{HandoffConfig, MoveTerms, worker_name};
 use crate::phase::Phase;
@@ -33,14 +33,14 @@ pub enum InboundNext<'s> {
     /// There is more to do at once.
     Again,
     /// A shard is this worker's from now on: it may go to work before the record says so.
-    Live(Arrived<'s>),
+    Live(AcceptedShard<'s>),
     /// There is nothing to do before this instant.
     Wait(LogicalTime),
 }
 
 /// A shard that has arrived.
 #[derive(Debug)]
-pub struct Arrived<'s> {
+pub struct AcceptedShard<'s> {
     /// The move that brought it.
     pub terms: MoveTerms,
     /// What its source sent along.
@@ -105,7 +105,7 @@ impl Inbound {
                 let terms = destination.terms().clone();
                 let snapshot = destination.snapshot().to_vec();
                 self.expected.push_back(destination);
-                InboundNext::Live(Arrived { terms, snapshot, view })
+                InboundNext::Live(AcceptedShard { terms, snapshot, view })
             }
             DestinationNext::Again | DestinationNext::Wait(_) => {
                 self.expected.push_back(destination);
@@ -161,28 +161,31 @@ impl Inbound {
         }
         // A record that is about something else is not ours.
         let Ok(destination) = HandoffDestination::new(stored, self.config, now) else { return };
-        if !matches!(destination.ask(now), DestinationAsk::Done(_)) {
+        if !matches!(destination.next_request(now), DestinationRequest::Done(_)) {
             self.expected.push_back(destination);
         }
     }
 
     /// Which move has its turn: one to accept if there is one.
     fn next(&self, now: LogicalTime) -> Option<usize> {
-        let accepts = |one: &HandoffDestination| one.ask(now) == DestinationAsk::Accept;
-        let asks = |one: &HandoffDestination| !matches!(one.ask(now), DestinationAsk::Wait(_));
+        let accepts =
+            |one: &HandoffDestination| one.next_request(now) == DestinationRequest::Accept;
+        let asks = |one: &HandoffDestination| {
+            !matches!(one.next_request(now), DestinationRequest::Wait(_))
+        };
         let first = self.expected.iter().position(accepts);
         first.or_else(|| self.expected.iter().position(asks))
     }
 
     /// When there is something to do, if nothing is to be done now.
     fn next_at(&self, now: LogicalTime) -> LogicalTime {
-        let until = |one: &HandoffDestination| match one.ask(now) {
-            DestinationAsk::Wait(until) => until,
-            DestinationAsk::Accept
-            | DestinationAsk::Look
-            | DestinationAsk::Save(..)
-            | DestinationAsk::Get
-            | DestinationAsk::Done(_) => now,
+        let until = |one: &HandoffDestination| match one.next_request(now) {
+            DestinationRequest::Wait(until) => until,
+            DestinationRequest::Accept
+            | DestinationRequest::ReadShard
+            | DestinationRequest::Save(..)
+            | DestinationRequest::Get
+            | DestinationRequest::Done(_) => now,
         };
         let search = match self.is_closed {
             true => now.saturating_add(self.config.finish_ticks),

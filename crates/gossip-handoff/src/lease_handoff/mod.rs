@@ -9,8 +9,9 @@
 //!  record: Unlock, Complete, forgotten
 //! ```
 //!
-//! Each side is a small machine without I/O. [`HandoffSource::ask`] and
-//! [`HandoffDestination::ask`] say what the machine needs next, `tell` what came of it, and [`Driver`] carries one to the other on any
+//! Each side is a small machine without I/O. [`HandoffSource::next_request`] and
+//! [`HandoffDestination::next_request`] say what the machine needs next, `on_reply` takes what came
+//! of it, and [`Driver`] carries one to the other on any
 //! backend and any repository. One question is one operation, so a test can stop, crash, lose or
 //! repeat anything between any two of them.
 //!
@@ -63,14 +64,16 @@ mod recovery;
 mod source;
 mod terms;
 
-pub use self::destination::{DestinationAsk, DestinationEnd, DestinationTold, HandoffDestination};
+pub use self::destination::{
+    DestinationEnd, DestinationReply, DestinationRequest, HandoffDestination,
+};
 pub use self::drain::{
-    DRAIN_STILL_MAX, DRAIN_WINDOW, DrainEnd, DrainNext, DrainTally, Holding, WorkerDrain,
+    DRAIN_FROZEN_MAX, DRAIN_WINDOW, DrainEnd, DrainNext, DrainTally, HeldShard, WorkerDrain,
 };
 pub use self::driver::{DestinationNext, Driver, SourceNext};
-pub use self::inbound::{Arrived, INBOUND_MAX, Inbound, InboundNext};
+pub use self::inbound::{AcceptedShard, INBOUND_MAX, Inbound, InboundNext};
 pub use self::recovery::{
     COLLECT_MAX, Collected, ENDED_KEPT_TICKS, Recovery, RecoveryNext, collect_ended,
 };
-pub use self::source::{HandoffSource, SourceAsk, SourceEnd, SourceTold, Why};
+pub use self::source::{HandoffSource, NotMovedReason, SourceEnd, SourceReply, SourceRequest};
 pub use self::terms::{HandoffConfig, MoveOutcome, MoveTerms, NotAMove, worker_name};

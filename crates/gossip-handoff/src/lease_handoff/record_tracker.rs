@@ -28,7 +28,7 @@ pub(super) enum RecordOp {
     /// Read it again.
     Get,
     /// Nothing: it is there, or will never be.
-    Arrived,
+    Done,
 }
 
 /// A record and what is known of it.
@@ -62,24 +62,24 @@ impl RecordTracker {
     }
 
     /// What brings the record nearer to `goal`.
-    pub(super) fn toward(&self, goal: &Goal, snapshot: &[u8], now: LogicalTime) -> RecordOp {
+    pub(super) fn next_op(&self, goal: &Goal, snapshot: &[u8], now: LogicalTime) -> RecordOp {
         if self.is_stale {
             return RecordOp::Get;
         }
         if self.is_gone || self.record.state.is_terminal() {
-            return RecordOp::Arrived;
+            return RecordOp::Done;
         }
         let Ok(mut machine) = Machine::from_record(self.record.clone()) else {
-            return RecordOp::Arrived;
+            return RecordOp::Done;
         };
         machine.set_clock(move || now);
         let stepped = match goal {
             // The first save of a record that nobody has seen is its first phase.
             Goal::Reach(_) if self.version.is_none() => Ok(()),
-            Goal::Reach(phase) if machine.state() >= *phase => return RecordOp::Arrived,
+            Goal::Reach(phase) if machine.state() >= *phase => return RecordOp::Done,
             Goal::Reach(_) => step(&mut machine, snapshot),
             // What was never saved needs no end.
-            Goal::RollBack(_) if self.version.is_none() => return RecordOp::Arrived,
+            Goal::RollBack(_) if self.version.is_none() => return RecordOp::Done,
             // What was acknowledged was accepted, and is never rolled back: whoever has the shard
             // by now, the move happened, and its record is finished.
             Goal::RollBack(_) if machine.state() >= Phase::Ack => step(&mut machine, snapshot),
@@ -87,7 +87,7 @@ impl RecordTracker {
         };
         match stepped {
             Ok(()) => RecordOp::Save(Box::new(machine.record()), self.version),
-            Err(()) => RecordOp::Arrived,
+            Err(()) => RecordOp::Done,
         }
     }
 
@@ -117,7 +117,7 @@ impl RecordTracker {
     }
 
     /// The record is about to be read before anything else.
-    pub(super) const fn distrust(&mut self) {
+    pub(super) const fn mark_stale(&mut self) {
         self.is_stale = true;
     }
 }

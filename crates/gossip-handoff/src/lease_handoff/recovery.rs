@@ -1,8 +1,8 @@
 //! Moves that earlier processes of this worker began and did not end.
 //!
 //! The fence tells what became of each ([`MoveOutcome`](super::MoveOutcome)). A record whose shard
-//! is still at the fence of the move stays until the shard is taken by anybody, so a worker looks again now
-//! and then.
+//! is still at the fence of the move stays until the shard is taken by anybody, so a
+//! worker looks again now and then.
 //!
 //! Records that are over are kept for a while, for whoever looks into them ([`ENDED_KEPT_TICKS`]),
 //! and then forgotten by [`collect_ended`].
@@ -32,7 +32,7 @@ const PAGE: usize = 64;
 pub struct Recovery {
     name: String,
     config: HandoffConfig,
-    under_way: Vec<HandoffSource>,
+    in_flight: Vec<HandoffSource>,
     find_at: LogicalTime,
 }
 
@@ -50,8 +50,8 @@ impl Recovery {
     /// What was left behind by processes that were called `me`.
     #[must_use]
     pub fn new(me: WorkerId, config: HandoffConfig) -> Self {
-        let (name, under_way) = (worker_name(me), Vec::new());
-        Self { name, config, under_way, find_at: LogicalTime::ZERO }
+        let (name, in_flight) = (worker_name(me), Vec::new());
+        Self { name, config, in_flight, find_at: LogicalTime::ZERO }
     }
 
     /// Does one thing for one of them. `is_live` tells which moves this process drives itself:
@@ -66,10 +66,10 @@ impl Recovery {
         is_live: impl Fn(&RecordId) -> bool,
         now: LogicalTime,
     ) -> Result<RecoveryNext, RepositoryError> {
-        if let Some(mut source) = self.under_way.pop() {
+        if let Some(mut source) = self.in_flight.pop() {
             // One that waits is looked at again by the next search.
             if driver.step_source(&mut source, None, now) == SourceNext::Again {
-                self.under_way.push(source);
+                self.in_flight.push(source);
             }
             return Ok(RecoveryNext::Again);
         }
@@ -80,7 +80,7 @@ impl Recovery {
         for stored in driver.records.in_progress(&self.name)? {
             let is_ours = stored.record.from == self.name && !is_live(&stored.record.id);
             if is_ours && let Ok(source) = HandoffSource::recover(stored, false, self.config, now) {
-                self.under_way.push(source);
+                self.in_flight.push(source);
             }
         }
         Ok(RecoveryNext::Again)

@@ -27,21 +27,21 @@ use crate::repository::{RepositoryError, Stored, Version};
 /// What a source needs next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must carry every question")]
-pub enum SourceAsk {
-    /// Save this over that version, as [`SourceTold::Saved`].
+pub enum SourceRequest {
+    /// Save this over that version, as [`SourceReply::Saved`].
     Save(Box<Record>, Option<Version>),
-    /// Read the record of the move, as [`SourceTold::Got`].
+    /// Read the record of the move, as [`SourceReply::Got`].
     Get,
-    /// Forget this, as [`SourceTold::Forgotten`].
+    /// Forget this, as [`SourceReply::Forgotten`].
     Forget(Box<Stored>),
     /// Stop working on the shard, and say where ([`HandoffSource::freeze`]).
     Freeze,
-    /// Offer the shard under the lease, as [`SourceTold::Offered`].
+    /// Offer the shard under the lease, as [`SourceReply::Offered`].
     Offer,
-    /// Withdraw the offer under the lease, as [`SourceTold::Withdrawn`].
+    /// Withdraw the offer under the lease, as [`SourceReply::Withdrawn`].
     Withdraw,
-    /// Look at the shard, as [`SourceTold::Seen`].
-    Look,
+    /// Look at the shard, as [`SourceReply::Shard`].
+    ReadShard,
     /// Nothing before this instant.
     Wait(LogicalTime),
     /// Nothing any more.
@@ -52,7 +52,7 @@ pub enum SourceAsk {
 /// it may have happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "one for each question")]
-pub enum SourceTold {
+pub enum SourceReply {
     /// What became of a save, and what was to be saved.
     Saved(Box<Record>, Result<Version, RepositoryError>),
     /// What was read.
@@ -64,7 +64,7 @@ pub enum SourceTold {
     /// What became of the withdrawal.
     Withdrawn(Result<(), WithdrawError>),
     /// The shard; `Ok(None)` if there is none, `None` if it could not be looked at.
-    Seen(Option<Option<Box<ShardSummary>>>),
+    Shard(Option<Option<Box<ShardSummary>>>),
 }
 
 /// How a move ended for the source.
@@ -74,15 +74,15 @@ pub enum SourceEnd {
     /// The destination has or had it: drop the copy.
     Moved,
     /// Nothing has moved and nothing will: go on under the lease.
-    Kept(Why),
+    Kept(NotMovedReason),
     /// The lease is worth nothing any more: never go on under it.
-    Lost(Why),
+    Lost(NotMovedReason),
 }
 
 /// Why a shard did not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Why {
+pub enum NotMovedReason {
     /// The record could not be saved in time.
     NotRecorded,
     /// A record of this id is driven by somebody else.
@@ -103,7 +103,7 @@ pub enum Why {
     Unreachable,
 }
 
-impl Why {
+impl NotMovedReason {
     const fn reason(self) -> &'static str {
         match self {
             Self::NotRecorded => "the record could not be saved in time",
@@ -134,7 +134,7 @@ enum State {
     /// The withdrawal has committed, now or long ago; is the shard still ours?
     Confirming,
     /// The lease is gone; whose is the shard?
-    Looking,
+    Checking,
     /// The end is known; the record follows.
     Closing,
     Done,
@@ -156,7 +156,7 @@ pub struct HandoffSource {
     /// Whether an offer was ever asked for.
     was_offered: bool,
     /// Whether an offer may stand, or may be on its way.
-    in_doubt: bool,
+    offer_unresolved: bool,
     /// Whether the caller changed its mind.
     is_cancelled: bool,
     /// Whether there is a lease to withdraw under.
@@ -190,8 +190,8 @@ impl HandoffSource {
     }
 
     /// A move without a snapshot that begins at `now`, while the caller goes on working: it stands
-    /// still from [`SourceAsk::Freeze`] on, when only the offer is left to do. So the gap of the
-    /// move is an offer and an accept.
+    /// still from [`SourceRequest::Freeze`] on, when only the offer is left to do. So the gap of
+    /// the move is an offer and an accept.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl HandoffSource {
         self.is_frozen = true;
         if self.state == State::Ready {
             self.not_before = LogicalTime::ZERO;
-            self.go_on(now);
+            self.advance(now);
         }
     }
 
@@ -232,7 +232,7 @@ impl HandoffSource {
         let phase = stored.record.state;
         let give_up_at = now.saturating_add(config.finish_ticks);
         let tracker = RecordTracker::found(stored);
-        let mut source = Self::at(terms, config, tracker, State::Looking, give_up_at);
+        let mut source = Self::at(terms, config, tracker, State::Checking, give_up_at);
         source.has_lease = has_lease;
         match phase {
             // An offer is asked for only after Transfer was saved, so there was none. Yet the shard
@@ -241,12 +241,12 @@ impl HandoffSource {
             Phase::Lock | Phase::Serialize => {}
             Phase::Transfer => {
                 source.was_offered = true;
-                source.in_doubt = true;
-                source.state = if has_lease { State::Withdrawing } else { State::Looking };
+                source.offer_unresolved = true;
+                source.state = if has_lease { State::Withdrawing } else { State::Checking };
             }
             // Whoever acknowledged has accepted before.
             Phase::Ack | Phase::Unlock | Phase::Complete => source.settle(now, SourceEnd::Moved),
-            Phase::RolledBack => source.settle(now, SourceEnd::Lost(Why::Superseded)),
+            Phase::RolledBack => source.settle(now, SourceEnd::Lost(NotMovedReason::Superseded)),
         }
         Ok(source)
     }
@@ -267,7 +267,7 @@ impl HandoffSource {
             state,
             is_frozen: false,
             was_offered: false,
-            in_doubt: false,
+            offer_unresolved: false,
             is_cancelled: false,
             has_lease: false,
             end: None,
@@ -304,7 +304,7 @@ impl HandoffSource {
     /// and one whose offer nobody took withdraws it. Nothing else changes by time alone.
     pub fn tick(&mut self, now: LogicalTime) {
         if self.state == State::Ready {
-            self.go_on(now);
+            self.advance(now);
         }
         self.stop_waiting(now);
     }
@@ -317,59 +317,59 @@ impl HandoffSource {
 
     /// What is needed next.
     #[must_use]
-    pub fn ask(&self, now: LogicalTime) -> SourceAsk {
+    pub fn next_request(&self, now: LogicalTime) -> SourceRequest {
         if let (State::Done, Some(end)) = (self.state, self.end) {
-            return SourceAsk::Done(end);
+            return SourceRequest::Done(end);
         }
         if now < self.not_before {
-            return SourceAsk::Wait(self.not_before);
+            return SourceRequest::Wait(self.not_before);
         }
         match self.state {
-            State::Preparing => self.ask_record_op(self.record_op(now, &PREPARED)),
-            State::Ready => SourceAsk::Freeze,
-            State::Offering => SourceAsk::Offer,
-            State::Offered | State::Confirming | State::Looking => SourceAsk::Look,
-            State::Withdrawing => SourceAsk::Withdraw,
+            State::Preparing => self.request_for(self.record_op(now, &PREPARED)),
+            State::Ready => SourceRequest::Freeze,
+            State::Offering => SourceRequest::Offer,
+            State::Offered | State::Confirming | State::Checking => SourceRequest::ReadShard,
+            State::Withdrawing => SourceRequest::Withdraw,
             State::Closing | State::Done => self.close(now),
         }
     }
 
     /// Takes what came of the last question.
-    pub fn tell(&mut self, now: LogicalTime, told: SourceTold) {
-        match told {
-            SourceTold::Saved(record, saved) => self.saved(now, *record, saved),
-            SourceTold::Got(got) => {
+    pub fn on_reply(&mut self, now: LogicalTime, reply: SourceReply) {
+        match reply {
+            SourceReply::Saved(record, saved) => self.saved(now, *record, saved),
+            SourceReply::Got(got) => {
                 if !self.tracker.got(got) {
                     self.pause(now, self.config.retry_ticks);
                 }
             }
-            SourceTold::Forgotten => self.state = State::Done,
-            SourceTold::Offered(offered) => self.offered(now, offered),
-            SourceTold::Withdrawn(withdrawn) => self.withdrawn(now, withdrawn),
-            SourceTold::Seen(seen) => self.seen(now, seen),
+            SourceReply::Forgotten => self.state = State::Done,
+            SourceReply::Offered(offered) => self.offered(now, offered),
+            SourceReply::Withdrawn(withdrawn) => self.withdrawn(now, withdrawn),
+            SourceReply::Shard(seen) => self.seen(now, seen),
         }
-        self.go_on(now);
+        self.advance(now);
     }
 
     /// Moves on from what has arrived or taken too long.
-    fn go_on(&mut self, now: LogicalTime) {
+    fn advance(&mut self, now: LogicalTime) {
         match self.state {
             State::Preparing if self.is_cancelled || now >= self.give_up_at => {
-                self.settle(now, SourceEnd::Kept(Why::NotRecorded));
+                self.settle(now, SourceEnd::Kept(NotMovedReason::NotRecorded));
             }
             State::Preparing => match self.record_op(now, &PREPARED) {
-                RecordOp::Arrived if self.tracker.record.state == Phase::Transfer => {
+                RecordOp::Done if self.tracker.record.state == Phase::Transfer => {
                     self.snapshot = Vec::new();
                     self.state = State::Ready;
                     self.pause(now, self.config.lead_ticks);
-                    self.go_on(now);
+                    self.advance(now);
                 }
                 // Somebody ended it meanwhile.
-                RecordOp::Arrived => self.settle(now, SourceEnd::Kept(Why::Taken)),
+                RecordOp::Done => self.settle(now, SourceEnd::Kept(NotMovedReason::Taken)),
                 RecordOp::Save(..) | RecordOp::Get => {}
             },
             State::Ready if self.is_cancelled || now >= self.terms.offer_deadline => {
-                self.settle(now, SourceEnd::Kept(Why::NotRecorded));
+                self.settle(now, SourceEnd::Kept(NotMovedReason::NotRecorded));
             }
             State::Ready if self.is_frozen => {
                 self.was_offered = true;
@@ -377,7 +377,7 @@ impl HandoffSource {
                 self.state = State::Offering;
             }
             State::Closing => {
-                let arrived = self.record_op(now, &self.goal()) == RecordOp::Arrived;
+                let arrived = self.record_op(now, &self.goal()) == RecordOp::Done;
                 let forgets = self.tracker.record.state == Phase::Complete;
                 let nothing_left = arrived && !(forgets && self.tracker.stored().is_some());
                 // What is left is found by whoever recovers it.
@@ -390,26 +390,26 @@ impl HandoffSource {
             | State::Offered
             | State::Withdrawing
             | State::Confirming
-            | State::Looking
+            | State::Checking
             | State::Done => {}
         }
     }
 
-    fn close(&self, now: LogicalTime) -> SourceAsk {
-        self.ask_record_op(self.record_op(now, &self.goal()))
+    fn close(&self, now: LogicalTime) -> SourceRequest {
+        self.request_for(self.record_op(now, &self.goal()))
     }
 
     fn record_op(&self, now: LogicalTime, goal: &Goal) -> RecordOp {
-        self.tracker.toward(goal, &self.snapshot, now)
+        self.tracker.next_op(goal, &self.snapshot, now)
     }
 
-    fn ask_record_op(&self, record_op: RecordOp) -> SourceAsk {
+    fn request_for(&self, record_op: RecordOp) -> SourceRequest {
         match record_op {
-            RecordOp::Save(record, version) => SourceAsk::Save(record, version),
-            RecordOp::Get => SourceAsk::Get,
-            RecordOp::Arrived => match self.tracker.stored() {
-                Some(stored) => SourceAsk::Forget(Box::new(stored)),
-                None => SourceAsk::Get,
+            RecordOp::Save(record, version) => SourceRequest::Save(record, version),
+            RecordOp::Get => SourceRequest::Get,
+            RecordOp::Done => match self.tracker.stored() {
+                Some(stored) => SourceRequest::Forget(Box::new(stored)),
+                None => SourceRequest::Get,
             },
         }
     }
@@ -420,7 +420,7 @@ impl HandoffSource {
         self.tracker.saved(record, saved);
         if conflict && self.state == State::Preparing {
             // Not ours any more, or never: it is left alone.
-            self.end = Some(SourceEnd::Kept(Why::Taken));
+            self.end = Some(SourceEnd::Kept(NotMovedReason::Taken));
             self.state = State::Done;
         } else if failed && !conflict {
             self.pause(now, self.config.retry_ticks);
@@ -430,11 +430,11 @@ impl HandoffSource {
     fn offered(&mut self, now: LogicalTime, offered: Result<(), OfferError>) {
         match offered {
             Ok(()) => {
-                self.in_doubt = true;
+                self.offer_unresolved = true;
                 self.state = State::Offered;
             }
             Err(OfferError::BackendError(_)) => {
-                self.in_doubt = true;
+                self.offer_unresolved = true;
                 let is_late = self.is_cancelled || now >= self.terms.offer_deadline;
                 self.state = if is_late { State::Withdrawing } else { State::Offering };
                 self.pause(now, self.config.retry_ticks);
@@ -444,10 +444,10 @@ impl HandoffSource {
                 | OfferError::LeaseExpired { .. }
                 | OfferError::ShardTerminal { .. }
                 | OfferError::ShardNotFound { .. },
-            ) => self.state = State::Looking,
+            ) => self.state = State::Checking,
             // An earlier one may stand, so only a withdrawal makes sure.
-            Err(_) if self.in_doubt => self.state = State::Withdrawing,
-            Err(_) => self.settle(now, SourceEnd::Kept(Why::Refused)),
+            Err(_) if self.offer_unresolved => self.state = State::Withdrawing,
+            Err(_) => self.settle(now, SourceEnd::Kept(NotMovedReason::Refused)),
         }
     }
 
@@ -458,7 +458,7 @@ impl HandoffSource {
                 self.pause(now, self.config.retry_ticks);
                 self.stop_looking(now);
             }
-            Err(_) => self.state = State::Looking,
+            Err(_) => self.state = State::Checking,
         }
     }
 
@@ -468,22 +468,24 @@ impl HandoffSource {
             self.stop_looking(now);
             return self.stop_waiting(now);
         };
-        match self.terms.judge(shard.as_deref()) {
+        match self.terms.outcome(shard.as_deref()) {
             MoveOutcome::Moved => self.settle(now, SourceEnd::Moved),
-            MoveOutcome::Superseded => self.settle(now, SourceEnd::Lost(Why::Superseded)),
-            MoveOutcome::Gone => self.settle(now, SourceEnd::Lost(Why::Gone)),
-            MoveOutcome::Before if self.state == State::Confirming => {
-                self.settle(now, SourceEnd::Kept(Why::Withdrawn));
+            MoveOutcome::Superseded => {
+                self.settle(now, SourceEnd::Lost(NotMovedReason::Superseded))
             }
-            MoveOutcome::Before if self.state == State::Looking && !self.was_offered => {
-                let why = Why::Restarted;
+            MoveOutcome::Gone => self.settle(now, SourceEnd::Lost(NotMovedReason::Gone)),
+            MoveOutcome::Before if self.state == State::Confirming => {
+                self.settle(now, SourceEnd::Kept(NotMovedReason::Withdrawn));
+            }
+            MoveOutcome::Before if self.state == State::Checking && !self.was_offered => {
+                let why = NotMovedReason::Restarted;
                 let kept = self.has_lease;
                 self.settle(now, if kept { SourceEnd::Kept(why) } else { SourceEnd::Lost(why) });
             }
             // The fence is F and the lease is worth nothing: the record stays in Transfer until the
             // fence moves, because nobody can withdraw.
-            MoveOutcome::Before if self.state == State::Looking => {
-                self.end = Some(SourceEnd::Lost(Why::LeaseEnded));
+            MoveOutcome::Before if self.state == State::Checking => {
+                self.end = Some(SourceEnd::Lost(NotMovedReason::LeaseEnded));
                 self.state = State::Done;
             }
             MoveOutcome::Before => {
@@ -505,11 +507,11 @@ impl HandoffSource {
     /// A store that does not answer is not asked for ever. The record is left to whoever recovers
     /// it, and the source does not go on: an offer may stand.
     fn stop_looking(&mut self, now: LogicalTime) {
-        let waits = matches!(self.state, State::Withdrawing | State::Confirming | State::Looking);
+        let waits = matches!(self.state, State::Withdrawing | State::Confirming | State::Checking);
         let patience = self.config.finish_ticks;
         let begun = self.terms.offer_deadline.max(self.give_up_at);
         if waits && now >= begun.saturating_add(patience) {
-            self.end = Some(SourceEnd::Lost(Why::Unreachable));
+            self.end = Some(SourceEnd::Lost(NotMovedReason::Unreachable));
             self.state = State::Done;
         }
     }
@@ -521,9 +523,9 @@ impl HandoffSource {
         self.not_before = LogicalTime::ZERO;
         if end == SourceEnd::Moved {
             // The destination has most likely acknowledged meanwhile.
-            self.tracker.distrust();
+            self.tracker.mark_stale();
         }
-        self.go_on(now);
+        self.advance(now);
     }
 
     /// Where the record goes once the end is known.

@@ -32,7 +32,7 @@ pub struct HandoffConfig {
     /// Between two tries of a destination to accept what it has found: its source stands still.
     pub poll_ticks: u64,
     /// How often a destination asks in vain for the offer before it looks at the shard.
-    pub accepts_per_look: u32,
+    pub accepts_per_read: u32,
     /// Before something that failed is tried again.
     pub retry_ticks: u64,
 }
@@ -59,7 +59,7 @@ impl Default for HandoffConfig {
             lead_ticks: 50,
             find_ticks: 25,
             poll_ticks: 2,
-            accepts_per_look: 8,
+            accepts_per_read: 8,
             retry_ticks: 50,
         }
     }
@@ -151,7 +151,7 @@ impl MoveTerms {
 
     /// What became of the move, by what is seen of the shard; `None` if there is no such shard.
     #[must_use]
-    pub fn judge(&self, shard: Option<&ShardSummary>) -> MoveOutcome {
+    pub fn outcome(&self, shard: Option<&ShardSummary>) -> MoveOutcome {
         let Some(shard) = shard else { return MoveOutcome::Gone };
         if shard.fence_epoch > self.fence {
             let ours = shard.last_handoff == Some(self.handoff());

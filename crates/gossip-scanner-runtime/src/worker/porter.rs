@@ -23,7 +23,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
 use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
 use gossip_handoff::lease_handoff::{
-    DrainEnd, DrainNext, Driver, HandoffConfig, Holding, Inbound, InboundNext, Recovery,
+    DrainEnd, DrainNext, Driver, HandoffConfig, HeldShard, Inbound, InboundNext, Recovery,
     RecoveryNext, WorkerDrain, collect_ended,
 };
 
@@ -65,7 +65,7 @@ const JOIN: HandoffConfig = HandoffConfig {
     lead_ticks: 200,
     find_ticks: 100,
     poll_ticks: 5,
-    accepts_per_look: 8,
+    accepts_per_read: 8,
     retry_ticks: 50,
 };
 
@@ -227,7 +227,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         }
         let holdings = self.crew.seats.iter().filter_map(|seat| seat.begin_move());
         let holdings: Vec<_> =
-            holdings.map(|(lease, moves)| Holding::working(lease, moves)).collect();
+            holdings.map(|(lease, moves)| HeldShard::working(lease, moves)).collect();
         let deadline = now.saturating_add(DRAIN_TICKS);
         let drain =
             WorkerDrain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
@@ -265,7 +265,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         else {
             return;
         };
-        let holdings = vec![Holding::frozen(lease, moves, cursor, Vec::new())];
+        let holdings = vec![HeldShard::frozen(lease, moves, cursor, Vec::new())];
         let deadline = now.saturating_add(DRAIN_TICKS);
         let drain = WorkerDrain::new(me, holdings, willing, self.join, deadline);
         self.leaving = Some((drain.keeping(), false));

@@ -4,7 +4,7 @@
 
 use gossip_coordination::{ShardSummary, WithdrawError};
 
-use gossip_handoff::lease_handoff::{MoveTerms, SourceTold};
+use gossip_handoff::lease_handoff::{MoveTerms, SourceReply};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +53,22 @@ impl Bug {
     }
 
     /// What the source believes it was told.
-    pub(super) fn twist(self, told: SourceTold, terms: &MoveTerms) -> SourceTold {
+    pub(super) fn twist(self, told: SourceReply, terms: &MoveTerms) -> SourceReply {
         match (self, told) {
             (
                 Self::RollsBackAfterAccept,
-                SourceTold::Withdrawn(Err(WithdrawError::StaleFence { .. })),
-            ) => SourceTold::Withdrawn(Ok(())),
-            (Self::RollsBackAfterAccept, SourceTold::Seen(Some(Some(shard)))) => {
+                SourceReply::Withdrawn(Err(WithdrawError::StaleFence { .. })),
+            ) => SourceReply::Withdrawn(Ok(())),
+            (Self::RollsBackAfterAccept, SourceReply::Shard(Some(Some(shard)))) => {
                 let fence_epoch = terms.fence;
-                SourceTold::Seen(Some(Some(Box::new(ShardSummary { fence_epoch, ..*shard }))))
+                SourceReply::Shard(Some(Some(Box::new(ShardSummary { fence_epoch, ..*shard }))))
             }
-            (Self::ForwardOnForeignId, SourceTold::Seen(Some(Some(shard)))) => {
+            (Self::ForwardOnForeignId, SourceReply::Shard(Some(Some(shard)))) => {
                 let last_handoff = Some(terms.handoff());
-                SourceTold::Seen(Some(Some(Box::new(ShardSummary { last_handoff, ..*shard }))))
+                SourceReply::Shard(Some(Some(Box::new(ShardSummary { last_handoff, ..*shard }))))
             }
-            (Self::RollsBackWithoutWithdrawing, SourceTold::Seen(_)) => {
-                SourceTold::Seen(Some(None))
+            (Self::RollsBackWithoutWithdrawing, SourceReply::Shard(_)) => {
+                SourceReply::Shard(Some(None))
             }
             (_, told) => told,
         }

@@ -10,8 +10,8 @@ use super::bugs::Bug;
 use super::kernel::{Belief, Kernel, Kernels, LEASE, Op, START, Told};
 use super::shelf::Shelf;
 use gossip_handoff::lease_handoff::{
-    DestinationAsk, DestinationEnd, DestinationTold, HandoffConfig, HandoffDestination,
-    HandoffSource, SourceAsk, SourceEnd, SourceTold,
+    DestinationEnd, DestinationReply, DestinationRequest, HandoffConfig, HandoffDestination,
+    HandoffSource, SourceEnd, SourceReply, SourceRequest,
 };
 use gossip_handoff::{Phase, Record, RepositoryError, Version};
 
@@ -29,7 +29,7 @@ pub(super) const CONFIG: HandoffConfig = HandoffConfig {
     lead_ticks: 0,
     find_ticks: 1,
     poll_ticks: 1,
-    accepts_per_look: 2,
+    accepts_per_read: 2,
     retry_ticks: 1,
 };
 
@@ -362,31 +362,33 @@ impl World {
 
     /// Whether the source asks something, and whether that changes anything.
     fn source_asks(&self) -> Option<bool> {
-        let ask = self.source.as_ref()?.ask(self.now);
-        let is_idle = matches!(ask, SourceAsk::Wait(_) | SourceAsk::Done(_));
+        let ask = self.source.as_ref()?.next_request(self.now);
+        let is_idle = matches!(ask, SourceRequest::Wait(_) | SourceRequest::Done(_));
         (!is_idle).then(|| source_letter(&ask).is_some())
     }
 
     /// Whether the source is about to be stopped, which nothing can get in the way of.
     fn is_to_freeze(&self) -> bool {
-        self.source.as_ref().is_some_and(|source| source.ask(self.now) == SourceAsk::Freeze)
+        self.source
+            .as_ref()
+            .is_some_and(|source| source.next_request(self.now) == SourceRequest::Freeze)
     }
 
     /// The same of the destination.
     fn destination_asks(&self) -> Option<bool> {
-        let ask = self.destination.as_ref()?.ask(self.now);
-        let is_idle = matches!(ask, DestinationAsk::Wait(_) | DestinationAsk::Done(_));
+        let ask = self.destination.as_ref()?.next_request(self.now);
+        let is_idle = matches!(ask, DestinationRequest::Wait(_) | DestinationRequest::Done(_));
         (!is_idle).then(|| destination_letter(&ask).is_some())
     }
 
     fn step_source(&mut self, fault: Fault, kernels: &mut Kernels) {
         let Some(mut source) = self.source.take() else { return };
-        let ask = source.ask(self.now);
-        if ask == SourceAsk::Freeze {
+        let ask = source.next_request(self.now);
+        if ask == SourceRequest::Freeze {
             source.freeze(self.now, kernels.cursor.clone());
             self.standing = Standing::Frozen;
         } else if let Some(told) = self.answer_source(ask, fault, kernels) {
-            source.tell(self.now, told);
+            source.on_reply(self.now, told);
         }
         if self.standing != Standing::Dead {
             match source.end() {
@@ -401,17 +403,17 @@ impl World {
     /// What the source is told.
     fn answer_source(
         &mut self,
-        ask: SourceAsk,
+        ask: SourceRequest,
         fault: Fault,
         kernels: &mut Kernels,
-    ) -> Option<SourceTold> {
+    ) -> Option<SourceReply> {
         self.meet(fault, source_letter(&ask));
         let lost = lost_source(&ask);
         if matches!(fault, Fault::LoseRequest | Fault::Delay) {
             return lost;
         }
-        if ask == SourceAsk::Withdraw && self.bug.is_some_and(Bug::skips_withdrawal) {
-            return Some(SourceTold::Withdrawn(Ok(())));
+        if ask == SourceRequest::Withdraw && self.bug.is_some_and(Bug::skips_withdrawal) {
+            return Some(SourceReply::Withdrawn(Ok(())));
         }
         let told = self.happen(ask, kernels)?;
         if fault == Fault::LoseReply {
@@ -424,38 +426,40 @@ impl World {
     }
 
     /// Does what the source asks for.
-    fn happen(&mut self, ask: SourceAsk, kernels: &mut Kernels) -> Option<SourceTold> {
+    fn happen(&mut self, ask: SourceRequest, kernels: &mut Kernels) -> Option<SourceReply> {
         Some(match ask {
-            SourceAsk::Save(record, expected) => {
+            SourceRequest::Save(record, expected) => {
                 let saved = self.shelf.save(&record, expected);
-                SourceTold::Saved(record, saved)
+                SourceReply::Saved(record, saved)
             }
-            SourceAsk::Get => SourceTold::Got(self.shelf.get()),
-            SourceAsk::Forget(stored) => {
+            SourceRequest::Get => SourceReply::Got(self.shelf.get()),
+            SourceRequest::Forget(stored) => {
                 self.shelf.forget(&stored);
-                SourceTold::Forgotten
+                SourceReply::Forgotten
             }
-            SourceAsk::Offer => match self.operate(Op::Offer, kernels) {
-                Told::Offered(offered) => SourceTold::Offered(offered),
+            SourceRequest::Offer => match self.operate(Op::Offer, kernels) {
+                Told::Offered(offered) => SourceReply::Offered(offered),
                 _ => return None,
             },
-            SourceAsk::Withdraw => match self.operate(Op::Withdraw, kernels) {
-                Told::Withdrawn(withdrawn) => SourceTold::Withdrawn(withdrawn),
+            SourceRequest::Withdraw => match self.operate(Op::Withdraw, kernels) {
+                Told::Withdrawn(withdrawn) => SourceReply::Withdrawn(withdrawn),
                 _ => return None,
             },
-            SourceAsk::Look => SourceTold::Seen(Some(Some(Box::new(self.kernel.shard.clone())))),
-            SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+            SourceRequest::ReadShard => {
+                SourceReply::Shard(Some(Some(Box::new(self.kernel.shard.clone()))))
+            }
+            SourceRequest::Freeze | SourceRequest::Wait(_) | SourceRequest::Done(_) => return None,
         })
     }
 
     fn step_destination(&mut self, fault: Fault, kernels: &mut Kernels) -> Option<()> {
         let mut destination = self.destination.take()?;
-        let ask = destination.ask(self.now);
+        let ask = destination.next_request(self.now);
         self.meet(fault, destination_letter(&ask));
         let happens = !matches!(fault, Fault::LoseRequest | Fault::Delay);
         let told = if happens { self.answer_destination(&ask, fault, kernels) } else { None };
         let told = told.or_else(|| lost_destination(&ask))?;
-        destination.tell(self.now, told);
+        destination.on_reply(self.now, told);
         self.destination = Some(destination);
         Some(())
     }
@@ -463,27 +467,27 @@ impl World {
     /// What the destination is told; `None` if the reply is lost.
     fn answer_destination(
         &mut self,
-        ask: &DestinationAsk,
+        ask: &DestinationRequest,
         fault: Fault,
         kernels: &mut Kernels,
-    ) -> Option<DestinationTold> {
+    ) -> Option<DestinationReply> {
         let told = match ask {
-            DestinationAsk::Accept => {
+            DestinationRequest::Accept => {
                 let accepted = self.accept(kernels);
                 if fault != Fault::LoseReply {
                     self.destination_belief = accepted.as_ref().ok().copied();
                 }
-                DestinationTold::Accepted(accepted.map(drop))
+                DestinationReply::Accepted(accepted.map(drop))
             }
-            DestinationAsk::Look => {
-                DestinationTold::Seen(Some(Some(Box::new(self.kernel.shard.clone()))))
+            DestinationRequest::ReadShard => {
+                DestinationReply::Shard(Some(Some(Box::new(self.kernel.shard.clone()))))
             }
-            DestinationAsk::Save(record, version) => {
+            DestinationRequest::Save(record, version) => {
                 let saved = self.shelf.save(record, *version);
-                DestinationTold::Saved(record.clone(), saved)
+                DestinationReply::Saved(record.clone(), saved)
             }
-            DestinationAsk::Get => DestinationTold::Got(self.shelf.get()),
-            DestinationAsk::Wait(_) | DestinationAsk::Done(_) => return None,
+            DestinationRequest::Get => DestinationReply::Got(self.shelf.get()),
+            DestinationRequest::Wait(_) | DestinationRequest::Done(_) => return None,
         };
         (fault != Fault::LoseReply).then_some(told)
     }
@@ -561,54 +565,58 @@ impl World {
     }
 }
 
-fn source_letter(ask: &SourceAsk) -> Option<Letter> {
+fn source_letter(ask: &SourceRequest) -> Option<Letter> {
     match ask {
-        SourceAsk::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
-        SourceAsk::Offer => Some(Letter::Offer),
-        SourceAsk::Withdraw => Some(Letter::Withdraw),
-        SourceAsk::Get
-        | SourceAsk::Forget(_)
-        | SourceAsk::Look
-        | SourceAsk::Freeze
-        | SourceAsk::Wait(_)
-        | SourceAsk::Done(_) => None,
+        SourceRequest::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
+        SourceRequest::Offer => Some(Letter::Offer),
+        SourceRequest::Withdraw => Some(Letter::Withdraw),
+        SourceRequest::Get
+        | SourceRequest::Forget(_)
+        | SourceRequest::ReadShard
+        | SourceRequest::Freeze
+        | SourceRequest::Wait(_)
+        | SourceRequest::Done(_) => None,
     }
 }
 
-fn destination_letter(ask: &DestinationAsk) -> Option<Letter> {
+fn destination_letter(ask: &DestinationRequest) -> Option<Letter> {
     match ask {
-        DestinationAsk::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
-        DestinationAsk::Accept => Some(Letter::Accept),
-        DestinationAsk::Get
-        | DestinationAsk::Look
-        | DestinationAsk::Wait(_)
-        | DestinationAsk::Done(_) => None,
+        DestinationRequest::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
+        DestinationRequest::Accept => Some(Letter::Accept),
+        DestinationRequest::Get
+        | DestinationRequest::ReadShard
+        | DestinationRequest::Wait(_)
+        | DestinationRequest::Done(_) => None,
     }
 }
 
 /// What a source is told if nothing comes back.
-fn lost_source(ask: &SourceAsk) -> Option<SourceTold> {
+fn lost_source(ask: &SourceRequest) -> Option<SourceReply> {
     Some(match ask {
-        SourceAsk::Save(record, _) => SourceTold::Saved(record.clone(), Err(failed())),
-        SourceAsk::Get => SourceTold::Got(Err(failed())),
-        SourceAsk::Forget(_) => SourceTold::Forgotten,
-        SourceAsk::Offer => SourceTold::Offered(Err(OfferError::BackendError(silence()))),
-        SourceAsk::Withdraw => SourceTold::Withdrawn(Err(WithdrawError::BackendError(silence()))),
-        SourceAsk::Look => SourceTold::Seen(None),
-        SourceAsk::Freeze | SourceAsk::Wait(_) | SourceAsk::Done(_) => return None,
+        SourceRequest::Save(record, _) => SourceReply::Saved(record.clone(), Err(failed())),
+        SourceRequest::Get => SourceReply::Got(Err(failed())),
+        SourceRequest::Forget(_) => SourceReply::Forgotten,
+        SourceRequest::Offer => SourceReply::Offered(Err(OfferError::BackendError(silence()))),
+        SourceRequest::Withdraw => {
+            SourceReply::Withdrawn(Err(WithdrawError::BackendError(silence())))
+        }
+        SourceRequest::ReadShard => SourceReply::Shard(None),
+        SourceRequest::Freeze | SourceRequest::Wait(_) | SourceRequest::Done(_) => return None,
     })
 }
 
 /// What a destination is told if nothing comes back.
-fn lost_destination(ask: &DestinationAsk) -> Option<DestinationTold> {
+fn lost_destination(ask: &DestinationRequest) -> Option<DestinationReply> {
     Some(match ask {
-        DestinationAsk::Accept => {
-            DestinationTold::Accepted(Err(AcceptError::BackendError(silence())))
+        DestinationRequest::Accept => {
+            DestinationReply::Accepted(Err(AcceptError::BackendError(silence())))
         }
-        DestinationAsk::Look => DestinationTold::Seen(None),
-        DestinationAsk::Save(record, _) => DestinationTold::Saved(record.clone(), Err(failed())),
-        DestinationAsk::Get => DestinationTold::Got(Err(failed())),
-        DestinationAsk::Wait(_) | DestinationAsk::Done(_) => return None,
+        DestinationRequest::ReadShard => DestinationReply::Shard(None),
+        DestinationRequest::Save(record, _) => {
+            DestinationReply::Saved(record.clone(), Err(failed()))
+        }
+        DestinationRequest::Get => DestinationReply::Got(Err(failed())),
+        DestinationRequest::Wait(_) | DestinationRequest::Done(_) => return None,
     })
 }
 

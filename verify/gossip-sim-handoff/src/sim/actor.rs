@@ -17,7 +17,7 @@ use super::disk::key_of;
 use super::held::Held;
 use super::world::{RUN, SimStore, TENANT, World};
 use gossip_handoff::lease_handoff::{
-    DrainNext, Driver, HandoffConfig, HandoffSource, Holding, Inbound, InboundNext, MoveTerms,
+    DrainNext, Driver, HandoffConfig, HandoffSource, HeldShard, Inbound, InboundNext, MoveTerms,
     Recovery, RecoveryNext, SourceEnd, SourceNext, WorkerDrain, worker_name,
 };
 use gossip_handoff::{Machine, Phase, Repository, StoreRepository};
@@ -29,7 +29,7 @@ pub(super) const CONFIG: HandoffConfig = HandoffConfig {
     lead_ticks: 1,
     find_ticks: 1,
     poll_ticks: 1,
-    accepts_per_look: 2,
+    accepts_per_read: 2,
     retry_ticks: 1,
 };
 /// Shards that a worker claims by itself.
@@ -482,7 +482,7 @@ impl Actor {
             return;
         }
         self.inbound.close();
-        let holding = |held: &Held| Holding::working(held.lease.clone(), held.attempts);
+        let holding = |held: &Held| HeldShard::working(held.lease.clone(), held.attempts);
         let holdings = self.held.iter().map(holding).collect();
         let states = [WorkerState::Idle, WorkerState::Working, WorkerState::Draining];
         let entry = |place: usize| {
