@@ -1,13 +1,13 @@
 //! `cargo xtask fuzz TARGET SECONDS`: one fuzz target for so long; with `--runs N` for so many
 //! executions; `--all` is a [campaign] over every target.
 //!
-//! A run begins with the inputs that are kept in `fuzz/kept`, which the tests of the laws show to
-//! them, too, and with those that earlier runs left in `fuzz/corpus`, where it adds its own. What
-//! is worth keeping is copied by hand, made few by `cargo fuzz cmin`; so is what failed.
+//! A run starts from the inputs in `verify/fuzz/kept`, which the tests of the laws also check, and
+//! from those that earlier runs left in `verify/fuzz/corpus`, where it adds its own. Copy an input
+//! worth keeping, or one that failed, into `kept` by hand; `cargo fuzz cmin` removes duplicates.
 //!
-//! The targets live in `fuzz/`, a workspace of its own, so that nothing of libFuzzer leaks into
-//! the product's lock file. They run on the stable toolchain without a sanitizer: the crates they
-//! exercise forbid unsafe code, and so fuzzing is ten times faster.
+//! The targets are in `verify/fuzz`, a separate workspace, so that libFuzzer stays out of the
+//! product's lock file. They run on the stable toolchain without a sanitizer: the crates they
+//! exercise forbid unsafe code, and fuzzing is ten times faster without one.
 
 mod campaign;
 mod progress;
@@ -23,13 +23,17 @@ use crate::workspace::Workspace;
 
 pub(crate) const USAGE: &str = "TARGET SECONDS | TARGET --runs N | --list | \
      --all [--runs N] [--jobs N] [--since COMMIT] [--progress FILE] [--save]";
-const TARGETS: &str = "fuzz/fuzz_targets";
+
+/// The workspace of the targets. `cargo fuzz` would look for it in the root of the repository.
+const DIRECTORY: &str = "verify/fuzz";
+
+const TARGETS: &str = "verify/fuzz/fuzz_targets";
 
 /// Inputs that are part of the repository; read, and never written.
-const KEPT: &str = "fuzz/kept";
+const KEPT: &str = "verify/fuzz/kept";
 
 /// Inputs that runs on this machine found.
-const CORPUS: &str = "fuzz/corpus";
+const CORPUS: &str = "verify/fuzz/corpus";
 
 /// Longest input that is tried: above the 16 KiB that the largest decoder accepts, so that its
 /// upper limits are met. libFuzzer's own default is 4 KiB.
@@ -95,7 +99,11 @@ enum Bound {
 /// The names of the targets: one file each.
 fn targets(root: &Path) -> Result<Vec<String>, Failure> {
     let unreadable = |error: std::io::Error| {
-        Failure::new(format!("{TARGETS} was not read"), error.to_string(), "git checkout fuzz")
+        Failure::new(
+            format!("{TARGETS} was not read"),
+            error.to_string(),
+            "git checkout verify/fuzz",
+        )
     };
     let mut targets = Vec::new();
     for entry in fs::read_dir(root.join(TARGETS)).map_err(unreadable)? {
@@ -151,7 +159,7 @@ fn make_corpus(root: &Path, target: &str) -> Result<(), Failure> {
 /// The command as one would type it; `-s none` is no sanitizer, `-O` an optimized build.
 fn command(root: &Path, target: &str, bound: Bound) -> Command {
     let mut command = process::cargo_of("stable");
-    command.args(["fuzz", "run", "-s", "none", "-O", target]);
+    command.args(["fuzz", "run", "--fuzz-dir", DIRECTORY, "-s", "none", "-O", target]);
     // It writes into the first.
     command.args([CORPUS, KEPT].map(|place| format!("{place}/{target}"))).arg("--");
     match bound {
@@ -188,7 +196,7 @@ mod tests {
     #[test]
     fn every_target_is_declared_in_its_manifest() {
         let root = Workspace::load().unwrap().root;
-        let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
+        let manifest = fs::read_to_string(root.join("verify/fuzz/Cargo.toml")).unwrap();
         for target in targets(&root).unwrap() {
             assert!(manifest.contains(&format!("name = \"{target}\"")), "{target}");
         }

@@ -74,7 +74,7 @@ fn run_stages(tally: &mut Tally) -> Result<(), Failure> {
 /// The product, and the fuzz targets, which are a workspace of their own.
 fn format() -> Result<(), Failure> {
     let root = Workspace::load()?.root;
-    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+    for manifest in ["Cargo.toml", "verify/fuzz/Cargo.toml"] {
         let mut command = process::cargo();
         command.current_dir(&root);
         command.args(["fmt", "--all", "--check", "--manifest-path", manifest]);

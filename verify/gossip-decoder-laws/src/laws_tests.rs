@@ -42,7 +42,7 @@ fn every_law_holds_of_its_seeds_and_of_what_is_near_them() {
 /// the function that `laws!` makes of its law.
 #[test]
 fn every_fuzz_target_is_one_line_on_its_law() {
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
     let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
     let names: BTreeSet<String> =
         entries(&fuzz.join("fuzz_targets")).iter().map(|path| name(path)).collect();
@@ -63,7 +63,7 @@ fn every_fuzz_target_is_one_line_on_its_law() {
 /// without a law.
 #[test]
 fn every_law_holds_of_the_inputs_that_were_kept() {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/kept");
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/kept");
     let names: BTreeSet<String> = entries(&place).iter().map(|path| name(path)).collect();
     let laws: BTreeSet<String> = LAWS.iter().map(|law| law.name.to_owned()).collect();
     assert_eq!(names, laws);

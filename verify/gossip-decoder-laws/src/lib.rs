@@ -6,10 +6,10 @@
 //! tells whether the decoder took the bytes, because a law about what is taken says nothing where
 //! nothing is.
 //!
-//! The laws are checked in two ways. The targets of `fuzz/` show them what libFuzzer makes up, for
-//! hundreds of millions of inputs. The tests of this crate show them their own [seeds](Law::seeds)
-//! and what is near those, and every input that was kept in `fuzz/kept`, in seconds and without any
-//! tool.
+//! The laws are checked in two ways. The targets of `verify/fuzz` run them on inputs that libFuzzer
+//! generates, hundreds of millions of them. The tests of this crate run them on their own
+//! [seeds](Law::seeds), on inputs near those, and on every input in `verify/fuzz/kept`, in seconds
+//! and without any tool.
 //!
 //! Laws never write files or read clocks, so that an input found once fails again. Nobody depends
 //! on this crate but the fuzz targets.

@@ -73,7 +73,11 @@ pub(super) fn run(arguments: &[String], targets: &[String]) -> Result<(), Failur
         return Ok(());
     }
     let what = format!("{} found something", found.join(", "));
-    Err(Failure::new(what, "an input is in fuzz/artifacts", "keep it as a seed, then mend it"))
+    Err(Failure::new(
+        what,
+        "an input is in verify/fuzz/artifacts",
+        "keep it as a seed, then mend it",
+    ))
 }
 
 fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
@@ -195,12 +199,12 @@ fn run_all(
 /// Builds every target, and puts the seeds of the laws where libFuzzer looks for inputs.
 fn build(root: &Path) -> Result<(), Failure> {
     let mut command = process::cargo_of("stable");
-    command.args(["fuzz", "build", "-s", "none", "-O"]);
+    command.args(["fuzz", "build", "--fuzz-dir", super::DIRECTORY, "-s", "none", "-O"]);
     command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
     process::run(&mut command, "mend what rustc named above")?;
     let mut seeds = process::cargo();
     seeds.args(["run", "--quiet", "--package", "gossip-decoder-laws"]);
-    seeds.args(["--example", "write_seeds", "--", "fuzz/corpus"]).current_dir(root);
+    seeds.args(["--example", "write_seeds", "--", super::CORPUS]).current_dir(root);
     process::run(&mut seeds, "mend what rustc named above")
 }
 
