@@ -1,6 +1,6 @@
 //! `cargo xtask handoff`: planned moves between real processes, the long form.
 //!
-//! The tests of `gossip-handoff-trials` run the same program for a few moves. This runs it on the
+//! The tests of `gossip-trials` run the same program for a few moves. This runs it on the
 //! disk that holds the target directory and on an etcd that it starts, and writes the figures
 //! between two marks in `docs/reliability.md`. It is an optimized build: eight workers and their
 //! threads share the cores of one machine, and the time of a move is what is measured.
@@ -116,7 +116,8 @@ fn trial(store: &str, directory: &Path, words: &[&str]) -> Result<String, Failur
 
 fn command() -> Command {
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "gossip-handoff-trials", "--"]);
+    command.args(["run", "--quiet", "--release", "--package", "gossip-trials"]);
+    command.args(["--bin", "handoff-trials", "--"]);
     command
 }
 

@@ -38,7 +38,7 @@ struct Edges {
 }
 
 /// One row per crate, from the bottom of the picture to its top.
-const EDGES: [Edges; 13] = [
+const EDGES: [Edges; 12] = [
     Edges {
         package: "gossip-stdx",
         internal: &["gossip-stdx"],
@@ -77,18 +77,6 @@ const EDGES: [Edges; 13] = [
         package: "gossip-handoff",
         internal: &["gossip-contracts", "gossip-coordination", "gossip-stdx"],
         external: Some(&["blake3", "thiserror"]),
-    },
-    Edges {
-        package: "gossip-handoff-trials",
-        internal: &[
-            "gossip-contracts",
-            "gossip-coordination",
-            "gossip-coordination-etcd",
-            "gossip-coordination-sqlite",
-            "gossip-handoff",
-            "gossip-stores",
-        ],
-        external: Some(&["thiserror"]),
     },
     Edges {
         package: "gossip-scanner-runtime",
@@ -146,11 +134,10 @@ const ENGINES: [(&str, &str); 4] = [
 
 /// Crates that may read clocks, start threads or read arguments, and so may have a clippy.toml of
 /// their own instead of the workspace's bans.
-const MAY_RELAX_CLIPPY: [&str; 7] = [
+const MAY_RELAX_CLIPPY: [&str; 6] = [
     "gossip-coordination-sqlite",
     "gossip-coordination-etcd",
     "gossip-coordination-postgres",
-    "gossip-handoff-trials",
     "gossip-scanner-runtime",
     "gossip-cli",
     "xtask",

@@ -9,8 +9,6 @@
 //! handoff-trials etcd COMMAND DIRECTORY ...               the same on an etcd of its own
 //! handoff-trials work URL JOURNAL WORKER SEED SHAPE       one process of those
 //! ```
-#![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: figures and failures")]
 
 mod book;
 mod door;
@@ -27,22 +25,11 @@ use std::process::ExitCode;
 
 use gossip_coordination_etcd::test_support::EtcdServer;
 
-/// What went wrong, for people.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match run(&words) {
-        Ok(figures) => {
-            println!("{figures}");
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+/// The program `handoff-trials`.
+pub fn main() -> ExitCode {
+    crate::run_program(run)
 }
 
 fn run(words: &[&str]) -> Result<String, Failure> {

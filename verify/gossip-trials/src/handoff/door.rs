@@ -12,9 +12,9 @@ use gossip_coordination::AcquireScratch;
 use gossip_handoff::lease_handoff::{Inbound, InboundNext};
 
 use crate::Failure;
-use crate::held::Held;
-use crate::journal::{SharedJournal, What};
-use crate::world::{CONFIG, Site, now};
+use crate::handoff::held::Held;
+use crate::handoff::journal::{SharedJournal, What};
+use crate::handoff::world::{CONFIG, Site, now};
 
 /// How long it rests when there is nothing to do: half a tick, so that no tick is slept through.
 const REST: Duration = Duration::from_micros(500);

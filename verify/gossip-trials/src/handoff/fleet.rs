@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::world::{Shape, micros};
+use crate::handoff::world::{Shape, micros};
 
 /// How long a process may take to end once it was told to.
 const END_MAX: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Failure;
-use crate::world::micros;
+use crate::handoff::world::micros;
 
 /// What happened to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::book::{Book, Reached};
-use crate::journal::{Line, What};
+use crate::handoff::book::{Book, Reached};
+use crate::handoff::journal::{Line, What};
 
 fn line(at: u64, fence: u64, what: What) -> Line {
     Line { at, shard: 0, fence, what }

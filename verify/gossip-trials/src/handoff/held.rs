@@ -6,7 +6,7 @@ use gossip_coordination::{AcquireResultView, Lease};
 use gossip_handoff::lease_handoff::HandoffSource;
 
 use crate::Failure;
-use crate::world::{key_of, number_of};
+use crate::handoff::world::{key_of, number_of};
 
 /// A shard under a lease.
 pub(crate) struct Held {

@@ -24,11 +24,11 @@ use gossip_handoff::lease_handoff::{
 };
 
 use crate::Failure;
-use crate::door::Door;
-use crate::held::Held;
-use crate::journal::{SharedJournal, What};
-use crate::numbers::Numbers;
-use crate::world::{CONFIG, RUN, SHORT_LEASE, Shape, Site, TENANT, now};
+use crate::handoff::door::Door;
+use crate::handoff::held::Held;
+use crate::handoff::journal::{SharedJournal, What};
+use crate::handoff::numbers::Numbers;
+use crate::handoff::world::{CONFIG, RUN, SHORT_LEASE, Shape, Site, TENANT, now};
 
 /// Keys between two checkpoints.
 const BATCH: u64 = 8;

@@ -11,12 +11,12 @@ use gossip_handoff::Repository;
 use gossip_handoff::lease_handoff::{Recovery, RecoveryNext, worker_name};
 
 use crate::Failure;
-use crate::book::{Book, Reached, Sum};
-use crate::figures::{Meter, Times};
-use crate::fleet::Fleet;
-use crate::journal;
-use crate::numbers::Numbers;
-use crate::world::{
+use crate::handoff::book::{Book, Reached, Sum};
+use crate::handoff::figures::{Meter, Times};
+use crate::handoff::fleet::Fleet;
+use crate::handoff::journal;
+use crate::handoff::numbers::Numbers;
+use crate::handoff::world::{
     self, CONFIG, LEASE, RUN, SHORT_LEASE, Shape, Site, TENANT, micros, now, number_of,
 };
 

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use crate::Failure;
-use crate::figures::Times;
-use crate::journal::{Line, What};
+use crate::handoff::figures::Times;
+use crate::handoff::journal::{Line, What};
 
 /// One shard: what was done under which fence.
 #[derive(Debug, Default)]

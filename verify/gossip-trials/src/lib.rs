@@ -1,0 +1,35 @@
+//! Campaigns with real processes on real stores: they are killed, stopped, raced, drained and
+//! starved, and an oracle checks the outcome.
+//!
+//! Each campaign is a module here and a program in `src/bin`. `cargo xtask` runs the long forms and
+//! writes their figures into `docs/reliability.md`; the tests of this crate run the short forms. A
+//! program prints its figures and exits with 0, or prints the failure and exits with 1.
+//!
+//! Campaigns read clocks and draw process lifetimes from a seed, so a failure may not repeat under
+//! the same seed. What must be deterministic belongs in a simulator.
+#![forbid(unsafe_code)]
+
+pub mod handoff;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+/// The reason why a campaign failed, for people.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// Runs a campaign with the arguments of this process, and prints its figures or its failure.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "figures and failures of a program")]
+fn run_program(campaign: impl FnOnce(&[&str]) -> Result<String, Failure>) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match campaign(&words) {
+        Ok(figures) => {
+            println!("{figures}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
