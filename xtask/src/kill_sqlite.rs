@@ -1,6 +1,6 @@
 //! `cargo xtask kill-sqlite`: the long form of the campaigns against the SQLite store.
 //!
-//! The tests of the crate run the same program for a few cycles. This runs it on the disk that
+//! The tests of `gossip-trials` run the same program for a few cycles. This runs it on the disk that
 //! holds the target directory, and prints the figures of `docs/reliability.md`; `--save` writes
 //! them there. It is the debug build, whose assertions look as well; SQLite is optimized in it.
 
@@ -79,9 +79,8 @@ fn campaign(name: &str, directory: &Path, rest: &[&str], seed: &str) -> Result<S
 
 fn command(name: &str, directory: &Path) -> Command {
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--package", "gossip-coordination-sqlite"]);
-    command.args(["--features", "campaign", "--bin", "sqlite-campaign", "--", name]);
-    command.arg(directory);
+    command.args(["run", "--quiet", "--package", "gossip-trials"]);
+    command.args(["--bin", "sqlite-campaign", "--", name]).arg(directory);
     command
 }
 

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod handoff;
+pub mod sqlite;
 
 use std::error::Error;
 use std::process::ExitCode;

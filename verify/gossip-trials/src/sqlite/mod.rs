@@ -12,8 +12,6 @@
 //! sqlite-campaign act DIRECTORY                   perform golden scripts, with other processes
 //! sqlite-campaign serve DIRECTORY                 be the store of handles in another process
 //! ```
-#![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: figures and failures")]
 
 mod actor;
 mod book;
@@ -28,22 +26,11 @@ mod world;
 
 use std::process::ExitCode;
 
-/// What went wrong, for people.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match run(&words) {
-        Ok(figures) => {
-            println!("{figures}");
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+/// The program `sqlite-campaign`.
+pub fn main() -> ExitCode {
+    crate::run_program(run)
 }
 
 fn run(words: &[&str]) -> Result<String, Failure> {

@@ -12,7 +12,7 @@ use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce};
 
 use crate::Failure;
-use crate::numbers::key_of;
+use crate::sqlite::numbers::key_of;
 
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
 pub(crate) const RUN: RunId = RunId::from_raw(1);
@@ -54,7 +54,6 @@ pub(crate) fn found(database: &SqliteDatabase) -> Result<(), Failure> {
 }
 
 /// Milliseconds, the same for all processes.
-#[expect(clippy::disallowed_methods, reason = "processes share no other clock")]
 pub(crate) fn now() -> LogicalTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     LogicalTime::from_raw(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

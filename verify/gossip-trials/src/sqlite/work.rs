@@ -16,9 +16,9 @@ use gossip_coordination::{
 use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase};
 
 use crate::Failure;
-use crate::journal::{Call, Journal};
-use crate::numbers::{Numbers, key_of, number_of};
-use crate::world::{RUN, TENANT, coordinator, now, open};
+use crate::sqlite::journal::{Call, Journal};
+use crate::sqlite::numbers::{Numbers, key_of, number_of};
+use crate::sqlite::world::{RUN, TENANT, coordinator, now, open};
 
 /// Threads of a process.
 pub(crate) const THREADS: u64 = 2;

@@ -12,9 +12,9 @@ use gossip_coordination::{
 use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
-use crate::journal::{Call, Line};
-use crate::numbers::{key_of, number_of};
-use crate::world::{ROOTS, RUN, SHARDS_MAX, TENANT, coordinator, now};
+use crate::sqlite::journal::{Call, Line};
+use crate::sqlite::numbers::{key_of, number_of};
+use crate::sqlite::world::{ROOTS, RUN, SHARDS_MAX, TENANT, coordinator, now};
 
 /// Everything that was written down about one file.
 #[derive(Debug, Default)]

@@ -15,11 +15,11 @@ use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
 use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
-use crate::book::Book;
-use crate::journal::read;
-use crate::numbers::Numbers;
-use crate::work::{THREADS, journal_of};
-use crate::world::{found, open};
+use crate::sqlite::book::Book;
+use crate::sqlite::journal::read;
+use crate::sqlite::numbers::Numbers;
+use crate::sqlite::work::{THREADS, journal_of};
+use crate::sqlite::world::{found, open};
 
 /// Whose values fill the log.
 const STRANGER: TenantId = TenantId::from_bytes([1; 32]);

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use gossip_coordination_sqlite::SqliteDatabase;
 
-use crate::book::Book;
-use crate::journal::{Call, Journal, Line, read};
-use crate::work;
-use crate::world::{found, open};
+use crate::sqlite::book::Book;
+use crate::sqlite::journal::{Call, Journal, Line, read};
+use crate::sqlite::work;
+use crate::sqlite::world::{found, open};
 
 /// A store that one process worked on, and what it wrote down.
 struct Truth {

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::Failure;
-use crate::book::Book;
-use crate::journal::read;
-use crate::kill::{program, quiet};
-use crate::work::{THREADS, journal_of};
-use crate::world::{SHARDS_MAX, found, open};
+use crate::sqlite::book::Book;
+use crate::sqlite::journal::read;
+use crate::sqlite::kill::{program, quiet};
+use crate::sqlite::work::{THREADS, journal_of};
+use crate::sqlite::world::{SHARDS_MAX, found, open};
 
 /// Lets `processes` ask for `operations` leases per thread each, and looks at what came of it.
 pub(crate) fn run(
