@@ -21,7 +21,7 @@ const USAGE: &str = "[--save]";
 pub(crate) fn makespan(arguments: &[String]) -> Result<ExitCode, Failure> {
     let saves = parse(arguments)?;
     let made = Made::now("makespan", arguments)?;
-    let table = program("gossip-sim-worker", ["--bin", "makespan"], &[])?;
+    let table = released(&["gossip-sim-worker", "--bin", "makespan"], &[])?;
     println!("{table}");
     if saves {
         saved::MAKESPAN.save(&grouped_in(&table), &made)?;
@@ -34,9 +34,9 @@ pub(crate) fn costs(saves: bool) -> Result<ExitCode, Failure> {
     let made = Made::now("bench runtime", &["--save".to_owned()])?;
     let directory = Workspace::load()?.target.join("runtime-figures");
     let directory = directory.display().to_string();
-    let mut told = program("gossip-cli", ["--example", "runtime_figures"], &[&directory])?;
-    let certificate =
-        program("gossip-scanner-runtime", ["--example", "certificate_rate"], &[LEAVES])?;
+    let mut told = released(&["gossip-trials", "--bin", "runtime-figures"], &[&directory])?;
+    let rate = ["gossip-scanner-runtime", "--example", "certificate_rate"];
+    let certificate = released(&rate, &[LEAVES])?;
     told.push_str(&format!("\n```text\n{certificate}```\n"));
     println!("{told}");
     if saves {
@@ -53,12 +53,12 @@ fn parse(arguments: &[String]) -> Result<bool, Failure> {
     }
 }
 
-/// Builds a program of `package` for release, runs it and returns its output.
-fn program(package: &str, target: [&str; 2], words: &[&str]) -> Result<String, Failure> {
+/// Builds a program of a package for release, runs it, and returns what it prints.
+fn released(program: &[&str], words: &[&str]) -> Result<String, Failure> {
     let mut command = process::cargo();
-    command.args(["run", "--release", "--quiet", "--package", package]);
-    command.args(target).arg("--").args(words);
-    process::capture(&mut command, "look at what it said")
+    command.args(["run", "--release", "--quiet", "--package"]).args(program);
+    command.arg("--").args(words);
+    process::capture(&mut command, "read the output above")
 }
 
 #[cfg(test)]

@@ -91,12 +91,9 @@ fn clippy() -> Result<(), Failure> {
     process::run(&mut command, "mend what clippy named above")
 }
 
-/// Unit and integration tests. Some of them run examples as programs, and `cargo test --examples`
-/// builds those as tests only, so they are built first.
+/// Unit and integration tests. The tests of `gossip-trials` run the `gossip` binary: cargo builds it
+/// for the integration tests of `gossip-cli`, and builds everything before it runs the first test.
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
-    let mut examples = process::cargo();
-    examples.args(["build", "--all-features", "--workspace", "--examples"]);
-    process::run(&mut examples, "mend what rustc named above")?;
     let mut arguments = vec!["--workspace", "--all-features"];
     arguments.extend(TEST_TARGETS);
     test_programs::run(&arguments, tally)

@@ -1,8 +1,8 @@
-//! `cargo xtask kill-worker`, `fleet` and `poison`: the long forms of tests of the command line.
+//! `cargo xtask kill-worker`, `fleet` and `poison`: campaigns with the `gossip` binary.
 //!
-//! The tests of `gossip-cli` run the same programs, its examples, for a short while. These print
-//! the figures of `docs/reliability.md`, and `--save` writes them there. They are debug builds,
-//! whose assertions look as well.
+//! The tests of `gossip-trials` run short forms of the same programs. These print the figures of
+//! `docs/reliability.md`, and `--save` writes them there. They are debug builds, so that assertions
+//! are checked too.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,8 +16,8 @@ use crate::workspace::Workspace;
 
 /// A program, and the numbers that it takes, in their order.
 struct Trial {
+    /// The name of the command, and of the program of `gossip-trials`.
     command: &'static str,
-    example: &'static str,
     /// Words before the numbers.
     words: &'static [&'static str],
     /// Name and value, if it is not given. The seeds are those whose figures are written down.
@@ -41,7 +41,6 @@ struct Order<'a> {
 /// As many kills as the specification asks for.
 const KILL_WORKER: Trial = Trial {
     command: "kill-worker",
-    example: "kill_worker",
     words: &[],
     numbers: &[("--kills", "1000"), ("--seed", "20261115")],
     each: &[],
@@ -53,7 +52,6 @@ const KILL_WORKER: Trial = Trial {
 
 const FLEET: Trial = Trial {
     command: "fleet",
-    example: "fleet",
     words: &["trial"],
     numbers: &[("--keys", "50000")],
     each: &[],
@@ -69,7 +67,6 @@ const FLEET: Trial = Trial {
 /// their crashes.
 const POISON: Trial = Trial {
     command: "poison",
-    example: "poison",
     words: &[],
     numbers: &[("--keys", "100000"), ("--killers", "8"), ("--seed", "20261115"), ("--jobs", "1")],
     each: &["1", "4"],
@@ -98,8 +95,8 @@ fn run(trial: &Trial, arguments: &[String]) -> Result<ExitCode, Failure> {
     setup::packages_for(trial.command, &workspace)?;
     let directory = workspace.target.join(format!("{}-trial", trial.command));
     let mut build = process::cargo();
-    build.args(["build", "--quiet", "--package", "gossip-cli", "--bins", "--examples"]);
-    process::run(&mut build, "mend the build")?;
+    build.args(["build", "--quiet", "--package", "gossip-cli", "--bin", "gossip"]);
+    process::run(&mut build, "fix the errors that rustc printed above")?;
     let mut rows = String::new();
     for numbers in &order.runs {
         rows.push_str(&trial.once(numbers, &directory)?);
@@ -114,7 +111,7 @@ impl Trial {
     /// Runs it, and shows what it says; its row of the table.
     fn once(&self, numbers: &[&str], directory: &Path) -> Result<String, Failure> {
         let mut program = process::cargo();
-        program.args(["run", "--quiet", "--package", "gossip-cli", "--example", self.example]);
+        program.args(["run", "--quiet", "--package", "gossip-trials", "--bin", self.command]);
         program.arg("--").args(self.words).args(numbers).arg(directory);
         let next = format!("look at {}, then the same again", directory.display());
         let told = process::show(&mut program, &next)?;

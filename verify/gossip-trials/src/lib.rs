@@ -9,7 +9,12 @@
 //! the same seed. What must be deterministic belongs in a simulator.
 #![forbid(unsafe_code)]
 
+pub mod fleet;
 pub mod handoff;
+pub mod kill_worker;
+pub mod poison;
+mod process;
+pub mod runtime_figures;
 pub mod sqlite;
 
 use std::error::Error;
@@ -18,12 +23,17 @@ use std::process::ExitCode;
 /// The reason why a campaign failed, for people.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
+/// The result of a step of a campaign.
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
 /// Runs a campaign with the arguments of this process, and prints its figures or its failure.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "figures and failures of a program")]
-fn run_program(campaign: impl FnOnce(&[&str]) -> Result<String, Failure>) -> ExitCode {
+fn run_program(campaign: impl FnOnce(&[&str]) -> Outcome<String>) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match campaign(&words) {
+        // Handlers have said everything on their way.
+        Ok(figures) if figures.is_empty() => ExitCode::SUCCESS,
         Ok(figures) => {
             println!("{figures}");
             ExitCode::SUCCESS

@@ -1,16 +1,15 @@
 //! `cargo xtask bench runtime`: what coordination and durability cost a job, and how much memory.
 //!
-//! `runtime_figures DIRECTORY` prints a table. Each job runs twice in this process, one key after
+//! `runtime-figures DIRECTORY` prints a table. Each job runs twice in this process, one key after
 //! another on one thread: as a bare loop over the pages of the source, and as a scan on a SQLite
 //! file in the directory, with every checkpoint synced. Heavy keys sleep, so a busy machine does
 //! not stretch them; trivial ones are only looked at. Memory is the most that a process of its own
 //! ever had, one for each number of keys.
 
-use std::error::Error;
 use std::hint::black_box;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -21,6 +20,8 @@ use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Drain, ScanOptions, ScanParts, Verdict, Work, scan};
 use gossip_stores::Backend;
 
+use crate::Outcome;
+
 /// A key of tens of milliseconds, and how many of them.
 const HEAVY: (u64, Duration) = (1_000, Duration::from_millis(20));
 /// Keys that cost nothing.
@@ -28,48 +29,45 @@ const TRIVIAL: u64 = 1_000_000;
 /// Keys of the jobs whose memory is measured.
 const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [directory] => figures(Path::new(directory)),
-        [directory, keys] => child(Path::new(directory), keys.parse()?),
-        _ => Err("type: runtime_figures DIRECTORY".into()),
+/// The program `runtime-figures`.
+pub fn main() -> ExitCode {
+    crate::run_program(run)
+}
+
+fn run(words: &[&str]) -> Outcome<String> {
+    match *words {
+        [directory] => figures(directory.as_ref()),
+        [directory, keys] => child(directory.as_ref(), keys.parse()?),
+        _ => Err("usage: runtime-figures DIRECTORY".into()),
     }
 }
 
-fn figures(directory: &Path) -> Result<(), Box<dyn Error>> {
+fn figures(directory: &Path) -> Outcome<String> {
     fs::create_dir_all(directory)?;
-    let mut out = io::stdout();
-    writeln!(
-        out,
-        "| job | bare loop | scan, durable | scan ÷ bare | processor time of the scan |"
-    )?;
-    writeln!(out, "|---|---:|---:|---:|---:|")?;
     let (keys, takes) = HEAVY;
-    let name = format!("{keys} keys of {} ms", takes.as_millis());
-    writeln!(out, "{}", compared(directory, &name, keys, takes)?)?;
+    let heavy =
+        compared(directory, &format!("{keys} keys of {} ms", takes.as_millis()), keys, takes)?;
     let name = format!("{TRIVIAL} trivial keys");
-    writeln!(out, "{}", compared(directory, &name, TRIVIAL, Duration::ZERO)?)?;
-    writeln!(out, "\n| keys | most memory | keys a second of processor time |\n|---:|---:|---:|")?;
+    let trivial = compared(directory, &name, TRIVIAL, Duration::ZERO)?;
+    let mut table = format!(
+        "| job | bare loop | scan, durable | scan ÷ bare | processor time of the scan |\n\
+         |---|---:|---:|---:|---:|\n{heavy}\n{trivial}\n\n\
+         | keys | most memory | keys a second of processor time |\n|---:|---:|---:|"
+    );
     for keys in SIZES {
-        let told =
+        let child =
             Command::new(env::current_exe()?).arg(directory).arg(keys.to_string()).output()?;
-        if !told.status.success() {
-            return Err(String::from_utf8_lossy(&told.stderr).into());
+        if !child.status.success() {
+            return Err(String::from_utf8_lossy(&child.stderr).into());
         }
-        out.write_all(&told.stdout)?;
-        out.flush()?;
+        table.push('\n');
+        table.push_str(String::from_utf8(child.stdout)?.trim_end());
     }
-    Ok(())
+    Ok(table)
 }
 
 /// One row: the same keys, bare and scanned.
-fn compared(
-    directory: &Path,
-    name: &str,
-    keys: u64,
-    takes: Duration,
-) -> Result<String, Box<dyn Error>> {
+fn compared(directory: &Path, name: &str, keys: u64, takes: Duration) -> Outcome<String> {
     let bare = bare(keys, takes)?;
     let processor = processor_seconds()?;
     let scanned = scanned(directory, keys, takes)?;
@@ -86,7 +84,7 @@ fn process(key: &[u8], takes: Duration) {
 }
 
 /// Lists the keys and processes them, and nothing else; seconds.
-fn bare(keys: u64, takes: Duration) -> Result<f64, Box<dyn Error>> {
+fn bare(keys: u64, takes: Duration) -> Outcome<f64> {
     let source = source(keys)?;
     let (connector, root, begun) = (source.open()?, source.root(), Instant::now());
     let start = CursorUpdate::initial();
@@ -100,7 +98,7 @@ fn bare(keys: u64, takes: Duration) -> Result<f64, Box<dyn Error>> {
 }
 
 /// Scans them on a new file; seconds.
-fn scanned(directory: &Path, keys: u64, takes: Duration) -> Result<f64, Box<dyn Error>> {
+fn scanned(directory: &Path, keys: u64, takes: Duration) -> Outcome<f64> {
     let path = directory.join(format!("figures-{}.db", fresh_nonce()));
     let backend = Backend::open(&format!("sqlite:{}", path.display()).parse()?)?;
     let options = ScanOptions { threads: 1, ..ScanOptions::new("figures", fresh_nonce()) };
@@ -121,17 +119,16 @@ fn scanned(directory: &Path, keys: u64, takes: Duration) -> Result<f64, Box<dyn 
 }
 
 /// A process of its own, for its memory.
-fn child(directory: &Path, keys: u64) -> Result<(), Box<dyn Error>> {
+fn child(directory: &Path, keys: u64) -> Outcome<String> {
     scanned(directory, keys, Duration::ZERO)?;
     let status = fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let rate = keys as f64 / processor_seconds()?.max(0.01);
     let peak = peak.unwrap_or("unknown").trim();
-    writeln!(io::stdout(), "| {keys} | {peak} | {rate:.0} |")?;
-    Ok(())
+    Ok(format!("| {keys} | {peak} | {rate:.0} |"))
 }
 
-fn source(keys: u64) -> Result<Source, Box<dyn Error>> {
+fn source(keys: u64) -> Outcome<Source> {
     Ok(Source::parse(format!("range:0..{keys}").as_ref(), SourceOptions::NONE)?)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::Outcome;
-use crate::sink::{Entry, Sink, Write};
+use crate::fleet::sink::{Entry, Sink, Write};
 
 /// What one key takes: most of a handler's life, so whoever stops it stops it in the middle of one.
 const WORK: Duration = Duration::from_millis(20);
@@ -19,8 +19,8 @@ pub(crate) fn notes(worker: &str, pid: u32) -> String {
     format!("begun.{worker}.{pid}")
 }
 
-/// Answers JSON lines until there are no more.
-pub(crate) fn run(directory: &Path, keys: u64, worker: &str) -> Outcome<()> {
+/// Answers JSON lines until there are no more; there are no figures.
+pub(crate) fn run(directory: &Path, keys: u64, worker: &str) -> Outcome<String> {
     let mut sink = Sink::open(directory, keys)?;
     let notes = directory.join(notes(worker, std::process::id()));
     let mut begun = OpenOptions::new().create(true).append(true).open(notes)?;
@@ -43,5 +43,5 @@ pub(crate) fn run(directory: &Path, keys: u64, worker: &str) -> Outcome<()> {
         // Nobody listens any more: the input ends as well.
         let _ = writeln!(io::stdout(), "{answer}");
     }
-    Ok(())
+    Ok(String::new())
 }

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Output};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::{Outcome, handler};
+use crate::Outcome;
+use crate::fleet::handler;
 
 /// A running worker; ended with its handlers when it is dropped.
 pub(crate) struct Worker {

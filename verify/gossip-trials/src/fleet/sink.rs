@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use gossip_scanner_runtime::{Clock as _, SystemClock};
 
 use crate::Outcome;
-use crate::book::Time;
+use crate::fleet::book::Time;
 
 /// Bytes of a fence.
 const FENCE_BYTES: u64 = 8;

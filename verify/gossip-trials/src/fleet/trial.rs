@@ -11,10 +11,11 @@ use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination_etcd::test_support::EtcdServer;
 
 use crate::Outcome;
-use crate::book::{Books, Cause, Fates, Figures, Sleep, Time};
-use crate::sink::{self, Sink};
-use crate::watch::Watcher;
-use crate::worker::Worker;
+use crate::fleet::book::{Books, Cause, Fates, Figures, Sleep, Time};
+use crate::fleet::sink::{self, Sink};
+use crate::fleet::watch::Watcher;
+use crate::fleet::worker::Worker;
+use crate::process::gossip_binary;
 
 /// Whose run it is.
 const TENANT: &str = "fleet";
@@ -93,8 +94,7 @@ impl Trial {
         }
         let sink = Sink::make(directory, keys)?;
         let mut trial = Self {
-            // Examples lie in a directory beside the binary.
-            gossip: fs::canonicalize(std::env::current_exe()?.with_file_name("../gossip"))?,
+            gossip: gossip_binary()?,
             directory: fs::canonicalize(directory)?,
             store: format!("etcd://127.0.0.1:{}/fleet", etcd.client_port()),
             run: String::new(),

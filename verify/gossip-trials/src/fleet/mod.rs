@@ -17,24 +17,21 @@ mod trial;
 mod watch;
 mod worker;
 
-use std::error::Error;
-use std::io::{self, Write as _};
-use std::path::Path;
+use std::process::ExitCode;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use crate::Outcome;
 
-fn main() -> Outcome<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["trial", keys, directory] => {
-            let figures = trial::run(keys.parse()?, Path::new(directory))?;
-            writeln!(io::stdout(), "{figures}")?;
-            Ok(())
-        }
+/// The program `fleet`.
+pub fn main() -> ExitCode {
+    crate::run_program(run)
+}
+
+fn run(words: &[&str]) -> Outcome<String> {
+    match *words {
+        ["trial", keys, directory] => trial::run(keys.parse()?, directory.as_ref()),
         ["handle", directory, keys, worker] => {
-            handler::run(Path::new(directory), keys.parse()?, worker)
+            handler::run(directory.as_ref(), keys.parse()?, worker)
         }
-        _ => Err("type: fleet trial KEYS DIRECTORY".into()),
+        _ => Err("usage: fleet trial KEYS DIRECTORY".into()),
     }
 }

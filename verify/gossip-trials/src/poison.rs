@@ -6,15 +6,16 @@
 //! every other key must have been noted; and there must have been at most k · (log₂ n + 8) crashes.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::fs;
-use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
+
+use crate::Outcome;
+use crate::process::gossip_binary;
 
 /// Keys for each command: a killer takes innocent ones along.
 const BATCH: &str = "100";
@@ -31,16 +32,18 @@ const HANDLER: &str = "\
     for key; do case \" $PLANTED \" in *\" $key \"*) kill -9 $PPID; exit 1;; esac; done; \
     echo \"$*\" >> seen";
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+/// The program `poison`.
+pub fn main() -> ExitCode {
+    crate::run_program(run)
+}
 
-fn main() -> Outcome<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [keys, killers, seed, jobs, directory] = args.as_slice() else {
-        return Err("type: poison KEYS KILLERS SEED JOBS DIRECTORY".into());
+fn run(words: &[&str]) -> Outcome<String> {
+    let [keys, killers, seed, jobs, directory] = *words else {
+        return Err("usage: poison KEYS KILLERS SEED JOBS DIRECTORY".into());
     };
     let (keys, killers) = (keys.parse()?, killers.parse()?);
     let planted = plant(keys, killers, seed.parse()?);
-    let trial = Trial::new(keys, planted, jobs.parse()?, Path::new(directory))?;
+    let trial = Trial::new(keys, planted, jobs.parse()?, directory.as_ref())?;
     trial.run()
 }
 
@@ -72,13 +75,11 @@ impl Trial {
             fs::remove_dir_all(directory)?;
         }
         fs::create_dir_all(directory)?;
-        // Examples lie in a directory beside the binary.
-        let gossip = std::env::current_exe()?.with_file_name("../gossip");
         let directory = fs::canonicalize(directory)?;
-        Ok(Self { gossip: fs::canonicalize(gossip)?, directory, keys, planted, jobs })
+        Ok(Self { gossip: gossip_binary()?, directory, keys, planted, jobs })
     }
 
-    fn run(&self) -> Outcome<()> {
+    fn run(&self) -> Outcome<String> {
         let begun = Instant::now();
         let (run, crashes) = self.work()?;
         self.check_parked(&run)?;
@@ -86,14 +87,12 @@ impl Trial {
         self.check_certificate(&run)?;
         let (keys, killers, jobs) = (self.keys, self.planted.len(), self.jobs);
         let (allowed, seconds) = (self.allowed(), begun.elapsed().as_secs_f64());
-        writeln!(
-            io::stdout(),
+        Ok(format!(
             "{killers} killers among {keys} keys: exactly those set aside, everything else done, \
              {crashes} crashes of {jobs} threads ({allowed} allowed), {seconds:.0} s\n\
              | {keys} | {killers} | {jobs} | {crashes} | {allowed} | exactly the killers | done | \
              {seconds:.0} s |",
-        )?;
-        Ok(())
+        ))
     }
 
     /// Starts the worker until it ends by itself; its run, and how often it was killed.

@@ -1,20 +1,22 @@
 //! `cargo xtask kill-worker`: kills `gossip exec` with signal 9 again and again, and looks whether
 //! a key was lost.
 //!
-//! `kill_worker KILLS SEED DIRECTORY`. A job of 10⁵ keys is worked on by one process at a time,
+//! `kill-worker KILLS SEED DIRECTORY`. A job of 10⁵ keys is worked on by one process at a time,
 //! which is killed after a random time, until the job is complete; then its certificate is compared
 //! with the source, and what its handlers wrote is counted: no key may be lost, and of what was
 //! done under one grant of a shard no more may have been done again than one checkpoint interval.
 //! Then the next job begins.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::Outcome;
+use crate::process::gossip_binary;
 
 /// Keys of one job.
 const KEYS: usize = 100_000;
@@ -32,14 +34,16 @@ const LIFE_MAX: u64 = 700;
 /// a job takes a few hundred lives.
 const HANDLER: &str = "sleep 0.15; echo \"$GOSSIP_SHARD $GOSSIP_FENCE $*\" >> seen";
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [kills, seed, directory] = args.as_slice() else {
-        return Err("type: kill_worker KILLS SEED DIRECTORY".into());
+/// The program `kill-worker`.
+pub fn main() -> ExitCode {
+    crate::run_program(run)
+}
+
+fn run(words: &[&str]) -> Outcome<String> {
+    let [kills, seed, directory] = *words else {
+        return Err("usage: kill-worker KILLS SEED DIRECTORY".into());
     };
-    let mut campaign = Campaign::new(seed.parse()?, Path::new(directory))?;
-    campaign.run(kills.parse()?)?;
-    Ok(ExitCode::SUCCESS)
+    Campaign::new(seed.parse()?, directory.as_ref())?.run(kills.parse()?)
 }
 
 struct Campaign {
@@ -54,16 +58,14 @@ struct Campaign {
 }
 
 impl Campaign {
-    fn new(seed: u64, directory: &Path) -> Result<Self, Box<dyn Error>> {
-        // Examples lie in a directory beside the binary.
-        let gossip = std::env::current_exe()?.with_file_name("../gossip");
+    fn new(seed: u64, directory: &Path) -> Outcome<Self> {
         fs::remove_dir_all(directory).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(error),
         })?;
         fs::create_dir_all(directory)?;
         Ok(Self {
-            gossip: fs::canonicalize(gossip)?,
+            gossip: gossip_binary()?,
             directory: fs::canonicalize(directory)?,
             dice: seed,
             kills: 0,
@@ -74,30 +76,27 @@ impl Campaign {
     }
 
     /// Whole jobs, until there were enough kills.
-    fn run(&mut self, kills: usize) -> Result<(), Box<dyn Error>> {
+    fn run(&mut self, kills: usize) -> Outcome<String> {
         let begun = Instant::now();
         while self.kills < kills {
             self.job()?;
-            self.say(&format!(
-                "{} kills, {} jobs of {KEYS} keys, {} keys redone, {:.0} s",
-                self.kills,
-                self.jobs,
-                self.redone,
-                begun.elapsed().as_secs_f64()
-            ))?;
+            let Self { kills, jobs, redone, .. } = &*self;
+            let seconds = begun.elapsed().as_secs_f64();
+            let so_far = format!("{kills} kills, {jobs} jobs of {KEYS} keys, {redone} keys redone");
+            writeln!(io::stdout(), "{so_far}, {seconds:.0} s")?;
         }
         // The last line is the row of the table in the documentation. A key that was lost, a grant
         // that was redone beyond its bound and a certificate that does not verify end it earlier.
         let Self { kills, jobs, redone, most_of_a_grant, .. } = &*self;
         let seconds = begun.elapsed().as_secs_f64();
-        self.say(&format!(
+        Ok(format!(
             "| {kills} | {jobs} | 0 | {redone} | {most_of_a_grant} of {BATCH} allowed | {jobs} of \
              {jobs} | {seconds:.0} s |"
         ))
     }
 
     /// One job from its beginning to its certificate.
-    fn job(&mut self) -> Result<(), Box<dyn Error>> {
+    fn job(&mut self) -> Outcome<()> {
         let _ = fs::remove_file(self.directory.join("seen"));
         let run = loop {
             let mut worker = self.start()?;
@@ -136,7 +135,7 @@ impl Campaign {
     }
 
     /// Kills a worker after a random time; the run, if it was complete before.
-    fn live_and_die(&mut self, worker: &mut Child) -> Result<Option<String>, Box<dyn Error>> {
+    fn live_and_die(&mut self, worker: &mut Child) -> Outcome<Option<String>> {
         let until = Instant::now() + Duration::from_millis(1 + self.roll() % LIFE_MAX);
         while Instant::now() < until {
             if let Some(status) = worker.try_wait()? {
@@ -159,7 +158,7 @@ impl Campaign {
     }
 
     /// Every key must have been noted; those noted again are what kills cost.
-    fn count(&mut self) -> Result<(), Box<dyn Error>> {
+    fn count(&mut self) -> Outcome<()> {
         // Commands of the last worker that was killed may still write.
         thread::sleep(Duration::from_millis(500));
         let text = fs::read_to_string(self.directory.join("seen"))?;
@@ -188,17 +187,12 @@ impl Campaign {
         Ok(())
     }
 
-    fn verify(&self, run: &str) -> Result<(), Box<dyn Error>> {
+    fn verify(&self, run: &str) -> Outcome<()> {
         let verified = self.command().args(["run", "verify", run, "--source", "-q"]).output()?;
         match verified.status.success() {
             true => Ok(()),
             false => Err(String::from_utf8_lossy(&verified.stderr).into_owned().into()),
         }
-    }
-
-    fn say(&self, text: &str) -> Result<(), Box<dyn Error>> {
-        writeln!(io::stdout(), "{text}")?;
-        Ok(())
     }
 
     fn roll(&mut self) -> u64 {

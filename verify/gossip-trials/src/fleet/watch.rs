@@ -12,7 +12,7 @@ use gossip_scanner_runtime::{Clock as _, SystemClock};
 use gossip_stores::{Backend, Coordinator, StoreUrl};
 
 use crate::Outcome;
-use crate::book::Leases;
+use crate::fleet::book::Leases;
 
 /// Between two looks: many within a lease.
 const LOOK: Duration = Duration::from_millis(250);

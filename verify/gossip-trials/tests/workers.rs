@@ -1,0 +1,37 @@
+//! The short forms of the trials with many processes; `docs/reliability.md` has the long ones.
+
+use std::process::Command;
+
+use gossip_coordination_etcd::test_support::TestDirectory;
+
+/// Runs a trial in a directory of its own and returns what it prints.
+fn trial(program: &str, args: &[&str]) -> String {
+    let directory = TestDirectory::new("trial");
+    let mut command = Command::new(program);
+    let output = command.args(args).arg(directory.path().join("trial")).output();
+    let output = output.expect("cargo builds the programs of this package");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    out.into_owned()
+}
+
+#[test]
+fn a_fleet_loses_workers_and_no_key() {
+    let said = trial(env!("CARGO_BIN_EXE_fleet"), &["trial", "4000"]);
+    assert!(said.contains("4000 keys, none lost"), "{said}");
+    assert!(said.contains("none of a live lease; 2 late writes refused"), "{said}");
+}
+
+#[test]
+fn keys_that_kill_their_worker_are_set_aside_alone() {
+    let said = trial(env!("CARGO_BIN_EXE_poison"), &["20000", "1", "7", "1"]);
+    assert!(said.contains("exactly those set aside, everything else done"), "{said}");
+}
+
+/// Threads share the death of their process: three killers in four shards at a time.
+#[test]
+fn keys_that_kill_a_worker_of_four_threads_are_set_aside_alone() {
+    let said = trial(env!("CARGO_BIN_EXE_poison"), &["2000", "3", "1", "4"]);
+    assert!(said.contains("exactly those set aside, everything else done"), "{said}");
+}
