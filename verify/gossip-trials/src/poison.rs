@@ -1,9 +1,9 @@
-//! `cargo xtask poison`: plants keys that kill whoever works on them, and looks what became of all.
+//! `cargo xtask poison`: keys that kill the worker which processes them end up parked, alone.
 //!
-//! `poison KEYS KILLERS SEED JOBS DIRECTORY`. The handler of a planted key kills the worker that
-//! started it with signal 9; the worker is started again each time, as a supervisor would, until
-//! it ends by itself. Then exactly the planted keys must be set aside, each alone in its shard;
-//! every other key must have been noted; and there must have been at most k · (log₂ n + 8) crashes.
+//! `poison KEYS KILLERS SEED JOBS DIRECTORY`. Some keys are killers: their handler kills its worker
+//! with signal 9. The worker is restarted each time, as by a supervisor, until it exits. Then
+//! exactly the killers must be parked, each alone in its shard; every other key must have been
+//! handled; and there must have been at most k · (log₂ n + 8) crashes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,9 +27,9 @@ const INCOMPLETE: i32 = 3;
 /// Signal 9.
 const KILLED: i32 = 9;
 
-/// Kills the worker if one of the keys was planted, and otherwise notes them in one write.
+/// Kills the worker if one of the keys is a killer, and otherwise notes them in one write.
 const HANDLER: &str = "\
-    for key; do case \" $PLANTED \" in *\" $key \"*) kill -9 $PPID; exit 1;; esac; done; \
+    for key; do case \" $KILLERS \" in *\" $key \"*) kill -9 $PPID; exit 1;; esac; done; \
     echo \"$*\" >> seen";
 
 /// The program `poison`.
@@ -41,42 +41,42 @@ fn run(words: &[&str]) -> Outcome<String> {
     let [keys, killers, seed, jobs, directory] = *words else {
         return Err("usage: poison KEYS KILLERS SEED JOBS DIRECTORY".into());
     };
-    let (keys, killers) = (keys.parse()?, killers.parse()?);
-    let planted = plant(keys, killers, seed.parse()?);
-    let trial = Trial::new(keys, planted, jobs.parse()?, directory.as_ref())?;
+    let keys = keys.parse()?;
+    let killers = draw_killers(keys, killers.parse()?, seed.parse()?);
+    let trial = Trial::new(keys, killers, jobs.parse()?, directory.as_ref())?;
     trial.run()
 }
 
-/// Draws different keys.
-fn plant(keys: u64, killers: usize, seed: u64) -> BTreeSet<u64> {
+/// Draws `count` different keys.
+fn draw_killers(keys: u64, count: usize, seed: u64) -> BTreeSet<u64> {
     let mut dice = seed;
-    let mut planted = BTreeSet::new();
-    while planted.len() < killers.min(usize::try_from(keys).unwrap_or(usize::MAX)) {
+    let mut killers = BTreeSet::new();
+    while killers.len() < count.min(usize::try_from(keys).unwrap_or(usize::MAX)) {
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
-        planted.insert(dice % keys);
+        killers.insert(dice % keys);
     }
-    planted
+    killers
 }
 
 struct Trial {
     gossip: PathBuf,
     directory: PathBuf,
     keys: u64,
-    planted: BTreeSet<u64>,
+    killers: BTreeSet<u64>,
     /// Threads of the worker: a killer takes the shards of all of them along.
     jobs: u64,
 }
 
 impl Trial {
-    fn new(keys: u64, planted: BTreeSet<u64>, jobs: u64, directory: &Path) -> Outcome<Self> {
+    fn new(keys: u64, killers: BTreeSet<u64>, jobs: u64, directory: &Path) -> Outcome<Self> {
         if directory.exists() {
             fs::remove_dir_all(directory)?;
         }
         fs::create_dir_all(directory)?;
         let directory = fs::canonicalize(directory)?;
-        Ok(Self { gossip: gossip_binary()?, directory, keys, planted, jobs })
+        Ok(Self { gossip: gossip_binary()?, directory, keys, killers, jobs })
     }
 
     fn run(&self) -> Outcome<String> {
@@ -85,7 +85,7 @@ impl Trial {
         self.check_parked(&run)?;
         self.check_seen()?;
         self.check_certificate(&run)?;
-        let (keys, killers, jobs) = (self.keys, self.planted.len(), self.jobs);
+        let (keys, killers, jobs) = (self.keys, self.killers.len(), self.jobs);
         let (allowed, seconds) = (self.allowed(), begun.elapsed().as_secs_f64());
         Ok(format!(
             "{killers} killers among {keys} keys: exactly those set aside, everything else done, \
@@ -116,7 +116,7 @@ impl Trial {
 
     fn worker(&self) -> Command {
         let source = format!("range:0..{}", self.keys);
-        let planted: Vec<_> = self.planted.iter().map(u64::to_string).collect();
+        let killers: Vec<_> = self.killers.iter().map(u64::to_string).collect();
         let mut command = self.command();
         command.args(["exec", &source, "-q", "-o", "json", "--lease", LEASE]);
         command.args([
@@ -127,7 +127,7 @@ impl Trial {
             "--checkpoint-keys",
             BATCH,
         ]);
-        command.args(["--", "sh", "-c", HANDLER, "sh", "{}"]).env("PLANTED", planted.join(" "));
+        command.args(["--", "sh", "-c", HANDLER, "sh", "{}"]).env("KILLERS", killers.join(" "));
         command
     }
 
@@ -141,10 +141,10 @@ impl Trial {
     /// k · (log₂ n + 8), rounded down.
     fn allowed(&self) -> u64 {
         let log = (self.keys.max(1) as f64).log2();
-        (self.planted.len() as f64 * (log + 8.0)) as u64
+        (self.killers.len() as f64 * (log + 8.0)) as u64
     }
 
-    /// What is left of the shards that are set aside is what was planted.
+    /// The keys left in parked shards are the killers.
     fn check_parked(&self, run: &str) -> Outcome<()> {
         let listed =
             self.command().args(["shard", "list", run, "--parked", "-o", "json"]).output()?;
@@ -159,12 +159,12 @@ impl Trial {
             });
             left.extend(of_row);
         }
-        if left != self.planted || rows.len() != self.planted.len() {
+        if left != self.killers || rows.len() != self.killers.len() {
             return Err(format!(
-                "{} keys in {} shards are set aside, {} of them not planted",
+                "{} keys in {} shards are parked, {} of them not killers",
                 left.len(),
                 rows.len(),
-                left.difference(&self.planted).count()
+                left.difference(&self.killers).count()
             )
             .into());
         }
@@ -175,7 +175,7 @@ impl Trial {
         let text = fs::read_to_string(self.directory.join("seen"))?;
         let seen: BTreeSet<u64> =
             text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-        match (0..self.keys).find(|key| seen.contains(key) == self.planted.contains(key)) {
+        match (0..self.keys).find(|key| seen.contains(key) == self.killers.contains(key)) {
             Some(key) => Err(format!("key {key} is not what it should be").into()),
             None => Ok(()),
         }
@@ -186,7 +186,7 @@ impl Trial {
         let mut verify = self.command();
         let verified = verify.args(["run", "verify", run, "--source", "-o", "json"]).output()?;
         let said: Value = serde_json::from_slice(&verified.stdout)?;
-        let expected = self.keys - self.planted.len() as u64;
+        let expected = self.keys - self.killers.len() as u64;
         if verified.status.code() != Some(INCOMPLETE) || said["keys"] != expected {
             return Err(format!("the certificate says {said}").into());
         }
