@@ -31,8 +31,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let made = Made::now("etcd-faults", arguments)?.remarking("Unoptimised build.");
     let next = "what the servers said at the end stands above";
     let load_before = load();
-    let campaign = process::show(example("faults").arg(rounds), next)?;
-    let writes = process::show(&mut example("lose_leader"), next)?;
+    let campaign = process::show(program("etcd-faults").arg(rounds), next)?;
+    let writes = process::show(&mut program("lose-leader"), next)?;
     if saves {
         let [losses, stopped] = LEADERS_AND_WORKERS.map(|title| saved::section(&campaign, title));
         let tables = [losses?, stopped?, saved::section(&writes, WRITES)?].map(grouped_in);
@@ -69,10 +69,10 @@ fn load() -> String {
     loads.split_whitespace().next().unwrap_or("unknown").to_owned()
 }
 
-fn example(name: &str) -> Command {
+/// A program of `gossip-trials`.
+fn program(name: &str) -> Command {
     let mut command = process::cargo();
-    command.args(["run", "--quiet", "--package", "gossip-coordination-etcd"]);
-    command.args(["--features", "test-support", "--example", name, "--"]);
+    command.args(["run", "--quiet", "--package", "gossip-trials", "--bin", name, "--"]);
     command
 }
 

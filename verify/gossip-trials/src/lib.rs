@@ -9,9 +9,11 @@
 //! the same seed. What must be deterministic belongs in a simulator.
 #![forbid(unsafe_code)]
 
+pub mod etcd_faults;
 pub mod fleet;
 pub mod handoff;
 pub mod kill_worker;
+pub mod lose_leader;
 pub mod poison;
 mod process;
 pub mod runtime_figures;

@@ -9,15 +9,18 @@
 //! than its lease: how long until another had its shard. A stale write that is accepted, or
 //! acknowledged progress that is lost, ends the campaign with a panic. The tables at the end are
 //! those of `docs/reliability.md`.
-#![expect(clippy::print_stdout, reason = "what it prints is its result")]
+#![expect(clippy::print_stdout, reason = "a line for each loss, while it runs")]
 
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use gossip_coordination_etcd::EtcdConfig;
 use gossip_coordination_etcd::test_support::{
     Campaign, EtcdCluster, Loss, Resumed, StoppedWorkers, Takeover, Verdict, be_a_stopped_worker,
 };
+use tokio::runtime::Runtime;
+
+use crate::Outcome;
 
 const WORKERS: usize = 8;
 const SHARDS: u32 = 32;
@@ -26,17 +29,22 @@ const SHARDS: u32 = 32;
 /// decides.
 const OWNER_LEASE_TTL: Duration = Duration::from_secs(2);
 
-fn main() {
+/// The program `etcd-faults`.
+pub fn main() -> ExitCode {
     if be_a_stopped_worker() {
-        return;
+        return ExitCode::SUCCESS;
     }
-    #[expect(clippy::disallowed_methods, reason = "a program of its own")]
-    let rounds = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
-    let runtime = tokio::runtime::Runtime::new().expect("a process can have threads");
+    crate::run_program(run)
+}
+
+fn run(words: &[&str]) -> Outcome<String> {
+    let [rounds] = *words else { return Err("usage: etcd-faults ROUNDS".into()) };
+    let rounds = rounds.parse()?;
+    let runtime = Runtime::new()?;
     let losses = runtime.block_on(lose_leaders(rounds));
     drop(runtime);
     let stopped = stop_workers(rounds);
-    println!(
+    Ok(format!(
         "## losses\n\
          | the leader is | losses | first worker works again after | every worker after | \
          checkpoints acknowledged | refused: lease lost meanwhile |\n\
@@ -45,7 +53,7 @@ fn main() {
          | a worker is | times | another has its shard after | after the end of the lease | \
          late writes refused |\n\
          |---|---:|---|---|---:|\n{stopped}"
-    );
+    ))
 }
 
 /// The rows of the leaders that were lost.

@@ -5,13 +5,16 @@
 //! Each row: the way, how long until the first write succeeded, how many attempts failed and how
 //! many of them left it open whether they had happened. Where packets cannot be dropped, it says so
 //! instead of a row.
-#![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use gossip_coordination_etcd::proto::{PutRequest, Request, TxnRequest};
 use gossip_coordination_etcd::test_support::{EtcdCluster, Loss};
 use gossip_coordination_etcd::{EtcdError, EtcdKv, GrpcClient};
+use tokio::runtime::Builder;
+
+use crate::Outcome;
 
 /// How long one write waits for its answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
@@ -22,25 +25,31 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A cluster that needs longer has not recovered.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
-    println!("## writes");
-    println!(
-        "| the leader is | a bare write that began there succeeds after | attempts that failed | \
+/// The program `lose-leader`.
+pub fn main() -> ExitCode {
+    crate::run_program(|_| Builder::new_current_thread().enable_all().build()?.block_on(run()))
+}
+
+async fn run() -> Outcome<String> {
+    let mut table = "## writes\n\
+         | the leader is | a bare write that began there succeeds after | attempts that failed | \
          of unknown outcome |\n|---|---:|---:|---:|"
-    );
+        .to_owned();
     let (possible, impossible): (Vec<Loss>, Vec<Loss>) = Loss::ALL
         .into_iter()
         .partition(|loss| !loss.needs_machines() || EtcdCluster::can_have_machines());
     for loss in possible {
-        lose_leader(loss).await;
+        table.push('\n');
+        table.push_str(&lose_leader(loss).await);
     }
     if !impossible.is_empty() {
-        println!("\nPackets were not dropped: {}.", EtcdCluster::NO_MACHINES);
+        table.push_str(&format!("\n\nPackets were not dropped: {}.", EtcdCluster::NO_MACHINES));
     }
+    Ok(table)
 }
 
-async fn lose_leader(loss: Loss) {
+/// The row of one way.
+async fn lose_leader(loss: Loss) -> String {
     let mut cluster = loss.cluster();
     let mut config = cluster.client_config();
     config.request_timeout = REQUEST_TIMEOUT;
@@ -59,7 +68,7 @@ async fn lose_leader(loss: Loss) {
         tokio::time::sleep(PAUSE).await;
     }
     let (what, seconds) = (loss.in_words(), start.elapsed().as_secs_f32());
-    println!("| {what} | {seconds:.1} s | {failed} | {unknown} |");
+    format!("| {what} | {seconds:.1} s | {failed} | {unknown} |")
 }
 
 async fn write(client: &GrpcClient) -> Result<(), EtcdError> {
