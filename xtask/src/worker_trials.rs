@@ -145,7 +145,7 @@ impl Trial {
     }
 }
 
-/// Not zero: dice would stand still.
+/// Not zero: a campaign without kills or keys shows nothing.
 fn is_number(word: &str) -> bool {
     word.parse::<u64>().is_ok_and(|number| number > 0)
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 use crate::process::gossip_binary;
+use crate::rng::Rng;
 
 /// Keys of one job.
 const KEYS: usize = 100_000;
@@ -49,7 +50,7 @@ fn run(words: &[&str]) -> Outcome<String> {
 struct Campaign {
     gossip: PathBuf,
     directory: PathBuf,
-    dice: u64,
+    rng: Rng,
     kills: usize,
     jobs: usize,
     redone: usize,
@@ -67,7 +68,7 @@ impl Campaign {
         Ok(Self {
             gossip: gossip_binary()?,
             directory: fs::canonicalize(directory)?,
-            dice: seed,
+            rng: Rng::new(seed),
             kills: 0,
             jobs: 0,
             redone: 0,
@@ -136,7 +137,7 @@ impl Campaign {
 
     /// Kills a worker after a random time; the run, if it was complete before.
     fn live_and_die(&mut self, worker: &mut Child) -> Outcome<Option<String>> {
-        let until = Instant::now() + Duration::from_millis(1 + self.roll() % LIFE_MAX);
+        let until = Instant::now() + Duration::from_millis(1 + self.rng.below(LIFE_MAX));
         while Instant::now() < until {
             if let Some(status) = worker.try_wait()? {
                 if !status.success() {
@@ -193,12 +194,5 @@ impl Campaign {
             true => Ok(()),
             false => Err(String::from_utf8_lossy(&verified.stderr).into_owned().into()),
         }
-    }
-
-    fn roll(&mut self) -> u64 {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        self.dice
     }
 }

@@ -16,6 +16,7 @@ pub mod kill_worker;
 pub mod lose_leader;
 pub mod poison;
 mod process;
+mod rng;
 pub mod runtime_figures;
 pub mod sqlite;
 

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 use crate::process::gossip_binary;
+use crate::rng::Rng;
 
 /// Keys for each command: a killer takes innocent ones along.
 const BATCH: &str = "100";
@@ -49,13 +50,10 @@ fn run(words: &[&str]) -> Outcome<String> {
 
 /// Draws `count` different keys.
 fn draw_killers(keys: u64, count: usize, seed: u64) -> BTreeSet<u64> {
-    let mut dice = seed;
+    let mut rng = Rng::new(seed);
     let mut killers = BTreeSet::new();
     while killers.len() < count.min(usize::try_from(keys).unwrap_or(usize::MAX)) {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        killers.insert(dice % keys);
+        killers.insert(rng.below(keys));
     }
     killers
 }

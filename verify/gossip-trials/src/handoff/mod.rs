@@ -16,7 +16,6 @@ mod figures;
 mod fleet;
 mod held;
 mod journal;
-mod numbers;
 mod trials;
 mod worker;
 mod world;

@@ -15,10 +15,10 @@ use crate::handoff::book::{Book, Reached, Sum};
 use crate::handoff::figures::{Meter, Times};
 use crate::handoff::fleet::Fleet;
 use crate::handoff::journal;
-use crate::handoff::numbers::Numbers;
 use crate::handoff::world::{
     self, CONFIG, LEASE, RUN, SHORT_LEASE, Shape, Site, TENANT, micros, now, number_of,
 };
+use crate::rng::Rng;
 
 /// Processes that move shards to each other.
 const MOVERS: u64 = 4;
@@ -48,7 +48,7 @@ pub(crate) fn moves(
     let lease = if kills > 0 { SHORT_LEASE } else { LEASE };
     world::found(url, SHARDS, ENDLESS, lease)?;
     let mut fleet = Fleet::new(url, directory, seed, Shape::Moving);
-    let mut numbers = Numbers::new(seed);
+    let mut rng = Rng::new(seed);
     let mut running: Vec<usize> =
         (1..=MOVERS).map(|worker| fleet.start(worker)).collect::<Result<_, _>>()?;
     let meter = Meter::start(Site::open(url)?.another_store());
@@ -67,7 +67,7 @@ pub(crate) fn moves(
             }
         }
         if killed < kills && last >= (killed + 1) * moves / (kills + 1) {
-            let victim = usize::try_from(numbers.below(MOVERS))?;
+            let victim = usize::try_from(rng.below(MOVERS))?;
             fleet.kill(running[victim])?;
             running[victim] = fleet.start(victim as u64 + 1)?;
             killed += 1;

@@ -27,8 +27,8 @@ use crate::Failure;
 use crate::handoff::door::Door;
 use crate::handoff::held::Held;
 use crate::handoff::journal::{SharedJournal, What};
-use crate::handoff::numbers::Numbers;
 use crate::handoff::world::{CONFIG, RUN, SHORT_LEASE, Shape, Site, TENANT, now};
+use crate::rng::Rng;
 
 /// Keys between two checkpoints.
 const BATCH: u64 = 8;
@@ -65,7 +65,7 @@ pub(crate) fn run(
         journal,
         me,
         shape,
-        numbers: Numbers::new(seed ^ (worker << 32)),
+        rng: Rng::new(seed ^ (worker << 32)),
         held: BTreeMap::new(),
         recovery: Recovery::new(me, CONFIG),
         peers: Vec::new(),
@@ -95,7 +95,7 @@ struct Worker {
     journal: SharedJournal,
     me: WorkerId,
     shape: Shape,
-    numbers: Numbers,
+    rng: Rng,
     held: BTreeMap<u64, Held>,
     /// Moves that earlier processes of this name left behind.
     recovery: Recovery,
@@ -200,7 +200,7 @@ impl Worker {
         held.next += keys.len() as u64;
         std::thread::sleep(self.shape.pace());
         let is_staying = held.source.is_none();
-        if self.shape == Shape::Moving && is_staying && self.numbers.below(MOVE_ONE_IN) == 0 {
+        if self.shape == Shape::Moving && is_staying && self.rng.below(MOVE_ONE_IN) == 0 {
             return self.give_away(shard);
         }
         self.checkpoint(shard)
@@ -246,7 +246,7 @@ impl Worker {
         let Some(held) = self.held.get_mut(&shard).filter(|_| !others.is_empty()) else {
             return self.checkpoint(shard);
         };
-        let to = others[usize::try_from(self.numbers.next())? % others.len()];
+        let to = others[usize::try_from(self.rng.next())? % others.len()];
         let deadline = now().saturating_add(CONFIG.offer_ticks);
         let terms = MoveTerms::new(&held.lease, to, held.attempts, deadline);
         held.attempts += 1;

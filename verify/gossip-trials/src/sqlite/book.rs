@@ -13,7 +13,7 @@ use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
 use crate::sqlite::journal::{Call, Line};
-use crate::sqlite::numbers::{key_of, number_of};
+use crate::sqlite::keys::{key_of, number_of};
 use crate::sqlite::world::{ROOTS, RUN, SHARDS_MAX, TENANT, coordinator, now};
 
 /// Everything that was written down about one file.

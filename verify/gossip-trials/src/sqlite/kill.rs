@@ -15,9 +15,9 @@ use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
 use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
+use crate::rng::Rng;
 use crate::sqlite::book::Book;
 use crate::sqlite::journal::read;
-use crate::sqlite::numbers::Numbers;
 use crate::sqlite::work::{THREADS, journal_of};
 use crate::sqlite::world::{found, open};
 
@@ -56,13 +56,13 @@ struct Figures {
 /// Runs `cycles` cycles in `directory`.
 pub(crate) fn run(directory: &Path, cycles: u64, seed: u64) -> Result<String, Failure> {
     std::fs::create_dir_all(directory)?;
-    let (mut numbers, mut figures) = (Numbers::new(seed), Figures::default());
+    let (mut rng, mut figures) = (Rng::new(seed), Figures::default());
     let mut done = 0;
     while done < cycles {
         let count = CYCLES_PER_FILE.min(cycles - done);
         let house = directory.join(format!("file-{}", figures.files));
         std::fs::create_dir_all(&house)?;
-        one_file(&house, count, &mut numbers, &mut figures).map_err(|failure| {
+        one_file(&house, count, &mut rng, &mut figures).map_err(|failure| {
             format!(
                 "seed {seed}, cycles {done} to {}, {}: {failure}",
                 done + count,
@@ -83,24 +83,24 @@ pub(crate) fn run(directory: &Path, cycles: u64, seed: u64) -> Result<String, Fa
 fn one_file(
     house: &Path,
     cycles: u64,
-    numbers: &mut Numbers,
+    rng: &mut Rng,
     figures: &mut Figures,
 ) -> Result<(), Failure> {
     let file = house.join("store.db");
     let births = (0..PROCESSES).map(|_| start(&["open"], &[&file])).collect::<Result<_, _>>()?;
-    figures.killed += kill_each(births, [BIRTH_MAX; 2], numbers)?;
+    figures.killed += kill_each(births, [BIRTH_MAX; 2], rng)?;
     figures.files += 1;
     let mut database = Some(open(&file)?);
     database.as_ref().map_or(Ok(()), found)?;
     let mut book = Book::default();
     for cycle in 0..cycles {
         if let Some(database) = &database
-            && numbers.below(CYCLES_FILLED) == 0
+            && rng.below(CYCLES_FILLED) == 0
         {
             fill_log(database)?;
             figures.filled += 1;
         }
-        let journals = work_and_die(house, &file, cycle, numbers, figures)?;
+        let journals = work_and_die(house, &file, cycle, rng, figures)?;
         for journal in &journals {
             book.enter(&read(journal)?)?;
         }
@@ -112,7 +112,7 @@ fn one_file(
             }
         };
         book.check(&open).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
-        database = (numbers.below(CYCLES_OPEN) > 0).then_some(open);
+        database = (rng.below(CYCLES_OPEN) > 0).then_some(open);
     }
     figures.asked += book.asked_count;
     figures.acknowledged += book.acknowledged_count;
@@ -137,35 +137,31 @@ fn work_and_die(
     house: &Path,
     file: &Path,
     cycle: u64,
-    numbers: &mut Numbers,
+    rng: &mut Rng,
     figures: &mut Figures,
 ) -> Result<Vec<PathBuf>, Failure> {
     let (mut children, mut journals) = (Vec::new(), Vec::new());
     for process in 0..PROCESSES {
         let worker = cycle * PROCESSES + process;
         let journal = house.join(format!("journal-{worker}"));
-        let (worker, seed) = (worker.to_string(), numbers.next().to_string());
+        let (worker, seed) = (worker.to_string(), rng.next().to_string());
         let mut command = program()?;
         command.arg("work").arg(file).arg(&journal).args([&*worker, "0", &*seed]);
         children.push(quiet(&mut command).stdin(Stdio::piped()).spawn()?);
         journals.extend((0..THREADS).map(|thread| journal_of(&journal, thread)));
     }
-    figures.killed += kill_each(children, LIFE_MAX, numbers)?;
+    figures.killed += kill_each(children, LIFE_MAX, rng)?;
     Ok(journals)
 }
 
 /// Kills each child at a time of its own; answers how many. One that ended by itself is a failure.
-fn kill_each(
-    children: Vec<Child>,
-    life_max: [u64; 2],
-    numbers: &mut Numbers,
-) -> Result<u64, Failure> {
+fn kill_each(children: Vec<Child>, life_max: [u64; 2], rng: &mut Rng) -> Result<u64, Failure> {
     let born = Instant::now();
     let mut lives: Vec<(Duration, Child)> = children
         .into_iter()
         .map(|child| {
-            let life_max = life_max[usize::from(numbers.below(2) > 0)];
-            (Duration::from_micros(numbers.below(life_max)), child)
+            let life_max = life_max[usize::from(rng.below(2) > 0)];
+            (Duration::from_micros(rng.below(life_max)), child)
         })
         .collect();
     lives.sort_by_key(|(life, _)| *life);

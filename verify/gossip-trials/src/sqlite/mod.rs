@@ -16,8 +16,8 @@
 mod actor;
 mod book;
 mod journal;
+mod keys;
 mod kill;
-mod numbers;
 mod probe;
 mod race;
 mod serve;

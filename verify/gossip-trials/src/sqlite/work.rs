@@ -16,8 +16,9 @@ use gossip_coordination::{
 use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase};
 
 use crate::Failure;
+use crate::rng::Rng;
 use crate::sqlite::journal::{Call, Journal};
-use crate::sqlite::numbers::{Numbers, key_of, number_of};
+use crate::sqlite::keys::{key_of, number_of};
 use crate::sqlite::world::{RUN, TENANT, coordinator, now, open};
 
 /// Threads of a process.
@@ -68,7 +69,7 @@ struct Worker {
     backend: SqliteCoordinator,
     journal: Journal,
     id: u64,
-    numbers: Numbers,
+    rng: Rng,
     shards: Vec<ShardId>,
     op_count: u64,
 }
@@ -89,7 +90,7 @@ impl Worker {
             backend: coordinator(database),
             journal: Journal::create(journal)?,
             id,
-            numbers: Numbers::new(seed ^ (id << 32)),
+            rng: Rng::new(seed ^ (id << 32)),
             shards: Vec::new(),
             op_count: 0,
         };
@@ -102,8 +103,8 @@ impl Worker {
         while operations == 0 || asked < operations {
             asked += 1;
             let Some(mut held) = self.grant()? else { continue };
-            for _ in 0..self.numbers.below(CALLS_MAX) {
-                let goes_on = match self.numbers.below(8) {
+            for _ in 0..self.rng.below(CALLS_MAX) {
+                let goes_on = match self.rng.below(8) {
                     0 => self.split(&mut held)?,
                     _ => self.checkpoint(&mut held)?,
                 };
@@ -111,7 +112,7 @@ impl Worker {
                     break;
                 }
             }
-            if self.numbers.below(3) > 0 {
+            if self.rng.below(3) > 0 {
                 self.release(&held)?;
             }
         }
@@ -126,7 +127,7 @@ impl Worker {
     }
 
     fn grant(&mut self) -> Result<Option<Held>, Failure> {
-        let index = self.numbers.below(self.shards.len() as u64);
+        let index = self.rng.below(self.shards.len() as u64);
         let shard = self.shards[usize::try_from(index)?];
         let mut scratch = Box::<AcquireScratch>::default();
         self.journal.ask(shard.as_raw(), Call::Grant { fence: 0 })?;
@@ -146,7 +147,7 @@ impl Worker {
 
     /// Whether the lease is still good.
     fn checkpoint(&mut self, held: &mut Held) -> Result<bool, Failure> {
-        let key = held.at + 1 + u128::from(self.numbers.below(STRIDE));
+        let key = held.at + 1 + u128::from(self.rng.below(STRIDE));
         if key >= held.end {
             return Ok(false);
         }

@@ -12,7 +12,7 @@ use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce};
 
 use crate::Failure;
-use crate::sqlite::numbers::key_of;
+use crate::sqlite::keys::key_of;
 
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
 pub(crate) const RUN: RunId = RunId::from_raw(1);

@@ -1,14 +1,16 @@
-//! Random numbers from a seed.
+//! One seeded generator for all campaigns.
 
-/// A sequence of random numbers.
+/// A generator of pseudo-random numbers (SplitMix64); every seed is as good as another.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbers(u64);
+pub(crate) struct Rng(u64);
 
-impl Numbers {
+impl Rng {
+    /// Starts the sequence of a seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// Returns the next number of the sequence.
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -17,8 +19,8 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `sides`.
-    pub(crate) const fn below(&mut self, sides: u64) -> u64 {
-        self.next() % sides
+    /// Returns a number below `limit`, which is not zero.
+    pub(crate) const fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
     }
 }
