@@ -11,7 +11,7 @@
 //! those of `docs/reliability.md`.
 #![expect(clippy::print_stdout, reason = "a line for each loss, while it runs")]
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use gossip_coordination_etcd::EtcdConfig;
@@ -21,6 +21,7 @@ use gossip_coordination_etcd::test_support::{
 use tokio::runtime::Runtime;
 
 use crate::Outcome;
+use crate::process::own_program;
 
 const WORKERS: usize = 8;
 const SHARDS: u32 = 32;
@@ -43,7 +44,7 @@ fn run(words: &[&str]) -> Outcome<String> {
     let runtime = Runtime::new()?;
     let losses = runtime.block_on(lose_leaders(rounds));
     drop(runtime);
-    let stopped = stop_workers(rounds);
+    let stopped = stop_workers(rounds)?;
     Ok(format!(
         "## losses\n\
          | the leader is | losses | first worker works again after | every worker after | \
@@ -92,7 +93,7 @@ fn row(loss: Loss, losses: &[Resumed], Verdict { acknowledged, refused, .. }: Ve
 }
 
 /// The row of the workers that were stopped.
-fn stop_workers(count: usize) -> String {
+fn stop_workers(count: usize) -> Outcome<String> {
     let cluster = EtcdCluster::three();
     let endpoints = cluster.client_config().endpoints;
     let hosts = endpoints.iter().map(|it| it.trim_start_matches("http://"));
@@ -101,8 +102,7 @@ fn stop_workers(count: usize) -> String {
     let mut workers = StoppedWorkers::new(EtcdConfig { owner_lease_ttl, max_clock_skew, ..config });
     let mut takeovers: Vec<Takeover> = Vec::new();
     for _ in 0..count {
-        let program = std::env::current_exe().expect("a program knows where it is");
-        let takeover = workers.stop_one(Command::new(program));
+        let takeover = workers.stop_one(own_program()?);
         let Takeover { after_stop, after_lease, acknowledged } = takeover;
         let (stop, lease) = (after_stop.as_millis(), after_lease.as_millis());
         println!(
@@ -113,11 +113,11 @@ fn stop_workers(count: usize) -> String {
     }
     let after_stop = spread(takeovers.iter().map(|it| it.after_stop));
     let after_lease = takeovers.iter().map(|it| it.after_lease).max().unwrap_or_default();
-    format!(
+    Ok(format!(
         "| stopped (`SIGSTOP`) until another has its shard, then continued | {count} | \
          {after_stop} | at most {} ms | {count} |",
         after_lease.as_millis()
-    )
+    ))
 }
 
 /// The least, the most and the middle of times, in seconds.

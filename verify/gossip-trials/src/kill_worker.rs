@@ -10,13 +10,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Child, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
-use crate::process::gossip_binary;
+use crate::process::{Gossip, output_of};
 use crate::rng::Rng;
 
 /// Keys of one job.
@@ -48,8 +48,7 @@ fn run(words: &[&str]) -> Outcome<String> {
 }
 
 struct Campaign {
-    gossip: PathBuf,
-    directory: PathBuf,
+    gossip: Gossip,
     rng: Rng,
     kills: usize,
     jobs: usize,
@@ -60,14 +59,8 @@ struct Campaign {
 
 impl Campaign {
     fn new(seed: u64, directory: &Path) -> Outcome<Self> {
-        fs::remove_dir_all(directory).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        })?;
-        fs::create_dir_all(directory)?;
         Ok(Self {
-            gossip: gossip_binary()?,
-            directory: fs::canonicalize(directory)?,
+            gossip: Gossip::on_sqlite(directory)?,
             rng: Rng::new(seed),
             kills: 0,
             jobs: 0,
@@ -98,7 +91,7 @@ impl Campaign {
 
     /// One job from its beginning to its certificate.
     fn job(&mut self) -> Outcome<()> {
-        let _ = fs::remove_file(self.directory.join("seen"));
+        let _ = fs::remove_file(self.gossip.directory().join("seen"));
         let run = loop {
             let mut worker = self.start()?;
             if let Some(run) = self.live_and_die(&mut worker)? {
@@ -113,7 +106,7 @@ impl Campaign {
     fn start(&self) -> io::Result<Child> {
         let source = format!("range:0..{KEYS}");
         let (batch, jobs) = (BATCH.to_string(), JOBS.to_string());
-        let mut command = self.command();
+        let mut command = self.gossip.command();
         command.args(["exec", &source, "-o", "jsonl", "-q", "--lease", LEASE, "--batch", &batch]);
         command.args([
             "--checkpoint-keys",
@@ -126,13 +119,6 @@ impl Campaign {
         // The number of the job is no argument that the handler looks at; it makes another run.
         command.args(["--", "sh", "-c", HANDLER, &format!("job-{}", self.jobs), "{}"]);
         command.stdout(Stdio::piped()).spawn()
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.gossip);
-        command.current_dir(&self.directory).stdin(Stdio::null());
-        command.env("GOSSIP_STORE", format!("sqlite:{}", self.directory.join("db").display()));
-        command
     }
 
     /// Kills a worker after a random time; the run, if it was complete before.
@@ -162,7 +148,7 @@ impl Campaign {
     fn count(&mut self) -> Outcome<()> {
         // Commands of the last worker that was killed may still write.
         thread::sleep(Duration::from_millis(500));
-        let text = fs::read_to_string(self.directory.join("seen"))?;
+        let text = fs::read_to_string(self.gossip.directory().join("seen"))?;
         // Under which grant each key was noted last, and how many of each grant were noted later.
         let mut last: Vec<Option<(&str, &str)>> = vec![None; KEYS];
         let mut redone: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -189,10 +175,7 @@ impl Campaign {
     }
 
     fn verify(&self, run: &str) -> Outcome<()> {
-        let verified = self.command().args(["run", "verify", run, "--source", "-q"]).output()?;
-        match verified.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&verified.stderr).into_owned().into()),
-        }
+        let mut verify = self.gossip.command();
+        output_of(verify.args(["run", "verify", run, "--source", "-q"])).map(drop)
     }
 }

@@ -15,8 +15,9 @@ pub mod handoff;
 pub mod kill_worker;
 pub mod lose_leader;
 pub mod poison;
-mod process;
+pub mod process;
 mod rng;
+mod run;
 pub mod runtime_figures;
 pub mod sqlite;
 
@@ -24,10 +25,10 @@ use std::error::Error;
 use std::process::ExitCode;
 
 /// The reason why a campaign failed, for people.
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The result of a step of a campaign.
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub type Outcome<T> = Result<T, Failure>;
 
 /// Runs a campaign with the arguments of this process, and prints its figures or its failure.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "figures and failures of a program")]

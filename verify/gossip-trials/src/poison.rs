@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::Outcome;
-use crate::process::gossip_binary;
+use crate::process::Gossip;
 use crate::rng::Rng;
 
 /// Keys for each command: a killer takes innocent ones along.
@@ -59,8 +59,7 @@ fn draw_killers(keys: u64, count: usize, seed: u64) -> BTreeSet<u64> {
 }
 
 struct Trial {
-    gossip: PathBuf,
-    directory: PathBuf,
+    gossip: Gossip,
     keys: u64,
     killers: BTreeSet<u64>,
     /// Threads of the worker: a killer takes the shards of all of them along.
@@ -69,12 +68,7 @@ struct Trial {
 
 impl Trial {
     fn new(keys: u64, killers: BTreeSet<u64>, jobs: u64, directory: &Path) -> Outcome<Self> {
-        if directory.exists() {
-            fs::remove_dir_all(directory)?;
-        }
-        fs::create_dir_all(directory)?;
-        let directory = fs::canonicalize(directory)?;
-        Ok(Self { gossip: gossip_binary()?, directory, keys, killers, jobs })
+        Ok(Self { gossip: Gossip::on_sqlite(directory)?, keys, killers, jobs })
     }
 
     fn run(&self) -> Outcome<String> {
@@ -115,7 +109,7 @@ impl Trial {
     fn worker(&self) -> Command {
         let source = format!("range:0..{}", self.keys);
         let killers: Vec<_> = self.killers.iter().map(u64::to_string).collect();
-        let mut command = self.command();
+        let mut command = self.gossip.command();
         command.args(["exec", &source, "-q", "-o", "json", "--lease", LEASE]);
         command.args([
             "--jobs",
@@ -129,13 +123,6 @@ impl Trial {
         command
     }
 
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.gossip);
-        command.current_dir(&self.directory).stdin(Stdio::null());
-        command.env("GOSSIP_STORE", format!("sqlite:{}", self.directory.join("db").display()));
-        command
-    }
-
     /// k · (log₂ n + 8), rounded down.
     fn allowed(&self) -> u64 {
         let log = (self.keys.max(1) as f64).log2();
@@ -144,8 +131,11 @@ impl Trial {
 
     /// The keys left in parked shards are the killers.
     fn check_parked(&self, run: &str) -> Outcome<()> {
-        let listed =
-            self.command().args(["shard", "list", run, "--parked", "-o", "json"]).output()?;
+        let listed = self
+            .gossip
+            .command()
+            .args(["shard", "list", run, "--parked", "-o", "json"])
+            .output()?;
         let rows: Vec<Value> = serde_json::from_slice(&listed.stdout)?;
         let mut left = BTreeSet::new();
         for row in &rows {
@@ -170,7 +160,7 @@ impl Trial {
     }
 
     fn check_seen(&self) -> Outcome<()> {
-        let text = fs::read_to_string(self.directory.join("seen"))?;
+        let text = fs::read_to_string(self.gossip.directory().join("seen"))?;
         let seen: BTreeSet<u64> =
             text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
         match (0..self.keys).find(|key| seen.contains(key) == self.killers.contains(key)) {
@@ -181,7 +171,7 @@ impl Trial {
 
     /// The certificate tells the same: incomplete by exactly these.
     fn check_certificate(&self, run: &str) -> Outcome<()> {
-        let mut verify = self.command();
+        let mut verify = self.gossip.command();
         let verified = verify.args(["run", "verify", run, "--source", "-o", "json"]).output()?;
         let said: Value = serde_json::from_slice(&verified.stdout)?;
         let expected = self.keys - self.killers.len() as u64;

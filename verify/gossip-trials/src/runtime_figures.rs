@@ -9,9 +9,9 @@
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{fs, thread};
 
 use gossip_contracts::connector::{CheckedEnumeration, Page};
 use gossip_contracts::coordination::CursorUpdate;
@@ -21,6 +21,7 @@ use gossip_scanner_runtime::{Drain, ScanOptions, ScanParts, Verdict, Work, scan}
 use gossip_stores::Backend;
 
 use crate::Outcome;
+use crate::process::{output_of, own_program};
 
 /// A key of tens of milliseconds, and how many of them.
 const HEAVY: (u64, Duration) = (1_000, Duration::from_millis(20));
@@ -55,13 +56,8 @@ fn figures(directory: &Path) -> Outcome<String> {
          | keys | most memory | keys a second of processor time |\n|---:|---:|---:|"
     );
     for keys in SIZES {
-        let child =
-            Command::new(env::current_exe()?).arg(directory).arg(keys.to_string()).output()?;
-        if !child.status.success() {
-            return Err(String::from_utf8_lossy(&child.stderr).into());
-        }
         table.push('\n');
-        table.push_str(String::from_utf8(child.stdout)?.trim_end());
+        table.push_str(&output_of(own_program()?.arg(directory).arg(keys.to_string()))?);
     }
     Ok(table)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::fleet::book::{Books, Cause, Fates, Figures, Sleep, Time};
 use crate::fleet::sink::{self, Sink};
 use crate::fleet::watch::Watcher;
 use crate::fleet::worker::Worker;
-use crate::process::gossip_binary;
+use crate::process::{Gossip, Wait, output_of};
 
 /// Whose run it is.
 const TENANT: &str = "fleet";
@@ -34,10 +34,8 @@ const CHECKPOINT_KEYS: u64 = 25;
 const ALLOWED_OF_A_GRANT: u64 = CHECKPOINT_KEYS + 1;
 /// Shards that are asked back from their owners.
 const RELEASES: usize = 6;
-/// Nothing that is waited for takes longer, on the slowest machine.
-const MAX_WAIT: Duration = Duration::from_secs(240);
-/// How often something is looked at while it is waited for.
-const LOOK: Duration = Duration::from_millis(20);
+/// No step of the trial takes longer, on the slowest machine.
+const WAIT: Wait = Wait { limit: Duration::from_secs(240), interval: Duration::from_millis(20) };
 /// How often a worker is stopped until it stands still in the middle of a key and not of a write.
 const MAX_STOPS: usize = 50;
 
@@ -74,9 +72,7 @@ pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
 }
 
 struct Trial {
-    gossip: PathBuf,
-    directory: PathBuf,
-    store: String,
+    gossip: Gossip,
     run: String,
     keys: u64,
     sink: Sink,
@@ -89,14 +85,11 @@ struct Trial {
 impl Trial {
     /// Makes the run and starts the workers.
     fn prepare(keys: u64, directory: &Path, etcd: &EtcdServer) -> Outcome<Self> {
-        if directory.exists() {
-            fs::remove_dir_all(directory)?;
-        }
-        let sink = Sink::make(directory, keys)?;
+        let store = format!("etcd://127.0.0.1:{}/fleet", etcd.client_port());
+        let gossip = Gossip::on(store, directory)?;
+        let sink = Sink::make(gossip.directory(), keys)?;
         let mut trial = Self {
-            gossip: gossip_binary()?,
-            directory: fs::canonicalize(directory)?,
-            store: format!("etcd://127.0.0.1:{}/fleet", etcd.client_port()),
+            gossip,
             run: String::new(),
             keys,
             sink,
@@ -106,10 +99,10 @@ impl Trial {
         };
         trial.run = trial.create()?;
         let run = RunId::from_raw(u64::from_str_radix(&trial.run, 16)?);
-        trial.watcher = Some(Watcher::start(&trial.store, tenant(), run)?);
+        trial.watcher = Some(Watcher::start(trial.gossip.store(), tenant(), run)?);
         for number in 0..WORKERS {
             let name = number.to_string();
-            let worker = Worker::start(&mut trial.worker(&name)?, name, &trial.directory)?;
+            let worker = Worker::start(&mut trial.worker(&name)?, name, trial.gossip.directory())?;
             trial.workers.push(worker);
         }
         Ok(trial)
@@ -119,7 +112,7 @@ impl Trial {
         let (source, shards) = (self.source(), SHARDS.to_string());
         // Whoever joins brings its own command, because it has a name in it.
         let create = ["run", "create", &source, "--stream", "--lease", LEASE, "--shards", &shards];
-        self.tell(self.command().args(create).args(["--", "false"]))
+        output_of(self.command().args(create).args(["--", "false"]))
     }
 
     fn worker(&self, name: &str) -> Outcome<Command> {
@@ -136,15 +129,14 @@ impl Trial {
             "--",
         ]);
         command.arg(std::env::current_exe().unwrap_or_default()).arg("handle");
-        command.arg(&self.directory).args([&self.keys.to_string(), name]);
-        let log = File::create(self.directory.join(format!("log.{name}")))?;
+        command.arg(self.gossip.directory()).args([&self.keys.to_string(), name]);
+        let log = File::create(self.gossip.directory().join(format!("log.{name}")))?;
         command.stdout(Stdio::null()).stderr(log);
         Ok(command)
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.gossip);
-        command.current_dir(&self.directory).stdin(Stdio::null()).env("GOSSIP_STORE", &self.store);
+        let mut command = self.gossip.command();
         command.env("GOSSIP_TENANT", TENANT);
         command
     }
@@ -164,7 +156,7 @@ impl Trial {
         for _ in 0..MAX_STOPS {
             let worker = &self.workers[number];
             worker.stop()?;
-            wait_until("a worker that stands still", || worker.is_stopped())?;
+            WAIT.until("a worker that stands still", || worker.is_stopped())?;
             let begun = self.under_way(number)?;
             // Somebody who sleeps in the middle of a write would lock everybody out.
             if let Some(begun) = begun.filter(|begun| !begun.is_empty())
@@ -175,7 +167,7 @@ impl Trial {
                 return Ok(());
             }
             worker.go_on()?;
-            thread::sleep(LOOK);
+            thread::sleep(WAIT.interval);
         }
         Err("the worker never stood still in the middle of a key".into())
     }
@@ -205,7 +197,7 @@ impl Trial {
 
     /// Asks owners for shards: planned moves, too.
     fn ask_back(&self) -> Outcome<usize> {
-        let listed = self.tell(self.command().args(["shard", "list", &self.run, "-o", "jsonl"]))?;
+        let listed = output_of(self.command().args(["shard", "list", &self.run, "-o", "jsonl"]))?;
         let leased = listed.lines().filter(|line| line.contains("\"status\":\"leased\""));
         let mut asked = 0;
         for line in leased.take(RELEASES) {
@@ -222,7 +214,7 @@ impl Trial {
     /// Waits until everything that a sleeper had begun was written by others.
     fn wait_until_overtaken(&self, number: usize) -> Outcome<()> {
         let sleep = self.fates.slept.get(&self.workers[number].name).ok_or("nobody sleeps")?;
-        wait_until("the keys of the sleeper", || {
+        WAIT.until("the keys of the sleeper", || {
             for (key, fence) in &sleep.begun {
                 if self.sink.fence_of(*key)? <= *fence {
                     return Ok(false);
@@ -239,7 +231,7 @@ impl Trial {
         sleep.until = sink::now();
         let late = sleep.begun.len();
         self.workers[number].go_on()?;
-        wait_until("the late writes", || {
+        WAIT.until("the late writes", || {
             let journal = self.sink.journal()?;
             let mine = journal.lines().filter(|line| line.starts_with("refused"));
             Ok(mine.filter(|line| line.split(' ').nth(4) == Some(&name)).count() >= late)
@@ -252,7 +244,7 @@ impl Trial {
             let worker = &mut self.workers[number];
             let (fates, name) = (&self.fates, &worker.name);
             if !fates.killed.contains(name) && !fates.drained.contains(name) {
-                wait_until("the end of a worker", || worker.has_ended())?;
+                WAIT.until("the end of a worker", || worker.has_ended())?;
                 if !worker.finish()?.status.success() {
                     return Err(self.log(number)?.into());
                 }
@@ -260,9 +252,9 @@ impl Trial {
             self.note_lost(number)?;
         }
         let export = ["run", "export", &self.run, "--to", "certificate", "-q"];
-        self.tell(self.command().args(export))?;
+        output_of(self.command().args(export))?;
         let source = self.source();
-        self.tell(self.command().args(["verify", "certificate", "--source", &source, "-q"]))?;
+        output_of(self.command().args(["verify", "certificate", "--source", &source, "-q"]))?;
         let leases = self.watcher.take().ok_or("nobody has watched")?.finish();
         let books = Books {
             journal: &self.sink.journal()?,
@@ -287,20 +279,11 @@ impl Trial {
     /// What a worker has said.
     fn log(&self, number: usize) -> Outcome<String> {
         let name = format!("log.{}", self.workers[number].name);
-        Ok(fs::read_to_string(self.directory.join(name))?)
-    }
-
-    /// What a command says; it must succeed.
-    fn tell(&self, command: &mut Command) -> Outcome<String> {
-        let output = command.output()?;
-        match output.status.success() {
-            true => Ok(String::from_utf8(output.stdout)?.trim().to_owned()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
-        }
+        Ok(fs::read_to_string(self.gossip.directory().join(name))?)
     }
 
     fn wait_for_keys(&self, keys: u64) -> Outcome<()> {
-        wait_until("some keys", || Ok(self.sink.journal()?.lines().count() as u64 >= keys))
+        WAIT.until("some keys", || Ok(self.sink.journal()?.lines().count() as u64 >= keys))
     }
 }
 
@@ -309,15 +292,4 @@ fn tenant() -> TenantId {
     let mut id = [0; TENANT_BYTES];
     id[..TENANT.len()].copy_from_slice(TENANT.as_bytes());
     TenantId::from_bytes(id)
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
-    let begun = Instant::now();
-    while !is_so()? {
-        if begun.elapsed() > MAX_WAIT {
-            return Err(format!("{what} did not come about").into());
-        }
-        thread::sleep(LOOK);
-    }
-    Ok(())
 }

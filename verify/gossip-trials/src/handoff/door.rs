@@ -14,7 +14,8 @@ use gossip_handoff::lease_handoff::{Inbound, InboundNext};
 use crate::Failure;
 use crate::handoff::held::Held;
 use crate::handoff::journal::{SharedJournal, What};
-use crate::handoff::world::{CONFIG, Site, now};
+use crate::handoff::world::{CONFIG, Site};
+use crate::run::now;
 
 /// How long it rests when there is nothing to do: half a tick, so that no tick is slept through.
 const REST: Duration = Duration::from_micros(500);

@@ -2,19 +2,19 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Failure;
-use crate::handoff::world::{Shape, micros};
+use crate::handoff::world::Shape;
+use crate::process::{Wait, own_program};
+use crate::run::micros;
 
-/// How long a process may take to end once it was told to.
-const END_MAX: Duration = Duration::from_secs(60);
-/// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(2);
+/// How long a process may take to end after the request to end.
+const END: Wait = Wait { limit: Duration::from_secs(60), interval: Duration::from_millis(2) };
 
 /// One process, or what is left of it.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Fleet {
         let place = self.lives.len();
         let journal = self.directory.join(format!("journal-{place}"));
         let seed = self.seed.wrapping_add(place as u64).to_string();
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = own_program()?;
         command.args(["work", &self.url]).arg(&journal);
         command.args([&worker.to_string(), &seed, self.shape.name()]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -107,13 +107,7 @@ impl Fleet {
     }
 
     fn wait(&mut self, place: usize) -> Result<String, Failure> {
-        let begun = Instant::now();
-        while self.runs(place)? {
-            if begun.elapsed() > END_MAX {
-                return Err(format!("process {place} did not end").into());
-            }
-            std::thread::sleep(LOOK);
-        }
+        END.until(&format!("the end of process {place}"), || Ok(!self.runs(place)?))?;
         let life = &mut self.lives[place];
         let status = life.child.wait()?;
         let last = life.ear.take().map(JoinHandle::join).transpose();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Failure;
-use crate::handoff::world::micros;
+use crate::run::micros;
 
 /// What happened to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use crate::handoff::book::{Book, Reached, Sum};
 use crate::handoff::figures::{Meter, Times};
 use crate::handoff::fleet::Fleet;
 use crate::handoff::journal;
-use crate::handoff::world::{
-    self, CONFIG, LEASE, RUN, SHORT_LEASE, Shape, Site, TENANT, micros, now, number_of,
-};
+use crate::handoff::world::{self, CONFIG, LEASE, SHORT_LEASE, Shape, Site, number_of};
+use crate::process::Wait;
 use crate::rng::Rng;
+use crate::run::{RUN, TENANT, micros, now};
 
 /// Processes that move shards to each other.
 const MOVERS: u64 = 4;
@@ -135,14 +135,10 @@ fn await_progress(
     site: &mut Site,
     enough: impl Fn(&gossip_coordination::RunProgress) -> bool,
 ) -> Result<(), Failure> {
-    let begun = Instant::now();
-    while begun.elapsed() < SILENCE_MAX {
-        if enough(&site.backend.get_run_progress(now(), TENANT, RUN)?) {
-            return Ok(());
-        }
-        std::thread::sleep(LOOK);
-    }
-    Err("the run does not come on".into())
+    let wait = Wait { limit: SILENCE_MAX, interval: LOOK };
+    wait.until("progress of the run", || {
+        Ok(enough(&site.backend.get_run_progress(now(), TENANT, RUN)?))
+    })
 }
 
 /// Waits until every shard has come on since now, as the store has it: none is stranded, whatever

@@ -27,8 +27,9 @@ use crate::Failure;
 use crate::handoff::door::Door;
 use crate::handoff::held::Held;
 use crate::handoff::journal::{SharedJournal, What};
-use crate::handoff::world::{CONFIG, RUN, SHORT_LEASE, Shape, Site, TENANT, now};
+use crate::handoff::world::{CONFIG, SHORT_LEASE, Shape, Site};
 use crate::rng::Rng;
+use crate::run::{RUN, TENANT, now};
 
 /// Keys between two checkpoints.
 const BATCH: u64 = 8;

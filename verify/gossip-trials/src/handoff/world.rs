@@ -1,13 +1,11 @@
-//! The run that every process of a trial works on, and its clock.
+//! The run that every process of a trial works on.
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use gossip_contracts::coordination::{
-    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
-};
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_contracts::coordination::CursorSemantics;
+use gossip_contracts::identity::OpId;
 use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::StoreRepository;
@@ -15,9 +13,7 @@ use gossip_handoff::lease_handoff::{Driver, HandoffConfig};
 use gossip_stores::{AnyStore, Backend, Coordinator, StoreUrl};
 
 use crate::Failure;
-
-pub(crate) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
-pub(crate) const RUN: RunId = RunId::from_raw(1);
+use crate::run::{RUN, TENANT, now, shards_between};
 
 /// Milliseconds of a lease where processes are killed: the dead do not hold a shard for long, and a
 /// process that is starved for a second or two does not lose one.
@@ -123,14 +119,7 @@ impl Site {
 /// Makes the run: `shards` of `keys` consecutive numbers each, under leases of `lease`.
 pub(crate) fn found(url: &str, shards: u64, keys: u64, lease: u64) -> Result<(), Failure> {
     let edges: Vec<_> = (0..=shards).map(|nth| key_of(nth * keys)).collect();
-    let roots: Vec<_> = (0..shards)
-        .zip(edges.windows(2))
-        .map(|(nth, edges)| InitialShardInput {
-            shard_id: ShardId::from_raw(nth),
-            spec: ShardSpecRef::new(&edges[0], &edges[1], b"trial"),
-            cursor: CursorUpdate::initial(),
-        })
-        .collect();
+    let roots = shards_between(&edges, b"trial");
     let config = RunConfig::try_new(CursorSemantics::Completed, lease, None)?;
     let (mut site, op) = (Site::open(url)?, OpId::from_raw(u64::MAX));
     site.backend.create_run_with_shards(now(), TENANT, RUN, config, &roots, op)?;
@@ -145,15 +134,4 @@ pub(crate) const fn key_of(number: u64) -> [u8; 8] {
 /// The number of a key.
 pub(crate) fn number_of(key: &[u8]) -> Result<u64, Failure> {
     Ok(u64::from_be_bytes(key.try_into()?))
-}
-
-/// Milliseconds, the same for all processes.
-pub(crate) fn now() -> LogicalTime {
-    LogicalTime::from_raw(micros() / 1_000)
-}
-
-/// Microseconds, the same for all processes.
-pub(crate) fn micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -12,9 +12,10 @@ use gossip_coordination::{
 use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
+use crate::run::{RUN, TENANT, now};
 use crate::sqlite::journal::{Call, Line};
 use crate::sqlite::keys::{key_of, number_of};
-use crate::sqlite::world::{ROOTS, RUN, SHARDS_MAX, TENANT, coordinator, now};
+use crate::sqlite::world::{ROOTS, SHARDS_MAX, coordinator};
 
 /// Everything that was written down about one file.
 #[derive(Debug, Default)]

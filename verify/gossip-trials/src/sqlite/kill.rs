@@ -15,6 +15,7 @@ use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
 use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
+use crate::process::own_program;
 use crate::rng::Rng;
 use crate::sqlite::book::Book;
 use crate::sqlite::journal::read;
@@ -145,7 +146,7 @@ fn work_and_die(
         let worker = cycle * PROCESSES + process;
         let journal = house.join(format!("journal-{worker}"));
         let (worker, seed) = (worker.to_string(), rng.next().to_string());
-        let mut command = program()?;
+        let mut command = own_program()?;
         command.arg("work").arg(file).arg(&journal).args([&*worker, "0", &*seed]);
         children.push(quiet(&mut command).stdin(Stdio::piped()).spawn()?);
         journals.extend((0..THREADS).map(|thread| journal_of(&journal, thread)));
@@ -180,12 +181,7 @@ fn kill_each(children: Vec<Child>, life_max: [u64; 2], rng: &mut Rng) -> Result<
 }
 
 fn start(words: &[&str], paths: &[&Path]) -> Result<Child, Failure> {
-    Ok(quiet(program()?.args(words).args(paths)).spawn()?)
-}
-
-/// This program.
-pub(crate) fn program() -> Result<Command, Failure> {
-    Ok(Command::new(std::env::current_exe()?))
+    Ok(quiet(own_program()?.args(words).args(paths)).spawn()?)
 }
 
 /// Figures of children are nobody's business; their failures are.

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::Failure;
+use crate::process::own_program;
 use crate::sqlite::book::Book;
 use crate::sqlite::journal::read;
-use crate::sqlite::kill::{program, quiet};
+use crate::sqlite::kill::quiet;
 use crate::sqlite::work::{THREADS, journal_of};
 use crate::sqlite::world::{SHARDS_MAX, found, open};
 
@@ -22,7 +23,7 @@ pub(crate) fn run(
     let (mut children, mut journals) = (Vec::new(), Vec::new());
     for worker in 0..processes {
         let journal = directory.join(format!("journal-{worker}"));
-        let mut command = program()?;
+        let mut command = own_program()?;
         command.arg("work").arg(&file).arg(&journal);
         command.args([worker, operations, seed].map(|number| number.to_string()));
         children.push(quiet(&mut command).spawn()?);

@@ -17,9 +17,10 @@ use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase};
 
 use crate::Failure;
 use crate::rng::Rng;
+use crate::run::{RUN, TENANT, now};
 use crate::sqlite::journal::{Call, Journal};
 use crate::sqlite::keys::{key_of, number_of};
-use crate::sqlite::world::{RUN, TENANT, coordinator, now, open};
+use crate::sqlite::world::{coordinator, open};
 
 /// Threads of a process.
 pub(crate) const THREADS: u64 = 2;

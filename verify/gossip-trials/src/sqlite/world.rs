@@ -1,21 +1,16 @@
 //! The run that every process of a campaign works on.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use gossip_contracts::coordination::{
-    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
-};
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_contracts::coordination::CursorSemantics;
+use gossip_contracts::identity::OpId;
 use gossip_coordination::store::{StoreConfig, StoreCoordinator};
 use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce};
 
 use crate::Failure;
+use crate::run::{RUN, TENANT, now, shards_between};
 use crate::sqlite::keys::key_of;
-
-pub(crate) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
-pub(crate) const RUN: RunId = RunId::from_raw(1);
 
 /// Shards at the start.
 pub(crate) const ROOTS: u64 = 8;
@@ -39,22 +34,9 @@ pub(crate) fn coordinator(database: &SqliteDatabase) -> SqliteCoordinator {
 /// Makes the run.
 pub(crate) fn found(database: &SqliteDatabase) -> Result<(), Failure> {
     let bounds: Vec<_> = (0..=ROOTS).map(|nth| key_of(u128::from(nth) << 88)).collect();
-    let roots: Vec<_> = (0..ROOTS)
-        .zip(bounds.windows(2))
-        .map(|(nth, bounds)| InitialShardInput {
-            shard_id: ShardId::from_raw(nth),
-            spec: ShardSpecRef::new(&bounds[0], &bounds[1], b"campaign"),
-            cursor: CursorUpdate::initial(),
-        })
-        .collect();
+    let roots = shards_between(&bounds, b"campaign");
     let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, None)?;
     let op = OpId::from_raw(u64::MAX);
     coordinator(database).create_run_with_shards(now(), TENANT, RUN, config, &roots, op)?;
     Ok(())
-}
-
-/// Milliseconds, the same for all processes.
-pub(crate) fn now() -> LogicalTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    LogicalTime::from_raw(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
