@@ -1,6 +1,6 @@
 //! SQLite is held to everything that the coordinator in memory is held to: the suite, the scripts,
 //! random sequences, and the comparison with memory. All in files in memory and without waiting for
-//! a disk; what a disk and other processes add is in `sqlite_processes.rs` of `gossip-trials`.
+//! a disk; what a disk and other processes add is in `sqlite/processes.rs` of `gossip-trials`.
 
 use std::sync::Mutex;
 

@@ -149,7 +149,7 @@ fn a_file_that_turns_read_only_says_so() {
     let mut store = database.store();
     applied(&mut store, put(1, b"one"));
     // Root writes to anything, so the engine itself is told to refuse; permissions are tried by
-    // another user in `sqlite_processes.rs` of `gossip-trials`.
+    // another user in `sqlite/processes.rs` of `gossip-trials`.
     database.core().forbid_writing();
     let error = commit(&mut store, put(1, b"two")).unwrap_err();
     assert!(matches!(error, InfraError::Refused { why: StoreRefusal::ReadOnly, .. }), "{error}");

@@ -3,17 +3,14 @@
 use std::process::Command;
 
 use gossip_coordination_etcd::test_support::TestDirectory;
+use gossip_trials::process::output_of;
 
 /// Runs a trial in a directory of its own and returns what it prints.
 fn trial(program: &str, args: &[&str]) -> String {
     let directory = TestDirectory::new("trial");
     let mut command = Command::new(program);
-    let output = command.args(args).arg(directory.path().join("trial")).output();
-    let output = output.expect("cargo builds the programs of this package");
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{out}{err}");
-    out.into_owned()
+    command.args(args).arg(directory.path().join("trial"));
+    output_of(&mut command).unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A campaign must be able to fail: each lie in a journal is found.
 
-use std::path::PathBuf;
-
+use gossip_coordination_etcd::test_support::TestDirectory;
 use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::sqlite::book::Book;
@@ -11,24 +10,24 @@ use crate::sqlite::world::{found, open};
 
 /// A store that one process worked on, and what it wrote down.
 struct Truth {
-    house: PathBuf,
     database: SqliteDatabase,
     lines: Vec<Line>,
+    /// Removed after the database is closed.
+    _directory: TestDirectory,
 }
 
 impl Truth {
     fn new(name: &str) -> Self {
-        let house = std::env::temp_dir().join(format!("gossip-book-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&house).unwrap();
-        let file = house.join("store.db");
+        let directory = TestDirectory::new(name);
+        let file = directory.path().join("store.db");
         let database = open(&file).unwrap();
         found(&database).unwrap();
-        let journal = house.join("journal");
+        let journal = directory.path().join("journal");
         work::run(&file, &journal, 1, 60, 5).unwrap();
         let lines = (0..work::THREADS)
             .flat_map(|thread| read(&work::journal_of(&journal, thread)).unwrap())
             .collect();
-        Self { house, database, lines }
+        Self { database, lines, _directory: directory }
     }
 
     /// What a book says that has these lines behind the true ones.
@@ -53,12 +52,6 @@ impl Truth {
             _ => None,
         };
         self.lines.iter().copied().max_by_key(key_of).unwrap()
-    }
-}
-
-impl Drop for Truth {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.house);
     }
 }
 
@@ -106,7 +99,8 @@ fn what_nobody_asked_for_is_found() {
 
 #[test]
 fn a_torn_line_counts_as_not_written() {
-    let path = std::env::temp_dir().join(format!("gossip-journal-{}", std::process::id()));
+    let directory = TestDirectory::new("journal");
+    let path = directory.path().join("journal");
     let call = Call::Checkpoint { fence: 2, op: 3, key: 1 << 90 };
     let mut journal = Journal::create(&path).unwrap();
     journal.ask(1, call).unwrap();

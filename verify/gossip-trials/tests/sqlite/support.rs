@@ -1,13 +1,14 @@
 //! Processes of the campaign program that answer line by line, and a directory for their files.
-#![expect(clippy::unwrap_used, reason = "a file of tests")]
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-const CAMPAIGN: &str = env!("CARGO_BIN_EXE_sqlite-campaign");
+pub(crate) const CAMPAIGN: &str = env!("CARGO_BIN_EXE_sqlite-campaign");
 
 /// Processes: not one, so that they differ, and not too many, so that each comes again.
 pub(crate) const PROCESSES: usize = 3;
@@ -22,23 +23,38 @@ const MEMORY: &str = "/dev/shm";
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// `name` is of the test: each file of tests is a process of its own.
-    pub(crate) fn new(name: &str) -> Self {
+    /// In memory if possible. Each test has another `name`.
+    pub(crate) fn in_memory(name: &str) -> Self {
         let memory = Path::new(MEMORY);
-        let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        if memory.is_dir() { Self::below(memory, name) } else { Self::on_disk(name) }
+    }
+
+    /// On a file system that syncs, as most temporary directories are.
+    pub(crate) fn on_disk(name: &str) -> Self {
+        Self::below(&std::env::temp_dir(), name)
+    }
+
+    fn below(root: &Path, name: &str) -> Self {
         let path = root.join(format!("gossip-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
+
+    /// The path of a file in it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        // A test may have taken the permission to write away.
+        let _ = fs::set_permissions(&self.0, Permissions::from_mode(0o700));
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

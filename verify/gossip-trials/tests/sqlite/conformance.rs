@@ -4,10 +4,6 @@
 //! in a process of its own. So an operation meets a handle and a process that know nothing of the
 //! one before it but what lies in the file, and races are between processes. That a process which
 //! believes its memory would be found is tested with the suite (`conformance_in_turn_tests.rs`).
-#![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a file of tests")]
-
-mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -93,7 +89,7 @@ struct Processes {
 
 impl Processes {
     fn start(name: &str) -> Self {
-        let scratch = Scratch::new(name);
+        let scratch = Scratch::in_memory(name);
         let start = |_| Mutex::new(Process::start("serve", scratch.path()));
         let processes = Arc::new((0..PROCESSES).map(start).collect());
         let probe = scratch.path().join("limits.db");

@@ -3,16 +3,13 @@
 use std::process::Command;
 
 use gossip_coordination_etcd::test_support::TestDirectory;
+use gossip_trials::process::output_of;
 
 const TRIALS: &str = env!("CARGO_BIN_EXE_handoff-trials");
 
 /// What a trial says at its end.
 fn told(words: &[&str]) -> String {
-    let output = Command::new(TRIALS).args(words).output().expect("the program was built");
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{words:?}: {out}{err}");
-    out.into_owned()
+    output_of(Command::new(TRIALS).args(words)).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 /// A directory, and the URL of a file in it.

@@ -2,17 +2,17 @@
 //!
 //! The short forms of the campaigns of `sqlite-campaign`; `docs/reliability.md` has the long ones.
 //! Everything here is synced to a real file system, as by default.
-#![cfg(unix)]
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a file of tests")]
 
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-const CAMPAIGN: &str = env!("CARGO_BIN_EXE_sqlite-campaign");
+use gossip_trials::process::output_of;
+
+use crate::support::{CAMPAIGN, Scratch};
 
 /// Set by whoever runs tests to decide about a change.
 #[cfg(target_os = "linux")]
@@ -21,36 +21,11 @@ const CHECKS: &str = "CI";
 /// The user whom the system lets do nothing.
 const NOBODY: u32 = 65_534;
 
-/// A directory of one test, removed with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gossip-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::set_permissions(&self.0, Permissions::from_mode(0o700));
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// What a command printed; it must succeed.
 fn told(command: &mut Command) -> String {
-    let output = command.stderr(Stdio::piped()).output().unwrap();
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{out}{err}");
+    let out = output_of(command).unwrap();
     println!("{out}");
-    out.trim().to_owned()
+    out
 }
 
 fn campaign(words: &[&str], path: &Path, rest: &[&str]) -> Command {
@@ -61,15 +36,15 @@ fn campaign(words: &[&str], path: &Path, rest: &[&str]) -> Command {
 
 #[test]
 fn racing_processes_overshoot_no_limit_and_share_no_fence() {
-    let scratch = Scratch::new("race");
-    let figures = told(&mut campaign(&["race"], &scratch.0, &["4", "120", "1"]));
+    let scratch = Scratch::on_disk("race");
+    let figures = told(&mut campaign(&["race"], scratch.path(), &["4", "120", "1"]));
     assert!(figures.contains("24 shards of at most 24, no fence given twice"), "{figures}");
 }
 
 #[test]
 fn killed_processes_lose_nothing_and_invent_nothing() {
-    let scratch = Scratch::new("kill");
-    let figures = told(&mut campaign(&["kill"], &scratch.0, &["60", "7"]));
+    let scratch = Scratch::on_disk("kill");
+    let figures = told(&mut campaign(&["kill"], scratch.path(), &["60", "7"]));
     assert!(figures.starts_with("60 cycles on 2 files: 186 processes killed"), "{figures}");
     assert!(figures.contains("all present, nothing invented"), "{figures}");
 }
@@ -78,7 +53,7 @@ fn killed_processes_lose_nothing_and_invent_nothing() {
 fn opened_by_nobody(scratch: &Scratch, file: &Path) -> String {
     let mut command = campaign(&["open"], file, &[]);
     // Root may do anything, so it becomes somebody else. Others have lost the rights they took.
-    if fs::metadata(&scratch.0).unwrap().uid() == 0 {
+    if fs::metadata(scratch.path()).unwrap().uid() == 0 {
         command.uid(NOBODY).gid(NOBODY);
     }
     told(&mut command)
@@ -86,11 +61,11 @@ fn opened_by_nobody(scratch: &Scratch, file: &Path) -> String {
 
 #[test]
 fn a_file_without_permission_to_write_is_read_only() {
-    let scratch = Scratch::new("read-only");
+    let scratch = Scratch::on_disk("read-only");
     let file = scratch.file("store.db");
     assert_eq!(told(&mut campaign(&["open"], &file, &[])), "Opened");
     fs::set_permissions(&file, Permissions::from_mode(0o444)).unwrap();
-    fs::set_permissions(&scratch.0, Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o755)).unwrap();
     assert_eq!(opened_by_nobody(&scratch, &file), "ReadOnly");
     fs::set_permissions(&file, Permissions::from_mode(0o000)).unwrap();
     assert_eq!(opened_by_nobody(&scratch, &file), "NotPermitted");
@@ -98,15 +73,15 @@ fn a_file_without_permission_to_write_is_read_only() {
 
 #[test]
 fn a_directory_without_permission_to_write_is_not_permitted() {
-    let scratch = Scratch::new("directory");
-    fs::set_permissions(&scratch.0, Permissions::from_mode(0o555)).unwrap();
+    let scratch = Scratch::on_disk("directory");
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o555)).unwrap();
     assert_eq!(opened_by_nobody(&scratch, &scratch.file("store.db")), "NotPermitted");
-    fs::set_permissions(&scratch.0, Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o755)).unwrap();
     let file = scratch.file("there.db");
     assert_eq!(told(&mut campaign(&["open"], &file, &[])), "Opened");
     // The file may be written, but not the log that has to be created beside it.
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-    fs::set_permissions(&scratch.0, Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o555)).unwrap();
     let how = opened_by_nobody(&scratch, &file);
     assert!(how == "ReadOnly" || how == "NotPermitted", "{how}");
 }
@@ -117,7 +92,7 @@ fn a_directory_without_permission_to_write_is_not_permitted() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_is_full_refuses_what_needs_room_and_keeps_the_rest() {
-    let scratch = Scratch::new("full");
+    let scratch = Scratch::on_disk("full");
     let mount = "mount -t tmpfs -o size=4m tmpfs \"$1\"";
     if !among_ourselves(&scratch, mount).status().unwrap().success() {
         let why = "a full disk was NOT tested: nobody may mount a file system here\n";
@@ -134,10 +109,10 @@ fn a_disk_that_is_full_refuses_what_needs_room_and_keeps_the_rest() {
 #[cfg(target_os = "linux")]
 fn among_ourselves(scratch: &Scratch, script: &str) -> Command {
     let mut command = Command::new("unshare");
-    if fs::metadata(&scratch.0).unwrap().uid() != 0 {
+    if fs::metadata(scratch.path()).unwrap().uid() != 0 {
         command.arg("--map-root-user");
     }
-    command.args(["--mount", "sh", "-c", script, CAMPAIGN]).arg(&scratch.0);
+    command.args(["--mount", "sh", "-c", script, CAMPAIGN]).arg(scratch.path());
     command
 }
 
@@ -145,7 +120,7 @@ fn among_ourselves(scratch: &Scratch, script: &str) -> Command {
 /// system, so the commit is in doubt; here it did not happen, and nothing before it was harmed.
 #[test]
 fn a_write_that_is_cut_off_leaves_a_commit_in_doubt_and_the_file_intact() {
-    let scratch = Scratch::new("limit");
+    let scratch = Scratch::on_disk("limit");
     let mut command = Command::new("sh");
     // Blocks of 512 bytes; without the signal the write itself fails.
     command.args(["-c", "trap '' XFSZ; ulimit -f 4000; exec \"$0\" fill \"$1\"", CAMPAIGN]);

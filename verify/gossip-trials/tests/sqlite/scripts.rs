@@ -1,8 +1,5 @@
 //! Golden scripts by several real processes on one file: each command goes to the next process,
 //! which knows nothing of the commands before it but what lies in the file.
-#![cfg(unix)]
-
-mod support;
 
 use gossip_conformance::testscript::{Casting, Line, Troupe, check_scripts_on};
 
@@ -10,7 +7,7 @@ use crate::support::{PROCESSES, Process, Scratch};
 
 #[test]
 fn golden_scripts_by_processes_in_turn_are_answered_as_written() {
-    let scratch = Scratch::new("scripts");
+    let scratch = Scratch::in_memory("scripts");
     let mut processes: Vec<_> =
         (0..PROCESSES).map(|_| Process::start("act", scratch.path())).collect();
     let lines =
