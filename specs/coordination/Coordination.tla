@@ -29,7 +29,7 @@
 (* whom, and not over what a record says about its owner.                  *)
 (*                                                                         *)
 (* NAMES. A law is called by what breaks it, as `Rule` in                  *)
-(* crates/gossip-coordination/src/model/oracle.rs calls it: the invariant  *)
+(* verify/gossip-sim/src/model/oracle.rs calls it: the invariant  *)
 (* `StaleFence` holds as long as nothing was accepted from a stale fence.  *)
 (***************************************************************************)
 EXTENDS Kernel

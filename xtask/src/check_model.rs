@@ -1,6 +1,6 @@
 //! `cargo xtask check-model`: everything that can happen in small worlds, tried on the kernel.
 //!
-//! The search is a program of gossip-coordination; an optimized build makes it twenty times faster.
+//! The search is an example of gossip-sim; an optimized build makes it twenty times faster.
 //! `--save` writes its three tables into `docs/reliability-model.md`; they are of every world, so
 //! it goes with nothing else.
 
@@ -27,8 +27,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     }
     let made = Made::now("check-model", arguments)?;
     let mut command = process::cargo();
-    command.args(["run", "--release", "--package", "gossip-coordination"]);
-    command.args(["--features", "model", "--example", "check_model", "--"]);
+    command.args(["run", "--release", "--package", "gossip-sim"]);
+    command.args(["--example", "check_model", "--"]);
     command.args(arguments.iter().filter(|_| !saves));
     let told = process::show(&mut command, "read the trace above: its last line broke the rule")?;
     for (title, block) in TABLES.iter().filter(|_| saves) {

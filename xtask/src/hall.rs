@@ -4,9 +4,9 @@
 //! checker, the simulator and the search of planned moves look for it; `--save` writes the table
 //! between two marks in `docs/reliability.md`.
 //!
-//! `--broken` plants one bug in the whole of the tests of gossip-coordination instead, three times
-//! over, and runs the ordinary ones of the rules: each of the three must be red, and the same tests
-//! without a bug green. One build serves all four.
+//! `--broken` plants one bug in the whole of the tests of gossip-coordination and the conformance
+//! suite instead, three times over, and runs the ordinary ones of the rules: each of the three must
+//! be red, and the same tests without a bug green. One build serves all four.
 
 use std::process::{Command, ExitCode};
 
@@ -88,14 +88,16 @@ struct Tally {
     failed: u64,
 }
 
-/// Runs the ordinary tests of gossip-coordination with `bug`.
+/// Runs the ordinary tests of the kernel and the conformance suite with `bug`.
 fn test(bug: Option<&str>) -> Result<Tally, Failure> {
     let mut command = test_command(bug);
     let mut tally = None;
     // It may well fail: how it ended is in the tally.
     process::stream(&mut command, Pipe::Stdout, &mut |line| {
         if let Some(told) = tally_of(line) {
-            tally = Some(told);
+            let sum = tally.get_or_insert(Tally { passed: 0, failed: 0 });
+            sum.passed += told.passed;
+            sum.failed += told.failed;
         }
     })?;
     tally.ok_or_else(|| {
@@ -106,9 +108,9 @@ fn test(bug: Option<&str>) -> Result<Tally, Failure> {
 
 fn test_command(bug: Option<&str>) -> Command {
     let mut command = process::cargo();
-    command.args(["test", "--quiet", "--package", "gossip-coordination", "--all-features"]);
-    command.args(["--lib", "--"]);
-    command.args(ORDINARY);
+    command.args(["test", "--quiet", "--no-fail-fast", "--package", "gossip-coordination"]);
+    command.args(["--package", "gossip-conformance", "--lib", "--"]);
+    command.args(ORDINARY).env("RUSTFLAGS", SWITCHES);
     // Thousands of lines of what went wrong say nothing more than that it did.
     command.env("RUST_BACKTRACE", "0");
     match bug {

@@ -1,6 +1,6 @@
 //! `cargo xtask sim`: many simulated worlds, with everything that goes wrong in them.
 //!
-//! The simulator is a program of gossip-coordination, in the fastest build there is.
+//! The simulator is a program of gossip-sim, in the fastest build there is.
 //! `--campaign` plays very many worlds and can be stopped and started again at will; one that is
 //! complete only sums up what it came to. `--same` plays some worlds in a debug build and in the
 //! fast one, and compares their traces. `--pairs` plays worlds with a second tenant and without,
@@ -54,8 +54,8 @@ fn is_ordinary(words: &[String]) -> bool {
 
 fn simulate(profile: &str) -> Command {
     let mut command = process::cargo();
-    command.args(["run", "--profile", profile, "--package", "gossip-coordination"]);
-    command.args(["--features", "sim", "--example", "simulate", "--"]);
+    command.args(["run", "--profile", profile, "--package", "gossip-sim"]);
+    command.args(["--bin", "simulate", "--"]);
     command
 }
 

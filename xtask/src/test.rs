@@ -16,10 +16,9 @@ use crate::{deny, setup, test_programs, tidy, tla};
 /// what release builds leave behind. Its tests hold in both.
 const RELEASE_TESTED: &str = "gossip-stdx";
 
-/// The test of another crate that must hold in both, and the feature it needs: the same seed gives
-/// the same world. A feature and a file, because release builds of everything take minutes.
-const DETERMINISM: [&str; 6] =
-    ["--package", "gossip-coordination", "--features", "sim", "--test", "determinism"];
+/// The test of another crate that must hold in both: the same seed gives the same world. One file,
+/// because release builds of everything take minutes.
+const DETERMINISM: [&str; 4] = ["--package", "gossip-sim", "--test", "determinism"];
 
 /// Documentation tests have a stage of their own, and benchmarks are only compiled, by clippy: so
 /// the targets are named.

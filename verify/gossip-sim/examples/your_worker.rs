@@ -1,8 +1,8 @@
 //! Your own worker under our schedules: one with a bug, and the same without it.
 //!
 //! ```text
-//! cargo run --release -p gossip-coordination --features sim --example your_worker
-//! cargo run --release -p gossip-coordination --features sim --example your_worker -- hasty
+//! cargo run --release -p gossip-sim --example your_worker
+//! cargo run --release -p gossip-sim --example your_worker -- hasty
 //! ```
 //!
 //! The careful worker sends the result of a key, waits until the sink has it, and moves the cursor
@@ -76,11 +76,11 @@ fn main() -> ExitCode {
 const fn replay(manner: Manner) -> &'static str {
     match manner {
         Manner::Careful => {
-            "cargo run --release -p gossip-coordination --features sim --example your_worker -- \
+            "cargo run --release -p gossip-sim --example your_worker -- \
              careful"
         }
         Manner::Hasty => {
-            "cargo run --release -p gossip-coordination --features sim --example your_worker -- \
+            "cargo run --release -p gossip-sim --example your_worker -- \
              hasty"
         }
     }

@@ -15,7 +15,7 @@ use crate::tla::{README, Section, seal};
 use crate::workspace::File;
 
 /// The oracle whose rules have the names of the laws.
-const ORACLE: &str = "crates/gossip-coordination/src/model/oracle.rs";
+const ORACLE: &str = "verify/gossip-sim/src/model/oracle.rs";
 /// The head of the map of laws.
 const MAP: &str = "| law |";
 
