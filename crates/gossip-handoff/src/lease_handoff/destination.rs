@@ -1,7 +1,8 @@
-//! The side that gets a shard.
+//! The destination: the worker that takes a shard over.
 //!
-//! It accepts, and owns the shard from that commit on; then it says so in the record. Whatever else
-//! it finds it leaves to the source, except a move that can never happen: that it ends.
+//! It owns the shard from the commit of its accept; then it saves Ack in the record. All other
+//! changes of the record are left to the source, except that the destination rolls back a move that
+//! has become impossible.
 
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{AcceptError, ShardSummary};
@@ -12,35 +13,35 @@ use crate::phase::Phase;
 use crate::record::Record;
 use crate::repository::{RepositoryError, Stored, Version};
 
-/// What a destination needs next.
+/// The next operation of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a driver must carry every question")]
+#[expect(clippy::exhaustive_enums, reason = "a driver must execute every request")]
 pub enum DestinationRequest {
-    /// Accept the shard, as [`DestinationReply::Accepted`].
+    /// Accept the shard; reply with [`DestinationReply::Accepted`].
     Accept,
-    /// Look at the shard, as [`DestinationReply::Shard`].
+    /// Read the shard; reply with [`DestinationReply::Shard`].
     ReadShard,
-    /// Save this over that version, as [`DestinationReply::Saved`].
+    /// Save the record over this version; reply with [`DestinationReply::Saved`].
     Save(Box<Record>, Option<Version>),
-    /// Read the record of the move, as [`DestinationReply::Got`].
+    /// Read the record of the move; reply with [`DestinationReply::Got`].
     Get,
-    /// Nothing before this instant.
+    /// Nothing before this time.
     Wait(LogicalTime),
-    /// Nothing any more.
+    /// Nothing: the destination is done.
     Done(DestinationEnd),
 }
 
-/// What came of a question.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each question")]
+#[expect(clippy::exhaustive_enums, reason = "one for each request")]
 pub enum DestinationReply {
-    /// Whether it was accepted.
+    /// The result of the accept.
     Accepted(Result<(), AcceptError>),
-    /// The shard; `Some(None)` if there is none, `None` if it could not be looked at.
+    /// The shard; `Some(None)` if it does not exist, `None` if it could not be read.
     Shard(Option<Option<Box<ShardSummary>>>),
-    /// What became of a save, and what was to be saved.
+    /// The record of the request, and the result of the save.
     Saved(Box<Record>, Result<Version, RepositoryError>),
-    /// What was read.
+    /// The record that was read.
     Got(Result<Stored, RepositoryError>),
 }
 
@@ -48,26 +49,26 @@ pub enum DestinationReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every caller must know what to do")]
 pub enum DestinationEnd {
-    /// It has the shard, under the lease that the accept answered.
+    /// It owns the shard, under the lease that the accept returned.
     Live,
-    /// The accept happened, and its answer was lost with the lease in it, or with the process that
-    /// asked. The shard is free when that lease ends.
+    /// The accept has committed, but its reply with the lease was lost, or the process that sent it
+    /// has died. The shard becomes free when that lease expires.
     GrantLost,
-    /// It does not have the shard and will not get it by this move.
+    /// It does not own the shard and will not get it by this move.
     Missed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     Accepting,
-    /// There was no offer: not yet, or no more?
+    /// There was no offer; the shard is read to see whether it is still to come.
     Checking,
-    /// The end is known; the record follows.
+    /// The end is known; the record is brought up to date.
     Closing,
     Done,
 }
 
-/// One shard on its way in.
+/// The destination side of one move.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HandoffDestination {
     terms: MoveTerms,
@@ -75,22 +76,22 @@ pub struct HandoffDestination {
     tracker: RecordTracker,
     state: State,
     end: Option<DestinationEnd>,
-    /// Where the record goes once the end is known.
+    /// The phase that the record must reach once the end is known.
     goal: Goal,
-    /// Accepts that were refused since the shard was last looked at.
+    /// Accepts that were rejected since the shard was last read.
     refusals: u32,
-    /// Nothing is asked before this instant.
+    /// The next request is not issued before this time.
     not_before: LogicalTime,
-    /// When closing has taken long enough.
+    /// The deadline of closing.
     give_up_at: LogicalTime,
 }
 
 impl HandoffDestination {
-    /// A move to this worker that was found at `now`, at any phase.
+    /// Continues a move to this worker that was found at `now`, in any phase.
     ///
     /// # Errors
     ///
-    /// [`NotAMove`] if the record is about something else.
+    /// [`NotAMove`] if the record does not describe the move of a shard.
     pub fn new(stored: Stored, config: HandoffConfig, now: LogicalTime) -> Result<Self, NotAMove> {
         let terms = MoveTerms::of(&stored.record)?;
         let phase = stored.record.state;
@@ -107,10 +108,11 @@ impl HandoffDestination {
             give_up_at: LogicalTime::ZERO,
         };
         match phase {
-            // The offer is not sent yet; the record is read again before it is accepted.
+            // The offer comes after Transfer, so the record is read again before an accept.
             Phase::Lock | Phase::Serialize => destination.tracker.mark_stale(),
             Phase::Transfer => {}
-            // Accepted before this process began. A source that does not finish is gone.
+            // An earlier process accepted. If the source has not finished by now it has died, and
+            // the destination finishes the record.
             Phase::Ack | Phase::Unlock
                 if now >= acknowledged_at.saturating_add(config.finish_ticks) =>
             {
@@ -125,25 +127,26 @@ impl HandoffDestination {
         Ok(destination)
     }
 
-    /// What is moved.
+    /// Returns the terms of the move.
     #[must_use]
     pub const fn terms(&self) -> &MoveTerms {
         &self.terms
     }
 
-    /// What the source sent along.
+    /// Returns the snapshot of the source.
     #[must_use]
     pub fn snapshot(&self) -> &[u8] {
         &self.tracker.record.snapshot
     }
 
-    /// How the move ended. It is known before the record says so, and the caller may act on it.
+    /// Returns how the move ended, if that is known. The caller may act on it before the record is
+    /// updated.
     #[must_use]
     pub const fn end(&self) -> Option<DestinationEnd> {
         self.end
     }
 
-    /// What is needed next.
+    /// Returns the next operation.
     #[must_use]
     pub fn next_request(&self, now: LogicalTime) -> DestinationRequest {
         if let (State::Done, Some(end)) = (self.state, self.end) {
@@ -163,7 +166,7 @@ impl HandoffDestination {
         }
     }
 
-    /// Takes what came of the last question.
+    /// Takes the result of the last request.
     pub fn on_reply(&mut self, now: LogicalTime, reply: DestinationReply) {
         match reply {
             DestinationReply::Accepted(accepted) => self.accepted(now, accepted),
@@ -179,7 +182,8 @@ impl HandoffDestination {
         self.advance(now);
     }
 
-    /// Whether the record was seen in Transfer: the snapshot is whole, and the offer may stand.
+    /// Returns whether the record was read in Transfer, so that it contains the snapshot and the
+    /// offer may be open.
     fn is_ready(&self) -> bool {
         self.tracker.stored().is_some_and(|stored| stored.record.state == Phase::Transfer)
     }
@@ -187,7 +191,7 @@ impl HandoffDestination {
     fn got(&mut self, now: LogicalTime, got: Result<Stored, RepositoryError>) {
         if !self.tracker.got(got) {
             self.pause(now, self.config.retry_ticks);
-            // Nothing was learned, and the source stands still: ask again while the offer stands.
+            // The read failed while the source may be frozen: retry until the offer ends.
             if now < self.terms.offer_deadline {
                 return;
             }
@@ -198,7 +202,7 @@ impl HandoffDestination {
         let phase = self.tracker.record.state;
         let is_there = self.tracker.stored().is_some();
         if !is_there || phase.is_terminal() || now >= self.terms.offer_deadline {
-            // Whatever becomes of the record, it is the source's.
+            // Nothing to accept; the source finishes the record.
             self.stop(DestinationEnd::Missed);
         } else if phase < Phase::Transfer {
             self.tracker.mark_stale();
@@ -217,17 +221,17 @@ impl HandoffDestination {
                     self.state = State::Checking;
                 }
             }
-            // Most likely not yet. Asking again costs one read, and the source may stand still.
+            // Probably not offered yet. A retry costs one read, and the source may be frozen.
             Err(AcceptError::NoOffer) if self.is_patient(now) => {
                 self.refusals += 1;
                 self.pause(now, self.config.poll_ticks);
             }
-            // Not yet, or no more: the shard tells.
+            // Not yet, or no longer: the fence of the shard distinguishes the two.
             Err(_) => self.state = State::Checking,
         }
     }
 
-    /// Whether it asks for the offer again without a look at the shard.
+    /// Returns whether the accept is retried without reading the shard first.
     fn is_patient(&self, now: LogicalTime) -> bool {
         now < self.terms.offer_deadline && self.refusals + 1 < self.config.accepts_per_read
     }
@@ -248,7 +252,7 @@ impl HandoffDestination {
                 self.tracker.mark_stale();
                 self.pause(now, self.config.poll_ticks);
             }
-            // The source withdraws it, and ends the record.
+            // The source withdraws the offer and rolls the record back.
             MoveOutcome::Before => self.stop(DestinationEnd::Missed),
             MoveOutcome::Moved => self.settle(now, DestinationEnd::GrantLost, ACKNOWLEDGED),
             MoveOutcome::Superseded | MoveOutcome::Gone => {
@@ -258,13 +262,13 @@ impl HandoffDestination {
         }
     }
 
-    /// The end is known, and the record is not ours to end.
+    /// Ends the move and leaves the record to the source.
     const fn stop(&mut self, end: DestinationEnd) {
         self.end = Some(end);
         self.state = State::Done;
     }
 
-    /// The end is known, and the record follows.
+    /// Ends the move and brings the record to `goal`.
     fn settle(&mut self, now: LogicalTime, end: DestinationEnd, goal: Goal) {
         self.end = Some(end);
         self.goal = goal;

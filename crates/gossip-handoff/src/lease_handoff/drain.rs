@@ -1,18 +1,17 @@
-//! A worker gives all its shards away.
+//! Hands over all shards of a worker.
 //!
-//! Each shard is offered to a willing worker of the registry: one that was heard of lately, is not
-//! draining and is not this one. The idle come first, and nobody gets a second shard before
-//! everybody has one. Every shard is worked on until its own turn comes: its record is written
-//! and its destination finds it meanwhile, and it stands still only for its offer and the accept.
-//! What nobody takes in time, and what is left when the time is over, is saved where it stopped and
-//! released: somebody claims it, and nothing is redone.
+//! Each shard is offered to another registered worker that is idle or working, not draining. Idle
+//! workers come first, and shards are distributed round-robin. The caller keeps working on a shard
+//! until its turn comes: its record is saved and found by the destination meanwhile, so the shard
+//! is frozen only for the offer and the accept. A shard that is not accepted in time, or is left at
+//! the deadline, is checkpointed and released, so that the next owner repeats nothing.
 //!
 //! # Invariants
-//! - At most [`DRAIN_WINDOW`] moves are under way, and at most [`DRAIN_FROZEN_MAX`] shards stand
-//!   still for one.
+//! - At most [`DRAIN_WINDOW`] moves are in flight, and at most [`DRAIN_FROZEN_MAX`] shards are
+//!   frozen for a move.
 //! - A shard is released only when it is frozen, and after its offer was withdrawn or if it was
 //!   never offered.
-//! - After the deadline nothing new is offered, and every offer is withdrawn.
+//! - After the deadline no shard is offered, and every open offer is withdrawn.
 
 use std::collections::VecDeque;
 
@@ -29,67 +28,67 @@ use super::source::{HandoffSource, SourceEnd};
 use super::terms::{HandoffConfig, MoveTerms};
 use crate::repository::Repository;
 
-/// Moves that are under way at a time. Most of them only wait until their destination has found
-/// them, so this many in each lead keep a drain of hundreds of shards to seconds.
+/// The most moves in flight. Most of them wait until the destination has found the record, so this
+/// many keep the drain of hundreds of shards to seconds.
 pub const DRAIN_WINDOW: usize = 32;
 
-/// Shards that stand still at a time: enough to hide a round trip, few enough that the offers of
-/// the others do not queue behind them.
+/// The most frozen shards: enough to hide a round trip, few enough that a frozen shard does not
+/// queue behind the offers of others.
 pub const DRAIN_FROZEN_MAX: usize = 4;
 
-// A shard that stands still is under way.
+// A frozen shard is in flight.
 const _: () = assert!(DRAIN_FROZEN_MAX <= DRAIN_WINDOW);
 
-/// How often one shard is saved or released in vain before it is left to its lease.
+/// Attempts to checkpoint or release a shard before it is left to the expiry of its lease.
 const RELEASE_TRIES_MAX: u32 = 3;
 
-/// A shard that is given away.
+/// A shard to be handed over.
 #[derive(Clone, Debug)]
 pub struct HeldShard {
     lease: Lease,
-    /// Moves of this lease that were tried before; ids count on from there.
+    /// Earlier moves under this lease. The ids of moves continue from this number.
     attempts: u32,
-    /// Where it stopped, and what its next owner shall know, if it stands still already.
+    /// Cursor and snapshot, if the caller has stopped already.
     frozen_at: Option<(Cursor, Vec<u8>)>,
 }
 
 impl HeldShard {
-    /// A shard that is worked on until [`DrainNext::Freeze`] asks for it. `attempts` moves of the
-    /// lease were tried before.
+    /// Returns a shard on which the caller works until [`DrainNext::Freeze`]. `attempts` is the
+    /// number of earlier moves under the lease.
     #[must_use]
     pub const fn working(lease: Lease, attempts: u32) -> Self {
         Self { lease, attempts, frozen_at: None }
     }
 
-    /// A shard that stands still at `cursor`; an initial one keeps what is stored.
+    /// Returns a shard that is frozen at `cursor`; an initial cursor keeps the stored one.
     #[must_use]
     pub const fn frozen(lease: Lease, attempts: u32, cursor: Cursor, snapshot: Vec<u8>) -> Self {
         Self { lease, attempts, frozen_at: Some((cursor, snapshot)) }
     }
 
-    /// The lease it is held under.
+    /// Returns the lease of the shard.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
 }
 
-/// What became of one shard.
+/// How the drain of one shard ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "a tally counts every kind")]
 pub enum DrainEnd {
-    /// Another worker has it.
+    /// Another worker accepted it.
     Moved,
-    /// It was released, and whoever claims it goes on where it stopped.
+    /// It was released. The next owner continues from its cursor.
     Released,
-    /// Another worker took it by itself, or its lease ended.
+    /// Another worker took it over, or its lease expired.
     Lost,
     /// Its owner finished or lost it before its turn came ([`WorkerDrain::finished`]); or no worker
     /// accepted it, and its owner keeps it ([`WorkerDrain::keeping`]).
     Finished,
 }
 
-/// How many shards ended how.
+/// The number of shards per [`DrainEnd`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainTally {
     /// See [`DrainEnd::Moved`].
@@ -102,54 +101,54 @@ pub struct DrainTally {
     pub finished: u64,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
 pub enum DrainNext {
-    /// There is more to do at once.
+    /// Step again at once.
     Again,
     /// The caller stops this shard and calls [`WorkerDrain::freeze`] with its cursor, at once or
     /// when its in-flight items are done. Returned once per shard; others continue meanwhile.
     Freeze(ShardKey),
-    /// There is nothing to do before this instant, or before a shard is frozen.
+    /// Step again at this time, or when a shard was frozen.
     Wait(LogicalTime),
-    /// Nothing is left.
+    /// All shards have ended.
     Done(DrainTally),
 }
 
-/// One worker that gives everything away.
+/// The drain of one worker.
 #[derive(Debug)]
 pub struct WorkerDrain {
     config: HandoffConfig,
-    /// After this instant what is left is released.
+    /// After this time the remaining shards are released.
     deadline: LogicalTime,
-    /// Whether its owner keeps what nobody takes.
+    /// Whether the caller keeps a shard that is not accepted.
     keeps: bool,
     waiting: VecDeque<HeldShard>,
     in_flight: VecDeque<Outgoing>,
-    /// The willing, best first; whoever gets a shard goes to the end.
+    /// Candidate destinations, rotated round-robin.
     willing: VecDeque<WorkerId>,
     tally: DrainTally,
     ended: Vec<(Lease, DrainEnd)>,
 }
 
-/// One shard on its way out.
+/// One shard in flight.
 #[derive(Debug)]
 struct Outgoing {
     lease: Lease,
     activity: Activity,
-    /// Where it stopped, once it stands still; an initial one keeps what is stored.
+    /// The final cursor once it is frozen; an initial one keeps the stored cursor.
     cursor: Cursor,
-    /// Whether it is over without the drain.
+    /// Whether the caller finished or lost it before it was frozen.
     is_finished: bool,
     stage: Stage,
 }
 
-/// Whether a shard is worked on.
+/// Whether the caller works on a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
     Working,
-    /// The caller was asked to stop.
+    /// [`DrainNext::Freeze`] was returned, and the caller has not frozen it yet.
     Stopping,
     Frozen,
 }
@@ -162,10 +161,10 @@ enum Stage {
 }
 
 impl WorkerDrain {
-    /// Gives `holdings` to those of `workers` that are willing, until `deadline` and no longer.
+    /// Hands `holdings` over to those of `workers` that are idle or working, until `deadline`.
     ///
-    /// `me` never gets anything. The order of `workers` breaks ties, so give it in another order
-    /// on every worker, or the first is everybody's favourite.
+    /// `me` is skipped. The order of `workers` breaks ties, so shuffle it differently on every
+    /// worker; otherwise all of them prefer the same destination.
     #[must_use]
     pub fn new(
         me: WorkerId,
@@ -190,15 +189,15 @@ impl WorkerDrain {
         }
     }
 
-    /// What nobody takes is not released: its owner goes on with it. For one who only was asked to
-    /// move a shard, and does not end.
+    /// Keeps shards that are not accepted instead of releasing them, for a worker that moves a
+    /// shard on request and does not shut down.
     #[must_use]
     pub fn keeping(self) -> Self {
         Self { keeps: true, ..self }
     }
 
-    /// The shard stands still from now on, at `cursor`; an initial one keeps what is stored. One
-    /// that is not under way is left as it is.
+    /// Records that the caller has stopped the shard at `cursor`; an initial cursor keeps the
+    /// stored one. Ignored for a shard that is not in flight.
     pub fn freeze(&mut self, now: LogicalTime, key: ShardKey, cursor: Cursor) {
         let is_it = |outgoing: &&mut Outgoing| outgoing.lease.key() == key;
         let Some(outgoing) = self.in_flight.iter_mut().find(is_it) else { return };
@@ -209,7 +208,8 @@ impl WorkerDrain {
         outgoing.cursor = cursor;
     }
 
-    /// The shard was finished or lost by its owner before it was frozen: it is not given away.
+    /// Records that the caller finished or lost the shard before it was frozen, so that it is not
+    /// handed over.
     pub fn finished(&mut self, key: ShardKey) {
         if let Some(index) = self.waiting.iter().position(|one| one.lease.key() == key) {
             if let Some(holding) = self.waiting.remove(index) {
@@ -223,7 +223,7 @@ impl WorkerDrain {
         }
     }
 
-    /// Does one thing for one of the shards. Those that stand still for it come first.
+    /// Executes one operation for one shard, frozen shards first.
     pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
         driver: &mut Driver<'_, B, R>,
@@ -265,18 +265,18 @@ impl WorkerDrain {
         }
     }
 
-    /// Shards that ended since the last call, and how.
+    /// Returns the shards that ended since the last call.
     pub fn take_ended(&mut self) -> Vec<(Lease, DrainEnd)> {
         std::mem::take(&mut self.ended)
     }
 
-    /// The leases that are still to be renewed.
+    /// Returns the leases that the caller must keep renewing.
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         let waiting = self.waiting.iter().map(|holding| &holding.lease);
         waiting.chain(self.in_flight.iter().map(|outgoing| &outgoing.lease))
     }
 
-    /// Starts moves while there is room, or releases where nobody is willing or time is over.
+    /// Starts moves up to [`DRAIN_WINDOW`].
     fn admit(&mut self, now: LogicalTime) {
         while self.in_flight.len() < DRAIN_WINDOW {
             let Some(holding) = self.waiting.pop_front() else { return };
@@ -295,6 +295,8 @@ impl WorkerDrain {
         }
     }
 
+    /// Returns how the drain of a shard starts: with a move, or with its release if there is no
+    /// destination or the deadline has passed.
     fn stage(&mut self, holding: &HeldShard, now: LogicalTime) -> Stage {
         let release = Stage::Saving { tries: 0 };
         let Some(to) = self.willing.front().copied().filter(|_| now < self.deadline) else {
@@ -338,7 +340,7 @@ impl WorkerDrain {
             Stage::Saving { .. } if outgoing.is_finished || self.keeps => {
                 Step::Ended(DrainEnd::Finished)
             }
-            // Nobody takes it, so it stops as soon as it can, however many are frozen.
+            // It is released, not moved, so the limit on frozen shards does not apply.
             Stage::Saving { .. } if outgoing.activity == Activity::Working => Step::Freeze,
             Stage::Saving { .. } if outgoing.activity == Activity::Stopping => {
                 Step::Wait(now.saturating_add(self.config.poll_ticks))
@@ -363,7 +365,7 @@ impl WorkerDrain {
         }
     }
 
-    /// A shard whose turn to stop has come, if there is room among those that are frozen.
+    /// Requests the freeze of a shard that is ready for its offer, unless too many are frozen.
     fn stop(&self, outgoing: &Outgoing, now: LogicalTime) -> Step {
         let is_still = |one: &&Outgoing| one.activity != Activity::Working && one.is_moving();
         let has_room = self.in_flight.iter().filter(is_still).count() < DRAIN_FROZEN_MAX;
@@ -409,18 +411,18 @@ impl WorkerDrain {
 }
 
 impl Outgoing {
-    /// Whether the shard stands still until the next question is answered.
+    /// Returns whether the shard is frozen until the next request is executed.
     fn is_urgent(&self) -> bool {
         matches!(&self.stage, Stage::Moving(source) if source.is_urgent())
     }
 
-    /// Whether the end of the move is not known.
+    /// Returns whether the end of the move is unknown.
     fn is_moving(&self) -> bool {
         matches!(&self.stage, Stage::Moving(source) if source.end().is_none())
     }
 }
 
-/// What one shard did in its turn.
+/// The result of stepping one shard.
 enum Step {
     Again,
     Freeze,
@@ -428,7 +430,7 @@ enum Step {
     Ended(DrainEnd),
 }
 
-/// Saves where a shard stopped; an initial cursor keeps what is stored.
+/// Checkpoints a frozen shard; an initial cursor keeps the stored one.
 fn save<B: CoordinationBackend, R>(
     driver: &mut Driver<'_, B, R>,
     lease: &Lease,
@@ -442,7 +444,7 @@ fn save<B: CoordinationBackend, R>(
     driver.backend.checkpoint(now, tenant, lease, cursor.as_update(), op).map(drop)
 }
 
-/// The operation id of a step that is done once under a lease.
+/// Returns the id of an operation that happens once per lease, so that a retry is a replay.
 fn op(lease: &Lease, step: u8) -> OpId {
     let mut hasher = CanonicalHasher::for_domain(Domain::HANDOFF_OP_ID_V1);
     hasher.write_u64(lease.token().as_raw());

@@ -1,6 +1,6 @@
-//! Carries the questions of a source or a destination to a backend and a repository.
+//! Executes the requests of a source or a destination on a backend and a repository.
 //!
-//! One call is one operation. Nothing is decided here.
+//! One call executes one operation. The state machines make all decisions.
 
 use gossip_contracts::identity::{LogicalTime, TenantId};
 use gossip_coordination::{
@@ -15,49 +15,50 @@ use super::source::{HandoffSource, SourceEnd, SourceReply, SourceRequest};
 use super::terms::MoveTerms;
 use crate::repository::Repository;
 
-/// A tenant's backend and records.
+/// The backend and the records of one tenant.
 #[derive(Debug)]
 pub struct Driver<'m, B, R> {
-    /// Whose shards.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Where they are.
+    /// The coordinator of its shards.
     pub backend: &'m mut B,
-    /// Where their moves are recorded.
+    /// The records of its moves.
     pub records: &'m mut R,
 }
 
-/// What came of one step of a source.
+/// The result of one step of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
 pub enum SourceNext {
-    /// It has more to do at once.
+    /// Step again at once.
     Again,
-    /// The caller stops working on the shard now, and says where ([`HandoffSource::freeze`]).
+    /// The caller must stop working on the shard and pass its cursor to
+    /// [`HandoffSource::freeze`].
     Freeze,
-    /// It has nothing to do before this instant.
+    /// Step again at this time.
     Wait(LogicalTime),
-    /// It is over, and so is the record or it is left to whoever recovers it.
+    /// The move has ended. The record has too, or is left to recovery.
     Done(SourceEnd),
 }
 
-/// What came of one step of a destination.
+/// The result of one step of a destination.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
-#[expect(clippy::large_enum_variant, reason = "it is looked at once and never kept")]
+#[expect(clippy::large_enum_variant, reason = "it is matched once and never stored")]
 pub enum DestinationNext<'s> {
-    /// It has more to do at once.
+    /// Step again at once.
     Again,
-    /// The shard is the destination's from now on: it may go to work before the record says so.
+    /// The destination owns the shard. It may start working before the record is updated.
     Live(AcquireResultView<'s>),
-    /// It has nothing to do before this instant.
+    /// Step again at this time.
     Wait(LogicalTime),
-    /// It is over.
+    /// The move has ended.
     Done(DestinationEnd),
 }
 
 impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
-    /// Lets `source` do one thing. `lease` is the one it offers under; a recovered source of a
-    /// process that is gone has none.
+    /// Executes one request of `source`. `lease` is the lease to offer under; it is `None` when
+    /// recovering for a process that has died.
     pub fn step_source(
         &mut self,
         source: &mut HandoffSource,
@@ -77,8 +78,8 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         SourceNext::Again
     }
 
-    /// Does what `source` asks for and answers what came of it; `None` for a question that nothing
-    /// comes of. For drivers that do something in between.
+    /// Executes `request` and returns the reply, or `None` for a request without a reply. For
+    /// drivers that act between the request and [`HandoffSource::on_reply`].
     pub fn execute(
         &mut self,
         source: &HandoffSource,
@@ -93,7 +94,8 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
             }
             SourceRequest::Get => SourceReply::Got(self.records.get(&source.terms().id)),
             SourceRequest::Forget(stored) => {
-                // What is not forgotten is over all the same.
+                // A record that could not be deleted has ended nevertheless; garbage collection
+                // deletes it.
                 let _forgotten = self.records.forget(&stored);
                 SourceReply::Forgotten
             }
@@ -104,7 +106,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         })
     }
 
-    /// Lets `destination` do one thing. What it accepts is copied into `scratch`.
+    /// Executes one request of `destination`. An accepted shard is copied into `scratch`.
     pub fn step_destination<'s>(
         &mut self,
         destination: &mut HandoffDestination,
@@ -173,7 +175,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         self.backend.accept(now, self.tenant, terms.key, terms.to, terms.handoff(), scratch)
     }
 
-    /// The shard, as far as it can be seen.
+    /// Reads the shard: `Some(None)` if it does not exist, `None` if the read failed.
     fn read_shard(
         &mut self,
         terms: &MoveTerms,

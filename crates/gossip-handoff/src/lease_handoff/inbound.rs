@@ -1,13 +1,13 @@
-//! The moves to one worker: searched for, accepted, acknowledged.
+//! Finds the moves to one worker, accepts and acknowledges them.
 //!
-//! A worker runs this all the time, best beside its work and on handles of its own, because the
-//! sources of what it finds stand still until it has accepted.
+//! A worker runs this all the time, preferably on a thread with handles of its own, because the
+//! shard of a move is frozen until it is accepted.
 //!
 //! # Invariants
-//! - At most [`INBOUND_MAX`] moves are under way; the others are found later.
-//! - What is accepted next comes before what is only written down.
-//! - A move that was missed is looked at again only after [`HandoffConfig::finish_ticks`]: it can
-//!   never arrive any more, and whoever raises the fence of its shard lets its record end.
+//! - At most [`INBOUND_MAX`] moves are in flight; further ones are found later.
+//! - Accepts come before updates of records, because a frozen shard waits for an accept.
+//! - A missed move is read again only after [`HandoffConfig::finish_ticks`]: it cannot be accepted
+//!   any more, and its record ends when a grant raises the fence of its shard.
 
 use std::collections::VecDeque;
 
@@ -21,50 +21,50 @@ use crate::phase::Phase;
 use crate::record::RecordId;
 use crate::repository::{IN_PROGRESS_PAGE, Repository, RepositoryError, Stored};
 
-/// Moves to one worker that are under way at a time: two pages of records, far above what one
-/// worker is offered while it accepts one.
+/// The most moves to one worker in flight: two pages of records, far more than a worker is offered
+/// while it accepts one.
 pub const INBOUND_MAX: usize = 2 * IN_PROGRESS_PAGE;
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
-#[expect(clippy::large_enum_variant, reason = "it is looked at once and never kept")]
+#[expect(clippy::large_enum_variant, reason = "it is matched once and never stored")]
 pub enum InboundNext<'s> {
-    /// There is more to do at once.
+    /// Step again at once.
     Again,
-    /// A shard is this worker's from now on: it may go to work before the record says so.
+    /// This worker owns a shard. It may start working before the record is updated.
     Live(AcceptedShard<'s>),
-    /// There is nothing to do before this instant.
+    /// Step again at this time.
     Wait(LogicalTime),
 }
 
-/// A shard that has arrived.
+/// A shard that was accepted.
 #[derive(Debug)]
 pub struct AcceptedShard<'s> {
-    /// The move that brought it.
+    /// The terms of the move.
     pub terms: MoveTerms,
-    /// What its source sent along.
+    /// The snapshot of its source.
     pub snapshot: Vec<u8>,
     /// The shard and its lease.
     pub view: AcquireResultView<'s>,
 }
 
-/// Takes what is offered to one worker.
+/// Accepts the shards that are offered to one worker.
 #[derive(Debug)]
 pub struct Inbound {
     name: String,
     config: HandoffConfig,
-    /// In the order in which they had their turn.
+    /// In flight, the least recently stepped first.
     expected: VecDeque<HandoffDestination>,
-    /// Moves that were missed, and when they are looked at again; at most [`INBOUND_MAX`].
+    /// Missed moves and when they are read again; at most [`INBOUND_MAX`].
     missed: VecDeque<(RecordId, LogicalTime)>,
-    /// Whether nothing new is searched for.
+    /// Whether the search for new moves has stopped.
     is_closed: bool,
     find_at: LogicalTime,
 }
 
 impl Inbound {
-    /// The moves to `me`.
+    /// Returns an empty set of moves to `me`.
     #[must_use]
     pub fn new(me: WorkerId, config: HandoffConfig) -> Self {
         Self {
@@ -77,14 +77,14 @@ impl Inbound {
         }
     }
 
-    /// The worker takes nothing more: what was accepted is written down, and the rest is left to
-    /// its sources, which withdraw it.
+    /// Stops accepting. Accepted moves are still acknowledged; the sources of the others withdraw
+    /// their offers.
     pub fn close(&mut self) {
         self.is_closed = true;
         self.expected.retain(|one| one.end().is_some());
     }
 
-    /// Does one thing: searches, or lets one move go on.
+    /// Searches for moves, or executes one operation of one move.
     pub fn step<'s, B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
         driver: &mut Driver<'_, B, R>,
@@ -119,7 +119,7 @@ impl Inbound {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether no move is in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.expected.is_empty()
@@ -130,7 +130,7 @@ impl Inbound {
         self.missed.push_front((id, now.saturating_add(self.config.finish_ticks)));
     }
 
-    /// Adds moves to this worker that are ready and not known.
+    /// Adds the moves to this worker that are in Transfer and not in flight yet.
     fn find<B, R: Repository>(
         &mut self,
         driver: &mut Driver<'_, B, R>,
@@ -159,14 +159,14 @@ impl Inbound {
         if !is_ready || is_known || self.expected.len() >= INBOUND_MAX {
             return;
         }
-        // A record that is about something else is not ours.
+        // Records of other subjects may share the repository.
         let Ok(destination) = HandoffDestination::new(stored, self.config, now) else { return };
         if !matches!(destination.next_request(now), DestinationRequest::Done(_)) {
             self.expected.push_back(destination);
         }
     }
 
-    /// Which move has its turn: one to accept if there is one.
+    /// Returns the move to step next, one that can be accepted first.
     fn next(&self, now: LogicalTime) -> Option<usize> {
         let accepts =
             |one: &HandoffDestination| one.next_request(now) == DestinationRequest::Accept;
@@ -177,7 +177,7 @@ impl Inbound {
         first.or_else(|| self.expected.iter().position(asks))
     }
 
-    /// When there is something to do, if nothing is to be done now.
+    /// Returns when the next step is due.
     fn next_at(&self, now: LogicalTime) -> LogicalTime {
         let until = |one: &HandoffDestination| match one.next_request(now) {
             DestinationRequest::Wait(until) => until,

@@ -1,23 +1,22 @@
-//! The planned move of a live shard: the six phases joined to the fence.
+//! The planned move of a live shard: the six phases combined with the fence.
 //!
 //! ```text
 //!  source                                   fence    destination
 //!  record: Lock, Serialize, Transfer           F
 //!  freezes; offer ───────────────────────────────────► F     finds the record in Transfer
-//!  looks …                                    F+1 ◄─ accept: the commit point, and goes to work
+//!  polls …                                    F+1 ◄─ accept: the commit point; starts working
 //!  sees the new fence, drops its copy               record: Ack
-//!  record: Unlock, Complete, forgotten
+//!  record: Unlock, Complete, deleted
 //! ```
 //!
-//! Each side is a small machine without I/O. [`HandoffSource::next_request`] and
-//! [`HandoffDestination::next_request`] say what the machine needs next, `on_reply` takes what came
-//! of it, and [`Driver`] carries one to the other on any
-//! backend and any repository. One question is one operation, so a test can stop, crash, lose or
-//! repeat anything between any two of them.
+//! Each side is a sans-I/O state machine. [`HandoffSource::next_request`] and
+//! [`HandoffDestination::next_request`] return the next operation, `on_reply` takes its result, and
+//! [`Driver`] executes it on any backend and repository. A request is one operation, so a test can
+//! stop, crash, lose or repeat anything between any two of them.
 //!
 //! # The rule
-//! The record stores the fence F under which the shard was offered. What became of a move is told
-//! by the shard alone ([`MoveOutcome`]):
+//! The record contains the fence F under which the shard was offered. The shard alone determines
+//! the outcome of a move ([`MoveOutcome`]):
 //!
 //! | the shard | the move | the source |
 //! |---|---|---|
@@ -25,35 +24,35 @@
 //! | fence > F, by this move | has happened: forward | drops its copy |
 //! | fence > F, by anything else | never will: rolled back as superseded | never resumes |
 //!
-//! So there is at every instant one owner: the fence decides, and the record only remembers.
+//! So a shard has one owner at any time: the fence decides, and the record only documents it.
 //!
-//! # What the caller does
-//! - It freezes the shard before it makes a [`HandoffSource`], or, if there is no snapshot, when
-//!   it is asked to ([`HandoffSource::prepare`]); and it goes on only after [`SourceEnd::Kept`].
-//! - It renews the lease of the source as ever, also while the offer stands.
-//! - It runs [`Inbound`], which searches for moves to this worker and accepts them: that is how a
-//!   destination learns of a move. It does so on a thread of its own if its work takes long.
-//! - It runs [`Recovery`] now and then, for what earlier processes of its name began, and
-//!   [`collect_ended`] when it starts.
-//! - It gives everything away with [`WorkerDrain`] when it ends.
+//! # Duties of the caller
+//! - Freeze the shard before creating a [`HandoffSource`], or, without a snapshot, when it requests
+//!   that ([`HandoffSource::prepare`]). Resume only after [`SourceEnd::Kept`].
+//! - Keep renewing the lease of the source, also while the offer is open.
+//! - Run [`Inbound`], which finds moves to this worker and accepts them, on a thread of its own if
+//!   processing an item takes long.
+//! - Run [`Recovery`] periodically for moves that earlier processes of the same name began, and
+//!   [`collect_ended`] at start-up.
+//! - Hand over all shards with [`WorkerDrain`] before shutting down.
 //!
 //! # The gap
-//! The shard stands still from the freeze to the accept. In between are one commit of the source
-//! (the offer), at most one poll of the destination, and one commit of the destination (the
-//! accept). Everything else is before or behind: the record is in Transfer before the freeze, the
-//! source works on for [`HandoffConfig::lead_ticks`] until the destination has found it, and the
-//! destination works before it writes down that it does.
+//! The shard is frozen from the freeze to the accept. This takes one commit of the source (the
+//! offer), at most one poll of the destination, and one commit of the destination (the accept).
+//! Everything else happens outside the gap: the record is in Transfer before the freeze, the source
+//! keeps working for [`HandoffConfig::lead_ticks`] so that the destination finds the record, and
+//! the destination starts working before it saves Ack.
 //!
 //! # A limit
-//! A withdrawal shuts out an offer of the same move that the network still holds back, as long as
-//! the log of the shard remembers it: for sixteen further operations. An offer that comes even
-//! later, under the same lease and before its deadline, stands again. Its destination may accept
-//! it, and then redoes what the source did since its last checkpoint. There are never two owners.
+//! A withdrawal blocks a delayed offer of the same move as long as the operation log of the shard
+//! contains the withdrawal: for sixteen further operations. An offer that arrives even later, under
+//! the same lease and before its deadline, is open again. If its destination accepts, it repeats
+//! the items since the last checkpoint of the source. There are never two owners.
 //!
 //! # Never
-//! - reads a clock, starts a thread, draws a number;
-//! - rolls back a move that was accepted, although the stand-alone machine would allow it from Ack:
-//!   undoing is a new offer back.
+//! - reads a clock, starts a thread or uses randomness;
+//! - rolls back an accepted move, although [`Machine`](crate::Machine) allows that from Ack. To
+//!   undo a move, offer the shard back.
 
 mod destination;
 mod drain;

@@ -1,8 +1,8 @@
-//! The record of one move as a side of it knows it, and the next save.
+//! One side's view of the record of a move, and its next operation on it.
 //!
 //! # Invariants
-//! - A save compares the version that was seen last. After a failure or a conflict the record is
-//!   read again before anything more is saved.
+//! - A save compares the version that was read or written last. After a failure or a conflict the
+//!   record is read again before the next save.
 
 use gossip_contracts::identity::LogicalTime;
 
@@ -11,57 +11,57 @@ use crate::phase::Phase;
 use crate::record::Record;
 use crate::repository::{RepositoryError, Stored, Version};
 
-/// Where a record is to go.
+/// The phase that a record must reach.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Goal {
-    /// To a phase, one after the other.
+    /// This phase, through those before it.
     Reach(Phase),
-    /// Back, because of this.
+    /// Rolled back, for this reason.
     RollBack(&'static str),
 }
 
-/// What a side needs to bring its record where it is to go.
+/// The next operation on the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RecordOp {
-    /// Save this over that.
+    /// Save the record over this version.
     Save(Box<Record>, Option<Version>),
     /// Read it again.
     Get,
-    /// Nothing: it is there, or will never be.
+    /// None: the goal is reached, or cannot be.
     Done,
 }
 
-/// A record and what is known of it.
+/// The last known state of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RecordTracker {
     pub(super) record: Record,
-    /// `None` until it was first saved.
+    /// `None` before the first save.
     version: Option<Version>,
-    /// Whether it may have changed since it was last seen.
+    /// Whether it may have changed since it was last read or written.
     is_stale: bool,
-    /// Whether it is gone: over and forgotten, by somebody.
+    /// Whether it has ended and was deleted.
     is_gone: bool,
 }
 
 impl RecordTracker {
-    /// A record that nobody has saved.
+    /// Tracks a record that is not saved yet.
     pub(super) const fn fresh(record: Record) -> Self {
         Self { record, version: None, is_stale: false, is_gone: false }
     }
 
-    /// A record that was found.
+    /// Tracks a stored record.
     pub(super) fn found(stored: Stored) -> Self {
         let version = Some(stored.version);
         Self { record: stored.record, version, is_stale: false, is_gone: false }
     }
 
-    /// The record as it is stored, if it is.
+    /// Returns the stored record, if it is known.
     pub(super) fn stored(&self) -> Option<Stored> {
         let version = self.version.filter(|_| !self.is_stale && !self.is_gone)?;
         Some(Stored { record: self.record.clone(), version })
     }
 
-    /// What brings the record nearer to `goal`.
+    /// Returns the operation that brings the record one step nearer to `goal`.
     pub(super) fn next_op(&self, goal: &Goal, snapshot: &[u8], now: LogicalTime) -> RecordOp {
         if self.is_stale {
             return RecordOp::Get;
@@ -74,14 +74,14 @@ impl RecordTracker {
         };
         machine.set_clock(move || now);
         let stepped = match goal {
-            // The first save of a record that nobody has seen is its first phase.
+            // The first save stores the first phase, so that recovery finds the move.
             Goal::Reach(_) if self.version.is_none() => Ok(()),
             Goal::Reach(phase) if machine.state() >= *phase => return RecordOp::Done,
             Goal::Reach(_) => step(&mut machine, snapshot),
-            // What was never saved needs no end.
+            // A record that was never saved need not be rolled back.
             Goal::RollBack(_) if self.version.is_none() => return RecordOp::Done,
-            // What was acknowledged was accepted, and is never rolled back: whoever has the shard
-            // by now, the move happened, and its record is finished.
+            // Ack means that the accept has committed. The move has happened, even if the shard was
+            // taken over since, so its record is completed and never rolled back.
             Goal::RollBack(_) if machine.state() >= Phase::Ack => step(&mut machine, snapshot),
             Goal::RollBack(reason) => machine.rollback(reason).map_err(drop),
         };
@@ -91,7 +91,7 @@ impl RecordTracker {
         }
     }
 
-    /// Takes what became of a save; whether the record is ours to drive on.
+    /// Takes the result of a save. After any error the record is read before the next one.
     pub(super) fn saved(&mut self, record: Record, saved: Result<Version, RepositoryError>) {
         match saved {
             Ok(version) => {
@@ -102,11 +102,11 @@ impl RecordTracker {
         }
     }
 
-    /// Takes what was read; `false` if nothing could be read.
+    /// Takes the result of a read. Returns `false` if the read failed.
     pub(super) fn got(&mut self, got: Result<Stored, RepositoryError>) -> bool {
         match got {
             Ok(stored) => *self = Self::found(stored),
-            // Nobody saved it, or somebody forgot it.
+            // Never saved, or deleted meanwhile.
             Err(RepositoryError::RecordNotFound) => {
                 self.is_gone = self.version.is_some();
                 self.is_stale = false;
@@ -116,13 +116,13 @@ impl RecordTracker {
         true
     }
 
-    /// The record is about to be read before anything else.
+    /// Forces a read before the next save.
     pub(super) const fn mark_stale(&mut self) {
         self.is_stale = true;
     }
 }
 
-/// The next phase.
+/// Enters the next phase.
 fn step(machine: &mut Machine, snapshot: &[u8]) -> Result<(), ()> {
     let stepped = match machine.state() {
         Phase::Lock => machine.serialize(snapshot),

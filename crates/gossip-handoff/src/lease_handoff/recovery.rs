@@ -1,11 +1,10 @@
-//! Moves that earlier processes of this worker began and did not end.
+//! Recovery of moves that earlier processes of this worker began and did not finish.
 //!
-//! The fence tells what became of each ([`MoveOutcome`](super::MoveOutcome)). A record whose shard
-//! is still at the fence of the move stays until the shard is taken by anybody, so a
-//! worker looks again now and then.
+//! The fence determines the outcome of each ([`MoveOutcome`](super::MoveOutcome)). While the shard
+//! still has the fence of the move, its record must stay, so a worker searches periodically.
 //!
-//! Records that are over are kept for a while, for whoever looks into them ([`ENDED_KEPT_TICKS`]),
-//! and then forgotten by [`collect_ended`].
+//! Ended records are kept for [`ENDED_KEPT_TICKS`] for inspection; [`collect_ended`] deletes them
+//! after that.
 
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::{CoordinationBackend, RunManagement};
@@ -16,18 +15,18 @@ use super::terms::{HandoffConfig, worker_name};
 use crate::record::RecordId;
 use crate::repository::{Repository, RepositoryError};
 
-/// Milliseconds for which a record that is over is kept: a day, so that a night's trouble can be
-/// looked into in the morning.
+/// Milliseconds for which an ended record is kept: a day, so that an incident of the night can be
+/// investigated in the morning.
 pub const ENDED_KEPT_TICKS: u64 = 24 * 3_600 * 1_000;
 
-/// Records that one [`collect_ended`] looks at: seconds of a start-up, at worst. A store that holds
-/// more is cleaned by the next ones, which begin where their seed says.
+/// The most records that one [`collect_ended`] reads, so that it delays a start-up by seconds at
+/// most. [`Collected::next`] is where a further call continues.
 pub const COLLECT_MAX: usize = 4_096;
 
-/// Records of one page.
+/// Records read at a time.
 const PAGE: usize = 64;
 
-/// What earlier processes of one worker left behind.
+/// Finishes the moves of earlier processes of one worker.
 #[derive(Debug)]
 pub struct Recovery {
     name: String,
@@ -36,30 +35,30 @@ pub struct Recovery {
     find_at: LogicalTime,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every case")]
 pub enum RecoveryNext {
-    /// There is more to do at once.
+    /// Step again at once.
     Again,
-    /// There is nothing to do before this instant.
+    /// Step again at this time.
     Wait(LogicalTime),
 }
 
 impl Recovery {
-    /// What was left behind by processes that were called `me`.
+    /// Returns the recovery of moves whose source is `me`.
     #[must_use]
     pub fn new(me: WorkerId, config: HandoffConfig) -> Self {
         let (name, in_flight) = (worker_name(me), Vec::new());
         Self { name, config, in_flight, find_at: LogicalTime::ZERO }
     }
 
-    /// Does one thing for one of them. `is_live` tells which moves this process drives itself:
-    /// those are left alone.
+    /// Executes one operation for one of them, or searches for more. Moves for which `is_live`
+    /// returns true are driven by this process and are left alone.
     ///
     /// # Errors
     ///
-    /// [`RepositoryError`] if the records could not be searched.
+    /// [`RepositoryError`] if the records could not be read.
     pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
         driver: &mut Driver<'_, B, R>,
@@ -67,7 +66,7 @@ impl Recovery {
         now: LogicalTime,
     ) -> Result<RecoveryNext, RepositoryError> {
         if let Some(mut source) = self.in_flight.pop() {
-            // One that waits is looked at again by the next search.
+            // A source that must wait is dropped: the next search finds its record again.
             if driver.step_source(&mut source, None, now) == SourceNext::Again {
                 self.in_flight.push(source);
             }
@@ -87,12 +86,13 @@ impl Recovery {
     }
 }
 
-/// Forgets records that have been over for [`ENDED_KEPT_TICKS`], and answers how many. It looks at
-/// most at [`COLLECT_MAX`] records behind `after`, and answers where the next call goes on.
+/// Deletes records that ended [`ENDED_KEPT_TICKS`] ago. Reads at most [`COLLECT_MAX`] records after
+/// `after`. Returns the number of deleted records and where the next call must continue.
 ///
 /// # Errors
 ///
-/// [`RepositoryError`] of the store. Somebody else who forgets the same is no error.
+/// [`RepositoryError`] of the store. A record that another process deletes or changes concurrently
+/// is skipped.
 pub fn collect_ended<R: Repository>(
     records: &mut R,
     after: Option<RecordId>,
@@ -120,11 +120,11 @@ pub fn collect_ended<R: Repository>(
     Ok(collected)
 }
 
-/// What [`collect_ended`] came to.
+/// The result of [`collect_ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
-    /// Records that are gone.
+    /// The number of deleted records.
     pub forgotten: u64,
-    /// Behind which record to go on, if not everything was looked at.
+    /// The record after which to continue, if records are left.
     pub next: Option<RecordId>,
 }

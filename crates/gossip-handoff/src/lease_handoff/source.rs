@@ -1,18 +1,19 @@
-//! The side that gives a shard away.
+//! The source: the worker that hands a shard over.
 //!
 //! ```text
 //!  Preparing ─► Ready ─► Offering ─► Offered ─► Withdrawing ─► Confirming ─► Closing ─► Done
 //!      │          │         └──────────┴──────┬─────┘                          ▲
-//!      └──────────┴───────────────────────────┼── Looking ─────────────────────┘
+//!      └──────────┴───────────────────────────┼── Checking ────────────────────┘
 //!        (no offer was ever sent)             (something else has the lease)
 //! ```
 //!
 //! # Invariants
-//! - The offer is asked for only after the record was saved in Transfer and the shard stands still.
-//! - [`SourceEnd::Kept`] is told only if no offer was ever asked for, or the last one was refused
-//!   and none is in doubt, or a withdrawal has committed and the fence was seen at F after that. A
-//!   withdrawal alone is not enough: a repeated one is answered from memory, whoever has the shard.
-//! - Once the end is known it never changes; what is left is the record.
+//! - The offer is requested only after the record was saved in Transfer and the shard was frozen.
+//! - The end is [`SourceEnd::Kept`] only if no offer was ever requested; or the last offer was
+//!   rejected and no earlier one is unresolved; or a withdrawal has committed and the fence was
+//!   read as F after it. A withdrawal alone is not enough: a repeated one is answered from the
+//!   operation log, whoever owns the shard by then.
+//! - Once the end is known it never changes; only the record remains to be updated.
 
 use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::LogicalTime;
@@ -24,46 +25,45 @@ use crate::phase::Phase;
 use crate::record::{InvalidRecord, Record, check_snapshot};
 use crate::repository::{RepositoryError, Stored, Version};
 
-/// What a source needs next.
+/// The next operation of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a driver must carry every question")]
+#[expect(clippy::exhaustive_enums, reason = "a driver must execute every request")]
 pub enum SourceRequest {
-    /// Save this over that version, as [`SourceReply::Saved`].
+    /// Save the record over this version; reply with [`SourceReply::Saved`].
     Save(Box<Record>, Option<Version>),
-    /// Read the record of the move, as [`SourceReply::Got`].
+    /// Read the record of the move; reply with [`SourceReply::Got`].
     Get,
-    /// Forget this, as [`SourceReply::Forgotten`].
+    /// Delete this record; reply with [`SourceReply::Forgotten`].
     Forget(Box<Stored>),
-    /// Stop working on the shard, and say where ([`HandoffSource::freeze`]).
+    /// Stop working on the shard, and pass its cursor to [`HandoffSource::freeze`].
     Freeze,
-    /// Offer the shard under the lease, as [`SourceReply::Offered`].
+    /// Offer the shard under the lease; reply with [`SourceReply::Offered`].
     Offer,
-    /// Withdraw the offer under the lease, as [`SourceReply::Withdrawn`].
+    /// Withdraw the offer under the lease; reply with [`SourceReply::Withdrawn`].
     Withdraw,
-    /// Look at the shard, as [`SourceReply::Shard`].
+    /// Read the shard; reply with [`SourceReply::Shard`].
     ReadShard,
-    /// Nothing before this instant.
+    /// Nothing before this time.
     Wait(LogicalTime),
-    /// Nothing any more.
+    /// Nothing: the source is done.
     Done(SourceEnd),
 }
 
-/// What came of a question. `None` as the error of an operation means that the store failed and
-/// it may have happened.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each question")]
+#[expect(clippy::exhaustive_enums, reason = "one for each request")]
 pub enum SourceReply {
-    /// What became of a save, and what was to be saved.
+    /// The record of the request, and the result of the save.
     Saved(Box<Record>, Result<Version, RepositoryError>),
-    /// What was read.
+    /// The record that was read.
     Got(Result<Stored, RepositoryError>),
-    /// Whether it was forgotten; nothing depends on it.
+    /// The deletion was tried. Its result does not matter: the record has ended.
     Forgotten,
-    /// What became of the offer.
+    /// The result of the offer.
     Offered(Result<(), OfferError>),
-    /// What became of the withdrawal.
+    /// The result of the withdrawal.
     Withdrawn(Result<(), WithdrawError>),
-    /// The shard; `Ok(None)` if there is none, `None` if it could not be looked at.
+    /// The shard; `Some(None)` if it does not exist, `None` if it could not be read.
     Shard(Option<Option<Box<ShardSummary>>>),
 }
 
@@ -71,11 +71,11 @@ pub enum SourceReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every caller must know what to do")]
 pub enum SourceEnd {
-    /// The destination has or had it: drop the copy.
+    /// The destination accepted the shard: drop the copy.
     Moved,
-    /// Nothing has moved and nothing will: go on under the lease.
+    /// The shard did not and will not move: resume under the lease.
     Kept(NotMovedReason),
-    /// The lease is worth nothing any more: never go on under it.
+    /// The lease is no longer valid: never resume under it.
     Lost(NotMovedReason),
 }
 
@@ -85,13 +85,13 @@ pub enum SourceEnd {
 pub enum NotMovedReason {
     /// The record could not be saved in time.
     NotRecorded,
-    /// A record of this id is driven by somebody else.
+    /// Another process drives the record of this id.
     Taken,
-    /// The kernel refused the offer.
+    /// The coordinator rejected the offer.
     Refused,
-    /// Nobody accepted in time, or the caller changed its mind.
+    /// The destination did not accept in time, or the caller cancelled.
     Withdrawn,
-    /// The source was restarted before it offered anything.
+    /// The source restarted before it offered the shard.
     Restarted,
     /// Another owner took the shard.
     Superseded,
@@ -99,7 +99,7 @@ pub enum NotMovedReason {
     Gone,
     /// The lease ended before the offer could be withdrawn.
     LeaseEnded,
-    /// The store did not answer for too long.
+    /// The store was unreachable for too long.
     Unreachable,
 }
 
@@ -107,74 +107,75 @@ impl NotMovedReason {
     const fn reason(self) -> &'static str {
         match self {
             Self::NotRecorded => "the record could not be saved in time",
-            Self::Taken => "somebody else drives the record",
-            Self::Refused => "the offer was refused",
+            Self::Taken => "another process drives the record",
+            Self::Refused => "the offer was rejected",
             Self::Withdrawn => "the offer was withdrawn",
             Self::Restarted => "the source restarted before it offered",
             Self::Superseded => "superseded: another owner took the shard",
             Self::Gone => "the shard is finished or deleted",
             Self::LeaseEnded => "the lease ended",
-            Self::Unreachable => "the store did not answer",
+            Self::Unreachable => "the store was unreachable",
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// The record goes to Transfer; no offer was asked for.
+    /// The record is advanced to Transfer; no offer was requested.
     Preparing,
-    /// The record is in Transfer, and the shard is still worked on.
+    /// The record is in Transfer, and the caller still works on the shard.
     Ready,
-    /// The offer is asked for until it is known.
+    /// The offer is requested until its result is known.
     Offering,
-    /// The offer stands, as far as is known.
+    /// The offer was open when last seen.
     Offered,
-    /// The withdrawal is asked for until it is known.
+    /// The withdrawal is requested until its result is known.
     Withdrawing,
-    /// The withdrawal has committed, now or long ago; is the shard still ours?
+    /// The withdrawal has committed, now or earlier; the fence is read to see whether an accept
+    /// came first.
     Confirming,
-    /// The lease is gone; whose is the shard?
+    /// The lease is lost; the fence is read to see who owns the shard.
     Checking,
-    /// The end is known; the record follows.
+    /// The end is known; the record is brought up to date.
     Closing,
     Done,
 }
 
-/// One shard on its way out.
+/// The source side of one move.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HandoffSource {
     terms: MoveTerms,
     config: HandoffConfig,
-    /// The final position; an initial one keeps the stored one.
+    /// The final cursor; an initial one keeps the stored cursor.
     cursor: Cursor,
-    /// Kept until the record holds it.
+    /// Kept until it is saved in the record.
     snapshot: Vec<u8>,
     tracker: RecordTracker,
     state: State,
-    /// Whether the shard stands still.
+    /// Whether the caller has stopped working on the shard.
     is_frozen: bool,
-    /// Whether an offer was ever asked for.
+    /// Whether an offer was ever requested.
     was_offered: bool,
-    /// Whether an offer may stand, or may be on its way.
+    /// Whether an offer may be open or in flight.
     offer_unresolved: bool,
-    /// Whether the caller changed its mind.
+    /// Whether the caller has cancelled the move.
     is_cancelled: bool,
-    /// Whether there is a lease to withdraw under.
+    /// Whether the caller holds the lease, so that it can withdraw.
     has_lease: bool,
     end: Option<SourceEnd>,
-    /// Nothing is asked before this instant.
+    /// The next request is not issued before this time.
     not_before: LogicalTime,
-    /// When preparing, or closing, has taken long enough.
+    /// The deadline of preparing or closing.
     give_up_at: LogicalTime,
 }
 
 impl HandoffSource {
-    /// A move that begins at `now`. The caller has frozen the shard: `cursor` is where it stopped,
-    /// and an initial one keeps what is stored.
+    /// Begins a move at `now`. The caller has frozen the shard at `cursor`; an initial cursor keeps
+    /// the stored one.
     ///
     /// # Errors
     ///
-    /// [`InvalidRecord`] for a snapshot that is too large, or a move to oneself.
+    /// [`InvalidRecord`] if the snapshot is too large or source and destination are the same.
     pub fn new(
         terms: MoveTerms,
         cursor: Cursor,
@@ -189,13 +190,13 @@ impl HandoffSource {
         Ok(Self { cursor, snapshot, has_lease: true, is_frozen: true, ..source })
     }
 
-    /// A move without a snapshot that begins at `now`, while the caller goes on working: it stands
-    /// still from [`SourceRequest::Freeze`] on, when only the offer is left to do. So the gap of
-    /// the move is an offer and an accept.
+    /// Begins a move without a snapshot at `now`, while the caller keeps working. The caller stops
+    /// at [`SourceRequest::Freeze`], when only the offer remains, so the shard is frozen only for
+    /// the offer and the accept.
     ///
     /// # Errors
     ///
-    /// [`InvalidRecord`] for a move to oneself.
+    /// [`InvalidRecord`] if source and destination are the same.
     pub fn prepare(
         terms: MoveTerms,
         config: HandoffConfig,
@@ -205,7 +206,7 @@ impl HandoffSource {
         Ok(Self { is_frozen: false, ..source })
     }
 
-    /// The shard stands still from now on, at `cursor`; an initial one keeps what is stored.
+    /// Records that the caller has stopped at `cursor`; an initial cursor keeps the stored one.
     pub fn freeze(&mut self, now: LogicalTime, cursor: Cursor) {
         self.cursor = cursor;
         self.is_frozen = true;
@@ -215,13 +216,13 @@ impl HandoffSource {
         }
     }
 
-    /// A move that this source left behind, or whose source is gone. `has_lease` tells whether the
-    /// caller still holds the lease of the move's fence: a task that was restarted does, a process
+    /// Recovers a move that an earlier task or process began. `has_lease` is whether the caller
+    /// still holds the lease with the fence of the move: a restarted task does, a restarted process
     /// does not.
     ///
     /// # Errors
     ///
-    /// [`NotAMove`] if the record is about something else.
+    /// [`NotAMove`] if the record does not describe the move of a shard.
     pub fn recover(
         stored: Stored,
         has_lease: bool,
@@ -235,16 +236,16 @@ impl HandoffSource {
         let mut source = Self::at(terms, config, tracker, State::Checking, give_up_at);
         source.has_lease = has_lease;
         match phase {
-            // An offer is asked for only after Transfer was saved, so there was none. Yet the shard
-            // is looked at: a first save that arrives twice, and late, makes a record anew whose
-            // move is long over and forgotten.
+            // The offer comes after Transfer was saved, so there was none. The fence is checked
+            // nevertheless: a delayed duplicate of the first save creates the record again after
+            // its move has ended and was deleted.
             Phase::Lock | Phase::Serialize => {}
             Phase::Transfer => {
                 source.was_offered = true;
                 source.offer_unresolved = true;
                 source.state = if has_lease { State::Withdrawing } else { State::Checking };
             }
-            // Whoever acknowledged has accepted before.
+            // The destination saves Ack only after its accept has committed.
             Phase::Ack | Phase::Unlock | Phase::Complete => source.settle(now, SourceEnd::Moved),
             Phase::RolledBack => source.settle(now, SourceEnd::Lost(NotMovedReason::Superseded)),
         }
@@ -276,32 +277,33 @@ impl HandoffSource {
         }
     }
 
-    /// What is moved.
+    /// Returns the terms of the move.
     #[must_use]
     pub const fn terms(&self) -> &MoveTerms {
         &self.terms
     }
 
-    /// The final position.
+    /// Returns the final cursor.
     #[must_use]
     pub const fn cursor(&self) -> &Cursor {
         &self.cursor
     }
 
-    /// How the move ended. It is known before the record says so, and the caller may act on it.
+    /// Returns how the move ended, if that is known. The caller may act on it before the record is
+    /// updated.
     #[must_use]
     pub const fn end(&self) -> Option<SourceEnd> {
         self.end
     }
 
-    /// The caller changed its mind: the offer is withdrawn as soon as may be. If it was accepted
-    /// before, it was.
+    /// Cancels the move: the offer is withdrawn as soon as possible. An accept that committed
+    /// before the withdrawal stays valid.
     pub const fn cancel(&mut self) {
         self.is_cancelled = true;
     }
 
-    /// Time has passed, or the caller changed its mind: a source that is not frozen yet gives up,
-    /// and one whose offer nobody took withdraws it. Nothing else changes by time alone.
+    /// Applies deadlines and a cancellation: a source that is not frozen yet aborts, and one whose
+    /// offer was not accepted withdraws it.
     pub fn tick(&mut self, now: LogicalTime) {
         if self.state == State::Ready {
             self.advance(now);
@@ -309,13 +311,13 @@ impl HandoffSource {
         self.stop_waiting(now);
     }
 
-    /// Whether the shard stands still and waits for what is asked next.
+    /// Returns whether the shard is frozen until the next request is executed.
     #[must_use]
     pub const fn is_urgent(&self) -> bool {
         matches!(self.state, State::Offering | State::Withdrawing | State::Confirming)
     }
 
-    /// What is needed next.
+    /// Returns the next operation.
     #[must_use]
     pub fn next_request(&self, now: LogicalTime) -> SourceRequest {
         if let (State::Done, Some(end)) = (self.state, self.end) {
@@ -334,7 +336,7 @@ impl HandoffSource {
         }
     }
 
-    /// Takes what came of the last question.
+    /// Takes the result of the last request.
     pub fn on_reply(&mut self, now: LogicalTime, reply: SourceReply) {
         match reply {
             SourceReply::Saved(record, saved) => self.saved(now, *record, saved),
@@ -351,7 +353,7 @@ impl HandoffSource {
         self.advance(now);
     }
 
-    /// Moves on from what has arrived or taken too long.
+    /// Enters the next state if the record is ready or a deadline has passed.
     fn advance(&mut self, now: LogicalTime) {
         match self.state {
             State::Preparing if self.is_cancelled || now >= self.give_up_at => {
@@ -364,7 +366,7 @@ impl HandoffSource {
                     self.pause(now, self.config.lead_ticks);
                     self.advance(now);
                 }
-                // Somebody ended it meanwhile.
+                // Another process ended the record meanwhile.
                 RecordOp::Done => self.settle(now, SourceEnd::Kept(NotMovedReason::Taken)),
                 RecordOp::Save(..) | RecordOp::Get => {}
             },
@@ -380,7 +382,7 @@ impl HandoffSource {
                 let arrived = self.record_op(now, &self.goal()) == RecordOp::Done;
                 let forgets = self.tracker.record.state == Phase::Complete;
                 let nothing_left = arrived && !(forgets && self.tracker.stored().is_some());
-                // What is left is found by whoever recovers it.
+                // After the deadline the record is left to recovery, which finds it in the index.
                 if nothing_left || now >= self.give_up_at {
                     self.state = State::Done;
                 }
@@ -419,7 +421,8 @@ impl HandoffSource {
         let failed = saved.is_err();
         self.tracker.saved(record, saved);
         if conflict && self.state == State::Preparing {
-            // Not ours any more, or never: it is left alone.
+            // Another process drives the record. No offer was sent, so this source simply keeps the
+            // shard and does not touch the record again.
             self.end = Some(SourceEnd::Kept(NotMovedReason::Taken));
             self.state = State::Done;
         } else if failed && !conflict {
@@ -434,6 +437,7 @@ impl HandoffSource {
                 self.state = State::Offered;
             }
             Err(OfferError::BackendError(_)) => {
+                // The reply was lost, so the offer may have committed.
                 self.offer_unresolved = true;
                 let is_late = self.is_cancelled || now >= self.terms.offer_deadline;
                 self.state = if is_late { State::Withdrawing } else { State::Offering };
@@ -445,7 +449,8 @@ impl HandoffSource {
                 | OfferError::ShardTerminal { .. }
                 | OfferError::ShardNotFound { .. },
             ) => self.state = State::Checking,
-            // An earlier one may stand, so only a withdrawal makes sure.
+            // This attempt was rejected, but an earlier one may have committed: only a withdrawal
+            // rules that out.
             Err(_) if self.offer_unresolved => self.state = State::Withdrawing,
             Err(_) => self.settle(now, SourceEnd::Kept(NotMovedReason::Refused)),
         }
@@ -453,6 +458,8 @@ impl HandoffSource {
 
     fn withdrawn(&mut self, now: LogicalTime, withdrawn: Result<(), WithdrawError>) {
         match withdrawn {
+            // A repeated withdrawal succeeds from the operation log even if the shard was accepted
+            // in between, so the fence is read before the source resumes.
             Ok(()) => self.state = State::Confirming,
             Err(WithdrawError::BackendError(_)) => {
                 self.pause(now, self.config.retry_ticks);
@@ -482,8 +489,8 @@ impl HandoffSource {
                 let kept = self.has_lease;
                 self.settle(now, if kept { SourceEnd::Kept(why) } else { SourceEnd::Lost(why) });
             }
-            // The fence is F and the lease is worth nothing: the record stays in Transfer until the
-            // fence moves, because nobody can withdraw.
+            // The fence is F but the lease has ended, so no process can withdraw the offer. The
+            // record stays in Transfer until a grant raises the fence.
             MoveOutcome::Before if self.state == State::Checking => {
                 self.end = Some(SourceEnd::Lost(NotMovedReason::LeaseEnded));
                 self.state = State::Done;
@@ -495,7 +502,7 @@ impl HandoffSource {
         }
     }
 
-    /// An offer that nobody took in time is withdrawn.
+    /// Withdraws an offer that was cancelled or not accepted in time.
     fn stop_waiting(&mut self, now: LogicalTime) {
         let is_late = self.is_cancelled || now >= self.terms.offer_deadline;
         if self.state == State::Offered && is_late {
@@ -504,8 +511,8 @@ impl HandoffSource {
         }
     }
 
-    /// A store that does not answer is not asked for ever. The record is left to whoever recovers
-    /// it, and the source does not go on: an offer may stand.
+    /// Aborts when the store has been unreachable for too long. The source must not resume, because
+    /// its offer may be open; the record is left to recovery.
     fn stop_looking(&mut self, now: LogicalTime) {
         let waits = matches!(self.state, State::Withdrawing | State::Confirming | State::Checking);
         let patience = self.config.finish_ticks;
@@ -522,13 +529,13 @@ impl HandoffSource {
         self.give_up_at = now.saturating_add(self.config.finish_ticks);
         self.not_before = LogicalTime::ZERO;
         if end == SourceEnd::Moved {
-            // The destination has most likely acknowledged meanwhile.
+            // The destination has probably saved Ack meanwhile: read before writing.
             self.tracker.mark_stale();
         }
         self.advance(now);
     }
 
-    /// Where the record goes once the end is known.
+    /// Returns the phase that the record must reach now that the end is known.
     const fn goal(&self) -> Goal {
         match self.end {
             Some(SourceEnd::Kept(why) | SourceEnd::Lost(why)) => Goal::RollBack(why.reason()),

@@ -1,4 +1,4 @@
-//! What is moved, from whom, to whom, under which fence; and the rule that tells what became of it.
+//! The terms of a move, and the rule that determines its outcome.
 
 use gossip_contracts::identity::{
     CanonicalHasher, Domain, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId,
@@ -11,35 +11,35 @@ use crate::machine::Machine;
 use crate::record::{InvalidRecord, Record, RecordId};
 use crate::store_repository::handoff_id;
 
-/// What begins the subject of every record of the join.
+/// The prefix of the subject in every record of a shard move.
 const SUBJECT_KIND: &str = "shard";
 
-/// How long a move may take, and how often a side looks. All in ticks of the caller's clock.
+/// Timeouts and polling intervals of a move, in ticks of the caller's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandoffConfig {
-    /// Deadline of Lock and Serialize: the source gives up and keeps the shard.
+    /// Timeout of Lock and Serialize, after which the source aborts and keeps the shard.
     pub prepare_ticks: u64,
-    /// Deadline of Transfer: how long the offer stands. The kernel allows four leases.
+    /// Timeout of Transfer: how long the offer is open. The coordinator allows four leases.
     pub offer_ticks: u64,
-    /// Deadline of Ack and Unlock: after that whoever finds the record finishes it.
+    /// Timeout of Ack and Unlock, after which any process that finds the record finishes it.
     pub finish_ticks: u64,
-    /// How long a source that is prepared works on before it is frozen: its destination finds the
-    /// record meanwhile, and the gap of the move does not contain the search for it.
+    /// How long a prepared source keeps working before it is frozen. The destination finds the
+    /// record meanwhile, so the gap does not include that search.
     pub lead_ticks: u64,
-    /// Between two searches of a worker for moves to it, and between two looks of a source at what
-    /// it has offered. Half of `lead_ticks`, or less.
+    /// Interval at which a worker searches for moves to it, and at which a source polls a shard
+    /// that it has offered. At most half of `lead_ticks`.
     pub find_ticks: u64,
-    /// Between two tries of a destination to accept what it has found: its source stands still.
+    /// Interval at which a destination retries the accept. Short, because the source is frozen.
     pub poll_ticks: u64,
-    /// How often a destination asks in vain for the offer before it looks at the shard.
+    /// Rejected accepts after which a destination reads the shard.
     pub accepts_per_read: u32,
-    /// Before something that failed is tried again.
+    /// Wait before an operation is retried after the store failed.
     pub retry_ticks: u64,
 }
 
 impl HandoffConfig {
-    /// The defaults, with offers that the kernel allows for leases of `lease_ticks`: one that
-    /// stands longer than [`OFFER_LEASES_MAX`] leases is refused, and a drain would only release.
+    /// Returns the defaults with `offer_ticks` limited to [`OFFER_LEASES_MAX`] leases of
+    /// `lease_ticks`. The coordinator rejects longer offers, and a drain would release every shard.
     #[must_use]
     pub fn for_lease(lease_ticks: u64) -> Self {
         let config = Self::default();
@@ -49,8 +49,8 @@ impl HandoffConfig {
 }
 
 impl Default for HandoffConfig {
-    /// For the default lease of 15 s: an offer stands for one lease, a worker searches forty times
-    /// a second, and a destination that has found its move takes it within milliseconds.
+    /// For the default lease of 15 s: an offer is open for one lease, a worker searches 40 times a
+    /// second, and a destination that has found its move accepts it within milliseconds.
     fn default() -> Self {
         Self {
             prepare_ticks: 5_000,
@@ -65,26 +65,26 @@ impl Default for HandoffConfig {
     }
 }
 
-/// One planned move. All of it is in the record from Lock on.
+/// The terms of one planned move. The record contains all of them from Lock on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MoveTerms {
-    /// The record of the move.
+    /// The id of the record.
     pub id: RecordId,
     /// The shard.
     pub key: ShardKey,
-    /// Who has it.
+    /// The source.
     pub from: WorkerId,
-    /// Who gets it.
+    /// The destination.
     pub to: WorkerId,
-    /// The fence under which it is offered: F of the rule.
+    /// The fence under which the shard is offered: F of the rule.
     pub fence: FenceEpoch,
-    /// The first instant at which the offer cannot be accepted any more.
+    /// The time from which the offer cannot be accepted.
     pub offer_deadline: LogicalTime,
 }
 
 impl MoveTerms {
-    /// The move number `attempt` of what `lease` holds. Its id is derived, so nobody else has it;
-    /// a lease that tries again counts on.
+    /// Returns the terms of move number `attempt` under `lease`. The id is derived from shard,
+    /// fence and `attempt`, so it is unique if the caller counts its attempts.
     ///
     /// # Panics
     ///
@@ -98,11 +98,11 @@ impl MoveTerms {
         Self { id, key, from: lease.owner(), to, fence, offer_deadline }
     }
 
-    /// The move that `record` is about.
+    /// Reads the terms from `record`.
     ///
     /// # Errors
     ///
-    /// [`NotAMove`] if it is about something else.
+    /// [`NotAMove`] if it does not describe the move of a shard.
     pub fn of(record: &Record) -> Result<Self, NotAMove> {
         let parsed = || {
             let mut parts = record.subject.split('/');
@@ -124,32 +124,33 @@ impl MoveTerms {
         })
     }
 
-    /// The number by which the kernel knows the move.
+    /// Returns the number by which the kernel identifies the move.
     #[must_use]
     pub fn handoff(&self) -> HandoffId {
         handoff_id(&self.id)
     }
 
-    /// What the kernel is told of the offer.
+    /// Returns the terms of the offer.
     #[must_use]
     pub fn offer_terms(&self) -> OfferTerms {
         let (destination, deadline) = (self.to, self.offer_deadline);
         OfferTerms { handoff: self.handoff(), destination, deadline }
     }
 
-    /// The operation id of the offer. The same for every try, so a repeated one is no second one.
+    /// Returns the operation id of the offer. It is the same for every attempt, so a retry is a
+    /// replay.
     #[must_use]
     pub fn offer_op(&self) -> OpId {
         self.op(1)
     }
 
-    /// The operation id of the withdrawal.
+    /// Returns the operation id of the withdrawal.
     #[must_use]
     pub fn withdraw_op(&self) -> OpId {
         self.op(2)
     }
 
-    /// What became of the move, by what is seen of the shard; `None` if there is no such shard.
+    /// Returns the outcome of the move, given the shard as read; `None` if it does not exist.
     #[must_use]
     pub fn outcome(&self, shard: Option<&ShardSummary>) -> MoveOutcome {
         let Some(shard) = shard else { return MoveOutcome::Gone };
@@ -160,7 +161,7 @@ impl MoveTerms {
         if shard.status.is_terminal() { MoveOutcome::Gone } else { MoveOutcome::Before }
     }
 
-    /// The machine that begins the move at `now`.
+    /// Returns the machine of a move that begins at `now`.
     pub(super) fn begin(&self, now: LogicalTime) -> Result<Machine, InvalidRecord> {
         let (run, shard) = (self.key.run().as_raw(), self.key.shard().as_raw());
         let (fence, deadline) = (self.fence.as_raw(), self.offer_deadline.as_raw());
@@ -178,32 +179,32 @@ impl MoveTerms {
     }
 }
 
-/// What a shard tells of a move that was prepared under a fence F.
+/// The outcome of a move that was prepared under a fence F.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "DESIGN 6 has exactly these cases")]
 pub enum MoveOutcome {
-    /// The fence is still F: the source has it, or nobody.
+    /// The fence is still F: the source owns the shard, or its lease has expired.
     Before,
-    /// This very move raised the fence: the destination has or had it.
+    /// This move raised the fence: the destination accepted the shard.
     Moved,
-    /// Something else raised the fence: the move can never happen.
+    /// Another operation raised the fence: the move cannot happen.
     Superseded,
-    /// The shard is finished or deleted under F: there is nothing to move.
+    /// The shard ended or was deleted under F: there is nothing to move.
     Gone,
 }
 
-/// How a worker is called in records.
+/// Returns the name of a worker in records.
 #[must_use]
 pub fn worker_name(worker: WorkerId) -> String {
     format!("{:016x}", worker.as_raw())
 }
 
-/// A record that is not about the move of a shard.
+/// A record that does not describe the move of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the record is not about the move of a shard")]
+#[error("the record does not describe the move of a shard")]
 pub struct NotAMove;
 
-/// Exactly sixteen lower-case digits, so that one number has one spelling.
+/// Parses exactly sixteen lower-case hexadecimal digits, so that a number has one spelling.
 fn parse_number(digits: &str) -> Option<u64> {
     let number = u64::from_str_radix(digits, 16).ok()?;
     (format!("{number:016x}") == digits).then_some(number)
