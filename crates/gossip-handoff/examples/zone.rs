@@ -10,7 +10,7 @@ use std::error::Error;
 use gossip_contracts::identity::LogicalTime;
 use gossip_handoff::{Machine, MemoryRepository, Phase, RecordId, Repository};
 
-/// What a host knows of a zone.
+/// The state of a zone on one host.
 #[derive(Debug, PartialEq, Eq)]
 struct Zone {
     players: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut records = MemoryRepository::new();
     let mut source = Some(Zone { players: vec!["ada".to_owned(), "grace".to_owned()] });
 
-    // The source stops the zone and stores every step before it acts on it.
+    // The source freezes the zone and stores every phase before it acts on it.
     let id = RecordId::new("zone-7/1")?;
     let now = LogicalTime::from_raw(1_000);
     let mut machine = Machine::new(id.clone(), "zone-7", "host-a", "host-b", now)?;
@@ -42,9 +42,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     machine.transfer()?;
     records.save(&machine.record(), Some(version))?;
     println!("host-a froze the zone and stored it: {}", machine.state());
-    drop(machine); // It crashes. Its record does not.
+    // The source crashes; its record is stored.
+    drop(machine);
 
-    // The destination starts, looks for what concerns it, and goes live.
+    // The destination starts, finds the move and goes live.
     let found = records.in_progress("host-b")?.pop().ok_or("the move is found")?;
     let destination = Zone::restore(&found.record.snapshot)?;
     let mut machine = Machine::from_record(found.record)?;
@@ -53,7 +54,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     println!("host-b is live with {} players: {}", destination.players.len(), machine.state());
     assert_eq!(Some(&destination), source.as_ref());
 
-    // The source comes back. The destination has acknowledged, so the only way is forward.
+    // The source restarts. The destination has acknowledged, so the move can only complete.
     let found = records.in_progress("host-a")?.pop().ok_or("the move is not over")?;
     let mut machine = Machine::from_record(found.record)?;
     machine.unlock()?;

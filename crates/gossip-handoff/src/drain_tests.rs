@@ -19,7 +19,7 @@ fn entry(raw: u64, state: WorkerState) -> WorkerEntry {
     WorkerEntry::heard_of(worker(raw), state, at(10))
 }
 
-/// Steps the drain, and lets the workers of `taking` accept whatever they find.
+/// Steps the drain while the workers of `taking` accept every offer that they find.
 fn drain(
     world: &mut World,
     mut drain: WorkerDrain,
@@ -45,7 +45,7 @@ fn drain(
 }
 
 #[test]
-fn shards_are_spread_over_the_willing_and_the_idle_come_first() {
+fn drain_distributes_round_robin_with_idle_workers_first() {
     let mut world = World::with_shards(12);
     let all = holdings(&mut world, 12);
     let workers = [
@@ -68,7 +68,7 @@ fn shards_are_spread_over_the_willing_and_the_idle_come_first() {
 }
 
 #[test]
-fn what_nobody_takes_is_released_when_the_time_is_over() {
+fn unaccepted_shards_are_released_at_the_deadline() {
     let mut world = World::with_shards(12);
     let all = holdings(&mut world, 12);
     let workers = [entry(2, WorkerState::Idle), entry(3, WorkerState::Idle)];
@@ -77,12 +77,12 @@ fn what_nobody_takes_is_released_when_the_time_is_over() {
     assert_eq!(tally.lost, 0);
     assert_eq!(tally.moved + tally.released, 12);
     assert!(tally.moved >= 1 && tally.released >= 1, "{tally:?}");
-    // Free at once: nobody waits for a lease.
+    // Free at once, without waiting for the expiry of the lease.
     world.acquire(61, 11, 4);
 }
 
 #[test]
-fn without_anybody_willing_everything_is_released_at_once() {
+fn without_destinations_every_shard_is_released_at_once() {
     let mut world = World::with_shards(3);
     let all = holdings(&mut world, 3);
     let workers = [entry(1, WorkerState::Working), entry(4, WorkerState::Draining)];
@@ -93,7 +93,7 @@ fn without_anybody_willing_everything_is_released_at_once() {
 }
 
 #[test]
-fn the_leases_that_are_left_are_told_for_renewal() {
+fn drain_lists_the_leases_to_renew() {
     let mut world = World::with_shards(12);
     let all = holdings(&mut world, 12);
     let workers = [entry(2, WorkerState::Idle)];
@@ -105,7 +105,7 @@ fn the_leases_that_are_left_are_told_for_renewal() {
     assert_eq!(plan.leases().count(), 0);
 }
 
-/// Whatever can be done without time passing and without anybody who accepts.
+/// Steps as long as possible at `now`, without a destination.
 fn rest(world: &mut World, drain: &mut WorkerDrain, now: u64, frozen: &mut Vec<ShardKey>) {
     loop {
         match drain.step(&mut world.driver(), at(now)) {
@@ -122,7 +122,7 @@ fn phases(world: &mut World, by: u64) -> Vec<Phase> {
 }
 
 #[test]
-fn shards_are_worked_on_until_their_own_turn_comes() {
+fn a_shard_is_not_frozen_before_its_turn() {
     let mut world = World::with_shards(12);
     let all = holdings(&mut world, 12);
     let leases: Vec<Lease> = all.iter().map(|one| one.lease().clone()).collect();
@@ -130,7 +130,7 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
     let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     let mut asked = Vec::new();
     rest(&mut world, &mut plan, 11, &mut asked);
-    // All are prepared, few are asked to stop, each once, and none is offered.
+    // All are prepared, a few are to be frozen, each once, and none is offered.
     assert_eq!(phases(&mut world, 2), vec![Phase::Transfer; 12]);
     assert_eq!(asked.len(), DRAIN_FROZEN_MAX);
     rest(&mut world, &mut plan, 12, &mut asked);
@@ -140,7 +140,7 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
         let (cursor, op) = (CursorUpdate::with_last_key(&start), OpId::from_raw(number));
         world.backend.checkpoint(at(12), TENANT, lease, cursor, op).unwrap();
     }
-    // One stops and is taken; then it is the turn of one more.
+    // One is frozen and accepted; then the next one is to be frozen.
     plan.freeze(at(13), asked[0], Cursor::initial());
     rest(&mut world, &mut plan, 13, &mut asked);
     assert_eq!(asked.len(), DRAIN_FROZEN_MAX);
@@ -156,7 +156,7 @@ fn shards_are_worked_on_until_their_own_turn_comes() {
 }
 
 #[test]
-fn what_is_released_is_saved_where_it_stopped() {
+fn a_released_shard_is_checkpointed_at_its_cursor() {
     let mut world = World::with_shards(1);
     let all = holdings(&mut world, 1);
     let mut plan = WorkerDrain::new(worker(1), all, &[], CONFIG, at(60));
@@ -170,7 +170,7 @@ fn what_is_released_is_saved_where_it_stopped() {
 }
 
 #[test]
-fn what_nobody_takes_is_kept_by_an_owner_that_does_not_end() {
+fn a_keeping_drain_does_not_release_unaccepted_shards() {
     let mut world = World::with_shards(1);
     let (all, workers) = (holdings(&mut world, 1), [entry(2, WorkerState::Idle)]);
     let fence = all[0].lease().fence();
@@ -189,13 +189,13 @@ fn what_nobody_takes_is_kept_by_an_owner_that_does_not_end() {
 }
 
 #[test]
-fn a_shard_that_its_owner_finishes_is_not_given_away() {
+fn a_shard_finished_by_its_owner_is_not_handed_over() {
     let mut world = World::with_shards(2);
     let all = holdings(&mut world, 2);
     let keys: Vec<ShardKey> = all.iter().map(|one| one.lease().key()).collect();
     let workers = [entry(2, WorkerState::Idle)];
     let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
-    // One before it was begun, one when it was asked to stop.
+    // One before its move begins, one after its freeze was requested.
     plan.finished(keys[0]);
     let mut asked = Vec::new();
     rest(&mut world, &mut plan, 11, &mut asked);
@@ -208,7 +208,7 @@ fn a_shard_that_its_owner_finishes_is_not_given_away() {
 }
 
 #[test]
-fn a_shard_that_stands_still_already_is_offered_with_its_snapshot() {
+fn a_frozen_shard_is_offered_with_its_snapshot() {
     let mut world = World::with_shards(1);
     let lease = world.acquire(10, 0, 1);
     let holding = HeldShard::frozen(lease, 0, Cursor::with_last_key(b"ab"), b"state".to_vec());

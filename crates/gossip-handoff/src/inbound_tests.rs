@@ -8,7 +8,7 @@ use crate::lease_handoff::{
 use crate::lease_handoff_tests::{CONFIG, World, at, worker};
 use crate::{Phase, RecordId, Repository};
 
-/// Everything that can be done at `now`: the shards that arrived, and when there is more to do.
+/// Steps as long as possible at `now`. Returns the accepted shards and when the next step is due.
 fn arrive(world: &mut World, inbound: &mut Inbound, now: u64) -> (Vec<u64>, u64) {
     let (mut scratch, mut live) = (AcquireScratch::new(), Vec::new());
     loop {
@@ -20,7 +20,7 @@ fn arrive(world: &mut World, inbound: &mut Inbound, now: u64) -> (Vec<u64>, u64)
     }
 }
 
-/// A move of `shard` from worker 1 to worker 2 that is prepared, and not offered.
+/// Returns a move of `shard` from worker 1 to worker 2 that is prepared and not offered.
 fn prepared(world: &mut World, shard: u64, config: HandoffConfig) -> (Lease, HandoffSource) {
     let lease = world.acquire(10, shard, 1);
     let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
@@ -49,31 +49,31 @@ fn leave_nothing(world: &mut World, by: u64, now: u64) {
 }
 
 #[test]
-fn what_is_offered_is_found_accepted_and_acknowledged() {
+fn an_offered_shard_is_found_accepted_and_acknowledged() {
     let mut world = World::with_shards(2);
     let mut inbound = Inbound::new(worker(2), CONFIG);
     assert_eq!(arrive(&mut world, &mut inbound, 9), (vec![], 9 + CONFIG.find_ticks));
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
-    // It is expected before it is offered, and asked for by the tick.
+    // It is in flight before the offer, and the accept is retried every tick.
     assert_eq!(arrive(&mut world, &mut inbound, 12), (vec![], 13));
     offer(&mut world, &lease, &mut source, 12);
     let (live, until) = arrive(&mut world, &mut inbound, 13);
     assert_eq!((live, until), (vec![0], 13 + CONFIG.find_ticks));
     assert_eq!(world.found(1).record.state, Phase::Ack);
     assert!(inbound.is_idle());
-    // What was acknowledged is not asked for again.
+    // An acknowledged move is not accepted again.
     assert_eq!(arrive(&mut world, &mut inbound, 14), (vec![], 14 + CONFIG.find_ticks));
 }
 
 #[test]
-fn a_source_works_on_until_its_destination_had_time_to_find_it() {
+fn a_prepared_source_is_not_frozen_before_the_lead_time() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = prepared(&mut world, 0, HandoffConfig { lead_ticks: 5, ..CONFIG });
     let next = world.driver().step_source(&mut source, Some(&lease), at(15));
     assert_eq!(next, SourceNext::Wait(at(16)));
     let next = world.driver().step_source(&mut source, Some(&lease), at(16));
     assert_eq!(next, SourceNext::Freeze);
-    // Whoever stops by itself is offered at once.
+    // A caller that freezes before the lead time is offered at once.
     let (lease, mut early) = (lease, source.clone());
     early.freeze(at(12), Cursor::initial());
     let next = world.driver().step_source(&mut early, Some(&lease), at(12));
@@ -82,7 +82,7 @@ fn a_source_works_on_until_its_destination_had_time_to_find_it() {
 }
 
 #[test]
-fn a_source_that_changes_its_mind_before_the_freeze_is_never_asked_for_it() {
+fn a_source_cancelled_before_the_freeze_is_never_frozen() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     source.cancel();
@@ -99,13 +99,13 @@ fn a_source_that_changes_its_mind_before_the_freeze_is_never_asked_for_it() {
 }
 
 #[test]
-fn closed_arrivals_accept_nothing_and_write_down_what_they_have() {
+fn a_closed_inbound_accepts_nothing_and_acknowledges_the_rest() {
     let mut world = World::with_shards(2);
     let mut inbound = Inbound::new(worker(2), CONFIG);
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     offer(&mut world, &lease, &mut source, 12);
     let mut scratch = AcquireScratch::new();
-    // Accepted, and not written down.
+    // Accepted and not acknowledged.
     let live = inbound.step(&mut world.driver(), &mut scratch, at(12));
     assert!(matches!(live, InboundNext::Live(_)));
     let (lease, mut source) = prepared(&mut world, 1, CONFIG);
@@ -124,14 +124,14 @@ fn closed_arrivals_accept_nothing_and_write_down_what_they_have() {
 }
 
 #[test]
-fn a_move_that_was_missed_is_looked_at_again_now_and_then() {
+fn a_missed_move_is_read_again_after_the_finish_timeout() {
     let mut world = World::with_shards(1);
     let mut inbound = Inbound::new(worker(2), CONFIG);
     let (_, source) = prepared(&mut world, 0, CONFIG);
-    // Its source is gone, and its time is over.
+    // Its source has died, and its offer has ended.
     assert_eq!(arrive(&mut world, &mut inbound, 80).0, []);
     assert!(inbound.is_idle());
-    // Another takes the shard, so the record can end when it is looked at again.
+    // A takeover raises the fence, so the record ends at the next read.
     world.acquire(112, 0, 3);
     arrive(&mut world, &mut inbound, 113);
     assert_eq!(world.found(2).record.state, Phase::Transfer);
@@ -140,16 +140,16 @@ fn a_move_that_was_missed_is_looked_at_again_now_and_then() {
 }
 
 #[test]
-fn leftovers_end_as_the_fence_says() {
+fn recovery_ends_moves_according_to_the_fence() {
     let mut world = World::with_shards(2);
-    // The process is gone. Nobody knows that the first was not offered, so both stay.
+    // The process has died. The first may have been offered as far as its record shows: both stay.
     prepared(&mut world, 0, CONFIG);
     let (lease, mut source) = prepared(&mut world, 1, CONFIG);
     offer(&mut world, &lease, &mut source, 12);
     leave_nothing(&mut world, 1, 20);
     let left = world.records.in_progress("0000000000000001").unwrap();
     assert!(left.iter().all(|stored| stored.record.state == Phase::Transfer) && left.len() == 2);
-    // Their leases end, and others take them.
+    // Their leases expire, and other workers acquire them.
     world.acquire(400, 0, 3);
     leave_nothing(&mut world, 1, 401);
     assert_eq!(world.found(1).record.id, source.terms().id);
@@ -159,7 +159,7 @@ fn leftovers_end_as_the_fence_says() {
 }
 
 #[test]
-fn leftovers_leave_alone_what_is_driven() {
+fn recovery_skips_live_moves() {
     let mut world = World::with_shards(1);
     let (_, source) = prepared(&mut world, 0, CONFIG);
     let id = source.terms().id.clone();
@@ -171,7 +171,7 @@ fn leftovers_leave_alone_what_is_driven() {
 }
 
 #[test]
-fn records_that_are_over_are_forgotten_after_a_while() {
+fn ended_records_are_deleted_after_the_retention_time() {
     let mut world = World::with_shards(2);
     let (lease, mut source) = prepared(&mut world, 0, CONFIG);
     source.cancel();

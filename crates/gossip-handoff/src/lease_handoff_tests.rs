@@ -1,4 +1,5 @@
-//! Single moves over the coordinator in memory, step by step. `search` tries everything.
+//! Single moves on the in-memory coordinator, step by step. `verify/gossip-sim-handoff` has the
+//! exhaustive search.
 
 use gossip_contracts::coordination::{
     Cursor, CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -19,7 +20,7 @@ use crate::{MemoryRepository, Phase, Repository, RepositoryError, Stored};
 
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 pub(crate) const RUN: RunId = RunId::from_raw(1);
-/// Ticks of a lease.
+/// The lease duration, in ticks.
 const LEASE: u64 = 100;
 
 pub(crate) const CONFIG: HandoffConfig = HandoffConfig {
@@ -47,7 +48,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A run with shards of one letter each.
+    /// Returns a run whose shards have one letter each.
     pub(crate) fn with_shards(count: u64) -> Self {
         let mut backend = InMemoryCoordinator::new(CoordinatorRuntimeConfig::default());
         let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, Some(3)).unwrap();
@@ -91,7 +92,7 @@ impl World {
         }
     }
 
-    /// Steps until the destination waits or is done; answers the fence that it was granted.
+    /// Steps until the destination waits or is done. Returns the granted fence.
     pub(crate) fn run_destination(
         &mut self,
         destination: &mut HandoffDestination,
@@ -131,7 +132,7 @@ fn begun(world: &mut World) -> (Lease, HandoffSource) {
 }
 
 #[test]
-fn a_shard_moves_and_nothing_is_left() {
+fn a_completed_move_leaves_no_record() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     assert_eq!(world.run_source(&mut source, Some(&lease), 11), SourceNext::Wait(at(12)));
@@ -166,7 +167,7 @@ fn the_record_is_in_transfer_before_the_shard_is_offered() {
 }
 
 #[test]
-fn an_offer_that_nobody_takes_is_withdrawn_before_the_source_goes_on() {
+fn an_unaccepted_offer_is_withdrawn_before_the_source_resumes() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
@@ -177,10 +178,10 @@ fn an_offer_that_nobody_takes_is_withdrawn_before_the_source_goes_on() {
     assert_eq!(world.phase(source.terms()), Some(Phase::RolledBack));
 }
 
-/// The withdrawal commits, its reply is lost, and an administrator takes the lease away before the
-/// source asks again: it is answered from memory, and says nothing of whose the shard is.
+/// The withdrawal commits, its reply is lost, and an administrator revokes the lease before the
+/// retry: the operation log answers the retry, which does not show who owns the shard.
 #[test]
-fn a_source_that_is_answered_from_memory_looks_before_it_goes_on() {
+fn a_replayed_withdrawal_does_not_resume_the_source_without_the_fence() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
@@ -196,9 +197,9 @@ fn a_source_that_is_answered_from_memory_looks_before_it_goes_on() {
     assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::Superseded)));
 }
 
-/// A read that fails says nothing about the offer.
+/// A failed read does not show whether the offer is open.
 #[test]
-fn a_destination_asks_again_after_a_read_that_failed() {
+fn a_destination_retries_a_failed_read() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.driver().step_source(&mut source, Some(&lease), at(11));
@@ -217,10 +218,10 @@ fn a_destination_asks_again_after_a_read_that_failed() {
     assert_eq!((fence.is_some(), end), (true, Some(DestinationEnd::Live)));
 }
 
-/// The destination acknowledged and lost the shard to a third before the source looked: the move
-/// happened, and its record ends as one that did.
+/// The destination acknowledged and lost the shard to a third worker before the source read it: the
+/// move has happened, and its record completes.
 #[test]
-fn what_was_acknowledged_is_finished_although_a_third_has_the_shard() {
+fn an_acknowledged_move_completes_after_a_takeover() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
@@ -236,13 +237,13 @@ fn what_was_acknowledged_is_finished_although_a_third_has_the_shard() {
 }
 
 #[test]
-fn offers_are_as_long_as_the_kernel_allows() {
+fn for_lease_limits_offers_to_what_the_kernel_allows() {
     assert_eq!(HandoffConfig::for_lease(15_000), HandoffConfig::default());
     assert_eq!(HandoffConfig::for_lease(300).offer_ticks, 1_200);
 }
 
 #[test]
-fn a_source_whose_lease_ended_does_not_go_on_and_leaves_the_record() {
+fn a_source_with_an_expired_lease_does_not_resume_and_leaves_the_record() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
@@ -250,7 +251,7 @@ fn a_source_whose_lease_ended_does_not_go_on_and_leaves_the_record() {
     assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::LeaseEnded)));
     assert_eq!(world.phase(source.terms()), Some(Phase::Transfer), "nobody could withdraw");
 
-    // Another takes it, and then the record can end.
+    // A takeover raises the fence; then the record can end.
     world.acquire(111, 0, 3);
     let mut again = HandoffSource::recover(world.found(1), false, CONFIG, at(112)).unwrap();
     let done = world.run_source(&mut again, None, 112);
@@ -259,7 +260,7 @@ fn a_source_whose_lease_ended_does_not_go_on_and_leaves_the_record() {
 }
 
 #[test]
-fn a_restarted_task_withdraws_and_goes_on() {
+fn a_restarted_task_withdraws_and_resumes() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
@@ -268,11 +269,11 @@ fn a_restarted_task_withdraws_and_goes_on() {
     assert_eq!(done, SourceNext::Done(SourceEnd::Kept(NotMovedReason::Withdrawn)));
 }
 
-/// Whatever the phase in which the source crashed, its next process ends the record.
+/// The next process of a crashed source ends the record, whatever its phase.
 #[rstest]
 #[case::before_anything_was_offered(2, Phase::RolledBack)]
 #[case::in_transfer_before_the_offer(3, Phase::Transfer)]
-fn a_source_that_crashed_is_recovered(#[case] steps: usize, #[case] left: Phase) {
+fn a_crashed_source_is_recovered_from_every_phase(#[case] steps: usize, #[case] left: Phase) {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     for _ in 0..steps {
@@ -286,11 +287,11 @@ fn a_source_that_crashed_is_recovered(#[case] steps: usize, #[case] left: Phase)
 }
 
 #[test]
-fn a_move_that_was_accepted_is_finished_whoever_crashed() {
+fn an_accepted_move_completes_after_a_crash_of_either_side() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
-    // The destination crashes between the accept and the record.
+    // The destination crashes between the accept and the save of Ack.
     let mut scratch = AcquireScratch::new();
     let terms = source.terms().clone();
     let (backend, handoff) = (&mut world.backend, terms.handoff());
@@ -309,13 +310,13 @@ fn a_move_that_was_accepted_is_finished_whoever_crashed() {
 }
 
 #[test]
-fn a_destination_finishes_what_a_source_left_behind() {
+fn a_destination_completes_the_record_of_a_dead_source() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.run_source(&mut source, Some(&lease), 11);
     let mut destination = HandoffDestination::new(world.found(2), CONFIG, at(12)).unwrap();
     world.run_destination(&mut destination, 12);
-    // Young: the source will finish it. Old: it will not.
+    // Before the timeout the source may still finish it; after it the destination does.
     let mut early = HandoffDestination::new(world.found(2), CONFIG, at(13)).unwrap();
     world.run_destination(&mut early, 13);
     assert_eq!(world.phase(source.terms()), Some(Phase::Ack));
@@ -325,7 +326,7 @@ fn a_destination_finishes_what_a_source_left_behind() {
 }
 
 #[test]
-fn a_destination_that_finds_nothing_offered_waits_until_the_offer_is_over() {
+fn a_destination_without_an_offer_waits_until_its_deadline() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     for _ in 0..3 {
@@ -339,7 +340,7 @@ fn a_destination_that_finds_nothing_offered_waits_until_the_offer_is_over() {
 }
 
 #[test]
-fn terms_come_back_from_their_record() {
+fn terms_round_trip_through_the_record() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.driver().step_source(&mut source, Some(&lease), at(11));
@@ -353,7 +354,7 @@ fn terms_come_back_from_their_record() {
 }
 
 #[test]
-fn the_fence_and_the_id_tell_what_became_of_a_move() {
+fn fence_and_id_determine_the_outcome_of_a_move() {
     let mut world = World::with_shards(1);
     let (lease, source) = begun(&mut world);
     let mut rows = Vec::new();
@@ -368,9 +369,9 @@ fn the_fence_and_the_id_tell_what_became_of_a_move() {
     assert_eq!(terms.outcome(Some(&row)), MoveOutcome::Moved);
 }
 
-/// A first save that arrives twice makes a record anew when its move is over and forgotten.
+/// A delayed duplicate of the first save creates the record again after its move has completed.
 #[test]
-fn a_record_that_comes_back_from_the_dead_does_not_roll_back_what_moved() {
+fn a_duplicated_first_save_does_not_roll_back_a_completed_move() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);
     world.driver().step_source(&mut source, Some(&lease), at(11));
@@ -390,14 +391,14 @@ fn a_record_that_comes_back_from_the_dead_does_not_roll_back_what_moved() {
 }
 
 #[test]
-fn a_move_without_a_snapshot_freezes_the_shard_when_only_the_offer_is_left() {
+fn a_move_without_a_snapshot_freezes_the_shard_just_before_the_offer() {
     let mut world = World::with_shards(1);
     let lease = world.acquire(10, 0, 1);
     let terms = MoveTerms::new(&lease, worker(2), 0, at(70));
     let mut source = HandoffSource::prepare(terms, CONFIG, at(10)).unwrap();
     assert_eq!(world.run_source(&mut source, Some(&lease), 11), SourceNext::Freeze);
     assert_eq!(world.phase(source.terms()), Some(Phase::Transfer));
-    // Until then the owner may do what owners do.
+    // Until then the owner may checkpoint.
     let (cursor, op) = (CursorUpdate::with_last_key(b"aa"), OpId::from_raw(9));
     world.backend.checkpoint(at(11), TENANT, &lease, cursor, op).unwrap();
     source.freeze(at(12), Cursor::with_last_key(b"ab"));
@@ -410,7 +411,7 @@ fn a_move_without_a_snapshot_freezes_the_shard_when_only_the_offer_is_left() {
 }
 
 #[test]
-fn a_shard_that_was_frozen_too_late_is_kept() {
+fn a_shard_frozen_after_the_deadline_is_kept() {
     let mut world = World::with_shards(1);
     let lease = world.acquire(10, 0, 1);
     let terms = MoveTerms::new(&lease, worker(2), 0, at(70));

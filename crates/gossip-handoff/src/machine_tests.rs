@@ -1,4 +1,4 @@
-//! The machine goes through its phases in order, back only while it may, and stays when it is over.
+//! Transitions of the machine: in order, with rollback up to Ack, and none from a terminal phase.
 
 use gossip_contracts::identity::LogicalTime;
 use rstest::rstest;
@@ -7,7 +7,7 @@ use super::*;
 
 type Step = fn(&mut Machine) -> Result<(), HandoffError>;
 
-/// Every step with the phase it starts from and the one it leads to.
+/// Every transition with its phases before and after.
 const STEPS: [(Phase, Phase, Step); 5] = [
     (Phase::Lock, Phase::Serialize, |machine| machine.serialize(b"state")),
     (Phase::Serialize, Phase::Transfer, Machine::transfer),
@@ -24,7 +24,7 @@ fn fresh() -> Machine {
     Machine::new(RecordId::new("id").unwrap(), "subject", "source", "destination", at(10)).unwrap()
 }
 
-/// A machine in `phase`.
+/// Returns a machine in `phase`.
 fn in_phase(phase: Phase) -> Machine {
     let mut machine = fresh();
     if phase == Phase::RolledBack {
@@ -43,7 +43,7 @@ fn in_phase(phase: Phase) -> Machine {
 }
 
 #[test]
-fn a_step_is_taken_from_its_own_phase_and_from_no_other() {
+fn a_transition_succeeds_from_its_own_phase_only() {
     for phase in Phase::ALL {
         for (from, to, step) in STEPS {
             let mut machine = in_phase(phase);
@@ -71,7 +71,7 @@ fn a_step_is_taken_from_its_own_phase_and_from_no_other() {
 #[case(Phase::Unlock, false)]
 #[case(Phase::Complete, false)]
 #[case(Phase::RolledBack, false)]
-fn there_is_a_way_back_up_to_ack(#[case] phase: Phase, #[case] back: bool) {
+fn rollback_succeeds_up_to_ack(#[case] phase: Phase, #[case] back: bool) {
     let mut machine = in_phase(phase);
     let before = machine.record();
     let result = machine.rollback("the destination is full");
@@ -90,7 +90,7 @@ fn there_is_a_way_back_up_to_ack(#[case] phase: Phase, #[case] back: bool) {
 }
 
 #[test]
-fn a_snapshot_is_kept_until_it_is_over() {
+fn a_snapshot_is_kept_until_complete() {
     for phase in [Phase::Serialize, Phase::Transfer, Phase::Ack, Phase::Unlock] {
         assert_eq!(in_phase(phase).record().snapshot, b"state", "{phase}");
     }
@@ -98,7 +98,7 @@ fn a_snapshot_is_kept_until_it_is_over() {
 }
 
 #[test]
-fn an_empty_snapshot_is_fine_and_an_oversized_one_is_refused() {
+fn an_empty_snapshot_is_accepted_and_an_oversized_one_rejected() {
     let mut machine = fresh();
     let len = SNAPSHOT_LEN_MAX + 1;
     let refused = machine.serialize(vec![7; len]);
@@ -111,7 +111,7 @@ fn an_empty_snapshot_is_fine_and_an_oversized_one_is_refused() {
 }
 
 #[test]
-fn the_clock_stamps_every_transition_and_never_goes_back() {
+fn every_transition_is_stamped_and_timestamps_never_decrease() {
     let mut machine = fresh();
     let mut readings = [20, 15, 30].into_iter().map(at);
     machine.set_clock(move || readings.next().unwrap());
@@ -138,7 +138,7 @@ fn a_crash_between_any_two_steps_loses_nothing() {
 }
 
 #[test]
-fn a_handoff_needs_names_and_two_owners() {
+fn a_handoff_requires_names_and_two_owners() {
     let id = || RecordId::new("id").unwrap();
     let refused = |subject, from, to| Machine::new(id(), subject, from, to, at(1)).unwrap_err();
     let name = |field| InvalidRecord::NameLength { field, len: 0 };
@@ -150,7 +150,7 @@ fn a_handoff_needs_names_and_two_owners() {
 }
 
 #[test]
-fn nothing_that_is_shown_tells_a_name_or_a_snapshot() {
+fn debug_and_errors_contain_no_name_or_snapshot() {
     let id = RecordId::new("canary-id").unwrap();
     let mut machine =
         Machine::new(id, "canary-subject", "canary-from", "canary-to", at(1)).unwrap();
@@ -160,6 +160,6 @@ fn nothing_that_is_shown_tells_a_name_or_a_snapshot() {
     let conflict = repository.save(&machine.record(), None).unwrap_err();
     let shown =
         format!("{machine:?} {:?} {repository:?} {conflict:?} {conflict}", machine.record());
-    // The bytes of a snapshot could also be shown as numbers: c, a, n.
+    // The bytes of the snapshot start with c, a, n; they must not be shown as numbers either.
     assert!(!shown.contains("canary") && !shown.contains("99, 97, 110"), "{shown}");
 }

@@ -1,11 +1,11 @@
-//! A record comes back from its bytes as it was, and nothing else comes back at all.
+//! Encoding of records: valid ones round-trip, everything else is rejected.
 
 use gossip_contracts::identity::LogicalTime;
 use proptest::prelude::*;
 
 use super::*;
 
-/// Any record that a machine can make.
+/// Generates any record that a machine can produce.
 fn records() -> impl Strategy<Value = Record> {
     let name = || "[a-zà-ü]{1,12}";
     let names = (name(), name(), name(), name());
@@ -45,12 +45,12 @@ fn sample() -> Record {
 
 proptest! {
     #[test]
-    fn a_record_comes_back_from_its_bytes(record in records()) {
+    fn a_record_round_trips_through_its_bytes(record in records()) {
         prop_assert_eq!(Record::from_bytes(&record.to_bytes()), Ok(record));
     }
 
     #[test]
-    fn any_bytes_are_refused_or_come_back_as_they_were(
+    fn arbitrary_bytes_are_rejected_or_round_trip(
         bytes in prop::collection::vec(any::<u8>(), 0..80),
     ) {
         if let Ok(record) = Record::from_bytes(&bytes) {
@@ -75,7 +75,7 @@ fn the_bytes_of_a_record_are_fixed() {
 }
 
 #[test]
-fn every_truncation_of_the_fixed_part_is_refused() {
+fn every_truncation_of_the_fixed_part_is_rejected() {
     let mut record = sample();
     record.snapshot.clear();
     let bytes = record.to_bytes();
@@ -85,7 +85,7 @@ fn every_truncation_of_the_fixed_part_is_refused() {
 }
 
 #[test]
-fn what_no_machine_makes_is_refused() {
+fn a_record_with_a_violated_invariant_is_rejected() {
     let check = |change: fn(&mut Record)| {
         let mut record = sample();
         change(&mut record);
@@ -110,7 +110,7 @@ fn what_no_machine_makes_is_refused() {
 }
 
 #[test]
-fn an_unknown_phase_is_refused() {
+fn an_unknown_phase_is_rejected() {
     for number in 0..=u8::MAX {
         let known = Phase::ALL.iter().any(|phase| phase.as_u8() == number);
         assert_eq!(Phase::from_u8(number).is_ok(), known, "{number}");
@@ -139,7 +139,7 @@ fn labels_and_numbers_are_those_of_the_seed() {
 }
 
 #[test]
-fn a_long_reason_is_cut_between_characters() {
+fn a_long_reason_is_truncated_at_a_character_boundary() {
     let id = RecordId::new("id").unwrap();
     let mut machine = Machine::new(id, "s", "f", "t", LogicalTime::from_raw(1)).unwrap();
     machine.rollback(&"ü".repeat(REASON_LEN_MAX)).unwrap();
@@ -148,7 +148,7 @@ fn a_long_reason_is_cut_between_characters() {
 }
 
 #[test]
-fn the_largest_record_is_as_large_as_it_says() {
+fn the_largest_record_has_record_len_max_bytes() {
     let mut record = sample();
     record.id = RecordId::new("i".repeat(NAME_LEN_MAX)).unwrap();
     record.subject = "s".repeat(NAME_LEN_MAX);

@@ -1,4 +1,4 @@
-//! A repository compares and swaps, and finds what a process has to go on with.
+//! Compare-and-swap and recovery listing of the in-memory repository.
 
 use gossip_contracts::identity::LogicalTime;
 
@@ -10,7 +10,7 @@ fn machine(id: &str, from: &str, to: &str) -> Machine {
 }
 
 #[test]
-fn of_two_recoverers_one_drives_the_record() {
+fn of_two_concurrent_saves_one_gets_a_conflict() {
     let mut one = MemoryRepository::new();
     let mut other = one.clone();
     let mut first = machine("m", "a", "b");
@@ -28,7 +28,7 @@ fn of_two_recoverers_one_drives_the_record() {
 }
 
 #[test]
-fn a_new_record_must_be_new() {
+fn a_first_save_conflicts_with_a_stored_record() {
     let mut records = MemoryRepository::new();
     let record = machine("m", "a", "b").record();
     let version = records.save(&record, None).unwrap();
@@ -39,7 +39,7 @@ fn a_new_record_must_be_new() {
 }
 
 #[test]
-fn a_process_finds_what_it_gives_and_what_it_gets() {
+fn in_progress_lists_moves_from_and_to_the_owner() {
     let mut records = MemoryRepository::new();
     let mut over = machine("over", "a", "b");
     over.rollback("enough").unwrap();
@@ -54,7 +54,7 @@ fn a_process_finds_what_it_gives_and_what_it_gets() {
 }
 
 #[test]
-fn what_no_machine_makes_is_not_stored() {
+fn an_invalid_record_is_not_stored() {
     let mut records = MemoryRepository::new();
     let mut record = machine("m", "a", "b").record();
     record.to = record.from.clone();

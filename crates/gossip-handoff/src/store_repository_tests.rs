@@ -32,21 +32,21 @@ fn a_lost_reply_is_resolved() {
 }
 
 #[test]
-fn of_two_that_save_the_same_bytes_over_one_version_one_is_told_so() {
+fn of_two_saves_of_equal_bytes_over_one_version_one_succeeds() {
     let mut one = StoreRepository::new(MapStore::new(), TENANT, 1);
     let mut other = StoreRepository::new(one.store_mut().another_handle(), TENANT, 2);
     let mut machine = machine("same");
     let first = one.save(&machine.record(), None).unwrap();
     machine.rollback("both say so").unwrap();
     other.save(&machine.record(), Some(first)).unwrap();
-    // The bytes that are there are its own, and it did not write them.
+    // The stored bytes equal its own, but the other handle wrote them.
     one.store_mut().inject(Fault::LoseRequest);
     let late = one.save(&machine.record(), Some(first));
     assert_eq!(late, Err(RepositoryError::VersionConflict));
 }
 
 #[test]
-fn a_store_that_fails_is_told_without_names() {
+fn a_store_failure_is_reported_without_names() {
     let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
     records.store_mut().inject_always(Some(Fault::Fail));
     let RepositoryError::Failed { message } =
@@ -58,7 +58,7 @@ fn a_store_that_fails_is_told_without_names() {
 }
 
 #[test]
-fn a_stored_phase_that_nobody_knows_is_refused() {
+fn a_stored_unknown_phase_is_rejected() {
     let mut store = MapStore::new();
     let record = machine("strange").record();
     let mut payload = record.to_bytes();
@@ -89,7 +89,7 @@ fn tenants_do_not_see_each_others_moves() {
     assert_eq!(others.get(&machine("mine").record().id), Err(RepositoryError::RecordNotFound));
 }
 
-/// Puts bytes that are no record where a record was.
+/// Overwrites a stored record with invalid bytes.
 fn damage(store: &mut MapStore, id: &RecordId) {
     let mut txn = Txn::new();
     txn.put(Key::Handoff { tenant: TENANT, handoff: handoff_id(id) }, b"no record".to_vec());
@@ -97,7 +97,7 @@ fn damage(store: &mut MapStore, id: &RecordId) {
     assert!(matches!(outcomes[..], [Ok(CommitOutcome::Applied { .. })]));
 }
 
-/// Saves a record of a phase that only a newer program knows.
+/// Saves a record with a phase that only a newer version has.
 fn make_newer(store: &mut MapStore, record: &Record, version: Version) {
     let mut payload = record.to_bytes();
     payload[0] = 42;
@@ -114,7 +114,7 @@ fn make_newer(store: &mut MapStore, record: &Record, version: Version) {
     fly(store, save_handoff(limits, write)).unwrap();
 }
 
-/// Everything that the pages of `limit` tell: what can be read, and what cannot.
+/// Returns the readable and the unreadable records of all pages of `limit`.
 fn all_pages(
     mut page: impl FnMut(Option<&RecordId>) -> InProgress,
 ) -> (BTreeSet<String>, BTreeSet<u64>) {
@@ -131,7 +131,7 @@ fn all_pages(
 }
 
 #[test]
-fn a_record_that_cannot_be_read_is_told_and_the_others_are_found() {
+fn an_unreadable_record_is_reported_beside_the_readable_ones() {
     let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
     let (mut good, mut bad) = (BTreeSet::new(), BTreeSet::new());
     for number in 0..20 {
@@ -157,7 +157,7 @@ fn a_record_that_cannot_be_read_is_told_and_the_others_are_found() {
 }
 
 #[test]
-fn a_page_tells_of_so_many_unreadable_records_and_ends() {
+fn a_page_reports_at_most_unreadable_max_records() {
     let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
     for number in 0..=UNREADABLE_MAX {
         let record = machine(&format!("move-{number}")).record();
