@@ -1,8 +1,8 @@
-//! `cargo xtask makespan` and `cargo xtask bench runtime`: how evenly work is spread, and at what cost.
+//! `cargo xtask makespan` and `cargo xtask bench runtime`: how evenly work is spread, and its cost.
 //!
 //! Both run a program in a release build and write what it prints between marks of
-//! `docs/scheduling.md`. The makespan table is in virtual time and the same on every machine; the costs
-//! are measured, so they want a quiet one.
+//! `docs/scheduling.md`. The makespan table is in virtual time and the same on every machine; the
+//! costs are measured, so run them on an idle one.
 
 use std::process::ExitCode;
 

@@ -1,12 +1,12 @@
-//! Everything that can happen to one planned move, tried on the production code.
+//! Exhaustive search of one planned move, on the production code.
 //!
-//! The world has a source, a destination and a third worker that takes the shard if its lease
+//! The world has a source, a destination and a third worker that acquires the shard when its lease
 //! ends. The kernel is the real one, over the real store layer; both sides are the machines of
-//! [`lease_handoff`](gossip_handoff::lease_handoff); only the store and the records are kept in
-//! maps that can be forked. At every question of either side the search tries every outcome: it happens, its request is lost,
-//! its reply is lost, it is delayed until any later moment, it happens twice. Between any two
-//! questions either process may crash and come back, with or without its lease, the lease may be
-//! renewed, the third worker may step in, and the clock moves.
+//! [`lease_handoff`](gossip_handoff::lease_handoff); only the store and the records are maps that
+//! can be forked. For every request of either side the search tries every result: it succeeds, the
+//! request is lost, the reply is lost, it is delayed until any later step, it is executed twice.
+//! Between any two requests either process may crash and restart, with or without its lease, the
+//! lease may be renewed, the third worker may acquire the shard, and the clock advances.
 //!
 //! Faults and crashes are bounded by a [`Budget`]; within it the search is exhaustive.
 //!

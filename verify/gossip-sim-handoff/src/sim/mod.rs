@@ -1,13 +1,14 @@
-//! Planned moves that race with everything else, in random schedules.
+//! Random schedules in which planned moves race with everything else.
 //!
-//! `search` tries everything that can happen to one move; this plays many small worlds in which
-//! several moves meet splits, leases that end, parked shards, a cancelled run, second moves, drains
-//! and withdrawn offers. A world has one to three shards, two to four workers and an administrator.
-//! The workers use [`lease_handoff`](gossip_handoff::lease_handoff) as a product does: sources,
-//! [`Inbound`], [`Recovery`] and [`WorkerDrain`] through [`Driver`], on the production coordinator
-//! and repository over the store layer. Only the disk is a map. It loses, delays and doubles requests and replies, falls silent
-//! in the middle of an operation, and lets others act between what an operation read and what it
-//! commits; processes crash anywhere, and clocks differ and jump.
+//! [`search`](crate::search) explores one move exhaustively. This module runs many small worlds in
+//! which several moves race with splits, expiring leases, parked shards, a cancelled run, second
+//! moves, drains and withdrawn offers. A world has one to three shards, two to four workers and an
+//! administrator. The workers use [`lease_handoff`](gossip_handoff::lease_handoff) as a product
+//! does: sources, [`Inbound`], [`Recovery`] and [`WorkerDrain`] through [`Driver`], on the
+//! production coordinator and repository over the store layer. Only the disk is a map. It loses,
+//! delays and duplicates requests and replies, stops in the middle of an operation, and lets others
+//! act between the read and the commit of an operation. Processes crash anywhere, and clocks differ
+//! and jump.
 //!
 //! A *schedule* is one world from one seed: 20 to 60 steps, and then rest. The same seed gives the
 //! same schedule, on any machine.
