@@ -478,7 +478,7 @@ impl HandoffSource {
         match self.terms.outcome(shard.as_deref()) {
             MoveOutcome::Moved => self.settle(now, SourceEnd::Moved),
             MoveOutcome::Superseded => {
-                self.settle(now, SourceEnd::Lost(NotMovedReason::Superseded))
+                self.settle(now, SourceEnd::Lost(NotMovedReason::Superseded));
             }
             MoveOutcome::Gone => self.settle(now, SourceEnd::Lost(NotMovedReason::Gone)),
             MoveOutcome::Before if self.state == State::Confirming => {
