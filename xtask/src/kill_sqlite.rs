@@ -1,8 +1,8 @@
 //! `cargo xtask kill-sqlite`: the long form of the campaigns against the SQLite store.
 //!
-//! The tests of `gossip-trials` run the same program for a few cycles. This runs it on the disk that
-//! holds the target directory, and prints the figures of `docs/reliability.md`; `--save` writes
-//! them there. It is the debug build, whose assertions look as well; SQLite is optimized in it.
+//! The tests of `gossip-trials` run the same program for a few cycles. This runs it on the disk
+//! that holds the target directory, and prints the figures of `docs/reliability.md`; `--save`
+//! writes them there. It is a debug build, so that assertions are checked; SQLite is optimized.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

@@ -90,8 +90,8 @@ fn clippy() -> Result<(), Failure> {
     process::run(&mut command, "mend what clippy named above")
 }
 
-/// Unit and integration tests. The tests of `gossip-trials` run the `gossip` binary: cargo builds it
-/// for the integration tests of `gossip-cli`, and builds everything before it runs the first test.
+/// Unit and integration tests. The tests of `gossip-trials` run the `gossip` binary. Cargo builds
+/// it for the integration tests of `gossip-cli`, and builds everything before the first test runs.
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
     let mut arguments = vec!["--workspace", "--all-features"];
     arguments.extend(TEST_TARGETS);

@@ -2,6 +2,7 @@
 //!
 //! It has a coordinator of its own on the file of each script, and shares nothing else with the
 //! others. It ends when nobody tells it anything any more.
+#![expect(clippy::print_stderr, reason = "standard output carries the answers")]
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
