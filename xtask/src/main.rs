@@ -201,7 +201,7 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "miri",
         arguments: "[FILTER]",
-        purpose: "run the tests of gossip-stdx under Miri",
+        purpose: "run the tests of the crates with unsafe code under Miri",
         run: miri::run,
     },
     Command {

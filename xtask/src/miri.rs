@@ -1,4 +1,4 @@
-//! `cargo xtask miri [FILTER]`: the tests of the one crate with unsafe code, under Miri.
+//! `cargo xtask miri [FILTER]`: the tests of the crates with unsafe code, under Miri.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         setup::component(TOOLCHAIN, component)?;
     }
     let mut command = process::cargo_of(TOOLCHAIN);
-    command.args(["miri", "test", "--package", "gossip-stdx", "--all-features"]);
+    command.args(["miri", "test", "--package", "gossip-stdx", "--package", "gossip-testkit"]);
     command.args(arguments);
     command.env("MIRIFLAGS", FLAGS).env("PROPTEST_CASES", PROPTEST_CASES);
     process::run(&mut command, "cargo xtask miri NAME, for the test that failed above")?;

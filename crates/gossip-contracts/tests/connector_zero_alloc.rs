@@ -8,7 +8,7 @@ use gossip_contracts::connector::{
     PageItem, PageLimits, PageValidator,
 };
 use gossip_contracts::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
-use gossip_stdx::{CountingAllocator, count_allocations};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

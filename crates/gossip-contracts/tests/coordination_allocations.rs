@@ -10,7 +10,8 @@ use gossip_contracts::coordination::{
     validate_split_child_cursors, validate_split_coverage,
 };
 use gossip_contracts::identity::{CanonicalBytes, CanonicalHasher, Domain, ShardId};
-use gossip_stdx::{ByteSlab, CountingAllocator, count_allocations, with_allocation_limit};
+use gossip_stdx::ByteSlab;
+use gossip_testkit::{CountingAllocator, count_allocations, with_allocation_limit};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

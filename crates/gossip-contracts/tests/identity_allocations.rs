@@ -9,7 +9,7 @@ use gossip_contracts::identity::{
     PolicyHash, PolicyHashInputs, RuleFingerprint, RunId, SecretHash, ShardId, ShardKey,
     StableItemId, TenantId, TenantSecretKey,
 };
-use gossip_stdx::{CountingAllocator, count_allocations};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

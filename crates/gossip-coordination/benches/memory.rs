@@ -13,7 +13,7 @@ mod support;
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::OpId;
 use gossip_coordination::{AcquireScratch, CoordinationBackend, InMemoryCoordinator, OP_LOG_CAP};
-use gossip_stdx::{CountingAllocator, count_allocations};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 use self::support::{DATA_LEN, TENANT, acquire, at, cursor_key, register};
 

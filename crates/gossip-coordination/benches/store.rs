@@ -18,7 +18,7 @@ use gossip_coordination::store::{
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, InfraError, Lease, RunConfig, RunManagement,
 };
-use gossip_stdx::{CountingAllocator, count_allocations};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

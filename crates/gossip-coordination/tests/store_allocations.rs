@@ -12,7 +12,7 @@ use gossip_coordination::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, RunConfig,
     RunManagement,
 };
-use gossip_stdx::{CountingAllocator, count_allocations};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -17,7 +17,7 @@ use gossip_coordination::{
     AcquireScratch, CoordinationBackend, InMemoryCoordinator, Lease, RunManagement, ShardClaiming,
     ShardFilter,
 };
-use gossip_stdx::{CountingAllocator, count_allocations};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 use self::support::{TENANT, acquire, at, cursor_key, idle, register, run_of};
 

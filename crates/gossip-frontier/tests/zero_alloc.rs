@@ -8,7 +8,7 @@ use gossip_contracts::coordination::{
 };
 use gossip_frontier::builder::{PreallocShardBuilder, PreallocShardBuilderError};
 use gossip_frontier::*;
-use gossip_stdx::{CountingAllocator, count_allocations};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -4,17 +4,13 @@
 //! - [`InlineVec`]: a vector that lives inline up to `N` items and on the heap beyond.
 //! - [`ByteSlab`]: byte strings in one buffer that never grows, addressed by [`ByteSlot`].
 //! - [`prefetch`]: a hint to the processor that something will be read soon.
-//! - `CountingAllocator` (feature `counting-alloc`): shows that hot paths allocate nothing.
 //!
 //! This crate never does I/O, never reads a clock and knows nothing of shards, keys or runs.
-//! It is the only crate of the workspace that may hold `unsafe` code, and only the modules below
+//! It is the only product crate that may hold `unsafe` code, and only the modules below
 //! that say so do; each block carries its `SAFETY` note and runs under Miri.
 
 #![deny(unsafe_code)]
 
-#[cfg(feature = "counting-alloc")]
-#[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
-mod counting_alloc;
 mod inline_vec;
 #[expect(unsafe_code, reason = "the processor's prefetch instruction takes a pointer")]
 mod prefetch;
@@ -29,10 +25,6 @@ mod ring_buffer_tests;
 #[cfg(test)]
 mod test_support;
 
-#[cfg(feature = "counting-alloc")]
-pub use counting_alloc::{
-    AllocationCounts, CountingAllocator, count_allocations, with_allocation_limit,
-};
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
 pub use prefetch::{CACHE_LINE, prefetch, prefetch_whole};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};

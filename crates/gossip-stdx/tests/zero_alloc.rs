@@ -5,9 +5,8 @@
 use std::hint::black_box;
 use std::sync::Barrier;
 
-use gossip_stdx::{
-    ByteSlab, ByteSlot, CountingAllocator, InlineVec, RingBuffer, count_allocations,
-};
+use gossip_stdx::{ByteSlab, ByteSlot, InlineVec, RingBuffer};
+use gossip_testkit::{CountingAllocator, count_allocations};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -46,11 +46,7 @@ struct Edges {
 
 /// One row per crate, from the bottom of the picture to its top.
 const EDGES: [Edges; 12] = [
-    Edges {
-        package: "gossip-stdx",
-        internal: &["gossip-stdx"],
-        external: Some(&["arrayvec", "thiserror"]),
-    },
+    Edges { package: "gossip-stdx", internal: &[], external: Some(&["arrayvec", "thiserror"]) },
     Edges {
         package: "gossip-contracts",
         internal: &["gossip-stdx"],

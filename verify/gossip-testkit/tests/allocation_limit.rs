@@ -1,6 +1,6 @@
 //! The allocator for tests refuses what it was told to, and only for as long.
 
-use gossip_stdx::{CountingAllocator, with_allocation_limit};
+use gossip_testkit::{CountingAllocator, with_allocation_limit};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

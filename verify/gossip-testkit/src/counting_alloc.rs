@@ -15,7 +15,7 @@ use std::ptr;
 /// A test binary installs it once:
 ///
 /// ```
-/// use gossip_stdx::{CountingAllocator, count_allocations};
+/// use gossip_testkit::{CountingAllocator, count_allocations};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: CountingAllocator = CountingAllocator;

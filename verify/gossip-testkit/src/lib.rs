@@ -1,0 +1,15 @@
+//! What the tests and benchmarks of every crate share.
+//!
+//! - [`CountingAllocator`]: shows that a hot path allocates nothing, and refuses large requests.
+//!
+//! This crate depends on no product crate, so a unit test of any of them can use it. Its unsafe
+//! code is the allocator's, carries `SAFETY` notes and runs under Miri.
+
+#![deny(unsafe_code)]
+
+#[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
+mod counting_alloc;
+
+pub use self::counting_alloc::{
+    AllocationCounts, CountingAllocator, count_allocations, with_allocation_limit,
+};
