@@ -7,7 +7,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use gossip_coordination_etcd::test_support::EtcdServer;
+use gossip_testkit::test_support::EtcdServer;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -11,9 +11,9 @@ use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
     CheckpointError, InfraError, Lease, RunConfig, ShardFilter, StoreRefusal,
 };
+use gossip_testkit::test_support::{EtcdServer, ServerOptions, TestDirectory};
 
 use crate::auth_tests::{ask, client, enable_auth};
-use crate::test_support::{EtcdServer, ServerOptions, TestDirectory};
 use crate::{AsyncEtcdCoordinator, ConnectError, EtcdCause, EtcdConfig, GrpcClient, Namespace};
 
 const TENANT: TenantId = TenantId::from_bytes([5; 32]);

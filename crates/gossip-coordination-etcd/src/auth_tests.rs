@@ -1,9 +1,10 @@
 //! Users, passwords, tokens and permissions of a real server.
 
-use crate::facts_tests::{get, put, steps};
+use gossip_testkit::test_support::EtcdServer;
+
 use crate::node::Method;
-use crate::test_support::EtcdServer;
-use crate::{Credentials, EtcdCause, EtcdKv, Fate, GrpcClient, KeySpan};
+use crate::test_fixtures::{get, put, steps};
+use crate::{Credentials, EtcdCause, EtcdKv, Fate, GrpcClient, GrpcConfig, KeySpan};
 
 /// Names and passwords: what these requests have in common.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -60,7 +61,7 @@ pub(crate) async fn enable_auth(client: &GrpcClient, span: KeySpan) {
 }
 
 pub(crate) fn client(server: &EtcdServer, login: Option<(&str, &str)>) -> GrpcClient {
-    let mut config = server.client_config();
+    let mut config = GrpcConfig::new([server.endpoint()]);
     config.credentials = login.map(|(user, password)| Credentials {
         user: user.to_owned(),
         password: password.to_owned(),
@@ -102,6 +103,6 @@ async fn who_we_are_is_checked_and_said_without_secrets() {
     assert_eq!(outcome(&worker, "w/k").await, Ok(()));
     let lease = worker.lease_grant(60).await.unwrap();
     assert_eq!(worker.lease_keep_alive(lease.id).await.unwrap(), Some(60));
-    let shown = format!("{worker:?} {:?}", server.client_config().credentials);
+    let shown = format!("{worker:?} {:?}", GrpcConfig::new([server.endpoint()]).credentials);
     assert!(!shown.contains("secret"), "{shown}");
 }

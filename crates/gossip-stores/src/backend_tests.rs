@@ -8,7 +8,7 @@ use gossip_coordination::store::{Answer, KeyRange, Read, Store as _};
 use gossip_coordination::{
     AcquireScratch, AsyncRunManagement, AsyncShardClaiming, RunConfig, RunManagement, ShardClaiming,
 };
-use gossip_coordination_etcd::test_support::{EtcdServer, TestDirectory};
+use gossip_testkit::test_support::{EtcdServer, TestDirectory};
 
 use super::*;
 

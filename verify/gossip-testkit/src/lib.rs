@@ -1,6 +1,8 @@
 //! What the tests and benchmarks of every crate share.
 //!
 //! - [`CountingAllocator`]: shows that a hot path allocates nothing, and refuses large requests.
+//! - [`Rng`]: pseudo-random numbers from a seed.
+//! - [`test_support`]: real etcd servers, and a proxy and a network that cut them off.
 //!
 //! This crate depends on no product crate, so a unit test of any of them can use it. Its unsafe
 //! code is the allocator's, carries `SAFETY` notes and runs under Miri.
@@ -9,7 +11,10 @@
 
 #[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 mod counting_alloc;
+mod rng;
+pub mod test_support;
 
 pub use self::counting_alloc::{
     AllocationCounts, CountingAllocator, count_allocations, with_allocation_limit,
 };
+pub use self::rng::Rng;

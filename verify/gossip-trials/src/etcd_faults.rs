@@ -15,8 +15,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gossip_coordination_etcd::EtcdConfig;
-use gossip_coordination_etcd::test_support::{
-    Campaign, EtcdCluster, Loss, Resumed, StoppedWorkers, Takeover, Verdict, be_a_stopped_worker,
+use gossip_testkit::test_support::EtcdCluster;
+use gossip_testkit_etcd::{
+    Campaign, Loss, Resumed, StoppedWorkers, Takeover, Verdict, be_a_stopped_worker,
 };
 use tokio::runtime::Runtime;
 
@@ -95,7 +96,7 @@ fn row(loss: Loss, losses: &[Resumed], Verdict { acknowledged, refused, .. }: Ve
 /// The row of the workers that were stopped.
 fn stop_workers(count: usize) -> Outcome<String> {
     let cluster = EtcdCluster::three();
-    let endpoints = cluster.client_config().endpoints;
+    let endpoints = cluster.endpoints();
     let hosts = endpoints.iter().map(|it| it.trim_start_matches("http://"));
     let config = EtcdConfig::new(hosts, "stopped").expect("the usual settings work");
     let (owner_lease_ttl, max_clock_skew) = (OWNER_LEASE_TTL, Duration::ZERO);

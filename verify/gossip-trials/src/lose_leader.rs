@@ -10,8 +10,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use gossip_coordination_etcd::proto::{PutRequest, Request, TxnRequest};
-use gossip_coordination_etcd::test_support::{EtcdCluster, Loss};
-use gossip_coordination_etcd::{EtcdError, EtcdKv, GrpcClient};
+use gossip_coordination_etcd::{EtcdError, EtcdKv, GrpcClient, GrpcConfig};
+use gossip_testkit::test_support::EtcdCluster;
+use gossip_testkit_etcd::Loss;
 use tokio::runtime::Builder;
 
 use crate::Outcome;
@@ -51,9 +52,9 @@ async fn run() -> Outcome<String> {
 /// The row of one way.
 async fn lose_leader(loss: Loss) -> String {
     let mut cluster = loss.cluster();
-    let mut config = cluster.client_config();
+    let mut config = GrpcConfig::new(cluster.endpoints());
     config.request_timeout = REQUEST_TIMEOUT;
-    let leader = cluster.leader(None).await;
+    let leader = cluster.leader(None);
     // The client begins at the leader, which is the worst place to begin.
     config.endpoints.rotate_left(leader);
     let client = GrpcClient::new(&config).expect("the endpoints are ours");

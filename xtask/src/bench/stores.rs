@@ -6,23 +6,21 @@
 use crate::failure::Failure;
 use crate::process;
 
-/// Crate, benchmark, and the features that it needs.
-const STORES: [(&str, &str, &str); 2] = [
-    ("gossip-coordination-sqlite", "sqlite_store", ""),
-    ("gossip-coordination-etcd", "etcd_store", "test-support"),
-];
+/// Crate and benchmark.
+const STORES: [(&str, &str); 2] =
+    [("gossip-coordination-sqlite", "sqlite_store"), ("gossip-coordination-etcd", "etcd_store")];
 
 /// Whether a benchmark belongs here.
 pub(super) fn is_one(bench: &str) -> bool {
-    STORES.iter().any(|(_, name, _)| *name == bench)
+    STORES.iter().any(|(_, name)| *name == bench)
 }
 
 /// Runs them all.
 pub(super) fn run() -> Result<(), Failure> {
-    for (package, bench, features) in STORES {
+    for (package, bench) in STORES {
         println!("\n## {package}\n");
         let mut command = process::cargo();
-        command.args(["bench", "--package", package, "--features", features, "--bench", bench]);
+        command.args(["bench", "--package", package, "--bench", bench]);
         process::run(&mut command, "mend the benchmark named above")?;
     }
     Ok(())

@@ -4,8 +4,8 @@
 //!
 //! `valgrind --tool=callgrind --fair-sched=yes BENCHMARK alone SIDE OPERATIONS --bench`
 
-use gossip_coordination_etcd::GrpcClient;
-use gossip_coordination_etcd::test_support::EtcdServer;
+use gossip_coordination_etcd::{GrpcClient, GrpcConfig};
+use gossip_testkit::test_support::EtcdServer;
 
 use crate::bare::Swap;
 use crate::holders;
@@ -22,7 +22,7 @@ pub async fn alone() {
     let (side, each) = (named.next().expect(USAGE), named.next().expect(USAGE));
     let each: usize = each.parse().expect(USAGE);
     let server = EtcdServer::single();
-    let grpc = server.client_config();
+    let grpc = GrpcConfig::new([server.endpoint()]);
     match &*side {
         "swap" => {
             let client = GrpcClient::new(&grpc).expect("our own server has an address");

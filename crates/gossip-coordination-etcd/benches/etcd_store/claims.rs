@@ -8,7 +8,8 @@ use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ShardFilter,
     ShardStatus,
 };
-use gossip_coordination_etcd::test_support::EtcdServer;
+use gossip_coordination_etcd::GrpcConfig;
+use gossip_testkit::test_support::EtcdServer;
 
 use crate::ours::{Coordinator, Holder, Process, TENANT, acquire, at, op, register, split};
 use crate::process;
@@ -31,7 +32,7 @@ const CHECKPOINTS: u64 = 64;
 /// Time and round trips of claims with 100 and with 50,000 shards, and a listing of the latter.
 pub async fn claims() {
     let server = EtcdServer::single();
-    let mut process = process(&server.client_config(), true);
+    let mut process = process(&GrpcConfig::new([server.endpoint()]), true);
     let mut admin = process.handle();
     register(&mut admin, SMALL, 100).await;
     register(&mut admin, LARGE, ROOTS).await;
@@ -106,7 +107,7 @@ impl Claimer {
 /// Transactions and bytes of renewing many shards at once, and bytes of one checkpoint.
 pub async fn renewals() {
     let server = EtcdServer::single();
-    let mut process = process(&server.client_config(), true);
+    let mut process = process(&GrpcConfig::new([server.endpoint()]), true);
     let mut worker = process.handle();
     // One more, to be checkpointed.
     register(&mut worker, SMALL, RENEWED + 1).await;

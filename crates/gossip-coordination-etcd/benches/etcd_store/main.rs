@@ -6,7 +6,7 @@
 //! swap is the second compare, the protocol, the codec and the checksum. Every operation is
 //! accepted; a refused one stops the benchmark.
 //!
-//! `cargo bench -p gossip-coordination-etcd --features test-support --bench etcd_store [SECTION]`
+//! `cargo bench -p gossip-coordination-etcd --bench etcd_store [SECTION]`
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, reason = "a benchmark has no users")]
@@ -22,8 +22,8 @@ mod work;
 use std::time::Duration;
 
 use gossip_contracts::identity::RunId;
-use gossip_coordination_etcd::test_support::{EtcdCluster, EtcdServer};
 use gossip_coordination_etcd::{EtcdConfig, GrpcClient, GrpcConfig};
+use gossip_testkit::test_support::{EtcdCluster, EtcdServer};
 
 use self::bare::{Swap, ThreeTrips};
 use self::counting::Counting;
@@ -111,11 +111,11 @@ async fn checkpoints() {
     );
     for in_flight in IN_FLIGHT {
         let server = EtcdServer::single();
-        compare("one", &server.client_config(), in_flight).await;
+        compare("one", &GrpcConfig::new([server.endpoint()]), in_flight).await;
     }
     for in_flight in IN_FLIGHT {
         let cluster = EtcdCluster::three();
-        compare("three", &cluster.client_config(), in_flight).await;
+        compare("three", &GrpcConfig::new(cluster.endpoints()), in_flight).await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! What one operation costs in computing, on both sides. Unlike a rate it hardly depends on what
 //! else the machine does.
 
-use gossip_coordination_etcd::GrpcClient;
-use gossip_coordination_etcd::test_support::EtcdServer;
+use gossip_coordination_etcd::{GrpcClient, GrpcConfig};
+use gossip_testkit::test_support::EtcdServer;
 
 use crate::bare::Swap;
 use crate::rounds::{Caller, together};
@@ -30,7 +30,7 @@ pub async fn work() {
     for in_flight in IN_FLIGHT {
         let server = EtcdServer::single();
         let pid = server.pid().expect("it runs");
-        let grpc = server.client_config();
+        let grpc = GrpcConfig::new([server.endpoint()]);
         let client = GrpcClient::new(&grpc).expect("our own server has an address");
         let mut swaps = Vec::new();
         for number in 0..in_flight {

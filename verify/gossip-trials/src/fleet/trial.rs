@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination_etcd::test_support::EtcdServer;
+use gossip_testkit::test_support::EtcdServer;
 
 use crate::Outcome;
 use crate::fleet::book::{Books, Cause, Fates, Figures, Sleep, Time};

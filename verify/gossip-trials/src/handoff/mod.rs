@@ -22,7 +22,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use gossip_coordination_etcd::test_support::EtcdServer;
+use gossip_testkit::test_support::EtcdServer;
 
 use crate::Failure;
 

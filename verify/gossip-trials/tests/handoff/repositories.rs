@@ -6,15 +6,16 @@ use std::time::Duration;
 use gossip_contracts::identity::TenantId;
 use gossip_coordination::block_on;
 use gossip_coordination::store::Store;
-use gossip_coordination_etcd::sim_etcd_kv::{FaultRates, SimEtcdKv};
-use gossip_coordination_etcd::test_support::{EtcdServer, TestDirectory};
-use gossip_coordination_etcd::{EtcdConfig, RETRIES_MAX, SimStore};
+use gossip_coordination_etcd::{EtcdConfig, RETRIES_MAX};
 use gossip_coordination_sqlite::{AsyncSqliteStore, SqliteDatabase, SqliteOptions, fresh_nonce};
 use gossip_handoff::{
     AsyncStoreRepository, InProgress, Record, RecordId, Repository, RepositoryError,
     StoreRepository, Stored, Version,
 };
 use gossip_sim_handoff::conformance::{RepositoryTarget, check};
+use gossip_testkit::test_support::{EtcdServer, TestDirectory};
+use gossip_testkit_etcd::SimStore;
+use gossip_testkit_etcd::sim_etcd_kv::{FaultRates, SimEtcdKv};
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 

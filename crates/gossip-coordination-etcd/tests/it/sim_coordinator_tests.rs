@@ -1,0 +1,223 @@
+//! The coordinator over the model of etcd is held to everything that the one in memory is held to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
+use gossip_conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
+use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
+use gossip_coordination_etcd::{EtcdConfig, EtcdStore, RETRIES_MAX};
+use gossip_testkit_etcd::sim_etcd_kv::{Fault, FaultRates, SimEtcdKv, Target};
+use gossip_testkit_etcd::{SimEtcdCoordinator, SimStore};
+
+use crate::golden;
+
+fn config() -> EtcdConfig {
+    let config = EtcdConfig::new(["model:2379"], "sim").expect("the usual settings work");
+    // Where a third of all requests is lost, a few in a row are nothing.
+    EtcdConfig { max_clock_skew: Duration::ZERO, retries: RETRIES_MAX, ..config }
+}
+
+/// Limits of one more handle.
+fn limits(settings: Settings, nonce: u64) -> StoreConfig {
+    settings.limit(StoreConfig::new(nonce))
+}
+
+/// The coordinator over a model with faults that happen by themselves, the same in every run.
+pub(crate) struct OnModel {
+    faults: FaultRates,
+    handle_count: AtomicU64,
+}
+
+impl OnModel {
+    pub(crate) fn new(faults: FaultRates) -> Self {
+        Self { faults, handle_count: AtomicU64::new(0) }
+    }
+
+    /// A nonce for each handle.
+    fn nonce(&self) -> u64 {
+        (1 + self.handle_count.fetch_add(1, Ordering::Relaxed)) << 32
+    }
+}
+
+impl ConformanceTarget for OnModel {
+    type Backend = SimEtcdCoordinator;
+
+    fn name(&self) -> &str {
+        "the model of etcd"
+    }
+
+    fn fresh(&self, settings: Settings) -> SimEtcdCoordinator {
+        let (kv, limits) = (SimEtcdKv::new(), limits(settings, self.nonce()));
+        kv.inject_randomly(limits.nonce, self.faults);
+        SimStore::new(kv, &config()).expect("the usual settings work").coordinator(limits)
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut SimEtcdCoordinator,
+        call: impl FnOnce(&mut SimEtcdCoordinator) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
+    }
+
+    fn another_handle(&self, backend: &SimEtcdCoordinator) -> Option<SimEtcdCoordinator> {
+        let config = StoreConfig { nonce: self.nonce(), ..backend.config() };
+        Some(backend.store().coordinator(config))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        std::thread::scope(|scope| {
+            for job in jobs {
+                scope.spawn(job);
+            }
+        });
+    }
+
+    fn lose_next_reply(&self, backend: &mut SimEtcdCoordinator) -> bool {
+        backend.store().store().kv().inject(0, Target::Write, Fault::LoseReply);
+        true
+    }
+
+    fn split_children_max(&self) -> usize {
+        self.fresh(Settings::default()).split_children_max()
+    }
+}
+
+#[test]
+fn the_coordinator_over_the_model_conforms() {
+    let target = OnModel::new(FaultRates::default());
+    let ran = run_all(&target, &mut |_| ());
+    println!("{ran} cases");
+    check_sequences(&target, 0..40, 120);
+}
+
+/// One write in three loses its way or its reply, and leases vanish: the answers are the same.
+#[test]
+fn sequences_over_a_faulty_model_are_answered_as_the_model_of_the_protocol_answers() {
+    let faults = FaultRates { lose_request: 150, lose_reply: 150, refuse: 50, expire_leases: 20 };
+    check_sequences(&OnModel::new(faults), 100..140, 120);
+}
+
+/// The asynchronous coordinator over a model without faults, polled by a thread that waits.
+struct OnAsyncModel {
+    handles: OnModel,
+}
+
+impl OnAsyncModel {
+    fn new() -> Self {
+        Self { handles: OnModel::new(FaultRates::default()) }
+    }
+}
+
+/// The asynchronous coordinator over the model.
+type AsyncModel = Blocking<AsyncStoreCoordinator<EtcdStore<SimEtcdKv>>>;
+
+impl ConformanceTarget for OnAsyncModel {
+    type Backend = AsyncModel;
+
+    fn name(&self) -> &str {
+        "the model of etcd, asynchronous"
+    }
+
+    fn fresh(&self, settings: Settings) -> AsyncModel {
+        let store = EtcdStore::without_tasks(SimEtcdKv::new(), &config());
+        let store = store.expect("the usual settings work");
+        Blocking::new(AsyncStoreCoordinator::new(store, limits(settings, self.handles.nonce())))
+    }
+
+    fn with_events<R>(
+        &self,
+        backend: &mut AsyncModel,
+        call: impl FnOnce(&mut AsyncModel) -> R,
+    ) -> (R, Option<Vec<StateTransitionEvent>>) {
+        backend.get_mut().collect_events(Some(EventCollector::new()));
+        let result = call(backend);
+        let events = backend.get_mut().collect_events(None);
+        (result, events.map(|mut events| events.drain()))
+    }
+
+    fn another_handle(&self, backend: &AsyncModel) -> Option<AsyncModel> {
+        let coordinator = backend.get_ref();
+        let config = StoreConfig { nonce: self.handles.nonce(), ..coordinator.config() };
+        let store = coordinator.store().clone();
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn race(&self, jobs: Vec<RaceJob<'_>>) {
+        self.handles.race(jobs);
+    }
+
+    fn lose_next_reply(&self, backend: &mut AsyncModel) -> bool {
+        backend.get_ref().store().kv().inject(0, Target::Write, Fault::LoseReply);
+        true
+    }
+
+    fn split_children_max(&self) -> usize {
+        self.handles.split_children_max()
+    }
+}
+
+#[test]
+fn the_asynchronous_coordinator_over_the_model_conforms() {
+    let target = OnAsyncModel::new();
+    run_all(&target, &mut |_| ());
+    check_sequences(&target, 500..520, 120);
+}
+
+/// Scripts over the model.
+struct Scripts;
+
+impl ScriptBackend for Scripts {
+    type Coordinator = SimEtcdCoordinator;
+
+    fn start(&mut self, settings: WorldSettings) -> Option<SimEtcdCoordinator> {
+        let config = golden::configure(config(), settings)?;
+        let store = SimStore::new(SimEtcdKv::new(), &config).expect("valid settings");
+        Some(store.coordinator(StoreConfig { nonce: 1 << 32, ..config.store_config() }))
+    }
+
+    fn observe<R>(
+        coordinator: &mut SimEtcdCoordinator,
+        call: impl FnOnce(&mut SimEtcdCoordinator) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let mut events = EventCollector::new();
+        let result = coordinator.with_events(&mut events, call);
+        (result, events.drain())
+    }
+}
+
+#[test]
+fn golden_scripts_over_the_model_are_answered_as_written() {
+    golden::check(|| Scripts);
+}
+
+/// Scripts of tasks over the model.
+struct AsyncScripts;
+
+impl ScriptBackend for AsyncScripts {
+    type Coordinator = AsyncModel;
+
+    fn start(&mut self, settings: WorldSettings) -> Option<AsyncModel> {
+        let config = golden::configure(config(), settings)?;
+        let store = EtcdStore::without_tasks(SimEtcdKv::new(), &config).expect("valid settings");
+        let config = StoreConfig { nonce: 1 << 32, ..config.store_config() };
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn observe<R>(
+        coordinator: &mut AsyncModel,
+        call: impl FnOnce(&mut AsyncModel) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        let (result, events) = OnAsyncModel::new().with_events(coordinator, call);
+        (result, events.unwrap_or_default())
+    }
+}
+
+#[test]
+fn golden_scripts_of_tasks_over_the_model_are_answered_as_written() {
+    golden::check(|| AsyncScripts);
+}

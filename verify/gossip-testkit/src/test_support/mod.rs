@@ -1,0 +1,18 @@
+//! Real etcd servers for tests and benchmarks, and a proxy and a network that cut them off.
+//!
+//! A server runs on free loopback ports with its data in a temporary directory. It ends with its
+//! value, or with this process, whichever is first, and is only ever signalled by its process id.
+//! A missing program is a failure with the command that installs it, never a silent skip.
+//!
+//! Everything here panics when the machine does not support it: it is for tests.
+
+mod cluster;
+mod directory;
+mod network;
+mod proxy;
+mod server;
+
+pub use self::cluster::EtcdCluster;
+pub use self::directory::TestDirectory;
+pub use self::proxy::{Direction, Proxy};
+pub use self::server::{EtcdServer, ServerOptions, ServerTls, send_signal};
