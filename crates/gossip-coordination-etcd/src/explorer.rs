@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
+use gossip_testkit::Rng;
+
 /// Polls after which a world should long be over: a hundred times what the longest takes.
 const POLLS_MAX: usize = 200_000;
 
@@ -23,7 +25,7 @@ const MILLIS_MAX: u64 = 10_000_000;
 pub(crate) struct Explorer(Arc<Mutex<State>>);
 
 struct State {
-    random: u64,
+    rng: Rng,
     now: u64,
     polls: usize,
     tasks: Vec<Arc<Slot>>,
@@ -46,12 +48,18 @@ impl Wake for Slot {
 impl Explorer {
     pub(crate) fn new(seed: u64) -> Self {
         let (tasks, sleepers) = (Vec::new(), Vec::new());
-        Self(Arc::new(Mutex::new(State { random: seed, now: 0, polls: 0, tasks, sleepers })))
+        Self(Arc::new(Mutex::new(State {
+            rng: Rng::seeded(seed),
+            now: 0,
+            polls: 0,
+            tasks,
+            sleepers,
+        })))
     }
 
     /// A number below `bound`.
     pub(crate) fn draw(&self, bound: u64) -> u64 {
-        self.state().draw(bound)
+        self.state().rng.below(bound)
     }
 
     /// Begins a task.
@@ -127,7 +135,7 @@ impl Explorer {
         }
         state.polls += 1;
         assert!(state.polls < POLLS_MAX, "it does not end");
-        let chosen = state.draw(count) as usize;
+        let chosen = state.rng.below(count) as usize;
         state.tasks.iter().filter(ready).nth(chosen).cloned()
     }
 
@@ -145,17 +153,6 @@ impl Explorer {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
-    }
-}
-
-impl State {
-    /// SplitMix64.
-    fn draw(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
     }
 }
 

@@ -17,6 +17,7 @@ use gossip_coordination::{
     AcquireScratch, CoordinationBackend, InfraError, RunConfig, RunManagement, ShardFilter,
     ShardSummary, StoreRefusal,
 };
+use gossip_testkit::Rng;
 
 use crate::failure::infra;
 use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored, stranger};
@@ -302,12 +303,6 @@ fn a_flipped_bit_in_a_stored_record_is_corruption() {
     list(&mut coordinator).unwrap();
 }
 
-/// Numbers from a seed.
-fn draw(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    usize::try_from(*state >> 33).unwrap()
-}
-
 /// SQLite has no checksums of pages. So damage of the file may hide a row (its key is
 /// another one now, or the tree is cut off), which looks as if the row was never there. It never
 /// changes what a row says: that is covered by the checksum of the record, bound to its key.
@@ -320,14 +315,14 @@ fn damage_of_the_file_never_changes_what_a_record_says() {
         found(&mut coordinator).into_iter().map(|row| (row.shard, row)).collect()
     };
     let whole = fs::read(&path).unwrap();
-    let (mut state, mut told) = (1, 0);
+    let (mut rng, mut told) = (Rng::seeded(1), 0);
     for trial in 0..400 {
         let mut bytes = whole.clone();
         if trial % 8 == 7 {
             // Or the last page is cut off somewhere.
-            bytes.truncate(whole.len() - 1 - draw(&mut state) % 4_096);
+            bytes.truncate(whole.len() - 1 - rng.index(4_096));
         } else {
-            let bit = draw(&mut state) % (8 * bytes.len());
+            let bit = rng.index(8 * bytes.len());
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
         fs::write(&path, &bytes).unwrap();

@@ -21,9 +21,10 @@ use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, InMemoryCoordinator, Lease, ShardClaiming,
 };
+use gossip_testkit::Rng;
 
 use self::limit_loop::{BLOCK, HASH_KEY, LimitLoop, Snapshot};
-use self::support::{CURSOR_LEN, LEASE, Random, TENANT, WORKER, acquire, at, cursor_key, key_of};
+use self::support::{CURSOR_LEN, LEASE, TENANT, WORKER, acquire, at, cursor_key, key_of};
 
 /// Shards in the large table.
 const MANY: usize = 1_000_000;
@@ -87,7 +88,7 @@ fn bare_block() -> f64 {
 struct Bench {
     ours: InMemoryCoordinator,
     limit: LimitLoop,
-    random: Random,
+    random: Rng,
     /// Grows with every operation.
     sequence: u64,
     /// Of every shard, once all are taken.
@@ -104,8 +105,8 @@ struct Op {
 
 impl Bench {
     fn new() -> Self {
-        let mut random = Random(1);
-        let hot = (0..HOT).map(|_| random.below(MANY)).collect();
+        let mut random = Rng::seeded(1);
+        let hot = (0..HOT).map(|_| random.index(MANY)).collect();
         let ours = support::idle(MANY);
         let limit = LimitLoop::new(TENANT, MANY, false);
         Self { ours, limit, random, sequence: 1, leases: Vec::new(), hot }
@@ -123,7 +124,7 @@ impl Bench {
                 (0..ROUNDS).map(|round| self.acquire_round(round, &hot, 3, indexed, scratch));
             report_limit(what, true, &pairs.collect::<Vec<_>>(), block);
             let pairs = (0..ROUNDS).map(|round| {
-                let start = self.random.below(MANY);
+                let start = self.random.index(MANY);
                 let picked: Vec<_> = (0..OPS).map(|step| (start + step * 611_953) % MANY).collect();
                 self.acquire_round(round, &picked, 1, indexed, scratch)
             });
@@ -315,7 +316,7 @@ impl Bench {
 
     /// Enough shards, far apart, to fill the last cache.
     fn evicting(&mut self) -> Vec<Op> {
-        let start = self.random.below(MANY);
+        let start = self.random.index(MANY);
         let picked: Vec<_> = (0..50_000).map(|step| (start + step * 19) % MANY).collect();
         self.ops(&picked)
     }
@@ -327,7 +328,7 @@ impl Bench {
 
     fn pick(&mut self, hot: bool, count: usize) -> Vec<usize> {
         let Self { random, hot: few, .. } = self;
-        let one = |_| if hot { few[random.below(HOT)] } else { random.below(MANY) };
+        let one = |_| if hot { few[random.index(HOT)] } else { random.index(MANY) };
         (0..count).map(one).collect()
     }
 

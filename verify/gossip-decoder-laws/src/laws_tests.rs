@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gossip_testkit::Rng;
+
 use super::*;
 
 /// Inputs that are kept for a law, and their bytes together: every checkout has them.
@@ -26,7 +28,7 @@ fn every_law_holds_of_its_seeds_and_of_what_is_near_them() {
         let taken = seeds.iter().filter(|seed| (law.check)(seed)).count();
         assert!(taken > 0, "{}: no seed is taken", law.name);
         let count = if law.name == "operation_sequences" { NEAR_SLOW_SEEDS } else { NEAR_SEEDS };
-        let mut draw = Draw(1);
+        let mut draw = Draw(Rng::seeded(1));
         for _ in 0..count {
             let mut input = seeds[draw.below(seeds.len())].clone();
             for _ in 0..=draw.below(3) {
@@ -147,13 +149,12 @@ fn a_decoder_that_is_not_canonical_breaks_the_law() {
     });
 }
 
-/// Numbers that look random and are the same every time.
-struct Draw(u64);
+/// Draws changes of inputs.
+struct Draw(Rng);
 
 impl Draw {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        usize::try_from(self.0 >> 33).expect("31 bits") % bound
+        self.0.index(bound)
     }
 
     fn byte(&mut self) -> u8 {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use gossip_coordination_etcd::test_support::TestDirectory;
+use gossip_testkit::test_support::TestDirectory;
 use gossip_trials::process::output_of;
 
 /// Runs a trial in a directory of its own and returns what it prints.

@@ -114,16 +114,3 @@ pub fn acquire(
     let got = coordinator.acquire_and_restore_into(at(now), TENANT, key, WORKER, scratch);
     got.expect("the shard is free").lease
 }
-
-/// Numbers that look random, the same in every run.
-pub struct Random(pub u64);
-
-impl Random {
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((u128::from(mixed ^ (mixed >> 31)) * bound as u128) >> 64) as usize
-    }
-}

@@ -8,6 +8,7 @@ use gossip_contracts::coordination::{
     plan_split_residual_at_point,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey};
+use gossip_testkit::Rng;
 use proptest::prelude::*;
 
 use super::codec::{self, DecodeShardError, RootProgress};
@@ -267,13 +268,11 @@ proptest! {
 #[test]
 fn histories_reach_every_part_of_a_record() {
     let mut seen = [false; 8];
-    let mut random = 1_u64;
+    let mut rng = Rng::seeded(1);
     for _ in 0..40 {
         let mut history = History::new();
         for index in 0..150 {
-            // A linear congruence is random enough to reach what is to be reached.
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let [.., a, b, c] = random.to_be_bytes().map(|byte| byte ^ (random >> 40) as u8);
+            let [.., a, b, c] = rng.next_u64().to_be_bytes();
             history.step(index, (a, b, c));
             for shard in history.shards() {
                 let view = history.coordinator.shard(TENANT, shard).unwrap();

@@ -13,6 +13,7 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitResidualPlan,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_testkit::Rng;
 
 use super::core::Core;
 use super::flight::Io;
@@ -80,13 +81,6 @@ impl World {
     }
 }
 
-fn draw(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 /// A lease, where the shard ended when it was granted or split, and how often it was used.
 struct Held {
     lease: Lease,
@@ -100,7 +94,7 @@ struct Worker<'w> {
     io: &'w Io,
     id: u64,
     world: Arc<World>,
-    state: u64,
+    rng: Rng,
     held: BTreeMap<u64, Held>,
     op_count: u64,
 }
@@ -112,12 +106,12 @@ impl Worker<'_> {
     }
 
     async fn step(&mut self) {
-        let mut shard = draw(&mut self.state) % SHARDS;
-        if !draw(&mut self.state).is_multiple_of(4) {
+        let mut shard = self.rng.below(SHARDS);
+        if self.rng.below(4) != 0 {
             // Mostly one that it holds.
             shard = self.held.keys().copied().max_by_key(|held| held ^ shard).unwrap_or(shard);
         }
-        match (self.held.contains_key(&shard), draw(&mut self.state) % 16) {
+        match (self.held.contains_key(&shard), self.rng.below(16)) {
             (false, _) => self.acquire(shard).await,
             (true, 0..10) => self.checkpoint(shard).await,
             (true, 10) => self.renew(shard).await,
@@ -145,7 +139,7 @@ impl Worker<'_> {
     /// Checkpoints further than anybody under an earlier fence, sometimes twice.
     async fn checkpoint(&mut self, shard: u64) {
         let (now, op_id) = (self.world.now(), self.op());
-        let again = draw(&mut self.state).is_multiple_of(4);
+        let again = self.rng.below(4) == 0;
         let held = self.held.get_mut(&shard).unwrap();
         held.steps += 1;
         let position = start_of(shard) + held.lease.fence().as_raw() * 1_000 + held.steps;
@@ -235,7 +229,8 @@ fn is_final(error: RenewError) -> bool {
 fn work(core: &mut Core, id: u64, seed: u64, world: Arc<World>) -> Flight<'_, ()> {
     Flight::new(move |io| async move {
         let (held, op_count) = (BTreeMap::new(), 0);
-        let mut worker = Worker { core, io: &io, id, world, state: seed, held, op_count };
+        let mut worker =
+            Worker { core, io: &io, id, world, rng: Rng::seeded(seed), held, op_count };
         for _ in 0..ROUNDS {
             worker.step().await;
         }
@@ -243,12 +238,13 @@ fn work(core: &mut Core, id: u64, seed: u64, world: Arc<World>) -> Flight<'_, ()
 }
 
 /// Asks, revokes, pauses and resumes.
-fn administer(core: &mut Core, mut state: u64, world: Arc<World>) -> Flight<'_, ()> {
+fn administer(core: &mut Core, seed: u64, world: Arc<World>) -> Flight<'_, ()> {
     Flight::new(move |io| async move {
+        let mut rng = Rng::seeded(seed);
         for round in 0..ROUNDS {
             let (now, op_id) = (world.now(), OpId::from_raw(ADMIN << 32 | round));
-            let key = shard_key(draw(&mut state) % SHARDS);
-            match draw(&mut state) % 8 {
+            let key = shard_key(rng.below(SHARDS));
+            match rng.below(8) {
                 0..4 => {
                     let (action, expires_at) = (ShardAction::Release, now.saturating_add(9));
                     let asked = RequestAction { tenant: TENANT, key, action, expires_at, op_id };
@@ -422,7 +418,7 @@ impl<'f> Actor<'f> {
     }
 
     /// Answers what was asked; `false` if the actor is done.
-    fn go_on(&mut self, world: &World, state: &mut u64, tally: &mut Tally) -> bool {
+    fn go_on(&mut self, world: &World, rng: &mut Rng, tally: &mut Tally) -> bool {
         let told = match std::mem::replace(&mut self.asked, Step::Done(())) {
             Step::Read(reads) => {
                 self.has_read = true;
@@ -435,12 +431,12 @@ impl<'f> Actor<'f> {
                 let outcomes: Vec<_> = txns
                     .into_iter()
                     .map(|txn| {
-                        if draw(state).is_multiple_of(8) {
+                        if rng.below(8) == 0 {
                             let (actor, store) = (self.id, self.store.clone());
                             self.late.push(Late { actor, store, txn });
                             return Ok(CommitOutcome::Unknown);
                         }
-                        self.store.inject(fault(state));
+                        self.store.inject(fault(rng));
                         commit(&mut self.store, self.id, clock, txn)
                     })
                     .collect();
@@ -458,8 +454,8 @@ impl<'f> Actor<'f> {
     }
 }
 
-fn fault(state: &mut u64) -> Fault {
-    match draw(state) % 16 {
+fn fault(rng: &mut Rng) -> Fault {
+    match rng.below(16) {
         0 | 1 => Fault::LoseReply,
         2 | 3 => Fault::LoseRequest,
         4 => Fault::Conflict,
@@ -474,36 +470,36 @@ fn play(seed: u64, tally: &mut Tally) {
     let store = if seed.is_multiple_of(2) { plain } else { plain.with_bindings() };
     let mut reader = set_up(&store);
     let world = Arc::new(World { clock: AtomicU64::new(10), ..World::default() });
-    let mut state = seed << 8 | 1;
+    let mut rng = Rng::seeded(seed);
     let config = |id: u64| StoreConfig { max_clock_skew: SKEW, ..StoreConfig::new((id + 2) << 40) };
     let mut cores: Vec<_> =
         (0..=ADMIN).map(|id| Core::new(config(id), StoreLimits::GENEROUS)).collect();
     let (admin, workers) = cores.split_last_mut().unwrap();
-    let administering = administer(admin, draw(&mut state), Arc::clone(&world));
+    let administering = administer(admin, rng.next_u64(), Arc::clone(&world));
     let mut actors = vec![Actor::new(ADMIN, store.another_handle(), administering)];
     for (core, id) in workers.iter_mut().zip(0..) {
-        let working = work(core, id, draw(&mut state), Arc::clone(&world));
+        let working = work(core, id, rng.next_u64(), Arc::clone(&world));
         actors.push(Actor::new(id, store.another_handle(), working));
     }
     let mut late = Vec::new();
     while !actors.is_empty() {
-        world.clock.fetch_add(draw(&mut state) % 2, Ordering::Relaxed);
-        let chosen = usize::try_from(draw(&mut state) % actors.len() as u64).unwrap();
+        world.clock.fetch_add(rng.below(2), Ordering::Relaxed);
+        let chosen = rng.index(actors.len());
         let actor = &mut actors[chosen];
-        let vanishes = draw(&mut state) % 64;
+        let vanishes = rng.below(64);
         match vanishes {
             0 => actor.store.revoke_bindings(),
             1 => actor.store.end_process(),
             _ => {}
         }
         tally.vanished += u64::from(vanishes < 2);
-        let goes_on = actor.go_on(&world, &mut state, tally);
+        let goes_on = actor.go_on(&world, &mut rng, tally);
         late.append(&mut actor.late);
         if !goes_on {
             actors.swap_remove(chosen);
         }
-        if !late.is_empty() && draw(&mut state).is_multiple_of(8) {
-            let first = usize::try_from(draw(&mut state) % late.len() as u64).unwrap();
+        if !late.is_empty() && rng.below(8) == 0 {
+            let first = rng.index(late.len());
             late.swap_remove(first).arrive(&world, tally);
         }
     }

@@ -11,6 +11,7 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_testkit::Rng;
 
 use super::core::Core;
 use super::{
@@ -37,13 +38,6 @@ type Clock = Arc<AtomicU64>;
 
 fn now(clock: &Clock) -> LogicalTime {
     LogicalTime::from_raw(clock.load(Ordering::Relaxed))
-}
-
-fn draw(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }
 
 fn bounds() -> Vec<[u8; 4]> {
@@ -140,12 +134,12 @@ struct Actor<'f> {
 
 impl Actor<'_> {
     /// Takes a step. Requests that come late are added to `late`.
-    fn go_on(&mut self, state: &mut u64, late: &mut Vec<(MapStore, Txn)>) {
+    fn go_on(&mut self, rng: &mut Rng, late: &mut Vec<(MapStore, Txn)>) {
         let told = match self.flight.step() {
             Step::Read(reads) => Told::Read(self.store.read(reads)),
             Step::Wait(_) => Told::Waited,
             Step::Commit(mut txns) => {
-                let chance = draw(state) % 16;
+                let chance = rng.below(16);
                 let fault = match chance {
                     0 | 1 => Fault::LoseReply,
                     2 => Fault::LoseRequest,
@@ -184,7 +178,7 @@ fn play(seed: u64, tally: &mut Tally) {
     let mut admin = StoreCoordinator::new(store.another_handle(), StoreConfig::new(1));
     let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
     admin.create_run(LogicalTime::from_raw(1), TENANT, RUN, config).unwrap();
-    let (clock, mut state) = (Clock::new(AtomicU64::new(1)), seed << 8 | 1);
+    let (clock, mut rng) = (Clock::new(AtomicU64::new(1)), Rng::seeded(seed));
     let mut cores: Vec<_> = (2..6).map(|nonce| Core::new(StoreConfig::new(nonce), SMALL)).collect();
     let [one, two, ender, collector] = &mut cores[..] else { panic!("four actors") };
     let mut flights = vec![register(one, clock.clone(), 1), register(two, clock.clone(), 2)];
@@ -198,13 +192,13 @@ fn play(seed: u64, tally: &mut Tally) {
     let mut actors: Vec<_> = flights.into_iter().map(actor).collect();
     let (mut late, mut reader) = (Vec::new(), store.another_handle());
     while actors.iter().any(|actor| actor.told.is_none()) {
-        clock.fetch_add(draw(&mut state) % 3, Ordering::Relaxed);
-        let chosen = usize::try_from(draw(&mut state) % actors.len() as u64).unwrap();
+        clock.fetch_add(rng.below(3), Ordering::Relaxed);
+        let chosen = rng.index(actors.len());
         if actors[chosen].told.is_none() {
-            actors[chosen].go_on(&mut state, &mut late);
+            actors[chosen].go_on(&mut rng, &mut late);
         }
-        if !late.is_empty() && draw(&mut state).is_multiple_of(8) {
-            let first = usize::try_from(draw(&mut state) % late.len() as u64).unwrap();
+        if !late.is_empty() && rng.below(8) == 0 {
+            let first = rng.index(late.len());
             arrive(late.swap_remove(first), tally);
         }
         check_counts(&mut reader, seed);

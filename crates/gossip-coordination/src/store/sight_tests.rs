@@ -9,12 +9,13 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
+use gossip_testkit::Rng;
 
 use super::core::{Core, encoded};
 use super::index::{move_claim, put_claim};
 use super::{
     Answer, CommitOutcome, Flight, Key, KeyRange, MapStore, Read, Step, Store, StoreConfig,
-    StoreCoordinator, StoreLimits, Told, Txn, encode_cold, encode_hot, place_of,
+    StoreCoordinator, StoreLimits, Told, Txn, encode_cold, encode_hot,
 };
 use crate::lease::{GrantToken, LeaseHolder};
 use crate::outcome::CAPACITY_COUNT_MAX;
@@ -347,24 +348,19 @@ fn check_looks(seed: u64) {
     let mut store = run_of(SHARDS, &|_| None);
     let mut handle = StoreCoordinator::new(store.another_handle(), StoreConfig::new(seed << 40));
     let mut core = Core::new(StoreConfig::new(seed), StoreLimits::GENEROUS);
-    let (mut state, mut now) = (seed, NOW);
-    let mut draw = |below: u64| {
-        state = place_of(ShardId::from_raw(state ^ 0xA5)) ^ (state >> 7);
-        (state >> 16) % below
-    };
+    let (mut rng, mut now) = (Rng::seeded(seed), NOW);
     for step in 0..60 {
-        now += [0, 1, 50, 5_000][draw(4) as usize];
-        let (id, count) = (draw(SHARDS), [1, 30, 400, SHARDS][draw(4) as usize]);
-        let (spread, base) =
-            ([1, 40, 4_000][draw(3) as usize], now + [0, 1, 9_000][draw(3) as usize]);
-        match draw(3) {
+        now += [0, 1, 50, 5_000][rng.index(4)];
+        let (id, count) = (rng.below(SHARDS), [1, 30, 400, SHARDS][rng.index(4)]);
+        let (spread, base) = ([1, 40, 4_000][rng.index(3)], now + [0, 1, 9_000][rng.index(3)]);
+        match rng.below(3) {
             0 => shift(&mut store, &mut all, id, count, |_| 0),
             1 => shift(&mut store, &mut all, id, count, |id| base + id % spread),
             _ => shift(&mut store, &mut all, id, count, |id| base - 6_000 + id % spread),
         }
         let (due, first) = truth(&all, now);
         let (limit, at, worker) =
-            (draw(33) as usize, LogicalTime::from_raw(now), WorkerId::from_raw(draw(9)));
+            (rng.index(33), LogicalTime::from_raw(now), WorkerId::from_raw(rng.below(9)));
         let mut found = ClaimCandidates::new();
         let look = handle.collect_claim_candidates_into(at, TENANT, RUN, worker, limit, &mut found);
         let next = look.unwrap().earliest_deadline.map(|at| at.as_raw());

@@ -5,6 +5,7 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_testkit::Rng;
 use rstest::rstest;
 
 use super::codec::of_next_format;
@@ -396,19 +397,13 @@ fn whoever_sweeps_at_once_gives_each_shard_back_once() {
     for seed in 1..=SEEDS {
         let mut handle = cancelled();
         overwrite(&mut handle, hot(seed % u64::from(SHARDS)), vec![1, 2, 3]);
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut draw = |bound: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % bound
-        };
+        let mut rng = Rng::seeded(seed);
         let mut cores = [2, 3, 4, 5].map(|number| Core::new(config(number), SMALL));
         let mut stores: Vec<_> = cores.iter().map(|_| handle.store().another_handle()).collect();
         for store in &mut stores {
             for _ in 0..40 {
                 let faults = [Fault::LoseReply, Fault::LoseRequest, Fault::Conflict];
-                let fault = faults.get(draw(24) as usize).copied().unwrap_or(Fault::None);
+                let fault = faults.get(rng.index(24)).copied().unwrap_or(Fault::None);
                 store.inject(fault);
             }
         }
@@ -423,7 +418,7 @@ fn whoever_sweeps_at_once_gives_each_shard_back_once() {
             (3, Sweeper::Deletion(four.delete(at(6), delete(5)))),
         ];
         while !sweepers.is_empty() {
-            let place = draw(sweepers.len() as u64) as usize;
+            let place = rng.index(sweepers.len());
             let (number, sweeper) = &mut sweepers[place];
             if sweeper.step(&mut stores[*number]) {
                 drop(sweepers.swap_remove(place));

@@ -1,5 +1,5 @@
 //! Keys that kill the process of all threads, in virtual time: the threads of one worker are
-//! stepped in an order that dice decide, and when one of them dies all of them do.
+//! stepped in an order drawn from a seed, and when one of them dies all of them do.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 use gossip_coordination::{ParkReason, ShardStatus};
+use gossip_testkit::Rng;
 use rstest::rstest;
 
 use super::{Crew, Drain, Finish, Parts, Renewer, Rest, Slot, WorkerConfig};
@@ -35,7 +36,7 @@ impl Clock for Time {
 struct Deadly<'k> {
     killers: &'k [usize],
     killed: &'k AtomicBool,
-    dice: u64,
+    rng: Rng,
     under_way: VecDeque<(usize, u64, bool)>,
 }
 
@@ -46,7 +47,7 @@ impl Processor for Deadly<'_> {
 
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         let deadly = self.killers.iter().any(|number| work.key() == key(*number));
-        self.under_way.push_back((work.ticket, roll(&mut self.dice, 4), deadly));
+        self.under_way.push_back((work.ticket, self.rng.below(4), deadly));
         Ok(())
     }
 
@@ -66,13 +67,6 @@ impl Processor for Deadly<'_> {
     fn abandon(&mut self) {
         self.under_way.clear();
     }
-}
-
-fn roll(dice: &mut u64, sides: u64) -> u64 {
-    *dice ^= *dice << 13;
-    *dice ^= *dice >> 7;
-    *dice ^= *dice << 17;
-    *dice % sides
 }
 
 fn config(threads: usize, seed: u64) -> WorkerConfig {
@@ -99,17 +93,17 @@ fn live(
     world: &World,
     threads: usize,
     killers: &[usize],
-    dice: &mut u64,
+    rng: &mut Rng,
     time: &Time,
 ) -> Option<Finish> {
     let (killed, drain, connector) = (AtomicBool::new(false), Drain::new(), numbered(KEYS));
-    let seed = roll(dice, u64::MAX);
+    let seed = rng.next_u64();
     let parts = Parts {
         coordinator: &|| world.handle(),
         connector: &connector,
         processor: &|number| {
-            let dice = seed.wrapping_add(number as u64) | 1;
-            Box::new(Deadly { killers, killed: &killed, dice, under_way: VecDeque::new() })
+            let rng = Rng::seeded(seed.wrapping_add(number as u64));
+            Box::new(Deadly { killers, killed: &killed, rng, under_way: VecDeque::new() })
         },
         records: None,
         clock: time,
@@ -124,12 +118,12 @@ fn live(
         if time.now() >= renew_at {
             renew_at = time.now().saturating_add(renewer.round(time.now()));
         }
-        let chosen = roll(dice, threads as u64) as usize;
+        let chosen = rng.index(threads);
         if let Rest::No | Rest::Over = slots[chosen].step(time.now()) {
             // Something was done: most things take no time worth mentioning.
-            time.0.fetch_add(roll(dice, 2), Ordering::SeqCst);
+            time.0.fetch_add(rng.below(2), Ordering::SeqCst);
         } else {
-            time.0.fetch_add(roll(dice, 8), Ordering::SeqCst);
+            time.0.fetch_add(rng.below(8), Ordering::SeqCst);
         }
         if killed.load(Ordering::SeqCst) {
             return None;
@@ -143,11 +137,11 @@ fn live(
 
 /// Starts the process again and again: its crashes.
 fn survive(world: &mut World, threads: usize, killers: &[usize], seed: u64) -> usize {
-    let (mut dice, mut crashes) = (seed | 1, 0);
+    let (mut rng, mut crashes) = (Rng::seeded(seed), 0);
     let time = Time(AtomicU64::new(1));
     let bound = killers.len() * (KEYS.ilog2() as usize + 8);
     loop {
-        match live(world, threads, killers, &mut dice, &time) {
+        match live(world, threads, killers, &mut rng, &time) {
             Some(finish) => {
                 assert_eq!(finish, Finish::Incomplete { parked: killers.len() as u64 });
                 world.now = time.now().as_raw();
@@ -157,7 +151,7 @@ fn survive(world: &mut World, threads: usize, killers: &[usize], seed: u64) -> u
                 crashes += 1;
                 assert!(crashes <= bound, "{crashes} crashes for {} killers", killers.len());
                 // A supervisor starts it again, sooner or later.
-                time.0.fetch_add(roll(&mut dice, 2 * LEASE), Ordering::SeqCst);
+                time.0.fetch_add(rng.below(2 * LEASE), Ordering::SeqCst);
             }
         }
     }
@@ -178,7 +172,7 @@ fn keys_that_kill_a_process_of_many_threads_are_parked_alone(
     roots.extend(cuts.windows(2).map(|pair| (pair[0].as_slice(), pair[1].as_slice())));
     roots.push((&cuts[6], b"z"));
     let mut world = World::lasting(LEASE, &roots);
-    survive(&mut world, threads, killers, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    survive(&mut world, threads, killers, seed);
     let rows = world.rows();
     let parked = rows.iter().filter(|row| row.status == ShardStatus::Parked);
     assert!(parked.clone().all(|row| row.park_reason == Some(ParkReason::TooManyErrors)));

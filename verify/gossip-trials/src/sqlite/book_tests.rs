@@ -1,6 +1,6 @@
 //! A campaign must be able to fail: each lie in a journal is found.
 
-use gossip_coordination_etcd::test_support::TestDirectory;
+use gossip_testkit::test_support::TestDirectory;
 use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::sqlite::book::Book;
