@@ -86,8 +86,8 @@ mod keyspace_tests;
 mod message_tests;
 #[cfg(test)]
 mod post_tests;
-// Tests of internals use the model too, and so must include it: `gossip-testkit-etcd` implements the
-// `EtcdKv` of this crate's other build.
+// Included for tests of internals that need the model: `gossip-testkit-etcd` implements the trait
+// `EtcdKv` of the crate as it is built without `cfg(test)`, which is another trait than ours here.
 #[cfg(test)]
 #[path = "../../../verify/gossip-testkit-etcd/src/sim_etcd_kv.rs"]
 pub mod sim_etcd_kv;

@@ -2,7 +2,7 @@
 //!
 //! One program, so that its tests share servers.
 
-#![expect(clippy::unwrap_used, reason = "all of it is test code")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "all of it is test code")]
 
 mod backend_tests;
 mod conformance_tests;
