@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     if saves {
         let section = |title| saved::section(&told, title).map(grouped_in);
         saved::CHECK_HANDOFF.save(&section("States")?, &made)?;
-        saved::CHECK_HANDOFF_BUGS.save(&section("Planted bugs")?, &made)?;
+        saved::CHECK_HANDOFF_BUGS.save(&section("Mutants")?, &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }

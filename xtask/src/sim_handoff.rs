@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         if !words.iter().any(|word| *word == "--bugs") {
             saved::SIM_HANDOFF.save(&section("Schedules")?, &made)?;
         }
-        saved::SIM_HANDOFF_BUGS.save(&section("Planted bugs")?, &made)?;
+        saved::SIM_HANDOFF_BUGS.save(&section("Mutants")?, &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,6 @@ use crate::batch::{Batch, Parcel};
 use crate::budget::Budget;
 use crate::driven::Driven;
 use crate::kv::EtcdKv;
-use crate::planted::planted;
 use crate::post::{Outcome, Post};
 use crate::tasks::Tasks;
 
@@ -85,10 +84,7 @@ impl Coalescer {
             let post = Arc::clone(post);
             let alone = async move {
                 let outcome = post.deliver_single(&parcel).await;
-                match planted!(FlightKept) {
-                    true => flight.forget(),
-                    false => drop(flight),
-                }
+                drop(flight);
                 outcome
             };
             let outcome = Driven::start(&self.tasks, alone).await;
@@ -186,9 +182,6 @@ impl Inbox {
             if is_awaited(&first) {
                 return Some(first);
             }
-            if planted!(CarrierLeaves) {
-                return None;
-            }
         }
     }
 
@@ -236,7 +229,7 @@ impl Inbox {
 /// Whether somebody still waits for the outcome. During an outage callers give up and come back,
 /// again and again; what they left behind must not stand in the way when it is over.
 fn is_awaited((_, tell): &Waiting) -> bool {
-    !tell.is_closed() || planted!(GivenUpIsSent)
+    !tell.is_closed()
 }
 
 fn closed() -> InfraError {

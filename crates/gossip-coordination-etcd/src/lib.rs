@@ -29,7 +29,6 @@ mod message;
 mod node;
 mod once;
 mod owner_lease;
-mod planted;
 mod post;
 pub mod proto;
 mod reader;

@@ -24,7 +24,6 @@ use crate::error::{EtcdCause, EtcdError};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
 use crate::owner_lease::OwnerLease;
-use crate::planted::planted;
 use crate::proto::TxnResponse;
 use crate::tasks::Tasks;
 
@@ -92,9 +91,6 @@ impl<K: EtcdKv> Post<K> {
                 (0..batch.len()).map(|_| Err(error.clone())).collect()
             }
         };
-        if planted!(AnswersSwapped) {
-            return batch.into_notes().zip(outcomes.into_iter().rev()).collect();
-        }
         batch.into_notes().zip(outcomes).collect()
     }
 

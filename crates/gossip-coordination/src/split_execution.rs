@@ -12,7 +12,6 @@ use gossip_contracts::identity::{
 use gossip_stdx::InlineVec;
 
 use crate::handoff::HandoffId;
-use crate::planted::planted;
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::{ParkReason, ShardView};
 use crate::request::ShardAction;
@@ -74,7 +73,7 @@ pub fn derive_split_shard_id(
     hasher.write_u64(parent.as_raw());
     hasher.write_u64(op_id.as_raw());
     kind.write_canonical(&mut hasher);
-    hasher.write_u32(if planted!(DerivedIdRepeats) { 0 } else { index });
+    hasher.write_u32(index);
     ShardId::from_raw(hasher.finalize_64() | ShardId::DERIVED_BIT)
 }
 

@@ -21,7 +21,6 @@ use gossip_stdx::ByteSlab;
 
 use crate::error::{CoordError, CursorOutOfBoundsDetail};
 use crate::lease::{Lease, OpLog, OpLogEntry};
-use crate::planted::{is_guarded, planted};
 use crate::record::ShardRecord;
 use crate::refusal::{CursorRefusal, KeyMissing, LeaseRefusal, OpIdReused};
 
@@ -86,12 +85,11 @@ pub(crate) fn find_replay(
     payload_hash: u64,
 ) -> Result<Option<&OpLogEntry>, OpIdReused> {
     assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
-    let found = op_log.find(op_id).filter(|_| !planted!(ReplayForgotten));
-    let Some(entry) = found else {
+    let Some(entry) = op_log.find(op_id) else {
         return Ok(None);
     };
     let expected_hash = entry.payload_hash();
-    if expected_hash != payload_hash && !planted!(PayloadIgnored) {
+    if expected_hash != payload_hash {
         return Err(OpIdReused { op_id, expected_hash, actual_hash: payload_hash });
     }
     Ok(Some(entry))
@@ -108,27 +106,26 @@ pub(crate) fn check_lease(
     let presented = lease.fence();
     let current = record.fence_epoch();
 
-    if record.tenant() != tenant || lease.tenant() != tenant && !planted!(TenantUnchecked) {
+    if record.tenant() != tenant || lease.tenant() != tenant {
         return Err(LeaseRefusal::TenantMismatch { expected: tenant });
     }
     if record.status().is_terminal() {
         return Err(LeaseRefusal::ShardTerminal { shard: record.key(), status: record.status() });
     }
-    if presented != current && !planted!(FenceIgnored) {
+    if presented != current {
         return Err(LeaseRefusal::StaleFence { presented, current });
     }
     // No holder at the right fence: the lease was given back, and only a new grant helps.
     let Some(holder) = record.lease() else {
         return Err(LeaseRefusal::StaleFence { presented, current });
     };
-    if now >= holder.deadline() && !(planted!(ExpiryInclusive) && now == holder.deadline()) {
+    if now >= holder.deadline() {
         return Err(LeaseRefusal::LeaseExpired { deadline: holder.deadline(), now });
     }
     if holder.owner() != lease.owner() {
         return Err(LeaseRefusal::StaleFence { presented, current });
     }
-    let is_live = record.is_leased_at(now) || !is_guarded();
-    debug_assert!(is_live, "a lease that passes the ladder is live");
+    debug_assert!(record.is_leased_at(now), "a lease that passes the ladder is live");
     Ok(())
 }
 
@@ -153,7 +150,6 @@ pub(crate) fn check_cursor(
     }
     match check_cursor_advance(old.last_key(), new.last_key()) {
         CursorAdvance::Forward => {}
-        CursorAdvance::Regression if planted!(CursorFalls) => {}
         CursorAdvance::Regression | CursorAdvance::ResetToNone => {
             let old_key = old.last_key().map(<[u8]>::len);
             return Err(CursorRefusal::Regression { old_key, new_key: key_len });
@@ -161,7 +157,6 @@ pub(crate) fn check_cursor(
     }
     match check_cursor_bounds(new.last_key(), spec.start, spec.end) {
         CursorBounds::NoKey | CursorBounds::InBounds => Ok(()),
-        CursorBounds::BelowRange | CursorBounds::AboveRange if planted!(CursorOutside) => Ok(()),
         CursorBounds::BelowRange | CursorBounds::AboveRange => {
             Err(CursorRefusal::OutOfBounds(CursorOutOfBoundsDetail {
                 last_key: key_len.unwrap_or(0),

@@ -17,8 +17,6 @@
 
 mod accumulator;
 mod backoff;
-#[cfg(any(test, planted_bugs))]
-mod bugs;
 pub mod certificate;
 mod clock;
 pub mod connectors;
@@ -28,7 +26,6 @@ mod initial;
 mod job;
 mod observer;
 mod op_ids;
-mod planted;
 mod processor;
 mod progress;
 mod run_plan;
@@ -40,17 +37,6 @@ mod throttle;
 mod token;
 mod watermark;
 mod worker;
-
-/// Planted bugs and how to activate one, for tests and builds with `--cfg planted_bugs` only.
-#[cfg(any(test, planted_bugs))]
-pub mod planted_bugs {
-    pub use crate::bugs::{Bug, HAS_SWITCHES};
-
-    /// Calls `call` with `bug` active on this thread.
-    pub fn with<T>(bug: Bug, call: impl FnOnce() -> T) -> T {
-        crate::bugs::with(Some(bug), call)
-    }
-}
 
 #[cfg(test)]
 mod accumulator_tests;

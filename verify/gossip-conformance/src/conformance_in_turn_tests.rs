@@ -29,7 +29,7 @@ struct Process {
 }
 
 impl Store for Process {
-    /// The planted bug: what was read once is not read again.
+    /// The mutant: what was read once is not read again.
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         let fresh = self.store.read(reads.clone())?;
         let Some(memory) = &mut self.memory else { return Ok(fresh) };

@@ -43,7 +43,7 @@ fn the_same_world_is_searched_the_same_way() {
 #[case(Bug::RollsBackAfterAccept, &[Broken::TwoOwners, Broken::RolledBackAfterAccept])]
 #[case(Bug::ForwardOnForeignId, &[Broken::ForwardWithoutTheMove])]
 #[case(Bug::RollsBackWithoutWithdrawing, &[Broken::RolledBackAfterAccept])]
-fn a_planted_bug_is_found(#[case] bug: Bug, #[case] as_one_of: &[Broken]) {
+fn a_mutant_is_found(#[case] bug: Bug, #[case] as_one_of: &[Broken]) {
     let report = explore(LONG, Some(bug), STATES_MAX);
     println!("{bug:?}: {report:?}");
     let found = report.finding.expect("it is found");

@@ -7,7 +7,7 @@ use gossip_handoff::Phase;
 
 /// Seconds of the tests; the campaign plays a thousand times as many.
 const SCHEDULES: u64 = 1_500;
-/// Every planted bug is found in a tenth of it.
+/// Every mutant is found in a tenth of it.
 const HUNT_MAX: u64 = 2_000;
 
 fn play(simulator: &Simulator, seed: u64, bug: Option<Bug>) -> Outcome {
@@ -48,7 +48,7 @@ fn the_same_seed_gives_the_same_schedule_and_another_does_not() {
 #[case(Bug::ReleasesUnsaved, &[Broken::ReleasedUnsaved, Broken::KeyRedone])]
 #[case(Bug::RollsBackWithoutLooking, &[Broken::RolledBackAfterAccept, Broken::OfferedUnrecorded])]
 #[case(Bug::AcksBeforeAccepting, &[Broken::AcknowledgedBeforeAccept])]
-fn a_planted_bug_is_found(#[case] bug: Bug, #[case] as_one_of: &[Broken]) {
+fn a_mutant_is_found(#[case] bug: Bug, #[case] as_one_of: &[Broken]) {
     let simulator = Simulator::new();
     let found = (0..HUNT_MAX).find_map(|seed| play(&simulator, seed, Some(bug)).broken);
     let found = found.expect("it is found");

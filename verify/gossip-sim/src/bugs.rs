@@ -1,13 +1,13 @@
-//! Planted bugs: what careless engines, stores, drivers and sinks get wrong.
+//! Mutants: what careless engines, stores, drivers and sinks get wrong.
 //!
-//! The production code has no switch. A bug is planted where the simulated store meets it: it
+//! The production code has no switch. A mutant acts where the simulated store meets it: it
 //! changes what an operation is *shown* of the store, what becomes of its *transaction*, or what it
 //! is *told* came of it, so that the two together behave like an implementation with that bug. A
 //! record is changed by decoding and encoding it with the production codec.
 //!
-//! To add one: a variant of [`Bug`] with its story, and an arm in [`Planted::show`] (what the
-//! kernel sees), in [`Planted::store`] (what is stored, and what the caller is told) or in
-//! [`Planted::sink_takes_anything`]. Bugs that change what is shown are told to
+//! To add one: a variant of [`Bug`] with its story, and an arm in [`Mutated::show`] (what the
+//! kernel sees), in [`Mutated::store`] (what is stored, and what the caller is told) or in
+//! [`Mutated::sink_takes_anything`]. Bugs that change what is shown are told to
 //! [`Bug::shows`]: handles forget what they remember, so that every decision follows a read.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::op::{LeaseRef, Op, Verb};
 /// Room for one record and what changes in it.
 const POOL_BYTES: usize = 1 << 16;
 
-/// One planted bug.
+/// One mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the list is what the tests go through")]
 pub enum Bug {
@@ -61,7 +61,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// Every planted bug.
+    /// Every mutant.
     pub const ALL: [Self; 14] = [
         Self::FenceIgnored,
         Self::ExpiryInclusive,
@@ -86,14 +86,14 @@ impl Bug {
 }
 
 /// What a bug makes of a transaction.
-pub(super) struct Planted {
+pub(super) struct Mutated {
     /// What is stored.
     pub(super) txn: Txn,
     /// What the caller is told instead of the truth, if it would have been applied.
     pub(super) told: Option<CommitOutcome>,
 }
 
-impl Planted {
+impl Mutated {
     /// Changes what an operation is shown of the store.
     pub(super) fn show(bug: Bug, op: &Op, reads: &[Read], answers: &mut [Answer], disk: &Disk) {
         for (read, answer) in reads.iter().zip(answers) {

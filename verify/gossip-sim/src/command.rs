@@ -19,7 +19,7 @@ pub const SEEDS_DEFAULT: u64 = 1_000;
 /// Judged operations from which on every kind of fault must have reached its floor.
 const FLOOR_FROM: u64 = 10_000_000;
 
-/// Worlds in which a planted bug is looked for.
+/// Worlds in which a mutant is looked for.
 const BUG_SEEDS_MAX: u64 = 200;
 
 /// Lines of a trace that are written: the end is what matters.
@@ -55,7 +55,7 @@ pub struct Options {
     pub only: Option<Vec<u64>>,
     /// What is wrong with the code under test.
     pub bug: Option<Bug>,
-    /// Look for every planted bug instead.
+    /// Look for every mutant instead.
     pub bugs: bool,
     /// Do not shrink what breaks a rule.
     pub trace: bool,
@@ -67,7 +67,7 @@ pub struct Options {
 pub enum Verdict {
     /// Every rule held.
     Held,
-    /// A rule was broken, a planted bug was not found, or a kind of fault was too rare.
+    /// A rule was broken, a mutant was not found, or a kind of fault was too rare.
     Broken,
 }
 
@@ -170,7 +170,7 @@ pub fn run_behind(
     }
 }
 
-/// As [`run`] with the workers of `simulator`; planted bugs are not looked for.
+/// As [`run`] with the workers of `simulator`; mutants are not looked for.
 ///
 /// # Errors
 ///
@@ -260,13 +260,13 @@ pub fn tell_failure(
     writeln!(out, "{}", simulator.replay(&traced))
 }
 
-/// Looks for every planted bug.
+/// Looks for every mutant.
 fn hunt(
     options: &Options,
     elapsed: &dyn Fn() -> Duration,
     out: &mut dyn Write,
 ) -> io::Result<Verdict> {
-    writeln!(out, "| planted bug | by the rule | worlds | operations | time |")?;
+    writeln!(out, "| mutant | by the rule | worlds | operations | time |")?;
     writeln!(out, "|---|---|---|---|---|")?;
     let (simulator, mut verdict) = (Simulator::new(), Verdict::Held);
     for bug in Bug::ALL {

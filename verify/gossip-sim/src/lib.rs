@@ -92,8 +92,6 @@ mod blunders_tests;
 mod disk_tests;
 #[cfg(test)]
 mod expected_tests;
-#[cfg(all(test, planted_bugs))]
-mod mutants_tests;
 #[cfg(test)]
 mod offers_tests;
 #[cfg(test)]

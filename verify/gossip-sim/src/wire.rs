@@ -6,7 +6,7 @@ use gossip_contracts::identity::FenceEpoch;
 use gossip_coordination::store::{CommitOutcome, Read, Txn, Write};
 use gossip_coordination::{InfraError, StoreRefusal};
 
-use super::bugs::Planted;
+use super::bugs::Mutated;
 use super::context::Clock;
 use super::faults::FaultKind;
 use super::op::{Op, Verb};
@@ -355,7 +355,7 @@ impl World {
                             false => Taken::Stale,
                         }
                     }
-                    None if Planted::sink_takes_anything(shared.bug) => {
+                    None if Mutated::sink_takes_anything(shared.bug) => {
                         oracle.sink.force(run, key, fence, grant)
                     }
                     None => oracle.sink.write(run, key, fence, grant),
@@ -442,7 +442,7 @@ impl World {
         if let Some(bug) = self.plan.bug {
             let op = self.shared.borrow().current[from.process as usize].clone();
             if let Some(op) = op {
-                Planted::show(bug, &op, reads, &mut answers, &self.disk);
+                Mutated::show(bug, &op, reads, &mut answers, &self.disk);
             }
         }
         self.reply(from, Reply::Read(Ok(answers)), damaged);
@@ -516,8 +516,8 @@ impl World {
         fault: Option<FaultKind>,
     ) -> Option<Result<CommitOutcome, InfraError>> {
         let op = op.expect("only operations commit");
-        let planted = Planted::store(self.plan.bug, op, txn, &self.disk);
-        let Planted { txn, told } = planted;
+        let mutated = Mutated::store(self.plan.bug, op, txn, &self.disk);
+        let Mutated { txn, told } = mutated;
         if let Some(conflict) = self.disk.conflict(&txn) {
             return Some(Ok(CommitOutcome::Conflict(conflict)));
         }

@@ -16,7 +16,6 @@ use super::{
 use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
 use crate::move_errors::AcceptError;
-use crate::planted::{is_guarded, planted};
 
 /// A worker accepts a shard that was offered to it.
 #[derive(Clone, Copy)]
@@ -74,18 +73,17 @@ impl ShardTransition for Accept {
         // over what was offered since to somebody else.
         let offer = record.offer().filter(|offer| offer.handoff == self.handoff);
         let offer = offer.ok_or(AcceptError::NoOffer)?;
-        if offer.destination != self.worker && !planted!(AcceptedByAnybody) {
+        if offer.destination != self.worker {
             return Err(AcceptError::NotDestination);
         }
         // The source's lease is not asked. It may have run out while the offer stood: the source
         // froze itself when it offered, so nobody has worked since.
-        if now >= offer.deadline && !planted!(AcceptedLate) {
+        if now >= offer.deadline {
             return Err(AcceptError::OfferExpired { deadline: offer.deadline, now });
         }
         // A planned move is no new attempt at the work.
         let lease = grant(now, self.tenant, record, &run, self.worker, self.token);
-        let is_named = lease.owner() == offer.destination || !is_guarded();
-        assert!(is_named, "only the named destination accepts");
+        assert!(lease.owner() == offer.destination, "only the named destination accepts");
         assert!(record.lease().is_some(), "an offer stands on a held shard");
         let grant = Grant { lease, attempts: record.attempts() };
         Ok(Decision::commit(grant.change(Some(self.handoff)), grant))

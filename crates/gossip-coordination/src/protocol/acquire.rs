@@ -10,10 +10,9 @@ use super::{
     Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
     check_run_not_paused,
 };
-use crate::error::{AcquireError, InfraError};
+use crate::error::AcquireError;
 use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder};
-use crate::planted::{is_guarded, planted};
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
@@ -75,8 +74,7 @@ impl ShardTransition for Acquire {
         }
         let (shard, run) = seen.shard_and_run(self.key)?;
         let grant = self.grant(now, shard.record(), &run);
-        let is_free = !shard.record().is_leased_at(now) || !is_guarded();
-        debug_assert!(is_free, "nobody is robbed of a live lease");
+        debug_assert!(!shard.record().is_leased_at(now), "nobody is robbed of a live lease");
         Ok(Decision::commit(grant.change(None), grant))
     }
 }
@@ -103,18 +101,11 @@ impl Acquire {
             return Err(AcquireError::TenantMismatch { expected: self.tenant });
         }
         check_run_not_over(&run)?;
-        if !(planted!(PausedShardAdopted) && record.lease().is_some()) {
-            check_run_not_paused(&run)?;
-        }
-        let revives = planted!(DoneIsGranted) && record.status() == ShardStatus::Done;
-        if record.status().is_terminal() && !revives {
+        check_run_not_paused(&run)?;
+        if record.status().is_terminal() {
             return Err(terminal(self.key, record.status()));
         }
         self.check_nobody_holds(now, record, seen)?;
-        if planted!(RetriedShardFails) && record.attempts() > 1 {
-            let (operation, message) = ("acquire", String::new());
-            return Err(AcquireError::BackendError(InfraError::Transient { operation, message }));
-        }
         // Counted at the grant and judged at the next: a shard that kills its owners says nothing,
         // so only the one who comes after can notice.
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
@@ -127,8 +118,7 @@ impl Acquire {
     #[inline]
     pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
         let lease = grant(now, self.tenant, record, run, self.worker, self.token);
-        let counted = u32::from(!planted!(AttemptsUncounted));
-        Grant { lease, attempts: record.attempts().saturating_add(counted) }
+        Grant { lease, attempts: record.attempts().saturating_add(1) }
     }
 
     /// Also for the same worker: two processes may share a name by mistake.
@@ -142,10 +132,8 @@ impl Acquire {
             return Ok(());
         };
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
-        let only_delays = lease_deadline >= holder.deadline() || !is_guarded();
-        debug_assert!(only_delays, "evidence only delays a takeover");
-        let is_stranded = planted!(OfferStrands) && record.offer().is_some();
-        if now < lease_deadline && !planted!(StealsLiveLease) || is_stranded {
+        debug_assert!(lease_deadline >= holder.deadline(), "evidence only delays a takeover");
+        if now < lease_deadline {
             let current_owner = Redacted::new(holder.owner());
             return Err(AcquireError::AlreadyLeased { current_owner, lease_deadline });
         }

@@ -11,7 +11,6 @@ use super::{
 use crate::error::CheckpointError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::outcome::CheckpointResult;
-use crate::planted::{is_guarded, planted};
 use crate::split_execution::hash_checkpoint;
 use crate::validation::{check_cursor, check_key_present, check_lease, find_replay};
 
@@ -48,33 +47,21 @@ impl ShardTransition for Checkpoint<'_> {
         let shard = seen.shard(self.lease.key())?;
         let record = shard.record();
         let payload_hash = hash_checkpoint(self.cursor);
-        if planted!(ReplayAfterLease) {
-            check_lease(now, self.tenant, self.lease, record)?;
-        }
         // Before the lease is looked at: the reply to a checkpoint may be lost, and the retry come
         // when the lease is gone. What happened has happened, and the caller must hear so.
         if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
             return Ok(Decision::Replay(CheckpointResult::default()));
         }
-        let overtakes = planted!(StaleProgressWins)
-            && self.lease.fence() < record.fence_epoch()
-            && record.is_leased_at(now)
-            && self.cursor.last_key() > shard.cursor().last_key();
-        if !overtakes {
-            check_lease(now, self.tenant, self.lease, record)?;
-        }
+        check_lease(now, self.tenant, self.lease, record)?;
         check_no_offer(record)?;
         check_key_present(self.cursor)?;
-        if planted!(GoodCursorRefused) && self.op_id.as_raw().is_multiple_of(100) {
-            return Err(CheckpointError::CursorRegression { old_key: None, new_key: None });
-        }
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
-        let is_owner = record.lease_owner() == Some(self.lease.owner()) || !is_guarded();
+        let is_owner = record.lease_owner() == Some(self.lease.owner());
         debug_assert!(is_owner, "the owner is the caller");
         let at = stored_time(shard, now);
         let change = ShardChange::Advance {
-            cursor: self.stored_cursor(),
+            cursor: self.cursor,
             attempts: attempts_after_advance(shard, self.cursor),
             drop_request: request_expired(record, now),
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
@@ -86,15 +73,5 @@ impl ShardTransition for Checkpoint<'_> {
 
     fn exhausted(full: SlabFull) -> CheckpointError {
         full.into()
-    }
-}
-
-impl<'a> Checkpoint<'a> {
-    /// The position with the connector's token.
-    fn stored_cursor(&self) -> CursorUpdate<'a> {
-        match self.cursor.last_key() {
-            Some(key) if planted!(TokenLost) => CursorUpdate::with_last_key(key),
-            Some(_) | None => self.cursor,
-        }
     }
 }

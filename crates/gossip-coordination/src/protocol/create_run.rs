@@ -3,7 +3,6 @@
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
 use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
-use crate::planted::planted;
 use crate::run::{RunConfig, RunRecord};
 use crate::run_errors::CreateRunError;
 
@@ -33,7 +32,7 @@ impl RunTransitionRules for CreateRun {
     ) -> Result<Decision<RunChange<'_>, (), CreateRunError>, CreateRunError> {
         assert_clock(now);
         // A deleted run's id is never used again: its fences would start anew.
-        if seen.run.is_some() || seen.tombstone.is_some() && !planted!(RunIdReused) {
+        if seen.run.is_some() || seen.tombstone.is_some() {
             return Err(CreateRunError::RunAlreadyExists { run: self.run });
         }
         let record = RunRecord::new(self.tenant, self.run, self.config, now);

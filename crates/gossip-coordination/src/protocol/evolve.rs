@@ -14,8 +14,7 @@ use gossip_stdx::SlabFull;
 use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
-use crate::lease::{LeaseHolder, OpKind, OpLogEntry, OpResult};
-use crate::planted::{is_guarded, planted};
+use crate::lease::{LeaseHolder, OpLogEntry, OpResult};
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
@@ -41,9 +40,7 @@ pub fn evolve(
     let before = Before::of(record);
     apply(record, pool, change)?;
     assert_after(before, record, pool, change);
-    if is_guarded() {
-        record.assert_invariants(pool);
-    }
+    record.assert_invariants(pool);
     Ok(())
 }
 
@@ -56,14 +53,11 @@ fn apply(
 ) -> Result<(), SlabFull> {
     match change {
         ShardChange::Grant { holder, fence, attempts, handoff } => {
-            let forgets =
-                planted!(CursorReset) || planted!(ResumesOnce) && record.acquire_count > 1;
-            advance(record, pool, forgets.then(CursorUpdate::initial))?;
             grant(record, *holder, *fence, *attempts, *handoff);
         }
         ShardChange::Renew { holder, drop_request } => renew(record, *holder, *drop_request),
         ShardChange::Advance { cursor, attempts, drop_request, entry } => {
-            advance(record, pool, Some(*cursor).filter(|_| !planted!(CheckpointLost)))?;
+            advance(record, pool, Some(*cursor))?;
             record.attempts = *attempts;
             clear_request(record, *drop_request);
             remember(record, pool, *entry);
@@ -170,12 +164,6 @@ fn grant(
     attempts: u32,
     handoff: Option<HandoffId>,
 ) {
-    if handoff.is_some() && planted!(RollbackAfterAccept) {
-        return;
-    }
-    if planted!(DoneIsGranted) {
-        record.status = ShardStatus::Active;
-    }
     bump(record, fence, handoff);
     record.lease = Some(holder);
     record.attempts = attempts;
@@ -184,9 +172,6 @@ fn grant(
 
 #[inline]
 fn renew(record: &mut ShardRecord, holder: LeaseHolder, drop_request: bool) {
-    if planted!(RenewalLost) {
-        return;
-    }
     record.lease = Some(holder);
     clear_request(record, drop_request);
 }
@@ -207,9 +192,7 @@ fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>)
 
 fn revoke(record: &mut ShardRecord, fence: FenceEpoch) {
     clear_lease(record);
-    if !planted!(FenceReusedAfterRevoke) {
-        bump(record, fence, None);
-    }
+    bump(record, fence, None);
 }
 
 fn park(record: &mut ShardRecord, reason: ParkReason) {
@@ -221,12 +204,8 @@ fn park(record: &mut ShardRecord, reason: ParkReason) {
 fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
     record.status = ShardStatus::Active;
     record.park_reason = None;
-    if !planted!(AttemptsSurviveUnpark) {
-        record.attempts = 0;
-    }
-    if !planted!(FenceReusedAfterUnpark) {
-        bump(record, fence, None);
-    }
+    record.attempts = 0;
+    bump(record, fence, None);
 }
 
 /// The shard reaches a terminal status: nobody holds it, offers it or is asked about it.
@@ -286,9 +265,7 @@ fn shrink(
         spec.free(&mut pool.bytes);
         return Err(full);
     }
-    let kept =
-        if planted!(ResidualOverlaps) { spec } else { std::mem::replace(&mut record.spec, spec) };
-    kept.free(&mut pool.bytes);
+    std::mem::replace(&mut record.spec, spec).free(&mut pool.bytes);
     Ok(())
 }
 
@@ -306,14 +283,7 @@ fn add_spawned(
 
 fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
     assert!(entry.result() == OpResult::Completed, "refusals are not remembered");
-    if planted!(TerminalEntryEvicted) && entry.kind() == OpKind::Complete
-        || planted!(WithdrawalForgotten) && entry.kind() == OpKind::Withdraw
-    {
-        return;
-    }
-    let log = pool.logs.get_mut(&mut record.op_log);
-    // A hunt asks who else notices.
-    if is_guarded() { log.push(entry) } else { log.push_unchecked(entry) }
+    pool.logs.get_mut(&mut record.op_log).push(entry);
 }
 
 fn remember_run(run: &mut RunRecord, entry: RunOpLogEntry) {

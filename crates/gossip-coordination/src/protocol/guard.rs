@@ -14,7 +14,6 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime};
 use super::{Children, ShardChange};
 use crate::handoff::Offer;
 use crate::lease::{LeaseHolder, OpKind, OpLogEntry};
-use crate::planted::is_guarded;
 use crate::pool::RecordPool;
 use crate::record::{Birth, ShardRecord, ShardStatus, ShardView};
 
@@ -42,9 +41,6 @@ impl Before {
 /// Panics unless `change` fits the record that it is about to change.
 #[inline(always)]
 pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &ShardChange<'_>) {
-    if !is_guarded() {
-        return;
-    }
     match change {
         ShardChange::Grant { holder, fence, .. } => before_grant(record, *holder, *fence),
         ShardChange::Renew { holder, .. } => before_renewal(record, *holder),
@@ -114,9 +110,6 @@ pub(super) fn assert_after(
     pool: &RecordPool,
     change: &ShardChange<'_>,
 ) {
-    if !is_guarded() {
-        return;
-    }
     match change {
         ShardChange::Grant { holder, .. } => {
             after_bump(before, record);

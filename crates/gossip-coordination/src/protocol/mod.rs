@@ -97,7 +97,6 @@ pub use self::withdraw::Withdraw;
 use crate::events::{EventKind, RedactedKey};
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{LeaseHolder, OpLogEntry};
-use crate::planted::planted;
 use crate::record::{Birth, ParkReason, ShardRecord, ShardView};
 use crate::refusal::{OfferStands, RunOnPause, RunOver, ShardMissing};
 use crate::request::{PendingRequest, ShardAction};
@@ -249,7 +248,6 @@ impl OwnerEvidence {
             Self::Alive { owner, max_clock_skew } if owner != worker => {
                 holder.deadline().saturating_add(max_clock_skew)
             }
-            Self::Gone if planted!(HintForSafety) => LogicalTime::ZERO,
             Self::Gone | Self::Alive { .. } => holder.deadline(),
         }
     }
@@ -416,7 +414,6 @@ impl<'c> ShardChange<'c> {
     pub fn births(&self) -> impl Iterator<Item = Birth<'c>> {
         let (children, residual) = match self {
             Self::Replace { children, .. } => (Some(children.births()), None),
-            Self::Shrink { .. } if planted!(ResidualLost) => (None, None),
             Self::Shrink { residual, .. } => (None, Some(*residual)),
             Self::Grant { .. }
             | Self::Renew { .. }
@@ -558,7 +555,7 @@ fn assert_clock(now: LogicalTime) {
 
 /// Rule 4, first half: a run that is over grows no new work.
 fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
-    if run.status.is_terminal() && !planted!(DeadRunGrows) {
+    if run.status.is_terminal() {
         return Err(RunOver(run.status));
     }
     Ok(())
@@ -566,7 +563,7 @@ fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
 
 /// Rule 4, second half: nobody starts a shard of a paused run.
 fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
-    if run.paused && !planted!(PauseIgnored) {
+    if run.paused {
         return Err(RunOnPause);
     }
     Ok(())
@@ -576,8 +573,8 @@ fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
 /// offer still stands: it was sent, and only a committed withdrawal shows that nobody accepted it.
 fn check_no_offer(record: &ShardRecord) -> Result<(), OfferStands> {
     match record.offer() {
-        Some(offer) if !planted!(SourceNotFrozen) => Err(OfferStands(offer.notice())),
-        Some(_) | None => Ok(()),
+        Some(offer) => Err(OfferStands(offer.notice())),
+        None => Ok(()),
     }
 }
 
@@ -594,14 +591,9 @@ fn live_request(record: &ShardRecord, now: LogicalTime) -> Option<&PendingReques
     record.request().filter(|request| request.is_pending_at(now))
 }
 
-/// The range and the metadata of a shard that a split makes.
-fn born_spec(spec: ShardSpecRef<'_>) -> ShardSpecRef<'_> {
-    if planted!(MetadataLost) { ShardSpecRef::new(spec.start, spec.end, b"") } else { spec }
-}
-
 /// What the owner is shown to be asked of it.
 fn shown_request(record: &ShardRecord, now: LogicalTime) -> Option<PendingRequest> {
-    live_request(record, now).filter(|_| !planted!(RequestUnseen)).cloned()
+    live_request(record, now).cloned()
 }
 
 /// Whether a request is stored that no longer counts.
@@ -611,7 +603,7 @@ fn request_expired(record: &ShardRecord, now: LogicalTime) -> bool {
 
 /// Attempts after the cursor was set to `new`: a strict advance is progress, and starts anew.
 fn attempts_after_advance(shard: ShardView<'_>, new: CursorUpdate<'_>) -> u32 {
-    let advanced = new.last_key() > shard.cursor().last_key() || planted!(StandstillIsProgress);
+    let advanced = new.last_key() > shard.cursor().last_key();
     // A position that was reached before says nothing about the next key, which may be the one
     // that kills its owners: only what lies beyond starts the count anew.
     if advanced { 0 } else { shard.record().attempts() }

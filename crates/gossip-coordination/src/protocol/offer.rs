@@ -16,7 +16,6 @@ use super::{
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::move_errors::OfferError;
-use crate::planted::planted;
 use crate::record::{ShardRecord, ShardView};
 use crate::refusal::OfferStands;
 use crate::request::{PendingRequest, ShardAction};
@@ -85,15 +84,12 @@ impl ShardTransition for OfferShard<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
-        if planted!(OfferAlwaysReplayed) {
-            return Ok(Decision::Replay(()));
-        }
         check_run_not_over(&run)?;
         // One offer at a time: with two, both destinations could think themselves named.
         if let Some(standing) = record.offer() {
             return self.answer_standing(standing, payload_hash);
         }
-        if self.was_withdrawn(shard) && !planted!(LateOfferStands) {
+        if self.was_withdrawn(shard) {
             return Err(OfferError::Withdrawn { handoff: self.terms.handoff });
         }
         if self.terms.destination == self.lease.owner() {

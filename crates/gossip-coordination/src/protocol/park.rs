@@ -5,7 +5,6 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, stored_time};
 use crate::error::ParkError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::planted::planted;
 use crate::record::ParkReason;
 use crate::split_execution::hash_park;
 use crate::validation::{check_lease, find_replay};
@@ -51,7 +50,7 @@ impl ShardTransition for Park<'_> {
         debug_assert!(shard.record().is_leased_at(now), "only a live lease parks a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);
-        let reason = if planted!(ParkReasonMixedUp) { ParkReason::Other } else { self.reason };
-        Ok(Decision::commit(ShardChange::Park { reason, entry: Some(entry) }, ()))
+        let change = ShardChange::Park { reason: self.reason, entry: Some(entry) };
+        Ok(Decision::commit(change, ()))
     }
 }

@@ -12,7 +12,6 @@ use super::{
 use crate::error::RenewError;
 use crate::handoff::OfferNotice;
 use crate::lease::{Lease, LeaseHolder};
-use crate::planted::{is_guarded, planted};
 use crate::record::ShardRecord;
 use crate::request::PendingRequest;
 use crate::run::RunHead;
@@ -60,23 +59,15 @@ impl ShardTransition for Renew<'_> {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
         let record = shard.record();
         // No operation id: a renewal changes only a deadline, and to do that twice is harmless.
-        let revives =
-            planted!(RenewRevives) && record.lease().is_some() && !record.is_leased_at(now);
-        let is_namesake = planted!(StaleSessionRenews)
-            && record.is_leased_at(now)
-            && record.lease_owner() == Some(self.lease.owner());
-        if !revives && !is_namesake {
-            check_lease(now, self.tenant, self.lease, record)?;
-        }
+        check_lease(now, self.tenant, self.lease, record)?;
         check_run_not_over(&run)?;
 
         let holder = record.lease().expect("a lease that passes the ladder has a holder");
         let new_deadline = renewed_deadline(now, holder, record, &run);
-        let grows = new_deadline >= holder.deadline() || !is_guarded();
-        assert!(grows, "a renewal never shortens a lease");
+        assert!(new_deadline >= holder.deadline(), "a renewal never shortens a lease");
         assert!(new_deadline > now, "a renewed lease is live");
         let renewed = Renewed {
-            new_deadline: if planted!(RenewalToldOld) { holder.deadline() } else { new_deadline },
+            new_deadline,
             offer: record.offer().map(|offer| offer.notice()),
             request: shown_request(record, now),
             run_paused: run.paused,
@@ -99,9 +90,8 @@ fn renewed_deadline(
     let duration = run.config.lease_duration();
     let wanted = now.saturating_add(duration);
     let allowed = match record.offer() {
-        Some(_) if planted!(FrozenForEver) => wanted,
         Some(offer) => wanted.min(offer.deadline.saturating_add(duration)),
         None => wanted,
     };
-    if planted!(RenewShortens) { allowed } else { allowed.max(holder.deadline()) }
+    allowed.max(holder.deadline())
 }

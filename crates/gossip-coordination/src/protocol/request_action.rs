@@ -6,7 +6,6 @@ use super::{
     Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
     live_request,
 };
-use crate::planted::planted;
 use crate::record::ShardRecord;
 use crate::refusal::OpIdReused;
 use crate::request::ShardAction;
@@ -51,11 +50,7 @@ impl ShardTransition for RequestAction {
             return Err(RequestActionError::TenantMismatch { expected: self.tenant });
         }
         let payload_hash = hash_request_action(self.key, &self.action, self.expires_at);
-        if planted!(RequestAlwaysConflicts) {
-            let (op_id, expected_hash, actual_hash) = (self.op_id, !payload_hash, payload_hash);
-            return Err(OpIdReused { op_id, expected_hash, actual_hash }.into());
-        }
-        if planted!(RequestAlwaysReplayed) || self.is_the_stored_one(record, payload_hash)? {
+        if self.is_the_stored_one(record, payload_hash)? {
             return Ok(Decision::Replay(()));
         }
         check_run_not_over(&run)?;
@@ -73,9 +68,7 @@ impl ShardTransition for RequestAction {
 
         assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
         assert!(record.lease().is_some(), "a request needs an owner");
-        static RELEASE: ShardAction = ShardAction::Release;
-        let action = if planted!(RequestMixedUp) { &RELEASE } else { &self.action };
-        let (op_id, expires_at) = (self.op_id, self.expires_at);
+        let (op_id, action, expires_at) = (self.op_id, &self.action, self.expires_at);
         let change = ShardChange::Request { op_id, payload_hash, action, expires_at };
         Ok(Decision::commit(change, ()))
     }

@@ -10,7 +10,6 @@
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
 use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
-use crate::planted::planted;
 use crate::refusal::{OpIdReused, RunOver};
 use crate::run::{RunOpKind, RunOpLogEntry, RunOpResult, RunRecord, RunStatus};
 use crate::run_errors::RunTransitionError;
@@ -117,7 +116,7 @@ impl RunTransitionRules for RunTransition {
             return Err(RunTransitionError::WrongStatus { status, target });
         }
         // Parked shards keep a run from being complete: their keys were not done.
-        let unsettled = seen.active + seen.parked > 0 && !planted!(RunEndsUnsettled);
+        let unsettled = seen.active + seen.parked > 0;
         if self.kind == RunTransitionKind::Complete && unsettled {
             let (active, parked) = (seen.active, seen.parked);
             return Err(RunTransitionError::NotSettled { active, parked });

@@ -6,19 +6,18 @@
 use std::fmt;
 
 use gossip_contracts::coordination::{
-    CursorSemantics, CursorUpdate, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, ShardSpecRef,
-    SplitReplacePlan, SplitValidationError, validate_split_child_cursors, validate_split_coverage,
+    CursorSemantics, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, ShardSpecRef, SplitReplacePlan,
+    SplitValidationError, validate_split_child_cursors, validate_split_coverage,
 };
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardId, ShardKey, TenantId};
 use gossip_stdx::{InlineVec, SlabFull};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, born_spec, check_no_offer,
-    check_run_not_over, inherited_attempts, stored_time,
+    Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, check_run_not_over,
+    inherited_attempts, stored_time,
 };
 use crate::error::SplitReplaceError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::planted::{is_guarded, planted};
 use crate::record::{Birth, Lineage, ShardStatus, ShardView};
 use crate::split_execution::{
     DerivedShardKind, SplitReplaceResult, derive_split_shard_id, hash_split_replace,
@@ -83,8 +82,7 @@ impl ShardTransition for SplitReplace<'_> {
         let ids: InlineVec<ShardId, MAX_SPLIT_CHILDREN> =
             children.births().map(|birth| birth.shard).collect();
         check_ids_free(&ids, seen)?;
-        let all_named = ids.len() == self.plan.children().len() || !is_guarded();
-        assert!(all_named, "every child of the plan gets an id");
+        assert!(ids.len() == self.plan.children().len(), "every child of the plan gets an id");
         assert!(ids.iter().all(|id| id.is_derived()), "children have derived ids");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::SplitReplace, payload_hash, at);
@@ -152,7 +150,7 @@ impl<'c> Children<'c> {
     pub fn births(&self) -> impl Iterator<Item = Birth<'c>> + use<'c> {
         let this = *self;
         let children = self.plan.children();
-        let count = children.len() - usize::from(planted!(ChildLost));
+        let count = children.len();
         let mut order: InlineVec<usize, MAX_SPLIT_CHILDREN> = (0..count).collect();
         order.sort_unstable_by_key(|index| children[*index].spec.start);
         let in_order = order.into_iter().enumerate();
@@ -167,13 +165,9 @@ impl<'c> Children<'c> {
         let kind = DerivedShardKind::Child;
         Birth {
             shard: derive_split_shard_id(run, parent, self.op_id, kind, number),
-            spec: born_spec(child.spec),
-            cursor: if planted!(ChildForgetsProgress) {
-                CursorUpdate::initial()
-            } else {
-                child.cursor
-            },
-            fence: if planted!(ChildFenceRestarts) { FenceEpoch::INITIAL } else { self.fence },
+            spec: child.spec,
+            cursor: child.cursor,
+            fence: self.fence,
             attempts: self.attempts,
             cursor_semantics: self.cursor_semantics,
             lineage: Some(Lineage { parent, split_hash: self.split_hash }),
@@ -207,9 +201,7 @@ pub(super) fn check_ids_free(
     let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
     let taken = ids.iter().copied().find(|id| (seen.split_hash_of)(*id).is_some());
     match twice.or(taken) {
-        Some(derived_id) if !planted!(DerivedIdRepeats) => {
-            Err(SplitValidationError::DerivedIdCollision { derived_id })
-        }
-        Some(_) | None => Ok(()),
+        Some(derived_id) => Err(SplitValidationError::DerivedIdCollision { derived_id }),
+        None => Ok(()),
     }
 }

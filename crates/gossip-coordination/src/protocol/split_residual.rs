@@ -13,8 +13,8 @@ use gossip_stdx::SlabFull;
 
 use super::split_replace::{check_ids_free, check_spawn_cap};
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, born_spec, check_no_offer,
-    check_run_not_over, inherited_attempts, stored_time,
+    Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, check_run_not_over,
+    inherited_attempts, stored_time,
 };
 use crate::error::SplitResidualError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -140,7 +140,7 @@ impl SplitResidual<'_> {
     ) -> Birth<'_> {
         Birth {
             shard,
-            spec: born_spec(self.plan.residual()),
+            spec: self.plan.residual(),
             cursor: CursorUpdate::initial(),
             fence: parent.fence_epoch(),
             attempts: inherited_attempts(parent, run),

@@ -9,7 +9,6 @@ use super::{
     stored_time,
 };
 use crate::lease::{OpKind, OpLogEntry};
-use crate::planted::planted;
 use crate::record::ShardStatus;
 use crate::run_errors::UnparkError;
 use crate::split_execution::hash_unpark;
@@ -52,8 +51,7 @@ impl ShardTransition for Unpark {
             return Ok(Decision::Replay(()));
         }
         check_run_not_over(&run)?;
-        let revives = planted!(DoneIsUnparked) && record.status() == ShardStatus::Done;
-        if record.status() != ShardStatus::Parked && !revives {
+        if record.status() != ShardStatus::Parked {
             return Err(UnparkError::NotParked { status: record.status() });
         }
 

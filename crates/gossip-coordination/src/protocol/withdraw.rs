@@ -9,7 +9,6 @@ use super::{Decision, ShardChange, ShardSeen, ShardTransition, stored_time};
 use crate::handoff::HandoffId;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::move_errors::WithdrawError;
-use crate::planted::planted;
 use crate::request::ShardAction;
 use crate::split_execution::hash_withdraw;
 use crate::validation::{check_lease, find_replay};
@@ -48,9 +47,7 @@ impl ShardTransition for Withdraw<'_> {
         if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
             return Ok(Decision::Replay(()));
         }
-        if !planted!(WithdrawUnchecked) {
-            check_lease(now, self.tenant, self.lease, record)?;
-        }
+        check_lease(now, self.tenant, self.lease, record)?;
         // Another move's offer stays: its destination may be accepting it this moment.
         if record.offer().is_some_and(|offer| offer.handoff != self.handoff) {
             return Err(WithdrawError::NoOffer);

@@ -23,7 +23,6 @@ use super::txn::{Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::GrantToken;
-use crate::planted::planted;
 use crate::pool::RecordPool;
 use crate::protocol::ClaimCooldown;
 use crate::record::{Birth, ShardRecord, ShardView};
@@ -220,9 +219,7 @@ impl Core {
         let hot = Key::ShardHot { tenant, shard };
         txn.expect(hot, None);
         txn.put(hot, encoded(|out| encode_hot(view, Some(LogicalTime::ZERO), out)));
-        if !planted!(TornBatch) {
-            txn.put(Key::ShardCold { tenant, shard }, encoded(|out| encode_cold(view, out)));
-        }
+        txn.put(Key::ShardCold { tenant, shard }, encoded(|out| encode_cold(view, out)));
         put_claim(txn, tenant, shard, LogicalTime::ZERO);
         record.free(&mut self.pool);
         Ok(())
@@ -304,10 +301,8 @@ impl Counters {
         let (of_tenant, of_all) = self.counts(tenant)?;
         let next = |count: u64| (count + added).saturating_sub(removed);
         let [tenant_key, total_key] = Self::keys(tenant);
-        if !planted!(LimitOutsideTransaction) {
-            txn.expect(tenant_key, self.tenant.as_ref());
-            txn.expect(total_key, self.total.as_ref());
-        }
+        txn.expect(tenant_key, self.tenant.as_ref());
+        txn.expect(total_key, self.total.as_ref());
         let bytes = encoded(|out| encode_tenant_count(tenant, next(of_tenant), out));
         txn.put(tenant_key, bytes);
         txn.put(total_key, encoded(|out| encode_total_count(next(of_all), out)));

@@ -9,7 +9,6 @@ use super::codec::{encode_claim_entry, encode_parked_entry};
 use super::core::encoded;
 use super::key::Key;
 use super::txn::Txn;
-use crate::planted::planted;
 use crate::record::{ShardRecord, ShardStatus};
 
 /// Where a shard belongs in the claim index.
@@ -31,7 +30,7 @@ pub(super) fn move_claim(
     if let Some(at) = from {
         txn.delete(Key::ClaimIndex { tenant, shard, at });
     }
-    if let Some(at) = to.filter(|at| *at > LogicalTime::ZERO || !planted!(IndexForgotten)) {
+    if let Some(at) = to {
         put_claim(txn, tenant, shard, at);
     }
 }

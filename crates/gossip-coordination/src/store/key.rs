@@ -36,7 +36,6 @@ use thiserror::Error;
 
 use super::place::{place_of, shard_at};
 use crate::handoff::HandoffId;
-use crate::planted::planted;
 
 /// Length of the longest key, that of the claim index.
 pub const KEY_LEN_MAX: usize = KeyKind::ClaimIndex.key_len();
@@ -334,7 +333,7 @@ impl KeyBytes {
 
     #[inline]
     pub(super) fn tenant(&mut self, tenant: TenantId) -> &mut Self {
-        self.part(if planted!(TenantMissingInKey) { &[0; 32] } else { tenant.as_bytes() })
+        self.part(tenant.as_bytes())
     }
 
     #[inline]

@@ -17,7 +17,6 @@ use super::run_flight::load_run;
 use super::sight::{Glance, LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
-use crate::planted::planted;
 use crate::protocol::{ClaimCandidates, claim_offset};
 use crate::record::ShardStatus;
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
@@ -80,7 +79,7 @@ fn count(progress: &mut RunProgress, now: LogicalTime, part: &HotPart<'_>) {
     progress.total += 1;
     match part.status {
         ShardStatus::Active => progress.active += 1,
-        ShardStatus::Done => progress.done += if planted!(DoneCountedTwice) { 2 } else { 1 },
+        ShardStatus::Done => progress.done += 1,
         ShardStatus::Split => progress.split += 1,
         ShardStatus::Parked => progress.parked += 1,
     }
@@ -126,9 +125,7 @@ pub(super) async fn list(
             let shard = pair(hot_key, cold_key)?;
             let hot = decode_hot(tenant, shard, &hot.bytes)?;
             let cold = decode_cold(tenant, shard, &cold.bytes)?;
-            let leased =
-                is_leased(&hot, now) || planted!(FilterIgnoresExpiry) && hot.lease.is_some();
-            if filter.admits(hot.status, leased, shard.shard()) {
+            if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
                 rows.push(summary(now, shard.shard(), &hot, &cold));
             }
             (hot_rest, cold_rest) = (hot_rest.after(hot_key), cold_rest.after(cold_key));

@@ -2,7 +2,6 @@
 
 use super::key::Key;
 use crate::error::InfraError;
-use crate::planted::planted;
 
 /// Conflicts and lost replies that one operation bears, or one step of an operation that takes
 /// many. Each lost race means that somebody else succeeded, so this many in a row mean that the
@@ -72,7 +71,7 @@ impl Tries {
     pub(super) fn ended(&self, error: InfraError) -> InfraError {
         let doubtful = |message| format!("{message}{IN_DOUBT}");
         match error {
-            error if !self.in_doubt && !planted!(AlwaysInDoubt) || says_so(&error) => error,
+            error if !self.in_doubt || says_so(&error) => error,
             InfraError::Transient { operation, message }
             | InfraError::Refused { operation, message, .. } => {
                 InfraError::Transient { operation, message: doubtful(message) }

@@ -23,7 +23,6 @@ use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
 use crate::outcome::IdempotentOutcome;
-use crate::planted::planted;
 use crate::protocol::{
     Decision, Roots, RunChange, RunSeen, RunTransitionRules, Tombstone, evolve_run,
 };
@@ -195,11 +194,6 @@ impl Loaded {
             true => (answers.count(), answers.count()),
             false => (0, 0),
         };
-        let roots_max = if planted!(LongRunNeverEnds) && counts { 2 } else { usize::MAX };
-        if record.as_ref().is_some_and(|record| record.root_shards().len() > roots_max) {
-            let (operation, message) = ("run.count", String::new());
-            return Err(InfraError::Transient { operation, message });
-        }
         Ok(Self { head, record, roots, tombstone_value, tombstone, counters, active, parked })
     }
 }
@@ -310,9 +304,7 @@ fn write(
 ) -> Result<Written, Full> {
     let mut txn = Txn::new();
     let head_key = Key::RunHead { tenant, run };
-    if !planted!(RegistrationNotCompared) {
-        txn.expect(head_key, loaded.head.as_ref());
-    }
+    txn.expect(head_key, loaded.head.as_ref());
     let (record, roots, last) = match change {
         RunChange::Create(record) => {
             let grave = Key::Tombstone { tenant, run };

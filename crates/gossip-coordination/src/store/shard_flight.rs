@@ -64,7 +64,6 @@ use crate::error::InfraError;
 use crate::events::EventKind;
 use crate::lease::{OP_LOG_CAP, OpLogEntry};
 use crate::outcome::IdempotentOutcome;
-use crate::planted::planted;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
 use crate::shard_limits::ShardRoom;
@@ -302,17 +301,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 sent.remember(core, self.operation.subject(), loaded, revision);
                 return Ok(Landing::Done(self.executed(core, *sent)));
             }
-            CommitOutcome::Conflict(_) if planted!(ConflictIsSuccess) => {
-                return Ok(Landing::Done(self.executed(core, *sent)));
-            }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
-            CommitOutcome::Unknown if planted!(LostReplyIsSuccess) => {
-                return Ok(Landing::Done(self.executed(core, *sent)));
-            }
-            CommitOutcome::Unknown if planted!(LostReplyIsFailure) => {
-                let (operation, message) = ("shard.commit", "it timed out".to_owned());
-                return Err(InfraError::Transient { operation, message });
-            }
             CommitOutcome::Unknown => {
                 sent.since = self.doubt.as_ref().map_or(sent.base, |before| before.since);
                 self.doubt = Some(sent);
@@ -490,13 +479,11 @@ impl<T: ShardTransition> Prepared<T> {
         }
         let part = |bytes| decode_hot(tenant, key, bytes).ok();
         let Some(now) = part(&stored.bytes) else { return false };
-        let any = planted!(GrantByName) && matches!(self.holding, Holding::Granted(_));
         // An earlier try of the same grant has its token too. What the caller is told is of this
         // one, so the fence must be: a store that has shown an old version made it another.
         let same_fence = || part(&self.parts.hot).is_some_and(|left| left.fence == now.fence);
-        now.lease.is_some_and(|holder| {
-            any || self.holding == Holding::Granted(holder.token()) && same_fence()
-        })
+        now.lease
+            .is_some_and(|holder| self.holding == Holding::Granted(holder.token()) && same_fence())
     }
 
     /// Whether the transaction may have been applied and forgotten.
@@ -649,13 +636,9 @@ fn prepare<T: ShardTransition>(
     if is_terse::<T>(loaded, ties) {
         txn.be_terse();
     }
-    if !planted!(ShardNotCompared) {
-        txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
-    }
-    if !planted!(RunNotCompared) {
-        let head = loaded.head.map(|head| head.revision);
-        txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
-    }
+    txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
+    let head = loaded.head.map(|head| head.revision);
+    txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
     let at = standing(record);
     let view = ShardView::new(record, &core.pool);
     // Mostly about as long as before, with one more operation in the log.

@@ -22,7 +22,6 @@ use super::key::Key;
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn};
 use crate::error::InfraError;
-use crate::planted::planted;
 use crate::record::ShardStatus;
 
 /// Writes that take one shard away, at most: two parts, an index entry, and the owner key.
@@ -183,7 +182,6 @@ fn take_away(
             txn.delete(Key::ParkedIndex { tenant, shard });
         }
     }
-    let count = if planted!(SweepForgetsCount) { 0 } else { page.len() };
-    counters.change(&mut txn, tenant, 0, count as u64)?;
+    counters.change(&mut txn, tenant, 0, page.len() as u64)?;
     Ok(txn)
 }

@@ -21,7 +21,6 @@ use super::range::KeyRange;
 use super::txn::Versioned;
 use super::{run_flight, sweep};
 use crate::error::InfraError;
-use crate::planted::planted;
 use crate::protocol::{COLLECTION_DELETES, CollectRun, DeleteRun, NotCollected};
 use crate::run_errors::DeleteRunError;
 
@@ -42,8 +41,6 @@ pub(super) async fn list_runs(
     limit: usize,
     out: &mut Vec<RunId>,
 ) -> Result<(), InfraError> {
-    let at_last = |run: RunId| RunId::from_raw(run.as_raw() - 1);
-    let after = if planted!(PageBeginsAtLast) { after.map(at_last) } else { after };
     let mut pages = Pages::new(core, tenant, after);
     let wanted = out.len().saturating_add(limit);
     while let Some(heads) = pages.next(io).await? {
@@ -57,9 +54,6 @@ pub(super) async fn list_runs(
             }
         }
         if out.len() >= wanted {
-            if planted!(PageEndLost) {
-                out.pop();
-            }
             break;
         }
     }
@@ -130,9 +124,6 @@ async fn half_deleted(
     runs: &[RunId],
 ) -> Result<Vec<RunId>, InfraError> {
     let mut found = Vec::new();
-    if planted!(HalfDeletedForgotten) {
-        return Ok(found);
-    }
     for some in runs.chunks((core.limits.txn_ops / 2).max(1)) {
         let ranges = |run: &RunId| {
             [KeyRange::run_head(tenant, *run), KeyRange::tombstone(tenant, *run)].map(Read::Count)

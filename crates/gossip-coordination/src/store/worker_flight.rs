@@ -7,11 +7,10 @@ use super::codec::{decode_worker, encode_worker};
 use super::core::{Core, encoded};
 use super::engine::Read;
 use super::flight::Io;
-use super::key::{Key, KeyKind};
+use super::key::Key;
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
-use crate::planted::planted;
 use crate::workers::{MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerState};
 
 /// Enters `worker`; the silent are forgotten when they are in the way.
@@ -60,7 +59,6 @@ pub(super) async fn heartbeat(
     if known.is_none() {
         return Err(WorkerError::NotRegistered);
     }
-    let state = if planted!(WorkerStateMixedUp) { WorkerState::Draining } else { state };
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 
@@ -90,24 +88,16 @@ pub(super) async fn list(
     tenant: TenantId,
     out: &mut Vec<WorkerEntry>,
 ) -> Result<(), WorkerError> {
-    let mut entries = entries(core, io, tenant).await?;
-    if planted!(LastWorkerUnlisted) {
-        entries.pop();
-    }
+    let entries = entries(core, io, tenant).await?;
     out.extend(entries.into_iter().filter(|entry| entry.is_live_at(now)));
     Ok(())
 }
 
 async fn entries(core: &Core, io: &Io, tenant: TenantId) -> Result<Vec<WorkerEntry>, InfraError> {
-    let range = match planted!(WorkersOfAllTenants) {
-        true => KeyRange::all_of(KeyKind::Worker),
-        false => KeyRange::workers_of(tenant),
-    };
-    let page = io.scan_all(range, core.limits.page).await?;
+    let page = io.scan_all(KeyRange::workers_of(tenant), core.limits.page).await?;
     let entry = |(key, value): &(Key, Versioned)| {
-        let Key::Worker { tenant: of, worker } = key else { return None };
-        let of = if planted!(WorkersOfAllTenants) { *of } else { tenant };
-        Some(decode_worker(of, *worker, &value.bytes))
+        let Key::Worker { worker, .. } = key else { return None };
+        Some(decode_worker(tenant, *worker, &value.bytes))
     };
     page.iter().filter_map(entry).collect()
 }

@@ -6,7 +6,6 @@ use gossip_contracts::connector::{Page, PageItem};
 use gossip_contracts::coordination::CursorUpdate;
 
 use crate::accumulator::Accumulator;
-use crate::planted::planted;
 use crate::token::{RuntimeToken, TokenError};
 use crate::watermark::{Settled, Watermark};
 
@@ -45,11 +44,7 @@ impl Covered {
         Ok(Self {
             key: cursor.last_key().unwrap_or_default().to_vec(),
             connector_token: stored.connector.to_vec(),
-            accumulator: if planted!(CountsAnew) {
-                RuntimeToken::START.accumulator
-            } else {
-                stored.accumulator
-            },
+            accumulator: stored.accumulator,
             unread: stored.unread,
             found: stored.found,
             token: cursor.token().unwrap_or_default().to_vec(),

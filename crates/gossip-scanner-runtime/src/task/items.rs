@@ -10,7 +10,6 @@ use gossip_coordination::ParkReason;
 use super::remnants::Left;
 use super::{Decision, Gear, Operation, ShardTask, Troubled, Turn, park_reason};
 use crate::observer::Event;
-use crate::planted::planted;
 use crate::processor::{Broken, Report, Verdict, Work};
 use crate::watermark::Settled;
 
@@ -59,9 +58,6 @@ impl ShardTask {
                 fence: self.lease.fence(),
                 connector: gear.connector,
             })?;
-            if planted!(RecordsBeforeResults) {
-                self.settle_item(index, Settled::Done);
-            }
         }
         Ok(None)
     }
@@ -166,9 +162,6 @@ impl ShardTask {
         let waits = self.troubled.get(&ticket).is_some_and(|item| item.retry_at.is_some());
         // A report of something that is not with the processor cannot be about an item of ours.
         if waits || !self.mark.is_in_flight(ticket) {
-            if planted!(RecordsBeforeResults) || planted!(WatermarkIgnored) {
-                self.submitted = self.submitted.saturating_sub(1);
-            }
             return;
         }
         self.submitted -= 1;
@@ -186,11 +179,6 @@ impl ShardTask {
         self.troubled.remove(&index);
         self.settles += 1;
         self.mark.settle(index, settled);
-        if planted!(WatermarkIgnored) {
-            for index in 0..index {
-                self.mark.settle(index, Settled::Done);
-            }
-        }
     }
 
     fn unopened<B>(
@@ -297,12 +285,12 @@ impl ShardTask {
         let ahead = self.mark.ahead();
         let room =
             ahead < most || self.covered.unsaved + (ahead as u64) < self.config.checkpoint_items;
-        self.mark.next().filter(|_| room || planted!(RunsAhead))
+        self.mark.next().filter(|_| room)
     }
 
     /// Whether an item waits for another try.
     pub(super) fn has_retries(&self) -> bool {
-        !planted!(MovesBeforeRetry) && self.retries_before(self.page.len()).next().is_some()
+        self.retries_before(self.page.len()).next().is_some()
     }
 
     fn due_before(&self, now: LogicalTime, index: usize) -> Option<usize> {
@@ -330,12 +318,10 @@ impl ShardTask {
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
         gear.observer.observe(Event::Parking { shard: self.lease.key(), reason, key });
         self.verdict = Some(Decision::Park(reason));
-        self.begin(
-            match self.point_behind(index).filter(|_| !is_last && !planted!(ParksTheRest)) {
-                Some(point) => Operation::Split(point),
-                None => Operation::Park(reason),
-            },
-        );
+        self.begin(match self.point_behind(index).filter(|_| !is_last) {
+            Some(point) => Operation::Split(point),
+            None => Operation::Park(reason),
+        });
     }
 
     /// Where to cut so that the item at `index` is the last in front of the cut; `None` if there is

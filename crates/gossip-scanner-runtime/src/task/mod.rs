@@ -55,7 +55,6 @@ pub(crate) use self::remnants::Remnants;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
-use crate::planted::planted;
 use crate::processor::{Broken, Processor, Report};
 use crate::throttle::Throttle;
 use crate::watermark::Watermark;
@@ -333,7 +332,7 @@ impl ShardTask {
     where
         B: CoordinationFacade,
     {
-        let has_ended = now >= self.lease.deadline() && !planted!(GoesOnWithoutLease);
+        let has_ended = now >= self.lease.deadline();
         let is_over = has_ended && self.pending.is_none();
         if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
             self.forget_items(gear);
@@ -403,8 +402,7 @@ impl ShardTask {
 
     /// Everything that was started is settled: gets more, or ends the shard.
     fn turn_page<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
-        let was_read = self.page.is_exhausted() || planted!(LastPageUnread);
-        if self.listing.is_some() && was_read {
+        if self.listing.is_some() && self.page.is_exhausted() {
             self.begin(Operation::Complete);
             return Turn::Going;
         }
@@ -484,7 +482,7 @@ impl ShardTask {
             // The cursor travels with the offer, which is somebody else's business.
             return Turn::Wait(now.saturating_add(STILL_LOOK));
         }
-        if self.covered.unsaved > 0 && !planted!(ReleasesUnrecorded) {
+        if self.covered.unsaved > 0 {
             self.begin(Operation::Checkpoint);
             return Turn::Going;
         }

@@ -8,7 +8,6 @@ use gossip_coordination::{CoordinationFacade, InfraError, ParkReason, PendingReq
 use super::refusal::Refusal;
 use super::{Decision, Ending, Gear, Operation, ShardTask, Turn};
 use crate::observer::{Event, Observer};
-use crate::planted::planted;
 
 /// What an answered operation leads to.
 enum Answered {
@@ -111,9 +110,7 @@ impl ShardTask {
             .map_err(|_| Refusal::Declined)?;
         let split = gear.coordinator.split_residual(now, tenant, &self.lease, &plan, op_id)?;
         let narrowed = ShardSpec::try_from(plan.new_parent());
-        if !planted!(SplitNotHeard) {
-            self.spec = narrowed.expect("the plan was checked when it was made");
-        }
+        self.spec = narrowed.expect("the plan was checked when it was made");
         self.leave_behind(now, point);
         match point > self.rest_from() {
             true => self.forget_unstarted(),
@@ -177,8 +174,7 @@ impl ShardTask {
             return Turn::Over(Ending::StoreFailed(error));
         }
         observer.observe(Event::StoreFailed { error: &error });
-        let op_id = if planted!(RetriesAnew) { self.ops.fresh() } else { operation.1 };
-        self.pending = Some((operation.0, op_id));
+        self.pending = Some(operation);
         self.wait(now)
     }
 

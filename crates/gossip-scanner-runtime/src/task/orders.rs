@@ -7,7 +7,6 @@ use gossip_coordination::{ShardAction, SplitKey};
 use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
 use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
-use crate::planted::planted;
 use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
@@ -33,9 +32,7 @@ impl ShardTask {
 
     /// The lease is gone: whatever is on its way is forgotten at the next step.
     pub fn lost(&mut self) {
-        if !planted!(GoesOnWithoutLease) {
-            self.ended = Some(Ending::Lost);
-        }
+        self.ended = Some(Ending::Lost);
     }
 
     /// Asks the shard to stand still when the items under way are finished, because it is to be
@@ -49,8 +46,7 @@ impl ShardTask {
     #[must_use]
     pub fn still_at(&self) -> Option<Cursor> {
         let stands = matches!(self.verdict, Some(Decision::Stand));
-        let rests = self.submitted == 0 || planted!(OffersUnderWay);
-        let rests = rests && self.pending.is_none();
+        let rests = self.submitted == 0 && self.pending.is_none();
         let still = stands && rests && !self.has_retries();
         still.then(|| self.covered.cursor().into())
     }

@@ -32,7 +32,7 @@ impl Clock for Time {
     }
 }
 
-/// Takes a while for each item, in steps; one that was planted kills when its while is over.
+/// Takes a while for each item, in steps; a poisoned one kills when its while is over.
 struct Deadly<'k> {
     killers: &'k [usize],
     killed: &'k AtomicBool,

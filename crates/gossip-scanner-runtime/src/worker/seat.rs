@@ -10,7 +10,6 @@ use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 use gossip_handoff::lease_handoff::DrainEnd;
 
 use super::sync::{Mutex, MutexGuard, PoisonError};
-use crate::planted::planted;
 use crate::task::{Ending, ShardTask};
 
 /// One thread's place.
@@ -106,9 +105,7 @@ impl Seat {
         result: &Result<RenewResult, RenewError>,
     ) {
         let mut seat = self.lock();
-        let same = |sitting: &&mut Sitting| {
-            sitting.lease.token() == lease.token() || planted!(NoteForAnother)
-        };
+        let same = |sitting: &&mut Sitting| sitting.lease.token() == lease.token();
         let Some(sitting) = seat.as_mut().filter(same) else { return };
         match result {
             Ok(renewed) => {
@@ -122,7 +119,7 @@ impl Seat {
             }
             // The lease lasts until its deadline; another renewal may come before it.
             Err(RenewError::BackendError(_)) => {}
-            Err(_) => sitting.lost = !planted!(LossNotTold),
+            Err(_) => sitting.lost = true,
         }
     }
 
@@ -253,7 +250,6 @@ impl Transit {
             Some(DrainEnd::Released) => task.end(Ending::Released),
             Some(DrainEnd::Lost) => task.lost(),
             // It is over by itself, or it was not moved: if it stands still, it goes on.
-            Some(DrainEnd::Finished) if planted!(StandsForEver) => {}
             Some(DrainEnd::Finished) => {
                 (self.stand, self.still) = (false, None);
                 task.go_on();

@@ -16,7 +16,6 @@
 //! - Moves and pauses of the machine lose no key, and a move repeats none.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -34,7 +33,6 @@ use self::crew::{Crew, Drain, Parts, work};
 use self::porter::worker_of;
 use super::stopped_clock::{self, StoppedClock, begin, now, pass, scope, sleep};
 use super::{Finish, MAX_THREADS, WorkerConfig, WorkerError};
-use crate::bugs::{self, Bug};
 use crate::observer::{Event, Observer};
 use crate::processor::{Inline, Verdict, Work};
 use crate::task::{Ending, TaskConfig};
@@ -77,9 +75,6 @@ once_more! {
 
 /// Schedules of each world and each way to draw them: a few seconds without optimisation.
 const SCHEDULES: usize = 120;
-
-/// Schedules within which a planted bug must be found, of each way to draw them.
-const HUNT: usize = 1_000;
 
 /// Places where a schedule departs from one that runs every thread as long as it can.
 const DEPARTURES: usize = 3;
@@ -424,22 +419,4 @@ fn moved() {
 #[test]
 fn under_every_schedule_a_move_repeats_no_key_and_a_drain_overtakes_it() {
     explore(moved, SCHEDULES / 4);
-}
-
-/// The world that finds each bug of threads.
-const HUNTERS: [(Bug, fn()); 4] = [
-    (Bug::RingMissed, idle),
-    (Bug::NotCalledHome, undisturbed),
-    (Bug::NoteForAnother, robbed_in_the_open),
-    (Bug::LossNotTold, robbed_in_silence),
-];
-
-#[test]
-fn every_planted_bug_of_threads_is_found() {
-    let hunted: Vec<Bug> = HUNTERS.iter().map(|(bug, _)| *bug).collect();
-    assert_eq!(hunted, Bug::THREADED);
-    for (bug, world) in HUNTERS {
-        let hunt = || catch_unwind(AssertUnwindSafe(|| explore(world, HUNT)));
-        assert!(bugs::with(Some(bug), hunt).is_err(), "{}: {}", bug.name(), bug.what());
-    }
 }

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     for (faults, crashes, renewals) in chosen {
         is_sound &= search(faults, crashes, renewals);
     }
-    println!("\n## Planted bugs\n\n| bug | what is wrong | found as | after |\n|---|---|---|---|");
+    println!("\n## Mutants\n\n| bug | what is wrong | found as | after |\n|---|---|---|---|");
     for bug in Bug::ALL {
         is_sound &= hunt(bug);
     }
@@ -61,7 +61,7 @@ fn search(faults: u8, crashes: u8, renewals: u8) -> bool {
     report.finding.is_none() && report.is_complete
 }
 
-/// Searches with a planted bug and prints a row; it must be found.
+/// Searches with a mutant and prints a row; it must be found.
 fn hunt(bug: Bug) -> bool {
     let budget = Budget { faults: 0, crashes: 1, renewals: 0, takeovers: 1, ticks: 5 };
     let report = explore(budget, Some(bug), STATES_MAX);

@@ -6,7 +6,7 @@
 //! ```
 //! A campaign prints how often what raced with a move, each with a floor below which the campaign
 //! has shown too little, and what is broken, with the command that plays it again. `--seed` tells
-//! one schedule event by event. The planted bugs are hunted behind every campaign.
+//! one schedule event by event. The mutants are hunted behind every campaign.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 #![expect(clippy::disallowed_methods, reason = "a program that takes arguments, and measures")]
@@ -18,7 +18,7 @@ use gossip_sim_handoff::sim::{Broken, Bug, Faults, Plan, Races, Simulator};
 
 /// Schedules of a campaign, unless it is told otherwise.
 const SCHEDULES: u64 = 1_000_000;
-/// Schedules in which a planted bug must be found.
+/// Schedules in which a mutant must be found.
 const HUNT_MAX: u64 = 20_000;
 /// How many broken schedules are told; more say no more.
 const TOLD_MAX: usize = 10;
@@ -171,11 +171,11 @@ fn tell(seed: u64) -> bool {
     outcome.broken.is_none()
 }
 
-/// Hunts every planted bug; whether all were found.
+/// Hunts every mutant; whether all were found.
 fn hunt_all() -> bool {
     let simulator = Simulator::new();
     let mut are_found = true;
-    println!("\n## Planted bugs\n");
+    println!("\n## Mutants\n");
     println!("| bug | what is wrong | found as | in schedule |\n|---|---|---|---:|");
     for bug in Bug::ALL {
         let played = |seed| simulator.play(Plan { seed, bug: Some(bug), tells: false });

@@ -1,4 +1,4 @@
-//! Planted bugs: mistakes that others have made, to show that the search finds them.
+//! Mutants: mistakes that others have made, to show that the search finds them.
 //!
 //! They are made between a machine and what it is told, so the product has no trace of them.
 
@@ -8,7 +8,7 @@ use gossip_handoff::lease_handoff::{MoveTerms, SourceReply};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the list of what was planted")]
+#[expect(clippy::exhaustive_enums, reason = "the list of mutants")]
 pub enum Bug {
     /// The source goes on when its offer has ended, and does not withdraw it first.
     ResumesWithoutWithdrawing,
@@ -22,7 +22,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// Every planted bug.
+    /// Every mutant.
     pub const ALL: [Self; 4] = [
         Self::ResumesWithoutWithdrawing,
         Self::RollsBackAfterAccept,

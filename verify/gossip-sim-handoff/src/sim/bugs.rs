@@ -1,10 +1,10 @@
-//! Planted bugs: mistakes that a worker can make who uses the join, to show that they are found.
+//! Mutants: mistakes that a worker can make who uses the join, to show that they are found.
 //!
 //! They are in the workers of the simulation, so the product has no trace of them.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the list of what was planted")]
+#[expect(clippy::exhaustive_enums, reason = "the list of mutants")]
 pub enum Bug {
     /// The source is asked to stop, says that it has, and goes on.
     WorksWhileOffered,
@@ -27,7 +27,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// Every planted bug.
+    /// Every mutant.
     pub const ALL: [Self; 9] = [
         Self::WorksWhileOffered,
         Self::ResumesAtTheDeadline,

@@ -49,7 +49,7 @@ pub use self::tally::{Faults, Races};
 pub struct Plan {
     /// Everything follows from it.
     pub seed: u64,
-    /// What was planted.
+    /// The active mutant.
     pub bug: Option<Bug>,
     /// Whether every event is kept.
     pub tells: bool,

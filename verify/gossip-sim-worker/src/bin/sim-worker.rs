@@ -2,11 +2,10 @@
 //!
 //! ```text
 //! cargo run --release -p gossip-sim-worker --bin sim-worker -- \
-//!     [--seeds N] [--from SEED] | --seed SEED [--bug NAME] | --bugs
+//!     [--seeds N] [--from SEED] | --seed SEED
 //! ```
 //! A campaign prints a table of what happened and each world that was broken, with the command that
-//! plays it again. `--seed` tells one world event by event. `--bugs` looks for every planted bug,
-//! in a build with `--cfg planted_bugs`.
+//! plays it again. `--seed` tells one world event by event.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 #![expect(clippy::disallowed_methods, reason = "a program that takes arguments, and measures")]
@@ -14,24 +13,15 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-#[cfg(planted_bugs)]
-use gossip_scanner_runtime::planted_bugs::{Bug, with};
-#[cfg(planted_bugs)]
-use gossip_sim_worker::sim::first_violation;
 use gossip_sim_worker::sim::{Plan, Totals, play};
 
 /// Worlds of a campaign, unless it is told otherwise.
 const WORLDS: u64 = 20_000;
 
-/// Worlds in which a planted bug must be found.
-#[cfg(planted_bugs)]
-const HUNT_MAX: u64 = 2_000;
-
 /// How many broken worlds are told; more say no more.
 const TOLD_MAX: u64 = 20;
 
-const USAGE: &str =
-    "usage: sim-worker [--seeds N] [--from SEED] | --seed SEED [--bug NAME] | --bugs";
+const USAGE: &str = "usage: sim-worker [--seeds N] [--from SEED] | --seed SEED";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -44,18 +34,6 @@ fn main() -> ExitCode {
             number(count).zip(number(from)).map(|(count, from)| campaign(from, count))
         }
         ["--seed", seed] => number(seed).map(|seed| tell(Plan::of_seed(seed))),
-        #[cfg(planted_bugs)]
-        ["--seed", seed, "--bug", name] => {
-            let bug = Bug::ALL.iter().find(|bug| bug.name() == name).copied();
-            number(seed).zip(bug).map(|(seed, bug)| with(bug, || tell(Plan::of_seed(seed))))
-        }
-        #[cfg(planted_bugs)]
-        ["--bugs"] => Some(hunt_all()),
-        #[cfg(not(planted_bugs))]
-        ["--bugs"] | ["--seed", _, "--bug", _] => {
-            println!("this build has no planted bugs; run `cargo xtask sim-worker --bugs`");
-            Some(ExitCode::FAILURE)
-        }
         _ => None,
     };
     told.unwrap_or_else(|| {
@@ -94,25 +72,4 @@ fn campaign(from: u64, count: u64) -> ExitCode {
     }
     println!("{}", totals.table(begun.elapsed()));
     if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Looks for every planted bug.
-#[cfg(planted_bugs)]
-fn hunt_all() -> ExitCode {
-    println!("| planted | what is wrong | story | broken rule | worlds | ms |");
-    println!("|---|---|---|---|---|---|");
-    let mut is_sound = true;
-    for bug in Bug::ALL {
-        let begun = Instant::now();
-        let found = with(*bug, || first_violation(HUNT_MAX));
-        is_sound &= found.is_some();
-        let (rule, worlds) = found.map_or_else(
-            || ("not found".to_owned(), HUNT_MAX),
-            |(seed, violation)| (format!("{:?}", violation.rule), seed + 1),
-        );
-        let (name, what, story) = (bug.name(), bug.what(), bug.story());
-        let took = begun.elapsed().as_millis();
-        println!("| {name} | {what} | {story} | {rule} | {worlds} | {took} |");
-    }
-    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -14,7 +14,6 @@ use gossip_contracts::identity::{CanonicalHasher, Domain};
 use super::checked;
 use super::fields::{Fields, corrupt};
 use crate::error::{InfraError, StoreRefusal};
-use crate::planted::{self, planted};
 use crate::store::key::{Key, KeyKind};
 
 /// The version of the format that this code writes, and the only one it reads.
@@ -36,7 +35,7 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
     let checksum = checksum(key, FORMAT_VERSION, &out[HEAD_LEN..]);
     out.extend_from_slice(&checksum);
     // What is nothing but its key is hardly ever opened, and would only take the place of others.
-    if payload_len > 0 && !planted::is_any() {
+    if payload_len > 0 {
         checked::remember_sealed(key, out);
     }
 }
@@ -45,13 +44,10 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
 pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, stored) = unframe(key.kind(), value)?;
     if !checked::is_known(key, value) {
-        let right = stored == checksum(key, FORMAT_VERSION, payload);
-        if !right && !planted!(ChecksumUnchecked) {
+        if stored != checksum(key, FORMAT_VERSION, payload) {
             return Err(corrupt(key.kind(), "the checksum differs: damaged, or of another key"));
         }
-        if right {
-            remember(key, value);
-        }
+        checked::remember(key, value);
     }
     Ok(Fields::new(key.kind(), payload))
 }
@@ -138,19 +134,9 @@ fn check_kind(expected: KeyKind, number: u8) -> Result<(), InfraError> {
     }
 }
 
-/// Remembers that the checksum of `value` is that of its bytes. What a planted bug takes for right
-/// must not outlive the bug.
-fn remember(key: &Key, value: &[u8]) {
-    if !planted::is_any() {
-        checked::remember(key, value);
-    }
-}
-
 fn checksum(key: &Key, version: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut hasher = CanonicalHasher::for_domain(Domain::RECORD_CHECKSUM_V1);
-    if !planted!(ChecksumWithoutKey) {
-        hasher.write_bytes_prefixed(key.to_bytes().as_bytes());
-    }
+    hasher.write_bytes_prefixed(key.to_bytes().as_bytes());
     hasher.write_u8(version);
     hasher.write_u8(key.kind() as u8);
     hasher.finalize_64_with(payload).to_le_bytes()
