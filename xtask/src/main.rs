@@ -21,12 +21,12 @@ mod deny;
 mod etcd_faults;
 mod failure;
 mod fuzz;
-mod hall;
 mod handoff;
 mod items;
 mod kill_sqlite;
 mod miri;
 mod mutants;
+mod mutation;
 mod numbers;
 mod process;
 mod saved;
@@ -125,18 +125,18 @@ const COMMANDS: [Command; 23] = [
                     --same [--save] | --pairs N [--seed N] [--threads N] [--save] | \
                     --campaign [--seeds N] [--threads N] [--progress FILE] \
                     [--any-build] [--so-far] [--save]",
-        purpose: "play simulated worlds with faults, or look for planted bugs; --campaign plays \
+        purpose: "play simulated worlds with faults, or look for mutants of the store; --campaign plays \
                   very many and goes on where it was stopped; --pairs compares what a tenant is \
                   answered with and without another; \
                   --save writes the tables of docs/reliability-simulation.md",
         run: sim::run,
     },
     Command {
-        name: "hall",
-        arguments: "[--broken] [--save]",
-        purpose: "look for every planted bug, or run ordinary tests with one and see that they \
-                  notice; --save writes the tables of docs/reliability.md",
-        run: hall::run,
+        name: "mutants",
+        arguments: "[--short] [--mutant NAME] [--save]",
+        purpose: "look for every mutant in a copy of the workspace, with every layer of \
+                  verification; --save writes the table of docs/reliability.md",
+        run: mutants::run,
     },
     Command {
         name: "kill-sqlite",
@@ -148,7 +148,7 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "check-handoff",
         arguments: "[FAULTS CRASHES] | --save",
-        purpose: "search everything that can happen to one planned move, and for planted bugs; \
+        purpose: "search everything that can happen to one planned move, and for mutants; \
                   --save writes the tables of docs/reliability.md",
         run: check_handoff::run,
     },
@@ -156,15 +156,15 @@ const COMMANDS: [Command; 23] = [
         name: "sim-handoff",
         arguments: "[--schedules N] [--from SEED] [--threads N] [--save] | --seed SEED | \
                     --bugs [--save]",
-        purpose: "play random schedules of planned moves, and look for planted bugs; \
+        purpose: "play random schedules of planned moves, and look for mutants; \
                   --save writes the tables of docs/reliability.md",
         run: sim_handoff::run,
     },
     Command {
         name: "sim-worker",
-        arguments: "[--seeds N] [--save] | --seed SEED [--bug NAME] | --bugs [--save]",
-        purpose: "play worlds of the worker's own loop with faults, and look for planted bugs; \
-                  --save writes the tables of docs/reliability.md",
+        arguments: "[--seeds N] [--save] | --seed SEED",
+        purpose: "play worlds of the worker's own loop with faults; --save writes the table of \
+                  docs/reliability.md",
         run: sim_worker::run,
     },
     Command {
@@ -195,7 +195,7 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "poison",
         arguments: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
-        purpose: "plant keys that kill their worker, and look whether exactly those are set aside",
+        purpose: "poison keys so that they kill their worker, and check that exactly those are parked",
         run: worker_trials::poison,
     },
     Command {
@@ -217,10 +217,11 @@ const COMMANDS: [Command; 23] = [
         run: coverage::run,
     },
     Command {
-        name: "mutants",
+        name: "mutation",
         arguments: "[ARGUMENTS]",
-        purpose: "change the code and see whether a test notices, by cargo-mutants",
-        run: mutants::run,
+        purpose: "change the code in many small ways and see whether a test fails, by \
+                  cargo-mutants",
+        run: mutation::run,
     },
 ];
 

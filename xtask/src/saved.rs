@@ -48,8 +48,7 @@ pub(crate) const SIM_SAME: Block = Block { page: SIMULATION, name: "same" };
 pub(crate) const SIM_PAIRS: Block = Block { page: SIMULATION, name: "pairs" };
 pub(crate) const SIM_FAULTS: Block = Block { page: SIMULATION, name: "faults" };
 pub(crate) const SIM_OUTCOMES: Block = Block { page: SIMULATION, name: "outcomes" };
-pub(crate) const HALL: Block = Block { page: RELIABILITY, name: "hall" };
-pub(crate) const BROKEN: Block = Block { page: RELIABILITY, name: "broken" };
+pub(crate) const MUTANTS: Block = Block { page: RELIABILITY, name: "mutants" };
 pub(crate) const ETCD_FAULTS: Block = Block { page: RELIABILITY, name: "etcd-faults" };
 pub(crate) const FUZZ: Block = Block { page: RELIABILITY, name: "fuzz" };
 pub(crate) const CHECK_HANDOFF: Block = Block { page: RELIABILITY, name: "check-handoff" };
@@ -63,14 +62,13 @@ pub(crate) const KILL_WORKER: Block = Block { page: RELIABILITY, name: "kill-wor
 pub(crate) const FLEET: Block = Block { page: RELIABILITY, name: "fleet" };
 pub(crate) const POISON: Block = Block { page: RELIABILITY, name: "poison" };
 pub(crate) const SIM_WORKER: Block = Block { page: RELIABILITY, name: "sim-worker" };
-pub(crate) const SIM_WORKER_BUGS: Block = Block { page: RELIABILITY, name: "sim-worker-bugs" };
 pub(crate) const MAKESPAN: Block = Block { page: SCHEDULING, name: "makespan" };
 pub(crate) const COSTS: Block = Block { page: SCHEDULING, name: "costs" };
 pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: "configurations" };
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 29] = [
+pub(crate) const BLOCKS: [Block; 27] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -81,8 +79,7 @@ pub(crate) const BLOCKS: [Block; 29] = [
     SIM_PAIRS,
     SIM_FAULTS,
     SIM_OUTCOMES,
-    HALL,
-    BROKEN,
+    MUTANTS,
     ETCD_FAULTS,
     FUZZ,
     CHECK_HANDOFF,
@@ -95,7 +92,6 @@ pub(crate) const BLOCKS: [Block; 29] = [
     FLEET,
     POISON,
     SIM_WORKER,
-    SIM_WORKER_BUGS,
     MAKESPAN,
     COSTS,
     TLA_CONFIGURATIONS,

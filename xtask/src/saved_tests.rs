@@ -4,17 +4,21 @@ use super::*;
 
 fn made(commit: &str) -> Made {
     let words = ["--save".to_owned()];
-    Made { date: "2026-11-15".to_owned(), ..Made::of("hall", &words, commit) }
+    Made { date: "2026-11-15".to_owned(), ..Made::of("mutants", &words, commit) }
 }
 
 #[test]
 fn only_what_is_between_its_marks_is_replaced() {
-    let page = "a\n<!-- hall: begin -->\nold\n<!-- hall: end -->\n<!-- fuzz: begin -->\nkept\n";
-    let new = HALL.replaced(page, "new").unwrap();
-    assert!(new.starts_with("a\n<!-- hall: begin -->\n\nnew\n\n<!-- hall: end -->\n"), "{new}");
+    let page =
+        "a\n<!-- mutants: begin -->\nold\n<!-- mutants: end -->\n<!-- fuzz: begin -->\nkept\n";
+    let new = MUTANTS.replaced(page, "new").unwrap();
+    assert!(
+        new.starts_with("a\n<!-- mutants: begin -->\n\nnew\n\n<!-- mutants: end -->\n"),
+        "{new}"
+    );
     assert!(new.ends_with("<!-- fuzz: begin -->\nkept\n"));
-    assert_eq!(HALL.find(&new), Some("\n\nnew\n\n"));
-    assert_eq!(HALL.replaced(&new, "new").as_ref(), Some(&new));
+    assert_eq!(MUTANTS.find(&new), Some("\n\nnew\n\n"));
+    assert_eq!(MUTANTS.replaced(&new, "new").as_ref(), Some(&new));
     // Its end is missing, or all of it.
     assert_eq!(FUZZ.replaced(page, "new"), None);
     assert_eq!(MAKESPAN.replaced(page, "new"), None);
@@ -23,7 +27,7 @@ fn only_what_is_between_its_marks_is_replaced() {
 #[test]
 fn a_line_says_what_made_the_figures() {
     let line = made("0123456789ab").line();
-    assert_eq!(line, "Made by `cargo xtask hall --save`, 2026-11-15, commit 0123456789ab.");
+    assert_eq!(line, "Made by `cargo xtask mutants --save`, 2026-11-15, commit 0123456789ab.");
     let line = made("0123456789ab-changed").remarking("Unoptimised build.").line();
     assert!(line.ends_with(", commit 0123456789ab with changes. Unoptimised build."), "{line}");
 }
@@ -32,16 +36,17 @@ fn a_line_says_what_made_the_figures() {
 fn what_a_command_writes_is_what_is_asked_for() {
     for commit in ["0123456789ab", "0123456789ab-changed"] {
         let text = format!("| 1 |\n\n{}", made(commit).remarking("On two cores.").line());
-        let page = HALL.replaced("<!-- hall: begin --><!-- hall: end -->\n", &text).unwrap();
+        let page =
+            MUTANTS.replaced("<!-- mutants: begin --><!-- mutants: end -->\n", &text).unwrap();
         let [block] = &found(&page)[..] else { panic!("{page}") };
-        assert_eq!((block.name, block.line, block.problem), ("hall", 1, None));
+        assert_eq!((block.name, block.line, block.problem), ("mutants", 1, None));
     }
 }
 
 #[test]
 fn a_block_that_does_not_say_where_it_comes_from_is_known() {
     let problem = |body: &str| {
-        let page = format!("<!-- hall: begin -->\n{body}\n<!-- hall: end -->\n");
+        let page = format!("<!-- mutants: begin -->\n{body}\n<!-- mutants: end -->\n");
         found(&page)[0].problem
     };
     assert_eq!(problem("Not run yet."), None);
@@ -50,17 +55,17 @@ fn a_block_that_does_not_say_where_it_comes_from_is_known() {
         "",
         "| 1 |",
         "2026-11-15, commit 0123456789ab.",
-        "Made by `cargo xtask hall`, commit 0123456789ab.",
-        "Made by `cargo xtask hall`, 2026-11-15.",
-        "Made by `cargo xtask hall`, yesterday, commit 0123456789ab.",
-        "Made by `cargo xtask hall`, 2026-11-15, commit unknown.",
-        "Made by `cargo xtask hall`, 2026-11-15, commit 0123.",
-        "Made by `cargo xtask hall`, 2026-11-15, commit 0123456xyz.",
+        "Made by `cargo xtask mutants`, commit 0123456789ab.",
+        "Made by `cargo xtask mutants`, 2026-11-15.",
+        "Made by `cargo xtask mutants`, yesterday, commit 0123456789ab.",
+        "Made by `cargo xtask mutants`, 2026-11-15, commit unknown.",
+        "Made by `cargo xtask mutants`, 2026-11-15, commit 0123.",
+        "Made by `cargo xtask mutants`, 2026-11-15, commit 0123456xyz.",
     ];
     for body in bad {
         assert!(problem(body).is_some(), "{body:?}");
     }
-    assert_eq!(found("<!-- hall: begin -->\nNot run yet.\n")[0].problem, Some("has no end"));
+    assert_eq!(found("<!-- mutants: begin -->\nNot run yet.\n")[0].problem, Some("has no end"));
 }
 
 #[test]

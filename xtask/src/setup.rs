@@ -31,7 +31,7 @@ const PACKAGES: [DebianPackage; 6] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
-        needed_by: &["test", "bench", "fuzz", "kill-sqlite", "etcd-faults", "coverage", "mutants"],
+        needed_by: &["test", "bench", "fuzz", "kill-sqlite", "etcd-faults", "coverage", "mutation"],
         with_crate: None,
         reason: "BLAKE3 and SQLite are compiled from C",
     },
@@ -46,14 +46,14 @@ const PACKAGES: [DebianPackage; 6] = [
         package: "etcd-server",
         binary: "etcd",
         // Debian may start a server of its own with it; ours listen elsewhere and leave it alone.
-        needed_by: &["test", "bench", "etcd-faults", "fleet", "coverage", "mutants"],
+        needed_by: &["test", "bench", "etcd-faults", "fleet", "coverage", "mutation"],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store start real servers",
     },
     DebianPackage {
         package: "etcd-client",
         binary: "etcdctl",
-        needed_by: &["test", "coverage", "mutants"],
+        needed_by: &["test", "coverage", "mutation"],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store type what docs/etcd.md says",
     },

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         Some((first, rest)) if first == "--campaign" => campaign(arguments, rest, saves)?,
         Some((first, rest)) if first == "--pairs" => pairs(arguments, rest, saves)?,
         Some(_) | None if saves && !is_ordinary(&words) => {
-            let why = "one world, some faults or planted bugs are no figures to keep";
+            let why = "one world, some faults or mutants are no figures to keep";
             return Err(Failure::usage("sim", why, "[--seeds N] [--ops N] --save"));
         }
         Some(_) | None => {

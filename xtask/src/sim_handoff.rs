@@ -1,6 +1,6 @@
 //! `cargo xtask sim-handoff`: random schedules of planned moves, optimized.
 //!
-//! `--save` writes the tables of a campaign, or of planted bugs alone, into `docs/reliability.md`.
+//! `--save` writes the tables of a campaign, or of mutants alone, into `docs/reliability.md`.
 
 use std::process::ExitCode;
 

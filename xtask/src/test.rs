@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::process::{self, Pipe};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{deny, setup, test_programs, tidy, tla};
+use crate::{deny, mutants, setup, test_programs, tidy, tla};
 
 /// The one crate whose debug builds behave differently: they overwrite freed bytes, which hides
 /// what release builds leave behind. Its tests hold in both.
@@ -30,13 +30,14 @@ struct Stage {
     run: fn(&mut Tally) -> Result<(), Failure>,
 }
 
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     Stage { name: "setup", run: |_| setup::packages_for("test", &Workspace::load()?) },
     Stage { name: "format", run: |_| format() },
     Stage { name: "tidy", run: |_| tidy::check() },
     Stage { name: "clippy", run: |_| clippy() },
     Stage { name: "tests", run: tests },
     Stage { name: "tests in release", run: release_tests },
+    Stage { name: "mutants", run: |_| mutants::check_short() },
     Stage { name: "documentation tests", run: documentation_tests },
     Stage { name: "documentation", run: |_| documentation() },
     Stage { name: "specification", run: tla::check_short },

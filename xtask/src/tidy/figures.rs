@@ -82,11 +82,11 @@ mod tests {
         assert_eq!(told(&files).len(), of_page);
         assert!(told(&files)[0].ends_with("is missing"), "{:?}", told(&files));
         let stray =
-            File::new("docs/x.md", "<!-- hall: begin -->\nNot run yet\n<!-- hall: end -->\n");
+            File::new("docs/x.md", "<!-- mutants: begin -->\nNot run yet\n<!-- mutants: end -->\n");
         let text = lost.text.repeat(2);
         files.extend([stray, File::new(lost.path, text)]);
         let told = told(&files);
-        assert_eq!(told[0], "docs/x.md:1: no command writes the block `hall`");
+        assert_eq!(told[0], "docs/x.md:1: no command writes the block `mutants`");
         assert_eq!(told.len(), 1 + of_page);
         assert!(told[1].ends_with("is there twice"), "{told:?}");
     }
