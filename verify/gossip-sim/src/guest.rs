@@ -2,10 +2,10 @@
 //!
 //! A worker is an `async` function on the traits of the coordinator
 //! ([`AsyncCoordinationFacade`](gossip_coordination::AsyncCoordinationFacade)), so what runs here
-//! is what runs in production. It is given a [`SimWorker`]: a coordinator that tells the oracle what is asked and
-//! answered, and the [`SimWorld`] around it, from which it has its time, its keys and its sink.
-//! Everything else is as for our own workers: several of them for each tenant, an administrator who
-//! makes, pauses and ends runs, faults, twins, restarts, and every rule of the
+//! is what runs in production. It is given a [`SimWorker`]: a coordinator that tells the oracle
+//! what is asked and answered, and the [`SimWorld`] around it, from which it has its time, its keys
+//! and its sink. Everything else is as for our own workers: several of them for each tenant, an
+//! administrator who makes, pauses and ends runs, faults, twins, restarts, and every rule of the
 //! [oracle](super::oracle). A worker that returns is started again after a while.
 //!
 //! ```text

@@ -9,9 +9,9 @@
 //!
 //! A world has tenants with an administrator and some workers each. Each of them is an `async`
 //! program on [`AsyncStoreCoordinator`](gossip_coordination::store::AsyncStoreCoordinator), over a
-//! store whose every answer the world decides: flights are interleaved wherever they wait. There is no thread,
-//! no clock and no randomness but the seed's, so a world is a function of its [`Plan`], and its
-//! trace hash tells whether two runs of it were the same.
+//! store whose every answer the world decides: flights are interleaved wherever they wait. There is
+//! no thread, no clock and no randomness but the seed's, so a world is a function of its [`Plan`],
+//! and its trace hash tells whether two runs of it were the same.
 //!
 //! The [oracle] hears commands, the instants of their commits and their answers, and keeps
 //! its own account of who may do what. The [faults](FaultKind) come with what they may cost.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The kernel here is [`protocol`](gossip_coordination::protocol) itself and no second model of it.
-//! The search is breadth-first and goes on until no state is left ([`search`]); what it finds is told with the
-//! shortest way to it. An [oracle of effects](Rule) hears every answer and keeps its own history.
-//! The mutants (`cargo xtask mutants`) show that it can find something.
+//! The search is breadth-first and goes on until no state is left ([`search`]); what it finds is
+//! told with the shortest way to it. An [oracle of effects](Rule) hears every answer and keeps its
+//! own history. The mutants (`cargo xtask mutants`) show that it can find something.
 //!
 //! `cargo xtask check-model` runs every configuration and prints what it came to.
 
