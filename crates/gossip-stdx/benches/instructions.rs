@@ -1,7 +1,6 @@
-//! How many instructions the operations of this crate take, and those of their limits.
+//! Instruction counts of this crate's operations and of their baselines.
 //!
-//! Rows that bear the name of a criterion benchmark do the same work. `the empty loop` is part of
-//! every figure.
+//! Rows named after a criterion benchmark do the same work. Every figure includes `the empty loop`.
 
 #[path = "support/driver.rs"]
 mod driver;
@@ -19,10 +18,11 @@ use gossip_stdx::{ByteSlab, InlineVec, RingBuffer};
 use rings::{CAP, ENTRY, Entry};
 use store::{LEN_MAX, Malloc, Sequence, Store, aged, churn, once, replace};
 
-/// As many strings as stay in the first cache; counting is blind to caches, so more show nothing.
+/// As many strings as fit into the first-level cache; an instruction count does not depend on
+/// caches, so more would show nothing.
 const LIVE: usize = 1_000;
 
-/// As many numbers as fit inline in the vector we count.
+/// As many numbers as fit inline in the vector under test.
 const NUMBERS: u64 = 16;
 
 fn main() -> ExitCode {
@@ -92,7 +92,7 @@ fn ring_operations() -> [Operation; 6] {
     ]
 }
 
-/// Filling a vector that was made beforehand; neither allocates.
+/// Fills a vector that was created beforehand; neither allocates.
 fn vector_operations() -> [Operation; 2] {
     [
         Operation::new("push 16/inline vec", |count| {

@@ -1,4 +1,4 @@
-//! The ring beside [`VecDeque`], its limit: the same operations in the same run.
+//! The ring next to its baseline, [`VecDeque`]: the same operations in the same run.
 
 #[path = "support/rings.rs"]
 mod rings;
@@ -48,7 +48,7 @@ fn iterate(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Short: differences of a tenth show, and a whole run takes ten seconds.
+    // Short: differences of 10 % are visible, and a whole run takes ten seconds.
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))

@@ -1,7 +1,7 @@
-//! The slab beside malloc, its limit: the same operations, sizes and order, in the same run.
+//! The slab next to its baseline, malloc: the same operations, sizes and order, in the same run.
 //!
-//! - `churn`: free a random string and store one of another size, in a slab that long use has
-//!   fragmented; at a million strings every step misses the caches.
+//! - `churn`: free a random string and store one of another length, in a slab fragmented by long
+//!   use; at a million strings every step misses the caches.
 //! - `once`: store one string and free it again while all others stay.
 //! - `replace`: overwrite a random string by one that fits its block, as a checkpoint does.
 
@@ -14,7 +14,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gossip_stdx::ByteSlab;
 use store::{LEN_MAX, Malloc, Sequence, Store, aged, churn, once, replace};
 
-/// Few records, all in the first cache; and a million, mostly in main memory.
+/// Few records, all in the first-level cache; and a million, mostly in main memory.
 const LIVE: [usize; 2] = [1_000, 1_000_000];
 
 fn bench_store<S: Store>(c: &mut Criterion, name: &str) {
@@ -45,7 +45,7 @@ fn slab_beside_malloc(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Short: differences of a tenth show, and a whole run takes half a minute.
+    // Short: differences of 10 % are visible, and a whole run takes half a minute.
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))

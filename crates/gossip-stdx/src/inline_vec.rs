@@ -1,13 +1,14 @@
 //! A vector that keeps up to `N` items inline and moves to the heap beyond that.
 //!
-//! It never moves back: whoever spilled once will do it again, and the allocation is paid for.
+//! It never moves back to inline storage: a vector that spilled once is likely to spill again, and
+//! its allocation is already paid for.
 //! It holds no `unsafe` code: inline storage is [`arrayvec::ArrayVec`], heap storage is [`Vec`].
 //!
 //! # Invariants
 //!
-//! - Up to `N` items pushed one by one, nothing is allocated.
-//! - A panic in an item's `Clone` or `Drop` leaves a valid vector: an item is counted after it was
-//!   cloned and no longer counted before it is dropped.
+//! - Pushing up to `N` items allocates nothing.
+//! - A panic in an item's `Clone` or `Drop` leaves a valid vector: the length includes an item only
+//!   after it was cloned, and no longer includes it when it is dropped.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -17,7 +18,7 @@ use arrayvec::ArrayVec;
 
 /// A vector of any length whose first `N` items need no allocation.
 ///
-/// An impossible `N` does not compile:
+/// An invalid `N` does not compile:
 ///
 /// ```compile_fail
 /// let _ = gossip_stdx::InlineVec::<u8, 0>::new();
@@ -38,7 +39,7 @@ pub struct InlineVec<T, const N: usize> {
     storage: Storage<T, N>,
 }
 
-/// Where the items are. `Inline` becomes `Heap` when item `N + 1` arrives, never the reverse.
+/// Storage of the items. `Inline` becomes `Heap` when item `N + 1` is added, never the reverse.
 #[derive(Clone)]
 enum Storage<T, const N: usize> {
     Inline(ArrayVec<T, N>),
@@ -46,29 +47,29 @@ enum Storage<T, const N: usize> {
 }
 
 impl<T, const N: usize> InlineVec<T, N> {
-    /// How many items stay inline. Naming it checks `N` at compile time.
+    /// Number of items stored inline. Naming the constant checks `N` at compile time.
     pub const INLINE_CAPACITY: usize = {
-        assert!(N > 0, "use a Vec when nothing is to be inline");
-        // Lengths are u32 inline, and a spill doubles the room.
+        assert!(N > 0, "N must be 1 or more; use a Vec to store no item inline");
+        // Inline lengths are u32, and a spill doubles the capacity.
         assert!(N <= (u32::MAX / 2) as usize, "N must leave room to double in a u32");
         N
     };
 
-    /// An empty vector; allocates nothing.
+    /// Returns an empty vector; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(Self::INLINE_CAPACITY == N) };
         Self { storage: Storage::Inline(ArrayVec::new_const()) }
     }
 
-    /// A copy of `items`, made in one go; allocates only above `N` items.
+    /// Returns a copy of `items`; allocates only above `N` items.
     #[must_use]
     pub fn from_slice(items: &[T]) -> Self
     where
         T: Copy,
     {
         const { assert!(Self::INLINE_CAPACITY == N) };
-        // One copy of memory, where collecting would go item by item.
+        // One memcpy; collecting would copy item by item.
         let mut inline = ArrayVec::new();
         match inline.try_extend_from_slice(items) {
             Ok(()) => Self { storage: Storage::Inline(inline) },
@@ -76,7 +77,7 @@ impl<T, const N: usize> InlineVec<T, N> {
         }
     }
 
-    /// Appends `item`; the one after the `N`th moves everything to the heap.
+    /// Appends `item`; item `N + 1` moves all items to the heap.
     pub fn push(&mut self, item: T) {
         match &mut self.storage {
             Storage::Inline(inline) => {
@@ -96,12 +97,12 @@ impl<T, const N: usize> InlineVec<T, N> {
         }
     }
 
-    /// Drops every item; a spilled vector stays on the heap and keeps its room.
+    /// Drops every item; a spilled vector stays on the heap and keeps its capacity.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// Drops the items from `len` onwards, if there are any.
+    /// Drops the items from index `len` on, if there are any.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.storage {
             Storage::Inline(inline) => inline.truncate(len),
@@ -123,7 +124,7 @@ impl<T, const N: usize> InlineVec<T, N> {
         }
     }
 
-    /// The items.
+    /// Returns the items.
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         match &self.storage {
@@ -132,7 +133,7 @@ impl<T, const N: usize> InlineVec<T, N> {
         }
     }
 
-    /// The items, to be changed in place.
+    /// Returns the items as a mutable slice.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         match &mut self.storage {
@@ -141,29 +142,30 @@ impl<T, const N: usize> InlineVec<T, N> {
         }
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.as_slice().len()
     }
 
-    /// Whether there are no items.
+    /// Returns whether there are no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.as_slice().is_empty()
     }
 
-    /// Whether the items live on the heap.
+    /// Returns whether the items are stored on the heap.
     #[must_use]
     pub const fn is_spilled(&self) -> bool {
         matches!(self.storage, Storage::Heap(_))
     }
 
-    /// Moves to the heap with room for `additional` more items, and at least for twice as many.
+    /// Moves the items to the heap, with capacity for `additional` more and at least twice the
+    /// present length.
     #[cold]
     fn spill(&mut self, additional: usize) -> &mut Vec<T> {
         let len = self.len();
-        // Reserved before anything moves: should it fail, the items are where they were.
+        // Reserved before any item moves: if the allocation fails, the items are still inline.
         let mut heap = Vec::with_capacity(len.saturating_add(additional).max(2 * len));
         if let Storage::Inline(inline) = &mut self.storage {
             heap.extend(inline.drain(..));
@@ -206,7 +208,7 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for InlineVec<T, N> {
     }
 }
 
-/// Compares the items; where they live does not matter.
+/// Compares the items, not where they are stored.
 impl<T: PartialEq, const N: usize> PartialEq for InlineVec<T, N> {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
@@ -215,10 +217,10 @@ impl<T: PartialEq, const N: usize> PartialEq for InlineVec<T, N> {
 
 impl<T: Eq, const N: usize> Eq for InlineVec<T, N> {}
 
-/// Moves the items inline when they fit, else keeps the allocation.
+/// Moves the items inline if they fit, else keeps the allocation.
 impl<T, const N: usize> From<Vec<T>> for InlineVec<T, N> {
     fn from(items: Vec<T>) -> Self {
-        // The allocation exists already, so it is kept whenever it would be needed.
+        // The allocation already exists, so it is kept if the items do not fit inline.
         if items.len() > Self::INLINE_CAPACITY {
             return Self { storage: Storage::Heap(items) };
         }
@@ -235,9 +237,9 @@ impl<T, const N: usize> FromIterator<T> for InlineVec<T, N> {
 }
 
 impl<T, const N: usize> Extend<T> for InlineVec<T, N> {
-    /// Believes the lower size hint: items that cannot fit inline are not put there first.
+    /// Relies on the lower size hint: if the items cannot fit inline, spills before the first one.
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        // Fused, because an iterator that has ended may be asked again below.
+        // Fused, because `for_each` below may call `next` on an iterator that has already ended.
         let mut items = items.into_iter().fuse();
         let (at_least, _) = items.size_hint();
         if let Storage::Inline(inline) = &mut self.storage {
@@ -247,7 +249,7 @@ impl<T, const N: usize> Extend<T> for InlineVec<T, N> {
                 inline.extend(items.by_ref().take(inline.remaining_capacity()));
             }
         }
-        // Either on the heap by now, or full, or the iterator has ended.
+        // At this point the vector is spilled or full, or the iterator has ended.
         items.for_each(|item| self.push(item));
     }
 }

@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(config(512))]
 
     #[test]
-    fn inline_vec_behaves_like_a_vec_and_never_comes_back_inline(
+    fn inline_vec_behaves_like_a_vec_and_never_moves_back_inline(
         ops in prop::collection::vec(op(), 0..steps(60)),
     ) {
         let (mut vec, mut model) = (InlineVec::new(), Vec::new());
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn every_way_of_building_gives_the_same_items(
+    fn every_constructor_yields_the_same_items(
         items in prop::collection::vec(any::<u16>(), 0..3 * CAP),
     ) {
         let built = [
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn consuming_from_both_ends_meets_in_the_middle(
+    fn consuming_from_both_ends_yields_every_item_once(
         items in prop::collection::vec(any::<u16>(), 0..3 * CAP),
         sides in prop::collection::vec(any::<bool>(), 4 * CAP),
     ) {
@@ -127,7 +127,7 @@ fn the_item_after_the_last_inline_one_moves_everything_to_the_heap() {
 }
 
 #[test]
-fn items_can_be_changed_through_a_loop_and_through_the_slice() {
+fn items_are_mutable_through_iteration_and_through_the_slice() {
     let mut vec = InlineVec::<_, 4>::from_slice(&[3, 1, 2]);
     for item in &mut vec {
         *item *= 10;
@@ -137,7 +137,7 @@ fn items_can_be_changed_through_a_loop_and_through_the_slice() {
 }
 
 #[test]
-fn an_iterator_that_lies_about_its_length_is_still_collected() {
+fn an_iterator_with_a_wrong_size_hint_is_still_collected() {
     struct Liar(u32);
     impl Iterator for Liar {
         type Item = u32;
@@ -155,9 +155,10 @@ fn an_iterator_that_lies_about_its_length_is_still_collected() {
     assert_eq!(*vec, [6, 5, 4, 3, 2, 1, 0]);
 }
 
-/// An iterator may begin again after its first `None`; what comes then was not asked for.
+/// An iterator that is not fused may yield items again after its first `None`; these must not be
+/// added.
 #[test]
-fn extending_ends_where_the_iterator_first_ends() {
+fn extend_stops_at_the_first_none() {
     let mut calls = 0;
     let unfused = std::iter::from_fn(|| {
         calls += 1;
@@ -168,7 +169,7 @@ fn extending_ends_where_the_iterator_first_ends() {
 }
 
 #[test]
-fn items_without_a_size_are_counted_and_dropped_like_others() {
+fn zero_sized_items_are_counted_and_dropped_like_others() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     struct Nothing;
     impl Drop for Nothing {
@@ -191,13 +192,13 @@ fn items_without_a_size_are_counted_and_dropped_like_others() {
 }
 
 #[test]
-fn every_item_dies_once_whichever_way_it_leaves() {
+fn every_item_is_dropped_once_however_it_is_removed() {
     let register = Register::default();
     let mut vec: InlineVec<_, 4> = register.items(3).into_iter().collect();
     vec.push(register.item());
     let inline_copy = vec.clone();
     vec.push(register.item());
-    assert_eq!(register.dropped(), 0, "a spill moves, it does not drop");
+    assert_eq!(register.dropped(), 0, "a spill moves items and drops none");
     drop(vec.pop());
     vec.truncate(3);
     assert_eq!(register.dropped(), 2);
@@ -210,7 +211,7 @@ fn every_item_dies_once_whichever_way_it_leaves() {
 
 #[test]
 fn extending_with_a_panicking_clone_keeps_the_clones_made_before_it() {
-    // Two items there already; the second list fits inline, the third spills.
+    // The vector holds two items; the second list fits inline, the third spills.
     for extra in [2, 9] {
         let register = Register::default();
         let mut source = register.items(extra);
@@ -238,7 +239,7 @@ fn a_panicking_drop_in_clear_leaves_an_empty_vector_and_drops_none_twice() {
 }
 
 #[test]
-fn a_vector_can_be_made_in_a_constant() {
+fn a_vector_can_be_constructed_in_a_const() {
     static EMPTY: InlineVec<u64, 16> = InlineVec::new();
     assert!(EMPTY.is_empty());
     assert_eq!(InlineVec::<u64, 16>::INLINE_CAPACITY, 16);

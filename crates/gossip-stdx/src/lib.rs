@@ -1,20 +1,39 @@
-//! Containers with hard ceilings: what the rest of the workspace needs and `std` lacks.
+//! Bounded containers that the workspace needs and `std` does not provide.
 //!
-//! - [`RingBuffer`]: the last `N` things, inline, oldest first.
-//! - [`InlineVec`]: a vector that lives inline up to `N` items and on the heap beyond.
-//! - [`ByteSlab`]: byte strings in one buffer that never grows, addressed by [`ByteSlot`].
-//! - [`prefetch`]: a hint to the processor that something will be read soon.
+//! - [`RingBuffer`]: a FIFO queue of at most `N` items, stored inline, oldest first.
+//! - [`InlineVec`]: a vector that stores up to `N` items inline and spills to the heap beyond.
+//! - [`ByteSlab`]: byte strings in one buffer of fixed size, addressed by [`ByteSlot`].
+//! - [`prefetch()`]: a hint to the processor that a value will be read soon.
 //!
-//! This crate never does I/O, never reads a clock and knows nothing of shards, keys or runs.
-//! It is the only product crate that may hold `unsafe` code, and only the modules below
-//! that say so do; each block carries its `SAFETY` note and runs under Miri.
+//! ```
+//! use gossip_stdx::{ByteSlab, RingBuffer};
+//!
+//! // A full slab returns an error and is unchanged; it never grows.
+//! let mut slab = ByteSlab::new(16);
+//! let key = slab.allocate(b"orders/17")?;
+//! assert!(slab.allocate(b"orders/18").is_err());
+//! assert_eq!(slab.get(key), b"orders/17");
+//! slab.deallocate(key);
+//!
+//! let mut recent = RingBuffer::<u32, 2>::new();
+//! for id in [7, 8, 9] {
+//!     recent.push_back_overwrite(id);
+//! }
+//! assert!(recent.iter().eq(&[8, 9]));
+//! # Ok::<(), gossip_stdx::SlabFull>(())
+//! ```
+//!
+//! This crate never does I/O, never reads a clock and has no notion of shards, keys or runs.
+//! It is the only product crate that may contain `unsafe` code. Only the modules marked
+//! `#[expect(unsafe_code)]` below contain any; each block has a `SAFETY` comment and runs under
+//! Miri.
 
 #![deny(unsafe_code)]
 
 mod inline_vec;
 #[expect(unsafe_code, reason = "the processor's prefetch instruction takes a pointer")]
 mod prefetch;
-#[expect(unsafe_code, reason = "slots that hold nothing yet are MaybeUninit")]
+#[expect(unsafe_code, reason = "unoccupied slots are MaybeUninit")]
 mod ring_buffer;
 mod slab;
 

@@ -1,15 +1,15 @@
 //! A first-in, first-out buffer of at most `N` items, stored inline.
 //!
-//! It never allocates, never grows and never reorders: what does not fit is handed back
+//! It never allocates, never grows and never reorders. An item that does not fit is returned
 //! ([`RingBuffer::push_back`]) or replaces the oldest ([`RingBuffer::push_back_overwrite`]).
 //! It is not synchronised; `Send` and `Sync` follow `T`.
 //!
 //! # Invariants
 //!
 //! - `head < N` and `len <= N`.
-//! - The `len` slots from `head` onwards, wrapping at `N`, hold a value; the others hold none.
-//! - A slot leaves that window *before* its value is handed out or dropped, so a panic in a
-//!   value's own code can leak values but never drop one twice.
+//! - The `len` slots from `head` on, wrapping at `N`, hold a value; the others hold none.
+//! - A slot leaves that window *before* its value is returned or dropped, so a panic in a value's
+//!   own code can leak values but never drop one twice.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -18,13 +18,13 @@ use std::slice;
 
 /// A ring of at most `N` items; index 0 is the oldest.
 ///
-/// `N` is a power of two, so that wrapping is one bit mask. A wrong `N` does not compile:
+/// `N` is a power of two, so that wrapping is one bit mask. An invalid `N` does not compile:
 ///
 /// ```compile_fail
 /// let _ = gossip_stdx::RingBuffer::<u8, 3>::new();
 /// ```
 ///
-/// A ring of items that must stay on their thread stays there too:
+/// A ring of items that are not `Send` or `Sync` is not either:
 ///
 /// ```compile_fail,E0277
 /// fn assert_send<T: Send>() {}
@@ -48,15 +48,15 @@ pub struct RingBuffer<T, const N: usize> {
     slots: [MaybeUninit<T>; N],
     /// Slot of the oldest item; always below `N`.
     head: u32,
-    /// Number of slots in use from `head` onwards; never above `N`.
+    /// Number of slots in use from `head` on; never above `N`.
     len: u32,
 }
 
 impl<T, const N: usize> RingBuffer<T, N> {
-    /// How many items fit. Naming it checks `N` at compile time.
+    /// Maximum number of items. Naming the constant checks `N` at compile time.
     pub const CAPACITY: usize = {
-        assert!(N > 0, "a ring needs at least one slot");
-        assert!(N.is_power_of_two(), "wrapping is a bit mask, so N must be a power of two");
+        assert!(N > 0, "N must be 1 or more");
+        assert!(N.is_power_of_two(), "N must be a power of two, because wrapping is a bit mask");
         // `head + index` is computed in u32 and both are below N.
         assert!(N <= (u32::MAX / 2) as usize, "N must leave room for head + index in a u32");
         N
@@ -64,14 +64,18 @@ impl<T, const N: usize> RingBuffer<T, N> {
 
     const CAPACITY_U32: u32 = Self::CAPACITY as u32;
 
-    /// An empty ring.
+    /// Returns an empty ring.
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(Self::CAPACITY == N) };
         Self { slots: [const { MaybeUninit::uninit() }; N], head: 0, len: 0 }
     }
 
-    /// Collects `items`, or gives back the first one that does not fit.
+    /// Collects `items` into a ring.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first item that does not fit.
     pub fn try_from_iter(items: impl IntoIterator<Item = T>) -> Result<Self, T> {
         let mut ring = Self::new();
         for item in items {
@@ -80,7 +84,11 @@ impl<T, const N: usize> RingBuffer<T, N> {
         Ok(ring)
     }
 
-    /// Appends `item` as the newest, or gives it back when the ring is full.
+    /// Appends `item` as the newest.
+    ///
+    /// # Errors
+    ///
+    /// Returns `item` if the ring is full.
     pub fn push_back(&mut self, item: T) -> Result<(), T> {
         if self.is_full() {
             return Err(item);
@@ -91,9 +99,10 @@ impl<T, const N: usize> RingBuffer<T, N> {
         Ok(())
     }
 
-    /// Appends `item` as the newest and returns the oldest if it had to make room.
+    /// Appends `item` as the newest; if the ring is full, removes the oldest and returns it.
     pub fn push_back_overwrite(&mut self, item: T) -> Option<T> {
-        // Evicted first: should dropping it panic, that happens in the caller, with the ring whole.
+        // The oldest item is removed first and returned: if dropping it panics, that happens in the
+        // caller, after the ring is consistent again.
         let evicted = if self.is_full() { self.pop_front() } else { None };
         let slot = self.slot_of(self.len);
         self.slots[slot].write(item);
@@ -109,22 +118,22 @@ impl<T, const N: usize> RingBuffer<T, N> {
         let slot = self.slot_of(0);
         self.head = self.slot_of(1) as u32;
         self.len -= 1;
-        // SAFETY: the slot was the first of the window, so it holds a value, and the window has
-        // just been moved past it, so nobody reads or drops that value again.
+        // SAFETY: the slot was the first of the window, so it holds a value. The window has just
+        // been moved past it, so the value is not read or dropped again.
         Some(unsafe { self.slots[slot].assume_init_read() })
     }
 
     /// Drops every item, oldest first.
     ///
-    /// Items are popped one at a time: when one panics on being dropped, those after it are still
-    /// in the ring and none is dropped twice.
+    /// Items are popped one at a time: if dropping one panics, the later ones remain in the ring
+    /// and none is dropped twice.
     pub fn clear(&mut self) {
         while let Some(item) = self.pop_front() {
             drop(item);
         }
     }
 
-    /// The item at logical `index`, counted from the oldest.
+    /// Returns the item at logical `index`, counted from the oldest.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
         if index >= self.len() {
@@ -135,60 +144,60 @@ impl<T, const N: usize> RingBuffer<T, N> {
         Some(unsafe { self.slots[slot].assume_init_ref() })
     }
 
-    /// The oldest item.
+    /// Returns the oldest item.
     #[must_use]
     pub fn front(&self) -> Option<&T> {
         self.get(0)
     }
 
-    /// The newest item.
+    /// Returns the newest item.
     #[must_use]
     pub fn back(&self) -> Option<&T> {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// The items from oldest to newest.
+    /// Returns an iterator over the items from oldest to newest.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
         let (older, newer) = self.as_slices();
         Iter { older: older.iter(), newer: newer.iter() }
     }
 
-    /// How many items the ring holds.
+    /// Returns the number of items the ring holds.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether the ring holds nothing.
+    /// Returns whether the ring holds no item.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the next [`push_back`](Self::push_back) would be refused.
+    /// Returns whether the next [`push_back`](Self::push_back) would fail.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.len == Self::CAPACITY_U32
     }
 
-    /// The window as the run up to the end of the array and the run wrapped to its start.
+    /// Returns the window as two slices: up to the end of the array, then from its start.
     fn as_slices(&self) -> (&[T], &[T]) {
         let (head, len) = (self.head as usize, self.len());
         let unwrapped = len.min(N - head);
         let (older, newer) = (&self.slots[head..head + unwrapped], &self.slots[..len - unwrapped]);
-        // SAFETY: together the runs are exactly the window, whose every slot holds a value.
+        // SAFETY: together the slices are exactly the window, whose every slot holds a value.
         unsafe { (older.assume_init_ref(), newer.assume_init_ref()) }
     }
 
-    /// The slot of logical `index`; `index <= N`, so the sum cannot overflow.
+    /// Returns the slot of logical `index`; `index <= N`, so the sum cannot overflow.
     const fn slot_of(&self, index: u32) -> usize {
         ((self.head + index) & (Self::CAPACITY_U32 - 1)) as usize
     }
 }
 
 impl<T, const N: usize> Drop for RingBuffer<T, N> {
-    /// Drops the items one at a time; when one panics, those after it leak.
+    /// Drops the items one at a time; if dropping one panics, the later ones leak.
     fn drop(&mut self) {
         self.clear();
     }
@@ -212,10 +221,10 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for RingBuffer<T, N> {
     }
 }
 
-/// Compares what the rings hold, in logical order; where it lies in the array does not matter.
+/// Compares the items in logical order; their slots in the array do not matter.
 impl<T: PartialEq, const N: usize> PartialEq for RingBuffer<T, N> {
     fn eq(&self, other: &Self) -> bool {
-        // Lengths first: two rings of different length usually share their oldest items.
+        // Lengths first: two rings of different lengths often share their oldest items.
         self.len == other.len && self.iter().eq(other)
     }
 }
@@ -225,11 +234,12 @@ impl<T: Eq, const N: usize> Eq for RingBuffer<T, N> {}
 impl<T, const N: usize> FromIterator<T> for RingBuffer<T, N> {
     /// # Panics
     ///
-    /// When `items` yields more than `N`; [`RingBuffer::try_from_iter`] reports that instead.
+    /// If `items` yields more than `N` items; [`RingBuffer::try_from_iter`] returns an error
+    /// instead.
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         match Self::try_from_iter(items) {
             Ok(ring) => ring,
-            Err(_) => panic!("a ring of {N} slots was given more than {N} items"),
+            Err(_) => panic!("more than {N} items for a ring of {N} slots"),
         }
     }
 }
@@ -239,7 +249,7 @@ impl<T, const N: usize> IntoIterator for RingBuffer<T, N> {
     type IntoIter = IntoIter<T, N>;
 
     fn into_iter(self) -> IntoIter<T, N> {
-        // The ring itself knows what is left; dropping the iterator early drops the rest.
+        // The ring owns the remaining items; dropping the iterator early drops them.
         IntoIter { ring: self }
     }
 }
@@ -274,13 +284,13 @@ impl<'a, T> Iterator for Iter<'a, T> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // Both runs lie in one array, so the sum fits.
+        // Both slices lie in one array, so the sum cannot overflow.
         let len = self.older.len() + self.newer.len();
         (len, Some(len))
     }
 
-    // These two come down to plain loops over slices: a search, and `for_each`, `sum` and their
-    // like.
+    // Overridden because these compile to plain loops over slices: a search, and `for_each`, `sum`
+    // and similar.
     fn find<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
         self.older.find(&mut predicate).or_else(|| self.newer.find(predicate))
     }
@@ -296,7 +306,7 @@ impl<'a, T> DoubleEndedIterator for Iter<'a, T> {
         self.newer.next_back().or_else(|| self.older.next_back())
     }
 
-    // As `find`: the op-log is searched from its newest entry.
+    // As for `find`: the op-log is searched from its newest entry.
     fn rfind<P: FnMut(&&'a T) -> bool>(&mut self, mut predicate: P) -> Option<&'a T> {
         self.newer.rfind(&mut predicate).or_else(|| self.older.rfind(predicate))
     }

@@ -25,7 +25,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Applies `op` to the ring and to the queue it should behave like, and compares the answers.
+/// Applies `op` to the ring and to the model queue, and compares the results.
 fn step(ring: &mut RingBuffer<u16, CAP>, model: &mut VecDeque<u16>, op: &Op) {
     match *op {
         Op::PushBack(item) if model.len() == CAP => assert_eq!(ring.push_back(item), Err(item)),
@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn equality_ignores_where_the_items_lie(
+    fn equality_ignores_slot_positions(
         items in prop::collection::vec(any::<u8>(), 0..=CAP),
         turn in 0..CAP,
     ) {
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn iterating_from_both_ends_meets_in_the_middle(
+    fn iterating_from_both_ends_yields_every_item_once(
         turn in 0..CAP, len in 0..=CAP, sides in prop::collection::vec(any::<bool>(), 2 * CAP),
     ) {
         let mut ring: RingBuffer<usize, CAP> = (0..turn).collect();
@@ -123,13 +123,13 @@ fn collecting_more_than_fits_panics_and_drops_everything_once() {
 }
 
 #[test]
-fn try_from_iter_gives_back_the_first_item_that_does_not_fit() {
+fn try_from_iter_returns_the_first_item_that_does_not_fit() {
     assert_eq!(RingBuffer::<_, 2>::try_from_iter([1, 2, 3, 4]), Err(3));
     assert!(RingBuffer::<_, 2>::try_from_iter([1, 2]).unwrap().iter().eq(&[1, 2]));
 }
 
 #[test]
-fn items_without_a_size_are_counted_and_dropped_like_others() {
+fn zero_sized_items_are_counted_and_dropped_like_others() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     struct Nothing;
     impl Drop for Nothing {
@@ -141,7 +141,7 @@ fn items_without_a_size_are_counted_and_dropped_like_others() {
     drop(ring.push_back(Nothing).unwrap_err());
     drop(ring.push_back_overwrite(Nothing).unwrap());
     assert_eq!((ring.len(), DROPS.load(Ordering::Relaxed)), (2, 2));
-    // The window wraps here, and all slots have one address.
+    // The window wraps here, and all slots have the same address.
     assert_eq!((ring.iter().count(), ring.iter().rev().count()), (2, 2));
     drop(ring.pop_front());
     drop(ring);
@@ -149,7 +149,7 @@ fn items_without_a_size_are_counted_and_dropped_like_others() {
 }
 
 #[test]
-fn every_item_dies_once_whichever_way_it_leaves() {
+fn every_item_is_dropped_once_however_it_is_removed() {
     let register = Register::default();
     let mut ring = RingBuffer::<_, 4>::new();
     for item in register.items(6) {
@@ -171,13 +171,13 @@ fn every_item_dies_once_whichever_way_it_leaves() {
 fn clear_with_a_panicking_drop_keeps_the_rest_and_drops_none_twice() {
     let register = Register::default();
     let mut ring: RingBuffer<_, 4> = register.items(4).into_iter().collect();
-    // Turned by two, so that the window wraps.
+    // Advances `head` by two, so that the window wraps.
     for mut item in register.items(2) {
         item.panics_on_drop = true;
         drop(ring.push_back_overwrite(item));
     }
     assert!(panics(|| ring.clear()));
-    // Items 2, 3 and the panicking 4 are gone; the panicking 5 is still there.
+    // Items 2, 3 and the panicking 4 were removed; the panicking 5 remains.
     assert_eq!(ring.len(), 1);
     assert_eq!(ring.front().unwrap().id, 5);
     assert_eq!(register.dropped(), 5);
@@ -199,7 +199,7 @@ fn dropping_a_ring_with_a_panicking_item_drops_none_twice() {
 }
 
 #[test]
-fn a_panicking_clone_drops_what_was_cloned_and_spares_the_original() {
+fn a_panicking_clone_drops_the_clones_and_keeps_the_original() {
     let register = Register::default();
     let mut items = register.items(4);
     items[2].panics_on_clone = true;
@@ -211,15 +211,15 @@ fn a_panicking_clone_drops_what_was_cloned_and_spares_the_original() {
 }
 
 #[test]
-fn a_ring_can_be_made_in_a_constant() {
+fn a_ring_can_be_constructed_in_a_const() {
     static EMPTY: RingBuffer<u64, 16> = RingBuffer::new();
     assert!(EMPTY.is_empty());
     assert_eq!(RingBuffer::<u64, 16>::CAPACITY, 16);
     assert_eq!(RingBuffer::<u8, 1>::default().back(), None);
 }
 
-/// The other half, that a ring of other items is neither, is shown in the documentation of the
-/// type: only a program that does not compile can show it.
+/// The converse, that a ring of other items is neither, is shown by `compile_fail` examples in the
+/// documentation of the type.
 #[test]
 fn send_and_sync_follow_the_items() {
     fn assert_send_sync<T: Send + Sync>() {}

@@ -1,4 +1,4 @@
-//! Items that count their own births and deaths, and can panic while being dropped or cloned.
+//! Items that count their constructions and drops, and can panic when dropped or cloned.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -7,18 +7,20 @@ use std::sync::Once;
 
 use proptest::test_runner::Config;
 
-/// Fewer cases under Miri, which is some hundred times slower; no files of failed cases.
+/// Returns a proptest configuration: fewer cases under Miri, which is some hundred times slower,
+/// and no files of failed cases.
 pub(crate) fn config(cases: u32) -> Config {
     let cases = if cfg!(miri) { cases.div_ceil(64) } else { cases };
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// At most this many steps of a random history; fewer under Miri.
+/// Returns the maximum number of steps of a random test; fewer under Miri.
 pub(crate) const fn steps(count: usize) -> usize {
     if cfg!(miri) { count.div_ceil(8) } else { count }
 }
 
-/// Whether `action` panicked; an expected panic prints nothing, which Miri would do very slowly.
+/// Returns whether `action` panicked. An expected panic prints nothing, because printing is very
+/// slow under Miri.
 pub(crate) fn panics<R>(action: impl FnOnce() -> R) -> bool {
     static QUIET_HOOK: Once = Once::new();
     QUIET_HOOK.call_once(|| {
@@ -39,7 +41,7 @@ thread_local! {
     static PANIC_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often each item was dropped; a clone is an item of its own.
+/// Counts how often each item was dropped; a clone is a separate item.
 #[derive(Default)]
 pub(crate) struct Register {
     drops: RefCell<BTreeMap<u32, u32>>,
@@ -47,7 +49,7 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// A new item, numbered from 0.
+    /// Returns a new item, numbered from 0.
     pub(crate) fn item(&self) -> Item<'_> {
         let mut made = self.made.borrow_mut();
         *made += 1;
@@ -66,19 +68,19 @@ impl Register {
         *self.made.borrow() as usize
     }
 
-    /// Nothing was dropped twice.
+    /// Asserts that no item was dropped twice.
     pub(crate) fn assert_no_double_drop(&self) {
-        assert!(self.drops.borrow().values().all(|drops| *drops == 1), "an item died twice");
+        assert!(self.drops.borrow().values().all(|drops| *drops == 1), "an item was dropped twice");
     }
 
-    /// Everything made was dropped exactly once.
+    /// Asserts that every item created was dropped exactly once.
     pub(crate) fn assert_all_dropped_once(&self) {
         self.assert_no_double_drop();
         assert_eq!(self.dropped(), self.made(), "an item leaked");
     }
 }
 
-/// See [`Register`].
+/// An item that a [`Register`] counts.
 pub(crate) struct Item<'a> {
     pub(crate) id: u32,
     register: &'a Register,

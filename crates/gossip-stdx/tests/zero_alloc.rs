@@ -1,6 +1,6 @@
-//! The hot paths of every container ask nothing of the allocator.
+//! The hot paths of every container do not allocate.
 //!
-//! Nothing is warmed up first: all that happens after construction is counted.
+//! Nothing is warmed up first: every allocation after construction is counted.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -22,9 +22,9 @@ fn assert_allocates_nothing<R>(action: impl FnOnce() -> R) -> R {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_counter_counts_allocations() {
     let (vec, counts) = count_allocations(|| {
-        // An optimiser may drop allocations nobody looks at.
+        // The optimiser may remove allocations whose result is unused.
         let mut vec = black_box(Vec::<u8>::with_capacity(100));
         vec.reserve_exact(200);
         drop(black_box(Box::new(1_u64)));
@@ -111,7 +111,7 @@ fn a_slab_never_allocates_after_construction() {
     assert_allocates_nothing(|| {
         let mut refused = 0;
         for round in 0..ROUNDS {
-            // Steps without a common factor with the number of slots visit all of them, mixed.
+            // Step widths coprime to the number of slots visit all of them in mixed order.
             let (index, len) = (round * 7919 % SLOTS, round * 31 % bytes.len());
             if round % 3 == 0 {
                 slab.deallocate(std::mem::replace(&mut slots[index], ByteSlot::EMPTY));
@@ -123,7 +123,7 @@ fn a_slab_never_allocates_after_construction() {
             }
             assert!(slab.get(slots[index]).iter().all(|byte| *byte == 0x5A));
         }
-        assert!(cfg!(miri) || refused > 0, "a full slab must not allocate either");
+        assert!(cfg!(miri) || refused > 0, "the slab must have been full at least once");
         slab.zeroize_used();
         slab.clear();
         let slot = slab.allocate(&bytes).unwrap();
@@ -132,7 +132,7 @@ fn a_slab_never_allocates_after_construction() {
 }
 
 #[test]
-fn live_and_peak_bytes_follow_what_is_held() {
+fn live_and_peak_bytes_follow_the_held_allocations() {
     let (kept, counts) = count_allocations(|| {
         drop(black_box(vec![0_u8; 3000]));
         let mut kept = black_box(Vec::<u8>::with_capacity(1000));

@@ -1,4 +1,4 @@
-//! The allocator for tests refuses what it was told to, and only for as long.
+//! The test allocator fails allocations above its limit, and only while the limit is in force.
 
 use gossip_testkit::{CountingAllocator, with_allocation_limit};
 
@@ -6,7 +6,7 @@ use gossip_testkit::{CountingAllocator, with_allocation_limit};
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
-fn a_limit_refuses_what_is_larger_and_ends_with_its_action() {
+fn limit_fails_larger_allocations_only_during_the_action() {
     let reserve = |size: usize| Vec::<u8>::new().try_reserve_exact(size).is_ok();
     let within = || [64, 65].map(reserve);
     assert_eq!(with_allocation_limit(64, within), [true, false]);

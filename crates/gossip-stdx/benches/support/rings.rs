@@ -1,22 +1,22 @@
-//! The ring and [`VecDeque`], its limit, under the same operations.
+//! The ring and its baseline, [`VecDeque`], under the same operations.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
 
 use gossip_stdx::RingBuffer;
 
-/// As many as an op-log holds.
+/// Number of entries in an op-log.
 pub(crate) const CAP: usize = 16;
 
-/// As large as an op-log entry: id, kind, hash and time.
+/// Size of an op-log entry: id, kind, hash and time.
 pub(crate) type Entry = [u64; 4];
 
 pub(crate) const ENTRY: Entry = [1, 2, 3, 4];
 
-/// What is looked for: the last of [`newest`].
+/// The entry to search for: the last of [`newest`].
 const WANTED: u64 = CAP as u64 / 2 - 1;
 
-/// A full ring, turned by half so that it wraps.
+/// Returns a full ring whose window wraps in the middle.
 pub(crate) fn full_ring() -> RingBuffer<Entry, CAP> {
     let mut ring: RingBuffer<Entry, CAP> = [ENTRY; CAP].into_iter().collect();
     for entry in newest() {
@@ -25,7 +25,7 @@ pub(crate) fn full_ring() -> RingBuffer<Entry, CAP> {
     ring
 }
 
-/// A deque with the same entries in the same places.
+/// Returns a deque with the same entries in the same positions.
 pub(crate) fn full_deque() -> VecDeque<Entry> {
     let mut deque = VecDeque::from([ENTRY; CAP]);
     for entry in newest() {
@@ -34,7 +34,7 @@ pub(crate) fn full_deque() -> VecDeque<Entry> {
     deque
 }
 
-/// What [`RingBuffer::push_back_overwrite`] does.
+/// Does the same as [`RingBuffer::push_back_overwrite`].
 pub(crate) fn overwrite(deque: &mut VecDeque<Entry>, entry: Entry) -> Option<Entry> {
     let evicted = if deque.len() == CAP { deque.pop_front() } else { None };
     deque.push_back(entry);
@@ -51,7 +51,7 @@ pub(crate) fn fill_and_empty_ring(ring: &mut RingBuffer<Entry, CAP>) {
     }
 }
 
-/// The same with a deque.
+/// Fills an empty deque and empties it.
 pub(crate) fn fill_and_empty_deque(deque: &mut VecDeque<Entry>) {
     for _ in 0..CAP {
         deque.push_back(black_box(ENTRY));

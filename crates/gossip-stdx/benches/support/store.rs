@@ -1,13 +1,14 @@
-//! The slab and malloc under one interface, and the work that both are given.
+//! The slab and malloc behind one interface, and the work that both perform.
 
 use std::hint::black_box;
 
 use gossip_stdx::{ByteSlab, ByteSlot};
 
-/// Cursor keys and range ends are of this length, and so shorter than twice it when rounded.
+/// Maximum length of a stored string, typical of cursor keys and range ends. Rounding to a block
+/// less than doubles it.
 pub(crate) const LEN_MAX: usize = 120;
 
-/// A fixed sequence, so that every run and both allocators see the same work.
+/// A fixed pseudo-random sequence, so that every run and both allocators do the same work.
 pub(crate) struct Sequence(pub(crate) u64);
 
 impl Sequence {
@@ -21,7 +22,7 @@ impl Sequence {
     }
 }
 
-/// The little that both allocators have in common.
+/// The operations that both allocators have in common.
 pub(crate) trait Store {
     type Handle;
     fn with_room_for(live: usize) -> Self;
@@ -38,7 +39,7 @@ impl Store for ByteSlab {
     }
 
     fn store(&mut self, bytes: &[u8]) -> ByteSlot {
-        self.allocate(bytes).expect("the slab was made large enough")
+        self.allocate(bytes).expect("the slab is large enough")
     }
 
     fn free(&mut self, slot: ByteSlot) {
@@ -46,7 +47,7 @@ impl Store for ByteSlab {
     }
 
     fn replace(&mut self, slot: &mut ByteSlot, bytes: &[u8]) {
-        *slot = Self::replace(self, *slot, bytes).expect("the slab was made large enough");
+        *slot = Self::replace(self, *slot, bytes).expect("the slab is large enough");
     }
 }
 
@@ -73,7 +74,7 @@ impl Store for Malloc {
     }
 }
 
-/// `live` strings in a store that has seen two replacements for each of them.
+/// Returns `live` strings in a store that has performed two replacements for each of them.
 pub(crate) fn aged<S: Store>(live: usize, sequence: &mut Sequence) -> (S, Vec<S::Handle>) {
     let bytes = [1; LEN_MAX];
     let mut store = S::with_room_for(live);

@@ -1,26 +1,26 @@
-//! The free blocks of a slab, indexed inside the very bytes that are free.
+//! The free blocks of a slab, indexed inside the free bytes themselves.
 //!
-//! Two questions are answered without any memory beyond what was made at construction:
+//! The index answers two questions without memory beyond its construction:
 //!
 //! - *Which free block fits best?* Search trees ordered by (size, offset), whose nodes are the
-//!   first bytes of the free blocks themselves; one tree for each small size, one for the rest.
+//!   first bytes of the free blocks; one tree for each small size, one for the rest.
 //! - *Is the neighbour free?* A bit per granule, and the size of a block at both of its ends.
 //!
 //! ```text
 //!  byte of the block   0..4   offset of the left child, or NIL
 //!                      4..8   offset of the right child, or NIL
-//!                      8..12  nothing; overwritten, so that no data stays there
+//!                      8..12  unused; overwritten, so that no data remains there
 //!                     12..16  size
 //!                 last four   size again; in a block of 16 these are the same bytes
 //! ```
 //!
-//! The trees are treaps: search trees by key and at the same time heaps by priority, a fixed hash
-//! of the offset. The same blocks therefore always form the same trees, whatever the order of
-//! events, and their depth is that of random trees: about 2 ln n on average. Every operation is a
-//! loop down one path; nothing recurses.
+//! The trees are treaps: search trees by key and at the same time heaps by priority, which is a
+//! fixed hash of the offset. The same blocks therefore always form the same trees, independent of
+//! the order of operations, and their depth is that of random trees: about 2 ln n on average. Every
+//! operation is a loop down one path; nothing recurses.
 //!
-//! The index never decides which bytes are live: its caller marks and unmarks them. Functions take
-//! the slab's bytes as `buf`.
+//! The index does not decide which bytes are live: its caller marks and unmarks them. Functions
+//! take the slab's bytes as `buf`.
 //!
 //! # Invariants
 //!
@@ -32,11 +32,12 @@ use super::granules::GranuleSet;
 use super::slot::Block;
 use super::{FREED_BYTE, MIN_BLOCK};
 
-/// Trees by size of block: most blocks are small and find others of exactly their size, so their
-/// tree is shallow and its first block at hand. Sixty-four, to find the next one by one word.
+/// Number of trees, by block size. Most blocks are small and share their exact size with others, so
+/// their tree is shallow and its first block is found quickly. The count matches the bits of one
+/// word, so one bit scan finds the next non-empty tree.
 const BINS: usize = u64::BITS as usize;
 
-/// No block: not a multiple of [`MIN_BLOCK`], so never an offset.
+/// No block. Not a multiple of [`MIN_BLOCK`], so never a valid offset.
 const NIL: u32 = u32::MAX;
 
 const LEFT: u32 = 0;
@@ -51,9 +52,9 @@ const _: () = assert!(SIZE == MIN_BLOCK - SIZE_LEN, "head and tail size must coi
 const _: () = assert!(!NIL.is_multiple_of(MIN_BLOCK));
 
 pub(super) struct FreeIndex {
-    /// For each bin the root of its tree, or NIL.
+    /// Root of each bin's tree, or NIL.
     roots: [u32; BINS],
-    /// The bins whose root is not NIL, one bit each.
+    /// One bit for each bin whose root is not NIL.
     occupied: u64,
     /// Number of blocks in all trees.
     blocks: u32,
@@ -63,12 +64,12 @@ pub(super) struct FreeIndex {
     granules: GranuleSet,
 }
 
-/// A place that holds the offset of a subtree's top.
+/// A location that holds the offset of a subtree's root.
 #[derive(Clone, Copy)]
 enum Link {
     /// The root of this bin.
     Root(usize),
-    /// The byte where a node keeps this child.
+    /// Offset of the field in which a node stores this child.
     Child(u32),
 }
 
@@ -83,7 +84,7 @@ impl FreeIndex {
         }
     }
 
-    /// Forgets all blocks; those below `end` may be marked.
+    /// Removes all blocks; only granules below `end` may be marked.
     pub(super) fn clear(&mut self, end: u32) {
         (self.roots, self.occupied) = ([NIL; BINS], 0);
         (self.blocks, self.bytes) = (0, 0);
@@ -92,12 +93,12 @@ impl FreeIndex {
         }
     }
 
-    /// Says that the granules of `block` are free.
+    /// Marks the granules of `block` as free.
     pub(super) fn mark(&mut self, block: Block) {
         self.granules.insert(block);
     }
 
-    /// Says that the granules of `block` are not free.
+    /// Marks the granules of `block` as not free.
     pub(super) fn unmark(&mut self, block: Block) {
         self.granules.remove(block);
     }
@@ -105,7 +106,7 @@ impl FreeIndex {
     /// Adds `block` to the tree and writes its size at both ends.
     pub(super) fn insert(&mut self, buf: &mut [u8], block: Block) {
         write_u32(buf, block.offset + SPARE, u32::from_ne_bytes([FREED_BYTE; 4]));
-        // At the front for the search, at the end for the neighbour that looks left.
+        // At the front for the search, at the end for a lookup from the right neighbour.
         write_u32(buf, block.offset + SIZE, block.size);
         write_u32(buf, block.end() - SIZE_LEN, block.size);
         self.blocks += 1;
@@ -117,10 +118,10 @@ impl FreeIndex {
         self.split_below(buf, block, subtree);
     }
 
-    /// Takes the smallest block of at least `size` bytes out of the tree; among equals, the first.
+    /// Removes and returns the smallest block of at least `size` bytes; among equals, the first.
     pub(super) fn take_best_fit(&mut self, buf: &mut [u8], size: u32) -> Option<Block> {
-        // Bins hold ever larger blocks, so the first one with any holds the best fit: at its very
-        // left, unless it is the last bin.
+        // Bins are ordered by block size, so the first non-empty one holds the best fit: its
+        // leftmost node, unless it is the last bin.
         let candidates = self.occupied & (u64::MAX << bin_of(size));
         let bin = candidates.trailing_zeros() as usize;
         if bin == BINS {
@@ -133,7 +134,7 @@ impl FreeIndex {
                 break;
             }
             if size_at(buf, node) >= size {
-                // It fits; only what lies to its left can fit better.
+                // This block fits; only nodes to its left can fit better.
                 best = Some((link, node));
                 link = Link::Child(node + LEFT);
             } else {
@@ -144,7 +145,7 @@ impl FreeIndex {
         Some(self.unlink(buf, link, node))
     }
 
-    /// Takes the free blocks on either side of `block` out of the tree and returns all as one.
+    /// Removes the free blocks on either side of `block` and returns all three as one block.
     pub(super) fn take_neighbours(&mut self, buf: &mut [u8], block: Block) -> Block {
         let mut merged = block;
         if self.granules.contains(block.end()) {
@@ -152,7 +153,7 @@ impl FreeIndex {
             merged.size += right.size;
         }
         if block.offset > 0 && self.granules.contains(block.offset - MIN_BLOCK) {
-            // The granule before us ends a free block, whose last bytes say where it starts.
+            // The previous granule ends a free block, whose last bytes hold its size.
             let left_size = read_u32(buf, block.offset - SIZE_LEN);
             let left = self.take(buf, block.offset - left_size);
             merged = Block { offset: left.offset, size: left.size + merged.size };
@@ -160,17 +161,17 @@ impl FreeIndex {
         merged
     }
 
-    /// Whether any byte of `block` is free.
+    /// Returns whether any byte of `block` is free.
     pub(super) fn intersects(&self, block: Block) -> bool {
         self.granules.intersects(block)
     }
 
-    /// Whether the granule at `offset` is free.
+    /// Returns whether the granule at `offset` is free.
     pub(super) fn is_free(&self, offset: u32) -> bool {
         self.granules.contains(offset)
     }
 
-    /// The first free block at or after `from`, which is not inside one.
+    /// Returns the first free block at or after `from`, which is not inside one.
     pub(super) fn next_block(&self, buf: &[u8], from: u32) -> Option<Block> {
         let offset = self.granules.next(from, true)?;
         Some(Block { offset, size: size_at(buf, offset) })
@@ -184,10 +185,14 @@ impl FreeIndex {
         self.bytes
     }
 
-    /// Panics unless `block` is in its tree, above its children, sized alike at both ends and
-    /// marked to its very edges.
+    /// Panics unless `block` is in its tree, has a higher priority than its children, has the same
+    /// size at both ends and is marked up to both ends.
     pub(super) fn check_block(&self, buf: &[u8], block: Block) {
-        assert_eq!(read_u32(buf, block.end() - SIZE_LEN), block.size, "a block's sizes differ");
+        assert_eq!(
+            read_u32(buf, block.end() - SIZE_LEN),
+            block.size,
+            "the sizes at both ends of a block differ"
+        );
         let unmarked = self.granules.next(block.offset, false);
         assert_eq!(unmarked, Some(block.end()), "a run of free granules is not one block");
         for side in [LEFT, RIGHT] {
@@ -199,7 +204,7 @@ impl FreeIndex {
         assert_eq!(self.follow(buf, link), block.offset, "a free block is not in the tree");
     }
 
-    /// How many nodes lie above `block`, which is in the tree.
+    /// Returns the number of nodes above `block`, which is in the tree.
     #[cfg(test)]
     pub(super) fn depth(&self, buf: &[u8], block: Block) -> usize {
         let (mut node, mut depth) = (self.roots[bin_of(block.size)], 0);
@@ -210,21 +215,21 @@ impl FreeIndex {
         depth
     }
 
-    /// Takes the block at `offset`, known to be free, out of the tree.
+    /// Removes the block at `offset`, known to be free, from the tree.
     fn take(&mut self, buf: &mut [u8], offset: u32) -> Block {
         let block = Block { offset, size: size_at(buf, offset) };
         let link = self.link_of(buf, block);
         self.unlink(buf, link, offset)
     }
 
-    /// Takes the node that `link` holds out of the tree; its children are joined in its place.
+    /// Removes the node that `link` holds; its children are merged in its place.
     fn unlink(&mut self, buf: &mut [u8], mut link: Link, node: u32) -> Block {
         let block = Block { offset: node, size: size_at(buf, node) };
         self.blocks -= 1;
         self.bytes -= block.size;
 
-        // Both subtrees are heaps, so the higher of their tops takes the open place, again and
-        // again until one of them is used up.
+        // Both subtrees are heaps, so the root with the higher priority takes the open link, until
+        // one subtree is exhausted.
         let (mut left, mut right) = (read_u32(buf, node + LEFT), read_u32(buf, node + RIGHT));
         while left != NIL && right != NIL {
             if priority(left) > priority(right) {
@@ -238,21 +243,23 @@ impl FreeIndex {
             }
         }
         self.point(buf, link, if left == NIL { right } else { left });
-        // From now on all of its bytes must show the pattern, or the check on reuse would fail.
+        // From here on all of its bytes must hold the fill pattern, or the check on reuse would
+        // fail.
         if cfg!(debug_assertions) {
             erase_node(buf, block);
         }
         block
     }
 
-    /// Divides `subtree` by the key of `block` into what becomes its left and right child.
+    /// Splits `subtree` by the key of `block` into the left and right child of `block`.
     fn split_below(&mut self, buf: &mut [u8], block: Block, mut subtree: u32) {
         let mut less = Link::Child(block.offset + LEFT);
         let mut more = Link::Child(block.offset + RIGHT);
         while subtree != NIL {
             let side = side_of(buf, subtree, block);
             let next = read_u32(buf, side);
-            // Going right from a node means that it, and all to its left, is less.
+            // Descending right from a node means that it and its left subtree are less than
+            // `block`.
             let open = if side == subtree + RIGHT { &mut less } else { &mut more };
             self.point(buf, *open, subtree);
             *open = Link::Child(side);
@@ -262,18 +269,19 @@ impl FreeIndex {
         self.point(buf, more, NIL);
     }
 
-    /// Where `block` belongs: below every node on its path that has a higher priority.
+    /// Returns the link at which `block` belongs: below every node on its path with a higher
+    /// priority.
     fn link_for(&self, buf: &[u8], block: Block) -> Link {
         let own = priority(block.offset);
         self.descend(buf, block, |node| priority(node) > own)
     }
 
-    /// The link that holds `block`, or the empty one where its path ends.
+    /// Returns the link that holds `block`, or the empty one where its path ends.
     fn link_of(&self, buf: &[u8], block: Block) -> Link {
         self.descend(buf, block, |node| node != block.offset)
     }
 
-    /// Follows the path of `block` while there are nodes that `passes` lets by.
+    /// Follows the path of `block` while `passes` accepts the nodes on it.
     fn descend(&self, buf: &[u8], block: Block, passes: impl Fn(u32) -> bool) -> Link {
         let mut link = Link::Root(bin_of(block.size));
         loop {
@@ -304,34 +312,37 @@ impl FreeIndex {
     }
 }
 
-/// The bytes of a free `block` between its node and its closing size.
+/// Returns the bytes of a free `block` between its node and its trailing size.
 pub(super) fn unused_bytes(block: Block) -> std::ops::Range<usize> {
     let (start, end) = (block.offset + NODE_LEN, block.end() - SIZE_LEN);
     start as usize..end.max(start) as usize
 }
 
-/// Makes the bytes the index used look like all other freed bytes.
+/// Overwrites the index fields of `block` with the fill pattern of freed bytes.
 fn erase_node(buf: &mut [u8], block: Block) {
     let Block { offset, .. } = block;
     buf[Block { offset, size: NODE_LEN }.bytes()].fill(FREED_BYTE);
     buf[block.bytes()].iter_mut().rev().take(SIZE_LEN as usize).for_each(|b| *b = FREED_BYTE);
 }
 
-/// The bin for blocks of `size` bytes: one bin for each small size, the last one for all others.
+/// Returns the bin for blocks of `size` bytes: one bin for each small size, the last bin for all
+/// larger ones.
 const fn bin_of(size: u32) -> usize {
     let bin = (size / MIN_BLOCK) as usize - 1;
     if bin < BINS { bin } else { BINS - 1 }
 }
 
-/// The byte where `node` keeps the child on whose side `block` lies.
+/// Returns the offset of the child field of `node` on the side of `block`.
 fn side_of(buf: &[u8], node: u32, block: Block) -> u32 {
     let less = (block.size, block.offset) < (size_at(buf, node), node);
     node + if less { LEFT } else { RIGHT }
 }
 
-/// A permutation of the offsets that looks random, so no two blocks tie.
+/// Returns the priority of the node at `offset`: a pseudo-random permutation of the offsets, so no
+/// two blocks tie.
 ///
-/// Multiplying by an odd number and folding the high half into the low one can both be undone.
+/// A permutation because both steps are invertible: multiplying by an odd number, and folding the
+/// high half into the low one.
 const fn priority(offset: u32) -> u32 {
     const ODD: u32 = 0x9E37_79B9;
     let mixed = (offset / MIN_BLOCK).wrapping_mul(ODD);
@@ -344,11 +355,11 @@ fn size_at(buf: &[u8], offset: u32) -> u32 {
 }
 
 fn read_u32(buf: &[u8], at: u32) -> u32 {
-    let bytes = buf[at as usize..].first_chunk().expect("a node lies within the slab");
+    let bytes = buf[at as usize..].first_chunk().expect("a node lies inside the slab");
     u32::from_le_bytes(*bytes)
 }
 
 fn write_u32(buf: &mut [u8], at: u32, value: u32) {
-    let bytes = buf[at as usize..].first_chunk_mut().expect("a node lies within the slab");
+    let bytes = buf[at as usize..].first_chunk_mut().expect("a node lies inside the slab");
     *bytes = value.to_le_bytes();
 }

@@ -1,18 +1,19 @@
 //! A set of granules (runs of [`MIN_BLOCK`] bytes), one bit each.
 //!
-//! It is sized at construction and never allocates again. It knows nothing of blocks' contents; a
-//! range costs one operation per [`u64::BITS`] granules, which is 1/128 of touching its bytes.
+//! The set is sized at construction and never allocates again. It has no access to the contents of
+//! blocks. A range costs one operation per [`u64::BITS`] granules, 1/128 of the cost of touching
+//! its bytes.
 
 use super::MIN_BLOCK;
 use super::slot::Block;
 
 pub(super) struct GranuleSet {
-    /// One bit for each granule of the slab, and for one beyond it that is never set.
+    /// One bit for each granule of the slab, plus one beyond it that is never set.
     words: Box<[u64]>,
 }
 
 impl GranuleSet {
-    /// The empty set for a slab of `capacity` bytes.
+    /// Returns the empty set for a slab of `capacity` bytes.
     pub(super) fn new(capacity: u32) -> Self {
         let words = word_of(capacity) + 1;
         Self { words: vec![0; words].into_boxed_slice() }
@@ -26,21 +27,21 @@ impl GranuleSet {
         for_each_word(block, |word, mask| self.words[word] &= !mask);
     }
 
-    /// Whether any granule of `block` is in the set.
+    /// Returns whether any granule of `block` is in the set.
     pub(super) fn intersects(&self, block: Block) -> bool {
         let mut seen = 0;
         for_each_word(block, |word, mask| seen |= self.words[word] & mask);
         seen != 0
     }
 
-    /// Whether the granule that starts at `offset` is in the set.
+    /// Returns whether the granule that starts at `offset` is in the set.
     pub(super) fn contains(&self, offset: u32) -> bool {
         self.words[word_of(offset)] & (1 << bit_of(offset)) != 0
     }
 
-    /// The start of the first granule at or after `from` whose membership is `member`.
+    /// Returns the start of the first granule at or after `from` whose membership is `member`.
     ///
-    /// Searching for a non-member always ends, at the latest at the granule beyond the slab.
+    /// A search for a non-member always succeeds, at the latest at the granule beyond the slab.
     pub(super) fn next(&self, from: u32, member: bool) -> Option<u32> {
         let flip = if member { 0 } else { u64::MAX };
         let mut word = word_of(from);
@@ -53,7 +54,7 @@ impl GranuleSet {
     }
 }
 
-/// Calls `action` with each word `block` reaches into and the bits it has there.
+/// Calls `action` with each word that `block` overlaps and the bits of `block` in it.
 fn for_each_word(block: Block, mut action: impl FnMut(usize, u64)) {
     debug_assert!(block.size > 0, "an empty block has no last granule");
     let last_granule = block.end() - MIN_BLOCK;

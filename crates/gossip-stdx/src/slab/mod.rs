@@ -1,24 +1,24 @@
-//! A fixed buffer that stores byte strings of any length and never asks for more memory.
+//! A buffer of fixed size that stores byte strings of any length.
 //!
-//! The buffer is allocated once; when it is full, [`ByteSlab::allocate`] says so ([`SlabFull`]) and
-//! changes nothing. That ceiling is the back-pressure of everything built on it. A slab never
-//! allocates after construction, never moves what it stores, never shrinks, and makes no promise
-//! about alignment. It is not synchronised.
+//! The buffer is allocated once. When it is full, [`ByteSlab::allocate`] returns [`SlabFull`] and
+//! changes nothing; this limit is the back-pressure of the layers above. A slab never allocates
+//! after construction, never moves stored bytes, never shrinks and guarantees no alignment. It is
+//! not synchronised.
 //!
 //! ```text
 //!  0                                bump              high_water          capacity
-//!  | live | free | live | live | free | live |  used once, given back  |  untouched  |
+//!  | live | free | live | live | free | live |  used before, now free  |  untouched  |
 //!  |------------- blocks -------------------|-------------- virgin space ------------|
 //! ```
 //!
 //! A length is rounded up to a power of two, at least [`MIN_BLOCK`]. A request takes the smallest
-//! free block that is large enough (the first of equals) and gives the rest back; if there is none,
-//! the front of the virgin space; if that is too short, [`SlabFull`]. A freed block merges with its
-//! free neighbours at once, and joins the virgin space if it borders on it.
-//! Storing and freeing take time logarithmic in the number of free blocks, on average over the
-//! offsets, plus the copying. A freed block that carries free neighbours into the virgin space also
-//! pays for their bits, one word for each 1024 bytes; as each bit was set by an earlier call, that
-//! is constant when spread over the calls.
+//! free block that is large enough (the first of equals) and frees the rest of it. Without such a
+//! block it takes the front of the virgin space, and if that is too short it fails with
+//! [`SlabFull`]. A freed block merges with its free neighbours immediately, and joins the virgin
+//! space if it borders on it. Allocating and freeing take time logarithmic in the number of free
+//! blocks, on average over the offsets, plus the copying. A freed block that merges free neighbours
+//! into the virgin space also clears their bits, one word for each 1024 bytes; each bit was set by
+//! an earlier call, so this is amortised constant time.
 //!
 //! # Invariants
 //!
@@ -26,8 +26,8 @@
 //! - Free blocks are disjoint, no two touch, none touches the virgin space.
 //! - Offsets and sizes of blocks are multiples of [`MIN_BLOCK`].
 //!
-//! Debug builds check them (see [`checks`]), fill freed bytes with a pattern, verify the pattern
-//! when the bytes are used again, and refuse to drop a slab with live slots.
+//! Debug builds check these (see [`checks`]), fill freed bytes with a pattern, verify the pattern
+//! when the bytes are reused, and panic if a slab is dropped with live slots.
 
 mod checks;
 mod free_index;
@@ -46,37 +46,36 @@ use self::slot::{Block, next_owner_id};
 pub use self::slot::{ByteSlot, SlabFull, SlabTooLarge, SlotSpacing};
 use crate::prefetch::{CACHE_LINE, prefetch, prefetch_whole};
 
-/// The smallest block: a free one has to hold its own entry in the index of free blocks.
+/// Size of the smallest block: a free block has to hold its own node of the index.
 const MIN_BLOCK: u32 = 16;
 
-/// How many times larger than needed a block may stay when its data is replaced by shorter data.
+/// Maximum ratio of block size to needed size when shorter data replaces the data of a block.
 ///
-/// Two lets a key that hovers around a power of two be replaced in place for ever.
+/// Two, so that a key whose length varies around a power of two is always replaced in place.
 const REPLACE_WASTE_MAX: u32 = 2;
 
-/// How many bytes of a slot are asked for ahead: four lines, beyond which the processor has seen
-/// the pattern itself.
+/// Maximum number of bytes of a slot to prefetch: four cache lines. Beyond that the hardware
+/// prefetcher has recognised the pattern.
 const PREFETCH_MAX: usize = 4 * CACHE_LINE;
 
-/// What freed bytes are overwritten with: a pattern to recognise in debug builds, and zero when
-/// [`ByteSlab::zeroize_used`] asks for it in others.
+/// Fill byte of freed bytes: a recognisable pattern in debug builds; zero in others, where only
+/// [`ByteSlab::zeroize_used`] writes it.
 const FREED_BYTE: u8 = if cfg!(debug_assertions) { 0xDE } else { 0 };
 
-// Blocks start as multiples of MIN_BLOCK and are cut and merged in multiples of it, so what remains
-// of a block is either nothing or a block: no caller ever has to absorb a splinter.
+// Block offsets and sizes are multiples of MIN_BLOCK, and blocks are split and merged in multiples
+// of it, so the remainder of a split is empty or a valid block: no fragment is too small to track.
 const _: () = assert!(MIN_BLOCK.is_power_of_two());
 
 /// Byte strings in one buffer of fixed size, allocated once and never grown.
 ///
-/// A string occupies the next power of two of its length, at least
-/// [`MIN_BLOCK`](Self::MIN_BLOCK) bytes. Storing takes the smallest free block that fits, the
-/// first of equals, and else virgin space; freed neighbours merge at once. Storing and freeing take
-/// amortised time logarithmic in the number of free blocks, plus the copying;
-/// [`clear`](Self::clear) and [`zeroize_used`](Self::zeroize_used) take time proportional to the
-/// bytes in use.
+/// A string occupies the next power of two of its length, at least [`MIN_BLOCK`](Self::MIN_BLOCK)
+/// bytes. An allocation takes the smallest free block that fits (the first of equals), else virgin
+/// space; freed neighbours merge immediately. Allocating and freeing take amortised time
+/// logarithmic in the number of free blocks, plus the copying. [`clear`](Self::clear) and
+/// [`zeroize_used`](Self::zeroize_used) take time proportional to the bytes in use.
 ///
-/// Slots must be given back to the slab that made them: nothing frees them by itself. Debug builds
-/// panic when a slab is dropped while slots are live.
+/// Slots must be returned to the slab that created them: dropping a slot frees nothing. Debug
+/// builds panic when a slab is dropped while slots are live.
 ///
 /// ```
 /// let mut slab = gossip_stdx::ByteSlab::new(64);
@@ -88,34 +87,34 @@ const _: () = assert!(MIN_BLOCK.is_power_of_two());
 /// # Ok::<(), gossip_stdx::SlabFull>(())
 /// ```
 pub struct ByteSlab {
-    /// Never resized; its length fits in a u32.
+    /// Never resized; its length fits in a `u32`.
     bytes: Box<[u8]>,
     /// The free blocks, all below `bump`.
     free: FreeIndex,
-    /// End of the last live block; everything from here on is virgin space.
+    /// End of the last live block; all bytes from here on are virgin space.
     bump: u32,
-    /// The highest `bump` ever; bytes from here on are still the zeroes of construction.
+    /// Highest value of `bump` so far; bytes from here on still hold the zeroes of construction.
     high_water: u32,
     /// Sum of the live blocks' sizes.
     live_bytes: u32,
     /// Number of live blocks.
     live_slots: u32,
-    /// Carried by every slot handed out since the last `clear`; never [`OWNER_NONE`].
+    /// Copied into every slot created since the last `clear`; never [`slot::OWNER_NONE`].
     owner_id: u32,
-    /// Changes so far, counted in debug builds to choose when to check everything.
+    /// Number of mutations, counted in debug builds to choose when to run the full check.
     mutations: u32,
 }
 
 impl ByteSlab {
-    /// The fewest bytes a slot that is not empty occupies.
+    /// Minimum number of bytes that a non-empty slot occupies.
     pub const MIN_BLOCK: usize = MIN_BLOCK as usize;
 
-    /// A slab of `capacity` bytes, zeroed. All memory it will ever use is allocated here: the
+    /// Creates a slab of `capacity` zeroed bytes. Allocates all memory it will ever use: the
     /// capacity and 1/128 of it.
     ///
     /// # Panics
     ///
-    /// When `capacity` exceeds `u32::MAX`; [`try_new`](Self::try_new) reports that instead.
+    /// If `capacity` exceeds `u32::MAX`; [`try_new`](Self::try_new) returns an error instead.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         match Self::try_new(capacity) {
@@ -124,11 +123,15 @@ impl ByteSlab {
         }
     }
 
-    /// As [`new`](Self::new), with an error where that panics.
+    /// Creates a slab as [`new`](Self::new) does, without its panic.
     ///
-    /// Memory that the system does not have ends the process here, as anywhere in Rust: the buffer
-    /// is asked for already zeroed, so that pages nobody uses are never touched, and the standard
-    /// library has no safe request of that kind that may fail.
+    /// If the system is out of memory the process aborts, as with any allocation in Rust. The
+    /// buffer is requested zeroed, so that unused pages are never touched, and the standard library
+    /// has no safe fallible request of that kind.
+    ///
+    /// # Errors
+    ///
+    /// [`SlabTooLarge`] if `capacity` exceeds `u32::MAX`.
     pub fn try_new(capacity: usize) -> Result<Self, SlabTooLarge> {
         let limit = u32::try_from(capacity).map_err(|_| SlabTooLarge { requested: capacity })?;
         Ok(Self {
@@ -144,12 +147,19 @@ impl ByteSlab {
     }
 
     /// Stores a copy of `bytes`. Zero bytes occupy nothing and always fit.
+    ///
+    /// # Errors
+    ///
+    /// [`SlabFull`] if no block is large enough; the slab is unchanged.
     pub fn allocate(&mut self, bytes: &[u8]) -> Result<ByteSlot, SlabFull> {
         self.allocate_parts(&[bytes])
     }
 
-    /// Stores a copy of `parts`, one behind the other, as [`allocate`](Self::allocate) would store
-    /// their concatenation.
+    /// Stores a copy of the concatenation of `parts`, as [`allocate`](Self::allocate) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Self::allocate).
     pub fn allocate_parts(&mut self, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
         let len = total_len(parts);
         if len == 0 {
@@ -163,27 +173,33 @@ impl ByteSlab {
         Ok(slot)
     }
 
-    /// Stores a copy of `bytes` instead of what `slot` holds, and returns the slot to use from now
-    /// on. On an error `slot` is still good and holds what it held.
+    /// Replaces the bytes of `slot` by a copy of `bytes` and returns the slot to use from now on.
     ///
-    /// Bytes that fit into the slot's block stay there, so replacing by something no longer never
-    /// fails; a block more than twice as large as needed gives its end back.
-    /// Otherwise the new bytes are stored before the old ones are freed: there must be room for
-    /// both.
+    /// Bytes that fit into the slot's block are stored there, so a replacement that is no longer
+    /// than the old bytes never fails; a block more than twice as large as needed frees its end.
+    /// Otherwise the new bytes are stored before the old ones are freed, so both must fit at once.
+    ///
+    /// # Errors
+    ///
+    /// [`SlabFull`] if no block is large enough; `slot` stays valid and keeps its bytes.
     ///
     /// # Panics
     ///
-    /// When `slot` is not a live slot of this slab, as [`deallocate`](Self::deallocate) does.
+    /// If `slot` is not a live slot of this slab, as for [`deallocate`](Self::deallocate).
     pub fn replace(&mut self, slot: ByteSlot, bytes: &[u8]) -> Result<ByteSlot, SlabFull> {
         self.replace_parts(slot, &[bytes])
     }
 
-    /// Stores a copy of `parts`, one behind the other, as [`replace`](Self::replace) would store
-    /// their concatenation.
+    /// Replaces the bytes of `slot` by the concatenation of `parts`, as [`replace`](Self::replace)
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace`](Self::replace).
     ///
     /// # Panics
     ///
-    /// As [`replace`](Self::replace) does.
+    /// As [`replace`](Self::replace).
     pub fn replace_parts(&mut self, slot: ByteSlot, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
         self.assert_live(slot);
         let len = total_len(parts);
@@ -193,14 +209,14 @@ impl ByteSlab {
         }
         let size = self.block_size(len)?;
         if size > slot.alloc_size {
-            // New before old: when there is no room, the caller still has what it had.
+            // Allocate before freeing: if the slab is full, the caller's slot is still valid.
             let replacement = self.allocate_parts(parts)?;
             self.deallocate(slot);
             return Ok(replacement);
         }
         let mut block = slot.block();
         if size < block.size / REPLACE_WASTE_MAX {
-            // Cutting the block needs no second one, so it works even in a full slab.
+            // Splitting the block needs no second one, so this works even in a full slab.
             let (kept, excess) = block.split_at(size);
             self.live_bytes -= excess.size;
             self.release(excess);
@@ -211,13 +227,13 @@ impl ByteSlab {
         Ok(replaced)
     }
 
-    /// Gives the slot's block back; freeing [`ByteSlot::EMPTY`] does nothing.
+    /// Frees the slot's block; freeing [`ByteSlot::EMPTY`] does nothing.
     ///
     /// # Panics
     ///
-    /// When the slot comes from another slab or from before a [`clear`](Self::clear), and when its
-    /// bytes are free already. A slot whose bytes were freed *and handed out again* cannot be told
-    /// from the current one.
+    /// If the slot comes from another slab or predates a [`clear`](Self::clear), and if its bytes
+    /// are already free. A slot whose bytes were freed *and allocated again* cannot be
+    /// distinguished from the current one.
     pub fn deallocate(&mut self, slot: ByteSlot) {
         self.assert_live(slot);
         if slot.is_empty() {
@@ -229,7 +245,7 @@ impl ByteSlab {
         self.check();
     }
 
-    /// Forgets everything stored. Slots handed out before are refused from now on.
+    /// Removes all stored bytes. Slots created before are invalid from now on.
     ///
     /// Bytes are not erased; see [`zeroize_used`](Self::zeroize_used). Takes time proportional to
     /// 1/128 of the bytes in use.
@@ -241,13 +257,13 @@ impl ByteSlab {
         self.bump = 0;
         self.live_bytes = 0;
         self.live_slots = 0;
-        // A stale slot would otherwise read whatever is stored there next.
+        // Without a new owner id, a stale slot would read the bytes stored there next.
         self.owner_id = next_owner_id();
         self.check();
     }
 
     /// Overwrites all data that was ever stored and is still in the buffer, live or freed. Live
-    /// slots stay live and hold zeroes; usually [`clear`](Self::clear) follows.
+    /// slots stay live and hold zeroes. A [`clear`](Self::clear) usually follows.
     pub fn zeroize_used(&mut self) {
         let mut live_start = 0;
         while let Some(block) = self.free.next_block(&self.bytes, live_start) {
@@ -257,17 +273,17 @@ impl ByteSlab {
         }
         self.bytes[live_start as usize..self.bump as usize].fill(0);
         self.bytes[self.bump as usize..self.high_water as usize].fill(FREED_BYTE);
-        // Keeps the compiler from dropping writes that nothing reads before the memory is freed.
+        // Keeps the compiler from eliding writes that are not read before the memory is freed.
         std::hint::black_box(&mut self.bytes);
         self.check();
     }
 
-    /// The bytes `slot` holds.
+    /// Returns the bytes `slot` holds.
     ///
     /// # Panics
     ///
-    /// When the slot comes from another slab or from before a [`clear`](Self::clear); in debug
-    /// builds also when its bytes are free.
+    /// If the slot comes from another slab or predates a [`clear`](Self::clear); in debug builds
+    /// also if its bytes are free.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: ByteSlot) -> &[u8] {
@@ -276,65 +292,65 @@ impl ByteSlab {
         self.data(slot)
     }
 
-    /// The bytes `slot` holds, or nothing if the slot comes from another slab, from before a
-    /// [`clear`](Self::clear), or is free.
+    /// Returns the bytes `slot` holds, or `None` if the slot comes from another slab, predates a
+    /// [`clear`](Self::clear) or is free.
     #[must_use]
     pub fn try_get(&self, slot: ByteSlot) -> Option<&[u8]> {
         (self.owns(slot) && self.is_live(slot)).then(|| self.data(slot))
     }
 
-    /// Asks the processor for the bytes `slot` holds, which [`get`](Self::get) will want soon. Only
-    /// a hint: it changes nothing, and any slot will do.
+    /// Prefetches the bytes `slot` holds, which [`get`](Self::get) will read soon. Only a hint: it
+    /// changes nothing, and any slot is accepted.
     #[inline]
     pub fn prefetch(&self, slot: ByteSlot) {
         self.prefetch_from(slot.offset, slot.len);
     }
 
-    /// Asks the processor for the first of the bytes `slot` holds.
+    /// Prefetches the first cache line of the bytes `slot` holds.
     #[inline]
     pub fn prefetch_start(&self, slot: ByteSlot) {
         self.bytes.get(slot.offset as usize).into_iter().for_each(prefetch);
     }
 
-    /// Asks the processor for the bytes of the slot that is `number` steps behind the first of
-    /// `spacing`, if all slots lie as the first two. A hint again, for whoever would otherwise wait
-    /// for the slot itself first: a guess that is wrong costs as little as one that is right.
+    /// Prefetches the bytes of the slot `number` steps after the first of `spacing`, assuming that
+    /// all slots are spaced as the first two. Also only a hint, for callers that would otherwise
+    /// have to load the slot itself first. A wrong guess costs no more than a right one.
     #[inline]
     pub fn prefetch_spaced(&self, spacing: SlotSpacing, number: u32) {
         self.prefetch_from(spacing.offset(number), spacing.step);
     }
 
-    /// The size of the buffer.
+    /// Returns the size of the buffer in bytes.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many bytes the live slots occupy, after rounding.
+    /// Returns how many bytes the live slots occupy, after rounding.
     #[must_use]
     pub const fn used_bytes(&self) -> usize {
         self.live_bytes as usize
     }
 
-    /// How many bytes lie in free blocks between live ones; the virgin space is not among them.
+    /// Returns how many bytes lie in free blocks between live ones, excluding virgin space.
     #[must_use]
     pub const fn free_bytes(&self) -> usize {
         self.free.bytes() as usize
     }
 
-    /// How many bytes lie beyond every block.
+    /// Returns how many bytes lie after the last block.
     #[must_use]
     pub const fn virgin_bytes(&self) -> usize {
         self.virgin() as usize
     }
 
-    /// How many slots are live; [`ByteSlot::EMPTY`] does not count.
+    /// Returns how many slots are live; [`ByteSlot::EMPTY`] does not count.
     #[must_use]
     pub const fn live_slots(&self) -> usize {
         self.live_slots as usize
     }
 
-    /// The size of the block that `len` bytes need.
+    /// Returns the size of the block that `len` bytes need.
     fn block_size(&self, len: usize) -> Result<u32, SlabFull> {
         let rounded = u32::try_from(len).ok().and_then(u32::checked_next_power_of_two);
         let available = self.virgin();
@@ -342,7 +358,8 @@ impl ByteSlab {
         Ok(size.max(MIN_BLOCK))
     }
 
-    /// Takes `size` bytes out of the free or the virgin space. The caller accounts for them.
+    /// Takes `size` bytes from the free blocks or the virgin space. The caller updates the live
+    /// counts.
     fn reserve(&mut self, size: u32) -> Result<Block, SlabFull> {
         if let Some(found) = self.free.take_best_fit(&mut self.bytes, size) {
             let (block, rest) = found.split_at(size);
@@ -353,7 +370,8 @@ impl ByteSlab {
             self.check_untouched(block);
             return Ok(block);
         }
-        // Virgin space is the last resort: using holes first keeps it whole for large strings.
+        // Virgin space is the last resort: filling holes first keeps it contiguous for large
+        // strings.
         let available = self.virgin();
         if size > available {
             return Err(SlabFull { requested: size, available });
@@ -365,18 +383,19 @@ impl ByteSlab {
         Ok(block)
     }
 
-    /// Adds `block` to the free or the virgin space. The caller has accounted for it.
+    /// Adds `block` to the free blocks or the virgin space. The caller has updated the live counts.
     fn release(&mut self, block: Block) {
         if cfg!(debug_assertions) {
             self.bytes[block.bytes()].fill(FREED_BYTE);
         }
         let merged = self.free.take_neighbours(&mut self.bytes, block);
         if merged.end() == self.bump {
-            // Back to the virgin space, which serves any size and is what `SlabFull` counts.
+            // Virgin space serves any size, and is the space that `SlabFull` counts.
             self.free.unmark(merged);
             self.bump = merged.offset;
         } else {
-            // The neighbours are marked already; marking them again could cost more than the block.
+            // The neighbours are already marked; marking them again could cost more than the block
+            // itself.
             self.free.mark(block);
             self.free.insert(&mut self.bytes, merged);
         }
@@ -416,7 +435,7 @@ impl ByteSlab {
     }
 }
 
-/// The length of all parts together; more than any slab holds if it cannot be counted.
+/// Returns the total length of all parts; saturates, which exceeds any slab.
 fn total_len(parts: &[&[u8]]) -> usize {
     parts.iter().fold(0, |len, part| len.saturating_add(part.len()))
 }
@@ -435,7 +454,7 @@ impl fmt::Debug for ByteSlab {
 }
 
 impl Drop for ByteSlab {
-    /// In debug builds, panics when slots are live: their holders forgot to free them.
+    /// Panics in debug builds if slots are live: their holders did not free them.
     fn drop(&mut self) {
         if cfg!(debug_assertions) && !std::thread::panicking() {
             assert_eq!(self.live_slots, 0, "a slab was dropped while slots were live");

@@ -1,4 +1,4 @@
-//! The slab beside an allocator too simple to be wrong, which predicts every offset and refusal.
+//! Compares the slab with a simple allocator that predicts every offset and every error.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use proptest::prelude::*;
 use super::{Block, ByteSlab, ByteSlot, REPLACE_WASTE_MAX, SlabFull};
 use crate::test_support::{config, steps};
 
-/// The rules of the slab, by linear search.
+/// The allocation rules of the slab, implemented by linear search.
 struct Model {
     capacity: u32,
     bump: u32,
     /// Free blocks in order of their offsets.
     free: Vec<Block>,
-    /// What is stored at each offset, and how large its block is.
+    /// Block size and stored bytes by offset.
     live: BTreeMap<u32, (u32, Vec<u8>)>,
 }
 
@@ -108,7 +108,7 @@ struct Pair {
 #[derive(Clone, Debug)]
 enum Op {
     Allocate(usize),
-    /// The number chooses among the live slots.
+    /// The number selects one of the live slots.
     Replace(usize, usize),
     Deallocate(usize),
     Zeroize,
@@ -177,7 +177,7 @@ impl Pair {
             false => self.slab.replace_parts(slot, &parts),
         };
         assert_eq!(seen.map(|slot| slot.offset), self.model.replace(slot.offset, &bytes));
-        // Refused, the old slot must still be good; the comparison of contents will tell.
+        // After an error the old slot must still be valid; the comparison of contents checks that.
         self.slots.push(seen.unwrap_or(slot));
     }
 
@@ -191,12 +191,12 @@ impl Pair {
         (0..len).map(|index| self.stamp.wrapping_add(index as u8)).collect()
     }
 
-    /// Whether this step stores its bytes in one piece.
+    /// Returns whether this step stores its bytes in one piece.
     fn whole(&self) -> bool {
         self.stamp.is_multiple_of(2)
     }
 
-    /// `bytes` in three parts, some of them often empty: the model only ever sees the whole.
+    /// Returns `bytes` in three parts, some of them often empty. The model only sees the whole.
     fn cut<'b>(&self, bytes: &'b [u8]) -> [&'b [u8]; 3] {
         let first = usize::from(self.stamp) * 7 % (bytes.len() + 1);
         let (front, rest) = bytes.split_at(first);
@@ -232,7 +232,11 @@ impl Pair {
         while !self.slots.is_empty() {
             self.step(&Op::Deallocate(self.slots.len() / 2));
         }
-        assert_eq!(self.slab.virgin_bytes(), self.slab.capacity(), "all is given back in the end");
+        assert_eq!(
+            self.slab.virgin_bytes(),
+            self.slab.capacity(),
+            "all bytes are virgin again at the end"
+        );
     }
 }
 
@@ -254,7 +258,7 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn slab_places_frees_and_refuses_exactly_as_the_simple_model(
+    fn slab_allocates_frees_and_fails_exactly_as_the_model(
         capacity in prop_oneof![0..=200_u32, 200..=6000_u32],
         ops in prop::collection::vec(op(), 0..steps(300)),
     ) {
@@ -271,7 +275,7 @@ proptest! {
     #![proptest_config(config(4))]
 
     #[test]
-    fn a_long_history_in_a_large_slab_follows_the_simple_model(seed in any::<u64>()) {
+    fn a_large_slab_matches_the_model_over_many_operations(seed in any::<u64>()) {
         const CAPACITY: u32 = if cfg!(miri) { 20_007 } else { 300_007 };
         const STEPS: u32 = if cfg!(miri) { 100 } else { 8000 };
         let mut rng = Rng::seeded(seed);
@@ -286,7 +290,7 @@ proptest! {
     }
 }
 
-/// Grows and shrinks in long waves, so that the slab is crowded, fragmented and sparse in turn.
+/// Grows and shrinks in long phases, so that the slab is in turn full, fragmented and sparse.
 fn random_op(rng: &mut Rng, step: u32) -> Op {
     let mut below = |bound: usize| rng.index(bound);
     let growing = (step / 1024).is_multiple_of(2);

@@ -4,14 +4,14 @@ use super::slot::{OWNER_NONE, take_owner_id};
 use super::*;
 use crate::test_support::panics;
 
-/// A slab of `capacity` bytes that may be dropped with live slots in it.
-fn slab(capacity: usize) -> Forgiving {
-    Forgiving(ByteSlab::new(capacity))
+/// Returns a slab of `capacity` bytes that may be dropped while slots are live.
+fn slab(capacity: usize) -> ClearOnDrop {
+    ClearOnDrop(ByteSlab::new(capacity))
 }
 
-struct Forgiving(ByteSlab);
+struct ClearOnDrop(ByteSlab);
 
-impl std::ops::Deref for Forgiving {
+impl std::ops::Deref for ClearOnDrop {
     type Target = ByteSlab;
 
     fn deref(&self) -> &ByteSlab {
@@ -19,15 +19,15 @@ impl std::ops::Deref for Forgiving {
     }
 }
 
-impl std::ops::DerefMut for Forgiving {
+impl std::ops::DerefMut for ClearOnDrop {
     fn deref_mut(&mut self) -> &mut ByteSlab {
         &mut self.0
     }
 }
 
-impl Drop for Forgiving {
+impl Drop for ClearOnDrop {
     fn drop(&mut self) {
-        // After a failure its books may be wrong; a second panic would hide the first.
+        // After a failed assertion its counts may be wrong; a second panic would hide the first.
         if !std::thread::panicking() {
             self.0.clear();
         }
@@ -83,7 +83,7 @@ fn a_full_slab_names_the_rounded_request_and_the_virgin_bytes() {
 
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn lengths_that_do_not_round_into_a_u32_are_reported_as_the_largest() {
+fn lengths_that_do_not_round_into_a_u32_are_reported_as_u32_max() {
     let slab = slab(64);
     let refused = Err(SlabFull { requested: u32::MAX, available: 64 });
     assert_eq!(slab.block_size(1 << 31), Ok(1 << 31));
@@ -105,9 +105,9 @@ fn a_slab_beyond_u32_is_refused() {
 
 #[test]
 #[cfg(not(miri))]
-fn granules_are_told_apart_up_to_the_end_of_the_largest_slab() {
+fn granules_are_distinct_up_to_the_end_of_the_largest_slab() {
     let mut granules = granules::GranuleSet::new(u32::MAX);
-    // The last whole granule; a piece of one follows it.
+    // The last whole granule; a partial one follows it.
     let end = u32::MAX / MIN_BLOCK * MIN_BLOCK;
     let last = Block { offset: end - MIN_BLOCK, size: MIN_BLOCK };
     let all = Block { offset: 0, size: end };
@@ -128,18 +128,18 @@ fn the_smallest_fitting_block_wins_and_the_first_of_equals() {
     let mut slab = slab(1024);
     let lens = [64, 16, 32, 16, 32, 16, 128, 16];
     let slots: Vec<_> = lens.map(|len| slab.allocate(&vec![1; len]).unwrap()).to_vec();
-    // Free: 64, 32, 32 and 128 bytes, fenced by live blocks of 16.
+    // Free: 64, 32, 32 and 128 bytes, separated by live blocks of 16.
     free(&mut slab, &slots, &[6, 4, 0, 2]);
     assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[2].offset);
     assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[4].offset);
     assert_eq!(slab.allocate(&[1; 20]).unwrap().offset, slots[0].offset);
-    // What was left of the 64 is the smallest now.
+    // The remainder of the 64 is the smallest free block now.
     assert_eq!(slab.allocate(&[1; 32]).unwrap().offset, slots[0].offset + 32);
     assert_eq!(slab.allocate(&[1; 32]).unwrap().offset, slots[6].offset);
 }
 
 #[test]
-fn freed_neighbours_merge_whatever_the_order() {
+fn freed_neighbours_merge_in_any_order() {
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
         let mut slab = slab(64);
@@ -147,14 +147,14 @@ fn freed_neighbours_merge_whatever_the_order() {
         free(&mut slab, &slots, &order);
         assert_eq!((slab.free_bytes(), slab.free.blocks()), (48, 1), "{order:?}");
         assert_eq!(slab.virgin_bytes(), 0);
-        // The last one joins all to the virgin space.
+        // The last one merges all of them into the virgin space.
         slab.deallocate(slots[3]);
         assert_eq!((slab.free_bytes(), slab.virgin_bytes()), (0, 64));
     }
 }
 
 #[test]
-fn a_slot_of_another_slab_is_refused() {
+fn a_slot_of_another_slab_is_rejected() {
     let (mut ours, mut theirs) = (slab(64), slab(64));
     let (own, foreign) = (ours.allocate(b"own").unwrap(), theirs.allocate(b"foreign").unwrap());
     assert_eq!(ours.try_get(foreign), None);
@@ -167,7 +167,7 @@ fn a_slot_of_another_slab_is_refused() {
 }
 
 #[test]
-fn a_slot_from_before_a_clear_is_refused() {
+fn a_slot_from_before_a_clear_is_rejected() {
     let mut slab = slab(64);
     let stale = slab.allocate(b"stale").unwrap();
     slab.clear();
@@ -180,10 +180,10 @@ fn a_slot_from_before_a_clear_is_refused() {
 }
 
 #[test]
-fn freeing_twice_panics_wherever_the_block_went() {
+fn freeing_twice_panics_in_every_state_of_the_block() {
     let mut slab = slab(160);
     let slots = fill(&mut slab, 16);
-    // Alone in the tree, at both ends and in the middle of a merged block, in the virgin space.
+    // Alone in the tree; at both ends and in the middle of a merged block; in the virgin space.
     free(&mut slab, &slots, &[1, 3, 4, 5, 9]);
     for index in [1, 3, 4, 5, 9] {
         assert!(panics(|| slab.deallocate(slots[index])), "slot {index}");
@@ -195,22 +195,22 @@ fn freeing_twice_panics_wherever_the_block_went() {
 }
 
 #[test]
-fn replacing_stays_in_place_while_the_block_is_not_wastefully_large() {
+fn replace_stays_in_place_unless_the_block_is_too_large() {
     let mut slab = slab(512);
     let slot = slab.allocate(&[1; 64]).unwrap();
     let fence = slab.allocate(&[2; 16]).unwrap();
     let half = slab.replace(slot, &[3; 20]).unwrap();
     assert_eq!((half.offset, half.alloc_size, half.len()), (slot.offset, 64, 20));
     let tiny = slab.replace(half, &[4; 5]).unwrap();
-    assert_eq!((tiny.offset, tiny.alloc_size), (slot.offset, 16), "the end was given back");
+    assert_eq!((tiny.offset, tiny.alloc_size), (slot.offset, 16), "the end of the block was freed");
     assert_eq!(slab.free_bytes(), 48);
     assert_eq!((slab.get(tiny), slab.get(fence)), (&[4; 5][..], &[2; 16][..]));
-    // The slot from before the cut claims bytes that are free now.
+    // The slot from before the split includes bytes that are free now.
     assert!(panics(|| slab.deallocate(half)));
 }
 
 #[test]
-fn a_refused_replacement_leaves_the_old_bytes() {
+fn a_failed_replace_keeps_the_old_bytes() {
     let mut slab = slab(96);
     let slot = slab.allocate(&[1; 32]).unwrap();
     let other = slab.allocate(&[2; 16]).unwrap();
@@ -221,7 +221,7 @@ fn a_refused_replacement_leaves_the_old_bytes() {
 }
 
 #[test]
-fn replacing_to_and_from_nothing_allocates_and_frees() {
+fn replacing_to_and_from_empty_allocates_and_frees() {
     let mut slab = slab(32);
     let slot = slab.replace(ByteSlot::EMPTY, b"something").unwrap();
     assert_eq!((slab.get(slot), slab.live_slots()), (&b"something"[..], 1));
@@ -230,12 +230,13 @@ fn replacing_to_and_from_nothing_allocates_and_frees() {
 }
 
 #[test]
-fn zeroizing_leaves_no_byte_of_data_behind() {
+fn zeroize_leaves_no_data_in_the_buffer() {
     const SECRET: u8 = 0xA5;
     let mut slab = slab(512);
     let slots: Vec<_> = (0..8).map(|_| slab.allocate(&[SECRET; 48]).unwrap()).collect();
     free(&mut slab, &slots, &[1, 3, 4, 7]);
-    // Debug builds have overwritten what was freed: put back what a release build leaves there.
+    // Debug builds have overwritten the freed bytes: restore the contents that a release build
+    // leaves there.
     let blocks = [slots[1].block(), slots[3].block(), slots[4].block()];
     let merged = Block { size: blocks[1].size + blocks[2].size, ..blocks[1] };
     let retracted = slab.bump as usize..slab.high_water as usize;
@@ -247,13 +248,13 @@ fn zeroizing_leaves_no_byte_of_data_behind() {
     assert!(!slab.bytes.contains(&SECRET));
     assert_eq!(slab.get(slots[0]), [0; 48]);
     assert_eq!(slab.live_slots(), 4);
-    // The free blocks are still known.
+    // The free blocks are still indexed.
     assert_eq!(slab.allocate(&[1; 64]).unwrap().offset, slots[1].offset);
 }
 
-/// A slab with the owner of [`ByteSlot::EMPTY`] would take every empty slot for one of its own.
+/// A slab with the owner id of [`ByteSlot::EMPTY`] would accept every empty slot as its own.
 #[test]
-fn owner_ids_pass_over_none_when_they_come_round() {
+fn owner_ids_skip_none_when_they_wrap() {
     let counter = AtomicU32::new(u32::MAX);
     let ids: Vec<_> = (0..3).map(|_| take_owner_id(&counter)).collect();
     assert_eq!(ids, [u32::MAX, OWNER_NONE + 1, OWNER_NONE + 2]);
@@ -274,7 +275,7 @@ fn debug_output_shows_sizes_and_no_contents() {
 #[test]
 fn the_tree_of_free_blocks_stays_shallow() {
     const BLOCKS: u32 = if cfg!(miri) { 64 } else { 1 << 14 };
-    // A random tree of n nodes is on average 2 ln n deep, and hardly ever twice as much.
+    // A random tree of n nodes is 2 ln n deep on average, and very rarely twice that.
     let depth_max = 4.0 * f64::from(BLOCKS).ln();
     for stride in [32, 48, 64, 96, 128, 1024, 4096] {
         let mut buf = vec![0; (BLOCKS * stride) as usize];
@@ -289,7 +290,7 @@ fn the_tree_of_free_blocks_stays_shallow() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn a_debug_build_notices_writes_to_freed_bytes() {
+fn debug_build_detects_writes_to_freed_bytes() {
     let mut slab = slab(128);
     let slots = fill(&mut slab, 32);
     slab.deallocate(slots[1]);
@@ -299,7 +300,7 @@ fn a_debug_build_notices_writes_to_freed_bytes() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn a_debug_build_notices_a_slot_used_after_it_was_freed() {
+fn debug_build_detects_use_of_a_freed_slot() {
     let mut slab = slab(128);
     let slots = fill(&mut slab, 32);
     slab.deallocate(slots[1]);
@@ -308,11 +309,11 @@ fn a_debug_build_notices_a_slot_used_after_it_was_freed() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn a_debug_build_refuses_to_drop_live_slots() {
+fn debug_build_panics_when_live_slots_are_dropped() {
     let mut slab = ByteSlab::new(64);
     slab.allocate(b"left behind").unwrap();
     assert!(panics(|| drop(slab)));
-    // While another panic is on its way, that one is the story to tell.
+    // During another panic the drop must not panic again: that would abort and hide the cause.
     assert!(panics(|| {
         let mut slab = ByteSlab::new(64);
         slab.allocate(b"left behind").unwrap();
@@ -322,7 +323,7 @@ fn a_debug_build_refuses_to_drop_live_slots() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn a_debug_build_notices_every_kind_of_broken_bookkeeping() {
+fn debug_build_detects_every_broken_invariant() {
     let breakages: [fn(&mut ByteSlab); 6] = [
         |slab| slab.live_bytes += MIN_BLOCK,
         |slab| slab.bump += MIN_BLOCK,
@@ -343,8 +344,8 @@ fn a_debug_build_notices_every_kind_of_broken_bookkeeping() {
         slab.deallocate(slots[2]);
         slab.check();
         break_it(&mut slab);
-        assert!(panics(|| slab.check()), "breakage {number} went unnoticed");
-        // Its books are wrong: only like this can it be dropped.
+        assert!(panics(|| slab.check()), "corruption {number} was not detected");
+        // Its counts are wrong on purpose; without this the drop check would panic.
         slab.live_slots = 0;
     }
 }
@@ -363,7 +364,7 @@ fn parts_are_stored_as_their_concatenation() {
 }
 
 #[test]
-fn slots_made_in_a_row_lie_where_their_spacing_says() {
+fn slots_allocated_in_sequence_match_their_spacing() {
     let mut slab = ByteSlab::new(256);
     let slots: Vec<_> = (0..6).map(|byte| slab.allocate(&[byte; 20]).unwrap()).collect();
     let spacing = SlotSpacing::between(slots[0], slots[1]);
@@ -372,7 +373,7 @@ fn slots_made_in_a_row_lie_where_their_spacing_says() {
     }
     let backwards = SlotSpacing::between(slots[4], slots[3]);
     assert_eq!(backwards.offset(2), slots[2].offset);
-    // Guesses that lead nowhere are harmless.
+    // A wrong prediction is harmless.
     for (spacing, number) in [(spacing, 5), (spacing, u32::MAX), (backwards, 9), (backwards, 0)] {
         slab.prefetch_spaced(spacing, number);
     }
@@ -380,7 +381,7 @@ fn slots_made_in_a_row_lie_where_their_spacing_says() {
 }
 
 #[test]
-fn parts_that_do_not_fit_together_are_refused_together() {
+fn parts_whose_total_does_not_fit_are_rejected() {
     let mut slab = ByteSlab::new(32);
     let slot = slab.allocate(b"kept").unwrap();
     let full = SlabFull { requested: 32, available: 16 };

@@ -1,4 +1,4 @@
-//! Handles to what a slab stores, and the ways a slab refuses.
+//! Handles to the bytes in a slab, and a slab's errors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,34 +6,34 @@ use thiserror::Error;
 
 /// Handle to bytes in a [`ByteSlab`](crate::ByteSlab). Copying it copies no bytes.
 ///
-/// A slot is void once it was given to `deallocate` or `replace`, or its slab was cleared; using
-/// it again is a bug of the holder.
+/// A slot becomes invalid when it is passed to `deallocate` or `replace`, or when its slab is
+/// cleared; using it afterwards is a bug in the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSlot {
-    /// Where the block starts; a multiple of the smallest block.
+    /// Start of the block; a multiple of the smallest block.
     pub(super) offset: u32,
-    /// How many bytes of the block are data; never above `alloc_size`.
+    /// Number of data bytes in the block; never above `alloc_size`.
     pub(super) len: u32,
-    /// How many bytes the block occupies.
+    /// Number of bytes the block occupies.
     pub(super) alloc_size: u32,
-    /// The slab, and the time between two of its `clear`s, that handed out this slot.
+    /// Identifies the slab, and the period between two of its `clear`s, that created this slot.
     pub(super) owner_id: u32,
 }
 
-// Records hold five slots and more, and there may be millions of records.
+// Records hold five or more slots, and there may be millions of records.
 const _: () = assert!(size_of::<ByteSlot>() == 16);
 
 impl ByteSlot {
-    /// Stands for zero bytes in any slab; occupies nothing, and freeing it does nothing.
+    /// Zero bytes in any slab; occupies nothing, and freeing it does nothing.
     pub const EMPTY: Self = Self { offset: 0, len: 0, alloc_size: 0, owner_id: OWNER_NONE };
 
-    /// How many bytes the slot holds.
+    /// Returns how many bytes the slot holds.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether the slot holds no bytes, which only [`EMPTY`](Self::EMPTY) does.
+    /// Returns whether the slot holds no bytes, which is true only of [`EMPTY`](Self::EMPTY).
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -44,25 +44,25 @@ impl ByteSlot {
     }
 }
 
-/// How far apart slots lie that were made one after another, to guess where others are.
+/// Distance between slots that were allocated one after another, to predict the offsets of others.
 ///
-/// Whoever stores strings of about the same lengths in a row gets blocks at equal distances, as
-/// long as no block between others is free. Nothing depends on the guess.
+/// Strings of similar lengths that are stored in sequence get blocks at equal distances, unless
+/// free blocks lie between others. Correctness never depends on the prediction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotSpacing {
     pub(super) first: u32,
-    /// From the start of the first to that of the second; wraps if that lies before.
+    /// From the start of the first slot to that of the second; wraps if the second lies before.
     pub(super) step: u32,
 }
 
 impl SlotSpacing {
-    /// The distance from `first` to `second`, which was made next.
+    /// Returns the distance from `first` to `second`, which was allocated next.
     #[must_use]
     pub const fn between(first: ByteSlot, second: ByteSlot) -> Self {
         Self { first: first.offset, step: second.offset.wrapping_sub(first.offset) }
     }
 
-    /// Where the slot begins that is `number` steps behind the first.
+    /// Returns the predicted offset of the slot `number` steps after the first.
     #[inline]
     pub(super) const fn offset(self, number: u32) -> u32 {
         self.first.wrapping_add(self.step.wrapping_mul(number))
@@ -71,26 +71,26 @@ impl SlotSpacing {
 
 /// The slab has no block large enough; nothing was changed.
 ///
-/// Free blocks that are too small are not counted as available: only space that was never handed
-/// out, or was given back at its edge, serves any size.
+/// Free blocks that are too small do not count as available: only virgin space, which was never
+/// allocated or was freed at its edge, serves any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("slab is full: {requested} bytes requested, {available} left beyond all blocks")]
 pub struct SlabFull {
-    /// The size of the block that was needed, rounded up; `u32::MAX` when that is beyond any slab.
+    /// Size of the needed block, rounded up; `u32::MAX` if that exceeds any slab.
     pub requested: u32,
-    /// How many bytes of the slab lie beyond the last live block: never handed out, or given back.
+    /// Number of bytes after the last live block: never allocated, or freed.
     pub available: u32,
 }
 
-/// A slab larger than its offsets can address was asked for.
+/// The requested capacity exceeds the largest offset of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a slab of {requested} bytes was requested; the largest has {}", u32::MAX)]
 pub struct SlabTooLarge {
-    /// The capacity that was asked for.
+    /// The requested capacity.
     pub requested: usize,
 }
 
-/// A run of bytes in a slab. Offset and size are multiples of the smallest block.
+/// A range of bytes in a slab. Offset and size are multiples of the smallest block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) offset: u32,
@@ -106,7 +106,7 @@ impl Block {
         self.offset as usize..self.end() as usize
     }
 
-    /// The first `size` bytes, and the rest.
+    /// Returns the first `size` bytes, and the rest.
     pub(super) const fn split_at(self, size: u32) -> (Self, Self) {
         let front = Self { offset: self.offset, size };
         (front, Self { offset: front.end(), size: self.size - size })
@@ -116,17 +116,17 @@ impl Block {
 /// The owner of [`ByteSlot::EMPTY`], and of no slab.
 pub(super) const OWNER_NONE: u32 = 0;
 
-/// An owner id nobody has. Ids come round again after 2^32 slabs and `clear`s; a slot would have to
-/// be kept that long to be mistaken for a current one.
+/// Returns an unused owner id. Ids repeat after 2^32 slabs and `clear`s; only a slot kept that long
+/// could be mistaken for a current one.
 pub(super) fn next_owner_id() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(OWNER_NONE + 1);
     take_owner_id(&NEXT)
 }
 
-/// Takes the next id from `counter`, which passes over the one that no slab has.
+/// Takes the next id from `counter`, skipping [`OWNER_NONE`].
 pub(super) fn take_owner_id(counter: &AtomicU32) -> u32 {
     loop {
-        // Nothing but the number itself is shared, so no ordering is needed.
+        // Only the number itself is shared, so relaxed ordering is enough.
         let id = counter.fetch_add(1, Ordering::Relaxed);
         if id != OWNER_NONE {
             return id;
