@@ -1,7 +1,7 @@
-//! What the coordination contracts cost.
+//! Cost of the coordination contracts.
 //!
-//! Compare within one run only. `bare sort` is what no validation of 10,000 rows in any order can
-//! avoid: sorting that many keys once.
+//! Compare within one run only. `bare sort` is the lower bound of a validation of 10,000 rows in
+//! any order: one sort of that many keys.
 
 #[path = "support/splits.rs"]
 mod splits;
@@ -82,7 +82,7 @@ fn pooled_cursor(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Short: differences of a tenth show, and a whole run takes half a minute.
+    // Short: differences of 10 % are visible, and a whole run takes half a minute.
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))

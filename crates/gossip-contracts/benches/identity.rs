@@ -1,4 +1,4 @@
-//! What identity hashing costs beside the least that BLAKE3 could cost.
+//! Cost of identity hashing compared with the minimum cost of BLAKE3.
 //!
 //! Compare within one run only: `bare keyed blocks` is BLAKE3 alone, over one contiguous buffer of
 //! as many blocks as the rows below it need.
@@ -18,7 +18,7 @@ use gossip_contracts::identity::{
 };
 use payload::{CASES, bare_blocks, payload, write_cursor};
 
-/// The payload hash from a hasher that has seen domain and tag already.
+/// Returns the payload hash, from a clone of a hasher that already contains domain and tag.
 #[inline(never)]
 fn payload_from_clone(key: &[u8]) -> u64 {
     static TAGGED: LazyLock<CanonicalHasher> = LazyLock::new(|| {
@@ -31,7 +31,8 @@ fn payload_from_clone(key: &[u8]) -> u64 {
     hasher.finalize_64()
 }
 
-/// The same as one would write it at first: clone a derive-key hasher, update it field by field.
+/// Returns the same hash from a naive implementation: clones a derive-key hasher and updates it
+/// field by field.
 #[inline(never)]
 fn payload_streamed(key: &[u8]) -> u64 {
     static TAGGED: LazyLock<blake3::Hasher> = LazyLock::new(|| {
@@ -93,7 +94,7 @@ fn derivations(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Short: differences of a tenth show, and a whole run takes some twenty seconds.
+    // Short: differences of 10 % are visible, and a whole run takes about twenty seconds.
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))

@@ -1,6 +1,6 @@
-//! How many instructions hashing, planning of splits and cursor updates take.
+//! Instruction counts of hashing, split planning and cursor updates.
 //!
-//! Rows that bear the name of a criterion benchmark do the same work.
+//! Rows named after a criterion benchmark do the same work.
 
 #[path = "../../gossip-stdx/benches/support/driver.rs"]
 mod driver;

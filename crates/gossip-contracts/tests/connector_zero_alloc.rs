@@ -1,7 +1,7 @@
-//! Listing asks nothing of the allocator once its page and its handle exist.
+//! Listing does not allocate once its page and its enumeration exist.
 //!
-//! A run over 10⁷ keys fills 10⁴ pages; were each to allocate, or a page to grow now and then, the
-//! flat memory that the runtime promises would rest on luck.
+//! A run over 10⁷ keys fills 10⁴ pages. If pages allocated or grew, the runtime could not guarantee
+//! constant memory.
 
 use gossip_contracts::connector::{
     CheckedEnumeration, Connector, MAX_CONNECTOR_TOKEN_SIZE, MIN_PAGE_BYTES, MemoryConnector, Page,
@@ -23,15 +23,15 @@ fn assert_allocates_nothing<R>(action: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Keys of 4 to 400 bytes, so that pages end by items and by bytes.
+/// Returns a source of keys of 4 to 400 bytes, so that pages end by items and by bytes.
 fn source() -> MemoryConnector {
     let key = |n: u32| [&n.to_be_bytes()[..], &vec![7; n as usize % 397]].concat();
     MemoryConnector::try_new((0..ITEMS).map(|n| (key(n), vec![0; 3])))
-        .expect("the number at the front makes every key different")
+        .expect("the leading number makes every key unique")
 }
 
 #[test]
-fn filling_and_checking_pages_allocates_nothing_from_the_first_page_on() {
+fn filling_and_checking_pages_allocates_nothing() {
     let source = source();
     let mut page = Page::default();
     let mut listing = CheckedEnumeration::open(&source, WHOLE, CursorUpdate::initial()).unwrap();
@@ -47,11 +47,11 @@ fn filling_and_checking_pages_allocates_nothing_from_the_first_page_on() {
         }
     });
     assert_eq!(items, ITEMS as usize);
-    assert!(pages > 10, "{pages} pages are too few to show a steady state");
+    assert!(pages > 10, "{pages} pages are too few for a steady state");
 }
 
 #[test]
-fn the_largest_items_need_no_more_memory() {
+fn the_largest_items_allocate_nothing() {
     let (small, key) = ([1; 8], [2; MAX_KEY_SIZE]);
     let token = [3; MAX_CONNECTOR_TOKEN_SIZE];
     let limits = PageLimits::try_new(100, MIN_PAGE_BYTES).unwrap();
@@ -70,7 +70,7 @@ fn the_largest_items_need_no_more_memory() {
 }
 
 #[test]
-fn refusing_a_page_allocates_nothing() {
+fn rejecting_a_page_allocates_nothing() {
     let mut page = Page::default();
     let mut validator = PageValidator::new(WHOLE, CursorUpdate::initial());
     assert_allocates_nothing(|| {

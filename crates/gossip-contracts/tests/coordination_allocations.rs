@@ -1,4 +1,4 @@
-//! What the coordination contracts ask of the allocator: nothing, once their buffers exist.
+//! The coordination contracts allocate nothing once their buffers exist.
 
 use std::hint::black_box;
 
@@ -46,7 +46,7 @@ fn spec_checks_allocate_nothing() {
     });
 }
 
-/// Same length, longer, shorter, without and with a token again: every path of an update.
+/// Same length, longer, shorter, without and again with a token: every path of an update.
 #[test]
 fn pooled_updates_allocate_nothing() {
     let mut slab = ByteSlab::new(4096);
@@ -97,7 +97,7 @@ fn a_built_arena_allocates_nothing() {
     });
 }
 
-/// The widest plan there is stays on the stack, and so does sorting its children.
+/// The widest plan stays on the stack, and so does sorting its children.
 #[test]
 fn split_planning_and_coverage_allocate_nothing() {
     let keys: Vec<[u8; 2]> = (1..MAX_SPLIT_CHILDREN as u16).map(u16::to_be_bytes).collect();
@@ -108,7 +108,7 @@ fn split_planning_and_coverage_allocate_nothing() {
     assert_allocates_nothing(|| {
         let plan = plan_split_replace_at_points_initial_cursor(parent, &points).unwrap();
         assert_eq!(plan.children().len(), MAX_SPLIT_CHILDREN);
-        // Worst order for the sort: from right to left.
+        // Worst order for the sort: right to left.
         specs.extend(plan.children().iter().rev().map(|child| child.spec));
         assert_eq!(validate_split_coverage(parent, &specs), Ok(()));
         let rest = plan_split_replace_at_points_with_cursor(parent, &points, cursor).unwrap();
@@ -126,9 +126,9 @@ fn split_planning_and_coverage_allocate_nothing() {
     });
 }
 
-/// The numbers are admissible, so only the memory can be lacking.
+/// The sizes are valid, so only a lack of memory can cause the error.
 #[test]
-fn an_arena_is_refused_when_there_is_no_memory_for_its_slots() {
+fn arena_construction_fails_without_memory_for_its_slots() {
     let (slots, bytes) = (1 << 12, 64);
     let make = || ShardArena::try_with_capacity(slots, bytes);
     let refused = with_allocation_limit(1 << 12, make);

@@ -1,4 +1,4 @@
-//! Canonical hashing and every derivation allocate nothing, on their first call or later.
+//! Canonical hashing and every derivation allocate nothing, on the first call and later.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ use gossip_testkit::{CountingAllocator, count_allocations};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Longer than any buffer or BLAKE3 chunk, so that the spilling path runs too.
+/// Longer than any buffer or BLAKE3 chunk, so that the spill path runs too.
 static LONG: [u8; 5000] = [b'k'; 5000];
 
 fn assert_allocates_nothing<R>(what: &str, action: impl FnOnce() -> R) {
@@ -24,7 +24,7 @@ fn assert_allocates_nothing<R>(what: &str, action: impl FnOnce() -> R) {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_counter_counts_allocations() {
     let (_, counts) = count_allocations(|| black_box(LONG.to_vec()));
     assert_eq!((counts.allocations, counts.bytes), (1, 5000));
 }

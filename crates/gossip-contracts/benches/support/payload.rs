@@ -7,13 +7,13 @@ pub(crate) const LONG_KEY: [u8; 64] = [b'k'; 64];
 /// A key whose payload fits one block.
 pub(crate) const SHORT_KEY: [u8; 40] = [b'k'; 40];
 
-/// The names of the benchmarks, their keys and as many bytes as their payloads fill.
+/// The names of the benchmarks, their keys and the number of bytes in their blocks.
 pub(crate) const CASES: [(&str, &[u8], usize); 2] = [
     ("payload of a 40-byte cursor (one block)", &SHORT_KEY, 64),
     ("payload of a 64-byte cursor (two blocks)", &LONG_KEY, 128),
 ];
 
-/// What [`bare_blocks`] hashes with; any key will do.
+/// Key of [`bare_blocks`]; its value does not matter.
 const HASH_KEY: [u8; 32] = [7; 32];
 
 #[inline(never)]
@@ -24,7 +24,7 @@ pub(crate) fn payload(key: &[u8]) -> u64 {
     hasher.finalize_64()
 }
 
-/// The least it could cost: BLAKE3 over one piece of as many blocks.
+/// Returns a keyed hash of `bytes` in one piece: the minimum cost for this many blocks.
 pub(crate) fn bare_blocks(bytes: &[u8]) -> blake3::Hash {
     blake3::keyed_hash(&HASH_KEY, bytes)
 }

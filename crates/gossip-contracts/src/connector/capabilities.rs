@@ -1,55 +1,56 @@
-//! What a connector can do beyond the minimum, and which decision each answer changes.
+//! Optional capabilities of a connector, and the decision that each one changes.
 //!
-//! Only what the runtime acts on is here. A capability is a promise: the conformance suite checks
-//! each one that is declared, and none is needed to be correct.
+//! Only capabilities that the runtime acts on are here. A capability is a promise: the conformance
+//! suite checks each one that is declared. None is required for correctness.
 
-/// What a connector can do beyond listing and opening.
+/// The abilities of a connector beyond listing and opening.
 ///
-/// Start from [`Capabilities::NONE`] and add; new fields default to "cannot".
+/// Start from [`Capabilities::NONE`] and add; new fields default to absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// Every listed item has a size hint.
     ///
-    /// Decides whether remaining work is weighed in bytes or in items when a shard is split, and
-    /// whether a throttle in bytes per second can charge an item before it is opened.
+    /// Decides whether a split weighs remaining work in bytes or in items, and whether a limit in
+    /// bytes per second can charge an item before it is opened.
     pub sizes: bool,
-    /// [`Connector::count_keys`](super::Connector::count_keys) answers exactly for every range.
+    /// [`Connector::count_keys`](super::Connector::count_keys) returns an exact count for every
+    /// range.
     ///
     /// Decides whether progress is labelled exact or estimated.
     pub counts: bool,
     /// [`Connector::sample_keys`](super::Connector::sample_keys) fills a sample.
     ///
-    /// Decides whether initial shards are cut by the density of keys or evenly by bytes.
+    /// Decides whether initial shards are split by the density of keys or evenly by bytes.
     pub samples: bool,
-    /// What starting at a key without a token costs.
+    /// The cost of starting at a key without a token.
     ///
     /// Decides how many initial shards are worth their first seek, and from which remaining size on
-    /// a split pays: each new shard starts at a bare key.
+    /// a split pays off: each new shard starts at a key without a token.
     pub seek: SeekCost,
 }
 
 impl Capabilities {
-    /// The least a connector can be: it lists and opens.
+    /// The minimum: a connector that lists and opens.
     pub const NONE: Self =
         Self { sizes: false, counts: false, samples: false, seek: SeekCost::Scan };
 
-    /// Promises a size hint on every item.
+    /// Declares a size hint on every item.
     pub const fn with_sizes(self) -> Self {
         Self { sizes: true, ..self }
     }
 
-    /// Promises exact counts.
+    /// Declares exact counts.
     pub const fn with_counts(self) -> Self {
         Self { counts: true, ..self }
     }
 
-    /// Promises samples.
+    /// Declares samples.
     pub const fn with_samples(self) -> Self {
         Self { samples: true, ..self }
     }
 
-    /// States what a seek costs.
+    /// Sets the cost of a seek.
     pub const fn with_seek(self, seek: SeekCost) -> Self {
         Self { seek, ..self }
     }
@@ -61,12 +62,12 @@ impl Default for Capabilities {
     }
 }
 
-/// What it costs to start at a key for which there is no token.
+/// The cost of starting at a key for which there is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeekCost {
-    /// About the cost of listing a few items: a computed position, a descent of directories.
+    /// About the cost of listing a few items: a computed position, a descent through directories.
     Direct,
-    /// Everything before the key must be read first: counting rows from the top of a file.
+    /// Everything before the key must be read first: counting rows from the start of a file.
     Scan,
 }

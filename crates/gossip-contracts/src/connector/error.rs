@@ -1,7 +1,7 @@
-//! What can go wrong at a source, and what the runtime does about it.
+//! Failures of a source, and the runtime's reaction to each.
 //!
-//! Errors hold kinds and numbers, never text of a source: an `io::Error` may quote a path, so only
-//! its kind is kept. They are `Copy`, which also shows that they hold no bytes.
+//! Errors hold kinds and numbers, never text from a source: an `io::Error` may quote a path, so
+//! only its kind is kept. They are `Copy`, which also shows that they hold no bytes.
 
 use std::io;
 
@@ -11,16 +11,16 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectorError {
-    /// The source did not answer; another try may succeed.
+    /// The source did not respond; a retry may succeed.
     #[error("the source did not answer ({kind})")]
     Unavailable {
-        /// The kind of the failure underneath.
+        /// The kind of the underlying failure.
         kind: io::ErrorKind,
     },
-    /// The source as a whole may not be read.
+    /// Access to the source as a whole is denied.
     #[error("the source may not be read")]
     PermissionDenied,
-    /// The source as a whole is not there.
+    /// The source as a whole does not exist.
     #[error("the source does not exist")]
     NotFound,
     /// The source is no longer the one the run was created over, so its keys mean something else.
@@ -35,30 +35,30 @@ pub enum ConnectorError {
 }
 
 impl ConnectorError {
-    /// Sorts a failure of the whole source by its kind.
+    /// Classifies a failure of the whole source by its kind.
     ///
-    /// Whatever is not known to be permanent is worth another try: retries are bounded.
+    /// A kind that is not known to be permanent is retried: retries are bounded.
     pub fn from_io(error: &io::Error) -> Self {
         match error.kind() {
-            // Neither heals by waiting: someone has to act, so no retry is spent on it.
+            // Both need an operator's action, so no retry is spent on them.
             io::ErrorKind::PermissionDenied => Self::PermissionDenied,
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound,
             kind => Self::Unavailable { kind },
         }
     }
 
-    /// What the runtime does with the shard.
+    /// Returns the runtime's reaction for the shard.
     pub const fn reaction(&self) -> Reaction {
         match self {
             Self::Unavailable { .. } => Reaction::Retry,
             Self::PermissionDenied => Reaction::Park(ParkCause::PermissionDenied),
             Self::NotFound => Reaction::Park(ParkCause::NotFound),
-            // Going on would label items with keys that mean something else.
+            // Continuing would label items with keys that have another meaning.
             Self::SourceChanged | Self::Malformed { .. } => Reaction::Park(ParkCause::Poisoned),
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
         matches!(self.reaction(), Reaction::Retry)
     }
@@ -68,27 +68,27 @@ impl ConnectorError {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no such item (any more).
+    /// The item does not exist, or no longer.
     #[error("the item is not in the source")]
     Vanished,
-    /// Something is there, and it is not what was listed: a directory in place of a file, a row at
-    /// another place.
-    #[error("the item is no longer what was listed")]
+    /// The item exists but is not the one listed: a directory in place of a file, a row at another
+    /// position.
+    #[error("the item has changed since it was listed")]
     Changed,
-    /// This item may not be read; others may.
+    /// Access to this item is denied; others may be readable.
     #[error("the item may not be read")]
     PermissionDenied,
     /// This item cannot be parsed; others can.
     #[error("the item cannot be parsed")]
     Malformed,
-    /// The system would not even look the item up, or read it, as it was asked to. That says
-    /// nothing of whether it is there.
-    #[error("the system refuses to look for the item or to read it")]
+    /// The system rejected the lookup or the read itself. That does not show whether the item
+    /// exists.
+    #[error("the system rejects the lookup or the read of the item")]
     Refused,
-    /// The item is longer than what its reader holds in memory; it was not asked for.
-    #[error("the item is longer than {max} bytes, the most that is read of one")]
+    /// The item exceeds the reader's memory limit; it was not requested.
+    #[error("the item is longer than the limit of {max} bytes")]
     TooLong {
-        /// The most bytes.
+        /// The limit in bytes.
         max: usize,
     },
     /// The source as a whole failed.
@@ -97,19 +97,19 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Sorts a failure of one item by its kind, while opening it or while reading its body.
+    /// Classifies a failure of one item by its kind, while opening it or while reading its body.
     ///
-    /// A path one of whose directories has become a file leads nowhere: the item is gone. A name or
-    /// a read that the system refuses is no such proof: below a long root the path of a listed item
-    /// may be too long, and some file systems refuse a read where others answer. A connector that
-    /// knows that a key cannot be a name in its source (too long a part, a zero byte) answers
-    /// [`Self::Vanished`] by itself, without asking the system.
+    /// A path on which a directory has become a file leads nowhere: the item is gone. A name or a
+    /// read that the system rejects is no such proof: below a long root the path of a listed item
+    /// may be too long, and some file systems reject a read that others perform. If a connector
+    /// knows that a key cannot be a name in its source (a part too long, a zero byte), it returns
+    /// [`Self::Vanished`] itself, without a system call.
     pub fn from_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Vanished,
-            // Never `Vanished`: what is there and unread must not be recorded as gone.
+            // Never `Vanished`: an existing item that was not read must not be recorded as gone.
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => Self::Refused,
-            // A file that ends before its listed size was cut short after it was listed.
+            // A file that ends before its listed size was truncated after it was listed.
             io::ErrorKind::IsADirectory | io::ErrorKind::UnexpectedEof => Self::Changed,
             io::ErrorKind::PermissionDenied => Self::PermissionDenied,
             io::ErrorKind::InvalidData => Self::Malformed,
@@ -117,10 +117,10 @@ impl OpenError {
         }
     }
 
-    /// What the runtime does with the item, or with its shard.
+    /// Returns the runtime's reaction for the item, or for its shard.
     pub const fn reaction(&self) -> Reaction {
         match self {
-            // A retry would find the same: what is gone or changed does not come back.
+            // Not retried: an item that is gone or changed does not come back.
             Self::Vanished => Reaction::SkipGone,
             Self::Changed
             | Self::PermissionDenied
@@ -131,38 +131,37 @@ impl OpenError {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
         matches!(self.reaction(), Reaction::Retry)
     }
 }
 
-/// What the runtime does about an error; the only thing it needs to know of one.
+/// The runtime's reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reaction {
-    /// Try again with backoff; when the bounded number of tries is used up, park the shard for too
-    /// many errors.
+    /// Retry with backoff; when the retries are exhausted, park the shard for too many errors.
     Retry,
-    /// Pass over the item: it is no longer part of the source, so nothing was missed.
+    /// Skip the item: it is no longer part of the source, so nothing was missed.
     SkipGone,
-    /// Pass over the item and record it as unread: the run ends incomplete.
+    /// Skip the item and record it as unread: the run ends incomplete.
     SkipUnread,
-    /// Park the shard with this cause and go on with others.
+    /// Park the shard with this cause and continue with others.
     Park(ParkCause),
 }
 
-/// Why a shard is parked on account of its source.
+/// Why a shard is parked because of its source.
 ///
-/// The names are those of the coordinator's park reasons, which this crate does not know; the two
-/// that no single error can cause (too many of them, and anything else) are missing.
+/// The names are those of the coordinator's park reasons, which this crate does not depend on. The
+/// two that no single error can cause (too many errors, and other) are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParkCause {
-    /// Someone must grant access first.
+    /// An operator must grant access first.
     PermissionDenied,
-    /// The source is not there.
+    /// The source does not exist.
     NotFound,
-    /// The connector or its source contradicts itself, and someone must look.
+    /// The connector or its source is inconsistent; an operator must investigate.
     Poisoned,
 }

@@ -4,9 +4,9 @@ use rstest::rstest;
 
 use super::*;
 
-/// The table of reactions, as the module documentation promises it: printed, and compared.
+/// The table of reactions that the module documentation refers to: printed and compared.
 #[test]
-fn reactions_are_these() {
+fn reactions_match_the_table() {
     let unavailable = ConnectorError::Unavailable { kind: ErrorKind::TimedOut };
     let sources = [
         unavailable,
@@ -47,11 +47,11 @@ source: the source does not exist: Park(NotFound)
 source: the source has changed since the run was created: Park(Poisoned)
 source: the source cannot be parsed at position 7: Park(Poisoned)
 item: the item is not in the source: SkipGone
-item: the item is no longer what was listed: SkipUnread
+item: the item has changed since it was listed: SkipUnread
 item: the item may not be read: SkipUnread
 item: the item cannot be parsed: SkipUnread
-item: the system refuses to look for the item or to read it: SkipUnread
-item: the item is longer than 1 bytes, the most that is read of one: SkipUnread
+item: the system rejects the lookup or the read of the item: SkipUnread
+item: the item is longer than the limit of 1 bytes: SkipUnread
 item: the source did not answer (timed out): Retry
 item: the source does not exist: Park(NotFound)
 page: the source did not answer (timed out): Retry
@@ -83,7 +83,7 @@ fn failures_of_a_source_are_sorted(#[case] kind: ErrorKind, #[case] expected: Co
     assert_eq!(ConnectorError::from_io(&io::Error::from(kind)), expected);
 }
 
-/// An `io::Error` may quote the path it failed on; what we keep of it may not.
+/// An `io::Error` may quote the path it failed on; the error derived from it must not.
 #[test]
 fn the_text_of_an_io_error_is_not_kept() {
     let error = io::Error::other("cannot read canary-key");

@@ -1,7 +1,7 @@
 //! A source held in memory: the reference for connector authors, and a test double for the runtime.
 //!
-//! It keeps every promise of the contract in the plainest way, and can be told to misbehave item
-//! by item ([`Spoil`]). It is not meant for real work: all of its items are in memory.
+//! It implements every promise of the contract in the simplest way, and can be made to misbehave
+//! item by item ([`Spoil`]). It is not meant for production: all of its items are in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::page::{Page, PageItem};
 use super::source::{Connector, Enumeration, ItemBody};
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
 
-/// A connector over keys and bodies given beforehand.
+/// A connector over given keys and bodies.
 ///
-/// Clones and running enumerations share the items; a change through [`MemoryConnector::spoil`]
-/// is seen only by what is opened from the changed value afterwards.
+/// Clones and open enumerations share the items. A change through [`MemoryConnector::spoil`] is
+/// visible only to operations started later on the changed value.
 #[derive(Clone)]
 pub struct MemoryConnector {
     /// Strictly increasing keys, each non-empty and at most [`MAX_KEY_SIZE`] long.
@@ -31,11 +31,11 @@ struct MemoryItem {
 }
 
 impl MemoryConnector {
-    /// A connector over these keys and bodies, given in any order.
+    /// Creates a connector over these keys and bodies, given in any order.
     ///
     /// # Errors
     ///
-    /// Keys that no cursor can hold, in the order given; then keys given twice.
+    /// Keys that no cursor can hold, in the order given; then duplicate keys.
     pub fn try_new<K, B>(
         items: impl IntoIterator<Item = (K, B)>,
     ) -> Result<Self, MemoryConnectorError>
@@ -55,7 +55,8 @@ impl MemoryConnector {
         Ok(Self { items: Arc::new(items) })
     }
 
-    /// Does to one item what may happen to it in a real source; `false` if there is no such item.
+    /// Applies to one item a change that may happen in a real source; returns `false` if there is
+    /// no such item.
     pub fn spoil(&mut self, key: &[u8], spoil: Spoil) -> bool {
         let Ok(index) = self.position(key) else {
             return false;
@@ -69,12 +70,12 @@ impl MemoryConnector {
         true
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -83,21 +84,21 @@ impl MemoryConnector {
         self.items.binary_search_by(|item| (*item.key).cmp(key))
     }
 
-    /// The index of the first key that is not below `key`.
+    /// Returns the index of the first key that is not below `key`.
     fn lower_bound(&self, key: &[u8]) -> usize {
         self.items.partition_point(|item| *item.key < *key)
     }
 
-    /// The indices of the keys in `range`; the first never lies above the last.
+    /// Returns the indices of the keys in `range`; the first never lies above the last.
     fn indices(&self, range: ShardSpecRef<'_>) -> (usize, usize) {
         let start = self.lower_bound(range.start);
         let end = if range.end.is_empty() { self.len() } else { self.lower_bound(range.end) };
         (start, end.max(start))
     }
 
-    /// The index of the first key above the cursor's.
+    /// Returns the index of the first key above the cursor's.
     ///
-    /// A token names it, and is believed only if the key before it is the cursor's.
+    /// The token names it, and is used only if the key before it is the cursor's.
     fn resume_index(&self, from: CursorUpdate<'_>) -> usize {
         let Some(last_key) = from.last_key() else {
             return 0;
@@ -106,7 +107,7 @@ impl MemoryConnector {
         let previous = hinted.and_then(|next| self.items.get(next.checked_sub(1)?));
         match (hinted, previous) {
             (Some(next), Some(item)) if *item.key == *last_key => next,
-            // The source was changed since, or someone else wrote the token.
+            // The source has changed since, or the token is not from this connector.
             (_, _) => self.items.partition_point(|item| *item.key <= *last_key),
         }
     }
@@ -122,7 +123,7 @@ impl Connector for MemoryConnector {
         range: ShardSpecRef<'_>,
         from: CursorUpdate<'_>,
     ) -> Result<Box<dyn Enumeration>, ConnectorError> {
-        // Both bounds count: the cursor may lie below the range as well as inside or above it.
+        // Both bounds apply: the cursor may lie below, inside or above the range.
         let (start, end) = self.indices(range);
         let next = start.max(self.resume_index(from));
         Ok(Box::new(MemoryEnumeration { items: Arc::clone(&self.items), next, end }))
@@ -153,7 +154,8 @@ impl Connector for MemoryConnector {
         let (start, end) = self.indices(range);
         let items = &self.items[start..end];
         let mut wanted = items.len().min(sample.limits().items());
-        // Long keys fill the bytes before the items. One key always fits, so this ends.
+        // Long keys fill the bytes before the items are reached. One key always fits, so the loop
+        // ends.
         while !push_spread(items, wanted, sample) {
             wanted /= 2;
         }
@@ -173,7 +175,7 @@ impl fmt::Debug for MemoryConnector {
 
 struct MemoryEnumeration {
     items: Arc<Vec<MemoryItem>>,
-    /// May lie beyond `end` when the cursor does.
+    /// May lie beyond `end` if the cursor does.
     next: usize,
     end: usize,
 }
@@ -183,8 +185,8 @@ impl Enumeration for MemoryEnumeration {
         while self.next < self.end {
             let token = write_token(self.next + 1);
             let item = self.items[self.next].as_page_item().with_token(&token);
-            // Full or faulty, the answer is the same: `next` still names the item, and the page has
-            // kept the fault.
+            // Full and faulty are handled alike: `next` still names the item, and the page has
+            // recorded the fault.
             if page.push(item).is_err() {
                 return Ok(());
             }
@@ -202,14 +204,14 @@ impl MemoryItem {
     }
 }
 
-/// Pushes `wanted` of the items at even distances; `false` if they do not fit.
+/// Pushes `wanted` of the items at even distances; returns `false` if they do not fit.
 fn push_spread(items: &[MemoryItem], wanted: usize, sample: &mut Page) -> bool {
     sample.clear();
     let mut chosen = (0..wanted).map(|i| &items[i * items.len() / wanted]);
     chosen.all(|item| sample.push(item.as_page_item()).is_ok())
 }
 
-/// The index of the next item, which is all the state there is.
+/// Encodes the index of the next item, which is the whole state of a listing.
 const fn write_token(next: usize) -> [u8; 8] {
     (next as u64).to_be_bytes()
 }
@@ -226,23 +228,23 @@ fn check_key_size(index: usize, key: &[u8]) -> Result<(), MemoryConnectorError> 
     }
 }
 
-/// Something that happens to an item between listing and opening.
+/// A change to an item between listing and opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spoil {
-    /// It is removed from the source.
+    /// The item is removed from the source.
     Vanish,
-    /// It becomes something else under the same key.
+    /// The item becomes something else under the same key.
     Change,
-    /// It may no longer be read.
+    /// Access to the item is denied.
     Deny,
 }
 
 impl Spoil {
-    /// Every way, so that tests can walk them.
+    /// Every variant, for tests that iterate over them.
     pub const ALL: [Self; 3] = [Self::Vanish, Self::Change, Self::Deny];
 
-    /// What opening the item must answer.
+    /// Returns the error that opening the item must return.
     pub const fn expected_error(self) -> OpenError {
         match self {
             Self::Vanish => OpenError::Vanished,
@@ -252,30 +254,30 @@ impl Spoil {
     }
 }
 
-/// Keys that cannot be those of a source.
+/// The keys cannot be those of a source.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryConnectorError {
-    /// A key without bytes.
+    /// An empty key.
     #[error("item {index} has an empty key")]
     EmptyKey {
-        /// Which item, in the order given.
+        /// Index of the item, in the order given.
         index: usize,
     },
     /// A key no cursor can hold.
     #[error("item {index} has a key of {size} bytes; at most {max} are allowed")]
     KeyTooLarge {
-        /// Which item, in the order given.
+        /// Index of the item, in the order given.
         index: usize,
         /// Size of its key.
         size: usize,
         /// [`MAX_KEY_SIZE`].
         max: usize,
     },
-    /// A key given twice.
+    /// A duplicate key.
     #[error("items {index} and {index} + 1 in key order have the same key")]
     DuplicateKey {
-        /// The first of the two, in key order.
+        /// Index of the first of the two, in key order.
         index: usize,
     },
 }

@@ -19,7 +19,7 @@ fn list(connector: &MemoryConnector, range: ShardSpecRef<'_>, from: CursorUpdate
 }
 
 #[test]
-fn keys_are_refused_that_no_source_has() {
+fn invalid_and_duplicate_keys_are_rejected() {
     let long = [1; MAX_KEY_SIZE + 1];
     let (size, max) = (long.len(), MAX_KEY_SIZE);
     let check = |keys: &[&[u8]], expected| assert_eq!(try_keys(keys).unwrap_err(), expected);
@@ -42,7 +42,7 @@ fn a_cursor_resumes_by_its_key(#[case] from: CursorUpdate<'_>, #[case] expected:
 }
 
 #[test]
-fn what_happens_to_an_item_is_seen_when_it_is_opened() {
+fn a_spoiled_item_returns_its_error_when_opened() {
     let whole = letters();
     for spoil in Spoil::ALL {
         let mut connector = whole.clone();
@@ -51,7 +51,7 @@ fn what_happens_to_an_item_is_seen_when_it_is_opened() {
         let mut scratch = Vec::new();
         let error = connector.open(PageItem::new(b"b"), &mut scratch).unwrap_err();
         assert_eq!(error, spoil.expected_error());
-        assert!(whole.open(PageItem::new(b"b"), &mut scratch).is_ok(), "clones are not disturbed");
+        assert!(whole.open(PageItem::new(b"b"), &mut scratch).is_ok(), "clones are unaffected");
     }
 }
 
@@ -64,11 +64,11 @@ fn a_large_source_is_sampled_evenly() {
     connector.sample_keys(ShardSpecRef::default(), &mut sample).unwrap();
     let sampled = sample.items().map(|item| u32::from_be_bytes(item.key().try_into().unwrap()));
     assert!(sampled.eq((0..100).map(|n| n * 100)));
-    assert!(!sample.is_exhausted(), "it is not the whole source");
+    assert!(!sample.is_exhausted(), "the sample is not the whole source");
 }
 
 #[test]
-fn long_keys_thin_the_sample_instead_of_cutting_it_short() {
+fn long_keys_thin_the_sample_instead_of_truncating_it() {
     let keys: Vec<[u8; MAX_KEY_SIZE]> = (0..64).map(|n| [n; MAX_KEY_SIZE]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let connector = try_keys(&keys).unwrap();

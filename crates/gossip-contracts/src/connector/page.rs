@@ -1,11 +1,11 @@
 //! The caller's buffer that one listing call fills.
 //!
-//! Keys and tokens lie packed in one block, with their ends beside it. All memory is reserved when
-//! the page is made and none after: pushing, clearing and reading allocate nothing.
+//! Keys and tokens are packed in one block, with their end offsets in a second one. All memory is
+//! reserved when the page is created: pushing, clearing and reading allocate nothing.
 //!
-//! A page never sorts, compares or interprets keys; that is the validator's work. It does keep its
-//! bounds against any connector, and it remembers the first broken rule, so a connector
-//! that ignores the answer of [`Page::push`] is found out.
+//! A page never sorts, compares or interprets keys; the validator does. It enforces its limits
+//! against any connector and records the first broken rule, so that a connector which ignores the
+//! result of [`Page::push`] is detected.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -15,47 +15,48 @@ use thiserror::Error;
 use super::violation::PageViolation;
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, MAX_TOKEN_SIZE};
 
-/// What the runtime keeps of a cursor's token for itself.
+/// Bytes of a cursor's token that are reserved for the runtime.
 ///
-/// Beside the connector's token it carries the count and the order-free hash of the keys already
-/// covered (for the certificate); the widest such hash in use takes 2 KiB, and this is twice that.
+/// Besides the connector's token, the cursor carries the count and the order-independent hash of
+/// the keys already covered (for the certificate); the widest such hash in use takes 2 KiB, and
+/// this is twice that.
 pub const RUNTIME_TOKEN_RESERVE: usize = 4096;
 
-/// The longest token of an item: what a cursor holds, less the runtime's own part.
+/// Maximum length of an item's token: the limit of a cursor's token less the runtime's reserve.
 pub const MAX_CONNECTOR_TOKEN_SIZE: usize = MAX_TOKEN_SIZE - RUNTIME_TOKEN_RESERVE;
 
-/// The most items a page may be made for.
+/// Maximum number of items of a page.
 ///
-/// Items listed ahead of the cursor are listed again after a crash, so a page larger than a few
-/// checkpoints buys nothing.
+/// Items listed beyond the cursor are listed again after a crash, so a page larger than a few
+/// checkpoints has no benefit.
 pub const MAX_PAGE_ITEMS: usize = 4096;
 
-/// Items in a page unless the caller says otherwise.
+/// Default number of items of a page.
 ///
-/// At 10⁵ keys a second a page lasts 10 ms: the call is paid a hundred times a second, and a drain
-/// or a split never waits for long.
+/// At 10⁵ keys per second a page lasts 10 ms: the cost of a call is paid a hundred times a second,
+/// and a drain or a split never waits long.
 pub const DEFAULT_PAGE_ITEMS: usize = 1024;
 
-/// The most bytes of keys and tokens a page may be made for.
+/// Maximum number of key and token bytes of a page.
 ///
-/// A worker with a page for each of 64 shards stays at 64 MiB even at this limit.
+/// A worker with a page for each of 64 shards uses at most 64 MiB.
 pub const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
-/// Bytes of keys and tokens in a page unless the caller says otherwise: 128 for each item, more
-/// than most paths and rows need.
+/// Default number of key and token bytes of a page: 128 for each item, more than most paths and
+/// rows need.
 pub const DEFAULT_PAGE_BYTES: usize = 128 * DEFAULT_PAGE_ITEMS;
 
-/// The fewest bytes a page may be made for: with them an empty page takes any one legal item, so a
-/// listing can always advance.
+/// Minimum number of bytes of a page: an empty page then accepts any one valid item, so a listing
+/// can always advance.
 pub const MIN_PAGE_BYTES: usize = MAX_KEY_SIZE + MAX_CONNECTOR_TOKEN_SIZE;
 
 const _: () = assert!(RUNTIME_TOKEN_RESERVE < MAX_TOKEN_SIZE);
 const _: () = assert!(DEFAULT_PAGE_ITEMS <= MAX_PAGE_ITEMS);
 const _: () = assert!(MIN_PAGE_BYTES <= DEFAULT_PAGE_BYTES);
 const _: () = assert!(DEFAULT_PAGE_BYTES <= MAX_PAGE_BYTES);
-const _: () = assert!(MAX_PAGE_BYTES <= u32::MAX as usize, "ends are kept as u32");
+const _: () = assert!(MAX_PAGE_BYTES <= u32::MAX as usize, "end offsets are stored as u32");
 
-/// How much a page holds, in items and in bytes; whichever is reached first ends it.
+/// The capacity of a page in items and in bytes; the limit reached first ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     /// In `1..=MAX_PAGE_ITEMS`.
@@ -65,12 +66,12 @@ pub struct PageLimits {
 }
 
 impl PageLimits {
-    /// Limits of the caller's choice.
+    /// Creates limits from the given numbers.
     ///
     /// # Errors
     ///
-    /// Outside `1..=MAX_PAGE_ITEMS` or `MIN_PAGE_BYTES..=MAX_PAGE_BYTES`; items are looked at
-    /// first.
+    /// If the numbers lie outside `1..=MAX_PAGE_ITEMS` or `MIN_PAGE_BYTES..=MAX_PAGE_BYTES`; items
+    /// are checked first.
     pub const fn try_new(items: usize, bytes: usize) -> Result<Self, PageLimitsError> {
         if items < 1 || items > MAX_PAGE_ITEMS {
             return Err(PageLimitsError::Items { items, max: MAX_PAGE_ITEMS });
@@ -82,12 +83,12 @@ impl PageLimits {
         Ok(Self { items, bytes })
     }
 
-    /// The most items.
+    /// Returns the maximum number of items.
     pub const fn items(&self) -> usize {
         self.items
     }
 
-    /// The most bytes of keys and tokens.
+    /// Returns the maximum number of key and token bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -99,14 +100,14 @@ impl Default for PageLimits {
     }
 }
 
-/// Limits that no page may have.
+/// The limits are invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageLimitsError {
     /// No items, or too many.
     #[error("a page of {items} items; 1 to {max} are allowed")]
     Items {
-        /// Items asked for.
+        /// Items requested.
         items: usize,
         /// [`MAX_PAGE_ITEMS`].
         max: usize,
@@ -114,7 +115,7 @@ pub enum PageLimitsError {
     /// Fewer bytes than one item may need, or too many.
     #[error("a page of {bytes} bytes; {min} to {max} are allowed")]
     Bytes {
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
         /// [`MIN_PAGE_BYTES`].
         min: usize,
@@ -123,40 +124,40 @@ pub enum PageLimitsError {
     },
 }
 
-/// A bounded, reusable run of items, in the order they were pushed.
+/// A bounded, reusable sequence of items, in the order they were pushed.
 pub struct Page {
     limits: PageLimits,
-    /// Key, token, key, token, …; its capacity is `limits.bytes` from the beginning.
+    /// Key, token, key, token, …; its capacity is `limits.bytes` from construction.
     bytes: Vec<u8>,
-    /// One for each item; ends never decrease. Its capacity is `limits.items` from the beginning.
+    /// One for each item; ends never decrease. Its capacity is `limits.items` from construction.
     entries: Vec<Entry>,
     state: State,
 }
 
-/// Where one item lies in the packed bytes; it begins where the one before ends.
+/// The position of one item in the packed bytes; it starts where the previous one ends.
 #[derive(Clone, Copy)]
 struct Entry {
     key_end: u32,
-    /// Equal to `key_end` when there is no token.
+    /// Equal to `key_end` if there is no token.
     token_end: u32,
     size_hint: Option<u64>,
 }
 
-/// What may still happen to a page before it is cleared.
+/// The operations that a page accepts until it is cleared.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Items may be pushed.
     Open,
-    /// One item was refused and waits for the next page.
+    /// One item did not fit and must start the next page.
     Full,
     /// The range ends with the last item.
     Exhausted,
-    /// A rule was broken; the first one stays.
+    /// A rule was broken; the first fault is kept.
     Faulty(PageViolation),
 }
 
 impl Page {
-    /// A page that never holds more than `limits`, and reserves that much now.
+    /// Creates a page with these limits and reserves its memory.
     pub fn with_limits(limits: PageLimits) -> Self {
         Self {
             limits,
@@ -166,7 +167,7 @@ impl Page {
         }
     }
 
-    /// Forgets all items, the end mark and any fault; keeps the memory.
+    /// Removes all items, the end mark and any fault; keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
@@ -177,9 +178,9 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// [`PushError::Full`] when the item does not fit: return, and push it first next time.
-    /// [`PushError::Refused`] when the item, or pushing now, breaks a rule: the page keeps the
-    /// fault and the validator will report it, so returning is enough.
+    /// [`PushError::Full`] if the item does not fit: return, and push it first in the next page.
+    /// [`PushError::Refused`] if the item, or pushing now, breaks a rule: the page records the
+    /// fault and the validator reports it, so returning is enough.
     pub fn push(&mut self, item: PageItem<'_>) -> Result<(), PushError> {
         match self.state {
             State::Open => {}
@@ -189,8 +190,8 @@ impl Page {
             }
             State::Faulty(fault) => return Err(PushError::Refused(fault)),
         }
-        // Sizes come before room: an item that can never be taken must not be put off to the next
-        // page for ever.
+        // Sizes are checked before the remaining capacity: an item that is never valid must not be
+        // deferred to the next page forever.
         if let Err(fault) = item.check_sizes(self.len()) {
             return self.refuse(fault);
         }
@@ -202,13 +203,13 @@ impl Page {
         Ok(())
     }
 
-    /// States that no key of the range lies beyond the last item.
+    /// Marks the page exhausted: no key of the range follows the last item.
     ///
-    /// After a refused item that is untrue, and recorded as a fault.
+    /// After an item that did not fit, that is wrong and recorded as a fault.
     pub fn mark_exhausted(&mut self) {
         match self.state {
             State::Open => self.state = State::Exhausted,
-            // The item that was refused lies in the range, so the range does not end here.
+            // The item that did not fit lies in the range, so the range does not end here.
             State::Full => {
                 let items = self.len();
                 self.state = State::Faulty(PageViolation::ItemDropped { items });
@@ -217,27 +218,27 @@ impl Page {
         }
     }
 
-    /// The limits this page was made with.
+    /// Returns the limits of this page.
     pub const fn limits(&self) -> PageLimits {
         self.limits
     }
 
-    /// How many items it holds.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds no item.
+    /// Returns whether the page holds no item.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether the range ends with the last item.
+    /// Returns whether the range ends with the last item.
     pub const fn is_exhausted(&self) -> bool {
         matches!(self.state, State::Exhausted)
     }
 
-    /// The first rule that was broken while filling it.
+    /// Returns the first rule that was broken while filling the page.
     pub const fn fault(&self) -> Option<PageViolation> {
         match self.state {
             State::Faulty(fault) => Some(fault),
@@ -245,10 +246,10 @@ impl Page {
         }
     }
 
-    /// The item at `index`, if there are that many.
+    /// Returns the item at `index`, if there is one.
     pub fn item(&self, index: usize) -> Option<PageItem<'_>> {
         let entry = self.entries.get(index)?;
-        // Only ends are kept: a start kept as well would have to agree with the end before it.
+        // Only end offsets are stored: a stored start would have to match the previous end.
         let start = match index.checked_sub(1) {
             Some(previous) => self.entries[previous].token_end as usize,
             None => 0,
@@ -261,21 +262,21 @@ impl Page {
         })
     }
 
-    /// The last item, if there is one.
+    /// Returns the last item, if there is one.
     pub fn last(&self) -> Option<PageItem<'_>> {
         self.item(self.len().checked_sub(1)?)
     }
 
-    /// All items in the order they were pushed.
+    /// Returns an iterator over the items in the order they were pushed.
     pub const fn items(&self) -> PageItems<'_> {
         PageItems { page: self, next: 0 }
     }
 
-    /// The cursor that says "finished up to and including the item at `index`".
+    /// Returns the cursor that marks the items up to and including `index` as finished.
     pub fn cursor_at(&self, index: usize) -> Option<CursorUpdate<'_>> {
         let item = self.item(index)?;
         let cursor = CursorUpdate::try_from_parts(Some(item.key), item.token());
-        Some(cursor.expect("push has checked that the key is not empty and both are in bounds"))
+        Some(cursor.expect("push checked that the key is not empty and both sizes are valid"))
     }
 
     fn refuse(&mut self, fault: PageViolation) -> Result<(), PushError> {
@@ -318,7 +319,7 @@ impl<'a> IntoIterator for &'a Page {
     }
 }
 
-// Numbers only: the bytes are keys.
+// Only numbers: the bytes are keys.
 impl fmt::Debug for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Page")
@@ -330,62 +331,62 @@ impl fmt::Debug for Page {
     }
 }
 
-/// Why an item was not taken.
+/// Why an item was not accepted.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushError {
-    /// It does not fit: stop, and begin the next page with it.
+    /// The item does not fit: stop, and start the next page with it.
     #[error("the page is full")]
     Full,
-    /// It breaks a rule, and the page remembers so.
+    /// The item breaks a rule, and the page records that.
     #[error(transparent)]
     Refused(PageViolation),
 }
 
-/// One item as listed: its key, and what the connector knows about it without opening it.
+/// One listed item: its key, and the connector's knowledge of it without opening it.
 ///
-/// Unchecked until a page takes it, so that any bytes can be presented.
+/// Unvalidated until a page accepts it, so that any bytes can be passed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PageItem<'a> {
     key: &'a [u8],
-    /// Empty when there is none, as in a cursor.
+    /// Empty if there is none, as in a cursor.
     token: &'a [u8],
     size_hint: Option<u64>,
 }
 
 impl<'a> PageItem<'a> {
-    /// An item of which only the key is known.
+    /// Returns an item with only a key.
     pub const fn new(key: &'a [u8]) -> Self {
         Self { key, token: &[], size_hint: None }
     }
 
-    /// Adds the size in bytes that opening it would give, as far as is known now.
+    /// Adds the size in bytes that opening the item would yield, as far as is known now.
     pub const fn with_size_hint(self, size: u64) -> Self {
         Self { size_hint: Some(size), ..self }
     }
 
-    /// Adds the connector's resume state: it makes continuing after this item, and opening it,
-    /// cheap. An empty token is none.
+    /// Adds the connector's resume state, which makes resuming after this item and opening it
+    /// cheap. An empty token means none.
     pub const fn with_token(self, token: &'a [u8]) -> Self {
         Self { token, ..self }
     }
 
-    /// The key.
+    /// Returns the key.
     pub const fn key(&self) -> &'a [u8] {
         self.key
     }
 
-    /// The expected size in bytes.
+    /// Returns the expected size in bytes.
     pub const fn size_hint(&self) -> Option<u64> {
         self.size_hint
     }
 
-    /// The connector's resume state, never empty.
+    /// Returns the connector's resume state, never empty.
     pub const fn token(&self) -> Option<&'a [u8]> {
         if self.token.is_empty() { None } else { Some(self.token) }
     }
 
-    /// The size rules, in the order key empty, key too long, token too long.
+    /// Checks the sizes, in this order: key empty, key too long, token too long.
     const fn check_sizes(&self, index: usize) -> Result<(), PageViolation> {
         let (key_len, token_len) = (self.key.len(), self.token.len());
         if key_len == 0 {
@@ -402,7 +403,7 @@ impl<'a> PageItem<'a> {
     }
 }
 
-// Lengths only: keys must not reach a log by way of a debug print.
+// Only lengths: keys must not reach a log through debug output.
 impl fmt::Debug for PageItem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageItem")

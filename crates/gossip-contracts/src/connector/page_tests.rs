@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, MAX_TOKEN_SIZE};
 
-/// A key that nothing may print.
+/// A key that must never be printed.
 const CANARY: &[u8] = b"canary-key";
 
 fn page_of(items: usize) -> Page {
@@ -29,7 +29,7 @@ fn limits_are_bounded(#[case] items: usize, #[case] bytes: usize, #[case] allowe
 }
 
 #[test]
-fn items_are_looked_at_before_bytes() {
+fn items_are_checked_before_bytes() {
     let error = PageLimits::try_new(0, 0).unwrap_err();
     assert_eq!(error, PageLimitsError::Items { items: 0, max: MAX_PAGE_ITEMS });
     let error = PageLimits::try_new(1, 0).unwrap_err();
@@ -38,12 +38,12 @@ fn items_are_looked_at_before_bytes() {
 }
 
 #[test]
-fn a_connector_token_leaves_room_for_the_runtime() {
+fn a_connector_token_leaves_the_runtimes_reserve() {
     assert_eq!(MAX_CONNECTOR_TOKEN_SIZE + RUNTIME_TOKEN_RESERVE, MAX_TOKEN_SIZE);
 }
 
 #[test]
-fn a_page_keeps_what_is_known_of_an_item() {
+fn a_page_keeps_key_size_and_token_of_an_item() {
     let mut page = Page::default();
     page.push(PageItem::new(b"a")).unwrap();
     page.push(PageItem::new(b"b").with_token(b"t").with_size_hint(7)).unwrap();
@@ -53,7 +53,7 @@ fn a_page_keeps_what_is_known_of_an_item() {
     assert_eq!(page.item(0), Some(PageItem::new(b"a")));
     let b = page.item(1).unwrap();
     assert_eq!((b.key(), b.token(), b.size_hint()), (&b"b"[..], Some(&b"t"[..]), Some(7)));
-    assert_eq!(page.last().unwrap().token(), None, "an empty token is none");
+    assert_eq!(page.last().unwrap().token(), None, "an empty token means none");
     assert_eq!(page.item(3), None);
     assert_eq!(page.cursor_at(0), Some(CursorUpdate::with_last_key(b"a")));
     assert_eq!(page.cursor_at(1), Some(CursorUpdate::new(b"b", b"t")));
@@ -61,18 +61,18 @@ fn a_page_keeps_what_is_known_of_an_item() {
 }
 
 #[test]
-fn a_page_full_of_items_refuses_the_next_and_stays_whole() {
+fn a_page_full_of_items_rejects_the_next_and_keeps_its_items() {
     let mut page = page_of(2);
     page.push(PageItem::new(b"a")).unwrap();
     page.push(PageItem::new(b"b")).unwrap();
     assert_eq!(page.push(PageItem::new(b"c")), Err(PushError::Full));
     assert_eq!(page.len(), 2);
-    assert_eq!(page.fault(), None, "one refused item is how a page ends");
+    assert_eq!(page.fault(), None, "one item that does not fit is not a fault");
     assert!(!page.is_exhausted());
 }
 
 #[test]
-fn a_page_full_of_bytes_refuses_the_next_and_stays_whole() {
+fn a_page_full_of_bytes_rejects_the_next_and_keeps_its_items() {
     let mut page = page_of(100);
     let key = [7; MAX_KEY_SIZE];
     let fitting = MIN_PAGE_BYTES / MAX_KEY_SIZE;
@@ -84,7 +84,7 @@ fn a_page_full_of_bytes_refuses_the_next_and_stays_whole() {
 }
 
 #[test]
-fn an_empty_page_takes_the_largest_item() {
+fn an_empty_page_accepts_the_largest_item() {
     let (key, token) = ([1; MAX_KEY_SIZE], [2; MAX_CONNECTOR_TOKEN_SIZE]);
     let mut page = page_of(1);
     page.push(PageItem::new(&key).with_token(&token)).unwrap();
@@ -92,7 +92,7 @@ fn an_empty_page_takes_the_largest_item() {
 }
 
 #[test]
-fn pushing_on_after_full_is_a_fault() {
+fn pushing_after_full_is_a_fault() {
     let mut page = page_of(1);
     page.push(PageItem::new(b"a")).unwrap();
     assert_eq!(page.push(PageItem::new(b"b")), Err(PushError::Full));
@@ -123,12 +123,12 @@ fn pushing_after_the_end_mark_is_a_fault() {
 }
 
 #[test]
-fn item_sizes_are_checked_in_order_and_before_room() {
+fn item_sizes_are_checked_in_order_and_before_capacity() {
     let (key, token) = ([1; MAX_KEY_SIZE + 1], [2; MAX_CONNECTOR_TOKEN_SIZE + 1]);
     let check = |item, violation| {
         let mut page = page_of(1);
         page.push(PageItem::new(b"a")).unwrap();
-        assert_eq!(page.push(item), refused(violation), "although the page is full");
+        assert_eq!(page.push(item), refused(violation), "even if the page is full");
         assert_eq!(page.len(), 1);
     };
     check(PageItem::new(b"").with_token(&token), PageViolation::EmptyKey { index: 1 });
@@ -141,7 +141,7 @@ fn item_sizes_are_checked_in_order_and_before_room() {
 }
 
 #[test]
-fn the_first_fault_stays_until_cleared() {
+fn the_first_fault_is_kept_until_cleared() {
     let mut page = page_of(2);
     let first = PageViolation::EmptyKey { index: 0 };
     assert_eq!(page.push(PageItem::new(b"")), refused(first));
@@ -166,7 +166,7 @@ fn debug_shows_no_bytes() {
 }
 
 #[test]
-fn a_body_of_bytes_reads_as_itself() {
+fn a_body_of_bytes_is_readable() {
     let mut read = Vec::new();
     std::io::copy(&mut ItemBody::Bytes(b"body"), &mut read).unwrap();
     std::io::copy(&mut ItemBody::Reader(Box::new(&b" and soul"[..])), &mut read).unwrap();
@@ -191,7 +191,7 @@ proptest! {
         items_max in 1_usize..60,
     ) {
         let mut page = page_of(items_max);
-        // A page used before must behave like a new one.
+        // A reused page must behave like a new one.
         page.push(PageItem::new(CANARY)).unwrap();
         page.clear();
         let taken = pushed.iter().take_while(|parts| page.push(item(parts)).is_ok()).count();

@@ -1,8 +1,8 @@
-//! The check of every page before the runtime believes it.
+//! Validates every page before the runtime uses it.
 //!
 //! A [`PageValidator`] follows one listing of one range across all of its pages. It never repairs,
-//! sorts or drops: a page is right, or the first broken rule is named by number and the shard is
-//! parked. A refused page leaves the validator as it was. Checking allocates nothing.
+//! sorts or drops: a page is valid, or the first broken rule is reported by number and the shard is
+//! parked. A rejected page leaves the validator unchanged. Checking allocates nothing.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -17,21 +17,21 @@ use crate::coordination::{
     CursorBounds, CursorUpdate, MAX_KEY_SIZE, ShardSpecRef, check_cursor_bounds,
 };
 
-/// What must hold of the pages of one listing, and how far it has come.
+/// The constraints on the pages of one listing, and its position.
 pub struct PageValidator {
     start: Box<[u8]>,
-    /// Empty when unbounded.
+    /// Empty if unbounded.
     end: Box<[u8]>,
-    /// The key below which nothing may come any more: the last one seen, or the cursor's. Empty
-    /// before the first, which no key is. Its capacity takes the longest key from the beginning.
+    /// Every later key must be greater: the last key seen, or the cursor's. Empty before the first;
+    /// no valid key is empty. Its capacity fits the longest key from construction.
     last_key: Vec<u8>,
     exhausted: bool,
 }
 
 impl PageValidator {
-    /// Begins to follow a listing of `range` after `from`.
+    /// Starts to follow a listing of `range` after `from`.
     ///
-    /// Sizes and order of the bounds are not checked here: a range that contains no key refuses
+    /// Sizes and order of the bounds are not checked here: a range that contains no key rejects
     /// every item.
     pub fn new(range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> Self {
         let mut last_key = Vec::with_capacity(MAX_KEY_SIZE);
@@ -39,12 +39,12 @@ impl PageValidator {
         Self { start: range.start.into(), end: range.end.into(), last_key, exhausted: false }
     }
 
-    /// Checks the next page and remembers where it ends.
+    /// Checks the next page and records its last key.
     ///
     /// # Errors
     ///
     /// The first rule broken: a page after the end; the page's own fault; neither item nor end;
-    /// then item by item the range, a repeated key, the order.
+    /// then for each item the range, a repeated key, the order.
     pub fn check(&mut self, page: &Page) -> Result<(), PageViolation> {
         if self.exhausted {
             return Err(PageViolation::PageAfterEnd { items: page.len() });
@@ -60,15 +60,15 @@ impl PageValidator {
         Ok(())
     }
 
-    /// Whether the last page was marked as the end of the range.
+    /// Returns whether the last page was marked as the end of the range.
     pub const fn is_exhausted(&self) -> bool {
         self.exhausted
     }
 
     fn check_items(&self, page: &Page) -> Result<(), PageViolation> {
         let mut previous: &[u8] = &self.last_key;
-        // Keys that increase need their range checked at both ends only. Checking each costs two
-        // more comparisons, and names the very item that is outside.
+        // Since keys increase, checking the first and last key against the range would be enough.
+        // Checking each costs two more comparisons, and reports exactly the item that is outside.
         for (index, item) in page.items().enumerate() {
             self.check_range(index, item)?;
             check_order(index, item, previous)?;
@@ -91,10 +91,10 @@ impl PageValidator {
     }
 
     fn advance(&mut self, page: &Page) {
-        // An empty last page leaves the key as it is: nothing may be asked of the listing any more.
+        // An empty last page leaves the key unchanged: no further page is requested.
         if let Some(item) = page.last() {
-            debug_assert!(item.key() > &*self.last_key, "check_items has seen the order");
-            debug_assert!(item.key().len() <= self.last_key.capacity(), "else this allocates");
+            debug_assert!(item.key() > &*self.last_key, "check_items has checked the order");
+            debug_assert!(item.key().len() <= self.last_key.capacity(), "otherwise this allocates");
             self.last_key.clear();
             self.last_key.extend_from_slice(item.key());
         }
@@ -102,7 +102,7 @@ impl PageValidator {
     }
 }
 
-// Lengths only: keys must not reach a log by way of a debug print.
+// Only lengths: keys must not reach a log through debug output.
 impl fmt::Debug for PageValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageValidator")
@@ -123,13 +123,13 @@ fn check_order(index: usize, item: PageItem<'_>, previous: &[u8]) -> Result<(), 
     }
 }
 
-/// A listing whose every page is checked: what the runtime holds beside a shard.
+/// A listing whose every page is validated. The runtime holds one per shard.
 ///
-/// It ends with the first error. To go on, open another from the last cursor.
+/// It ends with the first error. To resume, open another from the last cursor.
 pub struct CheckedEnumeration {
     enumeration: Box<dyn Enumeration>,
     validator: PageValidator,
-    /// Set by the first error; a spent listing is not asked again.
+    /// Set by the first error; after that the enumeration is not called again.
     failed: Option<PageError>,
 }
 
@@ -148,12 +148,12 @@ impl CheckedEnumeration {
         Ok(Self { enumeration, validator: PageValidator::new(range, from), failed: None })
     }
 
-    /// Clears `page`, fills it and checks it. At the end of the range it gives empty exhausted
-    /// pages, without asking the connector.
+    /// Clears `page`, fills it and validates it. After the end of the range it returns empty
+    /// exhausted pages without calling the connector.
     ///
     /// # Errors
     ///
-    /// The same one again if asked again. The page is then empty: nothing of it may be used.
+    /// Every call after an error returns the same error. The page is then empty.
     pub fn next_page(&mut self, page: &mut Page) -> Result<(), PageError> {
         page.clear();
         if self.validator.is_exhausted() {
@@ -164,7 +164,8 @@ impl CheckedEnumeration {
             Some(error) => Err(error),
             None => self.fill(page),
         };
-        // Half a page must not be mistaken for a whole one: its cursor would skip the other half.
+        // A partial page must not be mistaken for a whole one: its cursor would skip the missing
+        // part.
         if let Err(error) = filled {
             page.clear();
             self.failed = Some(error);
@@ -173,8 +174,8 @@ impl CheckedEnumeration {
         filled
     }
 
-    /// Where the range may go on behind what failed, as the connector says
-    /// ([`Enumeration::behind_failure`]). A connector that broke its word is not asked.
+    /// Returns the first key after the failed part of the range, as reported by the connector
+    /// ([`Enumeration::behind_failure`]). A connector that broke a rule is not queried.
     #[must_use]
     pub fn behind_failure(&self) -> Option<&[u8]> {
         match self.failed {
@@ -184,7 +185,7 @@ impl CheckedEnumeration {
     }
 
     fn fill(&mut self, page: &mut Page) -> Result<(), PageError> {
-        // The page is lent, and nothing keeps a connector from putting a larger one in its place.
+        // Nothing prevents a connector from replacing the caller's page by a larger one.
         let limits = page.limits();
         self.enumeration.next_page(page)?;
         if page.limits() != limits {
@@ -194,7 +195,7 @@ impl CheckedEnumeration {
     }
 }
 
-// Lengths only: keys must not reach a log by way of a debug print.
+// Only lengths: keys must not reach a log through debug output.
 impl fmt::Debug for CheckedEnumeration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CheckedEnumeration")
@@ -211,13 +212,13 @@ pub enum PageError {
     /// The source failed.
     #[error(transparent)]
     Connector(#[from] ConnectorError),
-    /// The connector broke its word.
+    /// The connector broke a rule of the contract.
     #[error(transparent)]
     Violation(#[from] PageViolation),
 }
 
 impl PageError {
-    /// What the runtime does with the shard.
+    /// Returns the runtime's reaction for the shard.
     pub const fn reaction(&self) -> Reaction {
         match self {
             Self::Connector(error) => error.reaction(),

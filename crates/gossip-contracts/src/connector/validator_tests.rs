@@ -41,7 +41,7 @@ const fn out_of_order(index: usize) -> PageViolation {
 }
 
 /// One row for each rule in which only that rule fails, and for each order between two rules one in
-/// which both fail: the range comes before the order, an earlier item before a later one.
+/// which both fail: the range is checked before the order, an earlier item before a later one.
 #[rstest]
 #[case::below_the_range(b"e", below(0))]
 #[case::above_the_range(b"iq", above(1))]
@@ -53,15 +53,15 @@ const fn out_of_order(index: usize) -> PageViolation {
 #[case::below_the_range_and_out_of_order(b"ia", below(1))]
 #[case::above_the_range_twice(b"qq", above(0))]
 #[case::duplicate_before_above(b"iiq", duplicate(1))]
-fn a_wrong_item_is_refused(#[case] keys: &[u8], #[case] expected: PageViolation) {
+fn an_invalid_item_is_rejected(#[case] keys: &[u8], #[case] expected: PageViolation) {
     let keys: Vec<&[u8]> = keys.chunks(1).collect();
     let mut validator = validator();
     assert_eq!(validator.check(&page(&keys, false)), Err(expected));
-    assert_eq!(validator.check(&page(&[b"i"], false)), Ok(()), "a refusal changes nothing");
+    assert_eq!(validator.check(&page(&[b"i"], false)), Ok(()), "a rejected page changes nothing");
 }
 
 #[test]
-fn an_empty_page_is_fine_only_at_the_end() {
+fn an_empty_page_is_valid_only_at_the_end() {
     assert_eq!(validator().check(&page(&[], false)), Err(PageViolation::NotAdvancing));
     let mut validator = validator();
     assert_eq!(validator.check(&page(&[], true)), Ok(()));
@@ -69,10 +69,10 @@ fn an_empty_page_is_fine_only_at_the_end() {
 }
 
 #[test]
-fn nothing_comes_after_the_end() {
+fn a_page_after_the_end_is_rejected() {
     let mut validator = validator();
     validator.check(&page(&[b"i"], true)).unwrap();
-    // The page is also out of order and not advancing: the end comes first.
+    // The page is also out of order and not advancing: the end is checked first.
     let expected = Err(PageViolation::PageAfterEnd { items: 1 });
     assert_eq!(validator.check(&page(&[b"a"], false)), expected);
     let expected = Err(PageViolation::PageAfterEnd { items: 0 });
@@ -80,7 +80,7 @@ fn nothing_comes_after_the_end() {
 }
 
 #[test]
-fn a_fault_of_the_page_comes_before_its_items() {
+fn a_fault_of_the_page_is_checked_before_its_items() {
     let mut faulty = page(&[b"a"], false);
     faulty.push(PageItem::new(b"")).unwrap_err();
     assert_eq!(validator().check(&faulty), Err(PageViolation::EmptyKey { index: 1 }));
@@ -99,7 +99,7 @@ fn order_holds_across_pages() {
 }
 
 #[test]
-fn empty_bounds_are_open_and_the_start_is_included() {
+fn empty_bounds_are_unbounded_and_the_start_is_included() {
     let mut open = PageValidator::new(ShardSpecRef::default(), CursorUpdate::initial());
     assert_eq!(open.check(&page(&[b"\0", b"\xff\xff"], true)), Ok(()));
     let mut bounded = PageValidator::new(RANGE, CursorUpdate::initial());
@@ -107,7 +107,7 @@ fn empty_bounds_are_open_and_the_start_is_included() {
 }
 
 #[test]
-fn a_range_without_keys_refuses_every_item() {
+fn a_range_without_keys_rejects_every_item() {
     for (start, end) in [(b"m", b"m"), (b"p", b"f")] {
         let range = ShardSpecRef::new(start, end, b"");
         for key in [b"a", b"f", b"m", b"p", b"z"] {
@@ -129,14 +129,14 @@ fn neither_debug_nor_violations_show_bytes() {
     assert!(!shown.contains("canary"), "{shown}");
 }
 
-/// Plays back answers, and counts how often it was asked.
+/// Replays scripted results and counts the calls.
 struct Script {
     answers: VecDeque<Result<Vec<&'static [u8]>, ConnectorError>>,
 }
 
 impl Enumeration for Script {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
-        let keys = self.answers.pop_front().expect("asked too often")?;
+        let keys = self.answers.pop_front().expect("called more often than scripted")?;
         for key in keys {
             page.push(PageItem::new(key)).unwrap();
         }
@@ -178,7 +178,7 @@ fn checked(answers: Vec<Result<Vec<&'static [u8]>, ConnectorError>>) -> CheckedE
 #[test]
 fn a_checked_listing_ends_once_and_stays_ended() {
     let mut listing = checked(vec![Ok(vec![b"g", b"h"]), Ok(vec![b"i"])]);
-    // What an earlier listing left in the page must not be taken for this one's.
+    // Items of an earlier listing in the page must not be mistaken for this one's.
     let mut page = page(&[b"old"], true);
     listing.next_page(&mut page).unwrap();
     assert_eq!((page.len(), page.is_exhausted()), (2, false));
@@ -189,7 +189,7 @@ fn a_checked_listing_ends_once_and_stays_ended() {
 }
 
 #[test]
-fn a_checked_listing_that_failed_is_not_asked_again() {
+fn a_failed_listing_is_not_called_again() {
     let failure = ConnectorError::NotFound;
     let mut listing = checked(vec![Ok(vec![b"g"]), Err(failure)]);
     let mut page = Page::default();
@@ -201,7 +201,7 @@ fn a_checked_listing_that_failed_is_not_asked_again() {
 }
 
 #[test]
-fn a_checked_listing_gives_nothing_of_a_wrong_page() {
+fn an_invalid_page_is_returned_empty() {
     let mut listing = checked(vec![Ok(vec![b"g", b"z"]), Ok(vec![])]);
     let mut page = Page::default();
     for _ in 0..2 {
@@ -239,7 +239,7 @@ proptest! {
         (start, end) in (vec(0_u8..4, 0..2), vec(0_u8..4, 0..2)),
         from in proptest::option::of(key()),
     ) {
-        // Unsorted keys are nearly always refused, so half of the cases are put in order.
+        // Unsorted keys are nearly always rejected, so half of the cases are sorted.
         let pages = if sorted { in_order(&pages) } else { pages };
         let range = ShardSpecRef::new(&start, &end, b"");
         let from = from.as_deref().map_or(CursorUpdate::initial(), CursorUpdate::with_last_key);

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A page that a connector must not give; the shard is parked as poisoned.
+/// A page that a connector must not return; the shard is parked as poisoned.
 ///
 /// Indices count the items of the page from zero; sizes are in bytes; no byte of a key is shown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -11,46 +11,46 @@ pub enum PageViolation {
     /// A page after the one that was marked exhausted.
     #[error("a page of {items} items after the end of the range")]
     PageAfterEnd {
-        /// Items in the superfluous page.
+        /// Items in the extra page.
         items: usize,
     },
-    /// An item pushed after the page was marked exhausted.
+    /// An item was pushed after the page was marked exhausted.
     #[error("an item after the end mark of a page of {items} items")]
     ItemAfterEnd {
         /// Items in the page.
         items: usize,
     },
-    /// An item pushed after the page had said that it is full.
+    /// An item was pushed after the page had returned that it is full.
     #[error("an item after a page of {items} items was full")]
     LimitIgnored {
         /// Items in the page.
         items: usize,
     },
-    /// Marked exhausted although an item was refused for lack of room: that item would be lost.
-    #[error("the end mark on a page of {items} items that had refused another")]
+    /// Marked exhausted although an item did not fit: that item would be lost.
+    #[error("the end mark on a page of {items} items after another did not fit")]
     ItemDropped {
         /// Items in the page.
         items: usize,
     },
-    /// The caller's page came back with other limits than it was lent with.
-    #[error("a page of {items} items in place of the one that was lent")]
+    /// The caller's page was replaced by one with other limits.
+    #[error("a page of {items} items in place of the caller's page")]
     PageReplaced {
         /// Items in the page that came back.
         items: usize,
     },
-    /// No item and no end: whoever asks again may ask for ever.
+    /// Neither an item nor the end: the listing would never advance.
     #[error("an empty page that is not the last")]
     NotAdvancing,
-    /// A key without bytes, which no cursor can hold.
+    /// An empty key, which no cursor can hold.
     #[error("item {index} has an empty key")]
     EmptyKey {
-        /// Which item.
+        /// Index of the item.
         index: usize,
     },
     /// A key longer than a cursor can hold.
     #[error("item {index} has a key of {size} bytes; at most {max} are allowed")]
     KeyTooLarge {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Size of its key.
         size: usize,
@@ -60,7 +60,7 @@ pub enum PageViolation {
     /// A token longer than a connector may use.
     #[error("item {index} has a token of {size} bytes; at most {max} are allowed")]
     TokenTooLarge {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Size of its token.
         size: usize,
@@ -70,7 +70,7 @@ pub enum PageViolation {
     /// A key below the start of the range.
     #[error("item {index} ({key_len} bytes) lies below the range's start ({start_len} bytes)")]
     BelowRange {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Size of its key.
         key_len: usize,
@@ -80,29 +80,29 @@ pub enum PageViolation {
     /// A key at or above the end of the range.
     #[error("item {index} ({key_len} bytes) is not below the range's end ({end_len} bytes)")]
     AboveRange {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Size of its key.
         key_len: usize,
         /// Size of the end.
         end_len: usize,
     },
-    /// The key of the item before, or of the cursor, once more.
-    #[error("item {index} ({key_len} bytes) has the same key as the one before")]
+    /// The key equals that of the previous item, or of the cursor.
+    #[error("item {index} ({key_len} bytes) has the same key as the previous one")]
     DuplicateKey {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Size of its key.
         key_len: usize,
     },
-    /// A key smaller than that of the item before, or of the cursor.
-    #[error("item {index} ({key_len} bytes) sorts below the one before ({previous_len} bytes)")]
+    /// The key is smaller than that of the previous item, or of the cursor.
+    #[error("item {index} ({key_len} bytes) sorts below the previous one ({previous_len} bytes)")]
     OutOfOrder {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Size of its key.
         key_len: usize,
-        /// Size of the key before.
+        /// Size of the previous key.
         previous_len: usize,
     },
 }

@@ -1,12 +1,11 @@
-//! An arena of shard specs with room fixed at construction.
+//! An arena of shard specs with a capacity fixed at construction.
 //!
-//! Builders stage many specs before anyone owns a record for them. The arena holds their bytes in
-//! one slab and hands out small [`ShardSpecHandle`]s. It never grows and, once built, never
-//! allocates.
+//! Builders stage many specs before there are records for them. The arena stores their bytes in one
+//! slab and returns small [`ShardSpecHandle`]s. It never grows and, once built, never allocates.
 //!
 //! # Invariants
-//! - A handle names a slot, the slot's generation and the arena. Freeing and clearing bump the
-//!   generation, so a handle outlives its spec without ever naming another one.
+//! - A handle names a slot, the slot's generation and the arena. Freeing and clearing increment the
+//!   generation, so a stale handle never resolves to another spec.
 //! - Every slot is either live or on the free list, exactly once.
 
 use std::fmt;
@@ -23,20 +22,21 @@ pub struct ShardArena {
     slab: ByteSlab,
     /// One entry per slot, live or not; never resized.
     slots: Box<[Slot]>,
-    /// Slots that are not live, next to be used last. Never holds more than it was made for.
+    /// Slots that are not live; the last one is used next. Never exceeds its initial capacity.
     free: Vec<u32>,
-    /// Unlike that of any other arena of the process.
+    /// Unique among the arenas of the process.
     id: u64,
 }
 
 struct Slot {
-    /// Bumped whenever a handle to this slot must stop working. Wide enough never to come round.
+    /// Incremented whenever a handle to this slot must become stale. Wide enough never to wrap.
     generation: u64,
     spec: Option<PooledShardSpec>,
 }
 
 impl ShardArena {
-    /// Room for `slots` specs of `bytes` bytes altogether, after rounding each part up to a block.
+    /// Creates an arena for `slots` specs of `bytes` bytes in total, after rounding each spec up to
+    /// a block.
     ///
     /// # Panics
     /// If either exceeds `u32::MAX`, or there is no memory for the slots; see
@@ -49,19 +49,20 @@ impl ShardArena {
         }
     }
 
-    /// Like [`Self::with_capacity`], for sizes that come from outside.
+    /// Creates an arena as [`Self::with_capacity`] does, for sizes from untrusted input.
     ///
-    /// The memory for the bytes is asked for as [`ByteSlab::try_new`] does, which cannot refuse
-    /// what it may address; whoever takes `bytes` from outside should bound it.
+    /// The memory for the bytes is allocated as by [`ByteSlab::try_new`], which cannot report a
+    /// lack of memory; callers should limit `bytes`.
     ///
     /// # Errors
-    /// [`ShardArenaTooLarge`].
+    /// [`ShardArenaTooLarge`] if either size exceeds `u32::MAX` or there is no memory for the
+    /// slots.
     pub fn try_with_capacity(slots: usize, bytes: usize) -> Result<Self, ShardArenaTooLarge> {
         let too_large = ShardArenaTooLarge { slots, bytes };
         let count = u32::try_from(slots).map_err(|_| too_large)?;
         let slab = ByteSlab::try_new(bytes).map_err(|_| too_large)?;
         let empty = |_| Slot { generation: 0, spec: None };
-        // A slot takes more than its number: the most that can be addressed needs hundreds of GiB.
+        // Fallible, because the maximum number of slots would need hundreds of GiB.
         let entries = try_collect((0..count).map(empty)).ok_or(too_large)?;
         let free = try_collect((0..count).rev()).ok_or(too_large)?;
         Ok(Self { slab, slots: entries.into_boxed_slice(), free, id: next_arena_id() })
@@ -70,7 +71,7 @@ impl ShardArena {
     /// Stores `spec`, which the caller has validated.
     ///
     /// # Errors
-    /// [`SlabFull`], and nothing has changed. When slots rather than bytes ran out it says
+    /// [`SlabFull`]; the arena is unchanged. If slots rather than bytes ran out, the error is
     /// `requested: 1, available: 0`.
     ///
     /// # Panics
@@ -80,7 +81,7 @@ impl ShardArena {
             panic!("specs are validated before they are stored: {error}");
         }
         const NO_SLOT: SlabFull = SlabFull { requested: 1, available: 0 };
-        // The slot is taken only after the bytes are stored, so a full slab costs none.
+        // The slot is taken only after the bytes are stored, so a full slab costs no slot.
         let slot = *self.free.last().ok_or(NO_SLOT)?;
         let spec = PooledShardSpec::from_ref(spec, &mut self.slab)?;
         self.free.pop();
@@ -90,8 +91,7 @@ impl ShardArena {
         Ok(ShardSpecHandle { arena_id: self.id, generation: entry.generation, slot })
     }
 
-    /// Gives a spec's room back. A stale or foreign handle is ignored, so freeing twice is
-    /// harmless.
+    /// Frees a spec. A stale or foreign handle is ignored, so freeing twice is harmless.
     pub fn free_spec(&mut self, handle: ShardSpecHandle) {
         if self.try_view_spec(handle).is_none() {
             return;
@@ -104,16 +104,16 @@ impl ShardArena {
         }
     }
 
-    /// The spec behind `handle`.
+    /// Returns the spec behind `handle`.
     ///
     /// # Panics
     /// If the handle is stale or from another arena.
     #[must_use]
     pub fn view_spec(&self, handle: ShardSpecHandle) -> ShardSpecRef<'_> {
-        self.try_view_spec(handle).expect("the handle is of this arena and its spec was not freed")
+        self.try_view_spec(handle).expect("the handle belongs to this arena and its spec is live")
     }
 
-    /// The spec behind `handle`, or `None` if it is stale or from another arena.
+    /// Returns the spec behind `handle`, or `None` if it is stale or from another arena.
     #[must_use]
     pub fn try_view_spec(&self, handle: ShardSpecHandle) -> Option<ShardSpecRef<'_>> {
         if handle.arena_id != self.id {
@@ -125,8 +125,7 @@ impl ShardArena {
         Some(spec.view(&self.slab))
     }
 
-    /// Frees everything at once. Every handle becomes stale, and slots are handed out from the
-    /// first again.
+    /// Frees all specs. Every handle becomes stale, and slots are assigned from the first again.
     pub fn clear(&mut self) {
         for entry in &mut self.slots {
             entry.spec = None;
@@ -134,17 +133,17 @@ impl ShardArena {
         }
         self.slab.clear();
         self.free.clear();
-        // Construction checked that the number of slots fits.
+        // The constructor checked that the number of slots fits in a u32.
         self.free.extend((0..self.slots.len() as u32).rev());
     }
 
-    /// How many specs are stored.
+    /// Returns the number of specs stored.
     #[must_use]
     pub fn live_specs(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// How many specs fit, if their bytes do.
+    /// Returns the maximum number of specs, provided their bytes fit.
     #[must_use]
     pub const fn slot_capacity(&self) -> usize {
         self.slots.len()
@@ -153,7 +152,7 @@ impl ShardArena {
 
 impl Drop for ShardArena {
     fn drop(&mut self) {
-        // The slab asserts, in debug builds, that nothing is left in it.
+        // In debug builds the slab asserts on drop that it is empty.
         self.slab.clear();
     }
 }
@@ -169,7 +168,7 @@ impl fmt::Debug for ShardArena {
     }
 }
 
-/// Names a spec in a [`ShardArena`] for as long as it is stored there.
+/// Names a spec in a [`ShardArena`] while it is stored there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardSpecHandle {
     arena_id: u64,
@@ -178,20 +177,20 @@ pub struct ShardSpecHandle {
     slot: u32,
 }
 
-/// More room than an arena can address, or than there is memory for.
+/// The capacity exceeds the addressable range or the available memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "an arena of {slots} slots and {bytes} bytes exceeds the limit of {} for each, or the memory",
     u32::MAX
 )]
 pub struct ShardArenaTooLarge {
-    /// Slots asked for.
+    /// Slots requested.
     pub slots: usize,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: usize,
 }
 
-/// The items, or nothing if there is no memory for them.
+/// Collects the items, or returns `None` if there is no memory for them.
 fn try_collect<T>(items: impl ExactSizeIterator<Item = T>) -> Option<Vec<T>> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(items.len()).ok()?;

@@ -1,4 +1,4 @@
-//! The arena: handles live and die with their specs.
+//! The arena: a handle is valid exactly while its spec is stored.
 
 use gossip_stdx::SlabFull;
 use proptest::prelude::*;
@@ -21,13 +21,13 @@ fn specs_are_stored_and_viewed() {
 }
 
 #[test]
-fn running_out_of_slots_is_a_full_slab() {
+fn running_out_of_slots_returns_slab_full() {
     let mut arena = ShardArena::with_capacity(1, 1024);
     let a = arena.alloc_spec(A).unwrap();
     let full = SlabFull { requested: 1, available: 0 };
     assert_eq!(arena.alloc_spec(B), Err(full));
     assert_eq!(arena.view_spec(a), A);
-    // Slots come before bytes: this arena has neither.
+    // Slots are checked before bytes: this arena has neither.
     let mut nothing = ShardArena::with_capacity(0, 0);
     assert_eq!(nothing.alloc_spec(A), Err(full));
 }
@@ -44,26 +44,26 @@ fn running_out_of_bytes_costs_no_slot() {
 
 #[test]
 #[should_panic(expected = "specs are validated before they are stored")]
-fn an_invalid_spec_is_a_bug_of_the_caller() {
+fn storing_an_invalid_spec_panics() {
     let mut arena = ShardArena::with_capacity(1, 64);
     let _ = arena.alloc_spec(ShardSpecRef::new(b"b", b"a", b""));
 }
 
 #[test]
-fn a_freed_handle_is_stale_even_when_its_slot_is_used_again() {
+fn a_freed_handle_is_stale_even_after_its_slot_is_reused() {
     let mut arena = ShardArena::with_capacity(1, 64);
     let old = arena.alloc_spec(A).unwrap();
     arena.free_spec(old);
     assert_eq!((arena.try_view_spec(old), arena.live_specs()), (None, 0));
     let new = arena.alloc_spec(B).unwrap();
     assert_eq!(arena.try_view_spec(old), None);
-    // Freeing the stale one again must not free the new one.
+    // Freeing the stale handle again must not free the new spec.
     arena.free_spec(old);
     assert_eq!(arena.view_spec(new), B);
 }
 
 #[test]
-fn a_foreign_handle_is_refused() {
+fn a_foreign_handle_is_rejected() {
     let mut arena = ShardArena::with_capacity(1, 64);
     let mut other = ShardArena::with_capacity(1, 64);
     let handle = arena.alloc_spec(A).unwrap();
@@ -75,7 +75,7 @@ fn a_foreign_handle_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "the handle is of this arena and its spec was not freed")]
+#[should_panic(expected = "the handle belongs to this arena and its spec is live")]
 fn viewing_a_stale_handle_panics() {
     let mut arena = ShardArena::with_capacity(1, 64);
     let handle = arena.alloc_spec(A).unwrap();
@@ -97,14 +97,14 @@ fn clear_makes_every_handle_stale_and_starts_at_the_first_slot() {
     assert!(handles.iter().all(|handle| arena.try_view_spec(*handle).is_none()));
 }
 
-/// The slot number, which only `Debug` shows.
+/// Returns the slot number, which only `Debug` shows.
 fn slot_of(handle: ShardSpecHandle) -> String {
     let text = format!("{handle:?}");
     text.rsplit("slot: ").next().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn sizes_beyond_addressing_are_refused() {
+fn sizes_beyond_the_addressable_range_are_rejected() {
     let limit = u32::MAX as usize;
     for (slots, bytes) in [(limit + 1, 16), (1, limit + 1)] {
         let refused = ShardArena::try_with_capacity(slots, bytes);
@@ -135,9 +135,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The model remembers every handle ever given out, with its spec while that is stored.
+    /// The model records every handle ever returned, with its spec while that is stored.
     #[test]
-    fn a_handle_shows_its_spec_until_freed_and_nothing_after(
+    fn a_handle_resolves_to_its_spec_until_freed(
         steps in prop::collection::vec(step(), 0..60),
     ) {
         let mut arena = ShardArena::with_capacity(6, 400);

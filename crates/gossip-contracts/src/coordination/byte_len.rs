@@ -1,12 +1,12 @@
-//! `Debug` of byte strings that must stay secret: their length and nothing else.
+//! `Debug` output of byte strings that must stay secret: only their length.
 
 use std::fmt;
 
-/// Stands in for a key, token or metadata in `Debug` output: `[12 bytes]`.
+/// Replaces a key, token or metadata in `Debug` output: `[12 bytes]`.
 pub(crate) struct ByteLen(pub(crate) usize);
 
 impl ByteLen {
-    /// The length of `bytes`; the bytes themselves are not kept.
+    /// Returns the length of `bytes`; the bytes themselves are not stored.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(bytes.len())
     }

@@ -1,4 +1,4 @@
-//! Canonical bytes of the data model: what payload hashes are made of.
+//! Canonical bytes of the data model: the input of payload hashes.
 //!
 //! | value | bytes |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | replace plan | `u32` number of children, then spec and cursor of each, in the caller's order |
 //! | residual plan | spec of the new parent, then spec of the residual |
 //!
-//! All in one file, because a change to any of them orphans every stored payload hash.
+//! All in one file, because a change to any of them invalidates every stored payload hash.
 
 use super::{
     Cursor, CursorSemantics, CursorUpdate, ShardSpec, ShardSpecRef, SplitChild, SplitReplacePlan,

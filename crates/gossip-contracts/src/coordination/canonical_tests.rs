@@ -1,4 +1,4 @@
-//! Canonical bytes, compared with bytes assembled by hand and hashed without our hasher.
+//! Canonical bytes, compared with bytes assembled by hand and hashed without [`CanonicalHasher`].
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ const CURSOR: CursorUpdate<'static> = CursorUpdate::new(b"abc", b"t");
 const CURSOR_BYTES: &[u8] = b"\x01\x03\0\0\0abc\x01\x01\0\0\0t";
 
 #[test]
-fn cursors_mark_what_is_present() {
+fn cursors_encode_the_presence_of_each_part() {
     assert_eq!(digest(&CursorUpdate::initial()), digest_of(&[b"\0\0"]));
     let key_only = CursorUpdate::with_last_key(b"k");
     assert_eq!(digest(&key_only), digest_of(&[b"\x01\x01\0\0\0k\0"]));

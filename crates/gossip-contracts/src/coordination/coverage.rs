@@ -1,22 +1,22 @@
-//! Coverage: do the parts of a split make up the whole, once each?
+//! Coverage: the parts of a split contain every key of the parent exactly once.
 //!
-//! A split must neither lose a key nor hand it out twice. [`validate_split_coverage`] accepts
-//! exactly the tilings of the parent's range, with the children in any order.
+//! A split must neither lose a key nor assign it twice. [`validate_split_coverage`] accepts exactly
+//! the tilings of the parent's range, with the children in any order.
 //!
 //! # Order of checks
 //! 1. [`NoChildren`](SplitValidationError::NoChildren), then
 //!    [`SingleChild`](SplitValidationError::SingleChild);
-//! 2. the children are put in order of their starts, equal starts in the caller's order;
+//! 2. the children are sorted by their starts, equal starts in the caller's order;
 //! 3. [`StartMismatch`](SplitValidationError::StartMismatch), then
 //!    [`EndMismatch`](SplitValidationError::EndMismatch);
-//! 4. at each seam, from left to right,
+//! 4. at each boundary, from left to right,
 //!    [`BoundaryMismatch`](SplitValidationError::BoundaryMismatch), then
 //!    [`OverlappingChild`](SplitValidationError::OverlappingChild) for an end that is unbounded;
 //! 5. [`InvertedChild`](SplitValidationError::InvertedChild), from left to right;
 //! 6. [`InvalidChildSpec`](SplitValidationError::InvalidChildSpec), from left to right.
 //!
-//! Child indices always mean the caller's order. Only the indices are sorted, on the stack up to
-//! [`MAX_SPLIT_CHILDREN`] children.
+//! Child indices always refer to the caller's order. Only the indices are sorted, on the stack up
+//! to [`MAX_SPLIT_CHILDREN`] children.
 
 use gossip_stdx::InlineVec;
 use thiserror::Error;
@@ -25,7 +25,7 @@ use super::cursor::{CursorBounds, check_cursor_bounds};
 use super::{MAX_SPLIT_CHILDREN, ShardSpecRef};
 use crate::identity::ShardId;
 
-/// Whether `children` tile `parent`. The parent's metadata has no say.
+/// Checks that `children` tile `parent`. The parent's metadata is ignored.
 ///
 /// # Errors
 /// The first rule broken, in the order of the module documentation.
@@ -36,11 +36,11 @@ pub fn validate_split_coverage(
     validate_coverage_by(parent, children, |child| *child)
 }
 
-/// Whether the shrunk parent and the residual tile the old parent, each on its own side: the
-/// parent keeps the left part, the residual takes the right one.
+/// Checks that the shrunk parent and the residual tile the old parent: the parent keeps the left
+/// part, the residual takes the right one.
 ///
 /// # Errors
-/// [`SplitValidationError::StartMismatch`] or [`SplitValidationError::EndMismatch`] when the roles
+/// [`SplitValidationError::StartMismatch`] or [`SplitValidationError::EndMismatch`] if the roles
 /// are swapped; then as [`validate_split_coverage`], where child 0 is the new parent and child 1
 /// the residual.
 pub fn validate_residual_split(
@@ -48,12 +48,12 @@ pub fn validate_residual_split(
     new_parent: ShardSpecRef<'_>,
     residual: ShardSpecRef<'_>,
 ) -> Result<(), SplitValidationError> {
-    // Coverage sorts its children and would not notice that the two are swapped.
+    // Coverage sorts its children and would not detect that the two are swapped.
     check_outer_bounds(old_parent, new_parent, residual)?;
     validate_split_coverage(old_parent, &[new_parent, residual])
 }
 
-/// Whether the parent's own progress stays within what a residual split leaves it.
+/// Checks that the parent's cursor lies inside the range that a residual split leaves it.
 ///
 /// # Errors
 /// [`SplitValidationError::ParentCursorOutOfBounds`].
@@ -73,14 +73,14 @@ pub fn validate_residual_split_bounds(
     }
 }
 
-/// A split that must not happen. Numbers are byte lengths, indices or counts; never bytes.
+/// A split that is not allowed. Numbers are byte lengths, indices or counts; never bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SplitValidationError {
     /// The split has no child.
     #[error("a split needs children, this one has none")]
     NoChildren,
-    /// The split has one child, which would be the parent again.
+    /// The split has one child, which would equal the parent.
     #[error("a split needs at least two children, this one has 1")]
     SingleChild,
     /// The leftmost child does not start where the parent starts.
@@ -134,7 +134,7 @@ pub enum SplitValidationError {
         /// Its right neighbour, in the caller's order.
         next_child_index: usize,
     },
-    /// The parent has already moved past the range a residual split would leave it.
+    /// The parent's cursor lies outside the range that a residual split would leave it.
     #[error(
         "the parent's cursor ({cursor} bytes) is outside its new range \
          ({new_parent_start} and {new_parent_end} bytes)"
@@ -157,12 +157,12 @@ pub enum SplitValidationError {
         /// The limit.
         max: usize,
     },
-    /// The backend cannot publish so many children at once.
+    /// The backend cannot publish this many children at once.
     #[error("{requested} children exceed this backend's limit of {backend_max} per split")]
     BackendChildLimitExceeded {
-        /// Children asked for.
+        /// Children requested.
         requested: usize,
-        /// What the backend allows.
+        /// The backend's limit.
         backend_max: usize,
     },
     /// The split would exceed a limit on the number of shards.
@@ -174,7 +174,7 @@ pub enum SplitValidationError {
         additional: usize,
         /// The limit.
         max: usize,
-        /// Whose limit.
+        /// The scope of the limit.
         scope: ShardLimitScope,
     },
     /// The id derived for a child belongs to another shard.
@@ -189,7 +189,7 @@ pub enum SplitValidationError {
         /// The child, in the caller's order.
         child_index: usize,
     },
-    /// A child does not carry the progress that its range implies. Added to the seeds' list: see
+    /// A child's cursor does not match its range. Added to the seeds' list: see
     /// [`validate_split_child_cursors`](super::validate_split_child_cursors).
     #[error("child {child_index} does not carry the parent's progress")]
     ChildCursorInvalid {
@@ -198,13 +198,13 @@ pub enum SplitValidationError {
     },
 }
 
-/// Whose limit on the number of shards was reached.
+/// The scope of a limit on the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardLimitScope {
-    /// One tenant's.
+    /// The limit of one tenant.
     PerTenant,
-    /// All tenants' together.
+    /// The limit of all tenants together.
     Global,
 }
 
@@ -217,7 +217,8 @@ impl std::fmt::Display for ShardLimitScope {
     }
 }
 
-/// [`validate_split_coverage`] of any items that hold a spec, so that a plan need not copy its own.
+/// [`validate_split_coverage`] for any items that contain a spec, so that a plan need not copy its
+/// specs.
 pub(super) fn validate_coverage_by<T>(
     parent: ShardSpecRef<'_>,
     children: &[T],
@@ -229,8 +230,8 @@ pub(super) fn validate_coverage_by<T>(
         [] => Err(SplitValidationError::NoChildren),
         [_] => Err(SplitValidationError::SingleChild),
         [first, .., last] => {
-            // Neighbours before single children: a gap is the more telling answer, and once the
-            // seams fit, an inverted child can only be one of no width or the last.
+            // Boundaries are checked before single children: a gap is the more useful error, and
+            // once the boundaries match, an inverted child can only be empty or the last.
             check_outer_bounds(parent, child(first), child(last))?;
             check_seams(&order, child)?;
             check_each(&order, child)
@@ -238,7 +239,7 @@ pub(super) fn validate_coverage_by<T>(
     }
 }
 
-/// Indices of `children` from left to right, equal starts in the caller's order.
+/// Returns the indices of `children` from left to right, equal starts in the caller's order.
 fn indices_by_start<T>(
     children: &[T],
     spec_of: impl Fn(&T) -> ShardSpecRef<'_>,
@@ -246,7 +247,8 @@ fn indices_by_start<T>(
     let mut order = InlineVec::new();
     order.extend((0_u32..).zip(children).map(|(index, _)| index));
     let start = |index: u32| spec_of(&children[index as usize]).start;
-    // Unstable sorting needs no buffer; the index makes the order total, hence stable.
+    // An unstable sort needs no buffer; comparing the index as well makes the order total, hence
+    // stable.
     order.sort_unstable_by(|a, b| start(*a).cmp(start(*b)).then(a.cmp(b)));
     order
 }
@@ -305,7 +307,7 @@ fn check_each<'a>(
     if let Some(child_index) = first_with(|spec| spec.is_inverted()) {
         return Err(SplitValidationError::InvertedChild { child_index });
     }
-    // Inversion is ruled out by now, so what remains of the spec's rules are its sizes.
+    // Inverted ranges are excluded at this point, so only the size limits of a spec can fail.
     match first_with(|spec| spec.validate().is_err()) {
         Some(child_index) => Err(SplitValidationError::InvalidChildSpec { child_index }),
         None => Ok(()),

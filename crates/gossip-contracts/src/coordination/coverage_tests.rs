@@ -1,4 +1,4 @@
-//! Coverage: every rule, every order between two rules, and the law that exactly tilings pass.
+//! Coverage: every rule, every order between two rules, and the property that exactly tilings pass.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -23,8 +23,8 @@ const fn spec(start: &'static [u8], end: &'static [u8]) -> ShardSpecRef<'static>
     ShardSpecRef::new(start, end, b"")
 }
 
-/// A valid range whose metadata is too long.
-const fn heavy(start: &'static [u8], end: &'static [u8]) -> ShardSpecRef<'static> {
+/// Returns a valid range whose metadata is too long.
+const fn oversized(start: &'static [u8], end: &'static [u8]) -> ShardSpecRef<'static> {
     ShardSpecRef::new(start, end, &LONG_METADATA)
 }
 
@@ -73,10 +73,10 @@ static LONG_KEY_OK: [u8; MAX_KEY_SIZE] = [b'k'; MAX_KEY_SIZE];
 #[case::inverted_last(
     &[spec(b"b", b"z"), spec(b"z", b"y")], InvertedChild { child_index: 1 })]
 #[case::metadata(
-    &[spec(b"m", b"y"), heavy(b"b", b"m")], InvalidChildSpec { child_index: 1 })]
+    &[spec(b"m", b"y"), oversized(b"b", b"m")], InvalidChildSpec { child_index: 1 })]
 #[case::key(
     &[spec(b"b", &LONG_KEY), spec(&LONG_KEY, b"y")], InvalidChildSpec { child_index: 0 })]
-// Two rules fail: the earlier one answers.
+// Two rules fail: the earlier one is reported.
 #[case::single_before_start(&[spec(b"c", b"yy")], SingleChild)]
 #[case::start_before_end(&[spec(b"bb", b"m"), spec(b"m", b"yy")], START_MISMATCH)]
 #[case::start_before_boundary(&[spec(b"bb", b"m"), spec(b"n", b"y")], START_MISMATCH)]
@@ -84,16 +84,16 @@ static LONG_KEY_OK: [u8; MAX_KEY_SIZE] = [b'k'; MAX_KEY_SIZE];
     &[spec(b"", b""), spec(b"", b"y")],
     StartMismatch { parent_start: 1, first_child_start: 0 })]
 #[case::start_before_inverted(&[spec(b"bb", b"z"), spec(b"z", b"y")], START_MISMATCH)]
-#[case::start_before_spec(&[heavy(b"bb", b"m"), spec(b"m", b"y")], START_MISMATCH)]
+#[case::start_before_spec(&[oversized(b"bb", b"m"), spec(b"m", b"y")], START_MISMATCH)]
 #[case::end_before_boundary(&[spec(b"b", b"m"), spec(b"n", b"yy")], END_MISMATCH)]
 #[case::end_before_inverted(&[spec(b"b", b"z"), spec(b"z", b"yy")], END_MISMATCH)]
-#[case::end_before_spec(&[heavy(b"b", b"m"), spec(b"m", b"yy")], END_MISMATCH)]
+#[case::end_before_spec(&[oversized(b"b", b"m"), spec(b"m", b"yy")], END_MISMATCH)]
 #[case::boundary_before_inverted(
     &[spec(b"b", b"m"), spec(b"z", b"y")], boundary(0, 1, 1, 1))]
 #[case::boundary_before_spec(
-    &[heavy(b"b", b"m"), spec(b"n", b"y")], boundary(0, 1, 1, 1))]
+    &[oversized(b"b", b"m"), spec(b"n", b"y")], boundary(0, 1, 1, 1))]
 #[case::inverted_before_spec(
-    &[heavy(b"b", b"z"), spec(b"z", b"y")], InvertedChild { child_index: 1 })]
+    &[oversized(b"b", b"z"), spec(b"z", b"y")], InvertedChild { child_index: 1 })]
 fn what_does_not_tile_is_refused_in_order(
     #[case] children: &[ShardSpecRef<'static>],
     #[case] error: SplitValidationError,
@@ -105,7 +105,7 @@ const fn overlapping(child_index: usize, next_child_index: usize) -> SplitValida
     OverlappingChild { child_index, next_child_index }
 }
 
-/// An unbounded interior end can only meet an unbounded start, so these need an open parent.
+/// An unbounded interior end can only meet an unbounded start, so these need an unbounded parent.
 #[rstest]
 #[case::overlapping(&[OPEN, OPEN], overlapping(0, 1))]
 #[case::callers_order(&[spec(b"m", b""), spec(b"", b""), spec(b"", b"m")], overlapping(1, 2))]
@@ -117,7 +117,7 @@ const fn overlapping(child_index: usize, next_child_index: usize) -> SplitValida
     &[spec(b"", b"m"), OPEN, OPEN], boundary(0, 1, 1, 0))]
 #[case::overlapping_before_inverted(
     &[OPEN, spec(b"", b"m"), spec(b"m", b"m"), spec(b"m", b"")], overlapping(0, 1))]
-#[case::overlapping_before_spec(&[heavy(b"", b""), OPEN], overlapping(0, 1))]
+#[case::overlapping_before_spec(&[oversized(b"", b""), OPEN], overlapping(0, 1))]
 fn unbounded_interior_ends_overlap(
     #[case] children: &[ShardSpecRef<'static>],
     #[case] error: SplitValidationError,
@@ -133,7 +133,7 @@ fn unbounded_interior_ends_overlap(
 #[case::empty_parent(spec(b"b", b"b"), PARENT, Err(InvertedChild { child_index: 0 }))]
 #[case::empty_residual(PARENT, spec(b"y", b"y"), Err(InvertedChild { child_index: 1 }))]
 #[case::heavy_residual(
-    spec(b"b", b"m"), heavy(b"m", b"y"), Err(InvalidChildSpec { child_index: 1 }))]
+    spec(b"b", b"m"), oversized(b"m", b"y"), Err(InvalidChildSpec { child_index: 1 }))]
 #[case::start_before_end(spec(b"bb", b"m"), spec(b"m", b"yy"), Err(START_MISMATCH))]
 #[case::end_before_boundary(spec(b"b", b"m"), spec(b"n", b"yy"), Err(END_MISMATCH))]
 fn residual_roles_come_before_coverage(
@@ -144,9 +144,9 @@ fn residual_roles_come_before_coverage(
     assert_eq!(validate_residual_split(PARENT, new_parent, residual), expected);
 }
 
-/// A swap passes plain coverage, which does not care who is who.
+/// Swapped roles pass plain coverage, which ignores the order of the children.
 #[test]
-fn only_the_residual_form_notices_swapped_roles() {
+fn only_residual_validation_detects_swapped_roles() {
     let (left, right) = (spec(b"b", b"m"), spec(b"m", b"y"));
     assert_eq!(validate_split_coverage(PARENT, &[right, left]), Ok(()));
     assert!(validate_residual_split(PARENT, right, left).is_err());
@@ -166,7 +166,7 @@ fn the_parent_keeps_its_own_cursor(#[case] cursor: Option<&[u8]>, #[case] fits: 
 }
 
 #[test]
-fn more_children_than_a_plan_may_hold_are_still_judged() {
+fn more_children_than_a_plan_allows_are_still_validated() {
     let points: Vec<[u8; 2]> = (0..=MAX_SPLIT_CHILDREN as u16).map(u16::to_be_bytes).collect();
     let cut = |pair: &[[u8; 2]]| (pair[0], pair[1]);
     let pairs: Vec<_> = points.windows(2).map(cut).chain([(points[0], points[1])]).collect();
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tiling_with_one_bound_moved_is_refused(
+    fn a_tiling_with_one_bound_moved_is_rejected(
         mut tiling in tilings(),
         child: Index,
         move_end: bool,
@@ -237,7 +237,10 @@ proptest! {
     }
 
     #[test]
-    fn a_tiling_that_lost_or_repeated_a_child_is_refused(mut tiling in tilings(), child: Index) {
+    fn a_tiling_with_a_missing_or_repeated_child_is_rejected(
+        mut tiling in tilings(),
+        child: Index,
+    ) {
         let picked = child.get(&tiling.children).clone();
         tiling.children.push(picked.clone());
         prop_assert!(tiling.validate().is_err());
@@ -248,11 +251,12 @@ proptest! {
 
 type Bounds = (&'static [u8], &'static [u8]);
 
-/// The bounds that the exhaustive test combines: open, and four keys.
+/// The bounds that the exhaustive test combines: unbounded, and four keys.
 const BOUNDS: [&[u8]; 5] = [b"", b"a", b"b", b"c", b"d"];
 
-/// The definition: no child is empty, every key has one child if it is in the parent and none if it
-/// is not. One key for each stretch between two bounds is enough.
+/// Returns whether `children` tile `parent`, by definition: no child is empty, and every key has
+/// one child if it is in the parent and none otherwise. One key for each interval between two
+/// bounds is enough.
 fn tiles(parent: Bounds, children: &[Bounds]) -> bool {
     let covers = |pair: Bounds, key: &[u8]| pair.0 <= key && (pair.1.is_empty() || key < pair.1);
     let empty = |pair: &Bounds| !pair.1.is_empty() && pair.0 >= pair.1;
@@ -283,7 +287,7 @@ fn count_tilings(parent: Bounds, children: &mut Vec<Bounds>, most: usize, count:
     }
 }
 
-/// All of them, because hardly any parent and children that are picked at random make a tiling.
+/// Exhaustive, because randomly chosen parents and children hardly ever form a tiling.
 #[test]
 fn exactly_the_tilings_are_accepted() {
     const MOST: usize = 3;
@@ -293,7 +297,7 @@ fn exactly_the_tilings_are_accepted() {
             count_tilings((start, end), &mut Vec::new(), MOST, &mut count);
         }
     }
-    // Four keys and the two ends of the keyspace are six points: n children take n + 1 of them, and
-    // come in any order.
+    // Four keys and the two ends of the keyspace are six points: n children take n + 1 of them, in
+    // any order.
     assert_eq!(count, [0, 0, 20 * 2, 15 * 6]);
 }

@@ -1,7 +1,7 @@
 //! Cursors: how far a shard has been scanned.
 //!
 //! A cursor is an optional *last key*, which the coordinator compares, and an optional *token*,
-//! which only the connector understands. [`CursorUpdate`] borrows both, [`Cursor`] owns them.
+//! which only the connector interprets. [`CursorUpdate`] borrows both, [`Cursor`] owns them.
 //!
 //! # Invariants
 //! - A present last key is never empty, so the empty key cannot be mistaken for "no progress".
@@ -11,15 +11,15 @@
 //!
 //! # Progress
 //!
-//! | old key | new key | verdict |
+//! | old key | new key | result |
 //! |---|---|---|
 //! | none | none or any | [`CursorAdvance::Forward`] |
 //! | `a` | `b >= a` | [`CursorAdvance::Forward`] |
 //! | `a` | `b < a` | [`CursorAdvance::Regression`] |
 //! | `a` | none | [`CursorAdvance::ResetToNone`] |
 //!
-//! "None to none" is fine to this comparison alone; `checkpoint` and `complete` refuse a missing
-//! key by a rule of their own.
+//! "None to none" passes this comparison; `checkpoint` and `complete` reject a missing key by a
+//! rule of their own.
 
 use std::fmt;
 
@@ -27,19 +27,19 @@ use thiserror::Error;
 
 use super::byte_len::ByteLen;
 
-/// Longest key, for range bounds and cursors alike.
+/// Maximum length of a key, for range bounds and cursors alike.
 ///
 /// Fits the longest path that common file systems accept, and keeps fixed scratch buffers small.
 pub const MAX_KEY_SIZE: usize = 4 * 1024;
 
-/// Longest connector token. Room for a signed continuation token with a wide margin.
+/// Maximum length of a connector token. Fits a signed continuation token with a wide margin.
 pub const MAX_TOKEN_SIZE: usize = 16 * 1024;
 
 // Canonical encoding and the slab both hold lengths as u32.
 const _: () = assert!(MAX_KEY_SIZE > 0 && MAX_KEY_SIZE <= u32::MAX as usize);
 const _: () = assert!(MAX_TOKEN_SIZE > 0 && MAX_TOKEN_SIZE <= u32::MAX as usize);
 
-/// A borrowed cursor: what a worker reports, and what a record shows.
+/// A borrowed cursor: a worker's report, or the content of a record.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct CursorUpdate<'a> {
     /// The last key done. Never `Some` of an empty slice.
@@ -49,13 +49,13 @@ pub struct CursorUpdate<'a> {
 }
 
 impl<'a> CursorUpdate<'a> {
-    /// No progress yet.
+    /// Returns a cursor without progress.
     #[must_use]
     pub const fn initial() -> Self {
         Self { last_key: None, token: None }
     }
 
-    /// Progress up to and including `last_key`. Does not check its size.
+    /// Returns a cursor at `last_key`, which is done. Does not check its size.
     ///
     /// # Panics
     /// If `last_key` is empty.
@@ -64,7 +64,7 @@ impl<'a> CursorUpdate<'a> {
         Self::new(last_key, &[])
     }
 
-    /// Progress with a resume token; an empty token is none. Does not check sizes.
+    /// Returns a cursor with a resume token; an empty token means none. Does not check sizes.
     ///
     /// # Panics
     /// If `last_key` is empty.
@@ -76,7 +76,7 @@ impl<'a> CursorUpdate<'a> {
         Self { last_key: Some(last_key), token }
     }
 
-    /// Like [`Self::with_last_key`], checking everything.
+    /// Returns a cursor as [`Self::with_last_key`] does, after checking the key.
     ///
     /// # Errors
     /// As [`Self::try_new`].
@@ -85,7 +85,7 @@ impl<'a> CursorUpdate<'a> {
         Self::try_new(last_key, &[])
     }
 
-    /// Like [`Self::new`], checking everything.
+    /// Returns a cursor as [`Self::new`] does, after checking both parts.
     ///
     /// # Errors
     /// In this order: an empty key, a key that is too large, a token that is too large.
@@ -103,7 +103,7 @@ impl<'a> CursorUpdate<'a> {
         Ok(Self::new(last_key, token))
     }
 
-    /// A cursor from two optional parts, as decoders and connectors have them.
+    /// Returns a cursor from two optional parts, as decoders and connectors hold them.
     ///
     /// # Errors
     /// As [`Self::try_new`]. A non-empty token without a key is [`CursorInputError::EmptyLastKey`].
@@ -120,19 +120,19 @@ impl<'a> CursorUpdate<'a> {
         }
     }
 
-    /// The last key done, if any.
+    /// Returns the last key done, if any.
     #[must_use]
     pub const fn last_key(&self) -> Option<&'a [u8]> {
         self.last_key
     }
 
-    /// The connector's resume state, if any.
+    /// Returns the connector's resume state, if any.
     #[must_use]
     pub const fn token(&self) -> Option<&'a [u8]> {
         self.token
     }
 
-    /// True when there is no progress.
+    /// Returns whether there is no progress.
     #[must_use]
     pub const fn is_initial(&self) -> bool {
         self.last_key.is_none()
@@ -145,7 +145,7 @@ impl fmt::Debug for CursorUpdate<'_> {
     }
 }
 
-/// An owned cursor, for the places that outlive the buffer a cursor was read from.
+/// An owned cursor, for use beyond the life of the buffer that a cursor was read from.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Cursor {
     /// Never `Some` of an empty slice.
@@ -155,13 +155,13 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// No progress yet.
+    /// Returns a cursor without progress.
     #[must_use]
     pub const fn initial() -> Self {
         Self { last_key: None, token: None }
     }
 
-    /// As [`CursorUpdate::with_last_key`].
+    /// Returns a cursor as [`CursorUpdate::with_last_key`] does.
     ///
     /// # Panics
     /// If `last_key` is empty.
@@ -170,7 +170,7 @@ impl Cursor {
         CursorUpdate::with_last_key(last_key).into()
     }
 
-    /// As [`CursorUpdate::new`].
+    /// Returns a cursor as [`CursorUpdate::new`] does.
     ///
     /// # Panics
     /// If `last_key` is empty.
@@ -179,7 +179,7 @@ impl Cursor {
         CursorUpdate::new(last_key, token).into()
     }
 
-    /// As [`CursorUpdate::try_with_last_key`].
+    /// Returns a cursor as [`CursorUpdate::try_with_last_key`] does.
     ///
     /// # Errors
     /// As [`CursorUpdate::try_new`].
@@ -187,7 +187,7 @@ impl Cursor {
         CursorUpdate::try_with_last_key(last_key).map(Self::from)
     }
 
-    /// As [`CursorUpdate::try_new`].
+    /// Returns a cursor as [`CursorUpdate::try_new`] does.
     ///
     /// # Errors
     /// As [`CursorUpdate::try_new`].
@@ -195,7 +195,7 @@ impl Cursor {
         CursorUpdate::try_new(last_key, token).map(Self::from)
     }
 
-    /// As [`CursorUpdate::try_from_parts`].
+    /// Returns a cursor as [`CursorUpdate::try_from_parts`] does.
     ///
     /// # Errors
     /// As [`CursorUpdate::try_from_parts`].
@@ -206,25 +206,25 @@ impl Cursor {
         CursorUpdate::try_from_parts(last_key, token).map(Self::from)
     }
 
-    /// The same cursor, borrowed.
+    /// Returns the borrowed form of this cursor.
     #[must_use]
     pub fn as_update(&self) -> CursorUpdate<'_> {
         CursorUpdate { last_key: self.last_key(), token: self.token() }
     }
 
-    /// The last key done, if any.
+    /// Returns the last key done, if any.
     #[must_use]
     pub fn last_key(&self) -> Option<&[u8]> {
         self.last_key.as_deref()
     }
 
-    /// The connector's resume state, if any.
+    /// Returns the connector's resume state, if any.
     #[must_use]
     pub fn token(&self) -> Option<&[u8]> {
         self.token.as_deref()
     }
 
-    /// True when there is no progress.
+    /// Returns whether there is no progress.
     #[must_use]
     pub const fn is_initial(&self) -> bool {
         self.last_key.is_none()
@@ -255,7 +255,7 @@ impl fmt::Debug for Cursor {
     }
 }
 
-/// Bytes that do not make a cursor.
+/// The bytes do not form a valid cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CursorInputError {
@@ -280,7 +280,7 @@ pub enum CursorInputError {
     },
 }
 
-/// What a new cursor is to the old one.
+/// The relation of a new cursor to the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the table in the module documentation is complete")]
 pub enum CursorAdvance {
@@ -292,23 +292,23 @@ pub enum CursorAdvance {
     ResetToNone,
 }
 
-/// Compares two last keys. The token has no say: it is opaque, and two tokens have no order.
+/// Compares two last keys. Tokens are not compared: they are opaque and have no order.
 #[must_use]
 pub fn check_cursor_advance(old: Option<&[u8]>, new: Option<&[u8]>) -> CursorAdvance {
     match (old, new) {
         (None, _) => CursorAdvance::Forward,
         (Some(_), None) => CursorAdvance::ResetToNone,
         (Some(old), Some(new)) if new < old => CursorAdvance::Regression,
-        // Equal keys are the retry of a checkpoint whose answer was lost.
+        // Equal keys: a retry of a checkpoint whose reply was lost.
         (Some(_), Some(_)) => CursorAdvance::Forward,
     }
 }
 
-/// Where a key lies relative to a half-open range.
+/// Position of a key relative to a half-open range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "absent, inside, below, above: nothing else exists")]
+#[expect(clippy::exhaustive_enums, reason = "absent, inside, below and above are all cases")]
 pub enum CursorBounds {
-    /// There is no key to place.
+    /// There is no key.
     NoKey,
     /// `start <= key < end`.
     InBounds,
@@ -318,13 +318,13 @@ pub enum CursorBounds {
     AboveRange,
 }
 
-/// Places `key` relative to `[start, end)`; an empty bound is unbounded on its side.
+/// Returns the position of `key` relative to `[start, end)`; an empty bound is unbounded.
 #[must_use]
 pub fn check_cursor_bounds(key: Option<&[u8]>, start: &[u8], end: &[u8]) -> CursorBounds {
     let Some(key) = key else {
         return CursorBounds::NoKey;
     };
-    // An empty start needs no case of its own: no key is smaller than the empty one.
+    // An empty start needs no special case: no key is smaller than the empty one.
     if key < start {
         CursorBounds::BelowRange
     } else if !end.is_empty() && key >= end {

@@ -48,7 +48,7 @@ fn the_largest_key_and_token_are_accepted() {
 #[case::token_without_key(None, Some(b"t".as_slice()), CursorInputError::EmptyLastKey)]
 #[case::long_key(Some(LONG_KEY.as_slice()), None, KEY_TOO_LARGE)]
 #[case::long_token(Some(b"k".as_slice()), Some(LONG_TOKEN.as_slice()), TOKEN_TOO_LARGE)]
-// Both rules fail: the earlier one answers.
+// Both rules fail: the earlier one is reported.
 #[case::empty_key_before_long_token(
     Some(b"".as_slice()), Some(LONG_TOKEN.as_slice()), CursorInputError::EmptyLastKey)]
 #[case::no_key_before_long_token(
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn advance_is_forward_exactly_when_the_key_does_not_fall(
+    fn advance_is_forward_exactly_when_the_key_does_not_decrease(
         old in prop::collection::vec(any::<u8>(), 1..6),
         new in prop::collection::vec(any::<u8>(), 1..6),
     ) {

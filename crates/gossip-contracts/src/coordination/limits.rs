@@ -1,18 +1,18 @@
-//! How far one shard may multiply.
+//! Limits on the number of shards that one shard can produce.
 
-/// Most children of one split-replace: what one transaction of a small engine can still publish,
-/// and what a plan can hold on the stack.
+/// Maximum number of children of one split-replace: one transaction of a small engine can still
+/// publish them, and a plan can hold them on the stack.
 pub const MAX_SPLIT_CHILDREN: usize = 256;
 
-/// Fewest children of a split-replace; one child would be the parent again.
+/// Minimum number of children of a split-replace; one child would equal the parent.
 pub const MIN_SPLIT_CHILDREN: usize = 2;
 
-/// Most shards that one parent may spawn over its life, children and residuals together. It bounds
-/// the record that lists them.
+/// Maximum number of shards that one parent may spawn in total, children and residuals together.
+/// Limits the size of the record that lists them.
 pub const MAX_SPAWNED_PER_SHARD: usize = 1024;
 
 const _: () = assert!(MIN_SPLIT_CHILDREN < MAX_SPLIT_CHILDREN);
-// A fresh shard can always be split as widely as a plan allows.
+// A fresh shard can always be split into as many children as a plan allows.
 const _: () = assert!(MAX_SPLIT_CHILDREN <= MAX_SPAWNED_PER_SHARD);
-// Canonical encoding and coverage order both count children in u32.
+// Canonical encoding and coverage both count children in u32.
 const _: () = assert!(MAX_SPAWNED_PER_SHARD <= u32::MAX as usize);

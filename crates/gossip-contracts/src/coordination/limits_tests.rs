@@ -1,4 +1,5 @@
-//! The limits are part of the contract: hashes, records and stores of other versions rely on them.
+//! The limits are part of the contract: hashes, records and stores of other versions depend on
+//! them.
 
 use super::{
     MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN,

@@ -1,10 +1,11 @@
-//! The manifest: the root shards that a run begins with.
+//! The manifest: the initial root shards of a run.
 //!
-//! [`validate_manifest`] looks at all rows together, before anything is stored. Ranges may leave
-//! gaps (a sparse source), but they are bounded and disjoint.
+//! [`validate_manifest`] checks all rows together, before anything is stored. Ranges may leave gaps
+//! (a sparse source), but they are bounded and disjoint.
 //!
 //! # Order of checks
-//! 1. [`TooManyShards`](ManifestValidationError::TooManyShards), so that what follows is bounded;
+//! 1. [`TooManyShards`](ManifestValidationError::TooManyShards), which bounds the cost of
+//!    the other checks;
 //! 2. [`Empty`](ManifestValidationError::Empty);
 //! 3. [`DuplicateIds`](ManifestValidationError::DuplicateIds);
 //! 4. [`UnboundedRange`](ManifestValidationError::UnboundedRange);
@@ -15,11 +16,12 @@
 //! 9. [`DerivedRootId`](ManifestValidationError::DerivedRootId);
 //! 10. [`CursorTokenTooLarge`](ManifestValidationError::CursorTokenTooLarge).
 //!
-//! Each rule is applied to all rows before the next one is. The last two are ours; they come after
-//! the seeds' eight, so that whatever those refuse is refused for the same reason as before.
+//! Each rule is applied to all rows before the next one. The last two are not in the specification;
+//! they follow its eight rules, so that input which those reject is rejected for the specified
+//! reason.
 //!
-//! A rule that compares rows names the lowest pair in the order it sorted by; every other rule
-//! names the first row that breaks it. Cost: two sorts, O(n log n).
+//! A rule that compares rows reports the lowest pair in its sort order; every other rule reports
+//! the first row that breaks it. Cost: two sorts, O(n log n).
 
 use thiserror::Error;
 
@@ -27,29 +29,29 @@ use super::cursor::{CursorBounds, check_cursor_bounds};
 use super::{CursorUpdate, MAX_KEY_SIZE, MAX_TOKEN_SIZE, ShardSpecInputError, ShardSpecRef};
 use crate::identity::ShardId;
 
-/// Most rows of one manifest, hence of one registration.
+/// Maximum number of rows of one manifest, hence of one registration.
 pub const MAX_INITIAL_SHARDS: usize = 10_000;
 
 // Row numbers are sorted as u32.
 const _: () = assert!(MAX_INITIAL_SHARDS <= u32::MAX as usize);
 
-/// One row: a root shard as the caller describes it, with nothing checked yet.
+/// One row: a root shard as described by the caller, unvalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialShardInput<'a> {
     /// The caller's id for the shard; bit 63 must be clear.
     pub shard_id: ShardId,
     /// The range to scan.
     pub spec: ShardSpecRef<'a>,
-    /// Where to begin; usually initial.
+    /// The initial position; usually initial.
     pub cursor: CursorUpdate<'a>,
 }
 
-/// Whether `shards` can be the root shards of a run.
+/// Checks that `shards` can be the root shards of a run.
 ///
 /// # Errors
 /// The first rule broken, in the order of the module documentation.
 pub fn validate_manifest(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
-    // One pass for each rule, not one for each row: which rule answers must not depend on the order
+    // One pass for each rule, not one for each row: the reported rule must not depend on the order
     // of the rows.
     check_count(shards)?;
     check_unique_ids(shards)?;
@@ -62,7 +64,7 @@ pub fn validate_manifest(shards: &[InitialShardInput<'_>]) -> Result<(), Manifes
     shards.iter().try_for_each(check_cursor_token_size)
 }
 
-/// A manifest that no run can begin with.
+/// The manifest is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ManifestValidationError {
@@ -94,11 +96,11 @@ pub enum ManifestValidationError {
     InvalidSpec {
         /// The row.
         shard_id: ShardId,
-        /// What is wrong with it.
+        /// The rule that the spec breaks.
         #[source]
         reason: ShardSpecInputError,
     },
-    /// Two rows share keys.
+    /// Two rows have keys in common.
     #[error("shards {shard_a} and {shard_b} overlap")]
     OverlappingRanges {
         /// The row that starts first.
@@ -171,8 +173,8 @@ fn check_spec(row: &InitialShardInput<'_>) -> Result<(), ManifestValidationError
     row.spec.validate().map_err(invalid)
 }
 
-/// Every range is known to be bounded and non-empty here, so if any two overlap, two neighbours in
-/// order of their starts do.
+/// Checks that no two ranges overlap. All ranges are bounded and non-empty at this point, so if any
+/// two overlap, two neighbours in order of their starts do.
 fn check_disjoint(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
     // The row number makes the order total, so equal starts are reported in the caller's order.
     let mut order: Vec<(&[u8], u32)> = shards.iter().map(|row| row.spec.start).zip(0..).collect();

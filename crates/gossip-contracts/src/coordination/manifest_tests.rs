@@ -1,4 +1,4 @@
-//! Manifests: every rule, every order between two rules, and the law about overlaps.
+//! Manifests: every rule, every order between two rules, and the overlap property.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -37,7 +37,7 @@ const fn row_at(
     InitialShardInput { shard_id: id(raw), spec: ShardSpecRef::new(start, end, b""), cursor }
 }
 
-/// The faults, as rows that break one rule each. Rows 2 to 9 are disjoint unless they say so.
+/// The faults: each row breaks one rule. Rows 2 to 9 are disjoint unless noted.
 const GOOD: Row = row(1, b"a", b"b");
 const TWIN: Row = row(1, b"y", b"z");
 const UNBOUNDED: Row = row(2, b"c", b"");
@@ -98,9 +98,9 @@ fn bad_manifests_are_refused(#[case] rows: &[Row], #[case] error: ManifestValida
 }
 
 /// Every order between two of rules 3 to 10, with the later fault in the earlier row, so that a
-/// row-by-row validator would be caught too.
+/// row-by-row validator would fail too.
 #[test]
-fn of_two_faults_the_earlier_rule_answers() {
+fn of_two_faults_the_earlier_rule_is_reported() {
     let faults: [(&[Row], ManifestValidationError); 8] = [
         (&[TWIN], DuplicateIds { shard_id: id(1) }),
         (&[UNBOUNDED], UnboundedRange { shard_id: id(2) }),
@@ -120,7 +120,7 @@ fn of_two_faults_the_earlier_rule_answers() {
 }
 
 #[test]
-fn every_size_limit_of_a_spec_is_named() {
+fn every_size_limit_of_a_spec_is_reported() {
     let too_long = [
         (ShardSpecRef::new(&LONG_KEY, b"z", b""), "start"),
         (ShardSpecRef::new(b"a", &LONG_KEY, b""), "end"),
@@ -134,14 +134,14 @@ fn every_size_limit_of_a_spec_is_named() {
     }
 }
 
-/// A cursor key over the limit that is also out of bounds, in one row.
+/// One row whose cursor key exceeds the limit and is also out of bounds.
 #[test]
-fn key_size_comes_before_bounds_within_a_row() {
+fn key_size_is_checked_before_bounds_within_a_row() {
     assert!(!LONG_CURSOR.spec.contains_key(&LONG_KEY));
     assert_eq!(validate_manifest(&[LONG_CURSOR]), Err(KEY_TOO_LARGE));
 }
 
-/// A row between each two bounds.
+/// Returns a row for each pair of adjacent bounds.
 fn rows_of<'a>(bounds: &'a [[u8; 4]]) -> Vec<InitialShardInput<'a>> {
     let pairs = bounds.windows(2).zip(0..);
     let row = |(pair, raw): (&'a [[u8; 4]], u64)| InitialShardInput {
@@ -165,18 +165,18 @@ fn the_largest_manifest_is_accepted_and_one_more_row_is_not() {
     let count = MAX_INITIAL_SHARDS + 1;
     let too_many = TooManyShards { count, max: MAX_INITIAL_SHARDS };
     assert_eq!(validate_manifest(&rows), Err(too_many));
-    // The count answers before any other rule, even for rows that are all alike.
+    // The count is checked before any other rule, even if all rows are equal.
     assert_eq!(validate_manifest(&vec![UNBOUNDED; count]), Err(too_many));
 }
 
-/// Disjoint, bounded ranges with distinct root ids, in any order.
+/// Yields disjoint, bounded ranges with distinct root ids, in any order.
 fn disjoint() -> impl Strategy<Value = Vec<(u64, Vec<u8>, Vec<u8>)>> {
     let keys = prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..4), 4..24);
     let picks = prop::collection::vec(any::<bool>(), 24);
     (keys, picks).prop_flat_map(|(keys, picks)| {
         let keys: Vec<_> = keys.into_iter().collect();
         let pairs = keys.windows(2).zip(0..).zip(picks);
-        // Leaving some ranges out makes gaps; the first two stay, so that there are neighbours.
+        // Omitting some ranges makes gaps; the first two are kept, so that there are neighbours.
         let kept = pairs.filter(|((_, index), pick)| *pick || *index < 2);
         let rows: Vec<_> = kept
             .map(|((pair, index), _)| (index * 7 % 64, pair[0].clone(), pair[1].clone()))
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn a_range_grown_past_its_right_neighbours_start_is_refused(rows in disjoint(), pick: Index) {
+    fn a_range_extended_into_its_right_neighbour_is_rejected(rows in disjoint(), pick: Index) {
         let mut rows = rows;
         rows.sort_by(|a, b| a.1.cmp(&b.1));
         let left = pick.index(rows.len() - 1);
@@ -213,7 +213,7 @@ proptest! {
         prop_assert_eq!(validate_manifest(&borrow(&rows)), Err(overlap));
     }
 
-    /// Compared with the definition, pair by pair.
+    /// Compares with the definition, pair by pair.
     #[test]
     fn exactly_the_disjoint_manifests_are_accepted(
         ranges in prop::collection::vec((b'a'..b'h', 1_u8..4), 1..5),
@@ -231,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn a_repeated_id_is_refused_whatever_the_ranges(rows in disjoint(), a: Index, b: Index) {
+    fn a_repeated_id_is_rejected_for_any_ranges(rows in disjoint(), a: Index, b: Index) {
         let mut rows = rows;
         let (a, b) = (a.index(rows.len()), b.index(rows.len()));
         prop_assume!(a != b);

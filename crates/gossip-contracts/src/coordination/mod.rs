@@ -1,27 +1,27 @@
 //! The data model that every coordination backend shares.
 //!
 //! Shard ranges, cursors and the rules about them that need no store, no clock and no protocol
-//! state. What the types say here holds for every backend, because every backend uses them.
+//! state. Every backend uses these types, so their guarantees hold for every backend.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `cursor` | how far a shard has been scanned; what counts as progress |
-//! | `shard_spec` | a shard's key range and metadata; what it means for a cursor to pass a key |
-//! | `pooled` | specs, cursors and spawned ids whose bytes live in a slab |
+//! | `cursor` | how far a shard has been scanned; the definition of progress |
+//! | `shard_spec` | a shard's key range and metadata; when a cursor may pass a key |
+//! | `pooled` | specs, cursors and spawned ids whose bytes are stored in a slab |
 //! | `arena` | specs in a slab, addressed by handles |
-//! | `coverage` | whether the parts of a split make up the whole |
+//! | `coverage` | whether the parts of a split tile the parent |
 //! | `split` | plans for the two kinds of split |
 //! | `successor` | the next key |
 //! | `manifest` | the root shards of a run |
-//! | `limits` | how far one shard may multiply |
-//! | `restored_state` | what an acquire hands to the scan runtime |
-//! | `canonical` | the bytes that payload hashes are made of |
+//! | `limits` | how many shards one shard can produce |
+//! | `restored_state` | the state that an acquire returns to the scan runtime |
+//! | `canonical` | the input of payload hashes |
 //!
 //! # Never
 //! - reads a clock, a store or a random source;
 //! - shows a byte of a key, token or metadata in an error or a `Debug` output: only lengths;
-//! - decides who owns a shard (that is `gossip-coordination`) or what a key means (that is
-//!   `gossip-frontier` and the connectors).
+//! - decides who owns a shard (`gossip-coordination` does) or interprets a key (`gossip-frontier`
+//!   and the connectors do).
 
 mod arena;
 mod byte_len;

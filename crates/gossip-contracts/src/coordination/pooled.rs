@@ -1,19 +1,19 @@
-//! Specs, cursors and spawned ids whose bytes live in a shared [`ByteSlab`].
+//! Specs, cursors and spawned ids whose bytes are stored in a shared [`ByteSlab`].
 //!
 //! Records hold these instead of boxes, so that a checkpoint allocates nothing and a full slab is
 //! an error instead of a growing process. A wrapper is a few offsets: every method takes the slab
-//! it came from, and what a reader returns borrows from the slab, not from the wrapper.
+//! it came from, and the returned slices borrow from the slab, not from the wrapper.
 //!
 //! # Invariants
 //! - The parts of a spec or a cursor are one block, so they are stored together or not at all: a
-//!   failed construction or update changes nothing, neither the wrapper nor the slab's accounting.
-//! - Updates that must move store the new bytes before they free the old ones, so they need room
-//!   for both. Updates that fit where the old bytes are stay there and cannot fail.
-//! - Wrappers are neither `Clone` nor `Drop`: they have no slab to copy in or to give back to.
-//!   The owner calls `free`; in debug builds the slab notices when it did not.
+//!   failed construction or update changes neither the wrapper nor the slab's accounting.
+//! - Updates that need a larger block store the new bytes before they free the old ones, so both
+//!   must fit. Updates that fit into the old block are done in place and cannot fail.
+//! - Wrappers are neither `Clone` nor `Drop`: they hold no reference to their slab.
+//!   The owner calls `free`; in debug builds the slab panics if it did not.
 //!
 //! # Panics
-//! Every method panics when the slab is not the one the wrapper came from, or was cleared since.
+//! Every method panics if the slab is not the one the wrapper came from, or was cleared since.
 
 use std::fmt;
 
@@ -24,21 +24,21 @@ use super::byte_len::ByteLen;
 use super::{CursorUpdate, MAX_KEY_SIZE, MAX_SPAWNED_PER_SHARD, ShardSpecRef};
 use crate::identity::ShardId;
 
-/// A shard spec in a slab. It stores what it is given; validating is the caller's business.
+/// A shard spec in a slab, stored as given; the caller validates it.
 ///
-/// All of it is one block: a record that is looked at costs one trip to memory instead of three,
-/// and there is nothing to give back when storing fails.
+/// All of it is one block: reading a record costs one cache miss instead of three, and a failed
+/// store has nothing to undo.
 #[must_use = "its bytes stay in the slab until `free` is called"]
 pub struct PooledShardSpec {
-    /// Start, end and metadata, one behind the other.
+    /// Start, end and metadata, concatenated.
     bytes: ByteSlot,
-    /// Bytes of the start key.
+    /// Length of the start key.
     start_len: u16,
-    /// Bytes of the end key. Both lengths together never exceed those of `bytes`.
+    /// Length of the end key. The two lengths together never exceed that of `bytes`.
     end_len: u16,
 }
 
-// There may be millions of records, and every valid key is within what the lengths can say.
+// There may be millions of records, and the length of every valid key fits in a u16.
 const _: () = assert!(size_of::<PooledShardSpec>() == 20 && size_of::<PooledCursor>() == 20);
 const _: () = assert!(MAX_KEY_SIZE <= u16::MAX as usize);
 
@@ -46,14 +46,14 @@ impl PooledShardSpec {
     /// Stores `spec`.
     ///
     /// # Errors
-    /// [`SlabFull`]; the slab is as it was. A key far beyond [`MAX_KEY_SIZE`] fits in no slab.
+    /// [`SlabFull`]; the slab is unchanged. A key far beyond [`MAX_KEY_SIZE`] fits in no slab.
     pub fn from_ref(spec: ShardSpecRef<'_>, slab: &mut ByteSlab) -> Result<Self, SlabFull> {
         let (start_len, end_len) = (key_len(spec.start, slab)?, key_len(spec.end, slab)?);
         let bytes = slab.allocate_parts(&[spec.start, spec.end, spec.metadata])?;
         Ok(Self { bytes, start_len, end_len })
     }
 
-    /// The spec.
+    /// Returns the spec.
     #[inline]
     #[must_use]
     pub fn view<'s>(&self, slab: &'s ByteSlab) -> ShardSpecRef<'s> {
@@ -62,18 +62,18 @@ impl PooledShardSpec {
         ShardSpecRef::new(start, end, metadata)
     }
 
-    /// Start, end and metadata as they are stored, one behind the other, and the lengths of the
-    /// first two: who copies a spec copies once.
+    /// Returns start, end and metadata as stored, concatenated, and the lengths of the first two,
+    /// so that a spec can be copied at once.
     #[inline]
     #[must_use]
     pub fn packed<'s>(&self, slab: &'s ByteSlab) -> (&'s [u8], [usize; 2]) {
         (slab.get(self.bytes), [usize::from(self.start_len), usize::from(self.end_len)])
     }
 
-    /// Stores `spec` instead.
+    /// Replaces the spec by `spec`.
     ///
     /// # Errors
-    /// [`SlabFull`]; the old spec is still there.
+    /// [`SlabFull`]; the old spec is unchanged.
     pub fn replace(&mut self, spec: ShardSpecRef<'_>, slab: &mut ByteSlab) -> Result<(), SlabFull> {
         let (start_len, end_len) = (key_len(spec.start, slab)?, key_len(spec.end, slab)?);
         let parts = [spec.start, spec.end, spec.metadata];
@@ -82,25 +82,26 @@ impl PooledShardSpec {
         Ok(())
     }
 
-    /// Asks the processor for the bytes ahead of a [`view`](Self::view).
+    /// Prefetches the bytes before a [`view`](Self::view).
     #[inline]
     pub fn prefetch(&self, slab: &ByteSlab) {
         slab.prefetch(self.bytes);
     }
 
-    /// Asks the processor for the first of the bytes only.
+    /// Prefetches the first of the bytes only.
     #[inline]
     pub fn prefetch_start(&self, slab: &ByteSlab) {
         slab.prefetch_start(self.bytes);
     }
 
-    /// How far behind the bytes of this spec those of `next` lie, which was stored after it.
+    /// Returns the distance from the bytes of this spec to those of `next`, which was stored after
+    /// it.
     #[must_use]
     pub const fn spacing_to(&self, next: &Self) -> SlotSpacing {
         SlotSpacing::between(self.bytes, next.bytes)
     }
 
-    /// Gives the bytes back.
+    /// Frees the bytes.
     pub fn free(self, slab: &mut ByteSlab) {
         slab.deallocate(self.bytes);
     }
@@ -120,15 +121,15 @@ impl fmt::Debug for PooledShardSpec {
 /// A cursor in a slab.
 #[must_use = "its bytes stay in the slab until `free` is called"]
 pub struct PooledCursor {
-    /// Key and token, one behind the other; empty when there is no key.
+    /// Key and token, concatenated; empty if there is no key.
     bytes: ByteSlot,
-    /// Bytes of the key; what follows is the token. Zero only when `bytes` is empty: a present key
-    /// never is, and a token has a key beside it.
+    /// Length of the key; the token follows it. Zero only if `bytes` is empty: a present key is not
+    /// empty, and a token never occurs without a key.
     key_len: u32,
 }
 
 impl PooledCursor {
-    /// No progress yet; takes no room in any slab.
+    /// Returns a cursor without progress; occupies no bytes of any slab.
     pub const fn initial() -> Self {
         Self { bytes: ByteSlot::EMPTY, key_len: 0 }
     }
@@ -136,26 +137,26 @@ impl PooledCursor {
     /// Stores `update`.
     ///
     /// # Errors
-    /// [`SlabFull`]; the slab is as it was.
+    /// [`SlabFull`]; the slab is unchanged.
     pub fn from_update(update: CursorUpdate<'_>, slab: &mut ByteSlab) -> Result<Self, SlabFull> {
         let mut cursor = Self::initial();
         cursor.update(update, slab)?;
         Ok(cursor)
     }
 
-    /// The last key done, if any.
+    /// Returns the last key done, if any.
     #[must_use]
     pub fn last_key<'s>(&self, slab: &'s ByteSlab) -> Option<&'s [u8]> {
         Some(self.parts(slab).0).filter(|key| !key.is_empty())
     }
 
-    /// The connector's resume state, if any.
+    /// Returns the connector's resume state, if any.
     #[must_use]
     pub fn token<'s>(&self, slab: &'s ByteSlab) -> Option<&'s [u8]> {
         Some(self.parts(slab).1).filter(|token| !token.is_empty())
     }
 
-    /// The cursor.
+    /// Returns the cursor.
     #[inline]
     #[must_use]
     pub fn view<'s>(&self, slab: &'s ByteSlab) -> CursorUpdate<'s> {
@@ -165,24 +166,24 @@ impl PooledCursor {
         }
     }
 
-    /// Key and token as they are stored, one behind the other, and the length of the key.
+    /// Returns key and token as stored, concatenated, and the length of the key.
     #[inline]
     #[must_use]
     pub fn packed<'s>(&self, slab: &'s ByteSlab) -> (&'s [u8], usize) {
         (slab.get(self.bytes), self.key_len as usize)
     }
 
-    /// True when there is no progress.
+    /// Returns whether there is no progress.
     #[must_use]
     pub const fn is_initial(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Stores `update` instead. This is the checkpoint's path: a cursor of about the same length
-    /// is written over the old one.
+    /// Replaces the cursor by `update`. This is the hot path of a checkpoint: a cursor of similar
+    /// length overwrites the old one.
     ///
     /// # Errors
-    /// [`SlabFull`]; the old cursor is still there.
+    /// [`SlabFull`]; the old cursor is unchanged.
     #[inline]
     pub fn update(
         &mut self,
@@ -191,24 +192,24 @@ impl PooledCursor {
     ) -> Result<(), SlabFull> {
         let parts = [update.last_key(), update.token()].map(Option::unwrap_or_default);
         self.bytes = slab.replace_parts(self.bytes, &parts)?;
-        // What a slab holds is shorter than 4 GiB, and so is a part of it.
+        // The content of a slab is shorter than 4 GiB, and so is a part of it.
         self.key_len = parts[0].len() as u32;
         Ok(())
     }
 
-    /// Asks the processor for the bytes ahead of a [`view`](Self::view).
+    /// Prefetches the bytes before a [`view`](Self::view).
     #[inline]
     pub fn prefetch(&self, slab: &ByteSlab) {
         slab.prefetch(self.bytes);
     }
 
-    /// Asks the processor for the first of the bytes only.
+    /// Prefetches the first of the bytes only.
     #[inline]
     pub fn prefetch_start(&self, slab: &ByteSlab) {
         slab.prefetch_start(self.bytes);
     }
 
-    /// Gives the bytes back.
+    /// Frees the bytes.
     pub fn free(self, slab: &mut ByteSlab) {
         slab.deallocate(self.bytes);
     }
@@ -235,16 +236,16 @@ pub struct PooledSpawned {
     ids: ByteSlot,
 }
 
-/// Bytes of one stored id.
+/// Length of one stored id.
 const ID_LEN: usize = size_of::<u64>();
 
-/// Ids that most lists stay below.
+/// Number of ids that most lists stay below.
 const FEW_SPAWNED: usize = 16;
 
 const _: () = assert!(FEW_SPAWNED <= MAX_SPAWNED_PER_SHARD);
 
 impl PooledSpawned {
-    /// Nothing spawned yet; takes no room in any slab.
+    /// Returns an empty list; occupies no bytes of any slab.
     pub const fn empty() -> Self {
         Self { ids: ByteSlot::EMPTY }
     }
@@ -270,7 +271,7 @@ impl PooledSpawned {
     /// Appends `ids`.
     ///
     /// # Errors
-    /// [`PooledSpawnedError::TooMany`], then [`PooledSpawnedError::Full`]; the list is as it was.
+    /// [`PooledSpawnedError::TooMany`], then [`PooledSpawnedError::Full`]; the list is unchanged.
     pub fn extend(
         &mut self,
         ids: &[ShardId],
@@ -284,7 +285,7 @@ impl PooledSpawned {
                 max: MAX_SPAWNED_PER_SHARD,
             });
         }
-        // Clearing the room for a full list would be felt with every decoding of a short one.
+        // Zeroing a buffer for a full list would slow down every decoding of a short one.
         match current + additional {
             0 => Ok(()),
             1..=FEW_SPAWNED => self.extend_through([0; FEW_SPAWNED * ID_LEN], ids, slab),
@@ -292,7 +293,8 @@ impl PooledSpawned {
         }
     }
 
-    /// Adds `ids` by a copy of the whole list through `bytes`, which have room for it.
+    /// Appends `ids` by copying the whole list through a buffer of `N` bytes, which is large
+    /// enough.
     fn extend_through<const N: usize>(
         &mut self,
         mut bytes: [u8; N],
@@ -309,7 +311,7 @@ impl PooledSpawned {
         Ok(())
     }
 
-    /// The ids, in the order they were added.
+    /// Returns the ids in the order they were added.
     pub fn iter<'s>(
         &self,
         slab: &'s ByteSlab,
@@ -318,25 +320,25 @@ impl PooledSpawned {
         ids.iter().map(|id| ShardId::from_raw(u64::from_le_bytes(*id)))
     }
 
-    /// Whether `id` was spawned.
+    /// Returns whether `id` was spawned.
     #[must_use]
     pub fn contains(&self, id: ShardId, slab: &ByteSlab) -> bool {
         self.iter(slab).any(|spawned| spawned == id)
     }
 
-    /// How many were spawned.
+    /// Returns the number of spawned ids.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ids.len() / ID_LEN
     }
 
-    /// True when nothing was spawned.
+    /// Returns whether no shard was spawned.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Gives the bytes back.
+    /// Frees the bytes.
     pub fn free(self, slab: &mut ByteSlab) {
         slab.deallocate(self.ids);
     }
@@ -348,7 +350,7 @@ impl fmt::Debug for PooledSpawned {
     }
 }
 
-/// Ids that could not be added.
+/// The ids could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PooledSpawnedError {
@@ -362,12 +364,12 @@ pub enum PooledSpawnedError {
         /// The limit.
         max: usize,
     },
-    /// The slab has no room.
+    /// The slab is full.
     #[error(transparent)]
     Full(#[from] SlabFull),
 }
 
-/// The length of a key as it is stored, or the refusal of what no slab can hold.
+/// Returns the length of a key as stored, or the error for a key that fits in no slab.
 fn key_len(key: &[u8], slab: &ByteSlab) -> Result<u16, SlabFull> {
     let available = slab.virgin_bytes() as u32;
     u16::try_from(key.len()).map_err(|_| SlabFull { requested: u32::MAX, available })

@@ -1,4 +1,4 @@
-//! Pooled wrappers: round trips, and failures that leave no trace.
+//! Pooled wrappers: round trips, and failures without side effects.
 
 use gossip_stdx::{ByteSlab, SlabFull};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::identity::ShardId;
 
 const SPEC: ShardSpecRef<'static> = ShardSpecRef::new(b"start", b"z", b"metadata");
 
-/// What a slab looks like from outside; a rollback restores all of it.
+/// Returns the externally visible state of a slab; a rollback restores all of it.
 fn accounting(slab: &ByteSlab) -> (usize, usize, usize, usize) {
     let (live, used) = (slab.live_slots(), slab.used_bytes());
     (live, used, slab.free_bytes(), slab.virgin_bytes())
@@ -35,7 +35,7 @@ fn a_spec_is_stored_replaced_and_freed() {
 }
 
 #[test]
-fn a_spec_that_does_not_fit_leaves_the_slab_as_it_was() {
+fn a_spec_that_does_not_fit_leaves_the_slab_unchanged() {
     let mut slab = ByteSlab::new(0);
     let fresh = accounting(&slab);
     let full = PooledShardSpec::from_ref(SPEC, &mut slab).unwrap_err();
@@ -51,9 +51,9 @@ fn a_spec_is_one_block() {
     pooled.free(&mut slab);
 }
 
-/// The lengths of keys are stored in two bytes each, which no valid key exceeds.
+/// Key lengths are stored in two bytes each, which is enough for every valid key.
 #[test]
-fn a_key_beyond_all_limits_is_refused_like_one_too_large_for_any_slab() {
+fn a_key_beyond_all_limits_returns_slab_full() {
     let mut slab = ByteSlab::new(1 << 20);
     let fresh = accounting(&slab);
     let longest = vec![b'k'; usize::from(u16::MAX)];
@@ -77,12 +77,12 @@ fn a_spec_replacement_that_does_not_fit_keeps_the_old_one() {
     let mut slab = ByteSlab::new(2 * ByteSlab::MIN_BLOCK);
     let mut pooled = PooledShardSpec::from_ref(SPEC, &mut slab).unwrap();
     let before = accounting(&slab);
-    // One block of head-room for two: the new bytes are stored before the old ones are freed.
+    // One free block: the new bytes are stored before the old ones are freed, and need two.
     let refused = pooled.replace(ShardSpecRef::new(b"a", b"b", &[b'm'; 17]), &mut slab);
     assert!(refused.is_err());
     assert_eq!(pooled.view(&slab), SPEC);
     assert_eq!(accounting(&slab), before);
-    // What fits the old block stays there.
+    // Bytes that fit the old block are stored in place.
     let other = ShardSpecRef::new(b"a", b"b", b"c");
     pooled.replace(other, &mut slab).unwrap();
     assert_eq!((pooled.view(&slab), accounting(&slab)), (other, before));
@@ -90,7 +90,7 @@ fn a_spec_replacement_that_does_not_fit_keeps_the_old_one() {
 }
 
 #[test]
-fn an_initial_cursor_takes_no_room() {
+fn an_initial_cursor_occupies_no_bytes() {
     let mut slab = ByteSlab::new(0);
     let pooled = PooledCursor::from_update(CursorUpdate::initial(), &mut slab).unwrap();
     for cursor in [pooled, PooledCursor::initial()] {
@@ -102,7 +102,7 @@ fn an_initial_cursor_takes_no_room() {
 }
 
 #[test]
-fn a_cursor_that_does_not_fit_leaves_the_slab_as_it_was() {
+fn a_cursor_that_does_not_fit_leaves_the_slab_unchanged() {
     let mut slab = ByteSlab::new(ByteSlab::MIN_BLOCK);
     let fresh = accounting(&slab);
     let update = CursorUpdate::new(b"key and token", b"of 17 bytes");
@@ -122,15 +122,15 @@ fn a_cursor_of_the_same_size_is_updated_in_a_full_slab() {
     cursor.free(&mut slab);
 }
 
-/// A slab with one block free, and a cursor of one block.
-fn tight() -> (ByteSlab, PooledCursor) {
+/// Returns a slab with one block free, and a cursor of one block.
+fn slab_with_one_free_block() -> (ByteSlab, PooledCursor) {
     let mut slab = ByteSlab::new(2 * ByteSlab::MIN_BLOCK);
     let update = CursorUpdate::new(b"key", b"token");
     let cursor = PooledCursor::from_update(update, &mut slab).unwrap();
     (slab, cursor)
 }
 
-/// Grows the key, the token or both past what fits.
+/// Grows the key, the token or both beyond the free block.
 #[test]
 fn a_cursor_update_that_does_not_fit_changes_nothing() {
     let long = [b'l'; 2 * ByteSlab::MIN_BLOCK];
@@ -142,7 +142,7 @@ fn a_cursor_update_that_does_not_fit_changes_nothing() {
         CursorUpdate::new(&long, &long),
     ];
     for update in refused {
-        let (mut slab, mut cursor) = tight();
+        let (mut slab, mut cursor) = slab_with_one_free_block();
         let before = accounting(&slab);
         assert!(cursor.update(update, &mut slab).is_err());
         assert_eq!(cursor.view(&slab), CursorUpdate::new(b"key", b"token"));
@@ -152,8 +152,8 @@ fn a_cursor_update_that_does_not_fit_changes_nothing() {
 }
 
 #[test]
-fn a_cursor_update_may_drop_its_token_and_its_key() {
-    let (mut slab, mut cursor) = tight();
+fn a_cursor_update_can_remove_token_and_key() {
+    let (mut slab, mut cursor) = slab_with_one_free_block();
     cursor.update(CursorUpdate::with_last_key(b"k"), &mut slab).unwrap();
     assert_eq!(cursor.token(&slab), None);
     assert_eq!(slab.live_slots(), 1);
@@ -183,7 +183,7 @@ fn spawned_ids_keep_their_order() {
 }
 
 #[test]
-fn spawned_ids_stop_at_their_limit() {
+fn spawned_ids_beyond_the_limit_are_rejected() {
     let mut slab = ByteSlab::new(32 * 1024);
     let all = ids(0..MAX_SPAWNED_PER_SHARD as u64);
     let mut spawned = PooledSpawned::from_ids(&all, &mut slab).unwrap();
@@ -203,14 +203,14 @@ fn spawned_ids_stop_at_their_limit() {
 }
 
 #[test]
-fn spawned_ids_that_do_not_fit_leave_the_list_as_it_was() {
+fn spawned_ids_that_do_not_fit_leave_the_list_unchanged() {
     let mut slab = ByteSlab::new(2 * ByteSlab::MIN_BLOCK);
     let mut spawned = PooledSpawned::from_ids(&ids(1..3), &mut slab).unwrap();
     let before = accounting(&slab);
     let full = SlabFull { requested: 32, available: 16 };
     let refused = spawned.push(ShardId::from_raw(3), &mut slab);
     assert_eq!(refused, Err(PooledSpawnedError::Full(full)));
-    // The limit is checked before the slab is asked.
+    // The limit is checked before the slab.
     let refused = spawned.extend(&ids(0..2000), &mut slab);
     assert!(matches!(refused, Err(PooledSpawnedError::TooMany { additional: 2000, .. })));
     assert!(spawned.iter(&slab).eq(ids(1..3)));
@@ -220,10 +220,10 @@ fn spawned_ids_that_do_not_fit_leave_the_list_as_it_was() {
 
 #[test]
 #[should_panic(expected = "slot")]
-fn a_wrapper_is_refused_by_a_foreign_slab() {
+fn a_foreign_slab_rejects_a_wrapper() {
     let mut slab = ByteSlab::new(64);
     let cursor = PooledCursor::from_update(CursorUpdate::with_last_key(b"k"), &mut slab).unwrap();
-    // Given back first, so that the panic below is the only one.
+    // Freed first, so that the panic below is the only one.
     let foreign = ByteSlab::new(64);
     slab.clear();
     let _ = cursor.last_key(&foreign);
@@ -244,7 +244,7 @@ proptest! {
         prop_assert_eq!((slab.live_slots(), slab.virgin_bytes()), (0, 256));
     }
 
-    /// Any sequence of updates in a slab that is often too small: a refused one changes nothing.
+    /// Any sequence of updates in a slab that is often too small: a failed one changes nothing.
     #[test]
     fn cursors_hold_the_last_update_that_was_accepted(
         updates in prop::collection::vec((bytes(70), bytes(70)), 1..20),

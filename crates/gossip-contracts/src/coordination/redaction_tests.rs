@@ -1,7 +1,7 @@
 //! No key, token or metadata byte ever reaches a `Debug` or `Display` output.
 //!
-//! Every type is filled with a canary and printed in every way; every error comes from input that
-//! carries it. The canary is looked for as text, as a list of numbers and as hex.
+//! Every type is filled with a canary and printed in every way; every error is created from input
+//! that contains it. The canary is searched for as text, as a list of numbers and as hexadecimal.
 
 use std::fmt::{Debug, Display};
 
@@ -29,12 +29,12 @@ const CURSOR: CursorUpdate<'static> = CursorUpdate::new(CANARY, CANARY);
 
 #[track_caller]
 fn assert_clean(text: &str) {
-    // Without white space, so that a list down the page is found like one along a line.
+    // Without white space, so that a list over several lines is found like one on a single line.
     let dense: String = text.split_whitespace().collect();
     let upper = dense.to_uppercase();
-    // Text; decimal list; hexadecimal, run together and as a list.
+    // Text; decimal list; hexadecimal, concatenated and as a list.
     for trace in ["SECRET", "83,69,67", "534543", "0X53,0X45", "53,45,43"] {
-        assert!(!upper.contains(trace), "the canary shows");
+        assert!(!upper.contains(trace), "the output contains the canary");
     }
 }
 
@@ -52,9 +52,9 @@ fn assert_error_clean(error: &(impl Debug + Display)) {
     assert!(!error.to_string().is_empty());
 }
 
-/// The test of the tester: what a derived `Debug` would print is caught.
+/// Tests the check itself: the output of a derived `Debug` is detected.
 #[test]
-fn the_canary_is_recognised() {
+fn the_canary_is_detected() {
     let caught = |text: String| std::panic::catch_unwind(|| assert_clean(&text)).is_err();
     assert!(caught(format!("{CANARY:?}")));
     assert!(caught(format!("{CANARY:x?}")));
@@ -108,7 +108,7 @@ fn row() -> InitialShardInput<'static> {
     InitialShardInput { shard_id: ShardId::from_raw(1), spec: SPEC, cursor: CURSOR }
 }
 
-/// Errors made from input that carries the canary.
+/// Errors created from input that contains the canary.
 #[test]
 fn errors_from_canary_input_show_lengths_only() {
     let long_key = CANARY.repeat(MAX_KEY_SIZE);
@@ -126,7 +126,7 @@ fn errors_from_canary_input_show_lengths_only() {
     assert_error_clean(&SplitResidualPlan::try_new(SPEC, SPEC).unwrap_err());
 }
 
-/// Every variant, printed: an error can only hold numbers, and every message says something.
+/// Prints every variant: an error holds only numbers, and no message is empty.
 #[test]
 fn every_error_variant_is_printable_and_clean() {
     split_validation_errors().iter().for_each(assert_error_clean);
@@ -152,7 +152,7 @@ fn every_error_variant_is_printable_and_clean() {
     assert_error_clean(&ShardArenaTooLarge { slots: 1, bytes: 2 });
 }
 
-/// Variants that only a coordinator can produce are built here; the others have tests of their own.
+/// Builds the variants that only a coordinator returns; the others have their own tests.
 fn split_validation_errors() -> [SplitValidationError; 6] {
     let limit = |scope| SplitValidationError::ShardLimitExceeded {
         current: 9,
@@ -182,9 +182,9 @@ fn manifest_errors() -> [ManifestValidationError; 5] {
     ]
 }
 
-/// Messages name both sides by number.
+/// Messages state both sides as numbers.
 #[test]
-fn messages_say_what_was_presented_and_what_was_expected() {
+fn messages_state_the_input_and_the_limit() {
     let [spawn, backend, tenant, global, collision, cursor] =
         split_validation_errors().map(|error| error.to_string());
     assert_eq!(spawn, "2 more children on top of 1023 exceed the limit of 1024 per shard");

@@ -1,8 +1,8 @@
-//! What an acquire hands to the scan runtime.
+//! The state that an acquire returns to the scan runtime.
 
 use super::{Cursor, CursorSemantics, ShardSpec};
 
-/// Everything a worker needs to go on where the shard's last owner stopped.
+/// The state that a worker needs to resume where the shard's last owner stopped.
 ///
 /// It owns its bytes, so it outlives the scratch buffers of the acquire that filled it. Its fields
 /// are public because it is a message: the coordinator guarantees, at the time of the acquire, that
@@ -11,14 +11,14 @@ use super::{Cursor, CursorSemantics, ShardSpec};
 pub struct RestoredShardState {
     /// The range to scan.
     pub spec: ShardSpec,
-    /// Where to resume; initial for a shard never checkpointed.
+    /// The cursor to resume from; initial for a shard that was never checkpointed.
     pub cursor: Cursor,
-    /// What it means for the cursor to pass a key.
+    /// When the cursor may pass a key.
     pub cursor_semantics: CursorSemantics,
 }
 
 impl RestoredShardState {
-    /// Bundles the three.
+    /// Creates the state from its parts.
     #[must_use]
     pub const fn new(spec: ShardSpec, cursor: Cursor, cursor_semantics: CursorSemantics) -> Self {
         Self { spec, cursor, cursor_semantics }

@@ -1,15 +1,15 @@
-//! Shard specs: a key range and what the connector wants to remember about it.
+//! Shard specs: a key range and the connector's metadata for it.
 //!
 //! A range is half-open, `[start, end)`, in the byte order of keys. An empty `start` means "from
-//! the first key", an empty `end` means "past the last". Metadata is opaque here; it is hashed
-//! with the range, so two specs that differ in metadata alone are different payloads.
+//! the first key", an empty `end` means "past the last". Metadata is opaque here; it is hashed with
+//! the range, so two specs that differ only in metadata are different payloads.
 //!
-//! [`ShardSpecRef`] borrows its bytes and is *unvalidated by design*: it can hold whatever came
-//! in, so that a validator can look at it. [`ShardSpec`] owns its bytes and is always valid.
+//! [`ShardSpecRef`] borrows its bytes and is *unvalidated by design*: it can hold any input, so
+//! that a validator can inspect it. [`ShardSpec`] owns its bytes and is always valid.
 //!
 //! # Order of checks
-//! Start size, end size, metadata size, then the inverted range. Sizes come first so that nothing
-//! compares keys of unbounded length.
+//! Start size, end size, metadata size, then the inverted range. Sizes are checked first so that
+//! keys of unbounded length are never compared.
 
 use std::fmt;
 
@@ -18,31 +18,32 @@ use thiserror::Error;
 use super::byte_len::ByteLen;
 use super::cursor::{CursorBounds, MAX_KEY_SIZE, check_cursor_bounds};
 
-/// Longest metadata. As generous as a token, since connectors put like things in both.
+/// Maximum length of metadata. Equal to that of a token, since connectors store similar data in
+/// both.
 pub const MAX_METADATA_SIZE: usize = 16 * 1024;
 
 // Canonical encoding and the slab both hold lengths as u32.
 const _: () = assert!(MAX_METADATA_SIZE > 0 && MAX_METADATA_SIZE <= u32::MAX as usize);
 
-/// A borrowed, possibly invalid shard spec. The fields are public because it promises nothing.
+/// A borrowed, possibly invalid shard spec. The fields are public because it guarantees nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ShardSpecRef<'a> {
     /// First key of the range; empty is unbounded.
     pub start: &'a [u8],
     /// First key past the range; empty is unbounded.
     pub end: &'a [u8],
-    /// The connector's own bytes.
+    /// The connector's metadata.
     pub metadata: &'a [u8],
 }
 
 impl<'a> ShardSpecRef<'a> {
-    /// Puts the three parts together and checks nothing.
+    /// Creates a spec from its parts without checks.
     #[must_use]
     pub const fn new(start: &'a [u8], end: &'a [u8], metadata: &'a [u8]) -> Self {
         Self { start, end, metadata }
     }
 
-    /// As [`ShardSpec::validate_ref`].
+    /// Checks the spec, as [`ShardSpec::validate_ref`] does.
     ///
     /// # Errors
     /// As [`ShardSpec::validate_ref`].
@@ -50,13 +51,13 @@ impl<'a> ShardSpecRef<'a> {
         ShardSpec::validate_ref(self)
     }
 
-    /// Whether `key` lies in `[start, end)`.
+    /// Returns whether `key` lies in `[start, end)`.
     #[must_use]
     pub fn contains_key(self, key: &[u8]) -> bool {
         check_cursor_bounds(Some(key), self.start, self.end) == CursorBounds::InBounds
     }
 
-    /// Whether no key at all can lie in the range: both bounds are given and `start >= end`.
+    /// Returns whether no key can lie in the range: both bounds are set and `start >= end`.
     pub(crate) fn is_inverted(self) -> bool {
         !self.start.is_empty() && !self.end.is_empty() && self.start >= self.end
     }
@@ -68,7 +69,7 @@ impl fmt::Debug for ShardSpecRef<'_> {
     }
 }
 
-/// An owned shard spec, valid from construction on.
+/// An owned shard spec, valid from construction.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ShardSpec {
     /// At most [`MAX_KEY_SIZE`] bytes, and below `end` unless one of the two is empty.
@@ -80,10 +81,10 @@ pub struct ShardSpec {
 }
 
 impl ShardSpec {
-    /// Owns a spec that is known to be valid.
+    /// Creates a spec from parts that are known to be valid.
     ///
     /// # Panics
-    /// If it is not; see [`Self::try_new`] for input.
+    /// If the parts are invalid; use [`Self::try_new`] for untrusted input.
     #[must_use]
     pub fn new(start: &[u8], end: &[u8], metadata: &[u8]) -> Self {
         match Self::try_new(start, end, metadata) {
@@ -92,7 +93,7 @@ impl ShardSpec {
         }
     }
 
-    /// Validates, then owns.
+    /// Validates the parts and copies them.
     ///
     /// # Errors
     /// As [`Self::validate_ref`].
@@ -101,7 +102,7 @@ impl ShardSpec {
         Ok(Self { start: start.into(), end: end.into(), metadata: metadata.into() })
     }
 
-    /// The rules of a valid spec, without owning it.
+    /// Checks that a spec is valid, without copying it.
     ///
     /// # Errors
     /// The first rule broken, in the order of the module documentation.
@@ -123,31 +124,31 @@ impl ShardSpec {
         Ok(())
     }
 
-    /// The same spec, borrowed.
+    /// Returns the borrowed form of this spec.
     #[must_use]
     pub fn as_spec_ref(&self) -> ShardSpecRef<'_> {
         ShardSpecRef::new(&self.start, &self.end, &self.metadata)
     }
 
-    /// First key of the range; empty is unbounded.
+    /// Returns the first key of the range; empty if unbounded.
     #[must_use]
     pub fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// First key past the range; empty is unbounded.
+    /// Returns the first key past the range; empty if unbounded.
     #[must_use]
     pub fn end(&self) -> &[u8] {
         &self.end
     }
 
-    /// The connector's own bytes.
+    /// Returns the connector's metadata.
     #[must_use]
     pub fn metadata(&self) -> &[u8] {
         &self.metadata
     }
 
-    /// Whether `key` lies in `[start, end)`.
+    /// Returns whether `key` lies in `[start, end)`.
     #[must_use]
     pub fn contains_key(&self, key: &[u8]) -> bool {
         self.as_spec_ref().contains_key(key)
@@ -168,9 +169,9 @@ impl fmt::Debug for ShardSpec {
     }
 }
 
-/// Lets a function take an owned or a borrowed spec.
+/// Lets a function accept an owned or a borrowed spec.
 pub trait IntoShardSpecRef<'a> {
-    /// The borrowed form. Costs nothing and validates nothing.
+    /// Returns the borrowed form. Free of cost; validates nothing.
     fn into_shard_spec_ref(self) -> ShardSpecRef<'a>;
 }
 
@@ -186,11 +187,11 @@ impl<'a> IntoShardSpecRef<'a> for &'a ShardSpec {
     }
 }
 
-/// Bytes that do not make a shard spec.
+/// The parts do not form a valid shard spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ShardSpecInputError {
-    /// Both bounds are given and the start does not lie before the end.
+    /// Both bounds are set and the start does not precede the end.
     #[error("the range start ({start_len} bytes) is not below its end ({end_len} bytes)")]
     InvertedRange {
         /// Length of the start.
@@ -217,14 +218,14 @@ pub enum ShardSpecInputError {
 }
 
 /// When a cursor may move past a key. A label for sinks and operators: the coordinator enforces
-/// progress and bounds in the same way for both.
+/// progress and bounds identically for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "persisted; a third meaning would be a new format")]
+#[expect(clippy::exhaustive_enums, reason = "persisted; a third variant would be a new format")]
 #[repr(u8)]
 pub enum CursorSemantics {
     /// After the results of every key up to it are durable.
     Completed = 0,
-    /// After every key up to it has been durably handed on, finished or not.
+    /// After every key up to it has been durably dispatched, finished or not.
     Dispatched = 1,
 }
 
@@ -233,7 +234,7 @@ const _: () = assert!(CursorSemantics::Completed.as_u8() == 0);
 const _: () = assert!(CursorSemantics::Dispatched.as_u8() == 1);
 
 impl CursorSemantics {
-    /// The meaning stored as `value`, or `None` for a number never given out.
+    /// Returns the variant stored as `value`, or `None` for an unassigned number.
     #[must_use]
     pub const fn from_u8(value: u8) -> Option<Self> {
         match value {
@@ -243,7 +244,7 @@ impl CursorSemantics {
         }
     }
 
-    /// The stored number.
+    /// Returns the stored number.
     #[must_use]
     pub const fn as_u8(self) -> u8 {
         self as u8

@@ -12,7 +12,7 @@ static LONG_START: [u8; MAX_KEY_SIZE + 1] = [b'z'; MAX_KEY_SIZE + 1];
 static LONG_END: [u8; MAX_KEY_SIZE + 2] = [b'a'; MAX_KEY_SIZE + 2];
 static LONG_METADATA: [u8; MAX_METADATA_SIZE + 1] = [b'm'; MAX_METADATA_SIZE + 1];
 
-/// Sizes differ, so the error tells which bound was refused.
+/// Sizes differ, so the error shows which bound was rejected.
 const START_TOO_LARGE: ShardSpecInputError =
     ShardSpecInputError::KeyTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
 const END_TOO_LARGE: ShardSpecInputError =
@@ -54,14 +54,14 @@ fn owned_and_borrowed_specs_convert_to_the_same_reference() {
 #[case::metadata(b"a", b"b", &LONG_METADATA, METADATA_TOO_LARGE)]
 #[case::inverted(b"bb", b"a", b"", ShardSpecInputError::InvertedRange { start_len: 2, end_len: 1 })]
 #[case::equal(b"a", b"a", b"", ShardSpecInputError::InvertedRange { start_len: 1, end_len: 1 })]
-// Two rules fail: the earlier one answers.
+// Two rules fail: the earlier one is reported.
 #[case::start_before_end(&LONG_START, &LONG_END, b"", START_TOO_LARGE)]
 #[case::start_before_metadata(&LONG_START, b"", &LONG_METADATA, START_TOO_LARGE)]
 #[case::start_before_inverted(&LONG_START, b"a", b"", START_TOO_LARGE)]
 #[case::end_before_metadata(b"", &LONG_END, &LONG_METADATA, END_TOO_LARGE)]
 #[case::end_before_inverted(b"z", &LONG_END, b"", END_TOO_LARGE)]
 #[case::metadata_before_inverted(b"b", b"a", &LONG_METADATA, METADATA_TOO_LARGE)]
-fn invalid_specs_are_refused_in_order(
+fn invalid_specs_are_rejected_in_order(
     #[case] start: &[u8],
     #[case] end: &[u8],
     #[case] metadata: &[u8],

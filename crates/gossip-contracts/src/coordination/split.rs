@@ -1,19 +1,19 @@
-//! Split planning: from "cut here" to a plan that a coordinator can execute.
+//! Split planning: from split points to a plan that a coordinator can execute.
 //!
-//! Two kinds of split. *Replace* retires the parent for two or more children; *residual* shrinks
-//! the parent, which keeps its lease and its left part, and gives the right part to a new shard.
-//! A plan only borrows and is complete before anything happens: ids, fences and stores are the
-//! business of whoever executes it.
+//! There are two kinds of split. *Replace* retires the parent for two or more children; *residual*
+//! shrinks the parent, which keeps its lease and its left part, and gives the right part to a new
+//! shard. A plan only borrows, and is complete before anything is executed: ids, fences and stores
+//! are the concern of the coordinator that executes it.
 //!
 //! # Progress across a replace
-//! A key the parent has finished must not be scanned again, and one it has not finished must not
-//! be skipped. So the child that contains the parent's cursor carries exactly that cursor, key and
-//! token; the children after it carry none; and no child lies wholly behind it. The planners keep
-//! to this without being told the parent's cursor: it is the one that the leftmost child carries.
-//! The coordinator, which knows the real one, asks [`validate_split_child_cursors`] again.
+//! A key the parent has finished must not be scanned again, and one it has not finished must not be
+//! skipped. So the child that contains the parent's cursor carries exactly that cursor, key and
+//! token; the children after it carry none; and no child lies wholly before it. The planners do not
+//! receive the parent's cursor: they take it from the leftmost child. The coordinator, which holds
+//! the real one, calls [`validate_split_child_cursors`] again.
 //!
 //! # Cost
-//! Plans live on the stack: [`MAX_SPLIT_CHILDREN`] children of 80 bytes, 20 KiB. Nothing here
+//! Plans are stored on the stack: [`MAX_SPLIT_CHILDREN`] children of 80 bytes, 20 KiB. Nothing here
 //! allocates. Planning is O(n log n) in the number of children.
 
 use std::iter;
@@ -28,17 +28,17 @@ use super::{
     check_cursor_bounds, key_successor_into, validate_residual_split,
 };
 
-/// One shard that a replace makes.
+/// One shard that a replace creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitChild<'a> {
     /// Its range and metadata.
     pub spec: ShardSpecRef<'a>,
-    /// The progress it starts with.
+    /// Its initial progress.
     pub cursor: CursorUpdate<'a>,
 }
 
 impl<'a> SplitChild<'a> {
-    /// A child that starts with `cursor`.
+    /// Returns a child that starts with `cursor`.
     #[must_use]
     pub const fn new(spec: ShardSpecRef<'a>, cursor: CursorUpdate<'a>) -> Self {
         Self { spec, cursor }
@@ -47,8 +47,8 @@ impl<'a> SplitChild<'a> {
 
 /// The children that replace a parent, in the caller's order, which is part of the payload hash.
 ///
-/// The number of children is right. That they tile a parent is known only of plans made by the
-/// `plan_split_replace*` functions, since a plan does not know its parent.
+/// The number of children is valid. Only plans from the `plan_split_replace*` functions are known
+/// to tile their parent, since a plan does not contain its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitReplacePlan<'a> {
     /// Between [`MIN_SPLIT_CHILDREN`] and [`MAX_SPLIT_CHILDREN`], so never spilled to the heap.
@@ -68,7 +68,7 @@ impl<'a> SplitReplacePlan<'a> {
         Ok(plan)
     }
 
-    /// The children, in the caller's order.
+    /// Returns the children, in the caller's order.
     #[must_use]
     pub fn children(&self) -> &[SplitChild<'a>] {
         &self.children
@@ -78,26 +78,26 @@ impl<'a> SplitReplacePlan<'a> {
         Self { children: InlineVec::new() }
     }
 
-    /// Fills an empty plan. In place, because moving a plan costs more than making a small one.
+    /// Fills an empty plan in place, because moving a plan costs more than building a small one.
     fn fill(
         &mut self,
         children: impl IntoIterator<Item = SplitChild<'a>>,
     ) -> Result<(), SplitReplacePlanError> {
-        // Fused, because an iterator that has ended is asked once more below.
+        // Fused, because `next` is called once more below on an iterator that may have ended.
         let mut rest = children.into_iter().fuse();
         for child in rest.by_ref().take(MAX_SPLIT_CHILDREN) {
             self.children.push(child);
         }
-        // One more shows that there are too many; an endless iterator must not be drained.
+        // One more child is enough to reject the plan; an infinite iterator must not be drained.
         let excess = rest.next().map_or(0, |_| rest.size_hint().0.saturating_add(1));
         check_child_count(self.children.len().saturating_add(excess))
     }
 }
 
-/// What remains of the parent, and the shard that takes the rest.
+/// The remaining parent, and the shard that takes the rest of its range.
 ///
-/// The two differ. That they tile a parent is known only of plans made by the
-/// `plan_split_residual*` functions, since a plan does not know its old parent.
+/// The two specs differ. Only plans from the `plan_split_residual*` functions are known to tile
+/// their parent, since a plan does not contain its old parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitResidualPlan<'a> {
     new_parent: ShardSpecRef<'a>,
@@ -105,7 +105,7 @@ pub struct SplitResidualPlan<'a> {
 }
 
 impl<'a> SplitResidualPlan<'a> {
-    /// Pairs the two specs.
+    /// Creates a plan from the two specs.
     ///
     /// # Errors
     /// [`SplitResidualPlanError::IdenticalSpecs`].
@@ -119,13 +119,13 @@ impl<'a> SplitResidualPlan<'a> {
         Ok(Self { new_parent, residual })
     }
 
-    /// What the parent keeps.
+    /// Returns the spec that the parent keeps.
     #[must_use]
     pub const fn new_parent(&self) -> ShardSpecRef<'a> {
         self.new_parent
     }
 
-    /// What the new shard takes.
+    /// Returns the spec of the new shard.
     #[must_use]
     pub const fn residual(&self) -> ShardSpecRef<'a> {
         self.residual
@@ -136,8 +136,8 @@ impl<'a> SplitResidualPlan<'a> {
 ///
 /// # Errors
 /// The number of children; then coverage, in the order of
-/// [`validate_split_coverage`](super::validate_split_coverage); then the children's cursors, as the
-/// module documentation says.
+/// [`validate_split_coverage`](super::validate_split_coverage); then the children's cursors, by the
+/// rule of the module documentation.
 pub fn plan_split_replace<'a, 'p>(
     parent: impl IntoShardSpecRef<'p>,
     children: impl IntoIterator<Item = SplitChild<'a>>,
@@ -146,18 +146,18 @@ pub fn plan_split_replace<'a, 'p>(
     plan.fill(children)?;
     let children = plan.children();
     validate_coverage_by(parent.into_shard_spec_ref(), children, |child| child.spec)?;
-    // No child may lie behind the cursor, so if there is one, it is in the leftmost child.
+    // No child may lie before the cursor, so the cursor, if any, is in the leftmost child.
     let leftmost = children.iter().min_by_key(|child| child.spec.start);
     let progress = leftmost.map_or(CursorUpdate::initial(), |child| child.cursor);
     validate_split_child_cursors(progress, children)?;
     Ok(plan)
 }
 
-/// Plans the cut of `parent` at `points`, which makes one child more than there are points.
+/// Plans the split of `parent` at `points`, with one child more than there are points.
 ///
-/// Children copy the parent's metadata; `cursor_of(index, spec)` says with what progress each
-/// begins, and is not called at all when their number is wrong. Points out of order, twice, or not
-/// strictly inside the parent come out as coverage errors.
+/// Children copy the parent's metadata; `cursor_of(index, spec)` returns the initial progress of
+/// each, and is not called if their number is invalid. Points that are out of order, repeated, or
+/// not strictly inside the parent are reported as coverage errors.
 ///
 /// # Errors
 /// As [`plan_split_replace`].
@@ -166,7 +166,7 @@ pub fn plan_split_replace_at_points<'a>(
     points: &[&'a [u8]],
     mut cursor_of: impl FnMut(usize, ShardSpecRef<'a>) -> CursorUpdate<'a>,
 ) -> Result<SplitReplacePlan<'a>, PlanSplitReplaceError> {
-    // Before the callback, which may be costly or count its calls.
+    // Checked before calling `cursor_of`, which may be expensive or count its calls.
     check_child_count(points.len().saturating_add(1))?;
     let parent = parent.into_shard_spec_ref();
     let specs = cut(parent, points.iter().copied()).enumerate();
@@ -174,7 +174,7 @@ pub fn plan_split_replace_at_points<'a>(
     plan_split_replace(parent, children)
 }
 
-/// [`plan_split_replace_at_points`] for a parent without progress.
+/// Plans a split as [`plan_split_replace_at_points`] does, for a parent without progress.
 ///
 /// # Errors
 /// As [`plan_split_replace`].
@@ -185,13 +185,13 @@ pub fn plan_split_replace_at_points_initial_cursor<'a>(
     plan_split_replace_at_points(parent, points, |_, _| CursorUpdate::initial())
 }
 
-/// Plans the cut of what remains of `parent` after `cursor`.
+/// Plans the split of the keys of `parent` after `cursor`.
 ///
-/// Points at or behind the cursor are dropped, because they would make a child with nothing left
-/// to do. The first child carries the cursor, the others none.
+/// Points at or before the cursor are dropped, because they would create a child with no keys left.
+/// The first child carries the cursor, the others none.
 ///
 /// # Errors
-/// As [`plan_split_replace`]; the number of children is counted after dropping.
+/// As [`plan_split_replace`]; the number of children is counted after dropping points.
 pub fn plan_split_replace_at_points_with_cursor<'a>(
     parent: impl IntoShardSpecRef<'a>,
     points: &[&'a [u8]],
@@ -205,7 +205,7 @@ pub fn plan_split_replace_at_points_with_cursor<'a>(
     plan_split_replace(parent, children.map(|(spec, cursor)| SplitChild::new(spec, cursor)))
 }
 
-/// Plans the shrinking of `old_parent` to `new_parent`, with `residual` for the rest.
+/// Plans to shrink `old_parent` to `new_parent`, with `residual` for the rest.
 ///
 /// # Errors
 /// [`PlanSplitResidualError::InvalidPlan`] for identical specs, then
@@ -231,7 +231,7 @@ pub fn plan_split_residual_at_point<'a>(
     point: &'a [u8],
 ) -> Result<SplitResidualPlan<'a>, PlanSplitResidualError> {
     let parent = parent.into_shard_spec_ref();
-    // Strictly inside: at the start the parent would keep nothing.
+    // Strictly inside: at the start, the parent would keep no key.
     if point <= parent.start || !parent.contains_key(point) {
         return Err(PlanSplitResidualError::SplitPointOutOfBounds {
             split_point: point.len(),
@@ -244,8 +244,8 @@ pub fn plan_split_residual_at_point<'a>(
     plan_split_residual(parent, new_parent, residual)
 }
 
-/// Plans a residual split right after `cursor`: the parent keeps what it has done, the residual
-/// takes everything else. The parent may be unbounded above.
+/// Plans a residual split directly after `cursor`: the parent keeps the finished keys, the residual
+/// takes all others. The parent may be unbounded above.
 ///
 /// The split point is the successor of the cursor's key and is written into `point`.
 ///
@@ -262,8 +262,8 @@ pub fn plan_split_residual_from_cursor<'a>(
     plan_split_residual_at_point(parent, &point[..len])
 }
 
-/// Whether `children` carry on from `parent_cursor` as the module documentation says. Expects
-/// children that tile the parent; the order in which they are given does not matter.
+/// Checks that the cursors of `children` continue `parent_cursor`, by the rule of the module
+/// documentation. Expects children that tile the parent, in any order.
 ///
 /// # Errors
 /// [`SplitValidationError::ChildCursorInvalid`] with the first such child in the caller's order.
@@ -275,7 +275,7 @@ pub fn validate_split_child_cursors(
         match check_cursor_bounds(parent_cursor.last_key(), child.spec.start, child.spec.end) {
             CursorBounds::InBounds => child.cursor == parent_cursor,
             CursorBounds::NoKey | CursorBounds::BelowRange => child.cursor.is_initial(),
-            // The cursor is past the child: nothing of it is left to do.
+            // The cursor is past the child: the child has no keys left.
             CursorBounds::AboveRange => false,
         }
     };
@@ -285,7 +285,7 @@ pub fn validate_split_child_cursors(
     }
 }
 
-/// A number of children that no replace can have.
+/// A replace cannot have this number of children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SplitReplacePlanError {
@@ -298,7 +298,8 @@ pub enum SplitReplacePlanError {
     /// More than [`MAX_SPLIT_CHILDREN`].
     #[error("a split into at least {count} children exceeds the limit of {MAX_SPLIT_CHILDREN}")]
     TooManyChildren {
-        /// Children presented, at least: the excess is not counted further than it must be.
+        /// Lower bound of the number of children presented: the excess is not counted further than
+        /// needed.
         count: usize,
     },
 }
@@ -307,15 +308,15 @@ pub enum SplitReplacePlanError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlanSplitReplaceError {
-    /// There are too few or too many children.
+    /// The number of children is too small or too large.
     #[error("the split has a wrong number of children: {0}")]
     InvalidChildCount(#[from] SplitReplacePlanError),
-    /// The children do not make up the parent, or do not carry its progress.
+    /// The children do not tile the parent, or do not carry its progress.
     #[error("the children do not make up their parent: {0}")]
     InvalidCoverage(#[from] SplitValidationError),
 }
 
-/// A pair of specs that no residual split can have.
+/// A residual split cannot have these two specs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SplitResidualPlanError {
@@ -328,7 +329,7 @@ pub enum SplitResidualPlanError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlanSplitResidualError {
-    /// There is no progress to split after.
+    /// There is no cursor key to split after.
     #[error("the cursor has no key to split after")]
     MissingCursor,
     /// No key is greater than the cursor's.
@@ -347,10 +348,10 @@ pub enum PlanSplitResidualError {
         /// Length of the parent's end.
         parent_end: usize,
     },
-    /// The two specs make no plan.
+    /// The two specs are not a valid plan.
     #[error("the two parts make no plan: {0}")]
     InvalidPlan(#[from] SplitResidualPlanError),
-    /// The two specs do not make up the old parent.
+    /// The two specs do not tile the old parent.
     #[error("the two parts do not make up their parent: {0}")]
     InvalidCoverage(#[from] SplitValidationError),
 }
@@ -363,7 +364,7 @@ fn check_child_count(count: usize) -> Result<(), SplitReplacePlanError> {
     }
 }
 
-/// The ranges between `points`, in their order and with the parent's metadata.
+/// Returns the ranges between `points`, in their order and with the parent's metadata.
 fn cut<'a>(
     parent: ShardSpecRef<'a>,
     points: impl Iterator<Item = &'a [u8]> + Clone,

@@ -1,4 +1,4 @@
-//! Split planning: every error, their order, and the laws of plans.
+//! Split planning: every error, their order, and the properties of plans.
 
 use std::iter;
 
@@ -64,9 +64,10 @@ fn a_replace_plan_counts_its_children(
     }
 }
 
-/// One child, the end, and then another: the second must neither count nor be taken.
+/// An iterator that yields one child, `None`, and another child: the second must be neither counted
+/// nor used.
 #[test]
-fn children_end_where_their_iterator_first_ends() {
+fn children_stop_at_the_first_none() {
     let mut calls = 0;
     let unfused = iter::from_fn(|| {
         calls += 1;
@@ -77,7 +78,7 @@ fn children_end_where_their_iterator_first_ends() {
 }
 
 #[test]
-fn an_endless_iterator_is_refused_without_draining_it() {
+fn an_infinite_iterator_is_rejected_without_draining_it() {
     let children = iter::repeat(child(b"a", b"b", NONE));
     let count = usize::MAX;
     let error = SplitReplacePlanError::TooManyChildren { count };
@@ -110,7 +111,7 @@ fn children_keep_the_callers_order() {
 #[case::cursor_outside_its_child(
     &[child(b"b", b"m", CursorUpdate::with_last_key(b"n")), child(b"m", b"y", NONE)],
     PlanSplitReplaceError::InvalidCoverage(cursor_invalid(0)))]
-// Two rules fail: the earlier one answers.
+// Two rules fail: the earlier one is reported.
 #[case::count_before_coverage(&[child(b"c", b"y", NONE)], few(1))]
 #[case::coverage_before_cursor(
     &[child(b"m", b"yy", AT_C), child(b"b", b"m", NONE)],
@@ -145,9 +146,11 @@ fn fan_out_is_checked_before_the_callback(
     #[case] count: usize,
     #[case] error: PlanSplitReplaceError,
 ) {
-    // The points are wrong too, and would fail coverage.
+    // The points are also invalid, and would fail coverage.
     let points = vec![b"z".as_slice(); count];
-    let plan = plan_split_replace_at_points(PARENT, &points, |_, _| panic!("not to be called"));
+    let plan = plan_split_replace_at_points(PARENT, &points, |_, _| {
+        panic!("cursor_of must not be called")
+    });
     assert_eq!(plan, Err(error));
 }
 
@@ -165,7 +168,7 @@ fn bad_points_are_coverage_errors(#[case] points: &[&'static [u8]]) {
 }
 
 #[test]
-fn a_callback_cannot_leave_a_child_behind_the_cursor() {
+fn cursor_of_cannot_place_a_child_before_the_cursor() {
     let cursor = CursorUpdate::with_last_key(b"h");
     let progress_in_the_second = |index, _| if index == 1 { cursor } else { NONE };
     let plan = plan_split_replace_at_points(PARENT, &[b"g"], progress_in_the_second);
@@ -219,14 +222,14 @@ fn children_carry_the_parents_progress(
     let children: Vec<_> = iter::zip(ranges, cursors).map(|(s, c)| SplitChild::new(s, c)).collect();
     let expected = refused.map_or(Ok(()), |index| Err(cursor_invalid(index)));
     assert_eq!(validate_split_child_cursors(parent, &children), expected);
-    // Positions are the caller's, whatever the order of the ranges.
+    // Indices are the caller's, independent of the order of the ranges.
     let reversed: Vec<_> = children.into_iter().rev().collect();
     let accepted = validate_split_child_cursors(parent, &reversed).is_ok();
     assert_eq!(accepted, refused.is_none());
 }
 
 #[test]
-fn a_residual_plan_refuses_identical_specs_only() {
+fn a_residual_plan_rejects_identical_specs_only() {
     let identical = SplitResidualPlan::try_new(PARENT, PARENT);
     assert_eq!(identical, Err(SplitResidualPlanError::IdenticalSpecs));
     let other = ShardSpecRef::new(b"b", b"y", b"other");
@@ -240,7 +243,7 @@ fn a_residual_plan_refuses_identical_specs_only() {
     spec(b"b", b"m"), spec(b"n", b"y"),
     Some(PlanSplitResidualError::InvalidCoverage(SplitValidationError::BoundaryMismatch {
         child_index: 0, next_child_index: 1, child_end: 1, next_child_start: 1 })))]
-// Identical specs can never cover: the plan's own rule answers first.
+// Identical specs can never cover the parent: the plan's own rule is reported first.
 #[case::plan_before_coverage(
     spec(b"c", b"m"),
     spec(b"c", b"m"),
@@ -298,12 +301,12 @@ fn unbounded_parents_can_be_cut_too(#[case] start: &'static [u8], #[case] end: &
 }
 
 #[test]
-fn an_oversized_parent_comes_out_as_a_coverage_error() {
+fn an_oversized_parent_is_reported_as_a_coverage_error() {
     let parent = ShardSpecRef::new(b"b", b"y", &LONG_METADATA);
     let error = SplitValidationError::InvalidChildSpec { child_index: 0 };
     let plan = plan_split_residual_at_point(parent, b"m");
     assert_eq!(plan, Err(PlanSplitResidualError::InvalidCoverage(error)));
-    // Bounds come before coverage.
+    // Bounds are checked before coverage.
     assert_eq!(plan_split_residual_at_point(parent, b"z"), Err(outside(1)));
 }
 
@@ -321,7 +324,7 @@ fn an_oversized_parent_comes_out_as_a_coverage_error() {
     spec(b"b", b"m\0"), CursorUpdate::with_last_key(b"m"),
     Err(PlanSplitResidualError::SplitPointOutOfBounds {
         split_point: 2, parent_start: 1, parent_end: 2 }))]
-// The key has no successor and lies outside: the successor is needed first.
+// The key has no successor and lies outside: the successor is checked first.
 #[case::successor_before_bounds(
     PARENT, CursorUpdate::with_last_key(&[0xFF; MAX_KEY_SIZE]),
     Err(PlanSplitResidualError::NoSuccessor))]
@@ -340,7 +343,7 @@ fn a_residual_takes_everything_after_the_cursor(
     }
 }
 
-/// Keys short enough to collide.
+/// Yields keys short enough to collide.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(0_u8..4, 1..4)
 }
@@ -392,7 +395,7 @@ proptest! {
                 prop_assert!(new_parent.contains_key(&cursor));
                 prop_assert!(!residual.contains_key(&cursor));
             }
-            // Refused only when the cursor is outside or the last key that fits.
+            // Rejected only if the cursor is outside the parent or is the last key that fits.
             Err(_) => prop_assert!(
                 !parent.contains_key(&cursor) || end == [cursor.as_slice(), b"\0"].concat()
             ),

@@ -1,4 +1,4 @@
-//! The next key.
+//! Successors of keys and prefixes.
 
 use proptest::prelude::*;
 use rstest::rstest;

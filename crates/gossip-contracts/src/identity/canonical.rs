@@ -1,7 +1,7 @@
-//! Canonical bytes: the one way values are fed to a hash.
+//! Canonical bytes: the only input encoding of hashes.
 //!
-//! The encoding is the input of hashing and nothing else. It is never stored and never parsed, and
-//! it never allocates: values write themselves straight into a [`CanonicalHasher`].
+//! The encoding is only ever hashed. It is never stored or parsed, and producing it never
+//! allocates: values write themselves directly into a [`CanonicalHasher`].
 //!
 //! | Value | Encoding |
 //! |---|---|
@@ -15,15 +15,15 @@
 //!
 //! # Speed
 //!
-//! A BLAKE3 hasher is 1,920 bytes and each `update` has a fixed cost, which together are more than
-//! the one compression that a short input needs. So short inputs are gathered in a small buffer and
-//! a BLAKE3 hasher is made only at the end, from a context key that is computed once per domain.
-//! The digest is exactly that of derive-key mode with the domain as context.
+//! A BLAKE3 hasher is 1,920 bytes and each `update` has a fixed cost; together these exceed the one
+//! compression that a short input needs. Short inputs are therefore collected in a small buffer,
+//! and a BLAKE3 hasher is created only at the end, from a context key that is computed once per
+//! domain. The digest is exactly that of derive-key mode with the domain as context.
 //!
-//! Make a hasher where it is used, with [`CanonicalHasher::for_domain`], and write the operation's
-//! tag into it: that is cheaper than keeping a tagged hasher and cloning it, and cheaper than a
-//! function that returns a tagged one, because nothing of this size is copied. The benchmark
-//! `identity` compares these ways beside bare keyed blocks.
+//! Create a hasher where it is used, with [`CanonicalHasher::for_domain`], and write the
+//! operation's tag into it. That is cheaper than cloning a tagged hasher, and cheaper than a
+//! function that returns one, because a value of this size is never copied. The benchmark
+//! `identity` compares these variants with bare keyed blocks.
 
 use std::fmt;
 
@@ -32,8 +32,9 @@ use blake3::hazmat::{ContextKey, HasherExt as _};
 
 use super::{Domain, IdentityInputError};
 
-/// Input gathered before BLAKE3 sees any: four blocks, enough for a cursor with keys of usual
-/// length, or for any derivation in this module. Clearing more would cost more than it saves.
+/// Bytes buffered before BLAKE3 is called: four blocks, enough for a cursor with keys of usual
+/// length and for any derivation in this module. Zeroing a larger buffer would cost more than it
+/// saves.
 const BUFFER_LEN: usize = 4 * blake3::BLOCK_LEN;
 
 /// A value with one canonical sequence of bytes.
@@ -45,7 +46,7 @@ pub trait CanonicalBytes {
     fn write_canonical(&self, hasher: &mut CanonicalHasher);
 }
 
-/// A hash in one domain, waiting for canonical bytes.
+/// A hasher in one domain that accepts canonical bytes.
 ///
 /// ```
 /// use gossip_contracts::identity::{CanonicalHasher, Domain};
@@ -60,17 +61,17 @@ pub trait CanonicalBytes {
 /// ```
 #[derive(Clone)]
 pub struct CanonicalHasher {
-    /// What derive-key mode makes of the domain string.
+    /// Context key that derive-key mode computes from the domain string.
     key: &'static ContextKey,
-    /// Input that BLAKE3 has not seen; only the first `buffered` bytes mean anything.
+    /// Input not yet passed to BLAKE3; only the first `buffered` bytes are valid.
     buffer: [u8; BUFFER_LEN],
     buffered: usize,
-    /// All input before the buffer. Present once the input was longer than the buffer.
+    /// All input before the buffer. Present once the input has exceeded the buffer.
     spill: Option<Hasher>,
 }
 
 impl CanonicalHasher {
-    /// An empty hash in `domain`.
+    /// Creates an empty hasher in `domain`.
     #[inline]
     #[must_use]
     pub fn for_domain(domain: Domain) -> Self {
@@ -99,17 +100,17 @@ impl CanonicalHasher {
     ///
     /// # Panics
     ///
-    /// When `bytes` has 4 GiB or more. Everything that is hashed here was bounded far below that
-    /// when it was constructed.
+    /// If `bytes` has 4 GiB or more. All values hashed here were limited to far less when they were
+    /// constructed.
     #[inline]
     pub fn write_bytes_prefixed(&mut self, bytes: &[u8]) {
         self.write_u32(prefix_of(bytes.len()));
         self.write_raw(bytes);
     }
 
-    /// Writes `bytes` as they are. Only for values of fixed length, and for the tag that comes
-    /// first where several operations share a domain: anything else without its length could pass
-    /// for something it is not.
+    /// Writes `bytes` without a length. Only for values of fixed length, and for the leading tag
+    /// where several operations share a domain: without a length, other values would not be
+    /// injective.
     #[inline]
     pub fn write_raw(&mut self, bytes: &[u8]) {
         if bytes.len() <= BUFFER_LEN - self.buffered {
@@ -120,14 +121,14 @@ impl CanonicalHasher {
         }
     }
 
-    /// The first 32 bytes of output.
+    /// Returns the first 32 bytes of output.
     #[inline]
     #[must_use]
     pub fn finalize_32(&self) -> [u8; 32] {
         *self.finalize().as_bytes()
     }
 
-    /// The first 8 bytes of output as a little-endian number.
+    /// Returns the first 8 bytes of output as a little-endian number.
     #[inline]
     #[must_use]
     pub fn finalize_64(&self) -> u64 {
@@ -135,9 +136,9 @@ impl CanonicalHasher {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// As [`write_bytes_prefixed`](Self::write_bytes_prefixed) and then
-    /// [`finalize_64`](Self::finalize_64), without a copy of `last`: for values that are mostly
-    /// longer than the buffer, like stored records.
+    /// Does the same as [`write_bytes_prefixed`](Self::write_bytes_prefixed) followed by
+    /// [`finalize_64`](Self::finalize_64), without copying `last`: for values that mostly exceed
+    /// the buffer, such as stored records.
     #[inline]
     #[must_use]
     pub fn finalize_64_with(&mut self, last: &[u8]) -> u64 {
@@ -151,11 +152,11 @@ impl CanonicalHasher {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// The digest of all input so far. Borrows, because moving a hasher of this size costs as much
-    /// as the hash.
+    /// Returns the digest of all input so far. Takes a reference, because moving a hasher of this
+    /// size costs as much as the hash.
     #[inline]
     fn finalize(&self) -> blake3::Hash {
-        // Most inputs end here: BLAKE3 sees them whole, in one call.
+        // Most inputs take the first arm: BLAKE3 receives them whole, in one call.
         let rest = &self.buffer[..self.buffered];
         match &self.spill {
             None => Hasher::new_from_context_key(self.key).update(rest).finalize(),
@@ -163,26 +164,27 @@ impl CanonicalHasher {
         }
     }
 
-    /// Hands the buffer and `bytes` to BLAKE3. Out of line, so that the short path stays short.
+    /// Passes the buffer and `bytes` to BLAKE3. Not inlined, to keep the short path small.
     #[cold]
     #[inline(never)]
     fn write_through(&mut self, bytes: &[u8]) {
         let hasher = self.spill.get_or_insert_with(|| Hasher::new_from_context_key(self.key));
-        // `bytes` go past the buffer: long input comes in long pieces, which a copy only delays.
+        // `bytes` bypass the buffer: long input arrives in long slices, which a copy would only
+        // delay.
         hasher.update(&self.buffer[..self.buffered]).update(bytes);
         self.buffered = 0;
     }
 }
 
-/// The digest of what `hasher` has seen and of `rest`. Out of line: its copy of the hasher would
-/// make the stack of the short path twice as deep.
+/// Returns the digest of the input of `hasher` followed by `rest`. Not inlined: its copy of the
+/// hasher would double the stack frame of the short path.
 #[cold]
 #[inline(never)]
 fn finalize_long(hasher: &Hasher, rest: &[u8]) -> blake3::Hash {
     hasher.clone().update(rest).finalize()
 }
 
-/// Shows how much was written: what was written may be keys and tokens.
+/// Shows how many bytes were written, never the bytes: they may be keys and tokens.
 impl fmt::Debug for CanonicalHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spilled = self.spill.as_ref().map_or(0, Hasher::count);
@@ -191,7 +193,7 @@ impl fmt::Debug for CanonicalHasher {
     }
 }
 
-/// The length prefix of `len` bytes. See [`CanonicalHasher::write_bytes_prefixed`].
+/// Returns the length prefix of `len` bytes. See [`CanonicalHasher::write_bytes_prefixed`].
 #[inline]
 pub(super) fn prefix_of(len: usize) -> u32 {
     match try_prefix_of(len) {
@@ -200,7 +202,7 @@ pub(super) fn prefix_of(len: usize) -> u32 {
     }
 }
 
-/// The length prefix of `len` bytes, for constructors that refuse what could not be hashed.
+/// Returns the length prefix of `len` bytes, for constructors that reject input too long to hash.
 #[inline]
 pub(super) fn try_prefix_of(len: usize) -> Result<u32, IdentityInputError> {
     u32::try_from(len).map_err(|_| IdentityInputError::InputTooLong { len })

@@ -5,14 +5,14 @@ use super::*;
 
 const DOMAIN: Domain = Domain::OP_PAYLOAD_V1;
 
-/// What `value` hashes to.
+/// Returns the digest of `value`.
 fn digest(value: &(impl CanonicalBytes + ?Sized)) -> [u8; 32] {
     let mut hasher = CanonicalHasher::for_domain(DOMAIN);
     value.write_canonical(&mut hasher);
     hasher.finalize_32()
 }
 
-/// The digest of bytes assembled by hand, computed without our hasher.
+/// Returns the digest of bytes assembled by hand, computed without [`CanonicalHasher`].
 fn digest_of_bytes(bytes: &[u8]) -> [u8; 32] {
     blake3::derive_key(DOMAIN.as_str(), bytes)
 }
@@ -68,14 +68,14 @@ fn finalize_64_is_the_little_endian_start_of_finalize_32() {
 }
 
 #[test]
-fn debug_shows_how_much_was_written_and_none_of_it() {
+fn debug_shows_the_length_and_no_bytes() {
     let mut hasher = CanonicalHasher::for_domain(DOMAIN);
     hasher.write_raw(&[0xAB; 300]);
     hasher.write_u8(171);
     assert_eq!(format!("{hasher:?}"), "CanonicalHasher { input_len: 301, .. }");
 }
 
-/// Asked of the length alone, so that nobody needs 4 GiB to run the tests.
+/// Checks the length alone, so that the test needs no 4 GiB of memory.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_length_beyond_its_prefix_is_an_error() {
@@ -93,9 +93,10 @@ fn a_length_beyond_its_prefix_panics_in_the_encoding() {
 }
 
 proptest! {
-    /// Whatever the cuts, and however often the buffer overflows, BLAKE3 sees the same bytes.
+    /// However the input is split and however often the buffer overflows, BLAKE3 receives the same
+    /// bytes.
     #[test]
-    fn digest_does_not_depend_on_how_input_is_cut(
+    fn digest_does_not_depend_on_how_input_is_split(
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
     ) {
         let mut hasher = CanonicalHasher::for_domain(DOMAIN);
@@ -106,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn the_last_slice_may_be_written_with_the_end(
+    fn finalize_64_with_equals_write_then_finalize(
         head in prop::collection::vec(any::<u8>(), 0..600),
         last in prop::collection::vec(any::<u8>(), 0..1_200),
     ) {
@@ -118,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn a_clone_continues_like_its_original(
+    fn a_clone_hashes_like_its_original(
         head in prop::collection::vec(any::<u8>(), 0..600),
         tail in prop::collection::vec(any::<u8>(), 0..600),
     ) {

@@ -1,6 +1,6 @@
-//! Golden vectors. Each derivation is compared twice: with plain BLAKE3 over bytes that are put
-//! together here by hand, and with a literal that was computed outside this crate. The first says
-//! what the layout is; the second notices if both ever change together.
+//! Golden vectors. Each derivation is compared twice: with plain BLAKE3 over bytes assembled here
+//! by hand, and with a literal computed outside this crate. The first documents the layout; the
+//! second fails if both change together.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -16,7 +16,7 @@ fn hex(digest: &[u8; 32]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Holds a digest against hand-made derive-key input and against a literal.
+/// Compares a digest with hand-assembled derive-key input and with a literal.
 fn check(digest: &[u8; 32], context: &str, input: &[u8], literal: &str) {
     assert_eq!(*digest, blake3::derive_key(context, input), "layout of {context}");
     assert_eq!(hex(digest), literal, "literal of {context}");
@@ -155,7 +155,8 @@ fn secret_hash_golden() {
     );
 }
 
-/// The coordination crate assembles this one; the registry and the hasher must allow it exactly.
+/// The coordination crate derives this id; the registry and the hasher must produce exactly this
+/// value.
 #[test]
 fn split_shard_id_golden() {
     let mut hasher = CanonicalHasher::for_domain(Domain::SPLIT_ID_V1);
@@ -175,7 +176,7 @@ fn split_shard_id_golden() {
     assert!(shard.is_derived());
 }
 
-/// The payload hash of a checkpoint at key `k1` without a token, as the coordination crate makes
+/// The payload hash of a checkpoint at key `k1` without a token, as the coordination crate computes
 /// it.
 #[test]
 fn op_payload_golden() {
@@ -202,8 +203,8 @@ fn id_hash_modes_have_fixed_numbers(#[case] number: u8, #[case] mode: Option<IdH
     assert!(mode.is_none_or(|mode| mode.as_u8() == number));
 }
 
-/// A 32-byte value out of few, so that random inputs collide often.
-fn few() -> impl Strategy<Value = [u8; 32]> {
+/// Yields one of a few 32-byte values, so that random inputs collide often.
+fn a_digest() -> impl Strategy<Value = [u8; 32]> {
     (0_u8..3, 0_usize..2).prop_map(|(byte, at)| {
         let mut bytes = [0; 32];
         bytes[at * 31] = byte;
@@ -213,7 +214,7 @@ fn few() -> impl Strategy<Value = [u8; 32]> {
 
 prop_compose! {
     fn finding_inputs()(
-        tenant in few(), item in few(), rule in few(), key in 0_u8..2,
+        tenant in a_digest(), item in a_digest(), rule in a_digest(), key in 0_u8..2,
     ) -> FindingIdInputs {
         FindingIdInputs {
             tenant: TenantId::from_bytes(tenant),
@@ -226,7 +227,7 @@ prop_compose! {
 
 prop_compose! {
     fn occurrence_inputs()(
-        finding in few(), version in few(), offset in 0_u64..3, length in 0_u64..3,
+        finding in a_digest(), version in a_digest(), offset in 0_u64..3, length in 0_u64..3,
     ) -> OccurrenceIdInputs {
         OccurrenceIdInputs {
             finding: FindingId::from_bytes(finding),
@@ -239,7 +240,7 @@ prop_compose! {
 
 prop_compose! {
     fn observation_inputs()(
-        tenant in few(), policy in few(), occurrence in few(),
+        tenant in a_digest(), policy in a_digest(), occurrence in a_digest(),
     ) -> ObservationIdInputs {
         ObservationIdInputs {
             tenant: TenantId::from_bytes(tenant),
@@ -251,7 +252,7 @@ prop_compose! {
 
 prop_compose! {
     fn policy_inputs()(
-        version in 0_u32..2, keyed: bool, evidence_version in 0_u32..2, rules_digest in few(),
+        version in 0_u32..2, keyed: bool, evidence_version in 0_u32..2, rules_digest in a_digest(),
     ) -> PolicyHashInputs {
         let id_hash_mode = if keyed { IdHashMode::KeyedV1 } else { IdHashMode::Unkeyed };
         PolicyHashInputs { version, id_hash_mode, evidence_version, rules_digest }
@@ -279,7 +280,7 @@ proptest! {
         prop_assert_eq!(PolicyHash::derive(&a) == PolicyHash::derive(&b), a == b);
     }
 
-    /// Hashes of equal bytes in two domains have nothing in common.
+    /// Equal bytes hash to different digests in two domains.
     #[test]
     fn domains_separate_equal_inputs(input in prop::collection::vec(any::<u8>(), 0..100)) {
         let digests = Domain::ALL.map(|domain| domain.digest(input.as_slice()));

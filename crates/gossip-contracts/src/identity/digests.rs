@@ -1,13 +1,13 @@
-//! The 32-byte ids that may be seen: the tenant, and what findings are made of.
+//! The 32-byte ids that may be shown: the tenant and the parts of findings.
 //!
-//! All of them are opaque bytes. Where an id is derived, `from_bytes` is for reading back what was
-//! derived earlier; it cannot tell whether that is so.
+//! All of them are opaque bytes. For derived ids, `from_bytes` restores an id that was derived
+//! earlier; it cannot verify the derivation.
 
 use std::fmt;
 
 use super::{CanonicalBytes, CanonicalHasher};
 
-/// Defines a 32-byte id with everything but its formatting.
+/// Defines a 32-byte id without `Debug` and `Display`.
 macro_rules! id_32 {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -15,13 +15,13 @@ macro_rules! id_32 {
         pub struct $name([u8; 32]);
 
         impl $name {
-            /// The id with these bytes.
+            /// Returns the id with these bytes.
             #[must_use]
             pub const fn from_bytes(bytes: [u8; 32]) -> Self {
                 Self(bytes)
             }
 
-            /// The bytes of this id.
+            /// Returns the bytes of this id.
             #[must_use]
             pub const fn as_bytes(&self) -> &[u8; 32] {
                 &self.0
@@ -38,10 +38,10 @@ macro_rules! id_32 {
 }
 
 id_32!(
-    /// One tenant: the outermost part of every key, so that one never finds another's records.
+    /// One tenant: the first part of every key, so that no tenant can reach another's records.
     ///
-    /// Its `Debug` shows no byte and it has no `Display`: errors carry it, and an error must not
-    /// name a tenant to another.
+    /// `Debug` shows no byte and there is no `Display`: errors carry this id, and an error must not
+    /// reveal a tenant to another.
     TenantId
 );
 
@@ -71,23 +71,23 @@ macro_rules! shown_id_32 {
 }
 
 shown_id_32!(
-    /// What a scan was told to look for, and how: rules, id mode, evidence format.
+    /// The search policy of a scan: rules, id mode, evidence format.
     PolicyHash
 );
 shown_id_32!(
-    /// One rule, as it was written when it matched. Whoever owns the rules computes it.
+    /// One rule, in the form in which it matched. Computed by the component that owns the rules.
     RuleFingerprint
 );
 shown_id_32!(
-    /// One secret that one rule found in one item of one tenant, wherever in the item it stands.
+    /// One secret that one rule found in one item of one tenant, at any position in the item.
     FindingId
 );
 shown_id_32!(
-    /// One place in one version of an item where a finding stands.
+    /// One position of a finding in one version of an item.
     OccurrenceId
 );
 shown_id_32!(
-    /// One occurrence as seen by one tenant under one policy.
+    /// One occurrence, observed by one tenant under one policy.
     ObservationId
 );
 shown_id_32!(
@@ -99,6 +99,6 @@ shown_id_32!(
     ObjectVersionId
 );
 shown_id_32!(
-    /// One installation of a connector: keeps two of them apart that hold equal locators.
+    /// One installation of a connector: distinguishes two installations with equal locators.
     ConnectorInstanceIdHash
 );

@@ -1,13 +1,13 @@
 //! The registry of hash domains.
 //!
-//! BLAKE3 in derive-key mode gives each context string a hash function of its own. This file is the
-//! only place where such a string is written, so two uses cannot collide by accident; what the list
-//! must satisfy is checked when this file is compiled (lengths, no string twice) and by its tests
-//! (the form).
+//! BLAKE3 in derive-key mode turns each context string into a separate hash function. This file is
+//! the only place that contains such strings, so two uses cannot collide by accident. The rules for
+//! the list are checked when this file is compiled (lengths, uniqueness) and by its tests (the
+//! form).
 //!
-//! A string is `gossip/<subsystem>/v<N>`, perhaps with `/<operation>` after it: lower-case ASCII
-//! letters, digits, `-` and `/`, [`DOMAIN_LEN_MIN`] to [`DOMAIN_LEN_MAX`] bytes. To change what a
-//! domain hashes, register the next version and delete the old one.
+//! A string is `gossip/<subsystem>/v<N>`, optionally followed by `/<operation>`: lower-case ASCII
+//! letters, digits, `-` and `/`, [`DOMAIN_LEN_MIN`] to [`DOMAIN_LEN_MAX`] bytes. To change the
+//! input of a domain, register the next version and delete the old one.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ use super::{CanonicalBytes, CanonicalHasher};
 
 /// The shortest possible domain: `gossip/x/v1`.
 pub const DOMAIN_LEN_MIN: usize = 11;
-/// Longer strings would need a second block each time a context key is made, and nobody reads them.
+/// A longer string would need a second block for each context key, for no benefit.
 pub const DOMAIN_LEN_MAX: usize = 64;
 
 const _: () = assert!(DOMAIN_LEN_MIN == "gossip/x/v1".len());
@@ -26,18 +26,18 @@ const _: () = assert!(DOMAIN_LEN_MAX == blake3::BLOCK_LEN);
 
 /// One registered use of the hash function.
 ///
-/// Values exist only as the constants below, so an unregistered string cannot be hashed with.
+/// The constants below are the only values, so an unregistered string cannot be used for hashing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Domain {
-    /// Position in [`Domain::ALL`], and of the context key.
+    /// Position in [`Domain::ALL`] and in the table of context keys.
     index: usize,
 }
 
-/// Writes the constants and the registry from one list: a domain that has a constant but is missing
-/// from the registry, or sits there under another number, cannot be expressed.
+/// Generates the constants and the registry from one list: a domain with a constant but without a
+/// registry entry, or with the wrong index, cannot be expressed.
 macro_rules! registry {
     ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {
-        #[expect(non_camel_case_types, reason = "the variants number the constants of the same name")]
+        #[expect(non_camel_case_types, reason = "the variants are the indices of the constants of the same name")]
         enum Position { $($name),* }
 
         /// Name and string of every domain, by index.
@@ -46,7 +46,7 @@ macro_rules! registry {
         impl Domain {
             $($(#[$doc])* pub const $name: Self = Self { index: Position::$name as usize };)*
 
-            /// Every domain there is.
+            /// Every registered domain.
             pub const ALL: [Self; ENTRIES.len()] = [$(Self::$name),*];
         }
     };
@@ -63,7 +63,7 @@ registry! {
     OCCURRENCE_V1 = "gossip/occurrence/v1";
     /// Observation ids.
     OBSERVATION_V1 = "gossip/observation/v1";
-    /// Secret hashes. The one domain whose string is data in keyed mode, not a context.
+    /// Secret hashes. The only domain whose string is data in keyed mode, not a context.
     SECRET_HASH_V1 = "gossip/secret-hash/v1";
     /// Stable item ids.
     ITEM_ID_V1 = "gossip/item-id/v1";
@@ -85,19 +85,19 @@ registry! {
     CERTIFICATE_V1 = "gossip/certificate/v1";
     /// One element of a certificate's multiset hash: one key that was covered.
     CERTIFICATE_ITEM_V1 = "gossip/certificate/v1/item";
-    /// The key that signs certificates, from the bytes the user gave as a key.
+    /// The key that signs certificates, derived from the bytes the user gave as a key.
     CERTIFICATE_SIGNATURE_KEY_V1 = "gossip/certificate/v1/signature-key";
-    /// Numbers of planned moves, from the ids of their records.
+    /// Numbers of handoffs, from the ids of their records.
     HANDOFF_ID_V1 = "gossip/handoff/v1/id";
-    /// Numbers of those whom a planned move concerns, from their names.
+    /// Numbers of the parties to a handoff, from their names.
     HANDOFF_PARTY_V1 = "gossip/handoff/v1/party";
-    /// Operation ids of a planned move, from its number, the fence and the step.
+    /// Operation ids of a handoff, from its number, the fence and the step.
     HANDOFF_OP_ID_V1 = "gossip/handoff/v1/op-id";
-    /// Checksums of stored records, over the key they are stored under and what they say.
+    /// Checksums of stored records, over the storage key and the content.
     RECORD_CHECKSUM_V1 = "gossip/coord/v1/record-checksum";
 }
 
-// Loops with counters, because a constant may not use iterators.
+// Loops with counters, because iterators are not available in constants.
 const _: () = {
     let mut i = 0;
     while i < ENTRIES.len() {
@@ -108,7 +108,7 @@ const _: () = {
         );
         let mut j = 0;
         while j < i {
-            assert!(!same(ENTRIES[i].1, ENTRIES[j].1), "two domains share one string");
+            assert!(!str_eq(ENTRIES[i].1, ENTRIES[j].1), "two domains share one string");
             j += 1;
         }
         i += 1;
@@ -116,19 +116,19 @@ const _: () = {
 };
 
 impl Domain {
-    /// The registered string.
+    /// Returns the registered string.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         ENTRIES[self.index].1
     }
 
-    /// The name of the constant.
+    /// Returns the name of the constant.
     #[must_use]
     pub const fn name(self) -> &'static str {
         ENTRIES[self.index].0
     }
 
-    /// The hash of one value in this domain.
+    /// Returns the hash of one value in this domain.
     #[inline]
     pub(super) fn digest(self, value: &(impl CanonicalBytes + ?Sized)) -> [u8; 32] {
         let mut hasher = CanonicalHasher::for_domain(self);
@@ -136,8 +136,8 @@ impl Domain {
         hasher.finalize_32()
     }
 
-    /// What derive-key mode makes of the string: half the cost of hashing a short input, so it is
-    /// paid once per process, for all domains together.
+    /// Returns the context key that derive-key mode computes from the string. That is half the cost
+    /// of hashing a short input, so it is computed once per process, for all domains together.
     #[inline]
     pub(super) fn context_key(self) -> &'static ContextKey {
         static KEYS: LazyLock<[ContextKey; Domain::ALL.len()]> =
@@ -152,8 +152,8 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// Whether two strings are equal, at compile time, where `==` is not to be had.
-const fn same(a: &str, b: &str) -> bool {
+/// Returns whether two strings are equal; `==` is not available in constants.
+const fn str_eq(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;
     while i < a.len() && i < b.len() && a[i] == b[i] {

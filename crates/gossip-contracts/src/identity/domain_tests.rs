@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Whether `text` is `gossip/<subsystem>/v<N>[/<operation>]`, decided part by part.
+/// Returns whether `text` is `gossip/<subsystem>/v<N>[/<operation>]`, parsed part by part.
 fn has_registry_form(text: &str) -> bool {
     let word = |part: &&str| {
         !part.is_empty()
@@ -38,7 +38,7 @@ fn domain_strings_follow_the_pattern() {
 }
 
 #[test]
-fn the_pattern_check_can_fail() {
+fn the_pattern_check_rejects_invalid_strings() {
     for bad in [
         "gossip/finding",
         "gossip/finding/1",
@@ -62,7 +62,7 @@ fn names_end_in_the_version_of_their_string() {
     }
 }
 
-/// Those in use that the specification gives: what they hash is comparable with the reference.
+/// Domains of the specification that are in use: their hashes are comparable with the reference.
 const SPECIFIED: [&str; 12] = [
     "gossip/coord/v1/split-id",
     "gossip/coord/v1/op-payload",
@@ -78,7 +78,7 @@ const SPECIFIED: [&str; 12] = [
     "gossip/rules-digest/v1",
 ];
 
-/// Those that we added by the same pattern.
+/// Domains added by this project, with the same pattern.
 const ADDED: [&str; 9] = [
     "gossip/run-id/v1",
     "gossip/runtime/v1/op-id",
@@ -92,7 +92,7 @@ const ADDED: [&str; 9] = [
 ];
 
 #[test]
-fn domain_strings_begin_with_those_of_the_specification() {
+fn registry_starts_with_the_domains_of_the_specification() {
     let specified = Domain::ALL.iter().take(SPECIFIED.len());
     assert!(specified.map(|domain| domain.as_str()).eq(SPECIFIED));
 }

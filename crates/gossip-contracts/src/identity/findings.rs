@@ -1,4 +1,4 @@
-//! The ids of what a scan finds: finding, occurrence, observation.
+//! Ids of scan results: finding, occurrence, observation.
 //!
 //! ```text
 //!  tenant ─┬─ item ─┬─ rule ─┬─ secret hash
@@ -7,25 +7,25 @@
 //!                                                                 └──► ObservationId
 //! ```
 //!
-//! A scan that repeats work after a crash derives the same ids again, so its sink can tell a
-//! repeated result from a new one.
-//! Inputs are structs with named fields, because four hashes in a row are easily swapped.
+//! A scan that repeats work after a crash derives the same ids again, so its sink can distinguish a
+//! repeated result from a new one. Inputs are structs with named fields, because four hashes as
+//! positional arguments are easily swapped.
 
 use super::{
     CanonicalBytes, CanonicalHasher, Domain, FindingId, ObjectVersionId, ObservationId,
     OccurrenceId, PolicyHash, RuleFingerprint, SecretHash, StableItemId, TenantId,
 };
 
-/// Everything that a finding id depends on.
+/// The inputs of a finding id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FindingIdInputs {
-    /// Whose finding it is.
+    /// The tenant that owns the finding.
     pub tenant: TenantId,
-    /// The item it was found in.
+    /// The item that contains it.
     pub item: StableItemId,
-    /// The rule that found it.
+    /// The rule that matched.
     pub rule: RuleFingerprint,
-    /// What was found.
+    /// The keyed hash of the secret.
     pub secret: SecretHash,
 }
 
@@ -40,23 +40,23 @@ impl CanonicalBytes for FindingIdInputs {
 }
 
 impl FindingId {
-    /// The id of a finding.
+    /// Returns the id of a finding.
     #[must_use]
     pub fn derive(inputs: &FindingIdInputs) -> Self {
         Self::from_bytes(Domain::FINDING_V1.digest(inputs))
     }
 }
 
-/// Everything that an occurrence id depends on.
+/// The inputs of an occurrence id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OccurrenceIdInputs {
-    /// What occurs.
+    /// The finding that occurs.
     pub finding: FindingId,
     /// The version of the item that was read.
     pub version: ObjectVersionId,
-    /// Where it begins, in bytes from the start of the item.
+    /// Start, in bytes from the start of the item.
     pub offset: u64,
-    /// How many bytes it spans.
+    /// Length in bytes.
     pub length: u64,
 }
 
@@ -71,21 +71,21 @@ impl CanonicalBytes for OccurrenceIdInputs {
 }
 
 impl OccurrenceId {
-    /// The id of an occurrence.
+    /// Returns the id of an occurrence.
     #[must_use]
     pub fn derive(inputs: &OccurrenceIdInputs) -> Self {
         Self::from_bytes(Domain::OCCURRENCE_V1.digest(inputs))
     }
 }
 
-/// Everything that an observation id depends on.
+/// The inputs of an observation id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservationIdInputs {
-    /// Who looked.
+    /// The tenant that scanned.
     pub tenant: TenantId,
-    /// What they were told to look for.
+    /// The policy of the scan.
     pub policy: PolicyHash,
-    /// What they saw.
+    /// The occurrence observed.
     pub occurrence: OccurrenceId,
 }
 
@@ -99,7 +99,7 @@ impl CanonicalBytes for ObservationIdInputs {
 }
 
 impl ObservationId {
-    /// The id of an observation.
+    /// Returns the id of an observation.
     #[must_use]
     pub fn derive(inputs: &ObservationIdInputs) -> Self {
         Self::from_bytes(Domain::OBSERVATION_V1.digest(inputs))

@@ -1,14 +1,15 @@
 //! The 64-bit ids of the protocol, and the shard key they form.
 //!
-//! Ids carry no meaning but equality and order, with one exception: bit 63 of a [`ShardId`] tells
-//! derived shards from roots. Whether an id may be zero is decided by whoever configures a worker,
-//! never here.
+//! Ids have no meaning besides equality and order, with one exception: bit 63 of a [`ShardId`]
+//! distinguishes derived shards from roots. The configuration of a worker decides whether an id may
+//! be zero; these types do not.
 
 use std::fmt;
 
 use super::{CanonicalBytes, CanonicalHasher};
 
-/// Defines a 64-bit id: the same type five times over, so that none can be passed for another.
+/// Defines a 64-bit id: five distinct types with one definition, so that none can be passed for
+/// another.
 macro_rules! id_64 {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -16,13 +17,13 @@ macro_rules! id_64 {
         pub struct $name(u64);
 
         impl $name {
-            /// The id with this number. Every number is an id.
+            /// Returns the id with this number. Every number is valid.
             #[must_use]
             pub const fn from_raw(raw: u64) -> Self {
                 Self(raw)
             }
 
-            /// The number of this id.
+            /// Returns the number of this id.
             #[must_use]
             pub const fn as_raw(self) -> u64 {
                 self.0
@@ -55,7 +56,7 @@ id_64!(
     RunId
 );
 id_64!(
-    /// One shard within a run. Roots keep bit 63 clear, shards derived by a split have it set.
+    /// One shard within a run. Bit 63 is clear in roots and set in shards derived by a split.
     ShardId
 );
 id_64!(
@@ -63,10 +64,10 @@ id_64!(
     WorkerId
 );
 id_64!(
-    /// One attempt of a caller to change something, chosen by the caller.
+    /// One attempt of a caller to change state, chosen by the caller.
     ///
     /// It should come from a cryptographic random source, or be derived in a domain of its own: a
-    /// second operation that happens to carry the same id is refused as a conflict.
+    /// different operation with the same id is rejected as a conflict.
     OpId
 );
 id_64!(
@@ -75,10 +76,10 @@ id_64!(
 );
 
 impl ShardId {
-    /// The bit that only shards derived by a split have.
+    /// The bit that is set only in shards derived by a split.
     pub const DERIVED_BIT: u64 = 1 << 63;
 
-    /// Whether a split made this shard; a root is not derived.
+    /// Returns whether a split created this shard; roots are not derived.
     #[must_use]
     pub const fn is_derived(self) -> bool {
         self.0 & Self::DERIVED_BIT != 0
@@ -87,8 +88,8 @@ impl ShardId {
 
 /// A shard within its run.
 ///
-/// It has no order on purpose: records are visited in the order of an index that was chosen for
-/// the purpose, never in the order that keys happen to compare in.
+/// It deliberately has no order: records are visited in the order of an index chosen for that
+/// purpose, never in the incidental order of their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardKey {
     run: RunId,
@@ -96,19 +97,19 @@ pub struct ShardKey {
 }
 
 impl ShardKey {
-    /// The key of `shard` in `run`.
+    /// Returns the key of `shard` in `run`.
     #[must_use]
     pub const fn new(run: RunId, shard: ShardId) -> Self {
         Self { run, shard }
     }
 
-    /// The run.
+    /// Returns the run.
     #[must_use]
     pub const fn run(self) -> RunId {
         self.run
     }
 
-    /// The shard.
+    /// Returns the shard.
     #[must_use]
     pub const fn shard(self) -> ShardId {
         self.shard

@@ -49,14 +49,14 @@ fn time_adds_checked_or_saturating() {
 }
 
 #[test]
-fn shard_key_holds_run_and_shard_apart() {
+fn shard_key_returns_run_and_shard_separately() {
     let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
     assert_eq!((key.run().as_raw(), key.shard().as_raw()), (1, 2));
     assert_ne!(key, ShardKey::new(RunId::from_raw(2), ShardId::from_raw(1)));
 }
 
 #[test]
-fn redacted_hides_and_otherwise_behaves_as_its_value() {
+fn redacted_hides_its_value_and_compares_like_it() {
     let low = Redacted::new(1_u32);
     let high = Redacted::from(2_u32);
     assert_eq!(format!("{low:?} {low} {low:#?}"), "<redacted> <redacted> <redacted>");
@@ -67,7 +67,7 @@ fn redacted_hides_and_otherwise_behaves_as_its_value() {
 
 proptest! {
     #[test]
-    fn ids_keep_their_number_and_its_order(a: u64, b: u64) {
+    fn ids_preserve_number_and_order(a: u64, b: u64) {
         prop_assert_eq!(ShardId::from_raw(a).as_raw(), a);
         prop_assert_eq!(RunId::from_raw(a).cmp(&RunId::from_raw(b)), a.cmp(&b));
         prop_assert_eq!(FenceEpoch::from_raw(a).cmp(&FenceEpoch::from_raw(b)), a.cmp(&b));

@@ -1,8 +1,8 @@
-//! What makes an item the same item: connector, installation, locator.
+//! The identity of an item: connector, installation, locator.
 //!
-//! Nothing here knows what a locator means; a connector chooses bytes that stay the same for as
-//! long as it considers the item to be the same. All of it is borrowed and copied: deriving an item
-//! id allocates nothing.
+//! A locator is opaque here. A connector chooses bytes that stay the same for as long as it
+//! considers the item to be the same. All types borrow or copy: deriving an item id allocates
+//! nothing.
 
 use std::fmt;
 
@@ -15,24 +15,24 @@ use super::{
 /// The kind of a connector: one to eight graphic ASCII characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectorTag {
-    /// Graphic ASCII, at least one byte, then zeros. No zero comes before a character, so the
-    /// padding is never mistaken for part of the tag.
+    /// Graphic ASCII, at least one byte, then zeros. No zero precedes a character, so the padding
+    /// cannot be mistaken for part of the tag.
     bytes: [u8; Self::LEN],
 }
 
 impl ConnectorTag {
-    /// The width of a tag, padding included. Eight bytes compare as one word.
+    /// Width of a tag, padding included. Eight bytes compare as one word.
     pub const LEN: usize = 8;
     /// Files of a local directory tree.
     pub const FS_LOCAL: Self = Self::from_ascii(b"fslocal");
     /// Objects of a local git repository.
     pub const GIT_LOCAL: Self = Self::from_ascii(b"gitlocal");
 
-    /// The tag with these characters: for literals.
+    /// Returns the tag with these characters. For literals.
     ///
     /// # Panics
     ///
-    /// Where [`Self::try_from_ascii`] refuses.
+    /// If [`Self::try_from_ascii`] returns an error.
     #[must_use]
     pub const fn from_ascii(tag: &[u8]) -> Self {
         match Self::try_from_ascii(tag) {
@@ -41,7 +41,7 @@ impl ConnectorTag {
         }
     }
 
-    /// The tag with these characters.
+    /// Returns the tag with these characters.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl ConnectorTag {
         if tag.len() > Self::LEN {
             return Err(IdentityInputError::TagTooLong(tag.len()));
         }
-        // A counter and no iterator, so that tags can be constants.
+        // A counter instead of an iterator, so that tags can be constants.
         let mut bytes = [0; Self::LEN];
         let mut index = 0;
         while index < tag.len() {
@@ -67,17 +67,17 @@ impl ConnectorTag {
         Ok(Self { bytes })
     }
 
-    /// The tag with its padding.
+    /// Returns the tag with its padding.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.bytes
     }
 
-    /// The tag without its padding.
+    /// Returns the tag without its padding.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let len = self.bytes.iter().position(|byte| *byte == 0).unwrap_or(Self::LEN);
-        str::from_utf8(&self.bytes[..len]).expect("the constructor admits ASCII only")
+        str::from_utf8(&self.bytes[..len]).expect("the constructor accepts ASCII only")
     }
 }
 
@@ -100,7 +100,7 @@ impl CanonicalBytes for ConnectorTag {
     }
 }
 
-/// Everything that an item's id depends on.
+/// The inputs of an item id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ItemIdentityKey<'a> {
     tag: ConnectorTag,
@@ -110,22 +110,22 @@ pub struct ItemIdentityKey<'a> {
 }
 
 impl<'a> ItemIdentityKey<'a> {
-    /// The item that `locator` names in this installation of a connector: for literals.
+    /// Returns the item that `locator` names in this installation of a connector. For literals.
     ///
     /// # Panics
     ///
-    /// Where [`Self::try_new`] refuses.
+    /// If [`Self::try_new`] returns an error.
     #[must_use]
     pub fn new(tag: ConnectorTag, instance: ConnectorInstanceIdHash, locator: &'a [u8]) -> Self {
         Self::try_new(tag, instance, locator)
             .expect("a literal locator is not empty and shorter than 4 GiB")
     }
 
-    /// The item that `locator` names in this installation of a connector.
+    /// Returns the item that `locator` names in this installation of a connector.
     ///
     /// # Errors
     ///
-    /// `EmptyLocator`, or `InputTooLong` from 4 GiB on.
+    /// `EmptyLocator`; `InputTooLong` if the locator has 4 GiB or more.
     pub fn try_new(
         tag: ConnectorTag,
         instance: ConnectorInstanceIdHash,
@@ -138,26 +138,26 @@ impl<'a> ItemIdentityKey<'a> {
         Ok(Self { tag, instance, locator })
     }
 
-    /// The kind of connector.
+    /// Returns the kind of connector.
     #[must_use]
     pub const fn tag(&self) -> ConnectorTag {
         self.tag
     }
 
-    /// The installation of the connector.
+    /// Returns the installation of the connector.
     #[must_use]
     pub const fn instance(&self) -> ConnectorInstanceIdHash {
         self.instance
     }
 
-    /// What the connector calls the item.
+    /// Returns the connector's name for the item.
     #[must_use]
     pub const fn locator(&self) -> &'a [u8] {
         self.locator
     }
 }
 
-/// Shows the length of the locator only: it may be a path or an object key.
+/// Shows only the length of the locator: it may be a path or an object key.
 impl fmt::Debug for ItemIdentityKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ItemIdentityKey")
@@ -178,7 +178,7 @@ impl CanonicalBytes for ItemIdentityKey<'_> {
 }
 
 impl StableItemId {
-    /// The id of the item with this key.
+    /// Returns the id of the item with this key.
     #[must_use]
     pub fn derive(key: &ItemIdentityKey<'_>) -> Self {
         Self::from_bytes(Domain::ITEM_ID_V1.digest(key))
@@ -186,21 +186,21 @@ impl StableItemId {
 }
 
 impl ConnectorInstanceIdHash {
-    /// The hash of an installation's id: for ids of bounded length.
+    /// Returns the hash of an installation's id. For ids of bounded length.
     ///
     /// # Panics
     ///
-    /// From 4 GiB on.
+    /// If the id has 4 GiB or more.
     #[must_use]
     pub fn from_instance_id(instance_id: &[u8]) -> Self {
         Self::try_from_instance_id(instance_id).expect("an instance id is shorter than 4 GiB")
     }
 
-    /// The hash of an installation's id. The empty id is one: the only installation there is.
+    /// Returns the hash of an installation's id. An empty id is valid: the only installation.
     ///
     /// # Errors
     ///
-    /// `InputTooLong` from 4 GiB on.
+    /// `InputTooLong` if the id has 4 GiB or more.
     pub fn try_from_instance_id(instance_id: &[u8]) -> Result<Self, IdentityInputError> {
         try_prefix_of(instance_id.len())?;
         Ok(Self::from_bytes(Domain::CONNECTOR_INSTANCE_ID_V1.digest(instance_id)))
@@ -208,22 +208,22 @@ impl ConnectorInstanceIdHash {
 }
 
 impl ObjectVersionId {
-    /// The id of the version that a source describes by these bytes: for literals.
+    /// Returns the id of the version that a source describes by these bytes. For literals.
     ///
     /// # Panics
     ///
-    /// Where [`Self::try_from_version`] refuses.
+    /// If [`Self::try_from_version`] returns an error.
     #[must_use]
     pub fn from_version(version: &[u8]) -> Self {
         Self::try_from_version(version)
             .expect("literal version bytes are not empty and shorter than 4 GiB")
     }
 
-    /// The id of the version that a source describes by these bytes.
+    /// Returns the id of the version that a source describes by these bytes.
     ///
     /// # Errors
     ///
-    /// `EmptyVersionBytes`, or `InputTooLong` from 4 GiB on.
+    /// `EmptyVersionBytes`; `InputTooLong` if there are 4 GiB or more.
     pub fn try_from_version(version: &[u8]) -> Result<Self, IdentityInputError> {
         if version.is_empty() {
             return Err(IdentityInputError::EmptyVersionBytes);

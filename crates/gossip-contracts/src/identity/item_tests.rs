@@ -31,7 +31,7 @@ fn bad_tags_are_refused(#[case] tag: &[u8], #[case] error: IdentityInputError) {
 
 #[test]
 #[should_panic(expected = "one to eight graphic ASCII")]
-fn a_bad_literal_tag_panics() {
+fn an_invalid_literal_tag_panics() {
     let _ = ConnectorTag::from_ascii(b"nine bytes");
 }
 
@@ -42,7 +42,7 @@ fn tags_print_without_padding() {
 }
 
 #[test]
-fn an_item_needs_a_locator() {
+fn an_empty_locator_is_an_error() {
     let empty = ItemIdentityKey::try_new(ConnectorTag::FS_LOCAL, INSTANCE, b"");
     assert_eq!(empty, Err(IdentityInputError::EmptyLocator));
     let key = ItemIdentityKey::new(ConnectorTag::FS_LOCAL, INSTANCE, b"x");
@@ -59,7 +59,7 @@ fn an_empty_literal_locator_panics() {
 }
 
 #[test]
-fn a_version_needs_bytes() {
+fn empty_version_bytes_are_an_error() {
     let refused = ObjectVersionId::try_from_version(b"");
     assert_eq!(refused, Err(IdentityInputError::EmptyVersionBytes));
 }
@@ -80,7 +80,7 @@ fn item_debug_hides_the_locator() {
 }
 
 #[test]
-fn errors_say_what_was_presented_and_expected() {
+fn errors_state_the_input_and_the_limit() {
     let shown = [
         IdentityInputError::EmptyTag,
         IdentityInputError::TagTooLong(9),

@@ -1,19 +1,19 @@
-//! Who and what things are: ids, epochs, and the hashes they are derived from.
+//! Ids, epochs and the hashes they are derived from.
 //!
-//! Ids, epochs and hashes are plain values of a few words, copied freely; a tenant's key and a
-//! hasher are not `Copy`. Every derivation is a pure function of its arguments over BLAKE3, in a
-//! domain of its own ([`Domain`]).
+//! Ids, epochs and hashes are plain values of a few words and are `Copy`; a tenant's key and a
+//! hasher are not. Every derivation is a pure function of its arguments over BLAKE3, in a domain of
+//! its own ([`Domain`]).
 //!
-//! What this module never does: make an id up (randomness and time belong to callers), store or
-//! parse anything ([`CanonicalBytes`] feeds hashes and is no storage format), allocate, or name any
-//! other layer of the project.
+//! This module never generates an id (randomness and time belong to callers), never stores or
+//! parses anything ([`CanonicalBytes`] is hash input, not a storage format), never allocates and
+//! depends on no other layer of the project.
 //!
 //! Invariants:
 //! - equal inputs give equal ids on every platform and in every process;
-//! - two different inputs of one canonical type never feed a hash the same bytes;
+//! - two different inputs of one canonical type never produce the same hash input;
 //! - two uses of the hash function never share a domain;
-//! - changing what a derivation hashes means registering a new domain version. The old ids become
-//!   orphans and everything is scanned anew: no code reads two versions.
+//! - changing the input of a derivation requires a new domain version. Old ids become orphans and
+//!   all items are scanned again: no code reads two versions.
 
 mod canonical;
 mod digests;

@@ -1,11 +1,11 @@
-//! What a scan was told to do, as one hash.
+//! The policy of a scan, as one hash.
 //!
-//! Two scans with equal policy hashes looked for the same things in the same way. What the rules
-//! say is not known here: their owner hands in a digest of all of them.
+//! Two scans with equal policy hashes searched for the same things in the same way. The content of
+//! the rules is opaque here: their owner passes a digest of all of them.
 
 use super::{CanonicalBytes, CanonicalHasher, Domain, PolicyHash};
 
-/// How ids of secrets are made. The numbers are hashed, and never change meaning.
+/// How ids of secrets are computed. The numbers are hashed and never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum IdHashMode {
 const _: () = assert!(IdHashMode::Unkeyed.as_u8() == 0 && IdHashMode::KeyedV1.as_u8() == 1);
 
 impl IdHashMode {
-    /// The mode with this number, if there is one.
+    /// Returns the mode with this number, if there is one.
     #[must_use]
     pub const fn from_u8(number: u8) -> Option<Self> {
         match number {
@@ -29,7 +29,7 @@ impl IdHashMode {
         }
     }
 
-    /// The number of this mode.
+    /// Returns the number of this mode.
     #[must_use]
     pub const fn as_u8(self) -> u8 {
         self as u8
@@ -43,16 +43,16 @@ impl CanonicalBytes for IdHashMode {
     }
 }
 
-/// Everything that a policy hash depends on.
+/// The inputs of a policy hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyHashInputs {
     /// Version of the policy format.
     pub version: u32,
-    /// How ids of secrets are made.
+    /// How ids of secrets are computed.
     pub id_hash_mode: IdHashMode,
-    /// Version of the format in which evidence is kept.
+    /// Version of the format in which evidence is stored.
     pub evidence_version: u32,
-    /// Digest of all rules, made by their owner.
+    /// Digest of all rules, computed by their owner.
     pub rules_digest: [u8; 32],
 }
 
@@ -62,7 +62,7 @@ impl PolicyHashInputs {
     /// The evidence format that this code writes.
     pub const CURRENT_EVIDENCE_VERSION: u32 = 1;
 
-    /// The inputs in the formats that this code writes.
+    /// Returns the inputs with the current format versions.
     #[must_use]
     pub const fn current(id_hash_mode: IdHashMode, rules_digest: [u8; 32]) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl CanonicalBytes for PolicyHashInputs {
 }
 
 impl PolicyHash {
-    /// The hash of a policy.
+    /// Returns the hash of a policy.
     #[must_use]
     pub fn derive(inputs: &PolicyHashInputs) -> Self {
         Self::from_bytes(Domain::POLICY_HASH_V2.digest(inputs))

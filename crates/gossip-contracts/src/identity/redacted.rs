@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// What a redacted value prints instead of itself.
+/// Printed in place of a redacted value.
 const PLACEHOLDER: &str = "<redacted>";
 
-/// A value that prints as `<redacted>` and is otherwise itself.
+/// A value that prints as `<redacted>` and otherwise behaves like the value.
 ///
-/// With it an error may carry an owner or a hash for code that compares them, and still derive its
-/// `Debug`. It guards formatting only: whoever holds it can read the value, and equality takes as
-/// long as that of `T`.
+/// An error can carry an owner or a hash for code that compares them and still derive `Debug`. It
+/// protects formatting only: its holder can read the value, and equality takes as long as that of
+/// `T`.
 ///
 /// ```
 /// use gossip_contracts::identity::{Redacted, WorkerId};
@@ -28,13 +28,13 @@ impl<T> Redacted<T> {
         Self(value)
     }
 
-    /// The value, no longer hidden.
+    /// Returns the value.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.0
     }
 
-    /// The value, borrowed.
+    /// Returns a reference to the value.
     #[must_use]
     pub const fn as_inner(&self) -> &T {
         &self.0

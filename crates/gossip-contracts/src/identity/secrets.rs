@@ -1,21 +1,22 @@
-//! Hashes of secrets, and the key that makes them useless to anyone else.
+//! Hashes of secrets, keyed so that they are useless to other parties.
 //!
-//! A detector reduces a secret to a [`NormHash`]. It is the same for every tenant, so whoever holds
-//! one can test guesses; the [`SecretHash`] keyed with the tenant's own key is what may be stored.
+//! A detector reduces a secret to a [`NormHash`]. It is the same for every tenant, so a party that
+//! holds one can test guesses. Only the [`SecretHash`], keyed with the tenant's own key, may be
+//! stored.
 //!
-//! Nothing here prints a byte, and every comparison takes the same time wherever the values differ
-//! (the fields are [`blake3::Hash`], whose equality is constant-time). There is no order and no
-//! `std` hash: both would compare byte by byte. Memory is not wiped on drop: copies that the
-//! compiler makes would escape, and safe code cannot promise it.
+//! Nothing here prints a byte, and every comparison takes the same time regardless of where the
+//! values differ (the fields are [`blake3::Hash`], whose equality is constant-time). There is no
+//! order and no `std` hash: both would compare byte by byte. Memory is not wiped on drop: copies
+//! made by the compiler would be missed, and safe code cannot guarantee it.
 
 use std::fmt;
 
 use super::{CanonicalBytes, CanonicalHasher, Domain};
 
-/// What the keyed hash of a secret covers: the domain string, then 32 bytes.
+/// Length of the keyed hash input of a secret: the domain string, then 32 bytes.
 const SECRET_HASH_INPUT_LEN: usize = Domain::SECRET_HASH_V1.as_str().len() + 32;
 
-// One block: a single compression, whatever the secret was.
+// One block: a single compression for every secret.
 const _: () = assert!(SECRET_HASH_INPUT_LEN <= blake3::BLOCK_LEN);
 
 /// The digest of a normalised secret, the same for every tenant.
@@ -23,13 +24,13 @@ const _: () = assert!(SECRET_HASH_INPUT_LEN <= blake3::BLOCK_LEN);
 pub struct NormHash(blake3::Hash);
 
 impl NormHash {
-    /// The digest that a detector computed.
+    /// Wraps a digest that a detector computed.
     #[must_use]
     pub const fn from_digest(digest: [u8; 32]) -> Self {
         Self(blake3::Hash::from_bytes(digest))
     }
 
-    /// The bytes of the digest. Do not store or print them: guesses can be tested against them.
+    /// Returns the bytes of the digest. Do not store or print them: they allow testing guesses.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
@@ -49,15 +50,15 @@ impl CanonicalBytes for NormHash {
     }
 }
 
-/// A secret as one tenant may store it. Only [`SecretHash::derive`] makes one.
+/// A secret in the form that one tenant may store. Only [`SecretHash::derive`] creates one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SecretHash(blake3::Hash);
 
 impl SecretHash {
-    /// The hash of a secret under a tenant's key.
+    /// Returns the hash of a secret under a tenant's key.
     ///
-    /// The key takes BLAKE3's key slot, so the domain string is data here: the one derivation that
-    /// is keyed and not derive-key.
+    /// The tenant's key is BLAKE3's key, so the domain string is data: the only derivation in keyed
+    /// mode instead of derive-key mode.
     #[must_use]
     pub fn derive(key: &TenantSecretKey, norm: &NormHash) -> Self {
         let mut input = [0; SECRET_HASH_INPUT_LEN];
@@ -67,7 +68,7 @@ impl SecretHash {
         Self(blake3::keyed_hash(key.0.as_bytes(), &input))
     }
 
-    /// The bytes of the hash, for a sink that stores them.
+    /// Returns the bytes of the hash, for a sink that stores them.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
@@ -92,7 +93,7 @@ impl CanonicalBytes for SecretHash {
 pub struct TenantSecretKey(blake3::Hash);
 
 impl TenantSecretKey {
-    /// The key with these bytes.
+    /// Returns the key with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(blake3::Hash::from_bytes(bytes))

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn nothing_secret_is_printed() {
+fn debug_prints_no_secret() {
     let key = TenantSecretKey::from_bytes([0xAB; 32]);
     let norm = NormHash::from_digest([0xAB; 32]);
     assert_eq!(format!("{key:?}"), "TenantSecretKey(<redacted>)");
@@ -13,7 +13,7 @@ fn nothing_secret_is_printed() {
 }
 
 #[test]
-fn shown_ids_print_as_hexadecimal() {
+fn public_ids_print_as_hexadecimal() {
     let id = FindingId::from_bytes([0xAB; 32]);
     assert_eq!(id.to_string(), "ab".repeat(32));
     assert_eq!(format!("{id:?}"), format!("FindingId({})", "ab".repeat(32)));
@@ -31,7 +31,7 @@ proptest! {
         prop_assert_eq!(*NormHash::from_digest(a).as_bytes(), a);
     }
 
-    /// One secret, two tenants: the stored hashes tell nobody that it is the same secret.
+    /// One secret, two tenants: the stored hashes do not reveal that it is the same secret.
     #[test]
     fn secret_hash_depends_on_key_and_secret(
         keys: [[u8; 32]; 2], norms: [[u8; 32]; 2], pick: [bool; 2],

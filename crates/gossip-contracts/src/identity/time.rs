@@ -1,41 +1,42 @@
 //! Fence epochs and logical time: the two counters that the protocol compares.
 //!
-//! Neither reads a clock. Time is an argument everywhere; whoever drives the protocol decides what
-//! one unit means, and there is no subtraction, because the distance between two readings of
-//! different machines says nothing.
+//! Neither reads a clock. Time is an argument everywhere, and the caller of the protocol defines
+//! its unit. There is no subtraction, because the difference between readings of two machines'
+//! clocks has no meaning.
 
 use std::fmt;
 
 use super::{CanonicalBytes, CanonicalHasher};
 
-/// How many times ownership of a shard has changed hands. Higher wins, always.
+/// Number of ownership changes of a shard. The higher epoch always wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FenceEpoch(u64);
 
 impl FenceEpoch {
-    /// Nobody has ever owned this. A sentinel: no lease carries it.
+    /// Never owned. A sentinel: no lease carries it.
     pub const ZERO: Self = Self(0);
     /// The epoch of the first owner.
     pub const INITIAL: Self = Self(1);
 
-    /// The epoch with this number.
+    /// Returns the epoch with this number.
     #[must_use]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The number of this epoch.
+    /// Returns the number of this epoch.
     #[must_use]
     pub const fn as_raw(self) -> u64 {
         self.0
     }
 
-    /// The next epoch.
+    /// Returns the next epoch.
     ///
     /// # Panics
     ///
-    /// At `u64::MAX`. A saturated fence would let two owners share one epoch, and wrapping would
-    /// let the oldest owner win, so there is no safe answer; 2⁶⁴ handovers are out of reach anyway.
+    /// At `u64::MAX`. A saturated fence would let two owners share one epoch, and a wrapped one
+    /// would let the oldest owner win, so there is no safe result; 2⁶⁴ handovers are out of reach
+    /// anyway.
     #[must_use]
     #[inline]
     pub const fn increment(self) -> Self {
@@ -45,7 +46,7 @@ impl FenceEpoch {
         }
     }
 
-    /// The next epoch, or nothing at `u64::MAX`: for epochs read from bytes nobody vouches for.
+    /// Returns the next epoch, or `None` at `u64::MAX`. For epochs read from untrusted bytes.
     #[must_use]
     #[inline]
     pub const fn checked_increment(self) -> Option<Self> {
@@ -56,7 +57,7 @@ impl FenceEpoch {
     }
 }
 
-// The first lease is an increment like any other; no code path needs to know it is the first.
+// The first lease is an ordinary increment; no code path treats it specially.
 const _: () = assert!(FenceEpoch::ZERO.increment().0 == FenceEpoch::INITIAL.0);
 
 impl fmt::Debug for FenceEpoch {
@@ -83,22 +84,22 @@ impl CanonicalBytes for FenceEpoch {
 pub struct LogicalTime(u64);
 
 impl LogicalTime {
-    /// Never. A sentinel: nothing that happened is stamped with it.
+    /// Never. A sentinel: no event has this timestamp.
     pub const ZERO: Self = Self(0);
 
-    /// The time with this number.
+    /// Returns the time with this number.
     #[must_use]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The number of this time.
+    /// Returns the number of this time.
     #[must_use]
     pub const fn as_raw(self) -> u64 {
         self.0
     }
 
-    /// This time plus `duration`, or nothing beyond `u64::MAX`.
+    /// Returns this time plus `duration`, or `None` beyond `u64::MAX`.
     #[must_use]
     pub const fn checked_add(self, duration: u64) -> Option<Self> {
         match self.0.checked_add(duration) {
@@ -107,8 +108,8 @@ impl LogicalTime {
         }
     }
 
-    /// This time plus `duration`, and `u64::MAX` beyond it: a lease deadline that does not fit is
-    /// one that never passes, which is what its caller asked for.
+    /// Returns this time plus `duration`, saturating at `u64::MAX`: a lease deadline that does not
+    /// fit never passes, which is the lease that its caller requested.
     #[must_use]
     pub const fn saturating_add(self, duration: u64) -> Self {
         Self(self.0.saturating_add(duration))

@@ -1,4 +1,4 @@
-//! Connectors that break their word in one way each, and the law that finds them.
+//! Connectors that break the contract in one way each, and the law that detects each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,11 +14,11 @@ use crate::connector::{
 };
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
 
-/// What is wrong with a connector.
+/// A defect of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    // In what it lists.
+    // In the listed keys.
     OutOfOrder,
     DuplicateInPage,
     RepeatsCursorKey,
@@ -30,23 +30,23 @@ enum Flaw {
     StopsEarly,
     NeverListsTheLast,
     RestartsWithoutToken,
-    BelievesAnyToken,
+    AcceptsAnyToken,
     ResumesByToken,
-    TokensDieWithTheProcess,
+    TokensAreProcessLocal,
     FailsOnForeignCursor,
     EmptyKey,
     LongKey,
     LongToken,
-    // In how it fills pages.
+    // In the filling of pages.
     EmptyPages,
-    EndlessKeys,
+    InfiniteKeys,
     IgnoresLimit,
-    DropsWhatDoesNotFit,
+    DropsItemThatDoesNotFit,
     NoEndMark,
     SharedPosition,
     ReplacesPage,
     Unavailable,
-    // In what it knows and opens.
+    // In metadata and opening.
     MissingSize,
     WrongSize,
     WrongCount,
@@ -57,7 +57,7 @@ enum Flaw {
     SampleClaimsAll,
     SampleOverruns,
     WrongBody,
-    EndlessBody,
+    InfiniteBody,
     BodyFails,
     StaleScratch,
     HugeScratch,
@@ -70,9 +70,9 @@ enum Flaw {
 struct Broken {
     inner: MemoryConnector,
     flaw: Flaw,
-    /// Which process this is; tokens that die with it carry it.
+    /// Process number; tokens that are valid only within one process contain it.
     process: u8,
-    /// For the flaw in which all listings share one position.
+    /// Position shared by all listings, for the flaw `SharedPosition`.
     shared: Arc<AtomicUsize>,
 }
 
@@ -105,7 +105,7 @@ fn broken(flaw: Flaw) -> BrokenFixture {
 type Row = (Vec<u8>, Vec<u8>, u64);
 
 impl Broken {
-    /// The right answer, before anything is broken.
+    /// Returns the correct rows, before a flaw is applied.
     fn rows(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> Vec<Row> {
         let mut page = Page::default();
         let mut listing = CheckedEnumeration::open(&self.inner, range, from).unwrap();
@@ -141,18 +141,18 @@ impl Broken {
             Flaw::RestartsWithoutToken if from.token().is_none() => {
                 rows = self.rows(range, CursorUpdate::initial());
             }
-            Flaw::BelievesAnyToken => {
+            Flaw::AcceptsAnyToken => {
                 let skipped = from.token().filter(|token| token.len() != 8).map_or(0, <[u8]>::len);
                 rows.drain(..skipped.min(rows.len()));
             }
             Flaw::ResumesByToken if token_index(from.token()).is_some() => {
                 rows = self.rows(range, CursorUpdate::initial());
-                // The token counts the items of the whole source up to its own.
+                // The token is the number of items of the whole source up to its own.
                 let whole = self.rows(subject::WHOLE, CursorUpdate::initial());
                 let passed = &whole[..token_index(from.token()).unwrap()];
                 rows.retain(|row| !passed.contains(row));
             }
-            Flaw::TokensDieWithTheProcess => {
+            Flaw::TokensAreProcessLocal => {
                 if from.token().is_some_and(|token| token != [self.process]) {
                     rows.clear();
                 }
@@ -170,7 +170,7 @@ impl Broken {
                 rows.iter_mut().for_each(|row| row.1 = vec![0; MAX_CONNECTOR_TOKEN_SIZE + 1]);
             }
             Flaw::WrongSize => rows.iter_mut().for_each(|row| row.2 += 1),
-            Flaw::EndlessKeys => rows.extend(
+            Flaw::InfiniteKeys => rows.extend(
                 (0..2000_u32)
                     .map(|n| ([&b"\xff\xff\xff"[..], &n.to_be_bytes()].concat(), vec![], 0)),
             ),
@@ -214,7 +214,7 @@ impl Connector for Broken {
         let unavailable = ConnectorError::NotFound.into();
         match self.flaw {
             Flaw::WrongBody => return Ok(ItemBody::Bytes(b"something else")),
-            Flaw::EndlessBody => return Ok(ItemBody::Reader(Box::new(std::io::repeat(0)))),
+            Flaw::InfiniteBody => return Ok(ItemBody::Reader(Box::new(std::io::repeat(0)))),
             Flaw::BodyFails => return Ok(ItemBody::Reader(Box::new(FailingBody))),
             Flaw::NeedsToken if item.token().is_none() => return Err(unavailable),
             Flaw::OpensByToken if token_index(item.token()).is_some() => {
@@ -276,7 +276,7 @@ fn keys_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Vec<u8>> {
     rows.map(|row| row.0.clone()).collect()
 }
 
-/// What the token of an item in memory says: how many items there are up to it.
+/// Returns the content of a memory connector's token: the number of items up to it.
 fn token_index(token: Option<&[u8]>) -> Option<usize> {
     let token = token?.try_into().ok()?;
     Some(u64::from_be_bytes(token) as usize)
@@ -304,7 +304,7 @@ impl Enumeration for BrokenEnumeration {
             };
             match (page.push(item), self.flaw) {
                 (Err(_), Flaw::IgnoresLimit) | (Ok(()), _) => {}
-                (Err(_), Flaw::DropsWhatDoesNotFit) => break,
+                (Err(_), Flaw::DropsItemThatDoesNotFit) => break,
                 (Err(_), _) => return Ok(()),
             }
             self.next.fetch_add(1, Ordering::Relaxed);
@@ -325,11 +325,11 @@ impl std::io::Read for FailingBody {
 }
 
 #[test]
-fn without_a_flaw_the_same_connector_conforms() {
+fn without_a_flaw_the_connector_conforms() {
     assert_conforms(&mut broken(Flaw::None));
 }
 
-/// Each flaw is found, and first by the law that is about it.
+/// Each flaw is detected, first by the law that covers it.
 #[rstest]
 #[case(Flaw::OutOfOrder, Law::EveryPageSize)]
 #[case(Flaw::DuplicateInPage, Law::EveryPageSize)]
@@ -342,17 +342,17 @@ fn without_a_flaw_the_same_connector_conforms() {
 #[case(Flaw::StopsEarly, Law::EveryPageSize)]
 #[case(Flaw::NeverListsTheLast, Law::EveryPageSize)]
 #[case(Flaw::RestartsWithoutToken, Law::ResumeWithoutToken)]
-#[case(Flaw::BelievesAnyToken, Law::ResumeWithUnreadableToken)]
+#[case(Flaw::AcceptsAnyToken, Law::ResumeWithUnreadableToken)]
 #[case(Flaw::ResumesByToken, Law::ResumeWithNeighboursToken)]
-#[case(Flaw::TokensDieWithTheProcess, Law::ResumeAfterEveryKey)]
+#[case(Flaw::TokensAreProcessLocal, Law::ResumeAfterEveryKey)]
 #[case(Flaw::FailsOnForeignCursor, Law::ResumeBetweenKeys)]
 #[case(Flaw::EmptyKey, Law::EveryPageSize)]
 #[case(Flaw::LongKey, Law::EveryPageSize)]
 #[case(Flaw::LongToken, Law::EveryPageSize)]
 #[case(Flaw::EmptyPages, Law::EveryPageSize)]
-#[case(Flaw::EndlessKeys, Law::EveryPageSize)]
+#[case(Flaw::InfiniteKeys, Law::EveryPageSize)]
 #[case(Flaw::IgnoresLimit, Law::EveryPageSize)]
-#[case(Flaw::DropsWhatDoesNotFit, Law::EveryPageSize)]
+#[case(Flaw::DropsItemThatDoesNotFit, Law::EveryPageSize)]
 #[case(Flaw::NoEndMark, Law::EveryPageSize)]
 #[case(Flaw::SharedPosition, Law::Independence)]
 #[case(Flaw::ReplacesPage, Law::EveryPageSize)]
@@ -367,7 +367,7 @@ fn without_a_flaw_the_same_connector_conforms() {
 #[case(Flaw::SampleClaimsAll, Law::Samples)]
 #[case(Flaw::SampleOverruns, Law::Samples)]
 #[case(Flaw::WrongBody, Law::OpenYieldsBody)]
-#[case(Flaw::EndlessBody, Law::OpenYieldsBody)]
+#[case(Flaw::InfiniteBody, Law::OpenYieldsBody)]
 #[case(Flaw::BodyFails, Law::OpenYieldsBody)]
 #[case(Flaw::StaleScratch, Law::OpenYieldsBody)]
 #[case(Flaw::HugeScratch, Law::OpenYieldsBody)]
@@ -375,28 +375,28 @@ fn without_a_flaw_the_same_connector_conforms() {
 #[case(Flaw::OpensByToken, Law::OpenWithNeighboursToken)]
 #[case(Flaw::OpensAnything, Law::UnknownItems)]
 #[case(Flaw::VanishedIsUnavailable, Law::UnknownItems)]
-fn a_flaw_is_found(#[case] flaw: Flaw, #[case] first: Law) {
+fn a_flaw_is_detected_by_its_law(#[case] flaw: Flaw, #[case] first: Law) {
     let report = check_all(&mut broken(flaw));
-    let found = report.failures.first().expect("the flaw was not found");
+    let found = report.failures.first().expect("the flaw was not detected");
     assert_eq!(found.law, first, "{report}");
     assert!(!format!("{report} {report:?}").contains("canary"), "{report}");
 }
 
-/// What the validator itself refuses, by the rule that is broken.
+/// Flaws that the validator itself rejects, with the broken rule.
 #[rstest]
 #[case(Flaw::OutOfOrder, PageViolation::OutOfOrder { index: 1, key_len: 1, previous_len: 2 })]
 #[case(Flaw::DuplicateInPage, PageViolation::DuplicateKey { index: 1, key_len: 1 })]
 #[case(Flaw::EmptyPages, PageViolation::NotAdvancing)]
 #[case(Flaw::NoEndMark, PageViolation::NotAdvancing)]
 #[case(Flaw::IgnoresLimit, PageViolation::LimitIgnored { items: 3 })]
-#[case(Flaw::DropsWhatDoesNotFit, PageViolation::ItemDropped { items: 3 })]
+#[case(Flaw::DropsItemThatDoesNotFit, PageViolation::ItemDropped { items: 3 })]
 #[case(Flaw::IgnoresEnd, PageViolation::AboveRange { index: 2, key_len: 1, end_len: 1 })]
 #[case(Flaw::IncludesEnd, PageViolation::AboveRange { index: 2, key_len: 1, end_len: 1 })]
 #[case(Flaw::ReplacesPage, PageViolation::PageReplaced { items: 14 })]
 #[case(Flaw::EmptyKey, PageViolation::EmptyKey { index: 0 })]
-fn the_validator_names_the_rule(#[case] flaw: Flaw, #[case] expected: PageViolation) {
+fn the_validator_reports_the_broken_rule(#[case] flaw: Flaw, #[case] expected: PageViolation) {
     let connector = broken(flaw).connect();
-    // Only a bounded range can be overstepped; the other rules need more keys than it has.
+    // Only a bounded range can be exceeded; the other rules need more keys than it has.
     let range = match expected {
         PageViolation::AboveRange { .. } => ShardSpecRef::new(b"", b"a", b""),
         _ => subject::WHOLE,
@@ -406,20 +406,20 @@ fn the_validator_names_the_rule(#[case] flaw: Flaw, #[case] expected: PageViolat
     let mut page = subject::page_of(subject::SMALL_PAGE);
     let error = loop {
         match listing.next_page(&mut page) {
-            Ok(()) => assert!(!page.is_exhausted(), "the flaw was not found"),
+            Ok(()) => assert!(!page.is_exhausted(), "the flaw was not detected"),
             Err(error) => break error,
         }
     };
     assert_eq!(error, PageError::Violation(expected));
 }
 
-/// An error type that grew a text would be caught by the look at what it shows.
+/// An error type that includes key text would be detected by this check.
 #[test]
-fn every_form_of_a_key_is_recognised() {
+fn every_representation_of_a_key_is_detected() {
     let key = b"canary-key";
     for text in ["at canary-key!", &format!("{key:?}"), "63616e6172792d6b6579"] {
         assert!(items::shows_key(text, key), "{text}");
     }
     assert!(!items::shows_key("the item is not in the source", key));
-    assert!(!items::shows_key("the", b"the"), "too short to tell");
+    assert!(!items::shows_key("the", b"the"), "too short to be conclusive");
 }

@@ -10,8 +10,8 @@ use crate::connector::{
 };
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
 
-/// Keys that sort in surprising ways: prefixes of one another, both ends of the byte alphabet, and
-/// paths whose names sort differently from whole paths.
+/// Keys that sort in unexpected ways: prefixes of one another, bytes 0x00 and 0xFF, and paths whose
+/// names sort differently from whole paths.
 pub(super) const TRICKY_KEYS: [&[u8]; 14] = [
     b"\0",
     b"\0\0",
@@ -34,7 +34,7 @@ pub(super) fn tricky() -> MemoryFixture {
     MemoryFixture { items: TRICKY_KEYS.iter().map(|key| (key.to_vec(), body(key))).collect() }
 }
 
-/// A source in memory; `Change` and `Deny` are kept apart so that items stay expected.
+/// A source in memory; `Change` and `Deny` are recorded separately so that items stay expected.
 pub(super) struct MemoryFixture {
     pub(super) items: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -49,7 +49,7 @@ impl MemoryFixture {
     }
 }
 
-/// The reference, with all that can happen to its items.
+/// The reference connector, with every supported change to its items.
 struct Spoilable {
     connector: MemoryConnector,
     items: Vec<ExpectedItem>,
@@ -79,7 +79,7 @@ impl Fixture for Spoilable {
     }
 }
 
-/// A source that can do the least: no token, no size, no count, no sample, and bodies to be read.
+/// A source with minimal capabilities: no token, size, count or sample, and bodies as readers.
 struct Plain(MemoryConnector);
 
 struct PlainEnumeration {
@@ -159,23 +159,23 @@ fn a_connector_with_no_capability_conforms() {
     assert_conforms(&mut PlainFixture(tricky()));
 }
 
-/// Keys of the greatest length: pages end by bytes, and nothing lies just above a key.
+/// Keys of maximum length: pages end by bytes, and no key lies directly above another.
 #[test]
 fn the_longest_keys_conform() {
     let items = (0..20).map(|n| (vec![n; MAX_KEY_SIZE - usize::from(n % 2)], vec![n]));
     assert_conforms(&mut Spoilable::new(&MemoryFixture { items: items.collect() }));
 }
 
-/// A suite that stops looking still passes, so its work is counted.
+/// A suite that stops checking still passes, so its cases are counted.
 #[test]
-fn the_suite_makes_hundreds_of_cases() {
+fn the_suite_runs_hundreds_of_cases() {
     let report = check_all(&mut Spoilable::new(&tricky()));
     println!("{} cases over {} items", report.cases, TRICKY_KEYS.len());
     assert!(report.cases > 400, "{} cases", report.cases);
 }
 
 #[test]
-fn an_unfit_fixture_is_refused_by_every_law() {
+fn an_unfit_fixture_is_rejected_by_every_law() {
     let few = MemoryFixture { items: [(vec![1], vec![])].into() };
     let many = (0..=MAX_FIXTURE_ITEMS as u32).map(|n| (n.to_be_bytes().to_vec(), vec![]));
     let many = MemoryFixture { items: many.collect() };
@@ -211,7 +211,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn the_reference_conforms_whatever_its_keys(
+    fn the_reference_conforms_for_any_keys(
         items in btree_map(vec(any::<u8>(), 1..6), vec(any::<u8>(), 0..9), MIN_FIXTURE_ITEMS..24),
     ) {
         let report = check_all(&mut Spoilable::new(&MemoryFixture { items }));
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn the_reference_conforms_on_crowded_keys(
+    fn the_reference_conforms_on_dense_keys(
         items in btree_map(vec(0_u8..2, 1..6), vec(any::<u8>(), 0..9), MIN_FIXTURE_ITEMS..24),
     ) {
         let report = check_all(&mut Spoilable::new(&MemoryFixture { items }));

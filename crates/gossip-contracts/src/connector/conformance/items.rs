@@ -1,4 +1,4 @@
-//! The laws about items: what is known of them, and opening them.
+//! The laws about items: their metadata, and opening them.
 
 use std::io::Read;
 
@@ -10,8 +10,8 @@ use crate::connector::{
 };
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
 
-/// Keys shorter than this may stand in a message by chance.
-const TELLING_KEY_LEN: usize = 4;
+/// Shorter keys may occur in a message by chance.
+const CONCLUSIVE_KEY_LEN: usize = 4;
 
 pub(super) fn size_hints(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
@@ -58,13 +58,13 @@ fn check_sample(
     let promised = connector.capabilities().samples;
     let broken_promise = Err(Problem::SamplePromise { items: sample.len(), promised });
     if sample.is_empty() && !sample.is_exhausted() && sample.fault().is_none() {
-        // A look at a small part may find nothing there; a look at the whole may not.
+        // A sample of a small range may be empty; a sample of the whole source may not.
         return if promised && range == WHOLE { broken_promise } else { Ok(()) };
     }
     if !promised {
         return broken_promise;
     }
-    // "Exhausted" claims that this is every key, on which exact cuts are built.
+    // "Exhausted" claims that this is every key, and exact splits depend on that.
     if sample.is_exhausted() {
         let expected = subject.expected_in(range, CursorUpdate::initial());
         compare_keys(sample.items().map(|item| item.key()), expected)?;
@@ -72,7 +72,7 @@ fn check_sample(
     PageValidator::new(range, CursorUpdate::initial()).check(&sample).map_err(Problem::Sample)
 }
 
-/// The whole keyspace, and every pair of neighbouring bounds.
+/// Calls the check with the whole keyspace and with every pair of neighbouring bounds.
 fn for_ranges(
     subject: &mut Subject<'_>,
     mut check: impl FnMut(&Subject<'_>, ShardSpecRef<'_>) -> Result<(), Problem>,
@@ -89,7 +89,7 @@ fn for_ranges(
 pub(super) fn open_yields_body(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     let listing = subject.list_whole(&*connector)?;
-    // One buffer for all: what an earlier item left in it must not show in a later one.
+    // One buffer for all: bytes of an earlier item must not appear in a later one.
     let mut scratch = Vec::new();
     for (index, listed) in listing.items().enumerate() {
         for item in [listed, PageItem::new(listed.key())] {
@@ -133,7 +133,7 @@ fn check_body(
     Ok(())
 }
 
-/// Reads one byte more than expected at most, as a body may be endless.
+/// Reads at most one byte more than expected, because a body may be infinite.
 fn read_body(body: ItemBody<'_>, index: usize, expected_len: usize) -> Result<Vec<u8>, Problem> {
     let mut read = Vec::new();
     let result = body.take(expected_len as u64 + 1).read_to_end(&mut read);
@@ -144,7 +144,7 @@ fn read_body(body: ItemBody<'_>, index: usize, expected_len: usize) -> Result<Ve
 pub(super) fn unknown_items(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     let above = subject.items.iter().map(|item| just_above(&item.key));
-    // Keys that no source has: empty, and longer than any.
+    // Keys that no source has: empty, and longer than the limit.
     let never = [Vec::new(), vec![b'k'; MAX_KEY_SIZE + 1]];
     for key in above.chain(never).collect::<Vec<_>>() {
         if subject.is_key(&key) {
@@ -166,7 +166,7 @@ pub(super) fn spoiled_items(subject: &mut Subject<'_>) -> Result<(), Problem> {
         subject.cases += 1;
         subject.refresh();
         let after = subject.connect();
-        // With the token it had, and without: the runtime may have either.
+        // With its former token and without: the runtime may have either.
         check_refused(&*after, item, spoil.expected_error())?;
         check_refused(&*after, PageItem::new(item.key()), spoil.expected_error())?;
         if spoil == Spoil::Vanish {
@@ -176,7 +176,8 @@ pub(super) fn spoiled_items(subject: &mut Subject<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A cursor may rest on an item that is gone by now, with the token it had.
+/// Checks resuming after an item that no longer exists, with its former token: a cursor may point
+/// to such an item.
 fn check_resume_past(
     subject: &mut Subject<'_>,
     connector: &dyn Connector,
@@ -204,9 +205,9 @@ fn check_refused(
     if found == Some(expected) { Ok(()) } else { Err(Problem::WrongOpenError { expected, found }) }
 }
 
-/// Whether a text shows the key as text, as a list of numbers or in hexadecimal.
+/// Returns whether `text` contains the key as text, as a list of numbers or in hexadecimal.
 pub(super) fn shows_key(text: &str, key: &[u8]) -> bool {
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let forms = [String::from_utf8_lossy(key).into_owned(), format!("{key:?}"), hex];
-    key.len() >= TELLING_KEY_LEN && forms.iter().any(|form| text.contains(form.as_str()))
+    key.len() >= CONCLUSIVE_KEY_LEN && forms.iter().any(|form| text.contains(form.as_str()))
 }

@@ -7,7 +7,7 @@ use super::{ExpectedItem, Problem};
 use crate::connector::{DEFAULT_PAGE_ITEMS, Page};
 use crate::coordination::{CursorUpdate, ShardSpecRef};
 
-/// A token that nobody minted.
+/// A token that no connector wrote.
 const FOREIGN_TOKEN: &[u8] = &[0xA5; 3];
 
 pub(super) fn every_page_size(subject: &mut Subject<'_>) -> Result<(), Problem> {
@@ -38,26 +38,26 @@ pub(super) fn resume_with_unreadable_token(subject: &mut Subject<'_>) -> Result<
     })
 }
 
-/// Such a token can be read, and belongs to an item that is in the source: only the key tells that
-/// it is of another one.
+/// Such a token is readable and belongs to an item of the source: only the key shows that it is the
+/// token of another item.
 pub(super) fn resume_with_neighbours_token(subject: &mut Subject<'_>) -> Result<(), Problem> {
     resume_each(subject, |listing, index| {
         listing.neighbours_tokens(index).map(<[u8]>::to_vec).collect()
     })
 }
 
-/// Resumes after every item with each of the tokens that `tokens` makes for its index, on the whole
-/// keyspace and on a range that ends before the last item.
+/// Resumes after every item with each of the tokens that `tokens` returns for its index, on the
+/// whole keyspace and on a range that ends before the last item.
 fn resume_each(
     subject: &mut Subject<'_>,
     tokens: impl Fn(&Listing, usize) -> Vec<Vec<u8>>,
 ) -> Result<(), Problem> {
     let connector = subject.connect();
     let listing = subject.list_whole(&*connector)?;
-    // A token may know where the source ends; the range may end before.
+    // A token may encode where the source ends; the range may end earlier.
     let ends = [Vec::new(), last(&subject.items).key.clone()];
     for (index, (cursor, _)) in listing.listed.iter().enumerate() {
-        // Tokens must outlive the process that minted them.
+        // Tokens must outlive the process that wrote them.
         let restarted = subject.connect();
         for token in tokens(&listing, index) {
             let key = cursor.last_key().unwrap_or_default();
@@ -75,7 +75,8 @@ fn resume_each(
 pub(super) fn resume_between_keys(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     for item in subject.items.clone() {
-        // Just above, and a prefix: bytes that sort below the key and that no item need have.
+        // Just above, and a prefix: bytes that sort below the key and that need not be keys of
+        // items.
         let prefix = &item.key[..item.key.len() - 1];
         for key in [just_above(&item.key), prefix.to_vec()] {
             let Some(from) = cursor_at(&key, b"") else {
@@ -117,7 +118,7 @@ pub(super) fn ranges_are_half_open(subject: &mut Subject<'_>) -> Result<(), Prob
     Ok(())
 }
 
-/// Follows from half-open ranges, and is stated apart because it is what the certificate rests on.
+/// Follows from half-open ranges; checked separately because certificates depend on it.
 pub(super) fn sub_ranges_tile(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     let bounds = subject.bounds();
@@ -140,7 +141,7 @@ pub(super) fn empty_ranges(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     for item in subject.items.clone() {
         let above = just_above(&item.key);
-        // Between two neighbours in byte order, from a key to itself, and turned around.
+        // Between two neighbours in byte order, from a key to itself, and reversed.
         let ranges = [
             ShardSpecRef::new(&above, &above, b""),
             ShardSpecRef::new(&item.key, &item.key, b""),
@@ -155,7 +156,7 @@ pub(super) fn empty_ranges(subject: &mut Subject<'_>) -> Result<(), Problem> {
     subject.check_listing(&*connector, range, CursorUpdate::initial())
 }
 
-/// Three listings on one connector take turns, page by page: two of the whole, one of its half.
+/// Interleaves three listings on one connector, page by page: two of the whole, one of its half.
 pub(super) fn independence(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     let middle = subject.items[subject.items.len() / 2].key.clone();
@@ -166,14 +167,14 @@ pub(super) fn independence(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let expected = ranges.map(|range| subject.expected_in(range, initial));
     let open = |i: usize| Listing::open(&*connector, ranges[i], initial, expected[i].len());
     let mut listings = [open(0)?, open(1)?, open(2)?];
-    // Pages of one item make them take turns as often as possible.
+    // Pages of one item interleave them as often as possible.
     let (mut page, mut scratch) = (page_of(1), Vec::new());
     let mut going = true;
     while going {
         going = false;
         for listing in &mut listings {
             going |= listing.read_page(&mut page)?;
-            // What opening answers is another law's; here it must not move a listing.
+            // Another law checks the result of opening; here it must not affect a listing.
             let _ = page.last().map(|item| connector.open(item, &mut scratch).is_ok());
         }
     }
@@ -182,5 +183,5 @@ pub(super) fn independence(subject: &mut Subject<'_>) -> Result<(), Problem> {
 }
 
 fn last(items: &[ExpectedItem]) -> &ExpectedItem {
-    items.last().expect("an unfit fixture was refused before")
+    items.last().expect("an unfit fixture was rejected before")
 }

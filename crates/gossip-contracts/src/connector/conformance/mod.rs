@@ -1,9 +1,9 @@
-//! The suite that every connector must pass, for any crate to run from its own tests.
+//! The suite that every connector must pass; any crate can run it from its own tests.
 //!
-//! Give it a [`Fixture`]: a source whose items are known. It lists, resumes, cuts and opens in many
-//! ways and compares each answer with what follows from the known items. It needs nothing but this
-//! crate, starts no thread, and always ends: a connector that never does is refused at the
-//! first page too many.
+//! Pass it a [`Fixture`]: a source whose items are known. It lists, resumes, splits and opens in
+//! many ways and compares each result with the known items. It depends only on this crate, starts
+//! no thread, and always terminates: a connector whose listing never ends is rejected at the first
+//! page too many.
 //!
 //! ```
 //! use gossip_contracts::connector::conformance::{ExpectedItem, Fixture, assert_conforms};
@@ -25,9 +25,9 @@
 //! assert_conforms(&mut Letters);
 //! ```
 //!
-//! A good fixture has keys that are prefixes of others, neighbours in byte order, and bytes at both
-//! ends of the alphabet; for a file tree `a-b` beside `a/b`, say. Failures name a law, the case
-//! within it, and numbers: never a byte of a key.
+//! A good fixture has keys that are prefixes of others, neighbours in byte order, and keys with
+//! bytes 0x00 and 0xFF; for a file tree, `a-b` beside `a/b`. Failures name a law, the case within
+//! it, and numbers: never a byte of a key.
 
 mod items;
 mod listing;
@@ -46,51 +46,52 @@ use self::subject::Subject;
 use super::memory::Spoil;
 use super::source::Connector;
 
-/// The fewest items of a fixture: below this there is no middle to cut or to lose.
+/// Minimum number of items of a fixture: with fewer there is no middle to split at or to lose.
 pub const MIN_FIXTURE_ITEMS: usize = 4;
 
-/// The most items of a fixture: resuming after every key lists about half the square of this.
+/// Maximum number of items of a fixture: resuming after every key lists about half its square.
 pub const MAX_FIXTURE_ITEMS: usize = 512;
 
-const _: () = assert!(MIN_FIXTURE_ITEMS > Spoil::ALL.len(), "each spoil takes an item of its own");
+const _: () = assert!(MIN_FIXTURE_ITEMS > Spoil::ALL.len(), "each spoil needs its own item");
 const _: () = assert!(MIN_FIXTURE_ITEMS <= MAX_FIXTURE_ITEMS);
 
-/// A source whose content is known, and a way to connect to it.
+/// A source with known content, and a way to connect to it.
 pub trait Fixture {
-    /// A connector over the source as it is now, sharing nothing with those before: it stands for
-    /// a process started anew.
+    /// Returns a new connector over the current state of the source. It shares nothing with earlier
+    /// ones, as if the process had been restarted.
     fn connect(&self) -> Box<dyn Connector>;
 
-    /// Every item of the source as it is now, in any order.
+    /// Returns every item of the current source, in any order.
     ///
     /// Between [`MIN_FIXTURE_ITEMS`] and [`MAX_FIXTURE_ITEMS`].
     fn expected(&self) -> Vec<ExpectedItem>;
 
-    /// Does this to an item of the source, for connectors made afterwards; `false` if such a source
-    /// cannot suffer it. Called last, on an item of its own each time.
+    /// Applies a change to an item of the source, visible to connectors created afterwards. Returns
+    /// `false` if such a source cannot change that way. Called last, with a different item each
+    /// time.
     fn spoil(&mut self, key: &[u8], spoil: Spoil) -> bool {
         let _ = (key, spoil);
         false
     }
 }
 
-/// One item that the source is known to have.
+/// One item that the source is known to contain.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExpectedItem {
     /// Its key.
     pub key: Vec<u8>,
-    /// What opening it must yield.
+    /// The bytes that opening it must yield.
     pub body: Vec<u8>,
 }
 
 impl ExpectedItem {
-    /// An item with this key and body.
+    /// Returns an item with this key and body.
     pub fn new(key: impl Into<Vec<u8>>, body: impl Into<Vec<u8>>) -> Self {
         Self { key: key.into(), body: body.into() }
     }
 }
 
-// Lengths only: keys must not reach a log by way of a debug print.
+// Only lengths: keys must not reach a log through debug output.
 impl fmt::Debug for ExpectedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpectedItem")
@@ -100,13 +101,13 @@ impl fmt::Debug for ExpectedItem {
     }
 }
 
-/// What must hold of every connector. Each listing is also checked page by page by the validator.
+/// A property of every connector. The validator also checks each listing page by page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Law {
-    /// The whole source is listed, whatever the size of the pages.
+    /// The whole source is listed, with any page size.
     EveryPageSize,
-    /// Continuing from an item's cursor gives exactly the items after it, also after a restart.
+    /// Resuming from an item's cursor lists exactly the items after it, also after a restart.
     ResumeAfterEveryKey,
     /// The same without the token.
     ResumeWithoutToken,
@@ -114,23 +115,23 @@ pub enum Law {
     ResumeWithUnreadableToken,
     /// The same with the token of another item: the key decides.
     ResumeWithNeighboursToken,
-    /// A cursor whose key is not in the source continues with the next greater one.
+    /// A cursor whose key is not in the source resumes at the next greater one.
     ResumeBetweenKeys,
-    /// A cursor below the range continues at its start, one above lists nothing.
+    /// A cursor below the range resumes at its start; one above lists nothing.
     CursorOutsideRange,
     /// A range lists its start if that is a key, never its end, and everything between.
     RangesAreHalfOpen,
     /// Ranges that tile the keyspace list each item once.
     SubRangesTile,
-    /// A range without keys ends at once.
+    /// A range without keys ends immediately.
     EmptyRanges,
-    /// Listings and openings on one connector do not disturb one another.
+    /// Listings and openings on one connector do not affect one another.
     Independence,
-    /// Sizes are right, and present if promised.
+    /// Sizes are correct, and present if promised.
     SizeHints,
-    /// Counts are right, and present if promised.
+    /// Counts are correct, and present if promised.
     Counts,
-    /// Samples increase inside the range, and are there exactly if promised.
+    /// Samples increase inside the range, and are present exactly if promised.
     Samples,
     /// Every item opens, with and without its token, and has its body.
     OpenYieldsBody,
@@ -138,12 +139,12 @@ pub enum Law {
     OpenWithNeighboursToken,
     /// A key that is not in the source is `Vanished`.
     UnknownItems,
-    /// An item that is lost, changed or denied answers so, and is resumed past.
+    /// An item that vanished, changed or is denied returns that error, and resuming after it works.
     SpoiledItems,
 }
 
 impl Law {
-    /// Every law, in the order in which they are checked; what changes the source comes last.
+    /// Every law, in the order in which they are checked; the law that changes the source is last.
     pub const ALL: [Self; 18] = [
         Self::EveryPageSize,
         Self::ResumeAfterEveryKey,
@@ -193,7 +194,7 @@ impl Law {
 pub fn check_all(fixture: &mut dyn Fixture) -> Report {
     let mut report = Report { cases: 0, failures: Vec::new() };
     for law in Law::ALL {
-        // Asked anew for each law, as the one before may have changed the source.
+        // A new subject for each law, as the previous one may have changed the source.
         let mut subject = Subject::new(fixture);
         let checked = subject.validate().and_then(|()| law.check(&mut subject));
         report.cases += subject.cases;
@@ -204,20 +205,20 @@ pub fn check_all(fixture: &mut dyn Fixture) -> Report {
     report
 }
 
-/// Checks every law, for use as a test.
+/// Checks every law and panics on failure; for use in a test.
 ///
 /// # Panics
 ///
-/// When any law is broken, with the report.
+/// If any law is broken, with the report.
 pub fn assert_conforms(fixture: &mut dyn Fixture) {
     let report = check_all(fixture);
     assert!(report.failures.is_empty(), "{report}");
 }
 
-/// What the suite found.
+/// The result of the suite.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How many listings, openings, counts and samples were compared.
+    /// Number of listings, openings, counts and samples compared.
     pub cases: usize,
     /// At most one for each law.
     pub failures: Vec<Failure>,
@@ -233,11 +234,11 @@ impl fmt::Display for Report {
 /// One broken law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which law.
+    /// The broken law.
     pub law: Law,
-    /// Which case of the law, counted from one; the suite is deterministic.
+    /// The case within the law, counted from one; the suite is deterministic.
     pub case: usize,
-    /// What was wrong.
+    /// The failure.
     pub problem: Problem,
 }
 

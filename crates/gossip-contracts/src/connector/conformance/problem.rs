@@ -1,4 +1,4 @@
-//! How a law can be broken, in numbers.
+//! The ways to break a law, in numbers.
 
 use std::io;
 
@@ -6,27 +6,27 @@ use thiserror::Error;
 
 use crate::connector::{ConnectorError, OpenError, PageError, PageViolation};
 
-/// What was wrong in one case. Indices count the expected items in key order.
+/// The failure of one case. Indices count the expected items in key order.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Not the connector's fault: the fixture cannot show anything.
+    /// Not the connector's fault: the fixture is unsuitable.
     #[error("the fixture has {items} items; it needs {min} to {max}, distinct and with legal keys")]
     UnfitFixture {
-        /// Items it gave.
+        /// Items in the fixture.
         items: usize,
-        /// The fewest.
+        /// The minimum.
         min: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
     /// A listing failed, or a page broke a rule.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// More keys than there can be; the listing may never end.
-    #[error("the listing goes on after {expected} expected keys")]
+    /// More keys than the source has; the listing may never end.
+    #[error("the listing continues after {expected} expected keys")]
     Endless {
-        /// Keys that should be there.
+        /// Number of expected keys.
         expected: usize,
     },
     /// The keys listed are not those expected.
@@ -34,17 +34,17 @@ pub enum Problem {
     KeysDiffer {
         /// First position at which they differ.
         index: usize,
-        /// How many were listed.
+        /// Number of keys listed.
         found: usize,
-        /// How many should be.
+        /// Number of keys expected.
         expected: usize,
     },
     /// A size hint is wrong, or missing although promised.
     #[error("item {index} has the size hint {hint:?} instead of {expected}")]
     SizeHint {
-        /// Which item.
+        /// Index of the item.
         index: usize,
-        /// What was given.
+        /// The hint returned.
         hint: Option<u64>,
         /// The size of its body.
         expected: u64,
@@ -52,68 +52,68 @@ pub enum Problem {
     /// A count is wrong, or missing although promised.
     #[error("counted {counted:?} keys instead of {expected}")]
     Count {
-        /// What was given.
+        /// The count returned.
         counted: Option<u64>,
-        /// How many there are.
+        /// Number of keys in the range.
         expected: u64,
     },
-    /// Samples are promised and there is none, or the other way round.
+    /// Samples are promised and there is none, or the reverse.
     #[error("a sample of {items} keys although samples are promised: {promised}")]
     SamplePromise {
         /// Keys in the sample.
         items: usize,
-        /// What the capabilities say.
+        /// Whether the capabilities promise samples.
         promised: bool,
     },
     /// A sample breaks a rule of pages.
     #[error("in a sample: {0}")]
     Sample(PageViolation),
-    /// An item that is there does not open.
+    /// An existing item does not open.
     #[error("item {index} does not open: {error}")]
     Open {
-        /// Which item.
+        /// Index of the item.
         index: usize,
-        /// What was answered.
+        /// The error returned.
         error: OpenError,
     },
     /// Reading the body failed.
     #[error("the body of item {index} cannot be read ({kind})")]
     Unreadable {
-        /// Which item.
+        /// Index of the item.
         index: usize,
-        /// How it failed.
+        /// Kind of the read error.
         kind: io::ErrorKind,
     },
     /// The body is not the expected one.
     #[error("item {index} has a wrong body of {len} bytes; {expected_len} were expected")]
     Body {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Bytes read; at most one more than expected.
         len: usize,
         /// Bytes expected.
         expected_len: usize,
     },
-    /// Too much was read into the caller's buffer.
+    /// Too many bytes were read into the caller's buffer.
     #[error("item {index} put {len} bytes into the scratch buffer; at most {max} are allowed")]
     Scratch {
-        /// Which item.
+        /// Index of the item.
         index: usize,
         /// Bytes in the buffer.
         len: usize,
         /// [`MAX_INLINE_BODY_BYTES`](crate::connector::MAX_INLINE_BODY_BYTES).
         max: usize,
     },
-    /// Opening something missing, changed or denied did not say so.
-    #[error("opening answered {found:?} instead of {expected:?}")]
+    /// Opening a missing, changed or denied item returned another result.
+    #[error("opening returned {found:?} instead of {expected:?}")]
     WrongOpenError {
-        /// What should be answered.
+        /// The expected error.
         expected: OpenError,
-        /// What was; `None` if it opened.
+        /// The error returned; `None` if the item opened.
         found: Option<OpenError>,
     },
-    /// An error shows bytes of a key.
-    #[error("an error shows bytes of a key")]
+    /// An error contains bytes of a key.
+    #[error("an error contains bytes of a key")]
     KeyInError,
 }
 

@@ -1,4 +1,4 @@
-//! The connector under test beside what is known of its source.
+//! The connector under test, with the known content of its source.
 
 use super::{ExpectedItem, Fixture, MAX_FIXTURE_ITEMS, MIN_FIXTURE_ITEMS, Problem};
 use crate::connector::{
@@ -7,20 +7,20 @@ use crate::connector::{
 };
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
 
-/// Every key there can be.
+/// The whole keyspace.
 pub(super) const WHOLE: ShardSpecRef<'_> = ShardSpecRef::new(b"", b"", b"");
 
-/// Items in a page unless the law is about that: few, so that listings cross pages.
+/// Default number of items of a page: few, so that listings span several pages.
 pub(super) const SMALL_PAGE: usize = 3;
 
-/// How many keys serve as bounds of ranges: ranges are all pairs of them.
+/// Number of keys used as bounds of ranges; all pairs of them are ranges.
 const BOUND_KEYS_MAX: usize = 12;
 
 pub(super) struct Subject<'f> {
     pub(super) fixture: &'f mut dyn Fixture,
     /// In key order.
     pub(super) items: Vec<ExpectedItem>,
-    /// How many comparisons were begun.
+    /// Number of comparisons started.
     pub(super) cases: usize,
 }
 
@@ -30,7 +30,7 @@ impl<'f> Subject<'f> {
         Self { fixture, items, cases: 0 }
     }
 
-    /// A suite that cannot fail shows nothing, so the fixture must be worth checking.
+    /// Checks that the fixture is large enough: a suite that cannot fail proves nothing.
     pub(super) fn validate(&self) -> Result<(), Problem> {
         let (items, min, max) = (self.items.len(), MIN_FIXTURE_ITEMS, MAX_FIXTURE_ITEMS);
         let legal = self.items.iter().all(|item| (1..=MAX_KEY_SIZE).contains(&item.key.len()));
@@ -45,12 +45,12 @@ impl<'f> Subject<'f> {
         self.fixture.connect()
     }
 
-    /// Asks the fixture again, after it was changed.
+    /// Reloads the items after the fixture changed.
     pub(super) fn refresh(&mut self) {
         self.items = sorted(self.fixture.expected());
     }
 
-    /// Lists and compares: the one check behind most laws.
+    /// Lists and compares: the check behind most laws.
     pub(super) fn check_listing(
         &mut self,
         connector: &dyn Connector,
@@ -61,7 +61,7 @@ impl<'f> Subject<'f> {
         self.check_pages(connector, range, from, &mut page)
     }
 
-    /// The same, with the caller's page.
+    /// Does the same as [`Self::check_listing`] with the caller's page.
     pub(super) fn check_pages(
         &mut self,
         connector: &dyn Connector,
@@ -76,7 +76,7 @@ impl<'f> Subject<'f> {
         listing.compare(expected)
     }
 
-    /// Everything that is listed, with tokens and sizes.
+    /// Lists the whole source, with tokens and sizes.
     pub(super) fn list_whole(&mut self, connector: &dyn Connector) -> Result<Listing, Problem> {
         self.cases += 1;
         let mut listing =
@@ -87,7 +87,7 @@ impl<'f> Subject<'f> {
         Ok(listing)
     }
 
-    /// What the contract says must be listed: promise 2, applied to what is known.
+    /// Returns the items that must be listed: promise 2, applied to the known items.
     pub(super) fn expected_in(
         &self,
         range: ShardSpecRef<'_>,
@@ -100,7 +100,7 @@ impl<'f> Subject<'f> {
         &self.items[first..first + count]
     }
 
-    /// Bounds worth cutting at, in order: keys, and the bytes just above them.
+    /// Returns bounds to split at, in order: keys, and the bytes just above them.
     pub(super) fn bounds(&self) -> Vec<Vec<u8>> {
         // All pairs are tried, so few keys are enough; spread out, to meet every page boundary.
         let stride = self.items.len().div_ceil(BOUND_KEYS_MAX);
@@ -117,7 +117,7 @@ impl<'f> Subject<'f> {
     }
 }
 
-/// A listing on its way and what it has given so far.
+/// A listing in progress and the items it has returned so far.
 pub(super) struct Listing {
     enumeration: CheckedEnumeration,
     expected_len: usize,
@@ -136,13 +136,14 @@ impl Listing {
         Ok(Self { enumeration, expected_len, listed: Vec::new() })
     }
 
-    /// Takes one page; `false` at the end. Ends in any case, as no page is empty but the last.
+    /// Reads one page; returns `false` at the end. Always terminates, because only the last page
+    /// may be empty.
     pub(super) fn read_page(&mut self, page: &mut Page) -> Result<bool, Problem> {
         self.enumeration.next_page(page)?;
         let cursors = (0..page.len()).filter_map(|index| page.cursor_at(index));
         let sizes = page.items().map(|item| item.size_hint());
         self.listed.extend(cursors.map(Cursor::from).zip(sizes));
-        // One key too many is enough to know, and a listing without end would never tell more.
+        // One key too many is enough to fail; an infinite listing would add nothing.
         if self.listed.len() > self.expected_len && !page.is_exhausted() {
             return Err(Problem::Endless { expected: self.expected_len });
         }
@@ -154,7 +155,7 @@ impl Listing {
         compare_keys(keys, expected)
     }
 
-    /// The items as a page gave them.
+    /// Returns the items as listed.
     pub(super) fn items(&self) -> impl Iterator<Item = PageItem<'_>> {
         self.listed.iter().map(|(cursor, _)| {
             let item = PageItem::new(cursor.last_key().unwrap_or_default());
@@ -162,13 +163,13 @@ impl Listing {
         })
     }
 
-    /// The token of the item at `index`, empty if it has none or there is no such item.
+    /// Returns the token of the item at `index`; empty if there is no token or no item.
     pub(super) fn token(&self, index: usize) -> &[u8] {
         let cursor = self.listed.get(index).map(|(cursor, _)| cursor);
         cursor.and_then(|cursor| cursor.token()).unwrap_or_default()
     }
 
-    /// The tokens of the items before and after the one at `index`, as far as they have any.
+    /// Returns the tokens of the items before and after the one at `index`, if they have any.
     pub(super) fn neighbours_tokens(&self, index: usize) -> impl Iterator<Item = &[u8]> {
         let neighbours = [index.checked_sub(1), Some(index + 1)];
         let tokens = neighbours.into_iter().flatten().map(|index| self.token(index));
@@ -188,18 +189,18 @@ pub(super) fn compare_keys<'a>(
     Err(Problem::KeysDiffer { index: same, found, expected: expected.len() })
 }
 
-/// A page of so many items, as near as is allowed.
+/// Returns a page of `items` items, clamped to the valid range.
 pub(super) fn page_of(items: usize) -> Page {
     let limits = PageLimits::try_new(items.clamp(1, MAX_PAGE_ITEMS), MIN_PAGE_BYTES);
-    Page::with_limits(limits.expect("the number of items was clamped to what is allowed"))
+    Page::with_limits(limits.expect("the number of items was clamped to the valid range"))
 }
 
-/// The smallest byte string above `key`.
+/// Returns the smallest byte string above `key`.
 pub(super) fn just_above(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
-/// A cursor at `key`, if one can be there.
+/// Returns a cursor at `key`, if a cursor can hold it.
 pub(super) fn cursor_at<'a>(key: &'a [u8], token: &'a [u8]) -> Option<CursorUpdate<'a>> {
     CursorUpdate::try_new(key, token).ok()
 }
