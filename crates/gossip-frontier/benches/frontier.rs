@@ -1,6 +1,7 @@
-//! What range arithmetic, hints and split planning cost.
+//! Cost of range arithmetic, hints and split planning.
 //!
-//! `cargo bench -p gossip-frontier`. Short on purpose: differences of a few per cent are noise.
+//! Run with `cargo bench -p gossip-frontier`. Deliberately short: differences of a few per cent are
+//! noise.
 
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 

@@ -1,6 +1,6 @@
-//! How many instructions range arithmetic, hints and split planning take.
+//! Instruction counts of range arithmetic, hints and split planning.
 //!
-//! Rows that bear the name of a criterion benchmark do the same work.
+//! Rows named after a criterion benchmark do the same work.
 
 #[path = "../../gossip-stdx/benches/support/driver.rs"]
 mod driver;
@@ -18,7 +18,7 @@ use gossip_frontier::{
 };
 use inputs::{EXTRA, HINTS, KEY_LENS, bounds, pair, sample_keys};
 
-/// Into how many parts a range is cut.
+/// Number of parts that a range is split into.
 const PARTS: [usize; 2] = [16, 256];
 
 fn main() -> ExitCode {
@@ -84,7 +84,8 @@ fn even_operation(parts: usize, len: usize) -> Operation {
     })
 }
 
-/// A hundredth of the larger sample that is timed: under valgrind that one would take minutes.
+/// Counts a density split over a hundredth of the larger timed sample, which would take minutes
+/// under valgrind.
 fn density_operation(parts: usize) -> Operation {
     Operation::new(format!("split/density_sorted_1k/{parts}"), move |count| {
         let keys = sample_keys(1_000);

@@ -1,15 +1,15 @@
-//! Plans shards for a set of keys: where to cut, and how even the cuts are.
+//! Plans shards for a set of keys: where to split, and how even the parts are.
 //!
 //! ```text
-//! plan_shards                 a built-in, skewed set of keys, cut into 8
-//! plan_shards N               keys from standard input, one per line, cut into N
-//! plan_shards N FILE          the same from a file; `-` is standard input
+//!  plan_shards                 a built-in, skewed set of keys, split into 8
+//!  plan_shards N               keys from standard input, one per line, split into N
+//!  plan_shards N FILE          the same from a file; `-` is standard input
 //! ```
 //!
-//! Keys are bytes: they need not be UTF-8, and empty lines are skipped. The plan is printed to
-//! standard output, twice: even cuts of the key space, which need no knowledge of the keys, and
-//! cuts by density, which need a sample. Exit code 0, or 1 if the keys cannot be read or are too
-//! many, or 2 if the command line is wrong.
+//! Keys are bytes: they need not be UTF-8, and empty lines are skipped. Two plans are printed to
+//! standard output: an even split of the key space, which needs no knowledge of the keys, and a
+//! split by density, which needs a sample. Exit code 0; 1 if the keys cannot be read or are too
+//! many; 2 if the command line is invalid.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,10 +24,10 @@ use gossip_frontier::{
 
 const USAGE: &str = "usage: plan_shards [N [FILE]]   (1 <= N <= 256; without N: a demonstration)";
 
-/// A sample, not a data set: more than this is a mistake, and we would hold it all in memory.
+/// A sample, not a data set: all of it is held in memory, so a larger input is probably a mistake.
 const INPUT_BYTES_MAX: u64 = 256 << 20;
-/// Keys are held as slices of the input, 16 bytes each: 128 MiB, and half of that once more while
-/// their list grows. Without a limit, short lines would take eight times the input.
+/// Keys are held as slices of the input, 16 bytes each: 128 MiB, plus half of that while their list
+/// grows. Without a limit, short lines would take eight times the input.
 const KEYS_MAX: usize = 8 << 20;
 
 const _: () = assert!(KEYS_MAX as u64 * size_of::<&[u8]>() as u64 <= INPUT_BYTES_MAX);
@@ -35,7 +35,7 @@ const _: () = assert!(KEYS_MAX as u64 * size_of::<&[u8]>() as u64 <= INPUT_BYTES
 const DEMO_KEYS: u64 = 100_000;
 const DEMO_PARTS: usize = 8;
 
-/// Columns of a key in the table, and of a bar that stands for all keys.
+/// Columns of a key in the table, and of a bar that represents all keys.
 const KEY_COLUMNS: usize = 24;
 const BAR_COLUMNS: usize = 24;
 
@@ -51,14 +51,13 @@ fn main() -> ExitCode {
     };
     let code = failure.exit_code();
     if code != 0 {
-        // Nobody is left to be told if this fails as well.
+        // If writing to stderr fails as well, there is no place left to report it.
         let _ = writeln!(io::stderr(), "plan_shards: {}", failure.message());
     }
     ExitCode::from(code)
 }
 
-/// How much input is taken. A value rather than the constants, so that a test can afford to
-/// exceed it.
+/// Limits on the input. A value rather than the constants, so that a test can exceed it cheaply.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) bytes: u64,
@@ -69,7 +68,7 @@ impl Limits {
     pub(crate) const REAL: Self = Self { bytes: INPUT_BYTES_MAX, keys: KEYS_MAX };
 }
 
-/// Everything but the process: arguments and input in, the plan out.
+/// Runs the program without the process around it: arguments and input in, the plan out.
 pub(crate) fn run(
     mut args: impl Iterator<Item = OsString>,
     stdin: impl Read,
@@ -81,7 +80,10 @@ pub(crate) fn run(
         return Err(Failure::Usage("too many arguments".to_owned()));
     }
     let Some(parts) = parts else {
-        writeln!(out, "A demonstration. `plan_shards N FILE` plans for keys of yours.\n")?;
+        writeln!(
+            out,
+            "Demonstration with built-in keys. Use `plan_shards N FILE` for your own.\n"
+        )?;
         let keys = demo_keys();
         return plan(keys.iter().map(Vec::as_slice).collect(), DEMO_PARTS, out);
     };
@@ -96,11 +98,11 @@ pub(crate) fn run(
 /// Why there is no plan.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line is wrong.
+    /// The command line is invalid.
     Usage(String),
-    /// The keys cannot be had, or cannot be planned for.
+    /// The keys cannot be read, or cannot be planned for.
     Input(String),
-    /// The plan cannot be shown.
+    /// The plan cannot be written.
     Output(io::Error),
 }
 
@@ -109,7 +111,7 @@ impl Failure {
         match self {
             Self::Usage(_) => 2,
             Self::Input(_) => 1,
-            // `plan_shards | head` is no failure.
+            // `plan_shards | head` is not a failure.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Output(_) => 1,
         }
@@ -157,7 +159,7 @@ fn read_all(input: impl Read, name: &str, limits: Limits) -> Result<Vec<u8>, Fai
         .map_err(|error| Failure::Input(format!("{name}: {error}")))?;
     if text.len() as u64 > limits.bytes {
         let limit = limits.bytes;
-        return Err(Failure::Input(format!("{name}: more than {limit} bytes; give a sample")));
+        return Err(Failure::Input(format!("{name}: more than {limit} bytes; use a sample")));
     }
     Ok(text)
 }
@@ -175,7 +177,7 @@ fn keys_of(text: &[u8], limits: Limits) -> Result<Vec<&[u8]>, Failure> {
         }
         if keys.len() == limits.keys {
             let limit = limits.keys;
-            return Err(Failure::Input(format!("more than {limit} keys; give a sample")));
+            return Err(Failure::Input(format!("more than {limit} keys; use a sample")));
         }
         keys.push(key);
     }
@@ -187,32 +189,32 @@ fn plan(mut sample: Vec<&[u8]>, parts: usize, out: &mut impl Write) -> Result<()
     sample.sort_unstable();
     let mut end = KeyBuf::new();
     let (Some(first), Some(last)) = (sample.first(), sample.last()) else {
-        return Err(Failure::Input("no keys: one per line is expected".to_owned()));
+        return Err(Failure::Input("no keys; expected one per line".to_owned()));
     };
     let end = key_successor(last, &mut end).ok_or_else(|| {
-        Failure::Input("the greatest key there is lies in no bounded range".to_owned())
+        Failure::Input("the greatest possible key lies in no bounded range".to_owned())
     })?;
     let range = KeyRange::try_new(first, end)
-        .map_err(|error| Failure::Input(format!("the keys span no range: {error}")))?;
+        .map_err(|error| Failure::Input(format!("the keys do not form a range: {error}")))?;
 
     let mut bufs = vec![KeyBuf::new(); SPLIT_POINTS_MAX];
     let even = split_points(range, parts, &mut bufs)?;
     let dense = split_points_by_density(range, parts, &mut sample)?;
-    writeln!(out, "Even cuts of the key space: only the first and the last key are known.")?;
+    writeln!(out, "Even split of the key space: only the first and the last key are known.")?;
     let largest_even = print_table(range, &even, &sample, out)?;
-    writeln!(out, "\nCuts by density: {} sampled keys are known.", sample.len())?;
+    writeln!(out, "\nSplit by density: {} sampled keys are known.", sample.len())?;
     let largest_dense = print_table(range, &dense, &sample, out)?;
 
     let fair = sample.len().div_ceil(parts);
     writeln!(out, "\nA fair share is {fair} keys. The largest shard holds")?;
-    for (name, largest) in [("even cuts", largest_even), ("by density", largest_dense)] {
+    for (name, largest) in [("even split", largest_even), ("by density", largest_dense)] {
         let times = largest as f64 / fair as f64;
         writeln!(out, "  {name:<10} {largest:>9} keys, {times:.2} times a fair share")?;
     }
     Ok(())
 }
 
-/// Prints one line per shard and tells how many keys the largest holds.
+/// Prints one line per shard and returns the number of keys in the largest.
 fn print_table(
     range: KeyRange<'_>,
     points: &[&[u8]],
@@ -228,10 +230,10 @@ fn print_table(
         let below = |bound: &[u8]| sorted.partition_point(|key| *key < bound);
         let count = below(end) - below(start);
         let share = count as f64 / sorted.len() as f64;
-        // Whatever is there at all is seen.
+        // Even the smallest non-empty part gets a visible bar.
         let length = (share * BAR_COLUMNS as f64).round() as usize;
         let bar = "#".repeat(length.max(usize::from(count > 0)));
-        let (start, end) = (shown(start), shown(end));
+        let (start, end) = (abbreviated(start), abbreviated(end));
         let percent = share * 100.0;
         write!(out, "  {shard:>5}  {start:<KEY_COLUMNS$}  {end:<KEY_COLUMNS$} ")?;
         writeln!(out, "{count:>9}  {percent:>5.1}%  {bar}")?;
@@ -240,13 +242,13 @@ fn print_table(
     Ok(largest)
 }
 
-/// A key as escaped text, its middle left out if it is long: both ends tell keys apart.
-fn shown(key: &[u8]) -> String {
+/// Returns a key as escaped text without the middle of a long key: both ends distinguish keys.
+fn abbreviated(key: &[u8]) -> String {
     let text = key.escape_ascii().to_string();
     if text.len() <= KEY_COLUMNS {
         return text;
     }
-    // Whole bytes, never half an escape; a byte takes one column at least.
+    // Whole bytes, never half an escape; a byte takes at least one column.
     let width = |byte: u8| byte.escape_ascii().len();
     let fitting = |bytes: &mut dyn Iterator<Item = u8>, columns: usize| {
         let mut used = 0;
@@ -263,8 +265,8 @@ fn shown(key: &[u8]) -> String {
     format!("{}..{}", head.escape_ascii(), tail.escape_ascii())
 }
 
-/// Object names as a bucket might hold them: most of them logs of a few days, one busy user, and a
-/// few names all over. A fixed generator, so that everybody sees the same table.
+/// Returns object names as in a typical bucket: mostly logs of a few days, one busy user, and a few
+/// names spread over the key space. A fixed generator, so that every run prints the same table.
 fn demo_keys() -> Vec<Vec<u8>> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut random = |below: u64| {

@@ -1,17 +1,16 @@
-//! Staging of a run's first shards into a preallocated arena.
+//! Stages a run's first shards into a preallocated arena.
 //!
-//! Two phases. **Stage**: the `add_*` and `split_*` methods check one shard, or all shards of a
-//! split, copy them into the borrowed arena and give them ids 0, 1, 2, … **Build**:
-//! [`PreallocShardBuilder::build_inputs`] lends the rows of a manifest, after checking the
-//! manifest as a whole.
+//! There are two phases. **Stage**: the `add_*` and `split_*` methods check one shard, or all
+//! shards of a split, copy them into the borrowed arena and assign ids 0, 1, 2, … **Build**:
+//! [`PreallocShardBuilder::build_inputs`] validates the manifest as a whole and returns its rows.
 //!
-//! Staging allocates nothing: entries are inline and bytes go to the arena. The builder registers
-//! nothing and knows no run.
+//! Staging allocates nothing: entries are stored inline and bytes in the arena. The builder
+//! registers nothing and is independent of runs.
 //!
 //! # Invariants
 //!
-//! * Every method that fails leaves entries, ids and the arena's accounting as they were. That
-//!   includes a split whose last child no longer fits into the arena.
+//! * Every method that fails leaves entries, ids and the arena's accounting unchanged. That
+//!   includes a split whose last child does not fit into the arena.
 //! * An entry's id is its index, so ids are dense and a failed call cannot consume one.
 //! * At most `entry_limit <= CAP <= 1024` entries, so the entries never spill to the heap.
 //!
@@ -22,7 +21,7 @@
 //! | `entry_limit` | the caller, at construction | 1 to `CAP` |
 //! | `CAP` | the type | 1 to [`MAX_BUILDER_CAP`], at compile time |
 //! | manifest | [`MAX_INITIAL_SHARDS`] | checked at construction |
-//! | children of one split | [`MAX_SPLIT_CHILDREN`] | before the entries that remain |
+//! | children of one split | [`MAX_SPLIT_CHILDREN`] | checked before the remaining entries |
 
 #[cfg(test)]
 #[path = "builder_law_tests.rs"]
@@ -47,10 +46,10 @@ use self::bulk_split::BulkSplit;
 use crate::hint::{ShardSpecScratch, manifest_shard_ref, prefix_shard_ref, range_shard_ref};
 use crate::key_encoding::{PrefixShardError, validated};
 
-/// Largest `CAP` that compiles. Entries live inline, so this bounds a builder to some 100 KiB of
-/// stack. A run's manifest is registered at once: for a longer one, up to [`MAX_INITIAL_SHARDS`],
-/// collect the [`InitialShardInput`] rows by hand, with specs of the constructors in
-/// [`crate::hint`] kept in an arena of your own.
+/// Maximum `CAP`. Entries are stored inline, so this limits a builder to about 100 KiB of stack. A
+/// run's manifest is registered at once: for a longer one, up to [`MAX_INITIAL_SHARDS`], collect
+/// the [`InitialShardInput`] rows by hand, with specs from the constructors in [`crate::hint`] kept
+/// in your own arena.
 pub const MAX_BUILDER_CAP: usize = 1024;
 
 const _: () = assert!(MAX_BUILDER_CAP <= MAX_INITIAL_SHARDS);
@@ -58,7 +57,7 @@ const _: () = assert!(MAX_SPLIT_CHILDREN <= MAX_BUILDER_CAP);
 
 /// Stages up to `CAP` initial shards into a borrowed arena.
 ///
-/// Dropping it clears the arena, including specs that were there before.
+/// Dropping it clears the arena, including specs that were stored before.
 ///
 /// ```
 /// use gossip_contracts::coordination::ShardArena;
@@ -72,7 +71,7 @@ const _: () = assert!(MAX_SPLIT_CHILDREN <= MAX_BUILDER_CAP);
 /// # Ok::<(), gossip_frontier::builder::PreallocShardBuilderError>(())
 /// ```
 ///
-/// A `CAP` that would not fit on a stack does not compile:
+/// A `CAP` too large for the stack does not compile:
 ///
 /// ```compile_fail
 /// # use gossip_contracts::coordination::ShardArena;
@@ -81,7 +80,7 @@ const _: () = assert!(MAX_SPLIT_CHILDREN <= MAX_BUILDER_CAP);
 /// let builder = PreallocShardBuilder::<1025>::new(&mut arena, 8);
 /// ```
 pub struct PreallocShardBuilder<'a, const CAP: usize> {
-    /// Holds the spec of every entry; specs of others may be among them.
+    /// Holds the spec of every entry, and possibly specs of others.
     arena: &'a mut ShardArena,
     scratch: ShardSpecScratch,
     /// The entry at index `i` has the id `i`. Never longer than `entry_limit`.
@@ -100,7 +99,7 @@ struct BuilderEntry<'a> {
 }
 
 impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
-    /// A builder of at most `entry_limit` shards.
+    /// Creates a builder of at most `entry_limit` shards.
     ///
     /// # Errors
     /// If `entry_limit` is zero, above `CAP`, or above [`MAX_INITIAL_SHARDS`], in this order.
@@ -108,8 +107,8 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         arena: &'a mut ShardArena,
         entry_limit: usize,
     ) -> Result<Self, PreallocShardBuilderError> {
-        // Checked here because a bound on a parameter cannot be written at the type.
-        const { assert!(CAP <= MAX_BUILDER_CAP, "entries live on the stack") };
+        // Checked here because a bound on a const parameter cannot be declared on the type.
+        const { assert!(CAP <= MAX_BUILDER_CAP, "entries are stored on the stack") };
         check_entry_limit(entry_limit, CAP)?;
         Ok(Self { arena, scratch: ShardSpecScratch::new(), entries: InlineVec::new(), entry_limit })
     }
@@ -212,7 +211,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(self.push(handle, cursor))
     }
 
-    /// Stages a copy of any spec; its metadata is taken as it is.
+    /// Stages a copy of any spec; its metadata is stored unchanged.
     ///
     /// # Errors
     /// As [`Self::add_spec_ref_with_cursor`].
@@ -239,7 +238,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(self.push(handle, cursor))
     }
 
-    /// Stages a spec that is in the arena already, without copying it.
+    /// Stages a spec that is already in the arena, without copying it.
     ///
     /// # Errors
     /// As [`Self::add_spec_handle_with_cursor`].
@@ -250,7 +249,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         self.add_spec_handle_with_cursor(handle, CursorUpdate::initial())
     }
 
-    /// Stages a spec that is in the arena already, scanned up to `cursor`.
+    /// Stages a spec that is already in the arena, scanned up to `cursor`.
     ///
     /// # Errors
     /// `CapacityExceeded`, then `InvalidSpecHandle`. The cursor is checked by
@@ -265,14 +264,15 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(self.push(handle, cursor))
     }
 
-    /// Stages `[start, end)` cut at every split point, and tells how many shards that made.
+    /// Stages `[start, end)` split at every split point, and returns the number of shards.
     ///
-    /// Points must ascend strictly and lie strictly inside the range; with none, the range is one
-    /// shard. [`split_points`](crate::split_points()) makes such points.
+    /// Points must be strictly ascending and strictly inside the range; without points the range is
+    /// one shard. [`split_points`](crate::split_points()) returns such points.
     ///
     /// # Errors
     /// `FanOutExceeded`, then `CapacityExceeded`, then `RangeInvalid` for the first child that is
-    /// no range (an empty point makes none), then `SlabFull`. Nothing is staged on any of them.
+    /// not a valid range (which an empty point causes), then `SlabFull`. On any error nothing is
+    /// staged.
     pub fn split_range_by_boundaries(
         &mut self,
         start: &[u8],
@@ -284,13 +284,13 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         self.stage_split(split, connector_extra)
     }
 
-    /// Stages `start_row..end_row` in chunks of `rows_per_shard`, the last one perhaps shorter,
-    /// and tells how many shards that made.
+    /// Stages `start_row..end_row` in chunks of `rows_per_shard`, the last one possibly shorter,
+    /// and returns the number of shards.
     ///
     /// # Errors
     /// `ManifestCtorInvalid` if there are no rows, or none per shard; then `FanOutExceeded`,
-    /// `CapacityExceeded`, `ManifestCtorInvalid` for the metadata, and `SlabFull`. Nothing is
-    /// staged on any of them.
+    /// `CapacityExceeded`, `ManifestCtorInvalid` for the metadata, and `SlabFull`. On any error
+    /// nothing is staged.
     pub fn split_manifest_by_rows(
         &mut self,
         manifest_id: u64,
@@ -303,21 +303,21 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         self.stage_split(split, connector_extra)
     }
 
-    /// Frees every spec of the arena and starts again at id 0. Handles given out are stale then.
+    /// Frees every spec of the arena and restarts at id 0. All handles become stale.
     pub fn reset(&mut self) {
-        // Entries first: a handle without its spec is never seen, not even here.
+        // Entries first: an entry never exists without its spec, not even here.
         self.entries.clear();
         self.arena.clear();
     }
 
-    /// The rows of the manifest, in the order of their ids.
+    /// Returns the rows of the manifest, in the order of their ids.
     ///
-    /// Changes nothing: calling it again gives the same rows. Cold path: the rows are collected
-    /// into a `Vec`, and validation sorts copies of them.
+    /// Does not change the builder: calling it again returns the same rows. Cold path: the rows are
+    /// collected into a `Vec`, and validation sorts copies of them.
     ///
     /// # Errors
-    /// `InvalidSpecHandle` if a spec has left the arena; `ManifestInvalid` if the shards do not
-    /// make a manifest, for instance because there are none or two overlap.
+    /// `InvalidSpecHandle` if a spec has been freed; `ManifestInvalid` if the shards do not form a
+    /// manifest, for example because there are none or two overlap.
     pub fn build_inputs(&self) -> Result<Vec<InitialShardInput<'_>>, PreallocShardBuilderError> {
         let mut inputs = Vec::with_capacity(self.entries.len());
         for (index, entry) in self.entries.iter().enumerate() {
@@ -331,23 +331,23 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(inputs)
     }
 
-    /// How many shards are staged.
+    /// Returns the number of shards staged.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no shard is staged.
+    /// Returns whether no shard is staged.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The most shards that can be staged.
+    /// Returns the maximum number of shards.
     pub fn entry_limit(&self) -> usize {
         self.entry_limit
     }
 
-    /// Stages all children of a split or none: limits first, then every child is built without
-    /// being stored, then they are stored, and freed again if one of them does not fit.
+    /// Stages all children of a split or none: checks the limits, builds every child without
+    /// storing it, then stores them, and frees them again if one does not fit.
     fn stage_split(
         &mut self,
         split: BulkSplit<'_>,
@@ -361,12 +361,12 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
             });
         }
         self.check_budget(children)?;
-        // A bad boundary is found before anything is stored, so it costs no roll-back.
+        // An invalid boundary is found before anything is stored, so it needs no rollback.
         for index in 0..children {
             split.child(index, connector_extra, &mut self.scratch)?;
         }
-        // How much a child takes of the arena is the arena's own affair (it rounds, splits and
-        // joins blocks), so whether all fit is only known by trying.
+        // The arena rounds, splits and merges blocks, so only storing the children shows whether
+        // all of them fit.
         let staged_before = self.entries.len();
         for index in 0..children {
             let stored = split
@@ -383,7 +383,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(children)
     }
 
-    /// Appends an entry for which [`Self::check_budget`] has found room.
+    /// Appends an entry; [`Self::check_budget`] has checked the limit.
     fn push(&mut self, handle: ShardSpecHandle, cursor: CursorUpdate<'a>) -> ShardId {
         let id = shard_id(self.entries.len());
         self.entries.push(BuilderEntry { handle, cursor });
@@ -391,8 +391,8 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         id
     }
 
-    /// Frees the newest entries until `len` remain, last one first, so that the arena's free
-    /// space joins up as it was.
+    /// Frees the newest entries until `len` remain, in reverse order, so that the arena's free
+    /// space merges as before.
     fn unstage_to(&mut self, len: usize) {
         while self.entries.len() > len {
             let entry = self.entries.pop().expect("there are more than `len` entries");
@@ -402,7 +402,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
 
     fn check_budget(&self, additional: usize) -> Result<(), PreallocShardBuilderError> {
         let current = self.entries.len();
-        // Subtracted on the side that cannot underflow: there are never more than the limit.
+        // Written as a subtraction that cannot underflow: `current` never exceeds the limit.
         if additional > self.entry_limit - current {
             return Err(PreallocShardBuilderError::CapacityExceeded {
                 limit: self.entry_limit,
@@ -423,7 +423,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
 
 impl<const CAP: usize> Drop for PreallocShardBuilder<'_, CAP> {
     fn drop(&mut self) {
-        // Whoever borrows the arena next finds it empty, whether or not anything was built.
+        // The next borrower finds the arena empty, whether or not a manifest was built.
         self.arena.clear();
     }
 }
@@ -437,11 +437,11 @@ impl<const CAP: usize> fmt::Debug for PreallocShardBuilder<'_, CAP> {
     }
 }
 
-/// Why a builder could not be made, or could not do what was asked. Nothing was changed.
+/// A builder could not be created, or an operation failed. Nothing was changed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum PreallocShardBuilderError {
-    /// Construction: a builder of no shards is of no use.
+    /// Construction: a builder of zero shards is useless.
     #[error("entry limit is zero")]
     EntryLimitZero,
     /// Construction: the limit exceeds the inline capacity.
@@ -452,8 +452,9 @@ pub enum PreallocShardBuilderError {
         /// `CAP` of the builder.
         cap: usize,
     },
-    /// Construction: the limit exceeds what one manifest may hold. Out of reach while
-    /// [`MAX_BUILDER_CAP`] is below [`MAX_INITIAL_SHARDS`]; the check outlives the numbers.
+    /// Construction: the limit exceeds the maximum of one manifest. Unreachable while
+    /// [`MAX_BUILDER_CAP`] is below [`MAX_INITIAL_SHARDS`]; the check does not rely on these
+    /// values.
     #[error("entry limit {entry_limit} exceeds the manifest maximum of {max}")]
     EntryLimitExceedsManifestMax {
         /// Limit presented.
@@ -468,41 +469,41 @@ pub enum PreallocShardBuilderError {
         limit: usize,
         /// Shards staged.
         current: usize,
-        /// Shards asked for.
+        /// Shards requested.
         additional: usize,
     },
-    /// Split: more children than one split may make.
+    /// Split: more children than one split may create.
     #[error("split into {requested} shards exceeds the maximum of {limit}")]
     FanOutExceeded {
         /// [`MAX_SPLIT_CHILDREN`].
         limit: usize,
-        /// Children asked for.
+        /// Children requested.
         requested: usize,
     },
-    /// Add: the arena has no slot or no bytes left.
+    /// Add: the arena has no free slot or not enough bytes.
     #[error("shard arena is full")]
     SlabFull(#[from] SlabFull),
-    /// Add: the bounds or the metadata make no range.
+    /// Add: the bounds or the metadata do not form a valid range.
     #[error("range is not a valid shard")]
     RangeInvalid(#[source] ShardSpecInputError),
-    /// Add: the prefix makes no range.
+    /// Add: the prefix does not form a valid range.
     #[error("prefix is not a valid shard")]
     PrefixInvalid(#[source] PrefixShardError),
-    /// Add: the rows or the metadata make no range.
+    /// Add: the rows or the metadata do not form a valid range.
     #[error("manifest rows are not a valid shard")]
     ManifestCtorInvalid(#[source] ShardSpecInputError),
-    /// Add: the borrowed spec breaks the rules of every shard.
+    /// Add: the borrowed spec is invalid.
     #[error("spec is not a valid shard")]
     SpecInvalid(#[source] ShardSpecInputError),
-    /// Add or build: the handle is stale, or of another arena.
+    /// Add or build: the handle is stale or belongs to another arena.
     #[error("spec handle is not live in this arena")]
     InvalidSpecHandle,
-    /// Build: the shards, each valid by itself, make no manifest.
+    /// Build: the shards are valid individually but do not form a manifest.
     #[error("staged shards are not a valid manifest")]
     ManifestInvalid(#[from] ManifestValidationError),
 }
 
-/// The limits of construction. Takes `cap` as a value so that each can be tested.
+/// Checks the limits of construction. Takes `cap` as a value so that each limit can be tested.
 fn check_entry_limit(entry_limit: usize, cap: usize) -> Result<(), PreallocShardBuilderError> {
     if entry_limit == 0 {
         return Err(PreallocShardBuilderError::EntryLimitZero);

@@ -1,16 +1,16 @@
-//! What the builder promises beyond the matrix of `builder_tests`: roll-back, liveness, edges.
+//! Guarantees of the builder beyond the matrix of `builder_tests`: rollback, liveness, edge cases.
 
 use gossip_contracts::coordination::{MAX_KEY_SIZE, MAX_METADATA_SIZE};
 use proptest::prelude::*;
 
-use super::builder_tests::{BuilderError, assert_refused, builder, inverted, roomy_arena, staged};
+use super::builder_tests::{BuilderError, assert_refused, builder, inverted, large_arena, staged};
 use super::*;
 use crate::key_encoding::decode_manifest_row_key;
 
 #[test]
 fn unbounded_ranges_fail_on_build_validation() {
     for (start, end) in [(&b""[..], &b"m"[..]), (b"m", b""), (b"", b"")] {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let shard_id = builder.add_range(start, end, b"").unwrap();
         let reason = ManifestValidationError::UnboundedRange { shard_id };
@@ -18,10 +18,10 @@ fn unbounded_ranges_fail_on_build_validation() {
     }
 }
 
-/// Nobody but the builder can free a staged spec, so this looks inside to prove the guard.
+/// Only the builder can free a staged spec, so this test frees one through a private field.
 #[test]
 fn build_inputs_checks_that_specs_are_live() {
-    let mut arena = roomy_arena();
+    let mut arena = large_arena();
     let mut builder = builder(&mut arena);
     builder.add_range(b"a", b"b", b"").unwrap();
     builder.arena.free_spec(builder.entries[0].handle);
@@ -49,12 +49,12 @@ fn drop_clears_the_arena() {
     drop(staging);
     assert_eq!(arena.live_specs(), 0);
     assert_eq!(arena.try_view_spec(before), None);
-    // All of it can be used again.
+    // All of it can be reused.
     let mut staging = builder(&mut arena);
     assert_eq!(staging.split_range_by_boundaries(b"a", &[b"b"], b"c", b""), Ok(2));
 }
 
-/// No `CAP` that compiles reaches this limit, so the check is called by itself.
+/// No `CAP` that compiles reaches this limit, so the check is called directly.
 #[test]
 fn config_rejects_entry_limit_exceeding_manifest_max() {
     let (entry_limit, max) = (MAX_INITIAL_SHARDS + 1, MAX_INITIAL_SHARDS);
@@ -65,7 +65,7 @@ fn config_rejects_entry_limit_exceeding_manifest_max() {
 
 #[test]
 fn debug_shows_counts_only() {
-    let mut arena = roomy_arena();
+    let mut arena = large_arena();
     let mut builder = builder(&mut arena);
     builder.add_prefix(b"secret", b"hidden").unwrap();
     let shown = format!("{builder:?}");
@@ -73,8 +73,8 @@ fn debug_shows_counts_only() {
 }
 
 #[test]
-fn split_range_with_a_bad_boundary_has_no_partial_writes() {
-    let mut arena = roomy_arena();
+fn split_range_with_an_invalid_boundary_has_no_partial_writes() {
+    let mut arena = large_arena();
     let mut builder = builder(&mut arena);
     builder.add_range(b"0", b"1", b"").unwrap();
     let mut check = |points: &[&[u8]], reason| {
@@ -98,7 +98,7 @@ fn split_range_with_a_bad_boundary_has_no_partial_writes() {
     check(&[b"d", &vec![b'e'; size]], ShardSpecInputError::KeyTooLarge { size, max });
 }
 
-/// The last of three children finds no slot, or no bytes: the first two leave again.
+/// The last of three children finds no slot, or no bytes: the first two are rolled back.
 #[test]
 fn split_range_rolls_back_when_the_arena_fills() {
     for (slots, bytes) in [(3, 4096), (16, 160)] {
@@ -110,7 +110,7 @@ fn split_range_rolls_back_when_the_arena_fills() {
         let refused = builder.split_range_by_boundaries(b"a", &[b"g", b"m"], b"z", &extra);
         assert!(matches!(refused, Err(BuilderError::SlabFull(_))), "{refused:?}");
         assert_eq!((staged(&builder), format!("{:?}", builder.arena)), before);
-        // Two of them fit, with the ids that were given back.
+        // Two of them fit, with the ids that were released.
         assert_eq!(builder.split_range_by_boundaries(b"a", &[b"g"], b"z", &extra), Ok(2));
         let inputs = builder.build_inputs().unwrap();
         assert_eq!(inputs[2].shard_id, ShardId::from_raw(2));
@@ -118,8 +118,8 @@ fn split_range_rolls_back_when_the_arena_fills() {
 }
 
 #[test]
-fn split_manifest_without_rows_is_refused() {
-    let mut arena = roomy_arena();
+fn split_manifest_without_rows_is_rejected() {
+    let mut arena = large_arena();
     let mut builder = builder(&mut arena);
     for (start_row, end_row, rows_per_shard) in
         [(10, 10, 1), (20, 10, 1), (0, 10, 0), (u64::MAX, u64::MAX, 1), (u64::MAX, 0, 0)]
@@ -135,7 +135,7 @@ fn split_manifest_without_rows_is_refused() {
 
 #[test]
 fn split_manifest_with_oversized_metadata_has_no_partial_writes() {
-    let mut arena = roomy_arena();
+    let mut arena = large_arena();
     let mut builder = builder(&mut arena);
     let (size, max) = (MAX_METADATA_SIZE + 29, MAX_METADATA_SIZE);
     let reason = ShardSpecInputError::MetadataTooLarge { size, max };
@@ -155,8 +155,8 @@ fn split_manifest_rolls_back_when_the_arena_fills() {
 }
 
 proptest! {
-    /// Whatever the points and whatever the room: all children or none, and the accounting of
-    /// the arena as before.
+    /// For any points and any arena size: all children or none, and on failure the arena's
+    /// accounting is unchanged.
     #[test]
     fn bulk_splits_stage_everything_or_nothing(
         points in proptest::collection::vec(proptest::collection::vec(b'a'..=b'z', 0..3), 0..8),

@@ -11,8 +11,8 @@ use crate::key_encoding::{KeyBuf, KeyEncoding, ManifestRowKey, decode_manifest_r
 type Builder<'a> = PreallocShardBuilder<'a, 16>;
 pub(super) type BuilderError = PreallocShardBuilderError;
 
-/// Room for more than any test stages.
-pub(super) fn roomy_arena() -> ShardArena {
+/// Returns an arena larger than any test needs.
+pub(super) fn large_arena() -> ShardArena {
     ShardArena::with_capacity(64, 64 * 1024)
 }
 
@@ -20,7 +20,7 @@ pub(super) fn builder(arena: &mut ShardArena) -> Builder<'_> {
     PreallocShardBuilder::new(arena, 16).unwrap()
 }
 
-/// Ranges of what is staged, in the order of their ids, manifest rules aside.
+/// Returns the ranges of the staged shards, in the order of their ids, without manifest validation.
 pub(super) fn staged<const CAP: usize>(
     builder: &PreallocShardBuilder<'_, CAP>,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -29,8 +29,8 @@ pub(super) fn staged<const CAP: usize>(
     specs.map(|spec| (spec.start.to_vec(), spec.end.to_vec())).collect()
 }
 
-/// Runs `step`, which must be refused with `expected` and change nothing: not the entries, not the
-/// slots and not the bytes of the arena.
+/// Runs `step`, which must fail with `expected` and change nothing: neither the entries nor the
+/// slots and bytes of the arena.
 pub(super) fn assert_refused<const CAP: usize, T: fmt::Debug>(
     builder: &mut PreallocShardBuilder<'_, CAP>,
     step: impl FnOnce(&mut PreallocShardBuilder<'_, CAP>) -> Result<T, BuilderError>,
@@ -62,7 +62,7 @@ mod building {
 
     #[test]
     fn mixed_range_prefix_manifest_builds_valid_manifest() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         builder.add_manifest(7, 10, 20, b"m").unwrap();
         builder.add_range(b"a", b"f", b"r").unwrap();
@@ -80,7 +80,7 @@ mod building {
 
     #[test]
     fn ids_are_assigned_in_insertion_order() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         // Later keys first: ids follow the calls, not the ranges.
         assert_eq!(builder.add_range(b"x", b"z", b""), Ok(ShardId::from_raw(0)));
@@ -97,7 +97,7 @@ mod building {
 
     #[test]
     fn default_add_methods_use_initial_cursor() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let handle = arena.alloc_spec(ShardSpecRef::new(b"t", b"u", b"")).unwrap();
         let mut builder = builder(&mut arena);
         builder.add_range(b"a", b"b", b"").unwrap();
@@ -114,7 +114,7 @@ mod building {
 
     #[test]
     fn with_cursor_methods_preserve_non_initial_cursor() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let handle = arena.alloc_spec(ShardSpecRef::new(b"t", b"u", b"")).unwrap();
         let mut builder = builder(&mut arena);
         let cursors = [b"am", b"pm", b"xm", b"tm"].map(|key| CursorUpdate::new(key, b"token"));
@@ -130,7 +130,7 @@ mod building {
 
     #[test]
     fn add_manifest_with_cursor_preserves_initial_cursor() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         builder.add_manifest_with_cursor(7, 10, 20, b"", CursorUpdate::initial()).unwrap();
         assert!(builder.build_inputs().unwrap()[0].cursor.is_initial());
@@ -139,7 +139,7 @@ mod building {
     #[test]
     fn add_manifest_with_cursor_preserves_explicit_cursor() {
         let key = row_key(7, 15);
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let cursor = CursorUpdate::new(&key, b"offset");
         builder.add_manifest_with_cursor(7, 10, 20, b"", cursor).unwrap();
@@ -149,10 +149,10 @@ mod building {
     #[test]
     fn cursor_outside_range_fails_manifest_validation() {
         for key in [&b"a"[..], b"n", b"z"] {
-            let mut arena = roomy_arena();
+            let mut arena = large_arena();
             let mut builder = builder(&mut arena);
             let cursor = CursorUpdate::with_last_key(key);
-            // Staging takes it; the manifest does not.
+            // Staging accepts it; manifest validation does not.
             let shard_id = builder.add_range_with_cursor(b"m", b"n", b"", cursor).unwrap();
             let reason = ManifestValidationError::CursorOutOfBounds { shard_id };
             assert_eq!(builder.build_inputs(), Err(BuilderError::ManifestInvalid(reason)));
@@ -161,7 +161,7 @@ mod building {
 
     #[test]
     fn overlapping_ranges_fail_on_build_validation() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let shard_b = builder.add_range(b"m", b"z", b"").unwrap();
         let shard_a = builder.add_range(b"a", b"n", b"").unwrap();
@@ -173,7 +173,7 @@ mod building {
 
     #[test]
     fn build_inputs_on_empty_builder_returns_manifest_empty() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let builder = builder(&mut arena);
         assert!(builder.is_empty());
         let refused = BuilderError::ManifestInvalid(ManifestValidationError::Empty);
@@ -182,12 +182,12 @@ mod building {
 
     #[test]
     fn build_inputs_is_idempotent() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         builder.add_range(b"a", b"b", b"x").unwrap();
         builder.add_prefix(b"p", b"y").unwrap();
         assert_eq!(builder.build_inputs().unwrap(), builder.build_inputs().unwrap());
-        // Building does not end staging.
+        // Staging can continue after a build.
         builder.add_range(b"b", b"c", b"").unwrap();
         assert_eq!(builder.build_inputs().unwrap().len(), 3);
     }
@@ -198,14 +198,14 @@ mod adding {
 
     #[test]
     fn entry_limit_exhaustion_returns_capacity_exceeded() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let handle = arena.alloc_spec(ShardSpecRef::new(b"t", b"u", b"")).unwrap();
         let mut builder = PreallocShardBuilder::<16>::new(&mut arena, 2).unwrap();
         assert_eq!(builder.entry_limit(), 2);
         builder.add_range(b"a", b"b", b"").unwrap();
         builder.add_range(b"b", b"c", b"").unwrap();
         let full = BuilderError::CapacityExceeded { limit: 2, current: 2, additional: 1 };
-        // The limit is looked at first: none of these would be valid either.
+        // The limit is checked first: none of these would be valid either.
         assert_refused(&mut builder, |b| b.add_range(b"z", b"a", b""), full.clone());
         assert_refused(&mut builder, |b| b.add_prefix(b"", b""), full.clone());
         assert_refused(&mut builder, |b| b.add_manifest(1, 2, 2, b""), full.clone());
@@ -235,7 +235,7 @@ mod adding {
         let refused = builder.add_range(b"b", b"c", &[7; 1000]).unwrap_err();
         assert!(matches!(refused, BuilderError::SlabFull(SlabFull { requested: 1024, .. })));
         assert_eq!((staged(&builder), format!("{:?}", builder.arena)), before);
-        // A smaller one still fits, and takes the id that the refused one did not.
+        // A smaller one still fits, and takes the id that the failed call did not use.
         assert_eq!(builder.add_range(b"b", b"c", b""), Ok(ShardId::from_raw(1)));
     }
 
@@ -251,10 +251,10 @@ mod adding {
 
     #[test]
     fn stale_or_foreign_handle_is_rejected_without_panic() {
-        let mut elsewhere = roomy_arena();
+        let mut elsewhere = large_arena();
         let spec = ShardSpecRef::new(b"a", b"b", b"");
         let foreign = elsewhere.alloc_spec(spec).unwrap();
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let stale = arena.alloc_spec(spec).unwrap();
         arena.free_spec(stale);
         let live = arena.alloc_spec(spec).unwrap();
@@ -264,7 +264,7 @@ mod adding {
             assert_refused(&mut builder, |b| b.add_spec_handle(handle), refused);
         }
         assert_eq!(builder.add_spec_handle(live), Ok(ShardId::from_raw(0)));
-        // What reset freed is stale as well.
+        // Handles freed by reset are stale as well.
         builder.reset();
         let refused = BuilderError::InvalidSpecHandle;
         assert_refused(&mut builder, |b| b.add_spec_handle(live), refused);
@@ -287,17 +287,17 @@ mod adding {
 
     #[test]
     fn add_spec_ref_happy_path() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let spec = ShardSpecRef::new(b"a", b"b", b"\xFFraw metadata");
         assert_eq!(builder.add_spec_ref(spec), Ok(ShardId::from_raw(0)));
-        // Metadata is not looked at, and not wrapped.
+        // Metadata is neither inspected nor wrapped.
         assert_eq!(builder.build_inputs().unwrap()[0].spec, spec);
     }
 
     #[test]
     fn add_spec_ref_rejects_inverted_range() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let mut check = |spec, reason| {
             let refused = BuilderError::SpecInvalid(reason);
@@ -317,14 +317,14 @@ mod adding {
 
     #[test]
     fn config_rejects_zero_entry_limit() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let refused = PreallocShardBuilder::<8>::new(&mut arena, 0).unwrap_err();
         assert_eq!(refused, BuilderError::EntryLimitZero);
     }
 
     #[test]
     fn config_rejects_entry_limit_exceeding_cap() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         for entry_limit in [9, MAX_INITIAL_SHARDS + 1, usize::MAX] {
             let refused = PreallocShardBuilder::<8>::new(&mut arena, entry_limit).unwrap_err();
             assert_eq!(refused, BuilderError::CapMismatch { entry_limit, cap: 8 });
@@ -334,7 +334,7 @@ mod adding {
 
     #[test]
     fn add_range_with_inverted_bounds_returns_range_invalid() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let refused = BuilderError::RangeInvalid(inverted(2, 1));
         assert_refused(&mut builder, |b| b.add_range(b"zz", b"a", b""), refused);
@@ -347,7 +347,7 @@ mod adding {
 
     #[test]
     fn add_prefix_with_empty_prefix_returns_prefix_invalid() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let refused = BuilderError::PrefixInvalid(PrefixShardError::EmptyPrefix);
         assert_refused(&mut builder, |b| b.add_prefix(b"", b""), refused);
@@ -360,7 +360,7 @@ mod adding {
 
     #[test]
     fn add_manifest_with_inverted_rows_returns_manifest_ctor_invalid() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         for (start_row, end_row) in [(20, 10), (10, 10), (u64::MAX, u64::MAX)] {
             let refused = BuilderError::ManifestCtorInvalid(inverted(16, 16));
@@ -376,7 +376,7 @@ mod adding {
 mod splitting_ranges {
     use super::*;
 
-    /// `count` points that ascend: a 2-byte counter behind a common byte.
+    /// Returns `count` ascending points: a 2-byte counter after a common byte.
     fn points(count: u16) -> Vec<Vec<u8>> {
         (1..=count).map(|point| [&b"k"[..], &point.to_be_bytes()].concat()).collect()
     }
@@ -404,10 +404,10 @@ mod splitting_ranges {
 
     #[test]
     fn split_range_by_boundaries_under_capacity_succeeds() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         assert_eq!(builder.split_range_by_boundaries(b"a", &[b"m"], b"z", b""), Ok(2));
-        // No point is no cut.
+        // Without points there is one shard.
         assert_eq!(builder.split_range_by_boundaries(b"z", &[], b"zz", b""), Ok(1));
         assert_eq!(builder.len(), 3);
         assert_eq!(builder.build_inputs().unwrap().len(), 3);
@@ -415,7 +415,7 @@ mod splitting_ranges {
 
     #[test]
     fn split_range_capacity_exceeded_has_no_partial_writes() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = PreallocShardBuilder::<4>::new(&mut arena, 3).unwrap();
         builder.add_range(b"0", b"1", b"").unwrap();
         let refused = BuilderError::CapacityExceeded { limit: 3, current: 1, additional: 3 };
@@ -439,7 +439,7 @@ mod splitting_ranges {
         );
         let made = builder.split_range_by_boundaries(b"a", &slices(&widest), b"z", b"");
         assert_eq!(made, Ok(256));
-        // Fan-out is told before the entries that remain.
+        // Fan-out is checked before the remaining entries.
         let refused = BuilderError::FanOutExceeded { limit: 256, requested: 257 };
         assert_refused(
             &mut builder,
@@ -476,10 +476,10 @@ mod splitting_manifests {
 
     #[test]
     fn split_manifest_by_rows_under_capacity_succeeds() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         assert_eq!(builder.split_manifest_by_rows(7, 0, 20, 10, b""), Ok(2));
-        // Chunks larger than what there is make one.
+        // A chunk larger than the rows makes one shard.
         assert_eq!(builder.split_manifest_by_rows(8, 5, 6, u64::MAX, b""), Ok(1));
         assert_eq!(rows_of(&builder), [(0, 10), (10, 20), (5, 6)]);
         assert_eq!(builder.build_inputs().unwrap().len(), 3);
@@ -487,7 +487,7 @@ mod splitting_manifests {
 
     #[test]
     fn split_manifest_by_rows_capacity_exceeded_has_no_partial_writes() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = PreallocShardBuilder::<16>::new(&mut arena, 3).unwrap();
         builder.add_range(b"z", b"zz", b"").unwrap();
         let refused = BuilderError::CapacityExceeded { limit: 3, current: 1, additional: 3 };
@@ -496,7 +496,7 @@ mod splitting_manifests {
 
     #[test]
     fn split_manifest_by_rows_fan_out_exceeded_has_no_partial_writes() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let mut check = |end_row, rows_per_shard, requested| {
             let refused = BuilderError::FanOutExceeded { limit: 256, requested };
@@ -508,13 +508,13 @@ mod splitting_manifests {
         };
         check(257, 1, 257);
         check(2561, 10, 257);
-        // Fan-out is told before the entries that remain, and such numbers cost nothing.
+        // Fan-out is checked before the remaining entries, and such numbers cost nothing.
         check(u64::MAX, 1, usize::try_from(u64::MAX).unwrap_or(usize::MAX));
     }
 
     #[test]
     fn split_manifest_by_rows_handles_u64_boundary_without_wrap() {
-        let mut arena = roomy_arena();
+        let mut arena = large_arena();
         let mut builder = builder(&mut arena);
         let max = u64::MAX;
         assert_eq!(builder.split_manifest_by_rows(7, max - 5, max, 2, b""), Ok(3));

@@ -1,29 +1,29 @@
-//! Routing hints inside shard metadata: wire form, shards built with them, and splits.
+//! Routing hints inside shard metadata: wire format, shards built with them, and splits.
 //!
-//! A hint says how a shard's range came about, so that a connector can list by prefix or by row
-//! number instead of comparing every key. It rides in the metadata beside bytes of the connector,
-//! which this module copies and never reads.
+//! A hint describes the origin of a shard's range, so that a connector can list by prefix or by row
+//! number instead of comparing every key. It is part of the metadata, before the connector's bytes,
+//! which this module copies and never interprets.
 //!
 //! ```text
 //! hint      Range     00
 //!           Prefix    01 | prefix_len: u32 | prefix
 //!           Manifest  02 | manifest_id: u64 | start_row: u64 | end_row: u64
-//! metadata  (empty)                          a Range hint, nothing of the connector
+//! metadata  (empty)                          a Range hint without connector bytes
 //!           hint_len: u32 | hint | connector_extra
 //! ```
 //!
-//! All integers are big-endian. The form has no version byte on purpose: an unknown tag is refused,
-//! and the form grows by new tags only.
+//! All integers are big-endian. The format deliberately has no version byte: an unknown tag is
+//! rejected, and the format is extended only by new tags.
 //!
 //! Nothing here allocates on the heap: encoders write into buffers of the caller, decoders borrow
-//! their input. Nothing decoded is trusted: a length is compared with what is there before use.
+//! their input. Decoders trust no input: a length is compared with the remaining bytes before use.
 //!
 //! # Invariants
 //!
-//! * A `Manifest` hint on the wire has `start_row < end_row`; encoder and decoder both see to it.
-//! * Encoding is canonical, and decoding gives back what was encoded. The one exception is empty
-//!   metadata, a second spelling of the plain `Range` hint that the encoder never produces.
-//! * A refused encoding leaves its buffer as it was.
+//! * A `Manifest` hint on the wire has `start_row < end_row`; encoder and decoder both check it.
+//! * Encoding is canonical, and decoding returns the encoded value. The one exception is empty
+//!   metadata, a second encoding of the plain `Range` hint that the encoder never produces.
+//! * A failed encoding leaves its buffer unchanged.
 
 #[cfg(test)]
 #[path = "hint_law_tests.rs"]
@@ -45,30 +45,30 @@ pub use shard::{
     range_shard_into, range_shard_ref,
 };
 
-// Stored in shard metadata: these numbers never change, new hints take new ones.
+// Stored in shard metadata: these numbers never change, and new hints use new numbers.
 const TAG_RANGE: u8 = 0x00;
 const TAG_PREFIX: u8 = 0x01;
 const TAG_MANIFEST: u8 = 0x02;
 
-/// Width of the length fields, of a prefix and of a hint.
+/// Width of the length fields of a prefix and of a hint.
 const LEN_SIZE: usize = size_of::<u32>();
-/// A tag and nothing else.
+/// Only a tag.
 const RANGE_FRAME_LEN: usize = 1;
 /// Tag and length, before the bytes of the prefix.
 const PREFIX_HEADER_LEN: usize = 1 + LEN_SIZE;
 /// Tag and three integers.
 const MANIFEST_FRAME_LEN: usize = 1 + 3 * size_of::<u64>();
 
-// The sizes the wire form is documented with.
+// The sizes in the documentation of the wire format.
 const _: () = assert!(PREFIX_HEADER_LEN == 5 && MANIFEST_FRAME_LEN == 25);
-// Every hint whose prefix can be a key fits, with room for the connector.
+// Every hint whose prefix is a valid key fits, with space left for the connector.
 const _: () = assert!(LEN_SIZE + PREFIX_HEADER_LEN + MAX_KEY_SIZE < MAX_METADATA_SIZE);
-// A length field can tell the length of anything that fits.
+// A length field can represent the length of any metadata.
 const _: () = assert!(MAX_METADATA_SIZE <= u32::MAX as usize);
 
-/// How the range of a shard came about.
+/// The origin of a shard's range.
 ///
-/// `Debug` tells a prefix by its length only.
+/// `Debug` shows only the length of a prefix.
 #[derive(Clone, Copy, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ShardHint<'a> {
@@ -76,7 +76,7 @@ pub enum ShardHint<'a> {
     Range,
     /// All keys that start with a prefix.
     Prefix {
-        /// The common beginning of all keys of the shard.
+        /// The common prefix of all keys of the shard.
         prefix: &'a [u8],
     },
     /// The rows `start_row..end_row` of one manifest.
@@ -85,16 +85,16 @@ pub enum ShardHint<'a> {
         manifest_id: u64,
         /// First row of the shard.
         start_row: u64,
-        /// First row behind the shard, greater than `start_row`.
+        /// First row after the shard, greater than `start_row`.
         end_row: u64,
     },
 }
 
 impl<'a> ShardHint<'a> {
-    /// Reads one hint from the front of `data`; also tells how many bytes it took.
+    /// Decodes one hint from the front of `data`; also returns the number of bytes consumed.
     ///
     /// # Errors
-    /// If the frame is empty, of unknown kind, cut short, or names no rows.
+    /// If the frame is empty, has an unknown tag, is truncated, or contains no rows.
     pub fn decode(data: &'a [u8]) -> Result<(Self, usize), ShardHintDecodeError> {
         let (&tag, body) = data.split_first().ok_or(ShardHintDecodeError::EmptyData)?;
         match tag {
@@ -105,7 +105,7 @@ impl<'a> ShardHint<'a> {
         }
     }
 
-    /// The length of the encoded hint, once it is known to be encodable.
+    /// Returns the length of the encoded hint, after checking that it can be encoded.
     ///
     /// # Errors
     /// If a prefix is too long for its length field or for metadata, or there are no rows.
@@ -113,7 +113,7 @@ impl<'a> ShardHint<'a> {
         match *self {
             Self::Range => Ok(RANGE_FRAME_LEN),
             Self::Prefix { prefix } => prefix_frame_len(prefix.len()),
-            // A reader would refuse these rows, so a writer must not produce them.
+            // A decoder would reject these rows, so an encoder must not produce them.
             Self::Manifest { start_row, end_row, .. } if start_row >= end_row => {
                 Err(ShardEncodeError::InvertedManifestRows { start_row, end_row })
             }
@@ -121,12 +121,12 @@ impl<'a> ShardHint<'a> {
         }
     }
 
-    /// Writes the hint into `buf` and lends the written part.
+    /// Writes the hint into `buf` and returns the written part.
     ///
     /// # Errors
     /// As [`Self::encoded_len`].
     pub fn encode_into<'b>(&self, buf: &'b mut MetadataBuf) -> Result<&'b [u8], ShardEncodeError> {
-        // Whatever can be refused is refused before the first byte is written.
+        // All checks are done before the first byte is written.
         let frame = &mut buf.bytes[..self.encoded_len()?];
         self.write(frame);
         Ok(frame)
@@ -156,7 +156,7 @@ impl<'a> ShardHint<'a> {
             actual: 1 + body.len(),
         };
         let (len, rest) = split_len(body).ok_or_else(|| truncated(PREFIX_HEADER_LEN))?;
-        // Saturates only where `usize` is 32 bits wide; the frame is cut short there as well.
+        // Saturates only where `usize` has 32 bits; the frame is truncated there as well.
         let frame_len = PREFIX_HEADER_LEN.saturating_add(len);
         let prefix = rest.get(..len).ok_or_else(|| truncated(frame_len))?;
         Ok((Self::Prefix { prefix }, frame_len))
@@ -169,7 +169,7 @@ impl<'a> ShardHint<'a> {
         };
         let (manifest_id, rest) = split_u64(body).ok_or_else(truncated)?;
         let (start_row, rest) = split_u64(rest).ok_or_else(truncated)?;
-        // What follows a hint belongs to whoever framed it.
+        // Bytes after the hint belong to the enclosing frame.
         let (end_row, _) = split_u64(rest).ok_or_else(truncated)?;
         if start_row >= end_row {
             return Err(ShardHintDecodeError::InvertedManifestRows { start_row, end_row });
@@ -196,32 +196,33 @@ impl fmt::Debug for ShardHint<'_> {
     }
 }
 
-/// What shard metadata holds: a hint for us, and bytes of the connector that pass untouched.
+/// The content of shard metadata: a hint, and connector bytes that are passed through unchanged.
 ///
-/// `Debug` tells the connector's bytes by their length only.
+/// `Debug` shows only the length of the connector's bytes.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct ShardMetadata<'a> {
-    /// How the range came about.
+    /// The origin of the range.
     pub hint: ShardHint<'a>,
-    /// The connector's own; never interpreted here.
+    /// The connector's bytes; never interpreted here.
     pub connector_extra: &'a [u8],
 }
 
 impl<'a> ShardMetadata<'a> {
-    /// A hint with bytes of the connector.
+    /// Returns metadata of a hint and connector bytes.
     pub const fn new(hint: ShardHint<'a>, connector_extra: &'a [u8]) -> Self {
         Self { hint, connector_extra }
     }
 
-    /// A hint alone.
+    /// Returns metadata of a hint without connector bytes.
     pub const fn from_hint(hint: ShardHint<'a>) -> Self {
         Self::new(hint, &[])
     }
 
-    /// Reads metadata of a shard. Empty metadata is a [`ShardHint::Range`] with nothing else.
+    /// Decodes the metadata of a shard. Empty metadata is a [`ShardHint::Range`] without connector
+    /// bytes.
     ///
     /// # Errors
-    /// If anything else than empty input departs from the wire form.
+    /// If non-empty input does not match the wire format.
     pub fn decode(metadata: &'a [u8]) -> Result<Self, ShardMetadataDecodeError> {
         if metadata.is_empty() {
             return Ok(Self::from_hint(ShardHint::Range));
@@ -230,14 +231,14 @@ impl<'a> ShardMetadata<'a> {
         let (frame, connector_extra) =
             rest.split_at_checked(hint_len).ok_or(ShardMetadataDecodeError::ENVELOPE)?;
         let (hint, consumed) = ShardHint::decode(frame).map_err(ShardMetadataDecodeError::hint)?;
-        // A hint shorter than its declared length would hide bytes that nobody reads.
+        // A hint shorter than its declared length would hide bytes that are never read.
         if consumed != hint_len {
             return Err(ShardMetadataDecodeError::ENVELOPE);
         }
         Ok(Self::new(hint, connector_extra))
     }
 
-    /// The length of the encoded metadata, once it is known to be encodable.
+    /// Returns the length of the encoded metadata, after checking that it can be encoded.
     ///
     /// # Errors
     /// As [`ShardHint::encoded_len`]; then if the whole exceeds [`MAX_METADATA_SIZE`].
@@ -245,7 +246,7 @@ impl<'a> ShardMetadata<'a> {
         envelope_len(self.hint.encoded_len()?, self.connector_extra.len())
     }
 
-    /// Writes the metadata into `buf` and lends the written part.
+    /// Writes the metadata into `buf` and returns the written part.
     ///
     /// # Errors
     /// As [`Self::encoded_len`].
@@ -273,16 +274,16 @@ impl fmt::Debug for ShardMetadata<'_> {
 
 /// A reusable buffer for one encoded hint or metadata.
 ///
-/// It is as large as metadata may get and lives inline: make one per thread and keep it.
+/// It has the maximum size of metadata and is stored inline: create one per thread and reuse it.
 pub struct MetadataBuf {
     bytes: [u8; Self::CAPACITY],
 }
 
 impl MetadataBuf {
-    /// Whatever passes [`ShardMetadata::encoded_len`] fits.
+    /// Metadata that passes [`ShardMetadata::encoded_len`] fits.
     pub const CAPACITY: usize = MAX_METADATA_SIZE;
 
-    /// A buffer for use as scratch space.
+    /// Returns an empty scratch buffer.
     pub const fn new() -> Self {
         Self { bytes: [0; Self::CAPACITY] }
     }
@@ -300,7 +301,7 @@ impl fmt::Debug for MetadataBuf {
     }
 }
 
-/// The whole metadata of a shard.
+/// Decodes the whole metadata of a shard.
 ///
 /// # Errors
 /// As [`ShardMetadata::decode`].
@@ -310,7 +311,7 @@ pub fn decode_metadata<'a>(
     ShardMetadata::decode(spec.into_shard_spec_ref().metadata)
 }
 
-/// The hint of a shard. The rest of the metadata is checked as well.
+/// Decodes the hint of a shard. The rest of the metadata is checked as well.
 ///
 /// # Errors
 /// As [`ShardMetadata::decode`].
@@ -320,7 +321,7 @@ pub fn decode_hint<'a>(
     decode_metadata(spec).map(|metadata| metadata.hint)
 }
 
-/// The connector's bytes of a shard. The rest of the metadata is checked as well.
+/// Decodes the connector's bytes of a shard. The rest of the metadata is checked as well.
 ///
 /// # Errors
 /// As [`ShardMetadata::decode`].
@@ -330,33 +331,33 @@ pub fn decode_connector_extra<'a>(
     decode_metadata(spec).map(|metadata| metadata.connector_extra)
 }
 
-/// Why bytes are not a hint.
+/// The bytes are not a valid hint.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ShardHintDecodeError {
-    /// There is not even a tag.
+    /// There is no tag.
     #[error("shard hint is empty")]
     EmptyData,
-    /// The tag is none of ours.
+    /// The tag is unknown.
     #[error("shard hint has unknown tag {0:#04x}")]
     UnknownTag(u8),
     /// A prefix frame is shorter than its header, or than the length its header declares.
     #[error("prefix hint needs {expected_min} bytes, {actual} given")]
     TruncatedPrefix {
-        /// Bytes the frame must have, as far as known.
+        /// Minimum length of the frame, as far as known.
         expected_min: usize,
-        /// Bytes given.
+        /// Bytes present.
         actual: usize,
     },
-    /// A manifest frame is shorter than all of them are.
+    /// A manifest frame is shorter than its fixed length.
     #[error("manifest hint needs {expected_min} bytes, {actual} given")]
     TruncatedManifest {
-        /// Bytes the frame must have.
+        /// Length of the frame.
         expected_min: usize,
-        /// Bytes given.
+        /// Bytes present.
         actual: usize,
     },
-    /// The rows are none: the first is not below the end.
+    /// There are no rows: the start row is not below the end row.
     #[error("manifest hint has start row {start_row} not below end row {end_row}")]
     InvertedManifestRows {
         /// First row declared.
@@ -366,12 +367,12 @@ pub enum ShardHintDecodeError {
     },
 }
 
-/// Why bytes are not shard metadata.
+/// The bytes are not valid shard metadata.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("shard metadata is malformed: {}", if self.hint_error.is_some() { "bad hint" } else { "bad envelope" })]
 pub struct ShardMetadataDecodeError {
-    /// What is wrong with the hint; `None` if the envelope around it is broken: a short length
-    /// field, a length beyond the input, or a hint that does not fill its declared length.
+    /// The error of the hint; `None` if the envelope around it is invalid: a short length field, a
+    /// length beyond the input, or a hint that does not fill its declared length.
     #[source]
     pub hint_error: Option<ShardHintDecodeError>,
 }
@@ -384,7 +385,7 @@ impl ShardMetadataDecodeError {
     }
 }
 
-/// Why a hint or metadata cannot be encoded.
+/// A hint or metadata cannot be encoded.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ShardEncodeError {
@@ -393,10 +394,10 @@ pub enum ShardEncodeError {
     PrefixTooLarge {
         /// Length presented.
         size: usize,
-        /// Largest length that a field can tell.
+        /// Largest length that the field can represent.
         max: usize,
     },
-    /// The hint alone is larger than metadata may be.
+    /// The hint alone exceeds the maximum size of metadata.
     #[error("shard hint of {size} bytes exceeds the maximum of {max}")]
     HintTooLarge {
         /// Length of the encoded hint.
@@ -404,7 +405,7 @@ pub enum ShardEncodeError {
         /// [`MAX_METADATA_SIZE`].
         max: usize,
     },
-    /// Hint, framing and connector bytes together are larger than metadata may be.
+    /// Hint, framing and connector bytes together exceed the maximum size of metadata.
     #[error("shard metadata of {size} bytes exceeds the maximum of {max}")]
     MetadataTooLarge {
         /// Length of the encoded metadata.
@@ -412,7 +413,7 @@ pub enum ShardEncodeError {
         /// [`MAX_METADATA_SIZE`].
         max: usize,
     },
-    /// The rows are none: the first is not below the end.
+    /// There are no rows: the start row is not below the end row.
     #[error("manifest hint has start row {start_row} not below end row {end_row}")]
     InvertedManifestRows {
         /// First row presented.
@@ -422,7 +423,8 @@ pub enum ShardEncodeError {
     },
 }
 
-/// Length of a prefix frame. Takes a length so that its limits can be tested without 4 GiB.
+/// Returns the length of a prefix frame. Takes a length so that its limits can be tested without 4
+/// GiB.
 fn prefix_frame_len(prefix_len: usize) -> Result<usize, ShardEncodeError> {
     if u32::try_from(prefix_len).is_err() {
         let max = u32::MAX as usize;
@@ -435,9 +437,9 @@ fn prefix_frame_len(prefix_len: usize) -> Result<usize, ShardEncodeError> {
     Ok(size)
 }
 
-/// Length of metadata with a hint that fits by itself.
+/// Returns the length of metadata whose hint fits on its own.
 fn envelope_len(hint_len: usize, extra_len: usize) -> Result<usize, ShardEncodeError> {
-    // Bytes of the connector may be as many as a slice can have.
+    // The connector's bytes may be as long as any slice.
     let size = (LEN_SIZE + hint_len).saturating_add(extra_len);
     if size > MAX_METADATA_SIZE {
         return Err(ShardEncodeError::MetadataTooLarge { size, max: MAX_METADATA_SIZE });
@@ -446,7 +448,7 @@ fn envelope_len(hint_len: usize, extra_len: usize) -> Result<usize, ShardEncodeE
 }
 
 fn write_len(out: &mut [u8], len: usize) {
-    let len = u32::try_from(len).expect("what fits into metadata has a length below 2^32");
+    let len = u32::try_from(len).expect("metadata is shorter than 2^32 bytes");
     out.copy_from_slice(&len.to_be_bytes());
 }
 

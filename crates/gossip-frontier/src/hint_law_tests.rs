@@ -1,4 +1,4 @@
-//! What hints promise beyond the matrix of `hint_tests`: canonical bytes, order of refusals,
+//! Guarantees of hints beyond the matrix of `hint_tests`: canonical bytes, order of errors,
 //! redaction.
 
 use std::error::Error;
@@ -18,7 +18,7 @@ fn shard_hint_encode_rejects_oversized_prefixes() {
     let refused = ShardHint::Prefix { prefix: &prefix }.encoded_len();
     assert_eq!(refused, Err(ShardEncodeError::HintTooLarge { size: max + 1, max }));
     assert_eq!(prefix_frame_len(max - PREFIX_HEADER_LEN), Ok(max));
-    // Behind the length field; only the length is looked at, so no such prefix is needed.
+    // Beyond the length field; only the length is checked, so no such prefix is allocated.
     let max = u32::MAX as usize;
     let too_large = |size| Err(ShardEncodeError::PrefixTooLarge { size, max });
     assert_eq!(prefix_frame_len(max + 1), too_large(max + 1));
@@ -26,7 +26,7 @@ fn shard_hint_encode_rejects_oversized_prefixes() {
 }
 
 #[test]
-fn refused_encodings_leave_the_buffer_alone() {
+fn failed_encodings_leave_the_buffer_unchanged() {
     let mut buf = MetadataBuf::default();
     let written = encoded(MANIFEST);
     MANIFEST.encode_into(&mut buf).unwrap();
@@ -35,7 +35,7 @@ fn refused_encodings_leave_the_buffer_alone() {
 }
 
 #[test]
-fn errors_tell_their_cause() {
+fn errors_include_their_cause() {
     let error = ShardMetadata::decode(b"\0\0\0\x01\x09").unwrap_err();
     assert_eq!(error.to_string(), "shard metadata is malformed: bad hint");
     assert_eq!(error.source().unwrap().to_string(), "shard hint has unknown tag 0x09");
@@ -60,9 +60,9 @@ fn debug_shows_lengths_only() {
     assert!(shown.contains("MetadataBuf { capacity: 16384, .. }"), "{shown}");
 }
 
-/// The order of every shard: start, end, metadata, inverted range.
+/// The order of checks of every shard: start, end, metadata, inverted range.
 #[test]
-fn range_shard_is_refused_in_the_order_of_every_shard() {
+fn range_shard_is_checked_in_the_order_of_every_shard() {
     let mut scratch = ShardSpecScratch::new();
     let (key, extra) = (vec![b'k'; MAX_KEY_SIZE + 2], vec![0; MAX_METADATA_SIZE]);
     let too_large = |size| ShardSpecInputError::KeyTooLarge { size, max: MAX_KEY_SIZE };
@@ -98,7 +98,7 @@ fn errors_name_the_boundary() {
 }
 
 proptest! {
-    /// Whatever bytes come in: no panic, and what is accepted encodes to what was read.
+    /// For any bytes: no panic, and accepted input encodes to the same bytes.
     #[test]
     fn shard_hint_decode_accepts_canonical_bytes_only(
         tag in 0..4_u8,
@@ -111,7 +111,7 @@ proptest! {
         }
     }
 
-    /// Every cut-off frame is refused, at whichever byte it was cut.
+    /// Every truncated frame is rejected, at any length.
     #[test]
     fn shard_hint_decode_rejects_every_truncation(
         hint in any_hint(),
@@ -150,7 +150,7 @@ proptest! {
         prop_assert_eq!(child.is_ok(), within);
     }
 
-    /// Both children of a cut tile the rows of their parent.
+    /// Both children of a split tile the rows of their parent.
     #[test]
     fn manifest_children_tile_their_parent(
         id: u64,

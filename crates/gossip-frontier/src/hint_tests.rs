@@ -1,4 +1,4 @@
-//! The wire form of hints, shards built with them, and hints across splits.
+//! The wire format of hints, shards built with them, and hints across splits.
 
 use gossip_contracts::coordination::{ShardArena, ShardSpec, ShardSpecInputError, ShardSpecRef};
 use proptest::collection::vec;
@@ -23,7 +23,7 @@ pub(super) fn row_key(manifest_id: u64, row: u64) -> Vec<u8> {
     buf.as_bytes().to_vec()
 }
 
-/// Owns what a hint borrows.
+/// Owns the bytes that a hint borrows.
 #[derive(Clone, Debug)]
 pub(super) enum OwnedHint {
     Range,
@@ -120,7 +120,7 @@ mod frames {
         let refused = ShardHint::decode(&[0x01, 0, 0, 0, 3, b'a', b'b']).unwrap_err();
         let expected = ShardHintDecodeError::TruncatedPrefix { expected_min: 8, actual: 7 };
         assert_eq!(refused, expected);
-        // A length made up by an attacker costs nothing.
+        // A forged length costs nothing.
         let refused = ShardHint::decode(&[0x01, 0xFF, 0xFF, 0xFF, 0xFF]).unwrap_err();
         let expected_min = 5 + u32::MAX as usize;
         assert_eq!(refused, ShardHintDecodeError::TruncatedPrefix { expected_min, actual: 5 });
@@ -136,7 +136,7 @@ mod frames {
         }
     }
 
-    /// A manifest frame as no encoder of ours writes it.
+    /// Returns a manifest frame that the encoder would not write.
     fn raw_manifest(manifest_id: u64, start_row: u64, end_row: u64) -> Vec<u8> {
         let mut bytes = vec![0x02];
         for field in [manifest_id, start_row, end_row] {
@@ -182,7 +182,7 @@ mod frames {
 
     #[test]
     fn shard_hint_decode_rejects_raw_inverted_manifest() {
-        // A good frame whose two row fields were swapped on the wire.
+        // A valid frame whose two row fields are swapped on the wire.
         let mut bytes = encoded(MANIFEST);
         let (start, end) = bytes[9..].split_at_mut(8);
         start.swap_with_slice(end);
@@ -250,9 +250,9 @@ mod metadata {
         // A length beyond the input.
         assert_eq!(ShardMetadata::decode(b"\0\0\0\x02\0"), ENVELOPE);
         assert_eq!(ShardMetadata::decode(b"\xFF\xFF\xFF\xFF\0"), ENVELOPE);
-        // A hint that leaves a byte of its declared length unread.
+        // A hint that does not consume its declared length.
         assert_eq!(ShardMetadata::decode(b"\0\0\0\x02\0\0"), ENVELOPE);
-        // A sound envelope around a broken hint.
+        // A valid envelope around an invalid hint.
         let hint = |error| Err(ShardMetadataDecodeError { hint_error: Some(error) });
         let empty = hint(ShardHintDecodeError::EmptyData);
         assert_eq!(ShardMetadata::decode(b"\0\0\0\0"), empty);
@@ -274,11 +274,11 @@ mod metadata {
         let refused = ShardEncodeError::MetadataTooLarge { size: max + 1, max };
         assert_eq!(oversized.encoded_len(), Err(refused));
         assert_eq!(oversized.encode_into(&mut MetadataBuf::new()), Err(refused));
-        // The hint fits alone, but not with the field that tells its length.
+        // The hint fits alone, but not together with its length field.
         let prefix = &extra[..max - PREFIX_HEADER_LEN];
         let refused = ShardMetadata::from_hint(ShardHint::Prefix { prefix }).encoded_len();
         assert_eq!(refused, Err(ShardEncodeError::MetadataTooLarge { size: max + 4, max }));
-        // What is wrong with the hint is told before what is wrong with the whole.
+        // An error of the hint is reported before an error of the whole.
         let refused = ShardMetadata::new(manifest(1, 2, 2), &extra).encoded_len();
         let rows = ShardEncodeError::InvertedManifestRows { start_row: 2, end_row: 2 };
         assert_eq!(refused, Err(rows));
@@ -288,7 +288,7 @@ mod metadata {
 mod shards {
     use super::*;
 
-    /// Checks a lent shard and its stored twin against what they were made of.
+    /// Checks a borrowed shard and its stored copy against their inputs.
     fn assert_decodes(spec: ShardSpecRef<'_>, hint: ShardHint<'_>, extra: &[u8]) {
         assert_eq!(spec.validate(), Ok(()));
         assert_eq!(decode_metadata(spec), Ok(ShardMetadata::new(hint, extra)));
@@ -345,7 +345,7 @@ mod shards {
         let size = MAX_KEY_SIZE + 1;
         let expected = PrefixShardError::PrefixTooLarge { size, max: MAX_KEY_SIZE };
         assert_prefix_refused(&vec![b'p'; size], expected);
-        // Larger than any metadata: still a matter of the prefix.
+        // Larger than any metadata: still reported as an error of the prefix.
         let size = 2 * MAX_METADATA_SIZE;
         let expected = PrefixShardError::PrefixTooLarge { size, max: MAX_KEY_SIZE };
         assert_prefix_refused(&vec![b'p'; size], expected);
@@ -402,7 +402,7 @@ mod shards {
         assert_eq!(range_shard_ref(b"a", b"b", &extra, &mut scratch), Err(refused));
         let stored = range_shard_into(b"a", b"b", &extra, &mut scratch, &mut arena);
         assert_eq!(stored, Err(ShardIntoError::Build(refused)));
-        // The other two constructors say the same in their own way.
+        // The other two constructors report the same in their own error types.
         let refused = ShardSpecInputError::MetadataTooLarge { size: max + 29, max };
         assert_eq!(manifest_shard_ref(1, 2, 3, &extra, &mut scratch), Err(refused));
         let refused = ShardSpecInputError::MetadataTooLarge { size: max + 10, max };
@@ -410,10 +410,10 @@ mod shards {
         assert_eq!(prefix_shard_ref(b"p", &extra, &mut scratch), expected);
     }
 
-    /// Of two faults the one that comes first in the order of every shard is told: the size of a
+    /// Of two faults the first in the order of checks of every shard is reported: the size of a
     /// bound, the size of the metadata, the inverted range.
     #[test]
-    fn range_shard_tells_the_first_of_two_faults() {
+    fn range_shard_reports_the_first_of_two_faults() {
         let mut scratch = ShardSpecScratch::new();
         let extra = vec![0; MAX_METADATA_SIZE];
         let long = vec![b'k'; MAX_KEY_SIZE + 1];
@@ -426,9 +426,9 @@ mod shards {
         assert_eq!(refused(b"a", b"a", &extra), oversized(5));
     }
 
-    /// What is wrong with the prefix itself leaves no range of which more could be told.
+    /// An invalid prefix has no range, so no error of the range can be reported.
     #[test]
-    fn prefix_shard_tells_the_first_of_two_faults() {
+    fn prefix_shard_reports_the_first_of_two_faults() {
         let mut scratch = ShardSpecScratch::new();
         let extra = vec![0; MAX_METADATA_SIZE];
         let mut refused =
@@ -441,7 +441,7 @@ mod shards {
     }
 
     #[test]
-    fn manifest_shard_tells_the_first_of_two_faults() {
+    fn manifest_shard_reports_the_first_of_two_faults() {
         let (mut scratch, mut arena) =
             (ShardSpecScratch::new(), ShardArena::with_capacity(1, 4096));
         let extra = vec![0; MAX_METADATA_SIZE];
@@ -452,7 +452,7 @@ mod shards {
                 manifest_shard_into(7, start_row, end_row, &extra, &mut scratch, &mut arena);
             assert_eq!(stored, Err(ShardIntoError::Build(oversized(29))));
         }
-        // With the metadata just small enough, the rows are told.
+        // With metadata just small enough, the rows are reported.
         let fits = &extra[29..];
         let spec = manifest_shard_ref(7, 20, 10, fits, &mut scratch);
         assert!(matches!(spec, Err(ShardSpecInputError::InvertedRange { .. })));
@@ -461,7 +461,8 @@ mod shards {
     const LONG_KEY: ShardSpecInputError =
         ShardSpecInputError::KeyTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
 
-    /// The refusal of connector bytes that fill all metadata, with `framing` bytes around them.
+    /// Returns the error for connector bytes that fill all metadata, with `framing` bytes around
+    /// them.
     fn oversized(framing: usize) -> ShardSpecInputError {
         let max = MAX_METADATA_SIZE;
         let size = max + framing;
@@ -526,7 +527,7 @@ mod propagation {
         for start in [&b""[..], b"a", b"logs", b"logs.", b"logs0", b"z"] {
             assert_prefix_refused(start, b"logs/z", SplitBoundary::Start);
         }
-        // Both bounds are bad: the start is told first.
+        // Both bounds are invalid: the start is reported first.
         assert_prefix_refused(b"a", b"z", SplitBoundary::Start);
     }
 
@@ -535,7 +536,7 @@ mod propagation {
         for end in [&b"logs0\0"[..], b"z", b""] {
             assert_prefix_refused(b"logs/a", end, SplitBoundary::End);
         }
-        // Inside the prefix, but not behind the start.
+        // Inside the prefix, but not above the start.
         assert_prefix_refused(b"logs/m", b"logs/m", SplitBoundary::End);
         assert_prefix_refused(b"logs/m", b"logs/a", SplitBoundary::End);
     }
@@ -572,7 +573,7 @@ mod propagation {
         for start in [&b""[..], b"path/to/file", &[0; 15], &[0; 17]] {
             assert_manifest_refused(start, &row_key(7, 15), BAD_START);
         }
-        // Both bounds are bad: the start is told first.
+        // Both bounds are invalid: the start is reported first.
         assert_manifest_refused(b"a", b"b", BAD_START);
     }
 
@@ -580,7 +581,7 @@ mod propagation {
     fn propagate_hint_on_split_manifest_rejects_manifest_id_mismatch() {
         let expected = HintPropagationError::ManifestIdMismatch { parent: 7, child: 8 };
         assert_manifest_refused(&row_key(8, 12), &row_key(7, 15), expected);
-        // The manifest is looked at before the row.
+        // The manifest is checked before the row.
         assert_manifest_refused(&row_key(8, 99), &row_key(7, 15), expected);
     }
 

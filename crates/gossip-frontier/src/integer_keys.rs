@@ -2,40 +2,41 @@
 //!
 //! Fixed width, big-endian, so that byte order is numeric order:
 //!
-//! | key | bytes | how |
+//! | key | bytes | encoding |
 //! |---|---|---|
 //! | [`U64Key`] | 8 | big-endian |
 //! | [`I64Key`] | 8 | big-endian, sign bit flipped: negative numbers sort first |
 //! | [`PairKey`] | the sum | first part, then second; no delimiter is needed at fixed width |
 //!
-//! Decoders accept exactly the encoded width, and every value of that width is some key, so
-//! encoding and decoding are inverse bijections. Nothing here is variable-width.
+//! Decoders accept exactly the encoded width, and every value of that width is a valid key, so
+//! encoding and decoding are inverse bijections. Nothing here has variable width.
 
 use gossip_contracts::coordination::MAX_KEY_SIZE;
 
 use crate::key_encoding::{KeyBuf, KeyEncoding, ManifestRowKey, decode_manifest_row_key};
 
-/// A [`KeyEncoding`] whose encodings all have one length, so that it can be part of a pair.
+/// A [`KeyEncoding`] whose encodings all have the same length, so that it can be part of a pair.
 ///
-/// [`Self::write_fixed`] writes what [`KeyEncoding::encode_into`] does, and keeps its promises.
+/// [`Self::write_fixed`] writes the same bytes as [`KeyEncoding::encode_into`] and makes the same
+/// guarantees.
 pub trait FixedWidthKey: KeyEncoding {
     /// Length of every encoding, between 1 and [`MAX_KEY_SIZE`].
     const WIDTH: usize;
 
-    /// Writes the encoding to the front of `out` and lends what is behind it.
+    /// Writes the encoding to the front of `out` and returns the rest of `out`.
     ///
-    /// `None` if `out` is shorter than [`Self::WIDTH`]; what it holds then is unspecified.
+    /// Returns `None` if `out` is shorter than [`Self::WIDTH`]; its content is then unspecified.
     #[must_use = "a key that does not fit is not written"]
     fn write_fixed<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]>;
 
-    /// Reads a key back; `None` unless `key` is [`Self::WIDTH`] bytes long.
+    /// Decodes a key; returns `None` unless `key` is [`Self::WIDTH`] bytes long.
     fn decode(key: &[u8]) -> Option<Self>;
 }
 
 /// An unsigned integer as 8 big-endian bytes.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct U64Key(
-    /// The integer; all values are keys.
+    /// The integer; all values are valid.
     pub u64,
 );
 
@@ -62,12 +63,12 @@ impl KeyEncoding for U64Key {
 /// A signed integer as 8 big-endian bytes with the sign bit flipped.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct I64Key(
-    /// The integer; all values are keys.
+    /// The integer; all values are valid.
     pub i64,
 );
 
 impl I64Key {
-    /// Set for numbers that are not negative, so that they sort after the negative ones.
+    /// Set for non-negative numbers, so that they sort after the negative ones.
     const SIGN_BIT: u64 = 1 << 63;
 }
 
@@ -92,7 +93,7 @@ impl KeyEncoding for I64Key {
 
 /// Two fixed-width keys, compared as a tuple: by the first, then by the second.
 ///
-/// Pairs nest, as long as the whole fits into a key.
+/// Pairs nest, as long as the result fits into a key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PairKey<A, B>(
     /// The part compared first.
@@ -135,10 +136,10 @@ impl FixedWidthKey for ManifestRowKey {
 fn encode_fixed<K: FixedWidthKey>(key: &K, buf: &mut KeyBuf) {
     const { assert!(K::WIDTH > 0 && K::WIDTH <= MAX_KEY_SIZE) };
     let rest = key.write_fixed(buf.resize(K::WIDTH));
-    // A part of a pair that were shorter or longer than it says would break the order of pairs.
+    // A part that is shorter or longer than its declared width would break the order of pairs.
     assert!(
         rest.is_some_and(|rest| rest.is_empty()),
-        "a fixed-width key writes as many bytes as it has"
+        "a fixed-width key writes exactly WIDTH bytes"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Laws of integer keys: order and round trip.
+//! Properties of integer keys: order and round trip.
 
 use std::fmt::Debug;
 
@@ -18,7 +18,7 @@ fn check<K: FixedWidthKey + Copy + Debug + Ord>(a: K, b: K) {
     assert_eq!(encoded(&a).len(), K::WIDTH);
 }
 
-/// Decoders take exactly their width, and every value of it.
+/// Decoders accept exactly their width, and every value of it.
 fn check_widths<K: FixedWidthKey + Copy + Debug + Ord>() {
     for len in (0..3 * K::WIDTH).filter(|&len| len != K::WIDTH) {
         assert_eq!(K::decode(&vec![0xFF; len]), None, "{len} bytes");
@@ -29,7 +29,7 @@ fn check_widths<K: FixedWidthKey + Copy + Debug + Ord>() {
     }
 }
 
-/// Writers take slices of any length, fill their width and touch nothing behind it.
+/// Writers accept slices of any length, fill their width and leave the rest unchanged.
 fn check_slices<K: FixedWidthKey + Copy + Debug + Ord>(key: K) {
     for len in 0..3 * K::WIDTH {
         let mut out = vec![0xAA; len];
@@ -43,7 +43,7 @@ fn check_slices<K: FixedWidthKey + Copy + Debug + Ord>(key: K) {
     }
 }
 
-/// Integers near the edges as often as any others.
+/// Yields integers near the extremes as often as any others.
 fn any_u64() -> impl Strategy<Value = u64> {
     prop_oneof![0..3_u64, u64::MAX - 2..=u64::MAX, (1 << 63) - 2..(1 << 63) + 2_u64, any::<u64>()]
 }
@@ -54,17 +54,17 @@ fn any_i64() -> impl Strategy<Value = i64> {
 
 proptest! {
     #[test]
-    fn u64_key_keeps_order_and_round_trips(a in any_u64(), b in any_u64()) {
+    fn u64_key_preserves_order_and_round_trips(a in any_u64(), b in any_u64()) {
         check(U64Key(a), U64Key(b));
     }
 
     #[test]
-    fn i64_key_keeps_order_and_round_trips(a in any_i64(), b in any_i64()) {
+    fn i64_key_preserves_order_and_round_trips(a in any_i64(), b in any_i64()) {
         check(I64Key(a), I64Key(b));
     }
 
     #[test]
-    fn pair_key_keeps_order_and_round_trips(
+    fn pair_key_preserves_order_and_round_trips(
         a in any_u64(), b in any_i64(), c in any_u64(), d in any_i64(), same in any::<bool>(),
     ) {
         let (c, d) = if same { (a, d) } else { (c, d) };
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn nested_pair_key_keeps_order_and_round_trips(
+    fn nested_pair_key_preserves_order_and_round_trips(
         a in any::<[u64; 3]>(), b in any::<[u64; 3]>(), common in 0..3_usize,
     ) {
         let mut b = b;
@@ -104,7 +104,7 @@ fn integer_keys_have_the_documented_bytes() {
 }
 
 #[test]
-fn decoders_take_exactly_their_width() {
+fn decoders_accept_exactly_their_width() {
     check_widths::<U64Key>();
     check_widths::<I64Key>();
     check_widths::<PairKey<U64Key, I64Key>>();
@@ -112,7 +112,7 @@ fn decoders_take_exactly_their_width() {
 }
 
 #[test]
-fn writers_take_slices_of_any_length() {
+fn writers_accept_slices_of_any_length() {
     check_slices(U64Key(1));
     check_slices(I64Key(-1));
     check_slices(PairKey(PairKey(U64Key(1), I64Key(2)), U64Key(3)));

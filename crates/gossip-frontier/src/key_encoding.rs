@@ -1,7 +1,7 @@
 //! Typed keys as ordered bytes, and arithmetic on the bytes.
 //!
-//! [`KeyEncoding`] is the one promise a connector makes about its keys: logical order is byte
-//! order. [`PathKey`] and [`ManifestRowKey`] keep it for paths and for rows of a manifest.
+//! A connector guarantees one property of its keys through [`KeyEncoding`]: logical order is byte
+//! order. [`PathKey`] and [`ManifestRowKey`] implement it for paths and for rows of a manifest.
 //! [`prefix_successor`], [`key_successor`] and [`byte_midpoint`] compute bounds from bounds, and
 //! the `shard_spec_from_*` functions turn typed bounds into validated shard ranges.
 //!
@@ -11,10 +11,10 @@
 //!
 //! # Invariants
 //!
-//! * An arithmetic result is at most [`MAX_KEY_SIZE`] bytes long, and strictly between the bounds
-//!   it was asked for.
-//! * A function that answers `None` leaves its buffer empty, so a stale key cannot be mistaken
-//!   for an answer.
+//! * An arithmetic result is at most [`MAX_KEY_SIZE`] bytes long, and strictly between the given
+//!   bounds.
+//! * A function that returns `None` leaves its buffer empty, so a stale key cannot be mistaken for
+//!   a result.
 //!
 //! [`ShardArena`]: gossip_contracts::coordination::ShardArena
 
@@ -37,32 +37,33 @@ pub use spec::{
 };
 pub(crate) use spec::{prefix_end, store, validated};
 
-/// A key type whose byte encoding sorts as its values do.
+/// A key type whose byte encoding sorts like its values.
 ///
-/// Two promises bear the whole system, and no machinery checks them at run time:
+/// The whole system depends on two guarantees, which are not checked at run time:
 ///
 /// 1. **Order**: `a < b` implies `encode(a) < encode(b)`, bytes compared lexicographically.
-///    Cursor monotonicity, range membership and split planning stand on it.
+///    Cursor monotonicity, range membership and split planning depend on it.
 /// 2. **Canonicality**: equal keys encode to equal bytes, on every call.
 ///
-/// An implementation that breaks either silently corrupts range boundaries. Property tests in
-/// the style of `path_key_encoding_preserves_logical_order` are the way to be sure.
+/// An implementation that breaks either silently corrupts range boundaries. Test it with property
+/// tests like `path_key_encoding_preserves_logical_order`.
 pub trait KeyEncoding: Sized {
-    /// Writes the complete encoding of this key into `buf`, replacing what was there.
+    /// Writes the complete encoding of this key into `buf`, replacing its content.
     ///
-    /// The encoding is at most [`KeyBuf::CAPACITY`] bytes; [`KeyBuf::copy_from_slice`] keeps to
-    /// that. One longer than [`MAX_KEY_SIZE`] is refused later, when a shard is made of it.
+    /// The encoding is at most [`KeyBuf::CAPACITY`] bytes, which [`KeyBuf::copy_from_slice`]
+    /// enforces. An encoding longer than [`MAX_KEY_SIZE`] is rejected later, when a shard is built
+    /// from it.
     fn encode_into(&self, buf: &mut KeyBuf);
 }
 
-/// Why bytes cannot be taken as a key.
+/// The bytes are not a valid key.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum KeyInputError {
-    /// A key was expected, and nothing was given. Empty bytes mean "no bound", never a key.
+    /// The key is empty. Empty bytes mean "no bound", never a key.
     #[error("key is empty")]
     Empty,
-    /// The key is longer than its destination may hold.
+    /// The key exceeds the capacity of its destination.
     #[error("key of {size} bytes exceeds the maximum of {max}")]
     TooLarge {
         /// Length presented.
@@ -74,7 +75,7 @@ pub enum KeyInputError {
 
 /// A fixed-capacity stack buffer for one key and the arithmetic on it.
 ///
-/// `Debug` tells the length only: keys are user data.
+/// `Debug` shows only the length: keys are user data.
 #[derive(Clone)]
 pub struct KeyBuf {
     /// The first `len` bytes are the key; the rest is scratch space of unspecified content.
@@ -87,7 +88,7 @@ impl KeyBuf {
     /// One byte more than a key may have: the sum inside [`byte_midpoint`] can carry into it.
     pub const CAPACITY: usize = MAX_KEY_SIZE + 1;
 
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub const fn new() -> Self {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
@@ -104,7 +105,11 @@ impl KeyBuf {
         }
     }
 
-    /// Replaces the content by `key`, or refuses and keeps what is there.
+    /// Replaces the content by `key`.
+    ///
+    /// # Errors
+    /// [`KeyInputError::TooLarge`] if `key` is longer than [`Self::CAPACITY`]; the content is
+    /// unchanged.
     pub fn try_copy_from_slice(&mut self, key: &[u8]) -> Result<(), KeyInputError> {
         if key.len() > Self::CAPACITY {
             return Err(KeyInputError::TooLarge { size: key.len(), max: Self::CAPACITY });
@@ -113,40 +118,40 @@ impl KeyBuf {
         Ok(())
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Length of the key in bytes.
+    /// Returns the length of the key in bytes.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the buffer holds no key.
+    /// Returns whether the buffer holds no key.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Lets `write` put a key at the front and tell its length; `None` leaves the buffer empty.
+    /// Lets `write` write a key to the front and return its length; `None` leaves the buffer empty.
     fn write_key(
         &mut self,
         write: impl FnOnce(&mut [u8; MAX_KEY_SIZE]) -> Option<usize>,
     ) -> Option<&[u8]> {
         self.clear();
-        let out = self.bytes.first_chunk_mut().expect("a buffer holds more than a key");
+        let out = self.bytes.first_chunk_mut().expect("a buffer is larger than a key");
         self.len = write(out)?;
         Some(self.as_bytes())
     }
 
-    /// Forgets the key.
+    /// Removes the key.
     pub(crate) const fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Makes the key `len` bytes long and lends it to be overwritten.
+    /// Sets the length of the key to `len` and returns its bytes for overwriting.
     ///
-    /// Bytes that were beyond the old length are unspecified until written.
+    /// Bytes beyond the old length are unspecified until written.
     pub(crate) fn resize(&mut self, len: usize) -> &mut [u8] {
         self.len = len;
         &mut self.bytes[..len]
@@ -167,10 +172,10 @@ impl fmt::Debug for KeyBuf {
 
 /// A UTF-8 path, encoded as its own bytes.
 ///
-/// UTF-8 sorts by code point, so the order of `str` *is* byte order and the identity keeps it.
+/// UTF-8 sorts by code point, so the order of `str` *is* byte order and the identity preserves it.
 /// Two spellings of one file are two keys: normalise before constructing.
 ///
-/// `Debug` tells the length only.
+/// `Debug` shows only the length.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PathKey<'a> {
     /// Between 1 and [`MAX_KEY_SIZE`] bytes.
@@ -178,7 +183,7 @@ pub struct PathKey<'a> {
 }
 
 impl<'a> PathKey<'a> {
-    /// A key from a trusted path.
+    /// Creates a key from a trusted path.
     ///
     /// # Panics
     ///
@@ -191,7 +196,10 @@ impl<'a> PathKey<'a> {
         }
     }
 
-    /// A key from any path.
+    /// Creates a key from any path.
+    ///
+    /// # Errors
+    /// If `path` is empty or longer than [`MAX_KEY_SIZE`].
     pub const fn try_new(path: &'a str) -> Result<Self, KeyInputError> {
         if path.is_empty() {
             return Err(KeyInputError::Empty);
@@ -202,7 +210,7 @@ impl<'a> PathKey<'a> {
         Ok(Self { path })
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub const fn as_str(&self) -> &'a str {
         self.path
     }
@@ -222,8 +230,8 @@ impl fmt::Debug for PathKey<'_> {
 
 /// One row of one manifest: two big-endian `u64`, 16 bytes, no delimiter and no varint.
 ///
-/// Byte order is tuple order, first by manifest, then by row. All values are keys. The row
-/// `u64::MAX` can be a bound, but no member of a range that the row constructors make, such as
+/// Byte order is tuple order, first by manifest, then by row. All values are valid. The row
+/// `u64::MAX` can be a bound, but not a member of a range from the row constructors, such as
 /// [`shard_spec_from_manifest_range_ref`]: their end is a row of the same manifest, and none is
 /// greater.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -237,17 +245,17 @@ impl ManifestRowKey {
     /// Length of every encoded row key.
     pub const ENCODED_LEN: usize = 2 * size_of::<u64>();
 
-    /// The key of row `row` in manifest `manifest_id`.
+    /// Returns the key of row `row` in manifest `manifest_id`.
     pub const fn new(manifest_id: u64, row: u64) -> Self {
         Self { manifest_id, row }
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     pub const fn manifest_id(self) -> u64 {
         self.manifest_id
     }
 
-    /// The row within the manifest.
+    /// Returns the row within the manifest.
     pub const fn row(self) -> u64 {
         self.row
     }
@@ -261,7 +269,7 @@ impl KeyEncoding for ManifestRowKey {
     }
 }
 
-/// Reads a row key back, from exactly [`ManifestRowKey::ENCODED_LEN`] bytes.
+/// Decodes a row key from exactly [`ManifestRowKey::ENCODED_LEN`] bytes.
 pub fn decode_manifest_row_key(key: &[u8]) -> Option<ManifestRowKey> {
     let (manifest_id, row) = key.split_first_chunk()?;
     let row = row.try_into().ok()?;

@@ -1,4 +1,4 @@
-//! Laws of key encoding and key arithmetic.
+//! Properties of key encoding and key arithmetic.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use rstest::rstest;
 
 use super::*;
 
-/// Keys over few byte values, so that carries, equal prefixes and runs of 0xFF are common.
+/// Yields keys over few byte values, so that carries, equal prefixes and runs of 0xFF are common.
 fn any_key(len: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<u8>> {
     let digit =
         prop_oneof![Just(0x00), Just(0x01), Just(0x80), Just(0xFE), Just(0xFF), any::<u8>()];
@@ -65,7 +65,7 @@ mod keys {
 
     #[test]
     fn path_key_uses_identity_utf8_encoding() {
-        // No separator, case or normalisation form is touched.
+        // Separators, case and normalisation form are unchanged.
         for path in ["a/b", "A\\B", "//x/../y", "cafe\u{301}", "caf\u{e9}", "\0"] {
             assert_eq!(encoded(&PathKey::new(path)), path.as_bytes());
             assert_eq!(PathKey::new(path).as_str(), path);
@@ -91,7 +91,7 @@ mod keys {
     }
 
     #[test]
-    fn path_key_try_new_refuses_what_new_panics_on() {
+    fn path_key_try_new_fails_where_new_panics() {
         let oversized = "é".repeat(MAX_KEY_SIZE / 2) + "x";
         let too_large = KeyInputError::TooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
         assert_eq!(PathKey::try_new(""), Err(KeyInputError::Empty));
@@ -145,7 +145,7 @@ mod key_buf {
     }
 
     #[test]
-    fn try_copy_from_slice_keeps_the_key_on_refusal() {
+    fn try_copy_from_slice_keeps_the_key_on_error() {
         let mut buf = KeyBuf::new();
         buf.copy_from_slice(b"kept");
         let refused = buf.try_copy_from_slice(&[0; KeyBuf::CAPACITY + 1]);
@@ -182,8 +182,8 @@ mod successors {
             }
         }
 
-        /// Every key with the prefix lies below, and every key at or above the prefix that lies
-        /// below has the prefix: the bound excludes nothing it should not.
+        /// Every key with the prefix lies below the successor, and every key from the prefix up to
+        /// the successor has the prefix: the bound is exact.
         #[test]
         fn prefix_successor_is_upper_bound_for_prefixed_keys(
             prefix in any_key(1..12),
@@ -205,7 +205,8 @@ mod successors {
 
         #[test]
         fn key_successor_none_only_when_expected(
-            // Each part is at its limit every other time, so that all are at once in one of eight.
+            // Each part is at its limit in half of the cases, so that all are at once in one of
+            // eight.
             len in prop_oneof![Just(MAX_KEY_SIZE), 4090_usize..4100],
             fill in prop_oneof![Just(0xFF), any::<u8>()],
             last in prop_oneof![Just(0xFF), any::<u8>()],
@@ -272,7 +273,7 @@ mod successors {
 mod midpoint {
     use super::*;
 
-    /// Whether a key fits between: the smallest candidate is the successor.
+    /// Returns whether a key lies between: the smallest candidate is the successor.
     fn has_interior(a: &[u8], b: &[u8]) -> bool {
         a < b && key_successor_of(a).is_some_and(|successor| successor[..] < *b)
     }
@@ -300,7 +301,8 @@ mod midpoint {
             }
         }
 
-        /// Against plain integer arithmetic: where the halved sum lies inside, it is the answer.
+        /// Compares with plain integer arithmetic: where the halved sum lies inside, it is the
+        /// result.
         #[test]
         fn byte_midpoint_is_the_halved_sum(a in any_key(0..9), b in any_key(0..9)) {
             let width = a.len().max(b.len());
@@ -316,7 +318,7 @@ mod midpoint {
         }
 
         #[test]
-        fn byte_midpoint_finds_what_there_is_at_max_size(a in any_key(1..4), b in any_key(1..4)) {
+        fn byte_midpoint_finds_every_key_at_max_size(a in any_key(1..4), b in any_key(1..4)) {
             let stem = vec![b's'; MAX_KEY_SIZE - 3];
             let (a, b) = ([&stem[..], &a].concat(), [&stem[..], &b].concat());
             match midpoint_of(&a, &b) {
@@ -337,7 +339,7 @@ mod midpoint {
         let middle = midpoint_of(&a, &b).unwrap();
         assert_eq!(middle.len(), MAX_KEY_SIZE);
         assert!(a[..] < middle[..] && middle[..] < b[..]);
-        // Neighbours of full size have nothing between them.
+        // No key lies between adjacent keys of full size.
         let mut neighbour = b;
         neighbour[MAX_KEY_SIZE - 1] = 0xFE;
         assert_eq!(midpoint_of(&neighbour, &b), None);
@@ -348,7 +350,7 @@ mod midpoint {
         let oversized = [b'b'; MAX_KEY_SIZE + 1];
         assert_eq!(midpoint_of(b"a", &oversized), None);
         assert_eq!(midpoint_of(&oversized, b"c"), None);
-        // Without a check, these would not fit into the buffer: the first when its sum carries.
+        // Without a check, these would not fit into the buffer: the first because its sum carries.
         assert_eq!(midpoint_of(&[0xF0; MAX_KEY_SIZE + 1], b"\xFF"), None);
         assert_eq!(midpoint_of(&[b'b'; MAX_KEY_SIZE + 2], b"c"), None);
         assert_eq!(midpoint_of(b"a", &[b'b'; MAX_KEY_SIZE + 2]), None);
@@ -371,8 +373,8 @@ mod midpoint {
         assert_eq!(midpoint_of(a, b).as_deref(), expected);
     }
 
-    /// A sum that carried used to keep its leading zero, which put the midpoint below both bounds:
-    /// half of 0x80FF + 0x8101 is 0x8100, and not 0x008100.
+    /// Regression: a sum that carried kept its leading zero, which put the midpoint below both
+    /// bounds. Half of 0x80FF + 0x8101 is 0x8100, not 0x008100.
     #[test]
     fn byte_midpoint_carry_regression() {
         let middle = midpoint_of(&[0x80, 0xFF], &[0x81, 0x01]);
@@ -386,7 +388,7 @@ mod midpoint {
 mod specs {
     use super::*;
 
-    /// Writes whatever it holds, as a careless implementation might.
+    /// Encodes its bytes unchecked, as a careless implementation might.
     struct RawKey(Vec<u8>);
 
     impl KeyEncoding for RawKey {
@@ -491,7 +493,7 @@ mod specs {
             assert_eq!(spec, Err(expected));
         };
         check(b"", PrefixShardError::EmptyPrefix);
-        // All 0xFF as well, but the size is looked at first.
+        // All 0xFF as well, but the size is checked first.
         let too_large =
             PrefixShardError::PrefixTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
         check(&[0xFF; MAX_KEY_SIZE + 1], too_large);
@@ -499,7 +501,7 @@ mod specs {
     }
 
     #[test]
-    fn into_forms_store_what_ref_forms_lend() {
+    fn into_forms_store_the_spec_of_the_ref_forms() {
         let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
         let mut arena = ShardArena::with_capacity(3, 4096);
         let (from, to) = (PathKey::new("a"), PathKey::new("b"));

@@ -1,8 +1,8 @@
-//! A bounded range of keys, and the widest ones there are.
+//! A bounded range of keys, and the widest ranges.
 //!
-//! [`KeyRange`] is what can be cut: both bounds are given, as the root shards of a manifest need
-//! them, and the start lies below the end. "Scan everything" is [`KeyRange::WIDEST_UTF8`] for
-//! text keys and [`KeyRange::WIDEST_BYTES`] for raw ones.
+//! A [`KeyRange`] can be split: both bounds are set, as the root shards of a manifest require, and
+//! the start lies below the end. "Scan everything" is [`KeyRange::WIDEST_UTF8`] for text keys and
+//! [`KeyRange::WIDEST_BYTES`] for raw ones.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 /// A half-open range `[start, end)` with two bounds and at least one key.
 ///
-/// `Debug` tells lengths only.
+/// `Debug` shows only lengths.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct KeyRange<'a> {
     /// Not empty, at most [`MAX_KEY_SIZE`] bytes, below `end`.
@@ -25,25 +25,25 @@ pub struct KeyRange<'a> {
 impl KeyRange<'static> {
     /// Every non-empty UTF-8 key: `[0x00, 0xFF)`.
     ///
-    /// No key is left out. A non-empty key is at least `[0x00]`, and no UTF-8 text holds a byte
-    /// above `0xF4`, so all of it lies below `[0xFF]`.
+    /// It omits no key. A non-empty key is at least `[0x00]`, and UTF-8 text contains no byte above
+    /// `0xF4`, so all text lies below `[0xFF]`.
     pub const WIDEST_UTF8: Self = Self { start: &[0x00], end: &[0xFF] };
 
     /// Every raw key but one: from `[0x00]` up to [`MAX_KEY_SIZE`] bytes of `0xFF`.
     ///
-    /// The smallest key is `[0x00]`: keys are not empty, and it is a prefix of whatever else
-    /// begins with that byte. The greatest is [`MAX_KEY_SIZE`] bytes of `0xFF`. An exclusive end
-    /// is a key itself, so the greatest one can bound a range and never be inside it: **exactly
-    /// that key falls outside**, here and in every bounded range. Sources that can produce it
-    /// (none we know) must refuse or shorten it.
+    /// The smallest key is `[0x00]`: keys are not empty, and it is a prefix of all other keys that
+    /// start with that byte. The greatest is [`MAX_KEY_SIZE`] bytes of `0xFF`. An exclusive end is
+    /// a key itself, so the greatest key can bound a range but never lie inside it: **exactly that
+    /// key falls outside**, here and in every bounded range. Sources that can produce it (none are
+    /// known) must reject or shorten it.
     pub const WIDEST_BYTES: Self = Self { start: &[0x00], end: &[0xFF; MAX_KEY_SIZE] };
 }
 
 impl<'a> KeyRange<'a> {
-    /// The range `[start, end)`.
+    /// Returns the range `[start, end)`.
     ///
     /// # Errors
-    /// If a bound is missing, too large, or not in ascending order; sizes come first.
+    /// If a bound is missing, too large, or not in ascending order; sizes are checked first.
     pub fn try_new(start: &'a [u8], end: &'a [u8]) -> Result<Self, KeyRangeError> {
         ShardSpec::validate_ref(ShardSpecRef::new(start, end, &[]))?;
         if start.is_empty() || end.is_empty() {
@@ -52,7 +52,7 @@ impl<'a> KeyRange<'a> {
         Ok(Self { start, end })
     }
 
-    /// The range of a shard; its metadata is not looked at.
+    /// Returns the range of a shard; its metadata is ignored.
     ///
     /// # Errors
     /// As [`Self::try_new`].
@@ -61,17 +61,17 @@ impl<'a> KeyRange<'a> {
         Self::try_new(spec.start, spec.end)
     }
 
-    /// The first key of the range.
+    /// Returns the first key of the range.
     pub const fn start(&self) -> &'a [u8] {
         self.start
     }
 
-    /// The first key behind the range.
+    /// Returns the first key after the range.
     pub const fn end(&self) -> &'a [u8] {
         self.end
     }
 
-    /// Whether `key` lies in the range.
+    /// Returns whether `key` lies in the range.
     pub fn contains_key(&self, key: &[u8]) -> bool {
         self.start <= key && key < self.end
     }
@@ -86,11 +86,11 @@ impl fmt::Debug for KeyRange<'_> {
     }
 }
 
-/// Why two bounds do not make a [`KeyRange`].
+/// The bounds do not form a [`KeyRange`].
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum KeyRangeError {
-    /// The bounds are no range of any shard.
+    /// The bounds are not a valid range of any shard.
     #[error(transparent)]
     Invalid(#[from] ShardSpecInputError),
     /// A bound is empty, which means "no bound".

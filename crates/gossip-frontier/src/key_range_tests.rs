@@ -1,4 +1,4 @@
-//! Bounds of ranges, and that the widest ones leave out what they say and nothing else.
+//! Bounds of ranges; the widest ranges omit exactly the documented keys.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ proptest! {
         stretch: bool,
     ) {
         if stretch {
-            // Runs of 0xFF up to the largest size are where the bound could be wrong.
+            // Runs of 0xFF up to the maximum size are where the bound could be wrong.
             key.resize(MAX_KEY_SIZE, 0xFF);
         }
         let greatest = key == [0xFF; MAX_KEY_SIZE];
@@ -30,12 +30,12 @@ fn widest_utf8_range_contains_the_extremes_of_text() {
     let range = KeyRange::WIDEST_UTF8;
     assert!(range.contains_key(b"\0"));
     assert!(range.contains_key("\u{10FFFF}".repeat(MAX_KEY_SIZE / 4).as_bytes()));
-    // No text: it may be outside, and is.
+    // Not UTF-8: it lies outside.
     assert!(!range.contains_key(b"\xFF"));
 }
 
 #[test]
-fn widest_byte_range_leaves_out_exactly_the_greatest_key() {
+fn widest_byte_range_omits_exactly_the_greatest_key() {
     let range = KeyRange::WIDEST_BYTES;
     assert!(range.contains_key(b"\0"));
     assert!(range.contains_key(&[0xFF; MAX_KEY_SIZE - 1]));
@@ -51,7 +51,7 @@ fn widest_ranges_obey_the_rules_of_every_range() {
 }
 
 #[test]
-fn try_new_refuses_missing_oversized_and_inverted_bounds() {
+fn try_new_rejects_missing_oversized_and_inverted_bounds() {
     let oversized = [b'x'; MAX_KEY_SIZE + 1];
     let size = MAX_KEY_SIZE + 1;
     let too_large = ShardSpecInputError::KeyTooLarge { size, max: MAX_KEY_SIZE };

@@ -1,18 +1,29 @@
 //! The translation layer between typed connector keys and the opaque byte ranges of coordination.
 //!
-//! Connectors think in file paths and row numbers; the coordination layer compares `&[u8]`.
-//! This crate turns the first into the second without losing order, does arithmetic on the
-//! result, frames routing hints into shard metadata, and stages the first shards of a run.
+//! Connectors work with file paths and row numbers; the coordination layer compares `&[u8]`. This
+//! crate encodes the former as the latter in an order-preserving way, does arithmetic on the
+//! result, encodes routing hints into shard metadata, and stages the first shards of a run.
 //!
 //! * [`key_encoding`]: typed keys, successor and midpoint arithmetic, ranges from typed keys.
-//! * [`hint`]: the wire form of routing hints, shards built with a hint, hints across a split.
+//! * [`hint`]: the wire format of routing hints, shards built with a hint, hints across a split.
 //! * [`builder`]: startup staging of initial shards into a borrowed arena.
 //! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
-//! * [`KeyRange`]: a bounded range, and the widest ones there are.
-//! * [`split_points()`], [`split_points_by_density`]: where to cut a range.
+//! * [`KeyRange`]: a bounded range, and the widest ranges.
+//! * [`split_points()`], [`split_points_by_density`]: where to split a range.
 //!
-//! It never names the coordination protocol, a connector or a store, reads no clock, does no I/O,
-//! and holds no unsafe code.
+//! ```
+//! use gossip_frontier::{KeyBuf, KeyRange, split_points};
+//!
+//! // Split ["a", "y") into three parts of equal width.
+//! let range = KeyRange::try_new(b"a", b"y")?;
+//! let mut buffers = [KeyBuf::new(), KeyBuf::new()];
+//! let points = split_points(range, 3, &mut buffers)?;
+//! assert_eq!(&*points, [b"i", b"q"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! This crate never depends on the coordination protocol, a connector or a store, reads no clock,
+//! does no I/O and contains no unsafe code.
 //!
 //! # Invariants
 //!
@@ -20,7 +31,7 @@
 //!   half-open: `[start, end)`.
 //! * Output goes into buffers of the caller ([`KeyBuf`], [`MetadataBuf`], [`ShardSpecScratch`]).
 //!   A borrowed result lives until its buffer is written again, which the borrow checker enforces.
-//! * Bad input is a typed error that tells lengths and numbers, never bytes of a key.
+//! * Invalid input is a typed error that contains lengths and numbers, never bytes of a key.
 
 #![forbid(unsafe_code)]
 

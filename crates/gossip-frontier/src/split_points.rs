@@ -1,16 +1,16 @@
-//! Where to cut a range into several parts.
+//! Where to split a range into several parts.
 //!
-//! [`split_points`] knows nothing about the keys and cuts the *space* evenly.
-//! [`split_points_by_density`] is given a sample and cuts the *keys* evenly. Both give back at
-//! most [`SPLIT_POINTS_MAX`] points, which are strictly ascending and strictly inside the range,
-//! so the parts `[start, p0), [p0, p1), …, [pn, end)` tile it and none is empty.
+//! [`split_points`] uses no information about the keys and splits the *key space* evenly.
+//! [`split_points_by_density`] takes a sample and splits the *keys* evenly. Both return at most
+//! [`SPLIT_POINTS_MAX`] points, which are strictly ascending and strictly inside the range, so the
+//! parts `[start, p0), [p0, p1), …, [pn, end)` tile it and none is empty.
 //!
 //! Neither allocates on the heap. Even points are written into buffers of the caller; points by
-//! density *are* keys of the sample, so typed keys stay typed: a cut through manifest rows falls on
-//! a row.
+//! density *are* keys of the sample, so typed keys stay typed: a split of manifest rows falls on a
+//! row.
 //!
-//! When a range or a sample holds fewer different keys than parts are asked for, fewer points come
-//! back; how many is the length of the result.
+//! If a range or a sample contains fewer distinct keys than the requested parts, fewer points are
+//! returned.
 
 mod density;
 mod even;
@@ -28,27 +28,27 @@ use thiserror::Error;
 use crate::key_encoding::KeyBuf;
 use crate::key_range::KeyRange;
 
-/// Most points that one call gives: one less than a split may have children.
+/// Maximum number of points of one call: one less than the maximum number of children of a split.
 pub const SPLIT_POINTS_MAX: usize = MAX_SPLIT_CHILDREN - 1;
 
-// Both refuse to work with a single part.
+// Both functions need capacity for at least one point.
 const _: () = assert!(SPLIT_POINTS_MAX > 0);
 
-/// Cuts `range` into `parts` parts of equal width, keys read as big-endian fractions.
+/// Splits `range` into `parts` parts of equal width, with keys read as big-endian fractions.
 ///
-/// # How even
+/// # Evenness
 ///
-/// If the range holds at least `parts` keys there are `parts - 1` points, otherwise one less than
-/// it holds keys, so that every part is a single key.
+/// If the range contains at least `parts` keys there are `parts - 1` points; otherwise one less
+/// than the number of keys, so that every part is a single key.
 ///
 /// Let the *width* of a part be the difference of its bounds, read as base-256 fractions. Each
 /// part's share of the width of the range differs from `1 / parts` by less than 2⁻⁵⁴. Where the
 /// bounds are so close that such a share would need keys longer than [`MAX_KEY_SIZE`], widths are
-/// as equal as keys of that size allow: they differ by one unit in the last byte. Closer still, at
-/// fewer units than parts, keys are counted instead, and the numbers of keys differ by one.
+/// as equal as keys of that size allow: they differ by one unit in the last byte. Closer still,
+/// with fewer units than parts, keys are counted instead, and the numbers of keys differ by one.
 ///
-/// Points are short: they end 9 bytes or fewer behind the place where the bounds part, and in no
-/// `0x00`. Where keys are counted neither holds, since every key of the range may be a point.
+/// Points are short: they end at most 9 bytes after the position where the bounds diverge, and not
+/// in `0x00`. Where keys are counted neither holds, since every key of the range may be a point.
 ///
 /// # Cost
 ///
@@ -72,19 +72,18 @@ pub fn split_points<'b>(
     Ok(SplitPoints::from_keys(bufs[..filled].iter().map(KeyBuf::as_bytes)))
 }
 
-/// Cuts `range` so that every part holds about as many keys of the sample.
+/// Splits `range` so that every part contains about the same number of sampled keys.
 ///
-/// The sample may be in any order and is sorted in place. Keys outside the range are ignored; a
-/// key that occurs several times weighs several times.
+/// The sample may be in any order and is sorted in place. Keys outside the range are ignored; a key
+/// that occurs several times counts several times.
 ///
-/// # How even
+/// # Evenness
 ///
-/// Let the sample hold `k` keys of the range, `d` of them different. There are
-/// `min(parts, d) - 1` points (none for an empty sample), every part holds a sampled key, and **no
-/// other cut into as many parts has a smaller largest part**. In particular, if all keys are
-/// different, the parts hold `k / parts` keys rounded down or up; and the largest part never
-/// exceeds that, rounded up, by more than the number of times the most frequent key occurs, less
-/// one.
+/// Let the sample contain `k` keys of the range, `d` of them distinct. There are `min(parts, d) -
+/// 1` points (none for an empty sample), every part contains a sampled key, and **no other split
+/// into as many parts has a smaller largest part**. In particular, if all keys are distinct, the
+/// parts contain `k / parts` keys rounded down or up; and the largest part never exceeds that,
+/// rounded up, by more than the number of occurrences of the most frequent key, less one.
 ///
 /// # Cost
 ///
@@ -92,7 +91,7 @@ pub fn split_points<'b>(
 ///
 /// # Errors
 /// If `parts` is 0 or above [`MAX_SPLIT_CHILDREN`], or a key of the sample exceeds
-/// [`MAX_KEY_SIZE`]; the sample is not touched then.
+/// [`MAX_KEY_SIZE`]; the sample is then unchanged.
 pub fn split_points_by_density<'k>(
     range: KeyRange<'_>,
     parts: usize,
@@ -102,19 +101,18 @@ pub fn split_points_by_density<'k>(
     if let Some(key) = sample.iter().find(|key| key.len() > MAX_KEY_SIZE) {
         return Err(SplitPointsError::SampleKeyTooLarge { size: key.len(), max: MAX_KEY_SIZE });
     }
-    // In place and without a buffer. A sample that is sorted already costs one pass.
+    // In place and without a buffer. A sample that is already sorted costs one pass.
     sample.sort_unstable();
     let first = sample.partition_point(|key| *key < range.start());
     let behind = sample.partition_point(|key| *key < range.end());
     Ok(SplitPoints::from_keys(density::cut(&sample[first..behind], parts)))
 }
 
-/// Ascending keys strictly inside a range. Reads as a slice of keys.
+/// Ascending keys strictly inside a range. Dereferences to a slice of keys.
 ///
-/// The keys are lent: the buffers or the sampled keys they lie in stay borrowed until it is
-/// dropped.
+/// The keys are borrowed: the buffers or the sampled keys stay borrowed until it is dropped.
 ///
-/// `Debug` tells how many there are.
+/// `Debug` shows only the number of points.
 #[derive(Clone)]
 pub struct SplitPoints<'k> {
     /// At most [`SPLIT_POINTS_MAX`], so it never spills.
@@ -146,30 +144,30 @@ impl fmt::Debug for SplitPoints<'_> {
     }
 }
 
-/// Why a range was not cut.
+/// A range was not split.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SplitPointsError {
     /// A range has at least one part.
     #[error("cannot cut a range into 0 parts")]
     ZeroParts,
-    /// More parts than one split may make.
+    /// More parts than one split may create.
     #[error("{requested} parts exceed the maximum of {max}")]
     TooManyParts {
-        /// Parts asked for.
+        /// Parts requested.
         requested: usize,
         /// [`MAX_SPLIT_CHILDREN`].
         max: usize,
     },
-    /// Not a buffer for every point.
-    #[error("{needed} points need as many buffers, {available} given")]
+    /// Fewer buffers than points.
+    #[error("{needed} points need {needed} buffers, {available} given")]
     TooFewBuffers {
-        /// Points asked for.
+        /// Points requested.
         needed: usize,
-        /// Buffers given.
+        /// Buffers passed.
         available: usize,
     },
-    /// A key of the sample is no key.
+    /// A key of the sample exceeds the maximum size.
     #[error("sampled key of {size} bytes exceeds the maximum of {max}")]
     SampleKeyTooLarge {
         /// Length presented.

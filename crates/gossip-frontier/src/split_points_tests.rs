@@ -1,4 +1,5 @@
-//! Laws of cutting: parts tile, points ascend strictly inside, and parts are as even as stated.
+//! Properties of splits: parts tile, points ascend strictly inside, and parts are as even as
+//! stated.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ fn any_key(len: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Val
     vec(digit, len)
 }
 
-/// Two different keys of up to `len` bytes in order.
+/// Yields two different keys of up to `len` bytes in order.
 fn any_bounds(len: usize) -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     (any_key(1..=len), any_key(1..=len)).prop_filter_map("equal bounds", |(a, b)| match a.cmp(&b) {
         std::cmp::Ordering::Less => Some((a, b)),
@@ -39,7 +40,7 @@ fn dense(start: &[u8], end: &[u8], parts: usize, sample: &[Vec<u8>]) -> Vec<Vec<
     points.iter().map(|point| point.to_vec()).collect()
 }
 
-/// Strictly ascending and strictly inside, hence the parts tile the range.
+/// Asserts strictly ascending points strictly inside, hence parts that tile the range.
 fn assert_tiles(start: &[u8], points: &[Vec<u8>], end: &[u8]) {
     let bounds: Vec<&[u8]> =
         [start].into_iter().chain(points.iter().map(Vec::as_slice)).chain([end]).collect();
@@ -47,7 +48,7 @@ fn assert_tiles(start: &[u8], points: &[Vec<u8>], end: &[u8]) {
     assert!(bounds.iter().all(|bound| bound.len() <= MAX_KEY_SIZE));
 }
 
-/// How many keys the range holds, or `at_most` if it holds more.
+/// Returns the number of keys in the range, at most `at_most`.
 fn count_keys(start: &[u8], end: &[u8], at_most: usize) -> usize {
     let mut key = start.to_vec();
     let mut count = 1;
@@ -64,7 +65,7 @@ fn count_keys(start: &[u8], end: &[u8], at_most: usize) -> usize {
 mod even_cuts {
     use super::*;
 
-    /// The first `digits` digits of a key that has no more, as an integer.
+    /// Returns the first `digits` digits of a key that has no more, as an integer.
     fn value(key: &[u8], digits: usize) -> u128 {
         assert!(key.len() <= digits && digits <= 16);
         let mut bytes = [0; 16];
@@ -79,7 +80,7 @@ mod even_cuts {
             assert_tiles(&start, &points, &end);
         }
 
-        /// Fewer points come back only when the range holds fewer keys than parts.
+        /// Fewer points are returned only if the range contains fewer keys than parts.
         #[test]
         fn even_points_are_as_many_as_the_keys_allow(
             (start, end) in any_bounds(6),
@@ -104,7 +105,7 @@ mod even_cuts {
                 .map(|bound| value(&bound, digits))
                 .collect();
             let width = bounds[bounds.len() - 1] - bounds[0];
-            // Two spellings of one fraction are told apart by counting, not by width.
+            // Spellings of one fraction are split by counting, not by width.
             prop_assume!(width > 0);
             prop_assert_eq!(bounds.len(), parts + 1);
             for part in bounds.windows(2) {
@@ -114,9 +115,9 @@ mod even_cuts {
             }
         }
 
-        /// Thousands of equal bytes before the bounds part change nothing but the stem.
+        /// Thousands of equal bytes before the bounds diverge change only the common prefix.
         #[test]
-        fn a_common_prefix_is_carried_through(
+        fn a_common_prefix_is_kept_in_every_point(
             (start, end) in any_bounds(6),
             parts in 1..=20_usize,
             stem_len in 1..4000_usize,
@@ -128,9 +129,9 @@ mod even_cuts {
             prop_assert_eq!(points, expected);
         }
 
-        /// Where keys cannot get any longer, they are still all found, and counted evenly.
+        /// Where keys have the maximum length, all of them are still found and counted evenly.
         #[test]
-        fn keys_of_full_size_are_cut_evenly(
+        fn keys_of_full_size_are_split_evenly(
             (start, end) in any_bounds(3),
             parts in 1..=20_usize,
         ) {
@@ -143,7 +144,7 @@ mod even_cuts {
         }
 
         #[test]
-        fn even_points_end_in_no_zero((start, end) in any_bounds(6), parts in 1..=20_usize) {
+        fn even_points_do_not_end_in_zero((start, end) in any_bounds(6), parts in 1..=20_usize) {
             prop_assume!(value(&start, 16) < value(&end, 16));
             for point in even(&start, &end, parts) {
                 prop_assert!(point.last() != Some(&0));
@@ -152,7 +153,7 @@ mod even_cuts {
     }
 
     #[test]
-    fn even_points_are_what_one_would_write_down() {
+    fn even_points_of_simple_ranges_are_round() {
         assert_eq!(even(b"a", b"e", 4), [b"b", b"c", b"d"]);
         assert_eq!(even(b"a", b"b", 2), [b"a\x80"]);
         assert_eq!(even(b"\x00", b"\xFF", 2), [b"\x7F\x80"]);
@@ -161,7 +162,7 @@ mod even_cuts {
     }
 
     #[test]
-    fn the_widest_ranges_can_be_cut() {
+    fn the_widest_ranges_can_be_split() {
         for range in [KeyRange::WIDEST_UTF8, KeyRange::WIDEST_BYTES] {
             let points = even(range.start(), range.end(), MAX_SPLIT_CHILDREN);
             assert_eq!(points.len(), SPLIT_POINTS_MAX);
@@ -169,9 +170,10 @@ mod even_cuts {
         }
     }
 
-    /// 0.1FFF…FF against 0.2: the bounds differ in their second digit, and are 4000 digits closer.
+    /// 0.1FFF…FF against 0.2: the bounds differ in their second digit, but the difference starts
+    /// 4000 digits later.
     #[test]
-    fn a_run_of_ff_against_nothing_is_looked_behind() {
+    fn a_run_of_ff_in_the_start_is_skipped() {
         let mut start = vec![b'a', 0x01];
         start.resize(4000, 0xFF);
         let end = [b'a', 0x02];
@@ -179,7 +181,7 @@ mod even_cuts {
         assert_eq!(points.len(), 7);
         assert_tiles(&start, &points, &end);
         assert!(points.iter().all(|point| point.len() > 4000 && point.len() <= 4009));
-        // At full size there is no digit left behind the run, and no key.
+        // At full size there is no digit after the run, and no key.
         start.resize(MAX_KEY_SIZE, 0xFF);
         assert!(even(&start, &end, 8).is_empty());
     }
@@ -198,7 +200,7 @@ mod even_cuts {
 
     /// `a` and `a` with zeros are one fraction; the keys between them are counted.
     #[test]
-    fn spellings_of_one_fraction_are_cut_by_counting() {
+    fn spellings_of_one_fraction_are_split_by_counting() {
         let end = |zeros: usize| [&b"a"[..], &vec![0; zeros]].concat();
         assert_eq!(even(b"a", &end(3), 10), [end(1), end(2)]);
         assert_eq!(even(b"a", &end(8), 4), [end(2), end(4), end(6)]);
@@ -215,9 +217,9 @@ mod even_cuts {
         assert!(sizes.is_subset(&BTreeSet::from([15, 16])), "{sizes:?}");
     }
 
-    /// The most keys that are ever counted: 255 units, and a fraction with all its spellings.
+    /// The maximum number of counted keys: 255 units, and a fraction with all its spellings.
     #[test]
-    fn the_longest_count_stays_within_its_bound() {
+    fn the_longest_count_stays_within_its_limit() {
         let mut end = vec![0; MAX_KEY_SIZE];
         end[0] = b'a';
         end[MAX_KEY_SIZE - 1] = 0xFF;
@@ -229,7 +231,7 @@ mod even_cuts {
     }
 
     #[test]
-    fn bad_requests_are_refused() {
+    fn invalid_requests_are_rejected() {
         let wanted = range(b"a", b"z");
         let mut bufs = vec![KeyBuf::new(); 300];
         let mut check = |parts, available: usize, error| {
@@ -248,7 +250,7 @@ mod even_cuts {
 mod density_cuts {
     use super::*;
 
-    /// Keys from a small alphabet, so that samples repeat themselves.
+    /// Yields keys from a small alphabet, so that samples contain duplicates.
     fn any_sample() -> impl Strategy<Value = Vec<Vec<u8>>> {
         vec(vec(b'a'..=b'e', 0..3), 0..24)
     }
@@ -260,7 +262,7 @@ mod density_cuts {
         keys
     }
 
-    /// How many sampled keys each part holds.
+    /// Returns the number of sampled keys in each part.
     fn part_sizes(keys: &[Vec<u8>], points: &[Vec<u8>]) -> Vec<usize> {
         let cuts: Vec<usize> = [0]
             .into_iter()
@@ -270,7 +272,8 @@ mod density_cuts {
         cuts.windows(2).map(|cut| cut[1] - cut[0]).collect()
     }
 
-    /// The smallest largest part of any cut into at most `parts` parts, by trying all of them.
+    /// Returns the smallest largest part of any split into at most `parts` parts, by trying all of
+    /// them.
     fn best_largest(runs: &[usize], parts: usize) -> usize {
         let total: usize = runs.iter().sum();
         if parts == 1 || runs.len() <= 1 {
@@ -307,7 +310,7 @@ mod density_cuts {
         }
 
         #[test]
-        fn no_cut_has_a_smaller_largest_part(sample in any_sample(), parts in 1..=6_usize) {
+        fn no_split_has_a_smaller_largest_part(sample in any_sample(), parts in 1..=6_usize) {
             let keys = inside(b"a", b"z", &sample);
             let sizes = part_sizes(&keys, &dense(b"a", b"z", parts, &sample));
             let best = best_largest(&run_lengths(&keys), parts);
@@ -323,7 +326,7 @@ mod density_cuts {
         }
 
         #[test]
-        fn different_keys_are_cut_into_parts_that_differ_by_one(
+        fn distinct_keys_are_split_into_parts_that_differ_by_one(
             sample in proptest::collection::btree_set(vec(any::<u8>(), 1..6), 1..600),
             parts in 1..=MAX_SPLIT_CHILDREN,
         ) {
@@ -336,7 +339,7 @@ mod density_cuts {
             prop_assert_eq!(sizes.len(), parts);
         }
 
-        /// The bound that users of repeated keys are told.
+        /// The documented bound for samples with repeated keys.
         #[test]
         fn the_largest_part_exceeds_the_mean_by_less_than_the_most_frequent_key(
             sample in vec(vec(b'a'..=b'z', 1..2), 1..400),
@@ -369,9 +372,9 @@ mod density_cuts {
         }
     }
 
-    /// One frequent key fills the first part; the others share what is left, not the mean of all.
+    /// One frequent key fills the first part; the others share the rest evenly.
     #[test]
-    fn what_a_frequent_key_leaves_is_shared_evenly() {
+    fn keys_after_a_frequent_one_are_shared_evenly() {
         let mut keys = vec![b"a".to_vec(); 10];
         keys.extend((b'b'..=b'k').map(|byte| vec![byte]));
         let sizes = part_sizes(&keys, &dense(b"a", b"z", 3, &keys));
@@ -379,7 +382,7 @@ mod density_cuts {
     }
 
     #[test]
-    fn a_cut_through_manifest_rows_falls_on_a_row() {
+    fn a_split_of_manifest_rows_falls_on_a_row() {
         let row = |row| {
             let mut buf = KeyBuf::new();
             ManifestRowKey::new(7, row).encode_into(&mut buf);
@@ -392,20 +395,20 @@ mod density_cuts {
     }
 
     #[test]
-    fn samples_with_nothing_to_cut_give_no_point() {
+    fn samples_with_nothing_to_split_yield_no_point() {
         let none: [Vec<u8>; 0] = [];
         let one = [b"m".to_vec(), b"m".to_vec()];
         let outside = [b"".to_vec(), b"A".to_vec(), b"z".to_vec(), b"zz".to_vec()];
         for sample in [&none[..], &one, &outside] {
             assert!(dense(b"a", b"z", 4, sample).is_empty());
         }
-        // The start itself is a key of the range, but no point: it bounds the first part.
+        // The start itself is a key of the range, but not a point: it bounds the first part.
         let at_start = [b"a".to_vec(), b"m".to_vec()];
         assert_eq!(dense(b"a", b"z", 4, &at_start), [b"m"]);
     }
 
     #[test]
-    fn bad_samples_are_refused_untouched() {
+    fn invalid_samples_are_rejected_unchanged() {
         let oversized = vec![b'm'; MAX_KEY_SIZE + 1];
         let mut sample: [&[u8]; 3] = [b"c", &oversized, b"b"];
         let refused = split_points_by_density(range(b"a", b"z"), 2, &mut sample).unwrap_err();
@@ -421,7 +424,7 @@ mod density_cuts {
     }
 
     #[test]
-    fn debug_shows_how_many() {
+    fn debug_shows_the_number_of_points() {
         let mut sample: [&[u8]; 2] = [b"secret", b"hidden"];
         let points = split_points_by_density(range(b"a", b"z"), 2, &mut sample).unwrap();
         assert_eq!(format!("{points:?}"), "SplitPoints { len: 1, .. }");

@@ -1,4 +1,4 @@
-//! The example keeps its promises: bad input is an error with the right exit code, never a panic.
+//! The example reports invalid input as an error with the right exit code and never panics.
 
 #[path = "../examples/plan_shards.rs"]
 #[expect(dead_code, reason = "a test has its own entry point")]
@@ -27,7 +27,7 @@ fn assert_fails(args: &[&str], stdin: &[u8], code: u8, text: &str) {
 
 #[track_caller]
 fn assert_failure(result: Result<String, Failure>, code: u8, text: &str) {
-    let failure = result.expect_err("the input is bad");
+    let failure = result.expect_err("the input is invalid");
     assert_eq!(failure.exit_code(), code);
     assert!(failure.message().contains(text), "{}", failure.message());
 }
@@ -36,7 +36,7 @@ fn assert_failure(result: Result<String, Failure>, code: u8, text: &str) {
 fn the_demonstration_shows_that_density_matters() {
     let shown = planned(&[], b"").unwrap();
     assert!(shown.contains("by density     12501 keys, 1.00 times a fair share"), "{shown}");
-    assert!(shown.contains("even cuts      70321 keys, 5.63 times a fair share"), "{shown}");
+    assert!(shown.contains("even split     70321 keys, 5.63 times a fair share"), "{shown}");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn keys_are_bytes_and_empty_lines_are_skipped() {
 }
 
 #[test]
-fn long_keys_are_shown_shortened_between_bytes() {
+fn long_keys_are_shortened_at_byte_boundaries() {
     let keys = [vec![0xAB; MAX_KEY_SIZE], vec![b'k'; 500]].join(&b'\n');
     let shown = planned(&["2", "-"], &keys).unwrap();
     assert!(shown.contains(r"\xab\xab\xab..\xab\xab"), "{shown}");
@@ -61,7 +61,7 @@ fn one_key_makes_one_shard() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_with_the_usage() {
+fn an_invalid_command_line_prints_the_usage() {
     for number in ["0", "257", "-1", "x", "", "99999999999999999999"] {
         assert_fails(&[number], b"a\n", 2, "is not a number of shards\nusage:");
     }
@@ -69,36 +69,36 @@ fn a_wrong_command_line_is_told_with_the_usage() {
 }
 
 #[test]
-fn bad_keys_are_told_by_line_and_length() {
+fn invalid_keys_are_reported_by_line_and_length() {
     assert_fails(&["2"], b"\n\n", 1, "no keys");
     let long = [&b"ok\n"[..], &[b'x'; MAX_KEY_SIZE + 1]].concat();
     assert_fails(&["2"], &long, 1, "line 2: a key of 4097 bytes, at most 4096 fit");
-    assert_fails(&["2"], &[0xFF; MAX_KEY_SIZE], 1, "greatest key");
+    assert_fails(&["2"], &[0xFF; MAX_KEY_SIZE], 1, "greatest possible key");
     assert_fails(&["2", "/no/such/file"], b"", 1, "/no/such/file");
 }
 
 #[test]
-fn more_keys_than_the_limit_are_refused() {
+fn more_keys_than_the_limit_are_rejected() {
     let limits = Limits { keys: 3, ..Limits::REAL };
-    // Empty lines are no keys, wherever they are.
+    // Empty lines are not keys, at any position.
     let shown = planned_within(limits, &["2"], b"\n\nc\n\nb\na\n\n").unwrap();
     assert!(shown.contains("3 sampled keys"), "{shown}");
-    // Equal keys weigh, so each of them counts.
+    // Equal keys have weight, so each of them counts.
     let refused = planned_within(limits, &["2"], b"a\na\na\na");
-    assert_failure(refused, 1, "more than 3 keys; give a sample");
+    assert_failure(refused, 1, "more than 3 keys; use a sample");
 }
 
 #[test]
-fn more_bytes_than_the_limit_are_refused() {
+fn more_bytes_than_the_limit_are_rejected() {
     let limits = Limits { bytes: 4, ..Limits::REAL };
     assert!(planned_within(limits, &["2"], b"a\nb\n").is_ok());
-    let text = "standard input: more than 4 bytes; give a sample";
+    let text = "standard input: more than 4 bytes; use a sample";
     assert_failure(planned_within(limits, &["2"], b"a\nb\n\n"), 1, text);
-    // A file is held to the same limit.
+    // The same limit applies to a file.
     let this_file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plan_shards.rs");
     let refused = planned_within(limits, &["2", this_file], b"");
     assert_failure(refused, 1, "plan_shards.rs\": more than 4 bytes");
-    // Input without an end is not read to its end.
+    // Infinite input is not read to its end.
     let mut out = Vec::new();
     let args = ["2"].map(OsString::from).into_iter();
     let endless = run(args, io::repeat(b'\n'), limits, &mut out);
@@ -106,7 +106,7 @@ fn more_bytes_than_the_limit_are_refused() {
 }
 
 #[test]
-fn a_reader_that_left_is_no_failure() {
+fn a_closed_output_pipe_is_not_a_failure() {
     struct Closed;
     impl Write for Closed {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

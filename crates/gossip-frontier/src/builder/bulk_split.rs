@@ -6,34 +6,34 @@ use super::PreallocShardBuilderError;
 use crate::hint::{ShardSpecScratch, manifest_shard_ref, range_shard_ref};
 use crate::key_encoding::ManifestRowKey;
 
-/// What to cut, and where.
+/// The range or rows to split, and the split points.
 #[derive(Clone, Copy)]
 pub(super) enum BulkSplit<'s> {
-    /// A range, cut at every point.
+    /// A range, split at every point.
     Range { start: &'s [u8], split_points: &'s [&'s [u8]], end: &'s [u8] },
-    /// Rows, cut into chunks of one size and perhaps a shorter last one.
+    /// Rows, split into chunks of one size and possibly a shorter last one.
     Manifest { manifest_id: u64, start_row: u64, end_row: u64, rows_per_shard: u64 },
 }
 
 impl BulkSplit<'_> {
-    /// How many children there are; refuses rows that cannot be counted.
+    /// Returns the number of children; fails for rows that form no chunk.
     pub(super) fn child_count(&self) -> Result<usize, PreallocShardBuilderError> {
         match *self {
             Self::Range { split_points, .. } => Ok(split_points.len() + 1),
             Self::Manifest { start_row, end_row, rows_per_shard, .. } => {
-                // Chunks of no rows are as empty as no rows at all.
+                // Zero rows per shard are as invalid as zero rows.
                 if start_row >= end_row || rows_per_shard == 0 {
                     return Err(PreallocShardBuilderError::ManifestCtorInvalid(NO_ROWS));
                 }
-                // Counted as u64: one chunk per row of the largest manifest is a request to be
-                // refused by its number, not by an overflow.
+                // Counted as u64: one chunk per row of the largest manifest must be rejected by its
+                // number, not by an overflow.
                 let chunks = (end_row - start_row).div_ceil(rows_per_shard);
                 Ok(usize::try_from(chunks).unwrap_or(usize::MAX))
             }
         }
     }
 
-    /// The child at `index`, which is below [`Self::child_count`].
+    /// Returns the child at `index`, which is below [`Self::child_count`].
     pub(super) fn child<'a>(
         &'a self,
         index: usize,
@@ -48,8 +48,8 @@ impl BulkSplit<'_> {
                     .map_err(PreallocShardBuilderError::RangeInvalid)
             }
             Self::Manifest { manifest_id, start_row, end_row, rows_per_shard } => {
-                // Every chunk begins below `end_row`, so this cannot overflow; the last one may end
-                // behind it, even behind the largest number.
+                // Every chunk starts below `end_row`, so this cannot overflow; the last one may end
+                // after it, even beyond the largest number.
                 let from = start_row + index as u64 * rows_per_shard;
                 let to = from.saturating_add(rows_per_shard).min(end_row);
                 manifest_shard_ref(manifest_id, from, to, connector_extra, scratch)
@@ -59,8 +59,8 @@ impl BulkSplit<'_> {
     }
 }
 
-/// The bounds of one child. An empty bound means "unbounded", which only the outermost may be: an
-/// empty split point would make two children that overlap all others.
+/// Returns the bounds of one child. An empty bound means "unbounded", which only the outermost may
+/// be: an empty split point would create two children that overlap all others.
 fn range_bounds<'s>(
     index: usize,
     start: &'s [u8],
@@ -81,7 +81,7 @@ fn range_bounds<'s>(
     Ok((left, right))
 }
 
-/// What an inverted range of row keys is refused with.
+/// The error for an inverted range of row keys.
 const NO_ROWS: ShardSpecInputError = ShardSpecInputError::InvertedRange {
     start_len: ManifestRowKey::ENCODED_LEN,
     end_len: ManifestRowKey::ENCODED_LEN,

@@ -7,22 +7,23 @@ use thiserror::Error;
 use super::ShardHint;
 use crate::key_encoding::{KeyBuf, ManifestRowKey, decode_manifest_row_key, prefix_successor};
 
-/// The hint of a child with the range `[child_start, child_end)` of a parent with `parent_hint`.
+/// Returns the hint of a child with the range `[child_start, child_end)` of a parent with
+/// `parent_hint`.
 ///
-/// | parent | child | what is checked |
+/// | parent | child | checks |
 /// |---|---|---|
 /// | `Range` | `Range` | nothing |
 /// | `Prefix` | `Range` | both bounds lie in the range of the prefix, in ascending order |
 /// | `Manifest` | `Manifest` with the child's rows | both bounds are rows of that manifest, within the parent's rows, in ascending order |
 ///
-/// A prefix becomes a plain range because a part of it is in general no prefix of its own. The
-/// result borrows nothing, so a child can outlive its parent's metadata.
+/// A prefix becomes a plain range because a part of it is in general not a prefix. The result
+/// borrows nothing, so a child can outlive its parent's metadata.
 ///
 /// Warm path: one [`KeyBuf`] on the stack, no heap.
 ///
 /// # Errors
 /// The start is checked before the end, and each of them alone before both together. A prefix
-/// without a successor bounds no shard, so no end lies within it.
+/// without a successor has no upper bound, so no end lies within it.
 pub fn propagate_hint_on_split(
     parent_hint: ShardHint<'_>,
     child_start: &[u8],
@@ -41,13 +42,13 @@ pub fn propagate_hint_on_split(
     }
 }
 
-/// Which bound of a child was refused.
+/// The bound of a child that was rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(clippy::exhaustive_enums, reason = "a range has two ends")]
 pub enum SplitBoundary {
     /// The first key of the child.
     Start,
-    /// The first key behind the child.
+    /// The first key after the child.
     End,
 }
 
@@ -60,21 +61,20 @@ impl fmt::Display for SplitBoundary {
     }
 }
 
-/// Why a child gets no hint: its range is not part of what the parent's hint describes.
+/// The child's range is not part of the range that the parent's hint describes.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HintPropagationError {
-    /// The bound lies outside the range of the parent's prefix, or the end does not lie behind
-    /// the start.
+    /// The bound lies outside the range of the parent's prefix, or the end is not above the start.
     #[error("child {boundary} lies outside the prefix of its parent")]
     InvalidPrefixBoundary {
-        /// Which one.
+        /// The rejected bound.
         boundary: SplitBoundary,
     },
-    /// The bound is no row key, or lies outside the rows of the parent.
+    /// The bound is not a row key, or lies outside the rows of the parent.
     #[error("child {boundary} is not a row of its parent")]
     InvalidManifestBoundary {
-        /// Which one.
+        /// The rejected bound.
         boundary: SplitBoundary,
     },
     /// The bound is a row of another manifest.
@@ -82,7 +82,7 @@ pub enum HintPropagationError {
     ManifestIdMismatch {
         /// Manifest of the parent.
         parent: u64,
-        /// Manifest of the refused bound.
+        /// Manifest of the rejected bound.
         child: u64,
     },
     /// Both bounds are rows of the parent, but there are no rows between them.
@@ -95,15 +95,16 @@ pub enum HintPropagationError {
     },
 }
 
-/// An empty start is below every prefix and an empty end not behind any start, so the two
-/// spellings of "unbounded" are refused by the comparisons themselves.
+/// Checks that both bounds lie within the prefix. An empty start is below every prefix and an empty
+/// end is not above any start, so the comparisons also reject "unbounded" on either side.
 fn check_within_prefix(
     prefix: &[u8],
     start: &[u8],
     end: &[u8],
 ) -> Result<(), HintPropagationError> {
     let refuse = |boundary| HintPropagationError::InvalidPrefixBoundary { boundary };
-    // The same as lying between the prefix and its successor, and true of every prefix.
+    // Equivalent to lying between the prefix and its successor, and also correct for a prefix
+    // without one.
     if !start.starts_with(prefix) {
         return Err(refuse(SplitBoundary::Start));
     }
@@ -138,10 +139,10 @@ impl Rows {
         Ok(ShardHint::Manifest { manifest_id: self.manifest_id, start_row, end_row })
     }
 
-    /// The row of one bound, if it is one of this parent.
+    /// Returns the row of one bound, if it is a row of this parent.
     fn row(self, boundary: SplitBoundary, key: &[u8]) -> Result<u64, HintPropagationError> {
-        // Both ends may lie on either bound of the parent: a start on its end leaves no rows, and
-        // that is found when the two are compared.
+        // Both bounds may equal either end of the parent: a start at its end leaves no rows, which
+        // the comparison of the two detects.
         let refused = HintPropagationError::InvalidManifestBoundary { boundary };
         let key: ManifestRowKey = decode_manifest_row_key(key).ok_or(refused)?;
         if key.manifest_id() != self.manifest_id {

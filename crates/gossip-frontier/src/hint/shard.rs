@@ -14,7 +14,7 @@ use crate::key_encoding::{
 
 /// Scratch space for building one shard at a time: two bounds and the metadata.
 ///
-/// A borrowed shard aliases it, and the borrow checker ends that borrow before the next use.
+/// A borrowed shard aliases it; the borrow checker ends that borrow before the next use.
 #[derive(Debug, Default)]
 pub struct ShardSpecScratch {
     start: KeyBuf,
@@ -23,13 +23,13 @@ pub struct ShardSpecScratch {
 }
 
 impl ShardSpecScratch {
-    /// Empty scratch space, about 24 KiB, inline.
+    /// Returns empty scratch space of about 24 KiB, stored inline.
     pub const fn new() -> Self {
         Self { start: KeyBuf::new(), end: KeyBuf::new(), metadata: MetadataBuf::new() }
     }
 }
 
-/// A shard `[start, end)` with a [`ShardHint::Range`].
+/// Builds a shard `[start, end)` with a [`ShardHint::Range`].
 ///
 /// # Errors
 /// If the start, the end or the metadata is too large, or the range is inverted, in this order.
@@ -43,7 +43,7 @@ pub fn range_shard_ref<'a>(
     hinted(start, end, metadata, &mut scratch.metadata)
 }
 
-/// Like [`range_shard_ref`], stored in `arena`.
+/// Builds a shard as [`range_shard_ref`] does and stores it in `arena`.
 ///
 /// # Errors
 /// As the borrowed form, or if the arena is full.
@@ -57,7 +57,7 @@ pub fn range_shard_into(
     store(range_shard_ref(start, end, connector_extra, scratch), arena)
 }
 
-/// A shard of all keys that start with `prefix`, with a [`ShardHint::Prefix`].
+/// Builds a shard of all keys that start with `prefix`, with a [`ShardHint::Prefix`].
 ///
 /// # Errors
 /// If the prefix is empty, too large or has no successor, or the metadata is too large, in this
@@ -72,7 +72,7 @@ pub fn prefix_shard_ref<'a>(
     hinted(prefix, end, metadata, &mut scratch.metadata).map_err(PrefixShardError::InvalidShardSpec)
 }
 
-/// Like [`prefix_shard_ref`], stored in `arena`.
+/// Builds a shard as [`prefix_shard_ref`] does and stores it in `arena`.
 ///
 /// # Errors
 /// As the borrowed form, or if the arena is full.
@@ -85,7 +85,7 @@ pub fn prefix_shard_into(
     store(prefix_shard_ref(prefix, connector_extra, scratch), arena)
 }
 
-/// A shard of the rows `start_row..end_row` of one manifest, with a [`ShardHint::Manifest`].
+/// Builds a shard of the rows `start_row..end_row` of one manifest, with a [`ShardHint::Manifest`].
 ///
 /// # Errors
 /// If the metadata is too large, or `start_row >= end_row`, in this order.
@@ -104,7 +104,7 @@ pub fn manifest_shard_ref<'a>(
     hinted(start.as_bytes(), end.as_bytes(), contents, metadata)
 }
 
-/// Like [`manifest_shard_ref`], stored in `arena`.
+/// Builds a shard as [`manifest_shard_ref`] does and stores it in `arena`.
 ///
 /// # Errors
 /// As the borrowed form, or if the arena is full.
@@ -120,7 +120,7 @@ pub fn manifest_shard_into(
     store(built, arena)
 }
 
-/// Encodes the metadata and puts it beside the bounds.
+/// Encodes the metadata and combines it with the bounds.
 fn hinted<'a>(
     start: &'a [u8],
     end: &'a [u8],
@@ -133,10 +133,10 @@ fn hinted<'a>(
     }
 }
 
-/// What a shard is refused for when its metadata could not be encoded.
+/// Returns the error of a shard whose metadata could not be encoded.
 ///
-/// Shards are checked in a fixed order, oversized bounds before oversized metadata before an
-/// inverted range, so a caller sees the same answer whether or not we encoded the metadata for it.
+/// Shards are checked in a fixed order (oversized bounds, oversized metadata, inverted range), so a
+/// caller receives the same error whether or not this function encoded the metadata.
 fn first_refusal(
     start: &[u8],
     end: &[u8],
@@ -159,7 +159,7 @@ fn first_refusal(
     }
 }
 
-/// The encoder tells about rows first, a shard about sizes.
+/// Returns the error that a shard reports: the encoder checks rows first, a shard sizes first.
 fn first_encode_error(metadata: ShardMetadata<'_>, error: ShardEncodeError) -> ShardEncodeError {
     match error {
         ShardEncodeError::InvertedManifestRows { .. } => {

@@ -1,7 +1,7 @@
 //! Shard ranges from typed keys, prefixes and manifest rows.
 //!
-//! Each constructor comes twice: `*_ref` borrows the caller's buffers, `*_into` copies the result
-//! into an arena, for ranges that outlive their buffers. Metadata is taken as it is; the
+//! Each constructor has two forms: `*_ref` borrows the caller's buffers, `*_into` copies the result
+//! into an arena, for ranges that outlive their buffers. Metadata is stored unchanged; the
 //! constructors of [`crate::hint`] also encode a hint into it.
 
 use gossip_contracts::coordination::{
@@ -12,11 +12,11 @@ use thiserror::Error;
 
 use super::{KeyBuf, KeyEncoding, ManifestRowKey, prefix_successor};
 
-/// Why a prefix does not make a bounded range.
+/// The prefix does not form a bounded range.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum PrefixShardError {
-    /// Every key starts with the empty prefix, so it bounds nothing.
+    /// Every key starts with the empty prefix, so it has no bounds.
     #[error("prefix is empty")]
     EmptyPrefix,
     /// The prefix is longer than any key.
@@ -27,30 +27,30 @@ pub enum PrefixShardError {
         /// [`MAX_KEY_SIZE`].
         max: usize,
     },
-    /// All bytes of the prefix are `0xFF`, so no key is greater than all that start with it.
+    /// All bytes of the prefix are `0xFF`, so no key is greater than all keys that start with it.
     #[error("prefix of only 0xFF bytes has no successor")]
     NoSuccessor,
-    /// The range was derived, and refused by the rules every shard obeys.
+    /// The derived range is not a valid shard spec.
     #[error("prefix range is not a valid shard")]
     InvalidShardSpec(#[source] ShardSpecInputError),
 }
 
-/// Why a shard did not reach the arena.
+/// A shard could not be stored in the arena.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[expect(
     clippy::exhaustive_enums,
-    reason = "a shard is built, then stored: there is no third step to fail"
+    reason = "a shard is built, then stored; no third step can fail"
 )]
 pub enum ShardIntoError<E> {
-    /// The input was refused; the arena was not asked.
+    /// The input is invalid; the arena is unchanged.
     #[error("shard could not be built")]
     Build(#[source] E),
-    /// The arena has no slot or no bytes left for it.
+    /// The arena has no free slot or not enough bytes.
     #[error("shard arena is full")]
     SlabFull(#[source] SlabFull),
 }
 
-/// The range `[encode(start), encode(end))`, borrowing both buffers.
+/// Returns the range `[encode(start), encode(end))`, borrowing both buffers.
 ///
 /// # Errors
 /// If an encoding exceeds [`MAX_KEY_SIZE`], the metadata is too large, or the range is not
@@ -67,7 +67,7 @@ pub fn shard_spec_from_keys_ref<'a>(
     validated(ShardSpecRef::new(start_buf.as_bytes(), end_buf.as_bytes(), metadata))
 }
 
-/// Like [`shard_spec_from_keys_ref`], stored in `arena`.
+/// Builds the range as [`shard_spec_from_keys_ref`] does and stores it in `arena`.
 ///
 /// # Errors
 /// As the borrowed form, or if the arena is full.
@@ -83,7 +83,8 @@ pub fn shard_spec_from_keys_into(
     store(built, arena)
 }
 
-/// The range `[prefix, prefix_successor(prefix))`: exactly the keys that start with `prefix`.
+/// Returns the range `[prefix, prefix_successor(prefix))`: exactly the keys that start with
+/// `prefix`.
 ///
 /// # Errors
 /// If the prefix is empty, too large or has no successor, in this order; then if the metadata is
@@ -97,7 +98,7 @@ pub fn shard_spec_from_prefix_ref<'a>(
     validated(ShardSpecRef::new(prefix, end, metadata)).map_err(PrefixShardError::InvalidShardSpec)
 }
 
-/// Like [`shard_spec_from_prefix_ref`], stored in `arena`.
+/// Builds the range as [`shard_spec_from_prefix_ref`] does and stores it in `arena`.
 ///
 /// # Errors
 /// As the borrowed form, or if the arena is full.
@@ -110,7 +111,7 @@ pub fn shard_spec_from_prefix_into(
     store(shard_spec_from_prefix_ref(prefix, metadata, end_buf), arena)
 }
 
-/// The rows `start_row..end_row` of one manifest, as a range of [`ManifestRowKey`]s.
+/// Returns the rows `start_row..end_row` of one manifest, as a range of [`ManifestRowKey`]s.
 ///
 /// # Errors
 /// If `start_row >= end_row` or the metadata is too large.
@@ -131,7 +132,7 @@ pub fn shard_spec_from_manifest_range_ref<'a>(
     )
 }
 
-/// Like [`shard_spec_from_manifest_range_ref`], stored in `arena`.
+/// Builds the range as [`shard_spec_from_manifest_range_ref`] does and stores it in `arena`.
 ///
 /// # Errors
 /// As the borrowed form, or if the arena is full.
@@ -155,12 +156,12 @@ pub fn shard_spec_from_manifest_range_into(
     store(built, arena)
 }
 
-/// The exclusive end of a prefix range, with a reason where there is none.
+/// Returns the exclusive end of a prefix range, or the reason why there is none.
 pub(crate) fn prefix_end<'b>(
     prefix: &[u8],
     buf: &'b mut KeyBuf,
 ) -> Result<&'b [u8], PrefixShardError> {
-    // The empty prefix has no successor either; the caller deserves the nearer reason.
+    // The empty prefix has no successor either, but its own error is more specific.
     if prefix.is_empty() {
         return Err(PrefixShardError::EmptyPrefix);
     }
@@ -170,12 +171,12 @@ pub(crate) fn prefix_end<'b>(
     prefix_successor(prefix, buf).ok_or(PrefixShardError::NoSuccessor)
 }
 
-/// The spec itself if it obeys the rules of every shard.
+/// Returns the spec if it is valid.
 pub(crate) fn validated(spec: ShardSpecRef<'_>) -> Result<ShardSpecRef<'_>, ShardSpecInputError> {
     ShardSpec::validate_ref(spec).map(|()| spec)
 }
 
-/// The second step of every `*_into` constructor.
+/// Stores a built spec: the second step of every `*_into` constructor.
 pub(crate) fn store<E>(
     built: Result<ShardSpecRef<'_>, E>,
     arena: &mut ShardArena,

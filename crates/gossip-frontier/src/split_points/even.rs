@@ -1,4 +1,4 @@
-//! Even cuts of a range of which nothing but its bounds is known.
+//! Even splits of a range of which only the bounds are known.
 
 use std::mem;
 
@@ -7,26 +7,26 @@ use gossip_contracts::coordination::{MAX_KEY_SIZE, MAX_SPLIT_CHILDREN};
 use crate::key_encoding::{KeyBuf, key_successor};
 use crate::key_range::KeyRange;
 
-/// Digits computed behind the place where the bounds part.
+/// Number of digits computed after the position where the bounds diverge.
 ///
 /// The width of the range is then at least 256⁷ units, of which rounding costs a part less than
 /// two; and at most 256⁹, so that it can be multiplied by any number of parts in 128 bits.
 const PRECISION: usize = 8;
 
 const _: () = assert!(MAX_SPLIT_CHILDREN as u128 <= u128::MAX >> (8 * (PRECISION + 1)));
-// Whatever is not cut off by the size of a key has units for any number of parts.
+// Unless the size limit of a key truncates it, a range has units for any number of parts.
 const _: () = assert!(MAX_SPLIT_CHILDREN as u128 <= 256_u128.pow(PRECISION as u32 - 1));
 
-/// Most keys of a range with fewer units than parts.
+/// Maximum number of keys of a range with fewer units than parts.
 ///
 /// Such a range has less than [`MAX_SPLIT_CHILDREN`] units, hence at most that many different
-/// fractions, each of them one key. Of 256 neighbouring ones a single one ends in zeros, and only
-/// such a one has further spellings, of at most [`MAX_KEY_SIZE`] lengths.
+/// fractions, each of them one key. Of 256 adjacent fractions exactly one ends in zeros, and only
+/// that one has further spellings, of at most [`MAX_KEY_SIZE`] lengths.
 const COUNTED_KEYS_MAX: usize = MAX_KEY_SIZE + MAX_SPLIT_CHILDREN;
 
 const _: () = assert!(MAX_SPLIT_CHILDREN <= 256);
 
-/// Writes the points into `bufs`, which has `parts - 1` buffers, and tells how many there are.
+/// Writes the points into `bufs`, which has `parts - 1` buffers, and returns their number.
 pub(super) fn cut(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> usize {
     let window = Window::around(range);
     if window.span < parts as u128 {
@@ -38,9 +38,9 @@ pub(super) fn cut(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> usi
     bufs.len()
 }
 
-/// A range seen through just as many digits as even cuts need.
+/// A range, reduced to the digits that an even split needs.
 ///
-/// A key is read as a big-endian base-256 fraction, padded with zeros and cut off after `digits`
+/// A key is read as a big-endian base-256 fraction, padded with zeros and truncated after `digits`
 /// digits; one unit is the last of these.
 struct Window<'a> {
     start: &'a [u8],
@@ -51,15 +51,16 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The bounds part at the first digit in which they differ, usually. If that differs by just
-    /// one, a run of `FF…` in the start against `00…` in the end adds nothing to their difference
-    /// (0.1999… against 0.2), and they part behind it.
+    /// Selects the digits from the position where the bounds diverge, usually the first digit in
+    /// which they differ. If that digit differs by just one, a run of `FF…` in the start against
+    /// `00…` in the end adds nothing to their difference (0.1999… against 0.2), and they diverge
+    /// after it.
     fn around(range: KeyRange<'a>) -> Self {
         let (start, end) = (range.start(), range.end());
         let longest = start.len().max(end.len());
         let differs = |&at: &usize| digit(start, at) != digit(end, at);
         let Some(first) = (0..longest).find(differs) else {
-            // The end is the start and zeros: two spellings of one fraction.
+            // The end is the start followed by zeros: two spellings of one fraction.
             return Self { start, digits: longest, span: 0 };
         };
         let mut span = u128::from(digit(end, first) - digit(start, first));
@@ -75,13 +76,14 @@ impl<'a> Window<'a> {
         Self { start, digits, span }
     }
 
-    /// Writes the start plus `offset` units, without the zeros at its end.
+    /// Writes the start plus `offset` units, without trailing zeros.
     fn point(&self, offset: u128, buf: &mut KeyBuf) {
         let kept = self.start.len().min(self.digits);
         let key = buf.resize(self.digits);
         key[..kept].copy_from_slice(&self.start[..kept]);
         key[kept..].fill(0);
-        // From the last digit to the left; the carry seldom gets far, but it can get all the way.
+        // From the last digit to the left; the carry seldom propagates far, but can reach the first
+        // digit.
         let mut carry = offset;
         for digit in key.iter_mut().rev() {
             if carry == 0 {
@@ -91,8 +93,8 @@ impl<'a> Window<'a> {
             *digit = carry.to_le_bytes()[0];
             carry >>= 8;
         }
-        // Zeros at the end make a greater key of the same width; the shortest spelling will do. It
-        // still lies above the start, whose width is smaller.
+        // Trailing zeros would make a greater key of the same width; the shortest spelling is
+        // enough. It still lies above the start, whose width is smaller.
         let last = key.iter().rposition(|&digit| digit != 0);
         buf.resize(last.map_or(0, |last| last + 1));
     }
@@ -102,12 +104,12 @@ fn digit(key: &[u8], at: usize) -> u8 {
     key.get(at).copied().unwrap_or(0)
 }
 
-/// Cuts a range with fewer units than parts, by walking its keys one after the other.
+/// Splits a range with fewer units than parts by visiting its keys in order.
 fn cut_by_counting(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> usize {
-    // The start is a key of the range, and the walk begins behind it.
+    // The start is a key of the range, and the walk begins after it.
     let keys = 1 + walk(range, |_, _| ());
     let parts = parts.min(keys);
-    // The first key of part `i` of `parts` is number `i * keys / parts`, the start being number 0.
+    // The first key of part `i` of `parts` is number `i * keys / parts`; the start is number 0.
     let mut filled = 0;
     walk(range, |index, key| {
         if filled < parts - 1 && index == (filled + 1) * keys / parts {
@@ -118,10 +120,10 @@ fn cut_by_counting(range: KeyRange<'_>, parts: usize, bufs: &mut [KeyBuf]) -> us
     filled
 }
 
-/// Visits every key strictly inside the range with its number, from 1, and tells how many.
+/// Visits every key strictly inside the range with its number, from 1, and returns their number.
 ///
-/// Other ranges hold more keys than can be counted in a lifetime, so a mistake about the width of
-/// one ends here.
+/// Any other range contains too many keys to enumerate, so the assertion stops the walk if the
+/// width was computed wrongly.
 fn walk(range: KeyRange<'_>, mut visit: impl FnMut(usize, &[u8])) -> usize {
     let (mut current, mut next) = (KeyBuf::new(), KeyBuf::new());
     current.copy_from_slice(range.start());
@@ -130,7 +132,7 @@ fn walk(range: KeyRange<'_>, mut visit: impl FnMut(usize, &[u8])) -> usize {
         && key < range.end()
     {
         visited += 1;
-        // The start, which is not visited, makes it one more.
+        // The start, which is not visited, adds one.
         assert!(visited < COUNTED_KEYS_MAX, "only ranges with fewer units than parts are counted");
         visit(visited, key);
         mem::swap(&mut current, &mut next);
