@@ -1,57 +1,57 @@
 ---------------------------- MODULE Coordination ----------------------------
 (***************************************************************************)
-(* The world around the kernel: workers with leases, requests on their     *)
-(* way, a sink for results, administrators, and time.                      *)
+(* The environment of the kernel: workers with leases, requests in flight, *)
+(* a sink for results, administrators, and time.                           *)
 (*                                                                         *)
 (* WORKERS. A grant is everything that one worker believes under one       *)
-(* lease. Grants are never taken away: a worker that lost its shard, or    *)
-(* was taken for dead, is not told, and goes on as a zombie with what it   *)
-(* believes. One that crashed is one that does nothing more.               *)
+(* lease. Grants are never removed: a worker that lost its shard, or was   *)
+(* declared dead, receives no notice and continues as a zombie with its    *)
+(* beliefs. A crashed worker is one that takes no more steps.              *)
 (*                                                                         *)
-(* MESSAGES. What was sent under a lease stays on its way for ever. Each   *)
-(* delivery is the first or a repetition, in any order, after anything;    *)
-(* what is never delivered was lost. A message that has had no effect yet  *)
-(* may have been sent at any earlier time, so it is sent when it first     *)
-(* arrives: what a worker can want to send now includes what it could want *)
-(* before. Only an offer is sent in a step of its own, because it freezes  *)
-(* its sender. A reply is heard or lost; it changes what a worker believes *)
-(* only where `Hear` says so.                                              *)
+(* MESSAGES. A message sent under a lease stays in flight forever. Each    *)
+(* delivery is the first or a duplicate, in any order, at any later time;  *)
+(* a message that is never delivered was lost. A message without an effect *)
+(* so far may have been sent at any earlier time, so it is sent when it    *)
+(* first arrives: the messages that a worker can send now include those    *)
+(* that it could send before. Only an offer is sent in a step of its own,  *)
+(* because it freezes its sender. A reply is received or lost; it changes  *)
+(* a worker's beliefs only where `Hear` says so.                           *)
 (*                                                                         *)
-(* SINK. It keeps one result for each key, and the fence it came with. It  *)
-(* takes a write unless it has seen a higher fence for the key. Writes are *)
-(* repeated and late like messages. A worker writes a key before it counts *)
-(* it as done.                                                             *)
+(* SINK. It stores one result for each key, with the fence of its writer.  *)
+(* It accepts a write unless it has seen a higher fence for the key.       *)
+(* Writes are duplicated and delayed like messages. A worker writes a key  *)
+(* before it counts the key as done.                                       *)
 (*                                                                         *)
-(* OBSERVER. It sees what was decided and told, keeps its own history in   *)
-(* `truth`, and puts the name of every law that it saw broken into         *)
-(* `broken`. It never looks into a record to learn what happened. Laws are *)
-(* stated over effects: what a sink or the coordinator accepted, from      *)
-(* whom, and not over what a record says about its owner.                  *)
+(* OBSERVER. It sees decisions and replies, keeps its own history in       *)
+(* `truth`, and adds the name of every law that it saw broken to `broken`. *)
+(* It never reads a record to learn what happened. Laws are stated over    *)
+(* effects: the writes and operations that the sink or the coordinator     *)
+(* accepted, and from which grant; not over the owner in a record.         *)
 (*                                                                         *)
-(* NAMES. A law is called by what breaks it, as `Rule` in                  *)
-(* verify/gossip-sim/src/model/oracle.rs calls it: the invariant  *)
+(* NAMES. A law is named after its violation, as in `Rule` of              *)
+(* verify/gossip-sim/src/model/oracle.rs: the invariant                    *)
 (* `StaleFence` holds as long as nothing was accepted from a stale fence.  *)
 (***************************************************************************)
 EXTENDS Kernel
 
 CONSTANTS
-    Workers,        \* names of workers
-    Moves,          \* ids of planned moves
+    Workers,        \* worker names
+    Moves,          \* handoff ids
     KeyCount,       \* the keys are 1..KeyCount, in one root shard
-    Operations,     \* what is done in this world
-    GrantsMax,      \* grants that are ever made
-    SendsMax,       \* operations that are executed under one lease, and offers that are sent
+    Operations,     \* operations enabled in this configuration
+    GrantsMax,      \* maximum number of grants
+    SendsMax,       \* maximum number of operations executed and offers sent under one lease
     AdminIds,       \* operation ids that administrators use
-    OfferTime,      \* ticks that a worker gives a destination to accept
-    Careless        \* whether workers use an operation id twice
+    OfferTime,      \* ticks that a destination has to accept an offer
+    Careless        \* whether workers reuse an operation id
 
 VARIABLES
-    shards,         \* what the store holds: a sequence of records
-    grants,         \* what workers believe: a sequence in the order of the grants
-    sink,           \* for each key the last write that was accepted
+    shards,         \* content of the store: a sequence of records
+    grants,         \* beliefs of workers: a sequence in grant order
+    sink,           \* the last accepted write of each key
     truth,          \* the observer's own history of each shard
-    reached,        \* the observer: keys that were ever at or below a cursor
-    broken          \* the observer: laws that were seen broken
+    reached,        \* observer: keys that were ever at or below a cursor
+    broken          \* observer: laws seen broken
 
 vars == <<shards, grants, sink, truth, reached, broken>>
 
@@ -65,7 +65,7 @@ Unwritten == [fence |-> 0, grant |-> 0]
 
 FirstFence == 1
 
-\* Both in one place for shards that are born.
+\* One definition for all new shards.
 NewTruth(s) ==
     [last |-> 0, told |-> Past, fence |-> s.fence, acked |-> s.cursor, attempts |-> s.attempts,
      status |-> "Active", offer |-> NoOffer, memory |-> <<>>, residuals |-> <<>>]
@@ -79,7 +79,7 @@ Init ==
     /\ broken = {}
 
 (***************************************************************************)
-(* What leaves are, and what is done of them                               *)
+(* Leaves and their progress                                               *)
 (***************************************************************************)
 
 Leaves(ss) == {s \in 1..Len(ss) : ss[s].status # "Split"}
@@ -92,23 +92,23 @@ Progress(ss) ==
 (* OBSERVER                                                                *)
 (*                                                                         *)
 (* `truth[s]`:                                                             *)
-(*   last       the grant that holds the shard, 0 if nobody does           *)
-(*   told       until when that grant was told it lasts (ticks left)       *)
-(*   fence      the highest fence there was                                *)
-(*   acked      the last cursor that was acknowledged                      *)
+(*   last       the grant that holds the shard, 0 if none                  *)
+(*   told       the deadline returned to that grant (ticks left)           *)
+(*   fence      the highest fence so far                                   *)
+(*   acked      the last acknowledged cursor                               *)
 (*   attempts   grants since the last progress, where they are bounded     *)
-(*   status     whether the shard goes on, or how it ended: a parked one   *)
-(*              may come back, a done or a split one never does            *)
-(*   offer      the offer that stands                                      *)
-(*   memory     the last LogCap operations that were executed              *)
-(*   residuals  the residual splits among them, which are never forgotten  *)
+(*   status     active, or how the shard ended: a parked shard may         *)
+(*              return, a done or split one never does                     *)
+(*   offer      the open offer                                             *)
+(*   memory     the last LogCap executed operations                        *)
+(*   residuals  the executed residual splits, which are never dropped      *)
 (***************************************************************************)
 
 When(condition, law) == IF condition THEN {law} ELSE {}
 
 IsHeld(t, ahead) == t.last # 0 /\ t.told > ahead
 
-\* What the observer remembers of an operation id: at most one entry, newest first.
+\* The observer's entry for an operation id: at most one, newest first.
 Recalled(t, id, op) ==
     LET log == {n \in 1..Len(t.memory) : t.memory[n].id = id}
         list == {n \in 1..Len(t.residuals) : t.residuals[n].id = id}
@@ -116,8 +116,8 @@ Recalled(t, id, op) ==
         ELSE IF op = "residual" /\ list # {} THEN {t.residuals[CHOOSE n \in list : TRUE]}
         ELSE {}
 
-\* What happened is answered again as before, and not done again; something that never happened
-\* is not answered from memory; an id with another payload is refused.
+\* A repeated operation returns its first result and is not executed again; an operation that was
+\* never executed is not answered from the log; an id with another payload is rejected.
 BreaksReplay(t, id, act, left, d) ==
     LET recalled == Recalled(t, id, act.op)
         sameOffer == act.op = "offer" /\ t.offer = Standing(act, left)
@@ -127,27 +127,27 @@ BreaksReplay(t, id, act, left, d) ==
                  THEN When(d.kind # "replay" \/ d.answer # entry.answer, "Replay")
                  ELSE When(d.kind # "refuse" \/ d.why # "OpIdConflict", "OpIdReused")
 
-\* The holder of a live lease is not refused for want of one.
+\* The holder of a live lease is not rejected for lack of a lease.
 ShutOut(t, g, d, ahead) ==
     /\ d.kind = "refuse"
     /\ d.why \in {"StaleFence", "LeaseExpired", "ShardTerminal"}
     /\ t.last = g
     /\ IsHeld(t, ahead)
 
-\* An effect must come from the last grant, in time.
+\* An effect must come from the last grant, before its deadline.
 BreaksLease(t, g, d, ahead) ==
     LET executed == d.kind = "commit"
     IN  When(executed /\ t.last # g, "StaleFence")
         \cup When(executed /\ t.last = g /\ t.told <= ahead, "Expired")
         \cup When(ShutOut(t, g, d, ahead), "OwnerShutOut")
 
-\* An offer nobody can accept is not taken, and only the standing offer is withdrawn.
+\* An offer that can no longer be accepted is rejected, and only the open offer is withdrawn.
 BreaksHandoff(t, act, left, ahead) ==
     CASE act.op = "offer" -> left <= ahead
       [] act.op = "withdraw" -> t.offer # NoOffer /\ t.offer.move # act.move
       [] OTHER -> FALSE
 
-\* A decision about a message of grant `g` breaks these laws.
+\* The laws that a decision about a message of grant `g` breaks.
 BreaksHeld(t, g, id, act, left, d, ahead) ==
     LET executed == d.kind = "commit"
     IN  BreaksReplay(t, id, act, left, d)
@@ -166,15 +166,15 @@ Recall(t, id, act, answer) ==
 Freed(t) == [t EXCEPT !.last = 0, !.told = Past, !.offer = NoOffer]
 Ended(t, status) == [Freed(t) EXCEPT !.status = status]
 
-\* Progress starts the count anew.
+\* Progress resets the count.
 Advanced(t, key) ==
     [t EXCEPT !.acked = Max(@, key), !.attempts = IF key > t.acked THEN 0 ELSE @]
 
-\* An end that was acknowledged is final. Who has no lease may change a shard that goes on, and
-\* bring back one that is parked.
+\* An acknowledged end is final. An administrator, who has no lease, may change an active shard and
+\* unpark a parked one.
 BreaksEnd(t, needed) == When(t.status # needed, "Acknowledged")
 
-\* What an executed operation of a holder means for the history.
+\* The effect of a holder's executed operation on the history.
 Learned(t, act, left) ==
     CASE act.op = "checkpoint" -> Advanced(t, act.key)
       [] act.op = "complete"   -> [Ended(t, "Done") EXCEPT !.acked = Max(@, act.key)]
@@ -186,7 +186,7 @@ Learned(t, act, left) ==
       [] act.op = "offer"      -> [Advanced(t, act.key) EXCEPT !.offer = Standing(act, left)]
       [] act.op = "withdraw"   -> [t EXCEPT !.offer = NoOffer]
 
-\* The new shards of a split: what was acknowledged of the parent stays acknowledged.
+\* The new shards of a split: acknowledged progress of the parent stays acknowledged.
 Born(t, act, births) ==
     [n \in 1..Len(births) |->
         [NewTruth(births[n]) EXCEPT
@@ -199,13 +199,13 @@ Born(t, act, births) ==
 
 SinkTakes(fence, key) == fence >= sink[key].fence
 
-\* Whoever writes after a later grant wrote is stale, whatever its fence says.
+\* A write after a later grant wrote the key is stale, whatever its fence.
 AcceptWrite(g, key) ==
     /\ SinkTakes(grants[g].fence, key)
     /\ sink' = [sink EXCEPT ![key] = [fence |-> grants[g].fence, grant |-> g]]
     /\ broken' = broken \cup When(sink[key].grant > g, "SinkOrder")
 
-\* A worker does its next key: the result is written first, and then the key counts as done.
+\* A worker processes its next key: it writes the result first, and then counts the key as done.
 DoKey(g) ==
     LET key == grants[g].pos + 1
     IN  /\ grants[g].frozen = NoMove
@@ -214,7 +214,7 @@ DoKey(g) ==
         /\ grants' = [grants EXCEPT ![g].pos = key]
         /\ UNCHANGED <<shards, truth, reached>>
 
-\* A write arrives late or again. The one after `pos` was sent, and its sender never heard of it.
+\* A write arrives late or again. The write after `pos` was sent, but its sender received no reply.
 LateWrite(g, key) ==
     /\ grants[g].from <= key
     /\ key <= Min(grants[g].pos + 1, grants[g].hi)
@@ -226,20 +226,20 @@ LateWrite(g, key) ==
 (* GRANTS                                                                  *)
 (***************************************************************************)
 
-\* The worker starts behind the cursor that it was told.
+\* The worker starts after the cursor that it received.
 NewGrant(worker, s, record) ==
     LET from == IF record.cursor = 0 THEN record.lo ELSE record.cursor + 1
     IN  [worker |-> worker, shard |-> s, fence |-> record.fence, from |-> from,
          hi |-> record.hi, pos |-> from - 1, frozen |-> NoMove, sent |-> <<>>]
 
-\* A worker was given what had ended, or was told of a fence that was there before, or of less
-\* than was acknowledged.
+\* A worker received a shard that had ended, a fence that existed before, or a cursor below the
+\* acknowledged one.
 BreaksGrant(t, record) ==
     When(t.status # "Active", "StaleFence")
     \cup When(record.fence <= t.fence, "FenceFell")
     \cup When(record.cursor < t.acked, "Acknowledged")
 
-\* A worker gets a shard, and the observer hears what it was told.
+\* A worker acquires a shard, and the observer records the reply.
 TakeOver(worker, s, record, ahead, attempts, breaks) ==
     /\ Len(grants) < GrantsMax
     /\ grants' = Append(grants, NewGrant(worker, s, record))
@@ -253,7 +253,7 @@ TakeOver(worker, s, record, ahead, attempts, breaks) ==
 
 UsedUp(t) == Retries # Unlimited /\ t.attempts > Retries
 
-\* Without an offer a takeover needs an expired lease, and attempts that are left.
+\* Without an offer a takeover requires an expired lease and remaining attempts.
 AcquireShard(worker, s, ahead) ==
     LET d == Acquire(shards[s], worker, ahead)
         t == truth[s]
@@ -276,10 +276,10 @@ GiveUpShard(worker, s, ahead) ==
         /\ reached' = reached \cup Progress(shards')
         /\ UNCHANGED <<grants, sink>>
 
-\* How far the holder of a shard has come under its lease; 0 if it has done nothing.
+\* Progress of the holder of a shard under its lease; 0 if it has done nothing.
 DoneUnder(g) == IF g = 0 \/ grants[g].pos < grants[g].from THEN 0 ELSE grants[g].pos
 
-\* An offer is accepted by its destination, in time, while it stands, and redoes no key.
+\* An offer is accepted by its destination, in time, while it is open, and redoes no key.
 BreaksAccept(t, worker, move, record, ahead) ==
     LET agreed == /\ t.offer # NoOffer
                   /\ t.offer.move = move
@@ -288,7 +288,7 @@ BreaksAccept(t, worker, move, record, ahead) ==
     IN  When(~agreed, "Handoff")
         \cup When(agreed /\ DoneUnder(t.last) > record.cursor, "MoveRedoesNothing")
 
-\* A planned move is no new attempt at the work.
+\* A handoff does not count as a new attempt.
 AcceptShard(worker, s, move, ahead) ==
     LET d == Accept(shards[s], worker, move, ahead)
         t == truth[s]
@@ -297,7 +297,7 @@ AcceptShard(worker, s, move, ahead) ==
                     BreaksAccept(t, worker, move, d.shard, ahead))
 
 (***************************************************************************)
-(* RENEWALS carry no operation id; one that comes late is renewed late.    *)
+(* RENEWALS carry no operation id; a delayed renewal renews late.          *)
 (***************************************************************************)
 
 RenewLease(g, ahead) ==
@@ -317,20 +317,20 @@ RenewLease(g, ahead) ==
 (* MESSAGES under a lease                                                  *)
 (***************************************************************************)
 
-\* Keys that a worker may say it has come to: it wrote them and was told that they are written.
+\* Keys that a worker may report as its cursor: it wrote them and received the acknowledgement.
 ClaimedKeys(lease) == lease.from..lease.pos
 
-\* A worker completes a shard when it has done the last key that it knows to be its own.
+\* A worker completes a shard when it has done the last key of the range that it knows.
 CompletedKeys(lease) == IF lease.pos >= lease.hi THEN {lease.hi} ELSE {}
 
-\* Cuts of what a worker knows to be left of its range; each part has a key.
+\* Split points of a worker's remaining range; each part has a key.
 Cuts(lease) == {k \in Keys : lease.from <= k /\ k < lease.hi}
 
-\* Planned moves that were offered under a lease.
+\* Handoffs that were offered under a lease.
 OfferedMoves(lease) ==
     {lease.sent[n].act.move : n \in {n \in 1..Len(lease.sent) : lease.sent[n].act.op = "offer"}}
 
-\* What a worker may want to send, or may have wanted, by operation.
+\* The messages that a worker may send, or may have sent before, by operation.
 Acts(g, op) ==
     LET lease == grants[g]
     IN  CASE op = "checkpoint" -> {[op |-> op, key |-> k] : k \in ClaimedKeys(lease)}
@@ -339,26 +339,26 @@ Acts(g, op) ==
           [] op = "release" ->
                 {[op |-> op, clean |-> c] : c \in IF Retries = Unlimited THEN {TRUE} ELSE BOOLEAN}
           [] op = "replace" ->
-                \* With the cursor that is stored, or without one, which may be wrong.
+                \* With the stored cursor, or without one, which may be wrong.
                 {[op |-> op, cut |-> cut, hi |-> lease.hi, carried |-> carried] :
                     cut \in Cuts(lease), carried \in {0, shards[lease.shard].cursor}}
           [] op = "residual" -> {[op |-> op, cut |-> cut, hi |-> lease.hi] : cut \in Cuts(lease)}
           [] op = "offer" -> {[op |-> "withdraw", move |-> m] : m \in OfferedMoves(lease)}
           [] op \in {"renew", "unpark", "revoke"} -> {}
 
-\* Operation ids are derived from the lease and a sequence, so that a later lease can never be
-\* answered from an earlier one's log. A careless worker uses the first one again.
+\* Operation ids are derived from the lease and a sequence number, so that a later lease is never
+\* answered from an earlier one's log. A careless worker reuses the first one.
 OpIds(g) ==
     LET next == Len(grants[g].sent) + 1
     IN  {[grant |-> g, n |-> n] : n \in IF Careless THEN {1, next} ELSE {next}}
 
-\* Every move has an id of its own.
+\* Every handoff has a unique id.
 FreshMoves == {m \in Moves : \A g \in GrantIds : m \notin OfferedMoves(grants[g])}
 
-\* From the moment it sends its offer the source is frozen: it does no more keys.
+\* From the moment it sends its offer the source is frozen: it processes no more keys.
 FrozenBy(move) == move
 
-\* The offer carries the final cursor, or none if nothing was done.
+\* The offer carries the final cursor, or none if no key was done.
 SendOffer(g, move, to) ==
     LET lease == grants[g]
         key == IF lease.pos >= lease.from THEN lease.pos ELSE 0
@@ -371,21 +371,22 @@ SendOffer(g, move, to) ==
                 ![g].sent = Append(@, [id |-> id, act |-> act, left |-> OfferTime])]
         /\ UNCHANGED <<shards, sink, truth, reached, broken>>
 
-\* What a worker learns from a reply that is not a refusal: that the right part of its range is
-\* somebody else's, and that its offer is off. A reply about an earlier offer thaws nothing.
+\* The information in a reply that is not a rejection: the right part of the range belongs to
+\* another shard, or the offer is withdrawn. A reply about an earlier offer does not unfreeze the
+\* worker.
 Hear(lease, act) ==
     [lease EXCEPT
         !.hi = IF act.op = "residual" THEN Min(@, act.cut) ELSE @,
         !.frozen = IF act.op = "withdraw" /\ @ = act.move THEN NoMove ELSE @]
 
-\* Whether a reply is heard makes a difference only where it teaches something.
+\* Whether a reply is received matters only where it carries information.
 Replies(act) == IF act.op \in {"residual", "withdraw"} THEN BOOLEAN ELSE {FALSE}
 
-\* What a store makes of a change of a shard, and of newborn shards.
+\* The store's result for a changed shard, and for new shards.
 Stored(old, new, act) == new
 StoredBirths(births, act) == births
 
-\* The message of a lease is decided. `sent` is what the worker has sent once this is over.
+\* Decides a message of a lease. `sent` is the worker's list of sent messages afterwards.
 Arrive(g, id, act, left, ahead, heard, sent) ==
     LET lease == grants[g]
         s == lease.shard
@@ -405,13 +406,13 @@ Arrive(g, id, act, left, ahead, heard, sent) ==
         /\ broken' = broken \cup BreaksHeld(t, g, id, act, left, d, ahead)
         /\ UNCHANGED sink
 
-\* A message arrives for the first time. One that is refused left no trace, and need not be kept.
+\* A message arrives for the first time. A rejected one has no effect and is not kept.
 ArriveFirst(g, act, id, ahead, heard) ==
     /\ Len(grants[g].sent) < SendsMax
     /\ Arrive(g, id, act, Past, ahead, heard,
               Append(grants[g].sent, [id |-> id, act |-> act, left |-> Past]))
 
-\* A message arrives again; an offer perhaps for the first time.
+\* A message arrives again; an offer possibly for the first time.
 ArriveAgain(g, n, ahead, heard) ==
     LET message == grants[g].sent[n]
     IN  Arrive(g, message.id, message.act, message.left, ahead, heard, grants[g].sent)
@@ -420,7 +421,7 @@ ArriveAgain(g, n, ahead, heard) ==
 (* ADMINISTRATORS                                                          *)
 (***************************************************************************)
 
-\* What an executed operation of an administrator means for the history.
+\* The effect of an administrator's executed operation on the history.
 LearnedAdmin(t, act, fence) ==
     LET free == [Freed(t) EXCEPT !.fence = Max(@, fence)]
     IN  IF act.op = "unpark" THEN [free EXCEPT !.attempts = 0, !.status = "Active"] ELSE free
@@ -464,7 +465,7 @@ Tick ==
     /\ UNCHANGED <<sink, reached, broken>>
 
 (***************************************************************************)
-(* The whole                                                               *)
+(* The specification                                                       *)
 (***************************************************************************)
 
 WorkerStep(g) ==
@@ -493,35 +494,35 @@ Spec == Init /\ [][Next]_vars
 (* LAWS                                                                    *)
 (***************************************************************************)
 
-\* The coordinator executes nothing for anybody but the last grant.
+\* The coordinator executes operations of the last grant of a shard only.
 StaleFence == "StaleFence" \notin broken
 
-\* The coordinator executes nothing at or after the deadline that the worker was told.
+\* The coordinator executes nothing at or after the deadline that it returned to the worker.
 Expired == "Expired" \notin broken
 
-\* A sink never takes a write for a key after a later grant wrote it. Fences are all it can
-\* compare; the observer knows the order of the grants.
+\* A sink never accepts a write for a key after a later grant wrote it. The sink can only compare
+\* fences; the observer knows the order of the grants.
 SinkOrder == "SinkOrder" \notin broken
 
-\* No shard is granted while another's lease is live, but by its own offer.
+\* No shard is granted while another's lease is live, except by its own offer.
 TwoOwners == "TwoOwners" \notin broken
 
-\* An offer is accepted by its destination, in time, while it stands, and is withdrawn by its id.
+\* An offer is accepted by its destination, in time, while it is open, and is withdrawn by its id.
 Handoff == "Handoff" \notin broken
 
-\* While an offer stands, its source does nothing but renew and withdraw.
+\* While an offer is open, its source can only renew and withdraw.
 FrozenSource == "FrozenSource" \notin broken
 
-\* A planned move redoes no key.
+\* A handoff redoes no key.
 MoveRedoesNothing == "MoveRedoesNothing" \notin broken
 
-\* What happened is answered again as before, and not done again.
+\* A repeated operation returns its first result and is not executed again.
 Replay == "Replay" \notin broken
 
-\* A retry with other parameters is refused.
+\* A retry with other parameters is rejected.
 OpIdReused == "OpIdReused" \notin broken
 
-\* The holder of a live lease is not refused for want of one.
+\* The holder of a live lease is not rejected for lack of a lease.
 OwnerShutOut == "OwnerShutOut" \notin broken
 
 \* The leaves tile the root: every key belongs to exactly one.
@@ -529,7 +530,7 @@ Tiling ==
     \A k \in Keys :
         Cardinality({s \in Leaves(shards) : shards[s].lo <= k /\ k <= shards[s].hi}) = 1
 
-\* Every key at or below a cursor was handed to a worker whose write was accepted.
+\* Every key at or below a cursor was assigned to a worker whose write was accepted.
 LostKey == \A k \in Progress(shards) : sink[k] # Unwritten
 
 \* The whole range of a shard that is done was covered.
@@ -537,11 +538,11 @@ DoneUncovered ==
     \A s \in ShardIds : shards[s].status = "Done" =>
         \A k \in shards[s].lo..shards[s].hi : sink[k] # Unwritten
 
-\* A key that was at or below a cursor stays so.
+\* A key at or below a cursor stays at or below one.
 ProgressFell == reached \subseteq Progress(shards)
 
-\* What a worker was told is what the store holds: cursor, owner, deadline, end. An end is final,
-\* but for parking.
+\* The store holds what it acknowledged to a worker: cursor, owner, deadline, end. An end is final,
+\* except parking.
 Acknowledged ==
     /\ "Acknowledged" \notin broken
     /\ \A s \in ShardIds :
@@ -550,12 +551,13 @@ Acknowledged ==
         /\ truth[s].last # 0 => /\ shards[s].owner = grants[truth[s].last].worker
                                 /\ shards[s].left = truth[s].told
 
-\* A fence never falls, and rises with every grant, unpark and revocation.
+\* A fence never decreases, and increases with every grant, unpark and revocation.
 FenceFell ==
     /\ "FenceFell" \notin broken
     /\ \A s \in ShardIds : shards[s].fence >= truth[s].fence
 
-\* A shard that nobody holds is handed out to whoever asks, or parked if its attempts are used up.
+\* A shard without a holder is granted to any worker that acquires it, or parked if its attempts are
+\* used up.
 FreeShardWithheld ==
     \A s \in ShardIds, ahead \in Clocks, worker \in Workers :
         truth[s].status = "Active" /\ ~IsHeld(truth[s], ahead)
@@ -566,13 +568,13 @@ Attempts ==
     /\ "Attempts" \notin broken
     /\ \A s \in ShardIds : Count(shards[s].attempts) = Count(truth[s].attempts)
 
-\* Nothing outgrows its limit.
+\* No collection exceeds its limit.
 Limit ==
     /\ Len(shards) <= ShardLimit
     /\ \A s \in ShardIds : Len(shards[s].log) <= LogCap
 
-\* What evolve asserts (record.rs, INV-3, INV-6, INV-9, INV-11): a shard that ended has no owner,
-\* a split one has children, operation ids are unique, an offer needs a lease.
+\* The assertions of evolve (record.rs, INV-3, INV-6, INV-9, INV-11): a shard that ended has no
+\* owner, a split one has children, operation ids are unique, an offer needs a lease.
 Panicked ==
     \A s \in ShardIds :
         /\ IsTerminal(shards[s]) => shards[s].owner = Nobody

@@ -1,18 +1,17 @@
 ------------------------------- MODULE Kernel -------------------------------
 (***************************************************************************)
-(* The rules of shard coordination, as the kernel has them: one operator   *)
-(* per operation, each a ladder of refusals in the order of its file in    *)
+(* The rules of shard coordination, as in the kernel: one operator per     *)
+(* operation, each a sequence of checks in the order of its file in        *)
 (* crates/gossip-coordination/src/protocol. This module has no variables.  *)
-(* It is told what a record holds and how a clock stands, and answers what *)
-(* becomes of a command.                                                   *)
+(* Its operators take a record and a clock offset, and return the decision *)
+(* about a command.                                                        *)
 (*                                                                         *)
-(* TIME. Only distances matter, so a deadline is stored as the number of   *)
-(* ticks that are left until it by the true clock, and the passing of time *)
-(* takes one from each. A command comes with `ahead`: by how much its      *)
-(* sender's clock runs ahead of the true one; it is negative for a clock   *)
-(* that lags. `now >= deadline` is `left <= ahead`, and `now + Lease` is   *)
-(* `Lease + ahead`. There is no last instant, so a search that ends has    *)
-(* seen every instant.                                                     *)
+(* TIME. Only differences matter, so a deadline is stored as the number of *)
+(* ticks left until it by the true clock, and a tick decrements each. A    *)
+(* command carries `ahead`: the offset of its sender's clock from the true *)
+(* one, negative for a clock that lags. `now >= deadline` is `left <=      *)
+(* ahead`, and `now + Lease` is `Lease + ahead`. There is no last instant, *)
+(* so a search that ends has covered every instant.                        *)
 (*                                                                         *)
 (* KEYS are numbers. A shard has the keys lo..hi. A cursor is the last key *)
 (* that is done, or 0.                                                     *)
@@ -20,14 +19,14 @@
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
-    Lease,          \* ticks that a lease lasts
-    Skew,           \* how far a clock may be from the true one, both ways
-    LogCap,         \* entries that a shard's log keeps (production: 16)
-    ShardLimit,     \* shards that there may be
+    Lease,          \* lease duration in ticks
+    Skew,           \* maximum offset of a clock from the true one, both ways
+    LogCap,         \* entries in a shard's log (production: 16)
+    ShardLimit,     \* maximum number of shards
     Retries,        \* grants without progress before a shard is parked, or Unlimited
-    Nobody          \* the owner of a shard that nobody holds
+    Nobody          \* the owner of a shard without a holder
 
-\* More than any world has grants.
+\* More than the number of grants in any configuration.
 Unlimited == 99
 
 (***************************************************************************)
@@ -37,10 +36,10 @@ Unlimited == 99
 Min(a, b) == IF a <= b THEN a ELSE b
 Max(a, b) == IF a >= b THEN a ELSE b
 
-\* Behind every clock. Time stops counting here: nothing can be more expired.
+\* Behind every clock. Time stops counting here: no deadline can be more expired.
 Past == -Skew
 
-\* An offer is remembered further into the past, because renewals are measured against it.
+\* An offer is kept further into the past, because renewals are measured against it.
 LongPast == -(Skew + Lease)
 
 NoOffer == [move |-> "none"]
@@ -54,7 +53,7 @@ IsTerminal(s) == s.status # "Active"
 IsOffered(s) == s.offer # NoOffer
 
 (***************************************************************************)
-(* What a decision comes to                                                *)
+(* Decisions                                                               *)
 (***************************************************************************)
 
 Refuse(why) == [kind |-> "refuse", why |-> why]
@@ -65,38 +64,38 @@ Commit(s, births, answer) ==
     [kind |-> "commit", shard |-> s, births |-> births, answer |-> answer]
 
 (***************************************************************************)
-(* validation.rs: first "did it happen already?", then "may the caller?"   *)
+(* validation.rs: first the replay check, then the lease check             *)
 (***************************************************************************)
 
-\* find_replay: what the log knows of an operation id.
+\* find_replay: the log entries of an operation id.
 LogEntries(s, id) == {n \in 1..Len(s.log) : s.log[n].id = id}
 
-\* split_execution.rs, find_replayed_residual: the log may forget a residual split while its
-\* worker still retries it, but the list of spawned shards never does.
+\* split_execution.rs, find_replayed_residual: the log may drop a residual split while its worker
+\* still retries it, but the list of spawned shards never does.
 Residuals(s, id) ==
     {n \in 1..Len(s.spawned) : s.spawned[n].id = id /\ s.spawned[n].act.op = "residual"}
 
 WasExecuted(s, id, act) ==
     LogEntries(s, id) # {} \/ (act.op = "residual" /\ Residuals(s, id) # {})
 
-\* What an executed operation was: the act stands for the hash of its payload.
+\* The act of an executed operation; it represents the hash of its payload.
 ExecutedAct(s, id) ==
     IF LogEntries(s, id) # {} THEN s.log[CHOOSE n \in LogEntries(s, id) : TRUE].act
     ELSE s.spawned[CHOOSE n \in Residuals(s, id) : TRUE].act
 
 SamePayload(s, id, act) == ExecutedAct(s, id) = act
 
-\* A replay derives its answer, because the log stores none: splits from the list of spawned shards.
+\* A replay derives its result, because the log stores none: splits from the list of spawned shards.
 ReplayedAnswer(s, id, act) ==
     {s.spawned[n].shard : n \in
         {n \in 1..Len(s.spawned) : s.spawned[n].id = id /\ s.spawned[n].act = act}}
 
 FenceIsCurrent(s, lease) == lease.fence = s.fence
 
-\* now < deadline: at the deadline a lease is over.
+\* now < deadline: a lease is over at its deadline.
 LeaseLasts(s, ahead) == s.left > ahead
 
-\* The lease ladder. This is where a stale fence is refused.
+\* The lease checks. A stale fence is rejected here.
 CheckLease(s, lease, ahead) ==
     IF IsTerminal(s) THEN "ShardTerminal"
     ELSE IF ~FenceIsCurrent(s, lease) THEN "StaleFence"
@@ -111,14 +110,14 @@ CheckCursor(s, key) ==
     ELSE IF key < s.lo \/ key > s.hi THEN "CursorOutOfBounds"
     ELSE "ok"
 
-\* While an offer stands, its source may renew and withdraw and nothing else.
+\* While an offer is open, its source may renew and withdraw and nothing else.
 CheckNoOffer(s) == IF IsOffered(s) THEN "Offered" ELSE "ok"
 
 (***************************************************************************)
-(* protocol/evolve.rs: what changes have in common                         *)
+(* protocol/evolve.rs: common parts of changes                             *)
 (***************************************************************************)
 
-\* The log is bounded: the oldest entry makes room.
+\* The log is bounded: a new entry evicts the oldest.
 Push(log, entry) ==
     IF Len(log) < LogCap THEN Append(log, entry) ELSE Append(Tail(log), entry)
 
@@ -128,25 +127,25 @@ ClearLease(s) == [s EXCEPT !.owner = Nobody, !.left = Past, !.offer = NoOffer]
 
 End(s, status) == [ClearLease(s) EXCEPT !.status = status]
 
-\* Any bump of the fence ends an offer.
+\* Any increment of the fence ends an offer.
 Bump(s, fence) == [s EXCEPT !.fence = fence, !.offer = NoOffer]
 
-\* Each bump has its own name, so that a mutation can change one of them.
+\* Each increment has its own name, so that a mutation can change one of them.
 AcquireFence(fence) == fence + 1
 AcceptFence(fence) == fence + 1
 UnparkFence(fence) == fence + 1
 RevokeFence(fence) == fence + 1
 
-\* A derived shard starts at its parent's fence, so a sink can order a zombie of the parent
-\* against an owner of the child.
+\* A derived shard starts at its parent's fence, so a sink can order a zombie of the parent before
+\* an owner of the child.
 ChildFence(fence) == fence
 
-\* Attempts are counted only where they are bounded; that keeps the other worlds small.
+\* Attempts are counted only where they are bounded; that keeps the other configurations small.
 Count(attempts) == IF Retries = Unlimited THEN 0 ELSE attempts
 
 AttemptsAfter(s, key) == IF key > s.cursor THEN 0 ELSE s.attempts
 
-\* One try is left for each part of a split (DESIGN Q13).
+\* Each part of a split keeps one attempt (DESIGN Q13).
 InheritedAttempts(s) == IF Retries = Unlimited THEN 0 ELSE Min(s.attempts, Max(Retries - 1, 0))
 
 (***************************************************************************)
@@ -157,7 +156,7 @@ Granted(s, worker, fence, attempts, ahead) ==
     [Bump(s, fence) EXCEPT !.owner = worker, !.left = Lease + ahead,
                            !.attempts = Count(attempts)]
 
-\* A shard that ended is never handed out.
+\* A shard that ended is never granted.
 MayBeGranted(s) == ~IsTerminal(s)
 
 \* Also for the same worker: two processes may share a name by mistake.
@@ -168,7 +167,7 @@ IsUsedUp(s) == Retries # Unlimited /\ s.attempts > Retries
 AcquiredShard(s, worker, ahead) ==
     Granted(s, worker, AcquireFence(s.fence), s.attempts + 1, ahead)
 
-\* An acquire of a shard that has used up its attempts commits the parking and says so.
+\* An acquire of a shard that has used up its attempts commits the parking and returns that.
 Acquire(s, worker, ahead) ==
     IF ~MayBeGranted(s) THEN Refuse("ShardTerminal")
     ELSE IF SomebodyHolds(s, ahead) THEN Refuse("AlreadyLeased")
@@ -182,7 +181,7 @@ OfferIsOpen(offer, ahead) == offer.left > ahead
 AcceptedShard(s, worker, ahead) ==
     Granted(s, worker, AcceptFence(s.fence), s.attempts, ahead)
 
-\* The bump of the fence in this commit is the commit point of the move.
+\* The increment of the fence in this commit is the commit point of the handoff.
 Accept(s, worker, move, ahead) ==
     IF IsTerminal(s) THEN Refuse("ShardTerminal")
     ELSE IF ~IsOffered(s) THEN Refuse("NoOffer")
@@ -195,8 +194,8 @@ Accept(s, worker, move, ahead) ==
 (* renew.rs                                                                *)
 (***************************************************************************)
 
-\* While an offer stands, no longer than one lease beyond the offer, so that an owner that never
-\* withdraws cannot hold a frozen shard for ever.
+\* While an offer is open, at most one lease beyond the offer, so that an owner that never withdraws
+\* cannot hold a frozen shard forever.
 RenewalLimit(s, wanted) ==
     IF IsOffered(s) THEN Min(wanted, s.offer.left + Lease) ELSE wanted
 
@@ -223,7 +222,7 @@ Checkpoint(s, id, act) ==
         ELSE IF refusal # "ok" THEN Refuse(refusal)
         ELSE Commit(Remember(CheckpointedShard(s, act), id, act), <<>>, {})
 
-\* How the end of a shard is remembered. Nothing is pushed after it, so it is never forgotten.
+\* Records the end of a shard. Nothing is pushed after it, so it is never evicted.
 RememberEnd(s, id, act) == Remember(s, id, act)
 
 Complete(s, id, act) ==
@@ -237,10 +236,10 @@ Park(s, id, act) ==
     IF CheckNoOffer(s) # "ok" THEN Refuse("Offered")
     ELSE Commit(Remember(End(s, "Parked"), id, act), <<>>, {})
 
-\* A clean release takes its attempt back.
+\* A clean release does not count as an attempt.
 AttemptsAfterRelease(s, act) == IF act.clean THEN Max(s.attempts - 1, 0) ELSE s.attempts
 
-\* The fence stays: without a holder no lease passes.
+\* The fence is unchanged: without a holder no lease is accepted.
 Release(s, id, act) ==
     LET free == [ClearLease(s) EXCEPT !.attempts = Count(AttemptsAfterRelease(s, act))]
     IN  IF CheckNoOffer(s) # "ok" THEN Refuse("Offered")
@@ -250,14 +249,14 @@ Release(s, id, act) ==
 (* split_replace.rs, split_residual.rs                                     *)
 (***************************************************************************)
 
-\* validate_split_coverage: the parts of the plan are the whole range and none of them is empty.
+\* validate_split_coverage: the parts of the plan cover the whole range and none of them is empty.
 Covers(s, act) == act.hi = s.hi /\ s.lo <= act.cut /\ act.cut < act.hi
 
-\* validate_split_child_cursors: the child that contains the cursor carries exactly that cursor,
-\* and no child lies wholly behind it.
+\* validate_split_child_cursors: the child that contains the cursor carries exactly that cursor, and
+\* no child lies wholly before it.
 CarriesCursor(s, act) == act.carried = s.cursor /\ s.cursor <= act.cut
 
-\* The limit is counted in the same commit.
+\* The limit is checked in the same commit.
 HasRoom(shardCount, births) == shardCount + births <= ShardLimit
 
 Spawn(s, id, act, first, count) ==
@@ -276,13 +275,13 @@ Replace(s, id, act, shardCount) ==
         ELSE IF ~HasRoom(shardCount, 2) THEN Refuse("ShardLimitExceeded")
         ELSE Commit(Remember(parent, id, act), Children(s, act), {first, first + 1})
 
-\* The residual starts from nothing: the parent's progress lies to the left of it.
+\* The residual starts without progress: the parent's cursor lies to the left of it.
 ResidualShard(s, act) ==
     NewShard(act.cut + 1, s.hi, ChildFence(s.fence), 0, InheritedAttempts(s))
 
 ShrunkShard(s, act) == [s EXCEPT !.hi = act.cut]
 
-\* validate_residual_split_bounds: the parent's progress stays in its part.
+\* validate_residual_split_bounds: the parent's cursor stays in its part.
 KeepsProgress(s, act) == s.cursor <= act.cut
 
 Residual(s, id, act, shardCount) ==
@@ -299,11 +298,12 @@ Residual(s, id, act, shardCount) ==
 
 OfferLeasesMax == 4
 
-\* A withdrawal shuts out an offer that is still on its way. The log remembers it.
+\* A withdrawal excludes an offer that is still in flight. The log records it.
 WasWithdrawn(s, move) ==
     \E n \in 1..Len(s.log) : s.log[n].act.op = "withdraw" /\ s.log[n].act.move = move
 
-\* The same offer under another operation id is the same offer; any other must wait.
+\* The same offer under another operation id is the same offer; any other is rejected while it is
+\* open.
 Standing(act, left) == [move |-> act.move, to |-> act.to, key |-> act.key, left |-> left]
 
 OfferedShard(s, act, left) ==
@@ -325,16 +325,16 @@ Offer(s, lease, id, act, left, ahead) ==
 
 WithdrawnShard(s, id, act) == Remember([s EXCEPT !.offer = NoOffer], id, act)
 
-\* With no offer standing it still commits: it excludes an offer that is still on its way.
+\* Commits even without an open offer: it excludes an offer that is still in flight.
 Withdraw(s, id, act) ==
     IF IsOffered(s) /\ s.offer.move # act.move THEN Refuse("NoOffer")
     ELSE Commit(WithdrawnShard(s, id, act), <<>>, {})
 
 (***************************************************************************)
-(* protocol/mod.rs: the order in which rules speak                         *)
+(* protocol/mod.rs: the order of the checks                                *)
 (***************************************************************************)
 
-\* The operation's own rules, once the caller may.
+\* The operation's own rules, after the lease check.
 OwnRules(s, lease, id, act, left, shardCount, ahead) ==
     CASE act.op = "checkpoint" -> Checkpoint(s, id, act)
       [] act.op = "complete"   -> Complete(s, id, act)
@@ -345,7 +345,8 @@ OwnRules(s, lease, id, act, left, shardCount, ahead) ==
       [] act.op = "offer"      -> Offer(s, lease, id, act, left, ahead)
       [] act.op = "withdraw"   -> Withdraw(s, id, act)
 
-\* Idempotency comes first: an operation that happened is answered, whatever became of the lease.
+\* The replay check comes first: an executed operation returns its result, whatever the state of the
+\* lease.
 Decide(s, lease, id, act, left, shardCount, ahead) ==
     IF WasExecuted(s, id, act) THEN
         IF SamePayload(s, id, act) THEN AnswerAgain(ReplayedAnswer(s, id, act))
@@ -360,7 +361,7 @@ Decide(s, lease, id, act, left, shardCount, ahead) ==
 UnparkedShard(s) ==
     [Bump(s, UnparkFence(s.fence)) EXCEPT !.status = "Active", !.attempts = 0]
 
-\* What is done or split is over for good.
+\* A done or split shard is final.
 MayBeUnparked(s) == s.status = "Parked"
 
 AdminRules(s, id, act) ==

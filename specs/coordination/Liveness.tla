@@ -2,29 +2,30 @@
 (***************************************************************************)
 (* After faults stop, everything finishes.                                 *)
 (*                                                                         *)
-(* The same rules and messages, with assumptions about who goes on. The    *)
-(* weaker they are, the more the protocol has to do by itself:             *)
+(* The same rules and messages, with assumptions about which steps         *)
+(* continue to happen. The weaker they are, the more the protocol itself   *)
+(* has to guarantee:                                                       *)
 (*                                                                         *)
 (*   - at most CrashesMax grants crash, without a trace and at any time;   *)
-(*     what they sent still arrives, late and again;                       *)
-(*   - a worker that lives renews in time, as far as it is allowed to,     *)
-(*     does its keys, and completes its shard in the end;                  *)
-(*   - it repeats a request until it hears the reply that it needs;        *)
-(*   - it withdraws an offer that does not stand. One that stands it may   *)
-(*     forget for ever, and its destination may never come: the bound on   *)
-(*     renewals has to see to that;                                        *)
-(*   - only the first Restless grants do anything else.                    *)
+(*     their messages still arrive, late and duplicated;                   *)
+(*   - a live worker renews in time, as far as it is allowed to, processes *)
+(*     its keys, and finally completes its shard;                          *)
+(*   - it repeats a request until it receives the reply that it needs;     *)
+(*   - it withdraws an offer that is not open. An open one it may ignore   *)
+(*     forever, and its destination may never accept: the limit on         *)
+(*     renewals has to resolve that;                                       *)
+(*   - only the first Restless grants take any other steps.                *)
 (*                                                                         *)
 (* Clocks are exact here: a clock that runs ahead makes owners lose their  *)
 (* leases, which is a fault. GrantsMax and SendsMax bound the search, so   *)
-(* they must leave room for the faults that are allowed: with too few of   *)
-(* them TLC would find a shard that cannot finish.                         *)
+(* they must be large enough for the allowed faults: if they are too       *)
+(* small, TLC finds a shard that cannot finish.                            *)
 (***************************************************************************)
 EXTENDS Coordination
 
 CONSTANTS CrashesMax, Restless
 
-VARIABLE crashed    \* grants whose worker does nothing more
+VARIABLE crashed    \* grants whose worker takes no more steps
 
 liveVars == <<vars, crashed>>
 
@@ -35,8 +36,8 @@ Unchanged(A) == A /\ UNCHANGED crashed
 LiveInit == Init /\ crashed = {}
 
 (***************************************************************************)
-(* Faults, and what workers do besides their work. Nobody has to do any of *)
-(* this. The last two messages of each lease are kept for its end.         *)
+(* Faults, and optional steps of workers. None of them is required. The    *)
+(* last two messages of each lease are reserved for its end.               *)
 (***************************************************************************)
 
 Crash(g) ==
@@ -63,10 +64,10 @@ AcceptMove ==
     \E worker \in Workers, s \in ShardIds, move \in Moves : AcceptShard(worker, s, move, 0)
 
 (***************************************************************************)
-(* What somebody has to do, sooner or later                                *)
+(* Required steps: each happens eventually                                 *)
 (***************************************************************************)
 
-\* Time goes on, but a worker that lives renews before its lease is over.
+\* Time advances, but a live worker renews before its lease is over.
 TimelyTick ==
     /\ \A s \in ShardIds :
         LET g == truth[s].last
@@ -75,7 +76,7 @@ TimelyTick ==
 
 RenewInTime(g) == Alive(g) /\ RenewLease(g, 0)
 
-\* An idle worker takes what is free.
+\* An idle worker acquires a free shard.
 AcquireFree ==
     \E worker \in Workers, s \in ShardIds : AcquireShard(worker, s, 0) \/ GiveUpShard(worker, s, 0)
 
@@ -85,7 +86,7 @@ CompleteInTheEnd(g) ==
     /\ Alive(g)
     /\ \E act \in Acts(g, "complete"), id \in OpIds(g) : ArriveFirst(g, act, id, 0, FALSE)
 
-\* An offer that does not stand is withdrawn: it is lost, late or not yet there.
+\* An offer that is not open is withdrawn: it is lost, late or not yet delivered.
 WithdrawLost(g) ==
     /\ Alive(g)
     /\ HasSpare(g, 1)
@@ -94,7 +95,7 @@ WithdrawLost(g) ==
     /\ \E id \in OpIds(g) :
         ArriveFirst(g, [op |-> "withdraw", move |-> grants[g].frozen], id, 0, TRUE)
 
-\* A request is repeated until its reply is heard.
+\* A request is repeated until its reply is received.
 HearReply(g) ==
     /\ Alive(g)
     /\ \E n \in 1..Len(grants[g].sent) :
@@ -103,7 +104,7 @@ HearReply(g) ==
 Duty(g) == WorkOn(g) \/ CompleteInTheEnd(g) \/ WithdrawLost(g) \/ HearReply(g)
 
 (***************************************************************************)
-(* The whole                                                               *)
+(* The specification                                                       *)
 (***************************************************************************)
 
 LiveNext ==
@@ -122,15 +123,15 @@ LiveSpec == LiveInit /\ [][LiveNext]_liveVars /\ Fairness
 
 Finished == \A s \in Leaves(shards) : shards[s].status \in {"Done", "Parked"}
 
-\* After faults stop everything finishes.
+\* After faults stop, everything finishes.
 NeverFinishes == <>[]Finished
 
 (***************************************************************************)
-(* Mutations, in the form that Mutations.tla explains                      *)
+(* Mutations, in the form that Mutations.tla describes                     *)
 (***************************************************************************)
 
 \* MUTATION of RenewalLimit in liveness breaks NeverFinishes
-\* A source that forgets its offer holds a frozen shard for ever.
+\* A source that ignores its offer holds a frozen shard forever.
 RenewsFrozenForever(s, wanted) == wanted
 
 \* MUTATION of SomebodyHolds in liveness breaks NeverFinishes

@@ -1,8 +1,7 @@
 --------------------------------- MODULE MC ---------------------------------
 (***************************************************************************)
-(* What TLC needs beside the specification: which values can be exchanged  *)
-(* for one another. Workers differ in nothing but their names, and so do   *)
-(* planned moves.                                                          *)
+(* Definitions for TLC: the symmetric sets. Workers differ only in their   *)
+(* names, and so do handoffs.                                              *)
 (***************************************************************************)
 EXTENDS Coordination, TLC
 

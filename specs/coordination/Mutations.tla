@@ -1,17 +1,17 @@
 ----------------------------- MODULE Mutations -----------------------------
 (***************************************************************************)
-(* Mistakes that the laws must notice. Each definition takes the place of  *)
-(* the one it names, in the configuration it names, and must break the law *)
-(* it names before any other:                                              *)
+(* Deliberate bugs that the laws must detect. Each definition replaces the *)
+(* one it names, in the configuration it names, and must break the law it  *)
+(* names before any other:                                                 *)
 (*                                                                         *)
 (*     \* MUTATION of Definition in configuration breaks Law               *)
-(*     \* What went wrong, in one sentence.                                *)
+(*     \* The bug, in one sentence.                                        *)
 (*                                                                         *)
-(* Some add `without OtherLaw`: they show that a law notices by itself     *)
-(* what another one would have noticed sooner.                             *)
+(* Some add `without OtherLaw`: they show that a law alone detects a bug   *)
+(* that another one would have detected sooner.                            *)
 (*                                                                         *)
-(* `cargo xtask tla --mutations` reads these lines. A mutation that stays  *)
-(* unnoticed, or is noticed by another law, is a failure.                  *)
+(* `cargo xtask tla --mutations` reads these lines. A mutation that is not *)
+(* detected, or is detected by another law, is a failure.                  *)
 (***************************************************************************)
 EXTENDS MC
 
@@ -24,11 +24,11 @@ EXTENDS MC
 FenceIgnored(s, lease) == TRUE
 
 \* MUTATION of LeaseLasts in leases breaks Expired
-\* A lease still counts at its deadline.
+\* A lease is still valid at its deadline.
 ExpiryInclusive(s, ahead) == s.left >= ahead
 
 \* MUTATION of LeaseLasts in clocks breaks OwnerShutOut
-\* A lease ends a tick before its deadline, while nobody else may have it.
+\* A lease ends a tick before its deadline, while no other worker may acquire the shard.
 ExpiryEarly(s, ahead) == s.left > ahead + 1
 
 \* MUTATION of SomebodyHolds in leases breaks TwoOwners
@@ -36,11 +36,11 @@ ExpiryEarly(s, ahead) == s.left > ahead + 1
 EarlyTakeover(s, ahead) == s.owner # Nobody /\ s.left > ahead + 1
 
 \* MUTATION of SomebodyHolds in leases breaks FreeShardWithheld
-\* The shard of a dead owner stays its own.
+\* The shard of a dead owner is never free.
 DeadOwnerHolds(s, ahead) == s.owner # Nobody
 
 \* MUTATION of RenewedShard in leases breaks Acknowledged
-\* A renewal is acknowledged and not stored.
+\* A renewal is acknowledged but not stored.
 RenewalLost(s, ahead) == s
 
 \* MUTATION of RenewedLeft in clocks breaks Acknowledged
@@ -52,7 +52,7 @@ RenewalShortens(s, ahead) == RenewalLimit(s, Lease + ahead)
 FenceKeptByGrant(fence) == fence
 
 \* MUTATION of AcquireFence in leases breaks StaleFence without FenceFell
-\* Two grants of one name share a fence.
+\* Two grants of one worker name share a fence.
 FenceShared(fence) == fence
 
 \* MUTATION of SinkTakes in leases breaks SinkOrder
@@ -64,7 +64,7 @@ SinkComparesNothing(fence, key) == TRUE
 (***************************************************************************)
 
 \* MUTATION of AcquiredShard in leases breaks ProgressFell
-\* A new owner starts from nothing.
+\* A new owner starts without progress.
 CursorReset(s, worker, ahead) ==
     [Granted(s, worker, s.fence + 1, s.attempts + 1, ahead) EXCEPT !.cursor = 0]
 
@@ -73,11 +73,11 @@ CursorReset(s, worker, ahead) ==
 CursorFalls(s, key) == IF key < s.lo \/ key > s.hi THEN "CursorOutOfBounds" ELSE "ok"
 
 \* MUTATION of Stored in leases breaks Acknowledged
-\* A checkpoint is acknowledged and not stored.
+\* A checkpoint is acknowledged but not stored.
 CheckpointLost(old, new, act) == IF act.op = "checkpoint" THEN old ELSE new
 
 \* MUTATION of ClaimedKeys in leases breaks LostKey
-\* A worker records a key that it has begun and not written.
+\* A worker checkpoints a key that it has started but not written.
 CursorBeforeWrite(lease) == lease.from..Min(lease.pos + 1, lease.hi)
 
 \* MUTATION of CompletedKeys in leases breaks DoneUncovered
@@ -89,30 +89,30 @@ CompletedEarly(lease) == ClaimedKeys(lease)
 EndKeepsLease(s, status) == [s EXCEPT !.status = status]
 
 (***************************************************************************)
-(* Memory                                                                  *)
+(* Replays                                                                 *)
 (***************************************************************************)
 
 \* MUTATION of Decide in leases breaks Replay
-\* A retry is answered only if the lease is still good.
+\* A retry is answered only if the lease is still valid.
 ReplayAfterLease(s, lease, id, act, left, shardCount, ahead) ==
     IF CheckLease(s, lease, ahead) # "ok" THEN Refuse(CheckLease(s, lease, ahead))
     ELSE IF WasExecuted(s, id, act) THEN AnswerAgain(ReplayedAnswer(s, id, act))
     ELSE OwnRules(s, lease, id, act, left, shardCount, ahead)
 
 \* MUTATION of RememberEnd in leases breaks Replay
-\* The entry by which a shard ended is not kept.
+\* The log entry that ended a shard is not kept.
 EndForgotten(s, id, act) == s
 
 \* MUTATION of Push in retries breaks Replay
-\* A full log keeps its old entries and forgets the new one.
+\* A full log keeps its old entries and drops the new one.
 NewestForgotten(log, entry) == IF Len(log) < LogCap THEN Append(log, entry) ELSE log
 
 \* MUTATION of Residuals in retries breaks Replay
-\* A residual split that the log forgot is done again.
+\* A residual split that the log dropped is executed again.
 ResidualForgotten(s, id) == {}
 
 \* MUTATION of SamePayload in retries breaks OpIdReused
-\* An operation id is answered from memory whatever it comes with.
+\* An operation id is answered from the log whatever its payload.
 PayloadIgnored(s, id, act) == TRUE
 
 (***************************************************************************)
@@ -128,7 +128,7 @@ ChildLost(births, act) == IF act.op = "replace" THEN SubSeq(births, 1, 1) ELSE b
 ResidualLost(births, act) == IF act.op = "residual" THEN <<>> ELSE births
 
 \* MUTATION of ShrunkShard in splits breaks Tiling
-\* The parent keeps the part that it gave away.
+\* The parent keeps the part that it split off.
 ParentNotShrunk(s, act) == s
 
 \* MUTATION of ChildFence in splits breaks SinkOrder
@@ -136,15 +136,15 @@ ParentNotShrunk(s, act) == s
 ChildFenceRestarts(fence) == FirstFence
 
 \* MUTATION of CarriesCursor in splits breaks ProgressFell
-\* The child that contains the cursor may start from nothing.
+\* The child that contains the cursor may start without progress.
 ChildForgetsProgress(s, act) == s.cursor <= act.cut
 
 \* MUTATION of KeepsProgress in splits breaks ProgressFell
-\* A residual split cuts through what is done.
+\* A residual split cuts through completed keys.
 CutBehindCursor(s, act) == TRUE
 
 \* MUTATION of HasRoom in splits breaks Limit
-\* The limit on shards is not looked at.
+\* The limit on shards is not checked.
 LimitIgnored(shardCount, births) == TRUE
 
 (***************************************************************************)
@@ -160,7 +160,7 @@ FenceReusedAfterUnpark(fence) == fence
 FenceReusedAfterRevoke(fence) == fence
 
 \* MUTATION of UnparkFence in parking breaks SinkOrder without FenceFell
-\* A shard is unparked into a new life that begins with an old fence.
+\* A shard is unparked with an older fence.
 FenceOfAnOldLife(fence) == fence - 1
 
 \* MUTATION of IsUsedUp in parking breaks Attempts
@@ -168,7 +168,7 @@ FenceOfAnOldLife(fence) == fence - 1
 AttemptsForgotten(s) == FALSE
 
 \* MUTATION of AttemptsAfterRelease in parking breaks Attempts
-\* A failed release takes its attempt back.
+\* A failed release does not count as an attempt.
 FailureForgiven(s, act) == Max(s.attempts - 1, 0)
 
 (***************************************************************************)
@@ -180,7 +180,7 @@ FailureForgiven(s, act) == Max(s.attempts - 1, 0)
 DoneIsUnparked(s) == s.status \in {"Parked", "Done"}
 
 \* MUTATION of MayBeGranted in parking breaks StaleFence
-\* A shard that is done is handed out again.
+\* A shard that is done is granted again.
 DoneIsGranted(s) == s.status \in {"Active", "Done"}
 
 \* MUTATION of MayBeUnparked in everything breaks Acknowledged without Tiling
@@ -188,15 +188,15 @@ DoneIsGranted(s) == s.status \in {"Active", "Done"}
 SplitIsUnparked(s) == s.status \in {"Parked", "Split"}
 
 \* MUTATION of MayBeGranted in splits breaks StaleFence
-\* A shard that was replaced by its children is handed out beside them.
+\* A shard that was replaced by its children is granted beside them.
 SplitIsGranted(s) == s.status \in {"Active", "Split"}
 
 (***************************************************************************)
-(* Planned moves                                                           *)
+(* Handoffs                                                                *)
 (***************************************************************************)
 
 \* MUTATION of IsDestination in moves breaks Handoff
-\* Anybody may accept an offer.
+\* Any worker may accept an offer.
 AcceptedByAnybody(offer, worker) == TRUE
 
 \* MUTATION of OfferIsOpen in moves breaks Handoff
@@ -208,31 +208,31 @@ AcceptedLate(offer, ahead) == TRUE
 SourceNotFrozen(s) == "ok"
 
 \* MUTATION of FrozenBy in moves breaks MoveRedoesNothing
-\* The source works on after it sent its offer.
+\* The source continues to process keys after it sent its offer.
 SourceWorksOn(move) == NoMove
 
 \* MUTATION of AcceptFence in moves breaks FenceFell
-\* An accepted move keeps the fence.
+\* An accepted handoff keeps the fence.
 FenceKeptByMove(fence) == fence
 
 \* MUTATION of AcceptFence in moves breaks SinkOrder without FenceFell
-\* The source and the destination of a move share a fence.
+\* The source and the destination of a handoff share a fence.
 FenceSharedByMove(fence) == fence
 
 \* MUTATION of AcceptedShard in moves breaks Acknowledged
-\* An accepted move is rolled back, and the old owner goes on.
+\* An accepted handoff is rolled back, and the old owner continues.
 RollbackAfterAccept(s, worker, ahead) == [s EXCEPT !.offer = NoOffer]
 
 \* MUTATION of WasWithdrawn in moves breaks MoveRedoesNothing
-\* A late offer stands although it was withdrawn.
+\* A late offer opens although it was withdrawn.
 LateOfferStands(s, move) == FALSE
 
 \* MUTATION of Push in moves breaks MoveRedoesNothing without Replay
-\* The log is too short: it forgets a withdrawal before the offer arrives.
+\* The log is too short: it drops a withdrawal before the offer arrives.
 LogTooShort(log, entry) == <<entry>>
 
 \* MUTATION of WithdrawnShard in moves breaks Replay
-\* A withdrawal is not remembered.
+\* A withdrawal is not logged.
 WithdrawalForgotten(s, id, act) == [s EXCEPT !.offer = NoOffer]
 
 =============================================================================
