@@ -1,10 +1,10 @@
-//! `cargo xtask bench [FILTER] [--save]`: how long everything takes, and how many instructions.
+//! `cargo xtask bench [FILTER] [--save]`: measures times and instruction counts.
 //!
-//! Time comes from criterion ([`criterion`]) and depends on the machine and its neighbours.
-//! Instructions come from valgrind ([`instructions`]); they are the same on a busy machine, so
-//! they show small changes that time cannot. Both end in one table ([`table`]), which `--save`
-//! writes into `docs/benchmarks.md`. `cargo xtask bench stores` is a run of its own ([`stores`]),
-//! and so is `cargo xtask bench runtime` ([`scheduling`]).
+//! Times come from criterion ([`criterion`]) and depend on the machine and its load. Instruction
+//! counts come from valgrind ([`instructions`]); they do not depend on load, so they show small
+//! changes that times cannot. Both are printed in one table ([`table`]), which `--save` writes into
+//! `docs/benchmarks.md`. `cargo xtask bench stores` ([`stores`]) and `cargo xtask bench runtime`
+//! ([`scheduling`]) are separate runs.
 
 mod criterion;
 mod instructions;
@@ -20,7 +20,7 @@ use crate::{scheduling, setup};
 
 const USAGE: &str = "[FILTER] [--save]";
 
-/// What was measured of one benchmark.
+/// The measurements of one benchmark.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
     package: String,
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         merge(&mut figures, figure);
     }
     sort(&mut figures);
-    // Everything else went to stderr, so stdout is the table alone.
+    // All other output goes to stderr, so stdout contains only the table.
     let table = table::render(&figures);
     println!("{table}");
     if options.save {
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the arguments in any order.
+/// Parses the arguments, in any order.
 fn parse(arguments: &[String]) -> Result<Options, Failure> {
     let mut options = Options { filter: None, save: false };
     for argument in arguments {
@@ -74,20 +74,20 @@ fn parse(arguments: &[String]) -> Result<Options, Failure> {
                 return Err(Failure::usage("bench", format!("`{flag}` is unknown"), USAGE));
             }
             _ if options.filter.is_some() => {
-                return Err(Failure::usage("bench", "it takes one filter", USAGE));
+                return Err(Failure::usage("bench", "at most one filter is allowed", USAGE));
             }
             filter => options.filter = Some(filter.to_owned()),
         }
     }
-    // A table with some of the figures would look like one with all of them.
+    // A table with some of the figures would be indistinguishable from a complete one.
     if options.save && options.filter.as_deref().is_some_and(|filter| filter != "runtime") {
-        let why = "the saved table holds every benchmark, so --save allows no filter";
+        let why = "the saved table contains every benchmark, so --save allows no filter";
         return Err(Failure::usage("bench", why, "--save"));
     }
     Ok(options)
 }
 
-/// Joins the two figures of one benchmark: they are the same if crate and name are.
+/// Merges the time and the instruction count of one benchmark, identified by crate and name.
 fn merge(figures: &mut Vec<Figure>, new: Figure) {
     let same = |old: &&mut Figure| old.package == new.package && old.name == new.name;
     match figures.iter_mut().find(same) {
@@ -96,7 +96,7 @@ fn merge(figures: &mut Vec<Figure>, new: Figure) {
     }
 }
 
-/// The rows of a crate together: those that have no time would otherwise stand at the end.
+/// Groups the rows by crate: rows without a time would otherwise be at the end.
 fn sort(figures: &mut [Figure]) {
     figures.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_figures_is_never_saved() {
+    fn a_partial_table_is_never_saved() {
         assert_eq!(options("ring --save"), None);
         assert_eq!(options("--all"), None);
         assert_eq!(options("a b"), None);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_crate_stand_together() {
+    fn the_rows_of_a_crate_are_adjacent() {
         let figure = |package: &str, name: &str| Figure {
             package: package.into(),
             name: name.into(),

@@ -1,4 +1,4 @@
-//! `cargo xtask check-model`: everything that can happen in small worlds, tried on the kernel.
+//! `cargo xtask check-model`: exhaustive search of small configurations of the kernel.
 //!
 //! The search is an example of gossip-sim; an optimized build makes it twenty times faster.
 //! `--save` writes its three tables into `docs/reliability-model.md`; they are of every world, so
@@ -13,7 +13,7 @@ use crate::saved::{self, Block, Made};
 
 const USAGE: &str = "[--config NAME] [--max-states N] [--short] | --save";
 
-/// What the program prints below which line, and where it belongs.
+/// The titles of the printed tables, and their blocks.
 const TABLES: [(&str, Block); 3] = [
     ("States", saved::MODEL_STATES),
     ("Outcomes", saved::MODEL_PAIRS),
@@ -23,16 +23,16 @@ const TABLES: [(&str, Block); 3] = [
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let saves = arguments == ["--save"];
     if !saves && arguments.iter().any(|word| word == "--save") {
-        return Err(Failure::usage("check-model", "only whole tables are saved", USAGE));
+        return Err(Failure::usage("check-model", "only complete tables are saved", USAGE));
     }
     let made = Made::now("check-model", arguments)?;
     let mut command = process::cargo();
     command.args(["run", "--release", "--package", "gossip-sim"]);
     command.args(["--example", "check_model", "--"]);
     command.args(arguments.iter().filter(|_| !saves));
-    let told = process::show(&mut command, "read the trace above: its last line broke the rule")?;
+    let output = process::show(&mut command, "read the trace above: its last line broke the rule")?;
     for (title, block) in TABLES.iter().filter(|_| saves) {
-        block.save(&grouped_in(saved::section(&told, title)?), &made)?;
+        block.save(&grouped_in(saved::section(&output, title)?), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }

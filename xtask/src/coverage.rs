@@ -1,6 +1,6 @@
-//! `cargo xtask coverage`: which lines no test reaches, by cargo-llvm-cov.
+//! `cargo xtask coverage`: shows the lines that no test reaches, with cargo-llvm-cov.
 //!
-//! A table by default; `--html` or any other argument of cargo-llvm-cov is passed on.
+//! Prints a table by default; `--html` and any other arguments of cargo-llvm-cov are passed on.
 
 use std::process::ExitCode;
 

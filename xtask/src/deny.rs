@@ -1,7 +1,8 @@
-//! `cargo xtask deny`: licences, bans and sources of every dependency, by the rules in deny.toml.
+//! `cargo xtask deny`: checks licences, bans and sources of every dependency by the rules in
+//! deny.toml.
 //!
-//! Advisories are left out: their database is fetched from the network at every run, and a check
-//! that depends on the day is no test of this tree.
+//! Advisories are not checked: their database is downloaded at every run, and a check whose result
+//! depends on the day is not a test of this tree.
 
 use std::process::ExitCode;
 
@@ -13,14 +14,14 @@ const TOOL: &str = "cargo-deny";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     if !arguments.is_empty() {
-        return Err(Failure::usage("deny", "it takes no arguments", ""));
+        return Err(Failure::usage("deny", "no arguments are allowed", ""));
     }
     setup::cargo_tool(TOOL)?;
     check()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The stage of `cargo xtask test`: it never installs a tool that takes minutes to build.
+/// Runs the stage of `cargo xtask test`, which never installs a tool that takes minutes to build.
 pub(crate) fn check_if_installed() -> Result<(), Failure> {
     if process::is_installed(TOOL) {
         return check();
@@ -32,5 +33,8 @@ pub(crate) fn check_if_installed() -> Result<(), Failure> {
 fn check() -> Result<(), Failure> {
     let mut command = process::cargo();
     command.args(["deny", "check", "licenses", "bans", "sources"]);
-    process::run(&mut command, "drop the dependency named above, or argue for it in deny.toml")
+    process::run(
+        &mut command,
+        "remove the dependency named above, or allow it in deny.toml with a reason",
+    )
 }

@@ -1,11 +1,11 @@
 //! `cargo xtask etcd-faults`: the long form of the campaign against three etcd servers.
 //!
-//! Workers go on while the leader is killed, stopped and cut off, again and again, and an oracle
-//! looks at everything that is acknowledged; workers are stopped for longer than their leases; then
-//! bare writes while the leader is lost in each way. The tests of the crate lose it once in most
-//! ways. This prints the figures of `docs/reliability.md`, and `--save` writes them there. Where
-//! packets cannot be dropped (network namespaces need root), it says so and their rows are missing.
-//! It is the debug build, whose assertions look as well.
+//! Workers run while the leader is repeatedly killed, stopped and partitioned, and an oracle checks
+//! every acknowledged operation; workers are stopped for longer than their leases; then bare writes
+//! run while the leader is lost in each way. The tests of the crate lose it once in most ways. This
+//! prints the figures of `docs/reliability.md`, and `--save` writes them there. If packets cannot
+//! be dropped (network namespaces need root), it reports that and omits those rows. It is the debug
+//! build, so that debug assertions run too.
 
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -16,10 +16,10 @@ use crate::saved::{self, Made};
 use crate::workspace::Workspace;
 use crate::{process, setup};
 
-/// Losses in each way, as in the figures that are written down.
+/// Losses of each kind, as in the documented figures.
 const ROUNDS: &str = "8";
 
-/// What is printed, by title, of each program.
+/// The titles of the sections that each program prints.
 const LEADERS_AND_WORKERS: [&str; 2] = ["losses", "stopped"];
 const WRITES: &str = "writes";
 
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let Order { rounds, saves } = parse(arguments)?;
     setup::packages_for("etcd-faults", &Workspace::load()?)?;
     let made = Made::now("etcd-faults", arguments)?.remarking("Unoptimised build.");
-    let next = "what the servers said at the end stands above";
+    let next = "see the last output of the servers above";
     let load_before = load();
     let campaign = process::show(program("etcd-faults").arg(rounds), next)?;
     let writes = process::show(&mut program("lose-leader"), next)?;
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Order<'a> {
     rounds: &'a str,
@@ -57,13 +57,13 @@ fn parse(arguments: &[String]) -> Result<Order<'_>, Failure> {
             Ok(Order { rounds, saves })
         }
         words => {
-            let why = format!("`{}` is not understood", words.join(" "));
+            let why = format!("`{}` is not a valid argument", words.join(" "));
             Err(Failure::usage("etcd-faults", why, USAGE))
         }
     }
 }
 
-/// How many wanted to run in the last minute: tells how far to trust the times.
+/// Returns the load average of the last minute, which shows how far to trust the times.
 fn load() -> String {
     let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     loads.split_whitespace().next().unwrap_or("unknown").to_owned()

@@ -1,14 +1,14 @@
 //! The one error type of xtask.
 //!
-//! A person reads it in a terminal, so it answers their three questions in order: what happened,
-//! why, and what to type next. Nothing in xtask matches on a failure; there is nothing to match.
+//! It is printed to a terminal, so it has three parts in this order: what happened, the cause, and
+//! the command to run next. No code in xtask matches on a failure, so it has no variants.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use crate::EXIT_USAGE;
 
-/// A command that could not do its work.
+/// A command that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// What happened, why it happened, and what to type (or do) next.
+    /// Creates a failure: what happened, the cause, and the command or action that comes next.
     pub(crate) fn new(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -27,7 +27,8 @@ impl Failure {
         Self { what: what.into(), why: why.into(), next: next.into(), code: 1 }
     }
 
-    /// The arguments of `command` make no sense; `why` says which, `usage` how it should look.
+    /// Creates a failure for invalid arguments of `command`; `why` names them, `usage` shows the
+    /// syntax.
     pub(crate) fn usage(command: &str, why: impl Into<String>, usage: &str) -> Self {
         Self {
             code: EXIT_USAGE,
@@ -39,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// 2 if the command line was at fault, else 1.
+    /// Returns 2 if the command line was invalid, else 1.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz TARGET SECONDS`: one fuzz target for so long; with `--runs N` for so many
-//! executions; `--all` is a [campaign] over every target.
+//! `cargo xtask fuzz TARGET SECONDS`: runs one fuzz target for a time; with `--runs N` for a number
+//! of executions; `--all` is a [campaign] over every target.
 //!
 //! A run starts from the inputs in `verify/fuzz/kept`, which the tests of the laws also check, and
 //! from those that earlier runs left in `verify/fuzz/corpus`, where it adds its own. Copy an input
@@ -35,16 +35,16 @@ const KEPT: &str = "verify/fuzz/kept";
 /// Inputs that runs on this machine found.
 const CORPUS: &str = "verify/fuzz/corpus";
 
-/// Longest input that is tried: above the 16 KiB that the largest decoder accepts, so that its
-/// upper limits are met. libFuzzer's own default is 4 KiB.
+/// Maximum input length: above the 16 KiB that the largest decoder accepts, so that its upper
+/// limits are exercised. libFuzzer's default is 4 KiB.
 const INPUT_LEN_MAX: u32 = 20_000;
 
-/// Longest input of a run by executions: what decoders tell apart is in the first bytes, and short
-/// inputs are tried ten times as often. Upper limits are met by the runs by time.
+/// Maximum input length of a run by executions: decoders branch on the first bytes, and short
+/// inputs run ten times as often. Runs by time exercise the upper limits.
 const SHORT_LEN_MAX: u32 = 128;
 
-/// The same for targets whose inputs say nothing in so few bytes, which get as many as their seeds
-/// have, and for those that do more with every byte and have said it all in fewer.
+/// The same for targets that need more bytes, which get the length of their seeds, and for targets
+/// whose cost grows with every byte and that need fewer.
 const LENGTHS: [(&str, u32); 13] = [
     ("certificate", 640),
     ("command_template", 48),
@@ -61,11 +61,12 @@ const LENGTHS: [(&str, u32); 13] = [
     ("stream_answer", 96),
 ];
 
-/// How libFuzzer spends a run by executions: on trying inputs. Without these it spends half of it
-/// on looking for shorter inputs, on weighing which to try, and on files that did not change.
+/// libFuzzer options for a run by executions, which spend the time on executing inputs. Without
+/// them it spends half of it on shortening inputs, on weighing which to try, and on reloading
+/// unchanged files.
 const QUICK: [&str; 4] = ["-len_control=0", "-entropic=0", "-reduce_inputs=0", "-reload=0"];
 
-/// libFuzzer's line with the number of inputs it tried.
+/// libFuzzer's line with the number of executed inputs.
 const EXECUTIONS: &str = "stat::number_of_executed_units:";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
             fuzz(&workspace, target, bound)?;
         }
         _ => {
-            return Err(Failure::usage("fuzz", "it takes a target and a time", USAGE));
+            return Err(Failure::usage("fuzz", "a target and a time are required", USAGE));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -96,7 +97,7 @@ enum Bound {
     Runs(u32),
 }
 
-/// The names of the targets: one file each.
+/// Returns the names of the targets, one file each.
 fn targets(root: &Path) -> Result<Vec<String>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(
@@ -115,20 +116,20 @@ fn targets(root: &Path) -> Result<Vec<String>, Failure> {
     Ok(targets)
 }
 
-/// Checks both arguments; the result is the number.
+/// Checks both arguments and returns the number.
 fn parse(target: &str, number: &str, targets: &[String]) -> Result<u32, Failure> {
     if !targets.iter().any(|known| known == target) {
-        let why = format!("there is no target `{target}`, only {}", targets.join(", "));
+        let why = format!("there is no target `{target}`; the targets are {}", targets.join(", "));
         return Err(Failure::usage("fuzz", why, USAGE));
     }
     match number.parse() {
-        // Zero means "for ever" to libFuzzer, and no run of ours is without a bound.
+        // Zero means "forever" to libFuzzer, and every run must be bounded.
         Ok(number) if number > 0 => Ok(number),
-        _ => Err(Failure::usage("fuzz", "its bound is a number above 0", USAGE)),
+        _ => Err(Failure::usage("fuzz", "the bound must be 1 or more", USAGE)),
     }
 }
 
-/// Runs libFuzzer and sums up in one line on stdout.
+/// Runs libFuzzer and prints a summary line on stdout.
 fn fuzz(workspace: &Workspace, target: &str, bound: Bound) -> Result<(), Failure> {
     setup::packages_for("fuzz", workspace)?;
     setup::cargo_tool("cargo-fuzz")?;
@@ -140,23 +141,28 @@ fn fuzz(workspace: &Workspace, target: &str, bound: Bound) -> Result<(), Failure
             executions = Some(number.trim().to_owned());
         }
     })?;
-    // A build that failed, or a process that was killed, prints no statistics.
+    // A failed build or a killed process prints no statistics.
     let executions = executions.unwrap_or_else(|| "an unknown number of".to_owned());
     let result = if status.success() { "no finding" } else { "FOUND something" };
     println!("{target}: {executions} executions, {result}");
-    let next = format!("keep the input named above as a test, then mend what `{target}` reached");
+    let next =
+        format!("keep the input named above as a test, then fix the code that `{target}` reached");
     process::expect_success(&command, status, &next)
 }
 
-/// Where libFuzzer writes what it finds must exist.
+/// Creates the directory to which libFuzzer writes its inputs.
 fn make_corpus(root: &Path, target: &str) -> Result<(), Failure> {
     let place = root.join(CORPUS).join(target);
     fs::create_dir_all(&place).map_err(|error| {
-        Failure::new(format!("{CORPUS}/{target} was not made"), error.to_string(), "look there")
+        Failure::new(
+            format!("{CORPUS}/{target} was not created"),
+            error.to_string(),
+            "check the directory",
+        )
     })
 }
 
-/// The command as one would type it; `-s none` is no sanitizer, `-O` an optimized build.
+/// Returns the command; `-s none` disables sanitizers, `-O` optimizes.
 fn command(root: &Path, target: &str, bound: Bound) -> Command {
     let mut command = process::cargo_of("stable");
     command.args(["fuzz", "run", "--fuzz-dir", DIRECTORY, "-s", "none", "-O", target]);
@@ -174,7 +180,7 @@ fn command(root: &Path, target: &str, bound: Bound) -> Command {
         }
     }
     command.arg("-print_final_stats=1");
-    // Coverage instrumentation is an unstable flag; this lets the stable compiler accept it.
+    // Coverage instrumentation is an unstable flag; this makes the stable compiler accept it.
     command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
     command
 }
@@ -187,7 +193,9 @@ mod tests {
     fn arguments_are_checked() {
         let targets = ["a".to_owned(), "b".to_owned()];
         assert_eq!(parse("a", "10", &targets).unwrap(), 10);
-        assert!(parse("c", "10", &targets).unwrap_err().to_string().contains("only a, b"));
+        assert!(
+            parse("c", "10", &targets).unwrap_err().to_string().contains("the targets are a, b")
+        );
         for seconds in ["0", "-1", "ten", ""] {
             assert!(parse("a", seconds, &targets).is_err(), "{seconds:?}");
         }

@@ -1,9 +1,9 @@
-//! `cargo xtask handoff`: planned moves between real processes, the long form.
+//! `cargo xtask handoff`: handoffs between real processes, the long form.
 //!
 //! The tests of `gossip-trials` run the same program for a few moves. This runs it on the
 //! disk that holds the target directory and on an etcd that it starts, and writes the figures
 //! between two marks in `docs/reliability.md`. It is an optimized build: eight workers and their
-//! threads share the cores of one machine, and the time of a move is what is measured.
+//! threads share the cores of one machine, and the duration of a handoff is measured.
 
 use std::fs;
 use std::path::Path;
@@ -15,18 +15,18 @@ use crate::process;
 use crate::saved::{self, Made};
 use crate::workspace::Workspace;
 
-/// Moves of each campaign, unless it is told otherwise.
+/// Default number of handoffs of each campaign.
 const MOVES: &str = "2000";
-/// Moves for each process that is killed, in the campaign that kills.
+/// Handoffs per killed process, in the campaign with kills.
 const MOVES_PER_KILL: u64 = 20;
-/// Workers of the rolling restart, as the specification asks; how often each place is restarted, so
-/// that there are gaps enough for a percentile; and keys of each shard, enough for all of it.
+/// Workers of the rolling restart, as the specification requires; restarts of each worker, enough
+/// gaps for a percentile; and keys of each shard, enough for the whole trial.
 const RESTART: [&str; 3] = ["8", "4", "16000"];
-/// A campaign without a seed is the one whose figures are written down.
+/// The default seed; the documented figures use it.
 const SEED: &str = "20261115";
-/// The stores that there are.
+/// The supported stores.
 const STORES: [&str; 2] = ["sqlite", "etcd"];
-/// The head of the table; a trial ends with a row of it, but for the store.
+/// The head of the table; a trial ends with a row of it, without the store.
 const HEAD: &str = "| store | trial | keys redone by a move, lost | keys redone after takeovers | \
     gap, p50 and p99 | in median commits | takeover, p50 and p99 | \
     one synced commit, p50 and p99 | 20 synced commits in a row, p50 and p99 |\n\
@@ -49,9 +49,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
             ("rolling restart", vec!["restart", workers, rounds, keys, SEED]),
         ];
         for (name, words) in trials {
-            let told = trial(store, &directory.join(store).join(name.replace(' ', "-")), &words)?;
-            println!("{store}, {name}:\n{told}");
-            let row = told.trim().lines().next_back().unwrap_or_default();
+            let output = trial(store, &directory.join(store).join(name.replace(' ', "-")), &words)?;
+            println!("{store}, {name}:\n{output}");
+            let row = output.trim().lines().next_back().unwrap_or_default();
             table.push_str(&format!("| {store} {row}\n"));
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked for.
+/// The parsed command line.
 struct Order<'a> {
     moves: &'a str,
     store: Option<&'a str>,
@@ -84,7 +84,7 @@ fn parse(arguments: &[String]) -> Result<Order<'_>, Failure> {
                 words.next();
             }
             _ => {
-                let why = format!("`{word}` is not understood");
+                let why = format!("`{word}` is not a valid argument");
                 return Err(Failure::usage("handoff", why, USAGE));
             }
         }
@@ -92,7 +92,7 @@ fn parse(arguments: &[String]) -> Result<Order<'_>, Failure> {
     Ok(order)
 }
 
-/// Runs one trial in a directory of its own. What a failed one left is there to look at.
+/// Runs one trial in its own directory. The files of a failed one are kept for inspection.
 fn trial(store: &str, directory: &Path, words: &[&str]) -> Result<String, Failure> {
     if directory.exists() {
         fs::remove_dir_all(directory).map_err(|error| {
@@ -101,8 +101,8 @@ fn trial(store: &str, directory: &Path, words: &[&str]) -> Result<String, Failur
         })?;
     }
     fs::create_dir_all(directory).map_err(|error| {
-        let what = format!("{} was not made", directory.display());
-        Failure::new(what, error.to_string(), "look at the disk")
+        let what = format!("{} was not created", directory.display());
+        Failure::new(what, error.to_string(), "check the disk")
     })?;
     let (name, rest) = (words[0], &words[1..]);
     let mut command = command();
@@ -111,7 +111,7 @@ fn trial(store: &str, directory: &Path, words: &[&str]) -> Result<String, Failur
         _ => command.arg(name).arg(format!("sqlite:{}", directory.join("trial.db").display())),
     };
     command.arg(directory.join("journals")).args(rest);
-    process::capture(&mut command, &format!("look at {}", directory.display()))
+    process::capture(&mut command, &format!("inspect {}", directory.display()))
 }
 
 fn command() -> Command {

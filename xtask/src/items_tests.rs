@@ -1,4 +1,4 @@
-//! Small pieces of Rust, and the items they must give.
+//! Small pieces of Rust and their expected items.
 
 use super::*;
 use crate::source::mask;
@@ -16,7 +16,7 @@ fn names(text: &str, kind: Kind) -> Vec<String> {
 }
 
 #[test]
-fn kinds_are_told_apart() {
+fn kinds_are_distinguished() {
     let text = "pub struct A; enum B {} trait C {} type D = u8; union E {} static F: u8 = 0;
         pub const G: u8 = 0; const fn h() {} mod i; mod j {}";
     assert_eq!(names(text, Kind::Type), ["A", "B", "C", "D", "E"]);
@@ -35,7 +35,7 @@ fn only_plain_pub_is_public() {
 }
 
 #[test]
-fn methods_know_their_owner() {
+fn methods_have_their_owner() {
     let method = |text| find(text, "m").owner;
     assert_eq!(method("impl A { fn m() {} }").as_deref(), Some("A"));
     assert_eq!(method("impl<'a, T: Fn() -> u8> A<'a, T> { fn m() {} }").as_deref(), Some("A"));
@@ -94,7 +94,7 @@ fn functions_are_measured_with_their_body() {
 }
 
 #[test]
-fn modules_for_tests_are_told_from_others() {
+fn test_modules_are_distinguished_from_others() {
     assert!(find("#[cfg(test)] mod t { mod u { fn a() {} } }", "a").in_tests);
     assert!(!find("#[cfg(test)] mod t { } fn a() {}", "a").in_tests);
     assert!(!find("#[cfg(feature = \"x\")] mod t { fn a() {} }", "a").in_tests);

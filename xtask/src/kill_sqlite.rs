@@ -13,11 +13,11 @@ use crate::process;
 use crate::saved::{self, Made};
 use crate::workspace::Workspace;
 
-/// As many as the specification asks for.
+/// The number that the specification requires.
 const CYCLES: &str = "2000";
-/// A campaign without `--seed` is the one whose figures are written down.
+/// The default seed; the documented figures use it.
 const SEED: &str = "20261115";
-/// Processes of a race, and leases that each of their threads asks for.
+/// Processes of a race, and leases that each of their threads requests.
 const RACE: [&str; 2] = ["8", "500"];
 
 const USAGE: &str = "[--cycles N] [--seed N] [--save]";
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Cycles and seed.
+/// Parses cycles and seed.
 fn parse(arguments: &[String]) -> Result<(&str, &str), Failure> {
     let (mut cycles, mut seed) = (CYCLES, SEED);
     for pair in arguments.chunks(2) {
@@ -45,7 +45,7 @@ fn parse(arguments: &[String]) -> Result<(&str, &str), Failure> {
             [name, number] if name == "--cycles" && is_number(number) => cycles = number,
             [name, number] if name == "--seed" && is_number(number) => seed = number,
             _ => {
-                let why = format!("`{}` is not understood", pair.join(" "));
+                let why = format!("`{}` is not a valid argument", pair.join(" "));
                 return Err(Failure::usage("kill-sqlite", why, USAGE));
             }
         }
@@ -53,7 +53,7 @@ fn parse(arguments: &[String]) -> Result<(&str, &str), Failure> {
     Ok((cycles, seed))
 }
 
-/// What the two programs told, each in one line.
+/// Returns the table from the summary lines of the two programs.
 fn table(seed: &str, killed: &str, raced: &str) -> String {
     let (killed, raced) = (killed.trim(), raced.trim());
     let rows = format!("| killed | {killed} |\n| raced | {raced} |");
@@ -64,8 +64,8 @@ fn is_number(word: &str) -> bool {
     word.parse::<u64>().is_ok()
 }
 
-/// Runs one campaign in a directory of its own, and answers what it told. What a failed one left is
-/// there to look at.
+/// Runs one campaign in its own directory and returns its summary. The files of a failed one are
+/// kept for inspection.
 fn campaign(name: &str, directory: &Path, rest: &[&str], seed: &str) -> Result<String, Failure> {
     if directory.exists() {
         std::fs::remove_dir_all(directory).map_err(|error| {
@@ -73,7 +73,7 @@ fn campaign(name: &str, directory: &Path, rest: &[&str], seed: &str) -> Result<S
             Failure::new(what, error.to_string(), "remove it by hand")
         })?;
     }
-    let next = format!("look at {}, then --seed {seed} again", directory.display());
+    let next = format!("inspect {}, then repeat with --seed {seed}", directory.display());
     process::show(command(name, directory).args(rest), &next)
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_a_row_with_commas() {
+    fn a_summary_becomes_a_row_with_commas() {
         let table = table("20261115", "2000 cycles: 6120 killed\n", "8 processes, 11676 told\n");
         let expected = "Seed 20261115.\n\n| processes are | figures |\n|---|---|\n\
                         | killed | 2,000 cycles: 6,120 killed |\n\

@@ -1,11 +1,10 @@
 //! Project tasks: `cargo xtask COMMAND`.
 //!
-//! One file per command, and [`COMMANDS`] is the list of them. A command is a function from its
-//! arguments to an exit code; what it cannot do it says as a [`Failure`]: what happened, why, and
-//! what to type next.
+//! One file per command; [`COMMANDS`] lists them. A command is a function from its arguments to an
+//! exit code. Errors are a [`Failure`]: what happened, the cause, and the command to run next.
 //!
-//! xtask is never part of the product: no crate depends on it, and it depends on none of them. It
-//! needs one library, to read the JSON that cargo prints, so that it builds in seconds.
+//! xtask is never part of the product: no crate depends on it, and it depends on none of them. Its
+//! only library reads the JSON that cargo prints, so that it builds in seconds.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -49,21 +48,21 @@ use std::process::ExitCode;
 
 use failure::Failure;
 
-/// The exit code for a command line we do not understand.
+/// The exit code for an invalid command line.
 const EXIT_USAGE: u8 = 2;
 
-/// One thing xtask can do.
+/// One command of xtask.
 struct Command {
-    /// What one types after `cargo xtask`.
+    /// The word after `cargo xtask`.
     name: &'static str,
     /// The arguments as shown in the list of commands.
     arguments: &'static str,
-    /// Half a sentence for the list of commands.
+    /// A short description for the list of commands.
     purpose: &'static str,
     run: fn(&[String]) -> Result<ExitCode, Failure>,
 }
 
-/// Everything xtask can do, the daily ones first.
+/// All commands, the most frequent ones first.
 const COMMANDS: [Command; 23] = [
     Command {
         name: "test",
@@ -74,21 +73,21 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "tidy",
         arguments: "",
-        purpose: "crate boundaries, names the specification asks for, sizes, leftovers, figures \
-                  that do not say where they come from",
+        purpose: "check crate boundaries, names of the specification, sizes, leftovers, and the \
+                  origin of figures",
         run: tidy::run,
     },
     Command {
         name: "setup",
         arguments: "[COMMAND]",
-        purpose: "install what COMMAND (default: test) needs",
+        purpose: "install the packages that COMMAND (default: test) needs",
         run: setup::run,
     },
     Command {
         name: "bench",
         arguments: "[FILTER] [--save]",
-        purpose: "time and instructions of every benchmark; --save writes docs/benchmarks.md; \
-                  `stores` compares stores with their engines, `runtime` scans with bare loops",
+        purpose: "measure time and instructions of every benchmark; --save writes docs/benchmarks.md; \
+                  `stores` compares stores with their bare engines, `runtime` scans with bare loops",
         run: bench::run,
     },
     Command {
@@ -108,14 +107,14 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "check-model",
         arguments: "[--config NAME] [--max-states N] [--short] | --save",
-        purpose: "search small worlds of the kernel to their end; \
+        purpose: "search small configurations of the kernel exhaustively; \
                   --save writes the tables of docs/reliability-model.md",
         run: check_model::run,
     },
     Command {
         name: "tla",
         arguments: "[--short | --mutations] [--save]",
-        purpose: "search the TLA+ specification to its end, then its mutations; \
+        purpose: "search the TLA+ specification exhaustively, then its mutations; \
                   --save writes the tables of its README",
         run: tla::run,
     },
@@ -141,7 +140,7 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "kill-sqlite",
         arguments: "[--cycles N] [--seed N] [--save]",
-        purpose: "kill and race processes on one SQLite file, and look what became of it; --save \
+        purpose: "kill and race processes on one SQLite file, and check its content; --save \
                   writes the table of docs/reliability.md",
         run: kill_sqlite::run,
     },
@@ -170,26 +169,26 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "handoff",
         arguments: "[--moves N] [--store sqlite|etcd] [--save]",
-        purpose: "move shards between real processes, kill them, restart them; measure the gaps",
+        purpose: "hand off shards between real processes, kill and restart them; measure the gaps",
         run: handoff::run,
     },
     Command {
         name: "etcd-faults",
         arguments: "[--rounds N] [--save]",
-        purpose: "lose the leader of three etcd servers again and again while workers go on, and \
-                  stop workers; --save writes the tables of docs/reliability.md",
+        purpose: "repeatedly lose the leader of three etcd servers while workers run, and stop \
+                  workers; --save writes the tables of docs/reliability.md",
         run: etcd_faults::run,
     },
     Command {
         name: "kill-worker",
         arguments: "[--kills N] [--seed N] [--save]",
-        purpose: "kill gossip exec again and again, and look whether a key was lost",
+        purpose: "kill gossip exec repeatedly and check that no key is lost",
         run: worker_trials::kill_worker,
     },
     Command {
         name: "fleet",
         arguments: "[--keys N] [--save]",
-        purpose: "eight workers on one etcd: kill, stop and drain some, and look what became of it",
+        purpose: "eight workers on one etcd: kill, stop and drain some, and check the results",
         run: worker_trials::fleet,
     },
     Command {
@@ -213,7 +212,7 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "coverage",
         arguments: "[ARGUMENTS]",
-        purpose: "line coverage by cargo-llvm-cov",
+        purpose: "measure line coverage with cargo-llvm-cov",
         run: coverage::run,
     },
     Command {
@@ -239,12 +238,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command of that name.
+/// Returns the command of that name.
 fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == name)
 }
 
-/// Lists the commands; an unknown one, or none at all, is a usage error.
+/// Lists the commands; an unknown or missing command is a usage error.
 fn refuse(name: Option<&String>) -> ExitCode {
     match name {
         Some(name) => eprintln!("error: there is no command `{name}`. The commands are:"),

@@ -8,11 +8,11 @@ use crate::setup;
 
 const TOOLCHAIN: &str = "nightly";
 
-/// Property tests look for a file of earlier failures, which isolation forbids. Strict provenance
-/// refuses pointers made from integers, so that Miri sees every mistake it can.
+/// Property tests read a file of earlier failures, which isolation forbids. Strict provenance
+/// rejects pointers made from integers, so that Miri detects as much as it can.
 const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-strict-provenance";
 
-/// Miri runs a thousand times slower than the machine; a few cases of each property must do.
+/// Miri is about a thousand times slower than native code; a few cases of each property are enough.
 const PROPTEST_CASES: &str = "8";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {

@@ -1,16 +1,16 @@
-//! Numbers as people read them: with commas between thousands.
+//! Formats numbers with commas between thousands.
 
-/// Digits of a number from which on commas help.
+/// Minimum number of digits for commas.
 const DIGITS_MIN: usize = 4;
 
-/// A number with commas between thousands.
+/// Returns a number with commas between thousands.
 pub(crate) fn grouped(number: u64) -> String {
     group(&number.to_string())
 }
 
-/// The same for the figures of a text: in cells of tables, and in other lines, that begin with a
-/// digit. Words stay as they are, and so do hashes, dates, years in a story, and seeds, which one
-/// types again.
+/// Formats the figures of a text the same way: in table cells, and in other lines, that start with
+/// a digit. Words are unchanged, and so are hashes, dates, years and seeds, which are copied into
+/// commands.
 pub(crate) fn grouped_in(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let cells: Vec<String> = line.split('|').map(grouped_cell).collect();
@@ -36,7 +36,7 @@ fn grouped_cell(cell: &str) -> String {
     with_commas.collect::<Vec<_>>().join(" ")
 }
 
-/// Commas in a word that is a number, whatever signs stand around it.
+/// Adds commas to a word that is a number, with any punctuation around it.
 fn grouped_word(word: &str) -> String {
     let is_sign = |it: char| it.is_ascii_punctuation();
     let front = word.len() - word.trim_start_matches(is_sign).len();
@@ -66,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_told_apart() {
-        let told = [0, 999, 1_000, 123_456, 1_234_567].map(grouped);
-        assert_eq!(told, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    fn thousands_are_separated() {
+        let output = [0, 999, 1_000, 123_456, 1_234_567].map(grouped);
+        assert_eq!(output, ["0", "999", "1,000", "123,456", "1,234,567"]);
     }
 
     #[test]
-    fn figures_of_a_text_get_commas_and_nothing_else_does() {
+    fn only_figures_of_a_text_get_commas() {
         let same = [
             "| fsync, in 2018 | 2026-11-15 | 1234e567 | `12345678` | 1.0000 (0) |",
             "| 999 | 150.2 of 400 allowed (seed 9667) | 1,234 | 12345abc, 7 |",

@@ -1,7 +1,7 @@
-//! Starting other programs and saying plainly how they ended.
+//! Starts other programs and reports how they ended.
 //!
-//! Nothing here goes through a shell, and no output is hidden: a program either inherits our
-//! streams or its lines are passed on while we read them.
+//! No command goes through a shell, and no output is hidden: a program inherits our streams, or its
+//! lines are passed on while they are read.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,34 +11,34 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::failure::Failure;
 
-/// Which stream of a program [`stream`] reads; the other one is inherited.
+/// The stream of a program that [`stream`] reads; the other one is inherited.
 #[derive(Clone, Copy)]
 pub(crate) enum Pipe {
     Stdout,
     Stderr,
 }
 
-/// The cargo that runs us, so that every step uses one toolchain.
+/// Returns the cargo that runs xtask, so that every step uses one toolchain.
 pub(crate) fn cargo() -> Command {
-    // Cargo sets it for everything it starts. Someone who runs our program by hand has none.
+    // Cargo sets it for the programs it starts. It is missing if xtask is run directly.
     Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
-/// The cargo of another toolchain. Only rustup's own `cargo` understands `+toolchain`.
+/// Returns the cargo of another toolchain. Only rustup's `cargo` accepts `+toolchain`.
 pub(crate) fn cargo_of(toolchain: &str) -> Command {
     let mut command = Command::new("cargo");
     command.arg(format!("+{toolchain}"));
     command
 }
 
-/// Runs a program on our own streams; a non-zero exit is a failure. `next` tells the reader what
-/// to do about it.
+/// Runs a program on our own streams; a non-zero exit is a failure. `next` is the next step for the
+/// reader.
 pub(crate) fn run(command: &mut Command, next: &str) -> Result<(), Failure> {
     let status = command.status().map_err(|error| not_started(command, &error))?;
     expect_success(command, status, next)
 }
 
-/// Runs a program and returns what it printed on stdout; stderr is inherited.
+/// Runs a program and returns its stdout; stderr is inherited.
 pub(crate) fn capture(command: &mut Command, next: &str) -> Result<String, Failure> {
     let output =
         command.stderr(Stdio::inherit()).output().map_err(|error| not_started(command, &error))?;
@@ -46,8 +46,8 @@ pub(crate) fn capture(command: &mut Command, next: &str) -> Result<String, Failu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program, passes one of its streams on line by line, and shows each line to `on_line`.
-/// How the program ended is for the caller to judge.
+/// Runs a program, passes one of its streams on line by line, and calls `on_line` with each. The
+/// caller checks the exit status.
 pub(crate) fn stream(
     command: &mut Command,
     pipe: Pipe,
@@ -66,18 +66,18 @@ pub(crate) fn stream(
     child.wait().map_err(|error| not_started(command, &error))
 }
 
-/// Runs a program, passes what it prints on, and returns it; a non-zero exit is a failure.
+/// Runs a program, passes its output on, and returns it; a non-zero exit is a failure.
 pub(crate) fn show(command: &mut Command, next: &str) -> Result<String, Failure> {
-    let mut told = String::new();
+    let mut output = String::new();
     let status = stream(command, Pipe::Stdout, &mut |line| {
-        told.push_str(line);
-        told.push('\n');
+        output.push_str(line);
+        output.push('\n');
     })?;
     expect_success(command, status, next)?;
-    Ok(told)
+    Ok(output)
 }
 
-/// Turns a bad exit status into a failure that shows the command.
+/// Converts a non-zero exit status into a failure that shows the command.
 pub(crate) fn expect_success(
     command: &Command,
     status: ExitStatus,
@@ -90,20 +90,20 @@ pub(crate) fn expect_success(
     Err(Failure::new(what, format!("it ended with {status}; see its output above"), next))
 }
 
-/// Whether a program of that name is on the search path.
+/// Returns whether a program of that name is on the search path.
 pub(crate) fn is_installed(binary: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|directory| directory.join(binary).is_file())
 }
 
-/// The command as one would type it, without the directories of the program.
+/// Returns the command as typed, without the directories of the program.
 fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// The program did not run at all: most often it is not there.
+/// Returns the failure of a program that could not be started, usually because it is missing.
 fn not_started(command: &Command, error: &io::Error) -> Failure {
     let program = command.get_program().to_string_lossy().into_owned();
     Failure::new(
@@ -113,8 +113,8 @@ fn not_started(command: &Command, error: &io::Error) -> Failure {
     )
 }
 
-/// Reads a stream to its end. Bytes that are no UTF-8 are shown as replacement characters: test
-/// output may hold anything, and none of it may stop us from counting.
+/// Reads a stream to its end. Invalid UTF-8 becomes replacement characters: test output may contain
+/// any bytes, and they must not stop the counting.
 fn pass_on(stream: Option<impl Read>, show: impl Fn(&str), on_line: &mut dyn FnMut(&str)) {
     let Some(stream) = stream else { return };
     for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {

@@ -1,9 +1,9 @@
 //! Figures in the documentation, written by the command that made them.
 //!
-//! A [`Block`] is the place of some figures in a page, between two marks, and [`BLOCKS`] is the
-//! list of them. A command replaces what stands between the marks of its blocks and nothing else,
-//! and writes below the figures which command made them, when, and from which commit ([`Made`]).
-//! `cargo xtask tidy` refuses a block that does not say so.
+//! A [`Block`] is a section of a page for figures, between two marks; [`BLOCKS`] lists all blocks.
+//! A command replaces only the text between the marks of its blocks, and writes below the figures
+//! the command, the date and the commit that produced them ([`Made`]). `cargo xtask tidy` rejects a
+//! block without them.
 
 use std::fs;
 use std::process::Command;
@@ -12,22 +12,22 @@ use crate::failure::Failure;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// How the line begins that tells where figures come from.
+/// Start of the line that names the origin of figures.
 const MADE_BY: &str = "Made by `";
-/// How a block begins that has no figures yet.
+/// Start of a block without figures.
 const NOT_RUN: &str = "Not run yet";
-/// How many digits of a commit are written, and how many are enough to know it by.
+/// Number of commit digits that are written, enough to identify it.
 const COMMIT_DIGITS: &str = "--short=12";
 const COMMIT_DIGITS_MIN: usize = 7;
-/// What is added to a commit in one word, if files were changed since.
+/// Suffix of a commit if files were changed since.
 const CHANGED: &str = "-changed";
 
-/// A place for figures.
+/// A section for figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// The page, relative to the root.
     pub(crate) page: &'static str,
-    /// What stands in its marks; of one block of the page.
+    /// The name in its marks; unique within the page.
     pub(crate) name: &'static str,
 }
 
@@ -99,7 +99,7 @@ pub(crate) const BLOCKS: [Block; 27] = [
 ];
 
 impl Block {
-    /// Puts `figures` between the marks, and below them how they were made.
+    /// Writes `figures` between the marks, with their origin below them.
     pub(crate) fn save(self, figures: &str, made: &Made) -> Result<(), Failure> {
         let Self { page, name } = self;
         let failed = |why: String| {
@@ -110,11 +110,11 @@ impl Block {
         let text = format!("{}\n\n{}", figures.trim(), made.line());
         let new = self
             .replaced(&old, &text)
-            .ok_or_else(|| failed(format!("the marks around the figures `{name}` are gone")))?;
+            .ok_or_else(|| failed(format!("the marks around the figures `{name}` are missing")))?;
         fs::write(&path, new).map_err(|error| failed(error.to_string()))
     }
 
-    /// What stands between the marks.
+    /// Returns the text between the marks.
     pub(crate) fn find(self, page: &str) -> Option<&str> {
         let [begin, end] = self.marks();
         Some(page.split_once(&begin)?.1.split_once(&end)?.0)
@@ -132,40 +132,43 @@ impl Block {
     }
 }
 
-/// How figures were made.
+/// The origin of figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// As one types it.
+    /// The command as typed.
     command: String,
     date: String,
-    /// With `-changed` behind it if files were changed since.
+    /// Followed by `-changed` if files were changed since.
     commit: String,
     /// A sentence about the build or the machine, if it matters.
     remark: &'static str,
 }
 
 impl Made {
-    /// By `cargo xtask COMMAND WORDS`, today, from what is checked out. Whoever works for long asks
-    /// for it first: what is checked out at the end may be something else.
+    /// Returns the origin for `cargo xtask COMMAND WORDS`, today, from the present checkout. Call
+    /// it before a long run: the checkout may change during the run.
     pub(crate) fn now(command: &str, words: &[String]) -> Result<Self, Failure> {
-        Ok(Self { date: told("date", &["-u", "+%F"])?, ..Self::of(command, words, &commit()?) })
+        Ok(Self {
+            date: stdout_of("date", &["-u", "+%F"])?,
+            ..Self::of(command, words, &commit()?)
+        })
     }
 
-    /// The same from `commit` at the time when `file` was last written.
+    /// Returns the origin for `commit` at the time when `file` was last written.
     pub(crate) fn when_written(
         file: &str,
         commit: &str,
         command: &str,
         words: &[String],
     ) -> Result<Self, Failure> {
-        let date = told("date", &["-u", "+%F", "-r", file])?;
+        let date = stdout_of("date", &["-u", "+%F", "-r", file])?;
         Ok(Self { date, ..Self::of(command, words, commit) })
     }
 
     fn of(command: &str, words: &[String], commit: &str) -> Self {
         let mut typed = format!("cargo xtask {command}");
         for word in words {
-            // Where somebody keeps files is nobody's business.
+            // Local paths must not appear in the documentation.
             typed.push(' ');
             typed.push_str(if word.contains('/') { "FILE" } else { word });
         }
@@ -188,41 +191,44 @@ impl Made {
     }
 }
 
-/// The commit that is checked out, as one word, with a mark if a file was changed since that is
-/// more than a page: figures that were saved before do not change the next ones.
+/// Returns the commit of the checkout as one word, with a suffix if a file other than a page was
+/// changed since: previously saved figures do not affect the next ones.
 pub(crate) fn commit() -> Result<String, Failure> {
-    let id = told("git", &["rev-parse", COMMIT_DIGITS, "HEAD"])?;
+    let id = stdout_of("git", &["rev-parse", COMMIT_DIGITS, "HEAD"])?;
     let pages = ["--", ":/", ":(top,exclude)*.md"];
-    let changed =
-        told("git", &[&["status", "--porcelain", "--untracked-files=no"], &pages[..]].concat())?;
+    let changed = stdout_of(
+        "git",
+        &[&["status", "--porcelain", "--untracked-files=no"], &pages[..]].concat(),
+    )?;
     Ok(if changed.is_empty() { id } else { format!("{id}{CHANGED}") })
 }
 
-fn told(program: &str, words: &[&str]) -> Result<String, Failure> {
-    let told = process::capture(Command::new(program).args(words), "run it inside a git checkout")?;
-    Ok(told.trim().to_owned())
+fn stdout_of(program: &str, words: &[&str]) -> Result<String, Failure> {
+    let output =
+        process::capture(Command::new(program).args(words), "run it inside a git checkout")?;
+    Ok(output.trim().to_owned())
 }
 
-/// What a program printed below the line `## TITLE`, up to the next such line.
-pub(crate) fn section<'t>(told: &'t str, title: &str) -> Result<&'t str, Failure> {
-    let (_, rest) = told.split_once(&format!("## {title}\n")).ok_or_else(|| {
-        let why = format!("what was printed has no part `## {title}`");
-        Failure::new("no figures were saved", why, "look at what was printed above")
+/// Returns the output of a program below the line `## TITLE`, up to the next such line.
+pub(crate) fn section<'t>(output: &'t str, title: &str) -> Result<&'t str, Failure> {
+    let (_, rest) = output.split_once(&format!("## {title}\n")).ok_or_else(|| {
+        let why = format!("the output has no section `## {title}`");
+        Failure::new("no figures were saved", why, "check the output above")
     })?;
     Ok(rest.split_once("\n## ").map_or(rest, |(section, _)| section).trim())
 }
 
-/// A block as it stands in a page.
+/// A block in a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found<'p> {
     pub(crate) name: &'p str,
-    /// Where it begins, counted from one.
+    /// Line number of its start, from one.
     pub(crate) line: usize,
-    /// What is wrong with it, if it is not as [`Block::save`] writes it.
+    /// The problem, if it is not in the form that [`Block::save`] writes.
     pub(crate) problem: Option<&'static str>,
 }
 
-/// The blocks of a page.
+/// Returns the blocks of a page.
 pub(crate) fn found(page: &str) -> Vec<Found<'_>> {
     let lines: Vec<&str> = page.lines().collect();
     let begun = lines.iter().enumerate().filter_map(|(place, line)| {
@@ -239,12 +245,12 @@ pub(crate) fn found(page: &str) -> Vec<Found<'_>> {
 }
 
 fn problem(body: Option<&[&str]>) -> Option<&'static str> {
-    let Some(body) = body else { return Some("has no end") };
+    let Some(body) = body else { return Some("has no end mark") };
     let is_said = body.iter().any(|line| line.starts_with(NOT_RUN) || is_made(line));
-    (!is_said).then_some("does not say by which command, when and from which commit it was made")
+    (!is_said).then_some("does not name the command, date and commit that made it")
 }
 
-/// Whether a line is one that [`Made`] writes.
+/// Returns whether a line has the form that [`Made`] writes.
 fn is_made(line: &str) -> bool {
     let parts = line.strip_prefix(MADE_BY).and_then(|rest| {
         let (_, rest) = rest.split_once("`, ")?;
@@ -257,7 +263,7 @@ fn is_made(line: &str) -> bool {
     })
 }
 
-/// Whether it looks like `2026-11-15`.
+/// Returns whether it looks like `2026-11-15`.
 fn is_date(text: &str) -> bool {
     let lengths: Vec<usize> = text.split('-').map(str::len).collect();
     lengths == [4, 2, 2] && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())

@@ -25,7 +25,7 @@ fn only_what_is_between_its_marks_is_replaced() {
 }
 
 #[test]
-fn a_line_says_what_made_the_figures() {
+fn the_line_names_command_date_and_commit() {
     let line = made("0123456789ab").line();
     assert_eq!(line, "Made by `cargo xtask mutants --save`, 2026-11-15, commit 0123456789ab.");
     let line = made("0123456789ab-changed").remarking("Unoptimised build.").line();
@@ -33,7 +33,7 @@ fn a_line_says_what_made_the_figures() {
 }
 
 #[test]
-fn what_a_command_writes_is_what_is_asked_for() {
+fn written_lines_pass_the_check() {
     for commit in ["0123456789ab", "0123456789ab-changed"] {
         let text = format!("| 1 |\n\n{}", made(commit).remarking("On two cores.").line());
         let page =
@@ -44,7 +44,7 @@ fn what_a_command_writes_is_what_is_asked_for() {
 }
 
 #[test]
-fn a_block_that_does_not_say_where_it_comes_from_is_known() {
+fn a_block_without_its_origin_is_a_problem() {
     let problem = |body: &str| {
         let page = format!("<!-- mutants: begin -->\n{body}\n<!-- mutants: end -->\n");
         found(&page)[0].problem
@@ -69,11 +69,11 @@ fn a_block_that_does_not_say_where_it_comes_from_is_known() {
 }
 
 #[test]
-fn a_section_ends_where_the_next_begins() {
-    let told = "chunk 1\n## Figures\n\n| a |\n\n## Faults\n| b |\n";
-    assert_eq!(section(told, "Figures").unwrap(), "| a |");
-    assert_eq!(section(told, "Faults").unwrap(), "| b |");
-    assert!(section(told, "Outcomes").is_err());
+fn a_section_ends_where_the_next_starts() {
+    let output = "chunk 1\n## Figures\n\n| a |\n\n## Faults\n| b |\n";
+    assert_eq!(section(output, "Figures").unwrap(), "| a |");
+    assert_eq!(section(output, "Faults").unwrap(), "| b |");
+    assert!(section(output, "Outcomes").is_err());
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn every_block_is_listed_once() {
 
 #[test]
 fn paths_are_not_written_down() {
-    let words = ["--progress", "/home/somebody/file", "--save"].map(str::to_owned);
+    let words = ["--progress", "/home/user/file", "--save"].map(str::to_owned);
     let line = Made::of("sim --campaign", &words, "0123456789ab").line();
     assert!(line.contains("`cargo xtask sim --campaign --progress FILE --save`"), "{line}");
 }

@@ -40,7 +40,7 @@ pub(crate) fn costs(saves: bool) -> Result<ExitCode, Failure> {
     told.push_str(&format!("\n```text\n{certificate}```\n"));
     println!("{told}");
     if saves {
-        saved::COSTS.save(&grouped_in(&told), &made)?;
+        saved::COSTS.save(&grouped_in(&output), &made)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_save_is_understood() {
+    fn only_save_is_accepted() {
         let words =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         assert!(matches!(parse(&words(&[])), Ok(false)));

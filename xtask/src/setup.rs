@@ -1,9 +1,9 @@
-//! `cargo xtask setup [COMMAND]`: what the commands need beyond a Rust toolchain.
+//! `cargo xtask setup [COMMAND]`: installs what the commands need beyond a Rust toolchain.
 //!
-//! Debian packages stand in [`PACKAGES`]; nothing is installed that is already there, and with
-//! nothing missing no other program is started. Where we cannot install (no root, no apt), the
-//! missing packages are named. Cargo tools and rustup components are fetched by the one command
-//! that uses them, through [`cargo_tool`] and [`component`].
+//! [`PACKAGES`] lists the Debian packages. Installed packages are skipped, and if none is missing
+//! no other program is started. If installation is not possible (no root, no apt), the missing
+//! packages are listed. Cargo tools and rustup components are installed by the one command that
+//! uses them, through [`cargo_tool`] and [`component`].
 
 use std::process::{Command, ExitCode};
 
@@ -11,22 +11,22 @@ use crate::failure::Failure;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The command whose needs `cargo xtask setup` alone looks after.
+/// The command whose packages `cargo xtask setup` without arguments installs.
 const DEFAULT_COMMAND: &str = "test";
 
-/// A Debian package and who needs it.
+/// A Debian package and the commands that need it.
 struct DebianPackage {
     package: &'static str,
     /// The program whose presence shows that the package is installed.
     binary: &'static str,
     needed_by: &'static [&'static str],
-    /// Needed only from the day this crate is part of the workspace; cargo knows whether it is.
+    /// Needed only if this crate is part of the workspace.
     with_crate: Option<&'static str>,
-    /// Shown when it is missing, so that nobody wonders what it is for.
+    /// Shown with a missing package as the reason for it.
     reason: &'static str,
 }
 
-/// Everything we take from Debian. A new row is all that a new need takes.
+/// All Debian packages in use. A new dependency needs only a new row.
 const PACKAGES: [DebianPackage; 6] = [
     DebianPackage {
         package: "build-essential",
@@ -55,7 +55,7 @@ const PACKAGES: [DebianPackage; 6] = [
         binary: "etcdctl",
         needed_by: &["test", "coverage", "mutation"],
         with_crate: Some("gossip-coordination-etcd"),
-        reason: "the tests of the etcd store type what docs/etcd.md says",
+        reason: "the tests of the etcd store run the commands of docs/etcd.md",
     },
     DebianPackage {
         package: "default-jre-headless",
@@ -80,7 +80,7 @@ impl DebianPackage {
     }
 }
 
-/// Installs what a command needs and mentions what only others would miss.
+/// Installs the packages of a command and lists packages missing for other commands.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let command = parse(arguments)?;
     let workspace = Workspace::load()?;
@@ -90,18 +90,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command whose needs are meant.
+/// Returns the command whose packages are installed.
 fn parse(arguments: &[String]) -> Result<&str, Failure> {
     let why = match arguments {
         [] => return Ok(DEFAULT_COMMAND),
         [command] if crate::find(command).is_some() => return Ok(command),
         [command] => format!("there is no command `{command}`"),
-        _ => "it takes one argument".to_owned(),
+        _ => "at most one argument is allowed".to_owned(),
     };
     Err(Failure::usage("setup", why, "[COMMAND]"))
 }
 
-/// Installs the Debian packages that a command needs; quick when none is missing.
+/// Installs the Debian packages that a command needs; fast if none is missing.
 pub(crate) fn packages_for(command: &str, workspace: &Workspace) -> Result<(), Failure> {
     let needed = PACKAGES.iter().filter(|package| package.is_needed(command, workspace));
     let missing: Vec<&DebianPackage> =
@@ -115,22 +115,22 @@ pub(crate) fn packages_for(command: &str, workspace: &Workspace) -> Result<(), F
     install(&missing)
 }
 
-/// Makes sure a cargo subcommand is there, by installing it with cargo.
+/// Installs a cargo subcommand with cargo if it is missing.
 pub(crate) fn cargo_tool(name: &str) -> Result<(), Failure> {
     if process::is_installed(name) {
         return Ok(());
     }
-    eprintln!("installing {name}, which takes some minutes");
-    let next = format!("install it by other means, so that `{name}` is on the search path");
+    eprintln!("installing {name}; this takes some minutes");
+    let next = format!("install `{name}` another way and put it on the search path");
     process::run(process::cargo().args(["install", "--locked", name]), &next)
 }
 
-/// Makes sure a component of a toolchain is there, by installing it with rustup.
+/// Installs a component of a toolchain with rustup if it is missing.
 pub(crate) fn component(toolchain: &str, name: &str) -> Result<(), Failure> {
-    let next = "install rustup; only its toolchains have the component";
+    let next = "install rustup, which provides the component";
     let mut list = Command::new("rustup");
     list.args(["component", "list", "--installed", "--toolchain", toolchain]);
-    // Asking is quick and needs no network; adding needs one even if there is nothing to add.
+    // Listing is fast and needs no network; adding needs one even if the component is installed.
     let installed = process::capture(&mut list, &format!("rustup toolchain install {toolchain}"))?;
     if installed.lines().any(|line| line.starts_with(name)) {
         return Ok(());
@@ -139,18 +139,18 @@ pub(crate) fn component(toolchain: &str, name: &str) -> Result<(), Failure> {
     process::run(add.args(["component", "add", "--toolchain", toolchain, name]), next)
 }
 
-/// Why we cannot install packages here, if we cannot.
+/// Returns why packages cannot be installed here, or `None` if they can.
 fn obstacle() -> Option<&'static str> {
     if !process::is_installed("apt-get") {
-        return Some("this is no Debian: there is no `apt-get`");
+        return Some("there is no `apt-get`: not a Debian system");
     }
     let id = process::capture(Command::new("id").arg("-u"), "run as root");
     let is_root = id.is_ok_and(|id| id.trim() == "0");
-    (!is_root).then_some("only root may install packages")
+    (!is_root).then_some("installing packages requires root")
 }
 
-/// Names each missing package, why it is needed, and the command that someone with the right to do
-/// so can type.
+/// Returns a failure that lists each missing package, its reason, and the command that installs all
+/// of them.
 fn cannot_install(command: &str, missing: &[&DebianPackage], obstacle: &str) -> Failure {
     let list: Vec<String> = missing
         .iter()
@@ -158,16 +158,19 @@ fn cannot_install(command: &str, missing: &[&DebianPackage], obstacle: &str) -> 
         .collect();
     let names: Vec<&str> = missing.iter().map(|it| it.package).collect();
     Failure::new(
-        format!("`cargo xtask {command}` needs what is not installed: {}", list.join(", ")),
+        format!(
+            "`cargo xtask {command}` needs packages that are not installed: {}",
+            list.join(", ")
+        ),
         obstacle,
         format!("sudo apt-get install {}", names.join(" ")),
     )
 }
 
-/// Installs packages. The list of packages is fetched only if the first attempt fails: on most
-/// machines it is there, and fetching it is the slow part.
+/// Installs packages. The package list is updated only if the first attempt fails: it usually
+/// exists, and updating it is the slow part.
 fn install(missing: &[&DebianPackage]) -> Result<(), Failure> {
-    let next = "see what apt-get said above";
+    let next = "see the output of apt-get above";
     let install = || {
         let mut command = apt_get();
         command.args(["install", "--yes"]).args(missing.iter().map(|it| it.package));
@@ -180,14 +183,14 @@ fn install(missing: &[&DebianPackage]) -> Result<(), Failure> {
     process::run(&mut install(), next)
 }
 
-/// apt-get that asks no questions and keeps its talk away from our results.
+/// Returns apt-get without questions and with its output on stderr.
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive").stdout(std::io::stderr());
     command
 }
 
-/// What is missing for other commands is no failure of this one; people may never need it.
+/// Lists packages that only other commands need; that is not a failure.
 fn mention_others(command: &str, workspace: &Workspace) {
     for package in PACKAGES.iter().filter(|it| !it.is_needed(command, workspace)) {
         let user = package.needed_by.iter().find(|user| package.is_needed(user, workspace));
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn etcd_is_needed_from_the_day_its_crate_exists() {
+    fn etcd_is_needed_only_with_its_crate() {
         let before = workspace(&["gossip-stdx"]);
         let after = workspace(&["gossip-stdx", "gossip-coordination-etcd"]);
         assert_eq!(needs("test", &before), ["build-essential"]);
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_installed_is_named_with_a_command() {
+    fn packages_that_cannot_be_installed_are_listed_with_a_command() {
         let missing: Vec<&DebianPackage> = PACKAGES.iter().collect();
         let text = cannot_install("test", &missing, "only root may").to_string();
         for part in ["build-essential", "`cc`", "only root may", "sudo apt-get install build-"] {

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: many simulated worlds, with everything that goes wrong in them.
+//! `cargo xtask sim`: runs many simulated worlds with faults.
 //!
 //! The simulator is a program of gossip-sim, in the fastest build there is.
 //! `--campaign` plays very many worlds and can be stopped and started again at will; one that is
@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 /// Worlds whose traces are compared.
 const SAME: [&str; 4] = ["--seeds", "40", "--ops", "2000"];
 
-/// What to do about a bad end.
+/// The next step after a failure.
 const NEXT: &str = "read the trace above: its last line broke the rule";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
@@ -37,17 +37,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         }
         Some(_) | None => {
             let made = Made::now("sim", arguments)?.remarking("Time is that of one processor.");
-            let told = process::show(simulate("campaign").args(&words), NEXT)?;
+            let output = process::show(simulate("campaign").args(&words), NEXT)?;
             if saves {
-                saved::SIM_RATE.save(saved::section(&told, "Figures")?, &made)?;
-                save_tables(&told, &made)?;
+                saved::SIM_RATE.save(saved::section(&output, "Figures")?, &made)?;
+                save_tables(&output, &made)?;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether worlds as they usually are were asked for, however many.
+/// Returns whether the arguments select default worlds, in any number.
 fn is_ordinary(words: &[String]) -> bool {
     words.chunks(2).all(|pair| matches!(pair[0].as_str(), "--seeds" | "--ops"))
 }
@@ -59,24 +59,25 @@ fn simulate(profile: &str) -> Command {
     command
 }
 
-fn save_tables(told: &str, made: &Made) -> Result<(), Failure> {
-    saved::SIM_FAULTS.save(saved::section(told, "Faults")?, made)?;
-    saved::SIM_OUTCOMES.save(saved::section(told, "Outcomes")?, made)
+fn save_tables(output: &str, made: &Made) -> Result<(), Failure> {
+    saved::SIM_FAULTS.save(saved::section(output, "Faults")?, made)?;
+    saved::SIM_OUTCOMES.save(saved::section(output, "Outcomes")?, made)
 }
 
-/// Plays pairs of worlds. Pairs from another seed on are for whoever looks at one again.
+/// Runs pairs of worlds. `--seed` selects another first pair, to repeat one.
 fn pairs(arguments: &[String], words: &[String], saves: bool) -> Result<(), Failure> {
     if saves && words.iter().any(|word| word == "--seed") {
-        let why = "pairs of another seed are no figures to keep";
+        let why = "figures of pairs with another seed are not saved";
         return Err(Failure::usage("sim", why, "--pairs N [--threads N] --save"));
     }
     let made = Made::now("sim", arguments)?;
-    let told = process::show(simulate("campaign").arg("--pairs").args(words), NEXT)?;
-    if saves { saved::SIM_PAIRS.save(saved::section(&told, "Pairs")?, &made) } else { Ok(()) }
+    let output = process::show(simulate("campaign").arg("--pairs").args(words), NEXT)?;
+    if saves { saved::SIM_PAIRS.save(saved::section(&output, "Pairs")?, &made) } else { Ok(()) }
 }
 
-/// Plays what a campaign lacks. Its progress is kept beside what was built, so that nothing of it
-/// is committed, and its figures are of the commit and the day that the progress file tells.
+/// Runs the remaining worlds of a campaign. Its progress file is in the target directory, so that
+/// it is not committed; the figures belong to the commit in the file and to the day of its last
+/// change.
 fn campaign(arguments: &[String], words: &[String], saves: bool) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let named = words.iter().skip_while(|word| *word != "--progress").nth(1);
@@ -84,27 +85,27 @@ fn campaign(arguments: &[String], words: &[String], saves: bool) -> Result<(), F
     let file = named.map_or_else(usual, PathBuf::from).display().to_string();
     let mut command = simulate("campaign");
     command.args(["--campaign", "--commit", &saved::commit()?, "--progress", &file]).args(words);
-    let told = process::show(&mut command, NEXT)?;
+    let output = process::show(&mut command, NEXT)?;
     if saves {
-        let commit = played_commit(&fs::read_to_string(&file).unwrap_or_default())?;
+        let commit = commit_of_progress(&fs::read_to_string(&file).unwrap_or_default())?;
         let made = Made::when_written(&file, &commit, "sim", arguments)?;
         let made = made.remarking("Time is that of one processor.");
-        saved::SIM_CAMPAIGN.save(saved::section(&told, "Figures")?, &made)?;
-        save_tables(&told, &made)?;
+        saved::SIM_CAMPAIGN.save(saved::section(&output, "Figures")?, &made)?;
+        save_tables(&output, &made)?;
     }
     Ok(())
 }
 
-/// The commit that a progress file begins with.
-fn played_commit(progress: &str) -> Result<String, Failure> {
+/// Returns the commit at the start of a progress file.
+fn commit_of_progress(progress: &str) -> Result<String, Failure> {
     let mut words = progress.split_whitespace().skip_while(|word| *word != "commit").skip(1);
     words.next().map(str::to_owned).ok_or_else(|| {
-        let why = "the progress file does not say which commit it is of";
-        Failure::new("nothing was saved", why, "look at the progress file")
+        let why = "the progress file does not name its commit";
+        Failure::new("nothing was saved", why, "check the progress file")
     })
 }
 
-/// The same seeds give the same traces, however the simulator was built.
+/// Checks that the same seeds produce the same traces in every build profile.
 fn compare(arguments: &[String], saves: bool) -> Result<(), Failure> {
     let made = Made::now("sim", arguments)?;
     let [debug, release] = ["dev", "campaign"].map(|profile| {
@@ -120,13 +121,13 @@ fn compare(arguments: &[String], saves: bool) -> Result<(), Failure> {
     );
     println!("{table}");
     if debug != release || debug.is_empty() {
-        let why = "something in a world depends on how it was built";
+        let why = "a simulated world depends on the build profile";
         return Err(Failure::new("the traces differ", why, "compare single seeds with `--trace`"));
     }
     if saves { saved::SIM_SAME.save(&table, &made) } else { Ok(()) }
 }
 
-/// What the report says.
+/// Returns the trace hash in the report.
 fn trace_hash(report: &str) -> String {
     let line = report.lines().find(|line| line.starts_with("| trace hash |"));
     line.and_then(|line| line.split('|').nth(2)).unwrap_or_default().trim().to_owned()
@@ -137,10 +138,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_campaign_is_of_the_commit_that_its_progress_tells() {
+    fn a_campaign_belongs_to_the_commit_in_its_progress_file() {
         let first = "commit 0123456789ab-changed build 01 seeds 1..9 operations 5 chunk 3\n0 1 2\n";
-        assert_eq!(played_commit(first).unwrap(), "0123456789ab-changed");
-        assert!(played_commit("").is_err());
+        assert_eq!(commit_of_progress(first).unwrap(), "0123456789ab-changed");
+        assert!(commit_of_progress("").is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `cargo xtask sim-handoff`: random schedules of planned moves, optimized.
+//! `cargo xtask sim-handoff`: random schedules of handoffs, optimized.
 //!
 //! `--save` writes the tables of a campaign, or of mutants alone, into `docs/reliability.md`.
 
@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let next = "a line that is BROKEN tells how to play its schedule again";
     let told = process::show(&mut command, next)?;
     if words.len() < arguments.len() {
-        let section = |title| saved::section(&told, title).map(grouped_in);
+        let section = |title| saved::section(&output, title).map(grouped_in);
         if !words.iter().any(|word| *word == "--bugs") {
             saved::SIM_HANDOFF.save(&section("Schedules")?, &made)?;
         }

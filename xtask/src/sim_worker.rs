@@ -1,4 +1,4 @@
-//! `cargo xtask sim-worker`: worlds of the worker's own loop with faults, optimized.
+//! `cargo xtask sim-worker`: simulations of the worker loop with faults, optimized.
 //!
 //! A campaign prints what happened; `--save` writes that between two marks in
 //! `docs/reliability.md`.
@@ -28,7 +28,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     command.args(["run", "--quiet", "--release", "--package", "gossip-sim-worker"]);
     command.args(["--bin", "sim-worker", "--"]).args(words);
     let made = Made::now("sim-worker", arguments)?;
-    let table = process::show(&mut command, "a line that is BROKEN tells how to play it again")?;
+    let table =
+        process::show(&mut command, "repeat a run with the command in the line that is BROKEN")?;
     if saves {
         saved::SIM_WORKER.save(&grouped_in(&table), &made)?;
     }

@@ -1,15 +1,15 @@
-//! Just enough of Rust's lexical rules to look at source text without being fooled.
+//! A minimal Rust lexer for checks on source text.
 //!
 //! [`mask`] blanks comments and the contents of literals, so that a word in a sentence or a brace
-//! in a string is never taken for code. [`tokens`] cuts the rest into words and single characters.
-//! Neither ever fails: text that is no Rust gives tokens nobody is looking for, and the compiler
-//! says the rest.
+//! in a string is never mistaken for code. [`tokens`] splits the rest into words and single
+//! characters. Neither ever fails: text that is not Rust yields tokens that no check looks for, and
+//! the compiler reports the errors.
 
 /// A word (letters, digits, underscores) or one other character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
-    /// Counted from one, as editors do.
+    /// Counted from one.
     pub(crate) line: usize,
 }
 
@@ -19,20 +19,21 @@ impl Token<'_> {
     }
 }
 
-/// The text with comments and the contents of literals replaced by spaces. Line breaks and columns
-/// stay where they are, and the quotes of strings stay too.
+/// Returns the text with comments and the contents of literals replaced by spaces. Line breaks and
+/// columns are preserved, and so are the quotes of strings.
 pub(crate) fn mask(text: &str) -> String {
     let masker = Masker { text: text.chars().collect(), at: 0, out: String::new() };
     masker.run()
 }
 
-/// Cuts masked text into tokens.
+/// Splits masked text into tokens.
 pub(crate) fn tokens(masked: &str) -> Vec<Token<'_>> {
     let lines = masked.lines().zip(1..);
     lines.flat_map(|(text, line)| line_tokens(text, line)).collect()
 }
 
-/// The tokens of one line. No token spans two, since comments and strings are gone.
+/// Returns the tokens of one line. No token spans two lines, since comments and strings are
+/// blanked.
 fn line_tokens(text: &str, line: usize) -> impl Iterator<Item = Token<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -53,7 +54,7 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Copies text, blanking as it goes. `out` always has one character for each one before `at`.
+/// Copies text with parts blanked. `out` always has one character for each one before `at`.
 struct Masker {
     text: Vec<char>,
     /// Index of the next character to copy or blank.
@@ -76,7 +77,7 @@ impl Masker {
         self.out
     }
 
-    /// The character so many places ahead of the current one.
+    /// Returns the character `ahead` places after the current one.
     fn peek(&self, ahead: usize) -> Option<char> {
         self.text.get(self.at + ahead).copied()
     }
@@ -87,7 +88,7 @@ impl Masker {
         self.at = end;
     }
 
-    /// Replaces characters by spaces; line breaks stay, so that line numbers do.
+    /// Replaces characters by spaces; line breaks are kept, so that line numbers do not change.
     fn blank(&mut self, count: usize) {
         let end = (self.at + count).min(self.text.len());
         let blanks = self.text[self.at..end].iter().map(|&c| if c == '\n' { '\n' } else { ' ' });
@@ -95,14 +96,15 @@ impl Masker {
         self.at = end;
     }
 
-    /// Documentation too: it is prose, and its examples are not declarations.
+    /// Blanks a line comment. Documentation too: it is prose, and its examples are not
+    /// declarations.
     fn line_comment(&mut self) {
         while self.peek(0).is_some_and(|c| c != '\n') {
             self.blank(1);
         }
     }
 
-    /// Block comments nest in Rust.
+    /// Blanks a block comment. Block comments nest in Rust.
     fn block_comment(&mut self) {
         let mut depth = 0;
         while self.at < self.text.len() {
@@ -122,7 +124,7 @@ impl Masker {
     }
 
     fn string(&mut self) {
-        // The quotes stay, so that one can still see that a line holds a string.
+        // The quotes are kept, so that a line with a string is still recognisable.
         self.keep(1);
         while let Some(c) = self.peek(0) {
             match c {
@@ -133,7 +135,7 @@ impl Masker {
         }
     }
 
-    /// A character literal, or the start of a lifetime.
+    /// Blanks a character literal, or copies the start of a lifetime.
     fn quote(&mut self) {
         // `'a'` closes after one character; a lifetime never does, and an escape may be longer.
         if self.peek(1) == Some('\\') {
@@ -149,7 +151,7 @@ impl Masker {
         }
     }
 
-    /// A word; if it is the prefix of a raw string, that string too.
+    /// Copies a word; if it is the prefix of a raw string, blanks that string too.
     fn word(&mut self) {
         let start = self.at;
         while self.peek(0).is_some_and(is_word_char) {
@@ -182,7 +184,7 @@ impl Masker {
 mod tests {
     use super::*;
 
-    /// The words that survive masking.
+    /// Returns the words that remain after masking.
     fn words(text: &str) -> Vec<String> {
         let masked = mask(text);
         assert_eq!(masked.chars().count(), text.chars().count(), "columns moved in {text:?}");
@@ -208,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_and_raw_identifiers_stay() {
+    fn lifetimes_and_raw_identifiers_are_kept() {
         assert_eq!(words("&'a str"), ["a", "str"]);
         assert_eq!(words("r#type"), ["r", "type"]);
     }
 
     #[test]
-    fn a_comment_mark_in_a_string_opens_nothing() {
+    fn a_comment_mark_in_a_string_opens_no_comment() {
         assert_eq!(words("\"https://x\" a"), ["a"]);
         assert_eq!(words("\"/*\" a"), ["a"]);
     }

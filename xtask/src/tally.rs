@@ -1,4 +1,4 @@
-//! Counting tests by the lines in which cargo's test programs sum themselves up.
+//! Counts tests by the summary lines of cargo's test programs.
 
 use std::fmt;
 
@@ -7,8 +7,7 @@ use std::fmt;
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
-    /// Tests that were marked to be ignored, of which the house has none, and stages that could not
-    /// be run: a number here is news.
+    /// Ignored tests, of which there are none by policy, and stages that could not run.
     skipped: u64,
 }
 
@@ -25,10 +24,10 @@ impl Tally {
         }
     }
 
-    /// Adds one `12 passed`. Other words count what is not a test: `measured`, `filtered out`.
+    /// Adds one `12 passed`. Other words do not count tests: `measured`, `filtered out`.
     fn add_count(&mut self, count: &str) {
         let (number, word) = count.split_once(' ').unwrap_or_default();
-        // A number we cannot read comes from no test program; then the line was not a summary.
+        // A count that does not parse is not from a test program; then the line was not a summary.
         let number: u64 = number.parse().unwrap_or_default();
         match word {
             "passed" => self.passed += number,
@@ -38,14 +37,14 @@ impl Tally {
         }
     }
 
-    /// Counts a failed stage. If no test of it failed (a test program that crashed, a clippy
-    /// warning, bad formatting), the stage itself is the failure, so that the closing line never
-    /// says `0 failed` about a run that failed.
+    /// Counts a failed stage. If none of its tests failed (a test program crashed, a clippy
+    /// warning, bad formatting), the stage itself counts as the failure, so that the closing line
+    /// never reports `0 failed` for a failed run.
     pub(crate) fn add_failed_stage(&mut self) {
         self.failed = self.failed.max(1);
     }
 
-    /// Counts a stage that is one test and passed.
+    /// Counts a passed stage that is one test.
     pub(crate) fn add_passed_stage(&mut self) {
         self.passed += 1;
     }

@@ -1,9 +1,9 @@
-//! `cargo xtask tla`: the specification in `specs/coordination`, searched to its end by TLC.
+//! `cargo xtask tla`: searches the specification in `specs/coordination` exhaustively with TLC.
 //!
 //! First every configuration must keep every law it lists until the queue is empty. Then every
-//! mutation must break the law it names, and no other one before. [`spec`] reads what there is from
-//! the files themselves, so a new configuration or mutation needs no change here. `--save` writes
-//! the tables of the README ([`report`]); `cargo xtask tidy` holds them to the files.
+//! mutation must break the law it names, and no other one before it. [`spec`] reads configurations
+//! and mutations from the files themselves, so a new one needs no change here. `--save` writes the
+//! tables of the README ([`report`]); `cargo xtask tidy` compares them with the files.
 
 mod report;
 pub(crate) mod spec;
@@ -26,12 +26,12 @@ pub(crate) use self::report::{README, Section, seal};
 
 const USAGE: &str = "[--short] | [--mutations] [--save]";
 
-/// What the tests run: the smallest world with the widest rules, and two mutations that show that
-/// something can be found. Together they take some five seconds of one core.
+/// The scope of the tests: the smallest configuration with the most rules, and two mutations that
+/// show that a violation is detected. Together they take about five seconds of one core.
 const SHORT_CONFIGURATIONS: [&str; 1] = ["clocks"];
 const SHORT_MUTATIONS: [&str; 2] = ["FenceIgnored", "CursorReset"];
 
-/// How much is searched.
+/// The scope of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Everything,
@@ -77,8 +77,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The stage of `cargo xtask test`: the short form. It fetches what it needs. Where that cannot be
-/// had the stage fails, as it does for every tool: the failure says what to put where.
+/// Runs the short form as a stage of `cargo xtask test`. It downloads its dependencies. If that
+/// fails the stage fails, as for every tool: the failure names the missing file.
 pub(crate) fn check_short(tally: &mut Tally) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     setup::packages_for("tla", &workspace)?;
@@ -91,7 +91,7 @@ pub(crate) fn check_short(tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What to search, and whether to write it down. The short form has not all the figures.
+/// Parses the scope, and whether to save the results. The short form does not have all figures.
 fn parse(arguments: &[String]) -> Result<(Scope, bool), Failure> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -100,18 +100,22 @@ fn parse(arguments: &[String]) -> Result<(Scope, bool), Failure> {
         ["--mutations"] => Ok((Scope::Mutations, false)),
         ["--save"] => Ok((Scope::Everything, true)),
         ["--mutations", "--save"] => Ok((Scope::Mutations, true)),
-        _ => Err(Failure::usage("tla", format!("`{}` is not understood", words.join(" ")), USAGE)),
+        _ => Err(Failure::usage(
+            "tla",
+            format!("`{}` is not a valid argument", words.join(" ")),
+            USAGE,
+        )),
     }
 }
 
 fn read(workspace: &Workspace) -> Result<Specification, Failure> {
     Specification::parse(&workspace.files()?).map_err(|why| {
-        Failure::new("the specification was not understood", why, "compare specs/coordination")
+        Failure::new("the specification cannot be parsed", why, "check specs/coordination")
     })
 }
 
-/// Searches the worlds to their end. The first that is not kept ends the run: what it found is
-/// worth more than the rest.
+/// Searches the configurations exhaustively. The first violation ends the run, because it matters
+/// more than the rest.
 fn check_configurations(
     tlc: &Tlc,
     specification: &Specification,
@@ -137,13 +141,13 @@ fn check_configurations(
 fn not_kept(configuration: &Configuration, outcome: &Outcome) -> Failure {
     let log = outcome.log.display();
     Failure::new(
-        format!("the configuration `{}` does not hold", configuration.name),
+        format!("the configuration `{}` violates a law", configuration.name),
         format!("{}; {}", outcome.verdict, outcome.figures()),
-        format!("read the behaviour that TLC wrote to {log}"),
+        format!("read the trace that TLC wrote to {log}"),
     )
 }
 
-/// Runs all mutations before it judges, so that one run shows all that went unnoticed.
+/// Runs all mutations before it reports, so that one run shows every undetected one.
 fn check_mutations(
     tlc: &Tlc,
     specification: &Specification,
@@ -165,19 +169,19 @@ fn check_mutations(
         return Ok(lines);
     }
     Err(Failure::new(
-        "mutations were not noticed by the law they name",
+        "some mutations were not detected by the law they name",
         unnoticed.join(", "),
-        format!("read what TLC wrote in {}", tlc.directory().display()),
+        format!("read the output of TLC in {}", tlc.directory().display()),
     ))
 }
 
-/// Writes a file of ours below the target directory.
+/// Writes a file below the target directory.
 fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let written =
         path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
     written.map_err(|error| {
         let what = format!("{} was not written", path.display());
-        Failure::new(what, error.to_string(), "make room, or the directory writable")
+        Failure::new(what, error.to_string(), "free disk space, or make the directory writable")
     })
 }
 
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_form_names_what_exists() {
+    fn the_short_form_names_existing_items() {
         let files = Workspace::load().unwrap().files().unwrap();
         let specification = Specification::parse(&files).unwrap();
         let configurations = specification.configurations.iter();

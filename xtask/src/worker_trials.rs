@@ -14,31 +14,31 @@ use crate::saved::{self, Block, Made};
 use crate::setup;
 use crate::workspace::Workspace;
 
-/// A program, and the numbers that it takes, in their order.
+/// A program and its numeric arguments, in order.
 struct Trial {
     /// The name of the command, and of the program of `gossip-trials`.
     command: &'static str,
     /// Words before the numbers.
     words: &'static [&'static str],
-    /// Name and value, if it is not given. The seeds are those whose figures are written down.
+    /// Name and default value. The documented figures use the default seeds.
     numbers: &'static [(&'static str, &'static str)],
-    /// The last number is tried with each of these, if it is not given.
+    /// Values of the last number to try, if it is not given.
     each: &'static [&'static str],
-    /// The head of its table; what it prints ends with a row of it.
+    /// The head of its table; its output ends with a row of it.
     table: &'static str,
     block: Block,
     usage: &'static str,
 }
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Order<'a> {
-    /// The numbers of each run, in the order in which the program takes them.
+    /// The numbers of each run, in the order of the program's arguments.
     runs: Vec<Vec<&'a str>>,
     saves: bool,
 }
 
-/// As many kills as the specification asks for.
+/// The number of kills that the specification requires.
 const KILL_WORKER: Trial = Trial {
     command: "kill-worker",
     words: &[],
@@ -63,8 +63,8 @@ const FLEET: Trial = Trial {
     usage: "[--keys N] [--save]",
 };
 
-/// Among as many keys as the specification asks for, with one thread and with several, which share
-/// their crashes.
+/// With the number of keys that the specification requires, with one thread and with several, which
+/// share their crashes.
 const POISON: Trial = Trial {
     command: "poison",
     words: &[],
@@ -108,14 +108,14 @@ fn run(trial: &Trial, arguments: &[String]) -> Result<ExitCode, Failure> {
 }
 
 impl Trial {
-    /// Runs it, and shows what it says; its row of the table.
+    /// Runs the program, shows its output, and returns its row of the table.
     fn once(&self, numbers: &[&str], directory: &Path) -> Result<String, Failure> {
         let mut program = process::cargo();
         program.args(["run", "--quiet", "--package", "gossip-trials", "--bin", self.command]);
         program.arg("--").args(self.words).args(numbers).arg(directory);
-        let next = format!("look at {}, then the same again", directory.display());
-        let told = process::show(&mut program, &next)?;
-        let row = told.lines().rfind(|line| line.starts_with('|')).unwrap_or_default();
+        let next = format!("inspect {}, then run the same command again", directory.display());
+        let output = process::show(&mut program, &next)?;
+        let row = output.lines().rfind(|line| line.starts_with('|')).unwrap_or_default();
         Ok(format!("{row}\n"))
     }
 
@@ -132,7 +132,7 @@ impl Trial {
                 }
                 None if word == "--save" => saves = true,
                 None => {
-                    let why = format!("`{word}` is not understood");
+                    let why = format!("`{word}` is not a valid argument");
                     return Err(Failure::usage(self.command, why, self.usage));
                 }
             }
@@ -163,16 +163,16 @@ mod tests {
 
     #[test]
     fn arguments_are_checked() {
-        let told = |runs: &str, saves: bool| Some((runs.to_owned(), saves));
-        assert_eq!(parsed(&KILL_WORKER, &[]), told("1000 20261115", false));
+        let expected = |runs: &str, saves: bool| Some((runs.to_owned(), saves));
+        assert_eq!(parsed(&KILL_WORKER, &[]), expected("1000 20261115", false));
         let turned = ["--seed", "7", "--kills", "5"];
-        assert_eq!(parsed(&KILL_WORKER, &turned), told("5 7", false));
+        assert_eq!(parsed(&KILL_WORKER, &turned), expected("5 7", false));
         let bad = [&["--kills"][..], &["--kills", "many"], &["5"], &["--seed", "0"], &["--x", "1"]];
         for bad in bad {
             assert_eq!(parsed(&KILL_WORKER, bad), None, "{bad:?}");
         }
-        assert_eq!(parsed(&KILL_WORKER, &["--save"]), told("1000 20261115", true));
-        assert_eq!(parsed(&FLEET, &["--save", "--keys", "9"]), told("9", true));
+        assert_eq!(parsed(&KILL_WORKER, &["--save"]), expected("1000 20261115", true));
+        assert_eq!(parsed(&FLEET, &["--save", "--keys", "9"]), expected("9", true));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What cargo and git know about the workspace: packages, their dependencies, the tracked files.
+//! The workspace as known to cargo and git: packages, their dependencies, the tracked files.
 //!
-//! Read once per command. Nothing here judges what it reads; that is the work of `tidy`.
+//! Read once per command. This module only reads; `tidy` checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const FUZZ_INPUTS: &str = "verify/fuzz/kept/";
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Where cargo and criterion write; not always below the root.
+    /// The target directory; not always below the root.
     pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Package {
     pub(crate) targets: Vec<Target>,
 }
 
-/// One line of a `[dependencies]` table; the kind tells which of them.
+/// One line of a `[dependencies]` table; the kind names the table.
 #[derive(Debug)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ pub(crate) struct Dependency {
     pub(crate) is_normal: bool,
 }
 
-/// One thing cargo can build from a package.
+/// One build target of a package.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) name: String,
@@ -58,26 +58,27 @@ pub(crate) struct File {
     /// Relative to the root, with forward slashes.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// For Rust files: the text with comments and literals blanked, line for line. Else empty.
+    /// For Rust files: the text with comments and literals blanked, line by line. Else empty.
     pub(crate) code: String,
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace around the current directory.
+    /// Queries cargo for the workspace around the current directory.
     pub(crate) fn load() -> Result<Self, Failure> {
         let mut command = process::cargo();
         command.args(["metadata", "--format-version", "1", "--no-deps"]);
-        let text = process::capture(&mut command, "mend the manifest named above")?;
+        let text = process::capture(&mut command, "fix the manifest named above")?;
         Self::parse(&text).ok_or_else(|| {
             Failure::new(
-                "the output of `cargo metadata` was not understood",
+                "the output of `cargo metadata` cannot be parsed",
                 "a field that xtask reads is missing or of another type",
                 "compare `cargo metadata --format-version 1` with xtask/src/workspace.rs",
             )
         })
     }
 
-    /// `None` if a field is missing: cargo promises this format, so there is nothing to recover.
+    /// Returns `None` if a field is missing: cargo guarantees this format, so there is nothing to
+    /// recover.
     fn parse(text: &str) -> Option<Self> {
         let metadata: Value = serde_json::from_str(text).ok()?;
         let root = PathBuf::from(metadata["workspace_root"].as_str()?);
@@ -87,19 +88,19 @@ impl Workspace {
         Some(Self { packages: packages.collect::<Option<_>>()?, target, root })
     }
 
-    /// The package of that name, if it exists yet.
+    /// Returns the package of that name, if it exists.
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
         self.packages.iter().find(|package| package.name == name)
     }
 
-    /// Every tracked text file and every new one that is not ignored, in order of path. Files that
-    /// are no UTF-8 are left out: there is nothing in them that we could check. So are the inputs
-    /// that fuzzing keeps, which nobody writes.
+    /// Returns every tracked text file and every new one that is not ignored, in order of path.
+    /// Files that are not UTF-8 are skipped, because there is no text to check. So are the kept
+    /// fuzz inputs, which are generated.
     pub(crate) fn files(&self) -> Result<Vec<File>, Failure> {
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         git.current_dir(&self.root);
-        // Separated by NUL, so that no file name needs quoting.
+        // Separated by NUL, so that file names need no quoting.
         let list = process::capture(&mut git, "run xtask inside a git checkout")?;
         let is_ours = |path: &&str| !path.is_empty() && !path.starts_with(FUZZ_INPUTS);
         let mut paths: Vec<&str> = list.split('\0').filter(is_ours).collect();
@@ -152,7 +153,7 @@ impl File {
         Self { path, text, code }
     }
 
-    /// A tracked file, if it is text.
+    /// Reads a tracked file, if it is text.
     fn read(root: &Path, path: &str) -> Option<Self> {
         // A file that was deleted but is still in git's index cannot be read either.
         fs::read_to_string(root.join(path)).ok().map(|text| Self::new(path, text))
@@ -162,20 +163,20 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Whether the whole file is tests or benchmarks, by its name or its directory.
+    /// Returns whether the whole file is tests or benchmarks, by its name or directory.
     pub(crate) fn is_test(&self) -> bool {
         let mut parts = self.path.rsplit('/');
         let name = parts.next().unwrap_or_default();
         name.ends_with("tests.rs") || parts.any(|part| part == "tests" || part == "benches")
     }
 
-    /// The file's name without its directories.
+    /// Returns the file's name without its directories.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// The path below the root, with forward slashes on every system.
+/// Returns the path below the root, with forward slashes on every system.
 fn relative(path: &Path, root: &Path) -> Option<String> {
     let parts = path.strip_prefix(root).ok()?.iter();
     let parts: Option<Vec<&str>> = parts.map(|part| part.to_str()).collect();
@@ -209,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_another_shape_is_refused() {
+    fn metadata_of_another_shape_is_rejected() {
         assert!(Workspace::parse("{}").is_none());
         assert!(Workspace::parse("no json").is_none());
         assert!(Workspace::parse(&METADATA.replace("src_path", "path")).is_none());
     }
 
     #[test]
-    fn test_files_are_known_by_name_or_directory() {
+    fn test_files_are_recognised_by_name_or_directory() {
         let is_test = |path: &str| File::new(path, "").is_test();
         assert!(is_test("crates/a/src/hint_tests.rs"));
         assert!(is_test("crates/a/tests/laws.rs"));

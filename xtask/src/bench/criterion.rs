@@ -1,7 +1,7 @@
 //! Time per operation, by the criterion benchmarks of every crate.
 //!
-//! criterion prints for people and keeps its estimates as JSON below the target directory; we run
-//! the one and read the other, taking only what this run has written.
+//! criterion prints for people and stores its estimates as JSON below the target directory. This
+//! module runs the benchmarks and reads the estimates that the run wrote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,27 +18,28 @@ use crate::workspace::{Package, Workspace};
 pub(super) fn measure(workspace: &Workspace, filter: Option<&str>) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for package in &workspace.packages {
-        // criterion does not record which crate a benchmark belongs to; when it ran tells us.
+        // criterion does not record the crate of a benchmark; the file time attributes it to this
+        // run.
         let start = SystemTime::now();
         for bench in benches(package) {
             let mut command = process::cargo();
             command.args(["bench", "--all-features", "--package", &package.name, "--bench", bench]);
             command.args(["--", "--noplot"]).args(filter).stdout(std::io::stderr());
-            process::run(&mut command, "mend the benchmark named above")?;
+            process::run(&mut command, "fix the benchmark named above")?;
         }
         figures.extend(estimates(&workspace.target.join("criterion"), start, &package.name));
     }
     Ok(figures)
 }
 
-/// The benchmarks that criterion runs; instruction counts and stores have targets of their own.
+/// Returns the criterion benchmarks; instruction counts and stores have their own targets.
 fn benches(package: &Package) -> impl Iterator<Item = &str> {
     let benches = package.targets.iter().filter(|target| target.kind == "bench");
     let names = benches.map(|target| target.name.as_str());
     names.filter(|name| *name != instructions::TARGET && !stores::is_one(name))
 }
 
-/// The estimates written since `start`, in order of name.
+/// Returns the estimates written since `start`, in order of name.
 fn estimates(directory: &Path, start: SystemTime, package: &str) -> Vec<Figure> {
     let mut figures: Vec<Figure> = reports(directory)
         .iter()
@@ -49,7 +50,7 @@ fn estimates(directory: &Path, start: SystemTime, package: &str) -> Vec<Figure> 
     figures
 }
 
-/// Every directory `new`, at any depth; each holds the latest result of one benchmark.
+/// Returns every directory `new`, at any depth; each holds the latest result of one benchmark.
 fn reports(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -61,13 +62,14 @@ fn reports(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Results of earlier runs stay on disk, and must not pass for those of this one.
+/// Returns whether a file was written after `start`: results of earlier runs stay on disk and must
+/// not be reported.
 fn is_newer(path: &Path, start: SystemTime) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|modified| modified >= start)
 }
 
-/// Name and median of one benchmark; `None` if criterion changed its files.
+/// Returns name and median of one benchmark, or `None` if criterion changed its file format.
 fn estimate(report: &Path, package: &str) -> Option<Figure> {
     let read = |name: &str| -> Option<Value> {
         serde_json::from_str(&fs::read_to_string(report.join(name)).ok()?).ok()

@@ -1,9 +1,9 @@
 //! Instructions per operation, counted by valgrind.
 //!
-//! A crate that wants its operations counted has a benchmark target named [`TARGET`], without a
-//! harness. `--list` makes it print the names of its operations, one per line; `NAME COUNT` makes
-//! it run one of them so many times. We run it at n and at 2n operations: start-up is in both
-//! counts, so the difference, divided by n, is the cost of one operation and nothing else.
+//! A crate whose operations are counted has a benchmark target named [`TARGET`] without a harness.
+//! With `--list` it prints the names of its operations, one per line; with `NAME COUNT` it runs one
+//! of them COUNT times. It is run with n and with 2n operations: start-up is part of both counts,
+//! so the difference divided by n is the cost of one operation.
 
 use std::process::Command;
 
@@ -14,11 +14,11 @@ use crate::failure::Failure;
 use crate::process;
 use crate::workspace::{Package, Workspace};
 
-/// The name of the benchmark target that a crate offers.
+/// The name of the benchmark target in each crate.
 pub(super) const TARGET: &str = "instructions";
 
-/// The n above: large enough to make rounding vanish, small enough for valgrind, under which a
-/// program is some fifty times slower.
+/// The n above: large enough to make rounding negligible, small enough for valgrind, which slows a
+/// program down about fifty times.
 const OPERATIONS: u64 = 1_000;
 
 /// Counts the operations whose names contain the filter.
@@ -49,19 +49,19 @@ fn has_target(package: &Package) -> bool {
     package.targets.iter().any(|target| target.kind == "bench" && target.name == TARGET)
 }
 
-/// Compiles the target as `cargo bench` would; the result is the path of the program.
+/// Compiles the target as `cargo bench` does and returns the path of the program.
 fn build(package: &str) -> Result<String, Failure> {
     let mut command = process::cargo();
     command.args(["bench", "--no-run", "--all-features", "--package", package]);
     command.args(["--bench", TARGET, "--message-format", "json-render-diagnostics"]);
-    let messages = process::capture(&mut command, "mend the benchmark named above")?;
+    let messages = process::capture(&mut command, "fix the benchmark named above")?;
     messages.lines().find_map(executable).ok_or_else(|| {
         let what = format!("cargo built no `{TARGET}` of {package}");
         Failure::new(what, "none of its messages names the program", "run the command by hand")
     })
 }
 
-/// The program that one of cargo's messages announces.
+/// Returns the program that one of cargo's messages reports.
 fn executable(message: &str) -> Option<String> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_target = message["target"]["name"] == TARGET;
@@ -69,7 +69,7 @@ fn executable(message: &str) -> Option<String> {
     is_target.then(|| path.to_owned())
 }
 
-/// All instructions of the program while it runs an operation so many times.
+/// Returns the instructions of the program while it runs an operation `operations` times.
 fn count(program: &str, name: &str, operations: u64) -> Result<u64, Failure> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", program, name]);
@@ -87,14 +87,14 @@ fn failed(name: &str, why: &str) -> Failure {
     Failure::new(format!("the instructions of `{name}` were not counted"), why, next)
 }
 
-/// Reads `==123== Collected : 4567`.
+/// Parses `==123== Collected : 4567`.
 fn collected(text: &str) -> Option<u64> {
     let number = text.lines().find_map(|line| line.split_once("Collected : "))?.1;
     number.trim().parse().ok()
 }
 
 fn per_operation(once: u64, twice: u64) -> f64 {
-    // Counts stay far below 2^52, where every whole number is exact.
+    // Counts stay far below 2^52, so the conversion is exact.
     (twice as f64 - once as f64) / OPERATIONS as f64
 }
 

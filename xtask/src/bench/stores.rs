@@ -1,7 +1,7 @@
-//! `cargo xtask bench stores`: our stores beside what their engines can do.
+//! `cargo xtask bench stores`: compares our stores with their bare engines.
 //!
 //! These benchmarks print tables of ratios, measured side by side in one run. They start servers
-//! and write to the disk, so they are no part of the other benchmarks.
+//! and write to the disk, so they are separate from the other benchmarks.
 
 use crate::failure::Failure;
 use crate::process;
@@ -10,12 +10,12 @@ use crate::process;
 const STORES: [(&str, &str); 2] =
     [("gossip-coordination-sqlite", "sqlite_store"), ("gossip-coordination-etcd", "etcd_store")];
 
-/// Whether a benchmark belongs here.
+/// Returns whether a benchmark is a store benchmark.
 pub(super) fn is_one(bench: &str) -> bool {
     STORES.iter().any(|(_, name)| *name == bench)
 }
 
-/// Runs them all.
+/// Runs all store benchmarks.
 pub(super) fn run() -> Result<(), Failure> {
     for (package, bench) in STORES {
         println!("\n## {package}\n");

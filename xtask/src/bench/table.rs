@@ -1,4 +1,4 @@
-//! The table of figures, and its place in `docs/benchmarks.md`.
+//! The table of figures, and its block in `docs/benchmarks.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::numbers::grouped_in;
 use crate::process;
 use crate::saved::{self, Made};
 
-/// The figures as a Markdown table.
+/// Returns the figures as a Markdown table.
 pub(super) fn render(figures: &[Figure]) -> String {
     let mut table =
         String::from("| crate | benchmark | time | instructions |\n|---|---|---:|---:|\n");
@@ -19,12 +19,12 @@ pub(super) fn render(figures: &[Figure]) -> String {
         let time = figure.nanoseconds.map_or_else(none, duration);
         let instructions = figure.instructions.map_or_else(none, |count| format!("{count:.0}"));
         writeln!(table, "| {package} | {name} | {time} | {instructions} |")
-            .expect("writing to a String never fails");
+            .expect("writing to a String is infallible");
     }
     table
 }
 
-/// Replaces the figures in the document by these.
+/// Replaces the figures in the document.
 pub(super) fn save(table: &str, made: &Made) -> Result<(), Failure> {
     saved::BENCHMARKS.save(&format!("{}\n\n{}", machine()?, grouped_in(table)), made)
 }
@@ -33,7 +33,7 @@ fn none() -> String {
     "–".to_owned()
 }
 
-/// A duration in the unit that leaves one to three digits before the point.
+/// Formats a duration in the unit that leaves one to three digits before the point.
 fn duration(nanoseconds: f64) -> String {
     match nanoseconds {
         ns if ns < 1e3 => format!("{ns:.1} ns"),
@@ -43,9 +43,10 @@ fn duration(nanoseconds: f64) -> String {
     }
 }
 
-/// The machine in two sentences: what changes the figures, and nothing that identifies it.
+/// Describes the machine in two sentences: properties that affect the figures, and none that
+/// identify it.
 fn machine() -> Result<String, Failure> {
-    // Not on every system; a table without the processor is still a table.
+    // Not available on every system; the table is still useful without the processor.
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu_model(&cpus).unwrap_or("unknown processor");
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -59,12 +60,13 @@ fn machine() -> Result<String, Failure> {
     ))
 }
 
-/// Tells the reader how far to trust the times: one is ourselves, what exceeds it are others.
+/// Returns the load average, which shows how far to trust the times: 1 is this run, the rest are
+/// other processes.
 fn load(loadavg: &str) -> Option<&str> {
     loadavg.split_whitespace().nth(2)
 }
 
-/// All cores have the same name on the machines we use, so the first will do.
+/// Returns the model of the first core; all cores are equal on the machines in use.
 fn cpu_model(cpuinfo: &str) -> Option<&str> {
     let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim())
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_that_were_not_taken_are_shown_as_missing() {
+    fn unmeasured_figures_are_shown_as_missing() {
         let figure = Figure {
             package: "a".into(),
             name: "x".into(),

@@ -1,10 +1,10 @@
-//! `cargo xtask fuzz --all`: every target to a number of executions, one after another or two at a
+//! `cargo xtask fuzz --all`: runs every target up to a number of executions, one or several at a
 //! time.
 //!
-//! What is done is kept in a [progress file](super::progress), so a campaign that was cut off goes
-//! on where it was. Rows of earlier commits do not count, unless `--since` says from which commit
-//! on the decoders are what they are now. A target that finds something is reported and does not
-//! keep the others from running; the command fails then.
+//! Completed runs are stored in a [progress file](super::progress), so an interrupted campaign
+//! resumes where it stopped. Rows of earlier commits do not count, unless `--since` names the
+//! commit since which the decoders are unchanged. A target that finds a crash is reported and does
+//! not stop the others; the command fails at the end.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -22,22 +22,22 @@ use crate::saved::{self, Made};
 use crate::workspace::Workspace;
 use crate::{process, setup};
 
-/// Targets that are no decoders: they run for a time, whatever number is asked for.
+/// Targets that are not decoders: they run for a time, independent of the requested number.
 const BY_TIME: [(&str, u32); 1] = [("operation_sequences", 300)];
 
-/// Executions of each decoder that the specification asks for.
+/// Executions of each decoder that the specification requires.
 const GOAL: u64 = 100_000_000;
 
-/// How many targets may run at the same time: the machines that we measure on have two cores.
+/// Maximum number of targets that run concurrently; the machines used for measuring have two cores.
 const JOBS_MAX: usize = 8;
 
-/// What a campaign is told.
+/// The parsed command line of a campaign.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
-    /// Executions of each target; without it nothing runs, and the figures so far are shown.
+    /// Executions of each target; if absent, nothing runs and the present figures are shown.
     runs: Option<u64>,
     jobs: usize,
-    /// Rows of this commit or later count; of `HEAD` if it is not given.
+    /// Rows of this commit or later count; `HEAD` by default.
     since: String,
     progress: Option<PathBuf>,
     saves: bool,
@@ -95,16 +95,22 @@ fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
             "--jobs" => wanted.jobs = usize::try_from(number(value()?)?).unwrap_or(JOBS_MAX),
             "--since" => value()?.clone_into(&mut wanted.since),
             "--progress" => wanted.progress = Some(PathBuf::from(value()?)),
-            _ => return Err(Failure::usage("fuzz", format!("`{word}` is not understood"), USAGE)),
+            _ => {
+                return Err(Failure::usage(
+                    "fuzz",
+                    format!("`{word}` is not a valid argument"),
+                    USAGE,
+                ));
+            }
         }
     }
     if wanted.jobs > JOBS_MAX {
-        return Err(Failure::usage("fuzz", format!("at most {JOBS_MAX} jobs are started"), USAGE));
+        return Err(Failure::usage("fuzz", format!("at most {JOBS_MAX} jobs are allowed"), USAGE));
     }
     Ok(wanted)
 }
 
-/// How many targets of decoders are at the goal.
+/// Returns a sentence with the number of decoder targets that have reached the goal.
 fn summary(targets: &[String], rows: &[Row]) -> String {
     let is_decoder = |target: &&String| BY_TIME.iter().all(|(name, _)| name != target);
     let is_met = |target: &&String| progress::executions(rows, target) >= GOAL;
@@ -118,7 +124,7 @@ fn number(word: &str) -> Result<u64, Failure> {
     number.ok_or_else(|| Failure::usage("fuzz", "a number above 0 is expected", USAGE))
 }
 
-/// Targets that have something left to do, and what.
+/// Returns the targets that are not at their goal, with the remaining bound.
 fn pending(targets: &[String], rows: &[Row], runs: u64) -> VecDeque<(String, Bound)> {
     let left = |target: &String| {
         let done = progress::executions(rows, target);
@@ -132,7 +138,7 @@ fn pending(targets: &[String], rows: &[Row], runs: u64) -> VecDeque<(String, Bou
     targets.iter().filter_map(left).collect()
 }
 
-/// Whether the rows of a commit count, asked once for each.
+/// Whether the rows of a commit count, cached for each commit.
 struct Counting<'a> {
     root: &'a Path,
     since: &'a str,
@@ -161,7 +167,7 @@ fn git(root: &Path, arguments: &[&str]) -> Result<String, Failure> {
     Ok(process::capture(&mut command, "look at the repository")?.trim().to_owned())
 }
 
-/// Runs what is pending; gives the targets that found something.
+/// Runs the pending targets and returns those that found a crash.
 fn run_all(
     workspace: &Workspace,
     pending: VecDeque<(String, Bound)>,
@@ -196,26 +202,26 @@ fn run_all(
     failure.map_or(Ok(found), Err)
 }
 
-/// Builds every target, and puts the seeds of the laws where libFuzzer looks for inputs.
+/// Builds every target and writes the seeds of the laws where libFuzzer reads its inputs.
 fn build(root: &Path) -> Result<(), Failure> {
     let mut command = process::cargo_of("stable");
     command.args(["fuzz", "build", "--fuzz-dir", super::DIRECTORY, "-s", "none", "-O"]);
     command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
-    process::run(&mut command, "mend what rustc named above")?;
+    process::run(&mut command, "fix the error above")?;
     let mut seeds = process::cargo();
     seeds.args(["run", "--quiet", "--package", "gossip-decoder-laws"]);
     seeds.args(["--example", "write_seeds", "--", super::CORPUS]).current_dir(root);
     process::run(&mut seeds, "mend what rustc named above")
 }
 
-/// One run; what libFuzzer says is kept only as far as the row needs it.
+/// Runs one target; of libFuzzer's output only the parts for the row are kept.
 fn run_one(root: &Path, target: &str, bound: Bound, commit: &str) -> Result<Row, Failure> {
     println!("{target}: begins");
     super::make_corpus(root, target)?;
     let mut command = super::command(root, target, bound);
     let started = Instant::now();
     let not_run = |error: std::io::Error| {
-        Failure::new(format!("{target} did not run"), error.to_string(), "try it alone")
+        Failure::new(format!("{target} could not be started"), error.to_string(), "run it alone")
     };
     let mut child = command.stderr(Stdio::piped()).spawn().map_err(not_run)?;
     let mut said = Said::default();
@@ -230,7 +236,7 @@ fn run_one(root: &Path, target: &str, bound: Bound, commit: &str) -> Result<Row,
     let row = Row {
         target: target.to_owned(),
         commit: commit.to_owned(),
-        date: process::capture(Command::new("date").args(["-u", "+%F"]), "look at the clock")?
+        date: process::capture(Command::new("date").args(["-u", "+%F"]), "check the clock")?
             .trim()
             .to_owned(),
         executions: said.executions,
@@ -243,10 +249,10 @@ fn run_one(root: &Path, target: &str, bound: Bound, commit: &str) -> Result<Row,
     Ok(row)
 }
 
-/// Lines of a run that are shown if it found something.
+/// Number of output lines shown if a run found a crash.
 const LAST_LINES: usize = 40;
 
-/// What libFuzzer said.
+/// Parsed output of libFuzzer.
 #[derive(Default)]
 struct Said {
     executions: u64,
@@ -305,12 +311,12 @@ mod tests {
     fn targets_at_their_goal_are_counted() {
         let targets = words("a b c operation_sequences");
         let rows = [row("a", GOAL - 1), row("a", 1), row("b", GOAL - 1)];
-        let told = "1 of 3 targets of decoders were run 100,000,000 times or more.";
-        assert_eq!(summary(&targets, &rows), told);
+        let expected = "1 of 3 targets of decoders were run 100,000,000 times or more.";
+        assert_eq!(summary(&targets, &rows), expected);
     }
 
     #[test]
-    fn only_what_is_left_is_run() {
+    fn only_remaining_executions_are_run() {
         let targets = words("a b c operation_sequences");
         let rows = [row("a", 10), row("b", 4), row("b", 3)];
         let left = pending(&targets, &rows, 10);
@@ -328,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_read_from_what_libfuzzer_says() {
+    fn figures_are_read_from_the_output_of_libfuzzer() {
         let mut said = Said::default();
         said.hear("#8388608\tpulse  cov: 33 ft: 34 corp: 23/441b lim: 128 exec/s: 1 rss: 27Mb");
         said.hear("stat::number_of_executed_units: 100000000");

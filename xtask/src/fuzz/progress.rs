@@ -1,12 +1,12 @@
-//! What a fuzz campaign has done so far: a file of lines, one for each run that has ended.
+//! The progress of a fuzz campaign: a file with one line for each completed run.
 //!
 //! ```text
 //!  target · commit · date · executions · seconds · edges · corpus · crashes     (tabs between)
 //! ```
 //!
-//! Executions of one target add up over its lines, so that a campaign which was cut off goes on
-//! where it was. A line that is no such line is a failure and not passed over: figures that are
-//! left out would look like figures that were never made.
+//! Executions of one target add up over its lines, so that an interrupted campaign resumes where it
+//! stopped. An invalid line is an error and is not skipped: missing figures would look as if they
+//! had never been measured.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -15,7 +15,7 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::numbers::grouped;
 
-/// One run that has ended.
+/// One completed run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) target: String,
@@ -25,7 +25,7 @@ pub(super) struct Row {
     pub(super) seconds: u64,
     /// Edges of the code that some input reached.
     pub(super) edges: u64,
-    /// Inputs that reached something new.
+    /// Inputs that reached new edges.
     pub(super) corpus: u64,
     pub(super) crashes: u64,
 }
@@ -48,7 +48,7 @@ impl Row {
     }
 }
 
-/// The rows of `file`, in their order; none if there is no such file.
+/// Returns the rows of `file` in order; none if the file does not exist.
 pub(super) fn load(file: &Path) -> Result<Vec<Row>, Failure> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -56,26 +56,26 @@ pub(super) fn load(file: &Path) -> Result<Vec<Row>, Failure> {
         Err(error) => return Err(unusable(file, error.to_string())),
     };
     let row = |(index, line): (usize, &str)| {
-        let why = || unusable(file, format!("line {} is no row", index + 1));
+        let why = || unusable(file, format!("line {} is not a row", index + 1));
         Row::parse(line).ok_or_else(why)
     };
     text.lines().enumerate().map(row).collect()
 }
 
-/// Puts `row` behind the others.
+/// Appends `row` to the file.
 pub(super) fn add(file: &Path, row: &Row) -> Result<(), Failure> {
     let failed = |error: std::io::Error| unusable(file, error.to_string());
     let mut file = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;
-    // One write, so that two campaigns on one file do not mix their lines.
+    // One write, so that two campaigns on one file do not interleave their lines.
     file.write_all(format!("{}\n", row.line()).as_bytes()).map_err(failed)
 }
 
-/// Executions of `target` in `rows`.
+/// Returns the executions of `target` in `rows`.
 pub(super) fn executions(rows: &[Row], target: &str) -> u64 {
     rows.iter().filter(|row| row.target == target).map(|row| row.executions).sum()
 }
 
-/// The table of the documentation: one line for each target that ran, its runs taken together.
+/// Returns the table for the documentation: one line for each target, with its runs combined.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut targets: Vec<&str> = rows.iter().map(|row| row.target.as_str()).collect();
     targets.sort_unstable();
@@ -103,8 +103,8 @@ pub(super) fn table(rows: &[Row]) -> String {
 }
 
 fn unusable(file: &Path, why: String) -> Failure {
-    let what = format!("the progress of the campaign in {} is of no use", file.display());
-    Failure::new(what, why, "look at it, or give another file with --progress")
+    let what = format!("the campaign progress in {} is unusable", file.display());
+    Failure::new(what, why, "check the file, or use another one with --progress")
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_rows_are_read_back() {
         let file = std::env::temp_dir().join(format!("fuzz-progress-{}", std::process::id()));
         let rows = [row("a", 7, 0), row("b", 1_000, 1)];
         assert_eq!(load(&file).unwrap(), []);

@@ -11,7 +11,7 @@ use crate::saved::{self, Block, Made};
 
 pub(crate) use crate::saved::SPECIFICATION as README;
 
-/// A part of the page that belongs to `--save`; the rest belongs to people.
+/// A section of the page that `--save` writes; the rest is written by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Configurations,
@@ -21,7 +21,7 @@ pub(crate) enum Section {
 impl Section {
     pub(crate) const ALL: [Self; 2] = [Self::Configurations, Self::Mutations];
 
-    /// Where it stands.
+    /// Returns the block of the section.
     const fn block(self) -> Block {
         match self {
             Self::Configurations => saved::TLA_CONFIGURATIONS,
@@ -29,20 +29,20 @@ impl Section {
         }
     }
 
-    /// The section as it stands in the page.
+    /// Returns the text of the section in the page.
     pub(crate) fn find(self, page: &str) -> Option<&str> {
         self.block().find(page)
     }
 
     fn render(self, specification: &Specification, lines: &[Line]) -> String {
         match self {
-            Self::Configurations => worlds(specification, lines),
-            Self::Mutations => mistakes(specification, lines),
+            Self::Configurations => configurations(specification, lines),
+            Self::Mutations => mutations(specification, lines),
         }
     }
 }
 
-/// What was found of one configuration or mutation.
+/// The result of one configuration or mutation.
 pub(super) struct Line {
     name: String,
     outcome: Outcome,
@@ -65,31 +65,31 @@ pub(super) fn save(
     section.block().save(&format!("{}\n{table}", seal(specification)), made)
 }
 
-/// The words by which a section is tied to the files it tells of.
+/// Returns the words that tie a section to its specification files.
 pub(crate) fn seal(specification: &Specification) -> String {
     format!("Specification {:016x}.", specification.fingerprint)
 }
 
-/// Every queue was emptied, or there would be nothing to save.
-fn worlds(specification: &Specification, lines: &[Line]) -> String {
+/// Returns the table of configurations. Every queue was empty, otherwise nothing is saved.
+fn configurations(specification: &Specification, lines: &[Line]) -> String {
     let distinct: u64 = lines.iter().map(|line| line.outcome.distinct).sum();
     let generated: u64 = lines.iter().map(|line| line.outcome.generated).sum();
     format!(
-        "Every queue was emptied and every law was kept: {} distinct of {} states in \
+        "Every queue was emptied and every law held: {} distinct of {} states in \
          {}.\n\n{}",
         grouped(distinct),
         grouped(generated),
         seconds(total_time(lines)),
-        worlds_table(specification, lines)
+        configurations_table(specification, lines)
     )
 }
 
-fn mistakes(specification: &Specification, lines: &[Line]) -> String {
+fn mutations(specification: &Specification, lines: &[Line]) -> String {
     format!(
-        "{} mutations, each noticed by the law it names, in {}.\n\n{}",
+        "{} mutations, each detected by the law it names, in {}.\n\n{}",
         lines.len(),
         seconds(total_time(lines)),
-        mistakes_table(specification, lines)
+        mutations_table(specification, lines)
     )
 }
 
@@ -101,9 +101,9 @@ fn seconds(time: Duration) -> String {
     format!("{:.0} s", time.as_secs_f64())
 }
 
-fn worlds_table(specification: &Specification, lines: &[Line]) -> String {
+fn configurations_table(specification: &Specification, lines: &[Line]) -> String {
     let mut table = String::from(
-        "| configuration | what | laws | distinct states | states | depth | time |\n\
+        "| configuration | purpose | laws | distinct states | states | depth | time |\n\
          |---|---|---:|---:|---:|---:|---:|\n",
     );
     for line in lines {
@@ -115,14 +115,14 @@ fn worlds_table(specification: &Specification, lines: &[Line]) -> String {
             table,
             "| {name} | {purpose} | {laws} | {distinct} | {generated} | {depth} | {time} |"
         )
-        .expect("writing to a String never fails");
+        .expect("writing to a String is infallible");
     }
     table
 }
 
-fn mistakes_table(specification: &Specification, lines: &[Line]) -> String {
+fn mutations_table(specification: &Specification, lines: &[Line]) -> String {
     let mut table = String::from(
-        "| mutation | replaces | what | noticed by | configuration | distinct states | time |\n\
+        "| mutation | replaces | bug | detected by | configuration | distinct states | time |\n\
          |---|---|---|---|---|---:|---:|\n",
     );
     for line in lines {
@@ -143,7 +143,7 @@ fn mistakes_table(specification: &Specification, lines: &[Line]) -> String {
             mutation.configuration,
             seconds(*time)
         )
-        .expect("writing to a String never fails");
+        .expect("writing to a String is infallible");
     }
     table
 }

@@ -1,6 +1,6 @@
-//! What the specification consists of, read from its own files.
+//! The configurations and mutations of the specification, parsed from its files.
 //!
-//! A configuration is a `.cfg` file: its first comment says what it is for, and it lists the laws
+//! A configuration is a `.cfg` file: its first comment states its purpose, and it lists the laws
 //! that it checks. A mutation is a definition under a comment of the form
 //!
 //! ```text
@@ -12,60 +12,60 @@
 
 use crate::workspace::File;
 
-/// Where the specification is.
+/// The directory of the specification.
 pub(crate) const DIRECTORY: &str = "specs/coordination";
 
 const MUTATION: &str = "\\* MUTATION of ";
 const COMMENT: &str = "\\* ";
 
-/// The module that TLC is given for a configuration of this specification formula.
+/// The module for TLC, by the specification formula of a configuration.
 const MODULES: [(&str, &str); 2] = [("Spec", "MC"), ("LiveSpec", "Liveness")];
 
-/// Everything there is to check.
+/// All configurations and mutations.
 #[derive(Debug)]
 pub(crate) struct Specification {
     pub(crate) configurations: Vec<Configuration>,
     pub(crate) mutations: Vec<Mutation>,
-    /// Changes with everything that TLC would notice, and not with comments.
+    /// Changes with everything that affects TLC, not with comments.
     pub(crate) fingerprint: u64,
 }
 
-/// A small world.
+/// A small configuration of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
     pub(crate) name: String,
-    /// What it is for.
+    /// Its purpose.
     pub(crate) purpose: String,
     pub(crate) module: String,
-    /// The laws it checks, in the order in which TLC looks at them.
+    /// The laws it checks, in TLC's order.
     pub(crate) laws: Vec<String>,
     /// The whole file.
     pub(crate) text: String,
 }
 
-/// A mistake that a law must notice.
+/// A deliberate bug that a law must detect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutation {
-    /// The definition that is put in.
+    /// The definition that is inserted.
     pub(crate) name: String,
     /// The definition that it replaces.
     pub(crate) of: String,
     pub(crate) configuration: String,
     pub(crate) law: String,
-    /// A law that is not checked, because it would notice sooner.
+    /// A law that is not checked, because it would detect the bug sooner.
     pub(crate) without: Option<String>,
-    /// What went wrong.
+    /// A description of the bug.
     pub(crate) story: String,
     /// The module that defines it.
     pub(crate) module: String,
 }
 
 impl Specification {
-    /// Reads the files below [`DIRECTORY`]; the others are passed over.
+    /// Parses the files below [`DIRECTORY`]; others are ignored.
     ///
     /// # Errors
     ///
-    /// What is not understood, and where.
+    /// Describes the text that cannot be parsed, and its location.
     pub(crate) fn parse(files: &[File]) -> Result<Self, String> {
         let prefix = format!("{DIRECTORY}/");
         let ours: Vec<&File> = files.iter().filter(|it| it.path.starts_with(&prefix)).collect();
@@ -90,7 +90,7 @@ impl Specification {
         Ok(specification)
     }
 
-    /// The configuration of a mutation, with the mutation in it.
+    /// Returns the configuration of a mutation with the mutation inserted.
     pub(crate) fn mutated(&self, mutation: &Mutation) -> String {
         let Mutation { name, of, without, .. } = mutation;
         let configuration = self.configuration(&mutation.configuration);
@@ -103,7 +103,7 @@ impl Specification {
         format!("{}\nCONSTANT {of} <- {name}\n", kept.join("\n"))
     }
 
-    /// Every law that some configuration checks, in their order.
+    /// Returns every law that some configuration checks, in order.
     pub(crate) fn laws(&self) -> Vec<&str> {
         let mut laws: Vec<&str> = Vec::new();
         for law in self.configurations.iter().flat_map(|it| &it.laws) {
@@ -118,8 +118,8 @@ impl Specification {
         self.configurations.iter().find(|it| it.name == name)
     }
 
-    /// Mutations name things that exist, and every law is broken by one: a law that nothing can
-    /// break says nothing.
+    /// Checks that mutations refer to existing definitions, and that a mutation breaks every law: a
+    /// law that nothing can break proves nothing.
     fn check(&self, modules: &[&File]) -> Result<(), String> {
         for mutation in &self.mutations {
             self.check_mutation(mutation, modules)?;
@@ -146,7 +146,9 @@ impl Specification {
             lines.filter_map(|line| parameters(line, definition)).next()
         };
         if parameters(of).is_none() || parameters(of) != parameters(name) {
-            return Err(format!("{name}: {of} is not defined, or not with as many parameters"));
+            return Err(format!(
+                "{name}: {of} is not defined, or has another number of parameters"
+            ));
         }
         let twice = self.mutations.iter().filter(|it| it.name == *name).count() > 1;
         if twice { Err(format!("{name} is defined twice")) } else { Ok(()) }
@@ -161,18 +163,18 @@ impl Configuration {
         let formula = section("SPECIFICATION").into_iter().next().unwrap_or_default();
         let module = MODULES.iter().find(|(of, _)| *of == formula);
         let Some((_, module)) = module else {
-            return Err(format!("{}: no module is known for {formula}", file.path));
+            return Err(format!("{}: unknown specification formula {formula}", file.path));
         };
         let mut laws = section("INVARIANTS");
         laws.extend(section("PROPERTIES"));
         if purpose.is_empty() || laws.is_empty() {
-            return Err(format!("{}: it needs a comment and laws", file.path));
+            return Err(format!("{}: a comment and laws are required", file.path));
         }
         Ok(Self { name, purpose, module: (*module).to_owned(), laws, text: file.text.clone() })
     }
 }
 
-/// The mutations that a module defines.
+/// Returns the mutations that a module defines.
 fn mutations_of(module: &File) -> Result<Vec<Mutation>, String> {
     let lines: Vec<&str> = module.text.lines().collect();
     let marked = lines.iter().enumerate().filter(|(_, line)| line.starts_with(MUTATION));
@@ -184,7 +186,7 @@ fn mutations_of(module: &File) -> Result<Vec<Mutation>, String> {
     parsed.collect()
 }
 
-/// A mutation from the lines that begin with its mark.
+/// Parses a mutation from the lines that start with its mark.
 fn mutation(module: &str, lines: &[&str]) -> Option<Mutation> {
     let words: Vec<&str> = lines.first()?.strip_prefix(MUTATION)?.split(' ').collect();
     let (of, configuration, law, without) = match words.as_slice() {
@@ -205,13 +207,13 @@ fn mutation(module: &str, lines: &[&str]) -> Option<Mutation> {
     })
 }
 
-/// The comment that lines begin with, as one sentence.
+/// Returns the leading comment of the lines as one sentence.
 fn comment<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let lines: Vec<&str> = lines.map_while(|line| line.strip_prefix(COMMENT)).collect();
     lines.join(" ")
 }
 
-/// The words of a section of a configuration, which begins with `word` and ends with the next
+/// Returns the words of a section of a configuration, which starts with `word` and ends at the next
 /// word at the start of a line.
 fn words_after(text: &str, word: &str) -> Vec<String> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with(word));
@@ -221,13 +223,13 @@ fn words_after(text: &str, word: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// The line without one of its words.
+/// Returns the line without one of its words.
 fn without_word(line: &str, word: &str) -> String {
     let words: Vec<&str> = line.split(' ').filter(|it| *it != word).collect();
     words.join(" ")
 }
 
-/// How many parameters the line defines `name` with, if it does.
+/// Returns the number of parameters if the line defines `name`.
 fn parameters(line: &str, name: &str) -> Option<usize> {
     let rest = line.strip_prefix(name)?;
     if rest.starts_with(" ==") {
@@ -237,7 +239,7 @@ fn parameters(line: &str, name: &str) -> Option<usize> {
     after.starts_with(" ==").then(|| list.split(',').count())
 }
 
-/// FNV-1a over everything but blank space and comments; those about mutations count.
+/// Returns FNV-1a over everything except white space and comments; comments about mutations count.
 fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
     const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01B3;

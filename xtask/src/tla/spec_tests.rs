@@ -41,7 +41,7 @@ fn a_mutation_is_the_configuration_with_one_definition_replaced() {
 }
 
 #[test]
-fn mutations_that_make_no_sense_are_refused() {
+fn invalid_mutations_are_rejected() {
     let bad = [
         ("in tiny breaks Limit", "in huge breaks Limit"),
         ("breaks Limit without", "breaks Progress without"),
@@ -56,7 +56,7 @@ fn mutations_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_law_that_nothing_breaks_is_refused() {
+fn a_law_that_no_mutation_breaks_is_rejected() {
     let error = parse(&MODULE.replace("breaks Replay", "breaks Limit")).unwrap_err();
     assert_eq!(error, "no mutation breaks Replay");
 }

