@@ -9,13 +9,13 @@ use std::error::Error;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use gossip::store::Backend;
 use gossip_contracts::connector::OpenError;
 use gossip_contracts::identity::FenceEpoch;
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{DEFAULT_TENANT, Drain, ScanOptions, ScanParts, Verdict, Work, scan};
-use gossip_stores::Backend;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1);

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
+use gossip::store::Coordinator;
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{
     ParkReason, RunManagement as _, RunStatus, ShardFilter, ShardStatus, ShardSummary,
@@ -16,7 +17,6 @@ use gossip_scanner_runtime::certificate::{
 };
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Job, RuntimeToken};
-use gossip_stores::Coordinator;
 
 use crate::args::{Global, KeyArg, VerifyArgs};
 use crate::console::Console;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use gossip::store::Backend;
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement as _, RunStatus};
@@ -17,7 +18,6 @@ use gossip_scanner_runtime::{
     Drain, Finish, Limits, OpenedState, Parts, SystemClock, TaskConfig, WorkerConfig, WorkerError,
     work, worker_of,
 };
-use gossip_stores::Backend;
 
 use crate::args::{ExecArgs, FailOn, Format, Global, JobArgs, WorkArgs, WorkerArgs};
 use crate::console::Console;

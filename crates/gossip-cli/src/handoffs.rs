@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use gossip::store::{AnyStore, Backend, Coordinator};
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId, WorkerId};
 use gossip_coordination::{
     RunManagement as _, ShardAction, ShardFilter, ShardSummary, WorkerEntry, WorkerState,
@@ -19,7 +20,6 @@ use gossip_handoff::{
     StoreRepository, Stored,
 };
 use gossip_scanner_runtime::{Clock as _, SystemClock, worker_of};
-use gossip_stores::{AnyStore, Backend, Coordinator};
 
 use crate::args::{Global, HandoffCommand};
 use crate::console::Console;

@@ -1,5 +1,6 @@
 //! Commands about moves, on moves that real machines have made over a store in memory.
 
+use gossip::store::StoreUrl;
 use gossip_contracts::coordination::{
     Cursor, CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
@@ -7,7 +8,6 @@ use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::{AcquireScratch, CoordinationBackend as _, Lease, RunConfig};
 use gossip_handoff::Phase;
 use gossip_handoff::lease_handoff::{DestinationNext, HandoffDestination, worker_name};
-use gossip_stores::StoreUrl;
 
 use super::*;
 

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::thread;
 use std::time::Duration;
 
+use gossip::store::Coordinator;
 use gossip_contracts::connector::{Connector, ConnectorError};
 use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
 use gossip_contracts::identity::{RunId, TenantId};
@@ -18,7 +19,6 @@ use gossip_scanner_runtime::{
     INITIAL_SHARDS_MAX, InitialShardsError, Job, OpenRunError, OpenedRun, OpenedState, Processor,
     RunPlan, SystemClock, initial_shards, open_run,
 };
-use gossip_stores::Coordinator;
 
 use crate::args::JobArgs;
 use crate::console::Console;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gossip::store::{Backend, Coordinator};
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_scanner_runtime::connectors::Source;
@@ -12,7 +13,6 @@ use gossip_scanner_runtime::{
     Clock as _, Ending, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter,
     RunLook, SystemClock,
 };
-use gossip_stores::{Backend, Coordinator};
 
 use crate::console::Console;
 use crate::output::count;

@@ -1,12 +1,12 @@
 //! `run`: looking at runs and steering them.
 
+use gossip::store::Coordinator;
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{
     DeleteRunError, GetRunError, RunManagement as _, RunStatus, RunTransitionError, ShardFilter,
     ShardStatus, ShardSummary,
 };
 use gossip_scanner_runtime::{Clock as _, Job, RuntimeToken, SystemClock};
-use gossip_stores::Coordinator;
 
 use crate::args::{Format, Global, RunCommand};
 use crate::certificate::{self, Settled};

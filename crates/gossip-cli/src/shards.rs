@@ -2,13 +2,13 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
+use gossip::store::Coordinator;
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
 use gossip_coordination::{
     ParkReason, RequestActionError, RevokeLeaseError, RunManagement as _, ShardAction, ShardFilter,
     ShardStatus, ShardSummary, SplitKey, UnparkError,
 };
 use gossip_scanner_runtime::{Clock as _, RuntimeToken, SystemClock};
-use gossip_stores::Coordinator;
 
 use crate::args::{Global, ShardArg, ShardCommand};
 use crate::console::Console;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use gossip::store::{Backend, StoreUrl};
 use gossip_contracts::identity::{OpId, TenantId};
 use gossip_coordination_sqlite::fresh_nonce;
-use gossip_stores::{Backend, StoreUrl};
 
 use crate::args::Global;
 use crate::failure::{Code, Failure};

@@ -4,10 +4,10 @@
 //! Whoever was killed in the middle of `run rm` has left shards that no listing shows and that
 //! still count. Nobody has to know of them: the commands that make and delete runs look.
 
+use gossip::store::Coordinator;
 use gossip_contracts::identity::TenantId;
 use gossip_coordination::RunManagement as _;
 use gossip_scanner_runtime::{Clock as _, SystemClock};
-use gossip_stores::Coordinator;
 
 use crate::console::Console;
 use crate::output;

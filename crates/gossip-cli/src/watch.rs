@@ -6,6 +6,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gossip::store::Coordinator;
 use gossip_contracts::connector::Connector;
 use gossip_contracts::coordination::ShardSpec;
 use gossip_contracts::identity::{RunId, TenantId};
@@ -14,7 +15,6 @@ use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::{
     Clock as _, Density, Job, Progress, ProgressMeter, RunLook, SystemClock,
 };
-use gossip_stores::Coordinator;
 
 use crate::args::Format;
 use crate::failure::Failure;

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
+use gossip::store::StoreUrl;
 use gossip_contracts::identity::LogicalTime;
 use gossip_handoff::lease_handoff::{MoveTerms, worker_name};
 use gossip_handoff::{Phase, Record, RecordId};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
-use gossip_stores::StoreUrl;
 
 /// Reading the record of a planned move, with its snapshot, never panics, and what is one has no
 /// other spelling.

@@ -6,16 +6,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gossip_coordination::conformance::{Ability, ConformanceTarget, RaceJob, Settings, run_all};
-use gossip_coordination::model::{Scale, Strictness, configuration, search};
-use gossip_coordination::sim::{self, FaultSet, Plan, Simulator};
+use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, run_all};
+use gossip_sim::model::{Scale, Strictness, configuration, search};
+use gossip_sim::{self as sim, FaultSet, Plan, Simulator};
 use gossip_coordination::store::{Fault, MapStore, StoreConfig, StoreCoordinator};
-use gossip_coordination::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use gossip_conformance::testscript::{ScriptBackend, WorldSettings, check_scripts};
 use gossip_coordination::{
     CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent,
 };
-use gossip_handoff::search::{self as handoff, Budget, explore};
-use gossip_scanner_runtime::sim as worker_sim;
+use gossip_sim_handoff::search::{self as handoff, Budget, explore};
+use gossip_sim_worker::sim as worker_sim;
 
 /// Operations of a simulated world.
 const OPERATIONS: u64 = 2_500;
@@ -93,7 +93,7 @@ pub(crate) fn scripts() -> Result<Option<Finding>, String> {
 }
 
 fn failed_scripts(
-    check: impl FnOnce() -> std::io::Result<gossip_coordination::testscript::Report>,
+    check: impl FnOnce() -> std::io::Result<gossip_conformance::testscript::Report>,
 ) -> Result<usize, String> {
     match catch_unwind(AssertUnwindSafe(check)) {
         Ok(Ok(report)) => Ok(report.failures.len()),

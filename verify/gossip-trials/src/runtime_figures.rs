@@ -13,12 +13,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use gossip::store::Backend;
 use gossip_contracts::connector::{CheckedEnumeration, Page};
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use gossip_scanner_runtime::{Drain, ScanOptions, ScanParts, Verdict, Work, scan};
-use gossip_stores::Backend;
 
 use crate::Outcome;
 use crate::process::{output_of, own_program};

@@ -66,7 +66,7 @@ const EDGES: [Edges; 12] = [
     Edges { package: "gossip-coordination-etcd", internal: STORE_EDGES, external: None },
     Edges { package: "gossip-coordination-postgres", internal: STORE_EDGES, external: None },
     Edges {
-        package: "gossip-stores",
+        package: "gossip-engine",
         internal: &[
             "gossip-contracts",
             "gossip-coordination",
@@ -104,7 +104,7 @@ const EDGES: [Edges; 12] = [
             "gossip-handoff",
             "gossip-scanner-runtime",
             "gossip-stdx",
-            "gossip-stores",
+            "gossip-engine",
         ],
         external: None,
     },

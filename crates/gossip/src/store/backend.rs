@@ -7,8 +7,8 @@ use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStor
 use gossip_coordination_sqlite::{self as sqlite, AsyncSqliteStore, SqliteDatabase, fresh_nonce};
 use thiserror::Error;
 
-use crate::any_store::{AnyAsyncStore, AnyStore};
-use crate::url::StoreUrl;
+use super::any_store::{AnyAsyncStore, AnyStore};
+use super::url::StoreUrl;
 
 /// A coordinator on whatever store was chosen, blocking.
 pub type Coordinator = StoreCoordinator<AnyStore>;

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use gossip_coordination::CoordinationFacade;
-//! use gossip_stores::{Backend, StoreUrl};
+//! use gossip::store::{Backend, StoreUrl};
 //!
 //! fn work(coordinator: &mut impl CoordinationFacade) {
 //!     // The same code on a laptop and on a cluster.
@@ -29,7 +29,6 @@
 //! # Never
 //! - guesses: a bare path or an unknown scheme is refused with what to type instead;
 //! - shows a URL in an error, because it may hold a password.
-#![forbid(unsafe_code)]
 
 mod any_store;
 mod backend;

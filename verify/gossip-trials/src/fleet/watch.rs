@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use gossip::store::{Backend, Coordinator, StoreUrl};
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::{RunManagement as _, ShardFilter};
 use gossip_scanner_runtime::{Clock as _, SystemClock};
-use gossip_stores::{Backend, Coordinator, StoreUrl};
 
 use crate::Outcome;
 use crate::fleet::book::Leases;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use gossip::store::AnyStore;
 use gossip_contracts::identity::{TenantId, WorkerId};
 use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
-use gossip_stores::AnyStore;
 
 use crate::Failure;
 

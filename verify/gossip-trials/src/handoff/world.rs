@@ -4,13 +4,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gossip::store::{AnyStore, Backend, Coordinator, StoreUrl};
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::OpId;
 use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::StoreRepository;
 use gossip_handoff::lease_handoff::{Driver, HandoffConfig};
-use gossip_stores::{AnyStore, Backend, Coordinator, StoreUrl};
 
 use crate::Failure;
 use crate::run::{RUN, TENANT, now, shards_between};
