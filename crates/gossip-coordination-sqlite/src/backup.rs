@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gossip_coordination::InfraError;
+use gossip_coordination::store::fresh_nonce;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use thiserror::Error;
 
-use crate::coordinator::fresh_nonce;
 use crate::core::Core;
 use crate::failure::{corruption, infra};
 use crate::schema::first_damage;

@@ -107,11 +107,12 @@ mod writer;
 
 pub use self::async_store::AsyncSqliteStore;
 pub use self::backup::BackupError;
-pub use self::coordinator::{AsyncSqliteCoordinator, SqliteCoordinator, fresh_nonce};
+pub use self::coordinator::{AsyncSqliteCoordinator, SqliteCoordinator};
 pub use self::database::SqliteDatabase;
 pub use self::open_error::OpenError;
 pub use self::options::{OpenCheck, SqliteOptions, SyncMode};
 pub use self::store::SqliteStore;
+pub use gossip_coordination::store::fresh_nonce;
 
 #[cfg(test)]
 mod backup_tests;

@@ -25,7 +25,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{
+    AsyncStoreCoordinator, StoreConfig, StoreCoordinator, fresh_nonce,
+};
 use thiserror::Error;
 
 pub use self::blocking::BlockingStore;
@@ -162,13 +164,4 @@ fn tls_options(tls: &EtcdTls) -> Result<TlsOptions, ConnectError> {
 
 fn read(path: &Path) -> Result<Vec<u8>, ConnectError> {
     std::fs::read(path).map_err(|error| ConnectError::File { path: path.to_owned(), error })
-}
-
-/// A number that no other handle has: handles know their own grants by it.
-fn fresh_nonce() -> u64 {
-    use std::hash::BuildHasher;
-    #[expect(clippy::disallowed_types, reason = "the one place of this crate that must be random")]
-    let state = std::hash::RandomState::new();
-    // The keys of the state come from the system and differ with each state of a thread.
-    state.hash_one(std::process::id())
 }
