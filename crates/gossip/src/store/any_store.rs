@@ -1,15 +1,11 @@
-//! One of the stores that there are, as one type.
-
-use std::fmt;
+//! One type for a handle of any supported store.
 
 use gossip_coordination::InfraError;
-use gossip_coordination::store::{
-    Answer, AsyncStore, CommitOutcome, MapStore, Read, Store, StoreLimits, Txn,
-};
+use gossip_coordination::store::{Answer, CommitOutcome, MapStore, Read, Store, StoreLimits, Txn};
 use gossip_coordination_etcd::{BlockingStore, EtcdStore, GrpcClient};
-use gossip_coordination_sqlite::{AsyncSqliteStore, SqliteStore};
+use gossip_coordination_sqlite::SqliteStore;
 
-/// A handle of a store, blocking.
+/// A handle of a store.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AnyStore {
@@ -19,27 +15,6 @@ pub enum AnyStore {
     Sqlite(SqliteStore),
     /// In a cluster.
     Etcd(BlockingStore<EtcdStore<GrpcClient>>),
-}
-
-/// A handle of a store, asynchronous.
-#[non_exhaustive]
-pub enum AnyAsyncStore {
-    /// In this process.
-    Memory(MapStore),
-    /// In a file.
-    Sqlite(AsyncSqliteStore),
-    /// In a cluster.
-    Etcd(EtcdStore<GrpcClient>),
-}
-
-impl fmt::Debug for AnyAsyncStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Memory(_) => "Memory",
-            Self::Sqlite(_) => "Sqlite",
-            Self::Etcd(_) => "Etcd",
-        })
-    }
 }
 
 impl Store for AnyStore {
@@ -64,49 +39,6 @@ impl Store for AnyStore {
             Self::Memory(store) => store.wait(ticks),
             Self::Sqlite(store) => store.wait(ticks),
             Self::Etcd(store) => store.wait(ticks),
-        }
-    }
-
-    fn limits(&self) -> StoreLimits {
-        match self {
-            Self::Memory(store) => store.limits(),
-            Self::Sqlite(store) => store.limits(),
-            Self::Etcd(store) => store.limits(),
-        }
-    }
-
-    fn binding(&self) -> Option<u64> {
-        match self {
-            Self::Memory(store) => store.binding(),
-            Self::Sqlite(store) => store.binding(),
-            Self::Etcd(store) => store.binding(),
-        }
-    }
-}
-
-/// A store in memory answers at once, so it never makes a task wait.
-impl AsyncStore for AnyAsyncStore {
-    async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
-        match self {
-            Self::Memory(store) => store.read(reads),
-            Self::Sqlite(store) => store.read(reads).await,
-            Self::Etcd(store) => store.read(reads).await,
-        }
-    }
-
-    async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
-        match self {
-            Self::Memory(store) => store.commit(txns),
-            Self::Sqlite(store) => store.commit(txns).await,
-            Self::Etcd(store) => store.commit(txns).await,
-        }
-    }
-
-    async fn wait(&mut self, ticks: u64) {
-        match self {
-            Self::Memory(store) => store.wait(ticks),
-            Self::Sqlite(store) => store.wait(ticks).await,
-            Self::Etcd(store) => store.wait(ticks).await,
         }
     }
 

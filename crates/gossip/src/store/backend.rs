@@ -1,26 +1,23 @@
-//! An open store, from which every thread or task takes a coordinator of its own.
+//! An open store. Each thread takes its own coordinator handle from it.
 
 use gossip_coordination::store::{
-    AsyncStoreCoordinator, MapStore, SharedMemory, StoreConfig, StoreCoordinator,
+    MapStore, SharedMemory, StoreConfig, StoreCoordinator, fresh_nonce,
 };
 use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
-use gossip_coordination_sqlite::{self as sqlite, AsyncSqliteStore, SqliteDatabase, fresh_nonce};
+use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase};
 use thiserror::Error;
 
-use super::any_store::{AnyAsyncStore, AnyStore};
+use super::any_store::AnyStore;
 use super::url::StoreUrl;
 
-/// A coordinator on whatever store was chosen, blocking.
+/// A coordinator on the selected store.
 pub type Coordinator = StoreCoordinator<AnyStore>;
 
-/// A coordinator on whatever store was chosen, asynchronous.
-pub type AsyncCoordinator = AsyncStoreCoordinator<AnyAsyncStore>;
-
-/// An open store for threads.
+/// An open store.
 #[derive(Debug)]
 pub struct Backend {
     open: Open,
-    /// Of all its handles.
+    /// Shared by all handles.
     memory: SharedMemory,
 }
 
@@ -32,11 +29,11 @@ enum Open {
 }
 
 impl Backend {
-    /// Opens what `url` names. A file that is not there is made; a cluster must answer.
+    /// Opens the store of `url`. Creates a missing file; a cluster must answer.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] says what is in the way and what to do about it.
+    /// [`OpenError`], with the cause and the remedy in its text.
     pub fn open(url: &StoreUrl) -> Result<Self, OpenError> {
         let open = match url {
             StoreUrl::Memory => Open::Memory(MapStore::new()),
@@ -51,8 +48,8 @@ impl Backend {
         Ok(Self { open, memory: SharedMemory::default() })
     }
 
-    /// A handle for one thread. Handles of one backend share its connection and what they remember,
-    /// and are committed in groups.
+    /// Returns a handle for one thread. Handles of a backend share its connection and its record
+    /// cache, and their commits are batched.
     #[must_use]
     pub fn coordinator(&self) -> Coordinator {
         let usual = || StoreConfig::new(fresh_nonce());
@@ -64,7 +61,7 @@ impl Backend {
         StoreCoordinator::sharing(store, config, &self.memory)
     }
 
-    /// The store itself, for what is not coordination: records of planned moves.
+    /// Returns a handle of the store itself, for data that is not coordination: handoff records.
     #[must_use]
     pub fn store(&self) -> AnyStore {
         match &self.open {
@@ -74,92 +71,18 @@ impl Backend {
         }
     }
 
-    /// Tells the store that the work of this process is over, so that nobody waits for it: in a
-    /// cluster its owner keys vanish at once, and not when their lease runs out.
+    /// Releases what the store holds for the lifetime of this process: on etcd its owner keys are
+    /// removed now, and not when their lease expires.
     ///
-    /// It is a courtesy. Nothing rests on it, so it has no error, and whoever goes on all the same
-    /// gets new keys. It waits no longer than one request, and one that is under way.
+    /// Other workers take over sooner; nothing depends on it, so a failure is ignored. A handle
+    /// that is used afterwards writes new keys. It waits for one request at most, besides one that
+    /// is in flight.
     pub fn retire(&self) {
         match &self.open {
             Open::Memory(_) | Open::Sqlite(_) => {}
             Open::Etcd(store, _) => {
                 let _ended =
                     store.block_on(|store| async move { store.revoke_owner_lease().await });
-            }
-        }
-    }
-}
-
-/// An open store for tasks.
-#[derive(Debug)]
-pub struct AsyncBackend {
-    open: AsyncOpen,
-    /// Of all its handles.
-    memory: SharedMemory,
-}
-
-#[derive(Debug)]
-enum AsyncOpen {
-    Memory(MapStore),
-    Sqlite(AsyncSqliteStore),
-    Etcd(EtcdStore<GrpcClient>, Box<EtcdConfig>),
-}
-
-impl AsyncBackend {
-    /// As [`Backend::open`]. Opening a file blocks for as long as its check takes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Backend::open`].
-    ///
-    /// # Panics
-    ///
-    /// For `etcd://` outside of a tokio runtime, as do the operations that are polled outside of
-    /// one.
-    pub async fn open(url: &StoreUrl) -> Result<Self, OpenError> {
-        let open = match url {
-            StoreUrl::Memory => AsyncOpen::Memory(MapStore::new()),
-            StoreUrl::Sqlite { path, options } => {
-                AsyncOpen::Sqlite(SqliteDatabase::open(path, *options)?.async_store()?)
-            }
-            StoreUrl::Etcd(config) => {
-                let coordinator = config.connect().await?;
-                AsyncOpen::Etcd(coordinator.store().clone(), config.clone())
-            }
-        };
-        Ok(Self { open, memory: SharedMemory::default() })
-    }
-
-    /// A handle for one task.
-    #[must_use]
-    pub fn coordinator(&self) -> AsyncCoordinator {
-        let usual = || StoreConfig::new(fresh_nonce());
-        let (store, config) = match &self.open {
-            AsyncOpen::Memory(store) => (AnyAsyncStore::Memory(store.another_handle()), usual()),
-            AsyncOpen::Sqlite(store) => (AnyAsyncStore::Sqlite(store.clone()), usual()),
-            AsyncOpen::Etcd(store, config) => {
-                (AnyAsyncStore::Etcd(store.clone()), config.store_config())
-            }
-        };
-        AsyncStoreCoordinator::sharing(store, config, &self.memory)
-    }
-
-    /// As [`Backend::store`].
-    #[must_use]
-    pub fn store(&self) -> AnyAsyncStore {
-        match &self.open {
-            AsyncOpen::Memory(store) => AnyAsyncStore::Memory(store.another_handle()),
-            AsyncOpen::Sqlite(store) => AnyAsyncStore::Sqlite(store.clone()),
-            AsyncOpen::Etcd(store, _) => AnyAsyncStore::Etcd(store.clone()),
-        }
-    }
-
-    /// As [`Backend::retire`].
-    pub async fn retire(&self) {
-        match &self.open {
-            AsyncOpen::Memory(_) | AsyncOpen::Sqlite(_) => {}
-            AsyncOpen::Etcd(store, _) => {
-                let _ended = store.revoke_owner_lease().await;
             }
         }
     }

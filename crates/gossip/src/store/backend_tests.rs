@@ -5,9 +5,7 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
 use gossip_coordination::store::{Answer, KeyRange, Read, Store as _};
-use gossip_coordination::{
-    AcquireScratch, AsyncRunManagement, AsyncShardClaiming, RunConfig, RunManagement, ShardClaiming,
-};
+use gossip_coordination::{AcquireScratch, RunConfig, RunManagement, ShardClaiming};
 use gossip_testkit::test_support::{EtcdServer, TestDirectory};
 
 use super::*;
@@ -56,20 +54,6 @@ fn check_on(backend: &Backend) {
     assert_ne!(one.config().nonce, other.config().nonce, "handles differ");
 }
 
-async fn check_async(url: &str) {
-    let backend = AsyncBackend::open(&url.parse().unwrap()).await.unwrap();
-    check_async_on(&backend).await;
-}
-
-async fn check_async_on(backend: &AsyncBackend) {
-    let (mut one, mut other) = (backend.coordinator(), backend.coordinator());
-    let (roots, op) = ([root()], OpId::from_raw(1));
-    one.create_run_with_shards(at(1), TENANT, RUN, config(), &roots, op).await.unwrap();
-    let (worker, mut scratch) = (WorkerId::from_raw(1), AcquireScratch::new());
-    let claimed = other.claim_next_available(at(2), TENANT, RUN, worker, &mut scratch).await;
-    assert_eq!(claimed.unwrap().lease.shard(), ShardId::from_raw(0));
-}
-
 #[test]
 fn a_store_in_memory_works() {
     check("memory:");
@@ -90,8 +74,6 @@ fn a_cluster_works() {
     let host = server.endpoint();
     let host = host.trim_start_matches("http://");
     check(&format!("etcd://{host}/blocking"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(check_async(&format!("etcd://{host}/tasks")));
 }
 
 /// Its lease lasts for a quarter of a minute, and nobody has to wait for that.
@@ -106,23 +88,6 @@ fn who_retires_leaves_no_owner_key() {
     assert_eq!(owner_keys(&url), 1);
     backend.retire();
     assert_eq!(owner_keys(&url), 0);
-    let url = format!("etcd://{host}/tasks");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let backend = runtime.block_on(AsyncBackend::open(&url.parse().unwrap())).unwrap();
-    runtime.block_on(check_async_on(&backend));
-    assert_eq!(owner_keys(&url), 1);
-    runtime.block_on(backend.retire());
-    assert_eq!(owner_keys(&url), 0);
-}
-
-#[test]
-fn tasks_work_alike() {
-    let directory = TestDirectory::new("stores-tasks");
-    let url = format!("sqlite:{}?sync=relaxed", directory.path().join("state").display());
-    gossip_coordination::block_on(async {
-        check_async("memory:").await;
-        check_async(&url).await;
-    });
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! The choice of a store by URL, in one place.
+//! Stores, selected by URL.
 //!
-//! | URL | where coordination lives |
+//! | URL | where coordination state is stored |
 //! |---|---|
-//! | `memory:` | in this process, for trying things out; gone when the last handle is |
+//! | `memory:` | in this process, for experiments; lost with the last handle |
 //! | `sqlite:PATH` | in one file, durable, shared by the processes of one machine |
-//! | `sqlite:PATH?sync=relaxed` | the same, faster; a power cut may lose the last commits |
+//! | `sqlite:PATH?sync=relaxed` | the same, faster; a power failure may lose the last commits |
 //! | `etcd://HOST:PORT,HOST:PORT/PREFIX` | in an etcd cluster, shared by machines |
 //!
-//! The settings of `etcd://` are those of [`EtcdConfig::from_url`].
+//! [`EtcdConfig::from_url`] lists the settings of `etcd://`.
 //!
 //! ```
 //! use gossip_coordination::CoordinationFacade;
@@ -26,16 +26,15 @@
 //! # }
 //! ```
 //!
-//! # Never
-//! - guesses: a bare path or an unknown scheme is refused with what to type instead;
-//! - shows a URL in an error, because it may hold a password.
+//! A bare path or an unknown scheme is refused, with the correct form in the error. No error shows a
+//! URL, because it may hold a password.
 
 mod any_store;
 mod backend;
 mod url;
 
-pub use self::any_store::{AnyAsyncStore, AnyStore};
-pub use self::backend::{AsyncBackend, AsyncCoordinator, Backend, Coordinator, OpenError};
+pub use self::any_store::AnyStore;
+pub use self::backend::{Backend, Coordinator, OpenError};
 pub use self::url::{StoreUrl, StoreUrlError};
 
 #[cfg(doc)]
