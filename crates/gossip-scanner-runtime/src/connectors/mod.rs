@@ -7,7 +7,8 @@
 //! | [`Manifest`] | number of the row | exact | a short way from a row in the index |
 //! | [`IntegerRange`] | the integer | exact | computed |
 //!
-//! [`Source`] makes one of them from what a user types. All of them keep the contract of
+//! [`SourceRegistry`] maps the scheme of a source to its connector, and [`Source`] is the parsed
+//! text. A program can register a connector of its own. All built-in ones keep the contract of
 //! [`gossip_contracts::connector`] and pass its conformance suite; all of them can be sampled by a
 //! bounded look. They read what they are told to and never write, start no thread, read no clock,
 //! and hold nothing that grows with the source but the names of the directories a listing is in.
@@ -18,6 +19,7 @@ mod decimal;
 mod integers;
 mod lines;
 mod manifest;
+mod registry;
 mod row_index;
 mod rows;
 mod source;
@@ -34,6 +36,8 @@ mod lines_tests;
 #[cfg(test)]
 mod manifest_tests;
 #[cfg(test)]
+mod registry_tests;
+#[cfg(test)]
 mod rows_tests;
 #[cfg(test)]
 mod source_tests;
@@ -44,5 +48,8 @@ pub use self::decimal::{NUMBER_KEY_LEN, number_key, parse_number_key};
 pub use self::integers::IntegerRange;
 pub use self::lines::LineFile;
 pub use self::manifest::{Manifest, ManifestFormat};
+pub use self::registry::{
+    RegisterError, RegisteredSource, SCHEME_LEN_MAX, SourceFamily, SourceRegistry,
+};
 pub use self::source::{Source, SourceError, SourceOptions, SourceStamp};
 pub use self::tree::{FileTree, TreeOptions};

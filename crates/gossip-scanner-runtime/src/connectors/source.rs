@@ -33,12 +33,13 @@ use super::decimal::number_key;
 use super::integers::IntegerRange;
 use super::lines::LineFile;
 use super::manifest::{Manifest, ManifestFormat};
+use super::registry::{RegisteredSource, SourceRegistry};
 use super::source_file::SourceFile;
 use super::tree::{FileTree, NAME_LEN_MAX, TreeOptions};
 
 /// Behind every path: no name has so many bytes, so at this place the greatest path has ended or
 /// has a `/`.
-const END_OF_PATHS: [u8; NAME_LEN_MAX + 1] = [0xFF; NAME_LEN_MAX + 1];
+pub(super) const END_OF_PATHS: [u8; NAME_LEN_MAX + 1] = [0xFF; NAME_LEN_MAX + 1];
 
 const _: () = assert!(END_OF_PATHS.len() <= MAX_KEY_SIZE);
 
@@ -67,6 +68,8 @@ pub enum Source {
     },
     /// Integers.
     Integers(IntegerRange),
+    /// A source of a family that a program registered.
+    Registered(RegisteredSource),
 }
 
 /// What a user may say about a source beside its name.
@@ -101,39 +104,38 @@ pub struct SourceStamp {
 }
 
 impl Source {
-    /// Reads what a user typed; the module says how.
+    /// Reads what a user typed, with the built-in families; the module lists the forms.
     ///
     /// # Errors
     ///
-    /// It is none of the forms, its path leads nowhere, or an option does not go with it.
+    /// As [`SourceRegistry::parse`].
     pub fn parse(text: &OsStr, options: SourceOptions) -> Result<Self, SourceError> {
-        let source = match split_scheme(text) {
-            Some((scheme, rest)) => Self::of_scheme(scheme, rest, options)?,
-            None => Self::of_path(Path::new(text), options)?,
-        };
-        source.check_options(options)?;
-        Ok(source)
+        SourceRegistry::new().parse(text, options)
     }
 
-    /// Reads what [`Self::text`] wrote, without looking for its files: they may be on another
-    /// machine, or gone. Whoever lists them opens it.
+    /// Reads what [`Self::text`] returned for a source of a built-in family.
     ///
     /// # Errors
     ///
-    /// It is none of the forms with a word and a colon, or an option does not go with it.
+    /// As [`SourceRegistry::restore`].
     pub fn restore(text: &OsStr, options: SourceOptions) -> Result<Self, SourceError> {
-        let (scheme, rest) = split_scheme(text).ok_or(SourceError::Empty)?;
+        SourceRegistry::new().restore(text, options)
+    }
+
+    pub(super) fn restore_scheme(
+        scheme: Scheme,
+        rest: &OsStr,
+        options: SourceOptions,
+    ) -> Result<Self, SourceError> {
         let path = PathBuf::from(rest);
-        let source = match scheme {
+        Ok(match scheme {
             _ if rest.is_empty() => return Err(SourceError::Empty),
             Scheme::Tree => Self::Tree { root: path, options: tree_options(options) },
             Scheme::Lines => Self::Lines { path },
             Scheme::Jsonl => Self::Manifest { path, format: ManifestFormat::JsonLines },
             Scheme::Csv => Self::Manifest { path, format: csv(options) },
             Scheme::Range => Self::Integers(parse_range(rest.as_bytes())?),
-        };
-        source.check_options(options)?;
-        Ok(source)
+        })
     }
 
     /// What the source is, as bytes: equal for equal sources, different for different ones.
@@ -157,6 +159,8 @@ impl Source {
                 bytes.extend_from_slice(&last.unwrap_or_default().to_be_bytes());
                 bytes
             }
+            // The scheme holds no colon, so it ends at the first.
+            Self::Registered(_) => [&[6], self.text().as_bytes()].concat(),
         }
     }
 
@@ -172,6 +176,7 @@ impl Source {
                 let last = number_key(integers.last().unwrap_or_else(|| integers.first()));
                 ShardSpec::new(&first, &[&last[..], b"\0"].concat(), b"")
             }
+            Self::Registered(source) => source.family().root(source.name()),
         }
     }
 
@@ -186,6 +191,7 @@ impl Source {
             Self::Lines { path } => Box::new(LineFile::open(path)?),
             Self::Manifest { path, format } => Box::new(Manifest::open(path, *format)?),
             Self::Integers(integers) => Box::new(*integers),
+            Self::Registered(source) => source.family().open(source.name())?,
         })
     }
 
@@ -201,6 +207,7 @@ impl Source {
                 Ok(Some(SourceStamp { len: stamp.len, modified: stamp.modified }))
             }
             Self::Tree { .. } | Self::Integers(_) => Ok(None),
+            Self::Registered(source) => source.family().stamp(source.name()),
         }
     }
 
@@ -233,6 +240,10 @@ impl Source {
                 );
                 format!("range:{range}").into()
             }
+            Self::Registered(source) => {
+                let scheme = source.scheme().as_bytes();
+                OsString::from_vec([scheme, b":", source.name().as_bytes()].concat())
+            }
         }
     }
 
@@ -249,7 +260,8 @@ impl Source {
             }
             Self::Manifest { format: ManifestFormat::JsonLines, .. }
             | Self::Lines { .. }
-            | Self::Integers(_) => none,
+            | Self::Integers(_)
+            | Self::Registered(_) => none,
         }
     }
 
@@ -265,7 +277,8 @@ impl Source {
             }
             Self::Manifest { format: ManifestFormat::JsonLines, .. }
             | Self::Lines { .. }
-            | Self::Integers(_) => vec![],
+            | Self::Integers(_)
+            | Self::Registered(_) => vec![],
         }
     }
 
@@ -287,11 +300,11 @@ impl Source {
                 vec!["rows of no bytes", "the first row"]
             }
             Self::Manifest { .. } => vec!["rows of no bytes"],
-            Self::Lines { .. } | Self::Integers(_) => vec![],
+            Self::Lines { .. } | Self::Integers(_) | Self::Registered(_) => vec![],
         }
     }
 
-    fn of_scheme(
+    pub(super) fn of_scheme(
         scheme: Scheme,
         rest: &OsStr,
         options: SourceOptions,
@@ -309,7 +322,7 @@ impl Source {
         }
     }
 
-    fn of_path(path: &Path, options: SourceOptions) -> Result<Self, SourceError> {
+    pub(super) fn of_path(path: &Path, options: SourceOptions) -> Result<Self, SourceError> {
         if path.as_os_str().is_empty() {
             return Err(SourceError::Empty);
         }
@@ -337,7 +350,7 @@ impl Source {
     }
 
     /// An option that changes nothing would be a mistake that nobody notices.
-    fn check_options(&self, options: SourceOptions) -> Result<(), SourceError> {
+    pub(super) fn check_options(&self, options: SourceOptions) -> Result<(), SourceError> {
         let is_tree = matches!(self, Self::Tree { .. });
         let is_csv = matches!(self, Self::Manifest { format: ManifestFormat::Csv { .. }, .. });
         let given = [
@@ -360,6 +373,7 @@ impl fmt::Debug for Source {
             Self::Lines { .. } => "Lines",
             Self::Manifest { .. } => "Manifest",
             Self::Integers(_) => "Integers",
+            Self::Registered(_) => "Registered",
         };
         f.debug_struct(kind).field("text_len", &self.text().len()).finish_non_exhaustive()
     }
@@ -429,9 +443,9 @@ impl SourceError {
     }
 }
 
-/// The words that may stand before a colon.
+/// The schemes of the built-in families.
 #[derive(Clone, Copy)]
-enum Scheme {
+pub(super) enum Scheme {
     Tree,
     Lines,
     Jsonl,
@@ -439,18 +453,14 @@ enum Scheme {
     Range,
 }
 
-fn split_scheme(text: &OsStr) -> Option<(Scheme, &OsStr)> {
-    let bytes = text.as_bytes();
-    let colon = memchr::memchr(b':', bytes)?;
-    let scheme = match &bytes[..colon] {
-        b"tree" => Scheme::Tree,
-        b"lines" => Scheme::Lines,
-        b"jsonl" => Scheme::Jsonl,
-        b"csv" => Scheme::Csv,
-        b"range" => Scheme::Range,
-        _ => return None,
-    };
-    Some((scheme, OsStr::from_bytes(&bytes[colon + 1..])))
+impl Scheme {
+    pub(super) const ALL: [(Self, &str); 5] = [
+        (Self::Tree, "tree"),
+        (Self::Lines, "lines"),
+        (Self::Jsonl, "jsonl"),
+        (Self::Csv, "csv"),
+        (Self::Range, "range"),
+    ];
 }
 
 const fn tree_options(options: SourceOptions) -> TreeOptions {

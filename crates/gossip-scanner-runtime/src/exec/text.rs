@@ -32,6 +32,7 @@ impl Rendering {
             Source::Tree { root, .. } => Self::Path(root.clone()),
             Source::Lines { .. } | Source::Manifest { .. } => Self::Body,
             Source::Integers(_) => Self::Number,
+            Source::Registered(_) => Self::Key,
         }
     }
 
