@@ -1,11 +1,17 @@
-//! Operation ids of one lease.
+//! Operation ids: the one place that makes them.
 //!
-//! An id is derived from the lease's fence, its grant token and a sequence within the lease
-//! (DESIGN 7). Two leases differ in the token, so a later one is never answered from the log of an
-//! earlier one; within a lease every operation has its own number, and a retry keeps it.
+//! | operation | id |
+//! |---|---|
+//! | of a lease holder | derived from shard, fence, grant token and a sequence within the lease (DESIGN 7) |
+//! | on a run, by any process that opens it | derived from the operation and the run |
+//! | requested by a person | random |
+//!
+//! Two leases differ in the token, so a later one is never answered from the log of an earlier one.
+//! Within a lease each operation has its own number, and a retry keeps it.
 
-use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, OpId};
+use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, OpId, RunId};
 use gossip_coordination::Lease;
+use gossip_coordination::store::fresh_nonce;
 
 /// The ids of one lease, in order.
 #[derive(Debug)]
@@ -42,4 +48,19 @@ fn derive(lease: &Lease, sequence: u64) -> OpId {
     hasher.write_u64(lease.token().as_raw());
     hasher.write_u64(sequence);
     OpId::from_raw(hasher.finalize_64())
+}
+
+/// Returns the id of an operation on a run. Every process that performs it means the same
+/// operation, so all of them use one id.
+pub(crate) fn of_run(operation: &'static [u8], run: RunId) -> OpId {
+    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
+    hasher.write_raw(operation);
+    run.write_canonical(&mut hasher);
+    OpId::from_raw(hasher.finalize_64())
+}
+
+/// Returns an id for an operation that is requested once: each call is another request.
+#[must_use]
+pub fn fresh_op_id() -> OpId {
+    OpId::from_raw(fresh_nonce())
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gossip_contracts::coordination::{CursorUpdate, InitialShardInput, ShardSpec};
 use gossip_contracts::identity::{
-    CanonicalBytes as _, CanonicalHasher, Domain, OpId, RunId, ShardId, TenantId,
+    CanonicalBytes as _, CanonicalHasher, Domain, RunId, ShardId, TenantId,
 };
 use gossip_coordination::{
     CoordinationFacade, CreateRunError, GetRunError, InfraError, RegisterShardsError, RunConfig,
@@ -25,6 +25,7 @@ use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::initial::InitialShardsError;
+use crate::op_ids;
 
 /// How long a registration of somebody else is waited for. It takes a fraction of a second, unless
 /// its process was killed.
@@ -199,7 +200,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
     ) -> Result<Option<OpenedState>, OpenRunError> {
         let shards = (self.cut)()?;
         let inputs: Vec<_> = shards.iter().zip(1..).map(|(spec, id)| input(spec, id)).collect();
-        let (now, op_id) = (self.clock.now(), run_op_id(b"register_shards", run));
+        let (now, op_id) = (self.clock.now(), op_ids::of_run(b"register_shards", run));
         match self.coordinator.register_shards(now, self.plan.tenant, run, &inputs, op_id) {
             Ok(_) => Ok(Some(state)),
             // Other cuts: the source has changed since somebody began.
@@ -228,7 +229,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
 
     /// Nobody goes on with this registration: its cuts are those of a source that has changed.
     fn cancel(&mut self, run: RunId) -> Result<Option<OpenedState>, OpenRunError> {
-        let (now, op_id) = (self.clock.now(), run_op_id(b"cancel_run", run));
+        let (now, op_id) = (self.clock.now(), op_ids::of_run(b"cancel_run", run));
         match self.coordinator.cancel_run(now, self.plan.tenant, run, op_id) {
             Ok(_) | Err(RunTransitionError::RunTerminal { .. }) => Ok(None),
             Err(RunTransitionError::BackendError(error)) => Err(error.into()),
@@ -252,14 +253,6 @@ fn input(spec: &ShardSpec, id: u64) -> InitialShardInput<'_> {
         spec: spec.as_spec_ref(),
         cursor: CursorUpdate::initial(),
     }
-}
-
-/// Whoever does this to a run does the same thing, so all of them use the same id.
-fn run_op_id(operation: &'static [u8], run: RunId) -> OpId {
-    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
-    hasher.write_raw(operation);
-    run.write_canonical(&mut hasher);
-    OpId::from_raw(hasher.finalize_64())
 }
 
 /// An answer that this operation does not give, unless the coordinator has grown.
