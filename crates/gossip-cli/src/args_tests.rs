@@ -64,5 +64,5 @@ fn the_variables_of_handlers_are_no_flags() {
 fn the_usual_tenant_is_that_of_the_library() {
     let typed = Cli::try_parse_from(["gossip", "run", "list"]).unwrap();
     let tenant = crate::store::tenant(&typed.global).unwrap();
-    assert_eq!(tenant, gossip_scanner_runtime::DEFAULT_TENANT);
+    assert_eq!(Ok(tenant), gossip::tenant_id(gossip::DEFAULT_TENANT));
 }

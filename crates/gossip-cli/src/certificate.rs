@@ -6,17 +6,17 @@ use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
-use gossip::store::Coordinator;
-use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination::{
-    ParkReason, RunManagement as _, RunStatus, ShardFilter, ShardStatus, ShardSummary,
-};
-use gossip_scanner_runtime::certificate::{
+use gossip::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
     SigningKey, Trust, Verification, recount, verify,
 };
-use gossip_scanner_runtime::connectors::{Source, SourceOptions};
-use gossip_scanner_runtime::{Job, RuntimeToken};
+use gossip::coordination::{
+    ParkReason, RunManagement as _, RunStatus, ShardFilter, ShardStatus, ShardSummary,
+};
+use gossip::identity::{RunId, TenantId};
+use gossip::runtime::{Job, RuntimeToken};
+use gossip::sources::{Source, SourceOptions};
+use gossip::store::Coordinator;
 
 use crate::args::{Global, KeyArg, VerifyArgs};
 use crate::console::Console;

@@ -6,23 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use gossip::coordination::RunStatus;
+use gossip::identity::{RunId, TenantId};
+use gossip::runtime::exec::{ExecConfig, Handler, Rendering};
+use gossip::runtime::{Drain, Finish, Limits, OpenedState, TaskConfig, WorkerError};
+use gossip::sources::SourceRegistry;
 use gossip::store::Backend;
-use gossip_contracts::connector::Connector;
-use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination::{RunConfig, RunManagement as _, RunStatus};
-use gossip_coordination_sqlite::fresh_nonce;
-use gossip_handoff::{Repository, StoreRepository};
-use gossip_scanner_runtime::connectors::Source;
-use gossip_scanner_runtime::exec::{ExecConfig, Rendering};
-use gossip_scanner_runtime::{
-    Drain, Finish, Limits, OpenedState, Parts, SystemClock, TaskConfig, WorkerConfig, WorkerError,
-    work, worker_of,
-};
+use gossip::{Joined, ScanError, Session, Totals, WorkOptions};
 
 use crate::args::{ExecArgs, FailOn, Format, Global, JobArgs, WorkArgs, WorkerArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
-use crate::opening::{Handler, Prepared, check_stamp, open_source};
+use crate::opening::{self, Notices};
 use crate::output::{self, Record, count};
 use crate::progress::{Painter, Progress};
 use crate::{runs, signals, store};
@@ -33,39 +28,38 @@ pub(crate) fn exec(
     args: ExecArgs,
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
-    let prepared = Prepared::new(&args.job)?;
-    prepared.find_program()?;
+    let prepared = opening::prepare(&args.job, jobs(&args.work))?;
+    opening::check_program(&args.job)?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
-    let coordinator = &mut backend.coordinator();
-    let opened = prepared.open(coordinator, tenant, jobs(&args.work), console)?;
-    if let OpenedState::Over(status) = opened.state {
-        return already_over(global, &backend, (opened.run, status), &args.work, console);
+    let session = prepared.open(&backend, tenant, &Notices(console));
+    let session = session.map_err(|error| opening::failure(&error))?;
+    if let OpenedState::Over(status) = session.state() {
+        return already_over(global, &backend, (session.run(), status), &args.work, console);
     }
-    let session =
-        Session { global, backend: &backend, tenant, run: opened.run, console, work: &args.work };
-    session.go(&prepared.source, &*prepared.connector, &prepared.handler)
+    let handler = prepared.handler().expect("it was prepared with a command");
+    At { global, backend: &backend, tenant, console, work: &args.work }.go(&session, handler)
 }
 
-/// Makes the run of a command, or finds it, and leaves the work to others.
+/// Creates the run of a command, or finds it, and leaves the work to others.
 pub(crate) fn create(
     global: &Global,
     backend: &Backend,
     args: &JobArgs,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let prepared = Prepared::new(args)?;
-    let coordinator = &mut backend.coordinator();
-    let opened = prepared.open(coordinator, store::tenant(global)?, processors(), console)?;
-    let id = format!("{:016x}", opened.run.as_raw());
-    let state = match opened.state {
+    let (prepared, tenant) = (opening::prepare(args, processors())?, store::tenant(global)?);
+    let session = prepared.open(backend, tenant, &Notices(console));
+    let session = session.map_err(|error| opening::failure(&error))?;
+    let id = format!("{:016x}", session.run().as_raw());
+    let state = match session.state() {
         OpenedState::New => "new",
         OpenedState::Resumed => "there already",
         OpenedState::Over(status) => {
-            let tally = runs::tally(coordinator, store::tenant(global)?, opened.run)?;
+            let tally = runs::tally(&mut backend.coordinator(), tenant, session.run())?;
             runs::outcome_word(status, &tally)
         }
     };
-    if let OpenedState::Over(_) = opened.state {
+    if let OpenedState::Over(_) = session.state() {
         console.note(&format!("run {id}: already {state}; add --again to begin anew"));
     }
     // The bare id, so that a shell can keep it in a variable.
@@ -82,106 +76,77 @@ pub(crate) fn worker(
 ) -> Result<Code, Failure> {
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let run = RunId::from_raw(args.run);
-    let job = runs::job_of(&mut backend.coordinator(), tenant, run)?;
-    let command = if args.command.is_empty() { &job.command } else { &args.command };
-    if command.is_empty() {
-        return Err(Failure::new(Code::Usage, "the run has no command")
-            .why("a program made it and knows itself what to do with each key")
-            .next("start that program once more, or name a command behind --"));
-    }
-    let handler = Handler::parse(command, job.stream)?;
-    let source = Source::parse(&job.source, job.options).map_err(|error| {
-        Failure::new(Code::Usage, "the source of the run is not here")
-            .why(error)
-            .next("join from a machine that sees the same files under the same path")
-    })?;
-    check_stamp(&source, &job)?;
-    let connector = open_source(&source)?;
-    let session = Session { global, backend: &backend, tenant, run, console, work: &args.work };
-    session.go(&source, &*connector, &handler)
+    let joined = Joined::new(&backend, tenant, run, &SourceRegistry::new(), &args.command);
+    let joined = joined.map_err(|error| not_joined(run, &error))?;
+    let session = joined.open(&backend, tenant);
+    let at = At { global, backend: &backend, tenant, console, work: &args.work };
+    at.go(&session, joined.handler())
 }
 
-/// One process at work on one run.
-struct Session<'a> {
+fn not_joined(run: RunId, error: &ScanError) -> Failure {
+    match error {
+        ScanError::Job(error) => runs::job_failure(run, error),
+        ScanError::NoCommand => Failure::new(Code::Usage, "the run has no command")
+            .why("a program made it and knows itself what to do with each key")
+            .next("start that program once more, or name a command behind --"),
+        ScanError::Source(error) => Failure::new(Code::Usage, "the source of the run is not here")
+            .why(error)
+            .next("join from a machine that sees the same files under the same path"),
+        error => opening::failure(error),
+    }
+}
+
+/// Where a session takes place.
+struct At<'a> {
     global: &'a Global,
     backend: &'a Backend,
     tenant: TenantId,
-    run: RunId,
     console: &'a Arc<Console>,
     work: &'a WorkArgs,
 }
 
-impl Session<'_> {
-    fn go(
-        &self,
-        source: &Source,
-        connector: &dyn Connector,
-        handler: &Handler,
-    ) -> Result<Code, Failure> {
-        let record = self.backend.coordinator().get_run(self.tenant, self.run);
-        let record = record.map_err(|error| runs::not_found(self.run, &error))?;
+impl At<'_> {
+    /// Works on a run, drawing progress, and reports how that ended.
+    fn go(&self, session: &Session<'_>, handler: &Handler) -> Result<Code, Failure> {
         let progress = Arc::new(Progress::new(Arc::clone(self.console)));
-        let (drain, clock) = (Drain::new(), SystemClock::new());
+        let drain = Drain::new();
         signals::drain_on_signals(&drain, self.console)?;
-        let (rendering, exec) = (Rendering::of(source), self.exec_config());
-        let parts = Parts {
-            coordinator: &|| self.backend.coordinator(),
-            connector,
-            processor: &|_| handler.processor(&rendering, exec),
-            records: Some(&|| self.records()),
-            clock: &clock,
-            drain: &drain,
-            observer: &*progress,
-        };
+        let (rendering, exec) = (Rendering::of(session.source()), self.exec_config());
         let over = AtomicBool::new(false);
         let painter = Painter {
             progress: &progress,
             backend: self.backend,
             tenant: self.tenant,
-            run: self.run,
-            source,
-            connector,
+            run: session.run(),
+            source: session.source(),
+            connector: session.connector(),
             over: &over,
         };
-        let config = self.worker_config(record.config());
         // By this name others see who holds a shard.
-        self.console.detail(&format!("worker {:016x}", config.worker.as_raw()));
+        self.console.detail(&format!("worker {:016x}", session.worker().as_raw()));
         let finish = thread::scope(|scope| {
             scope.spawn(|| painter.paint());
-            let finish = work(&config, parts);
+            let processor = |_| handler.processor(&rendering, exec);
+            let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
             over.store(true, Ordering::SeqCst);
             finish
         });
-        if may_retire(&finish) {
-            self.backend.retire();
-        }
-        self.conclude(finish, &progress)
+        self.conclude(session.run(), finish, &progress)
     }
 
-    /// The records of planned moves, beside the shards.
-    fn records(&self) -> Box<dyn Repository> {
-        Box::new(StoreRepository::new(self.backend.store(), self.tenant, fresh_nonce()))
-    }
-
-    fn worker_config(&self, run: RunConfig) -> WorkerConfig {
+    fn work_options(&self) -> WorkOptions {
         let args = self.work;
-        WorkerConfig {
-            tenant: self.tenant,
-            run: self.run,
-            worker: worker_of(self.run, fresh_nonce()),
-            lease_ticks: run.lease_duration(),
+        WorkOptions {
             threads: jobs(args),
             task: TaskConfig {
                 checkpoint_items: args.checkpoint_keys,
                 checkpoint_ticks: ticks(args.checkpoint_every),
                 item_tries: args.tries,
-                shard_retries: run.max_shard_retries(),
                 ..TaskConfig::default()
             },
             limits: Limits { items: args.rate, bytes: args.byte_rate },
             max_parked: args.max_parked,
             auto_split: !args.no_split,
-            seed: fresh_nonce(),
         }
     }
 
@@ -198,13 +163,14 @@ impl Session<'_> {
 
     fn conclude(
         &self,
-        finish: Result<Finish, WorkerError>,
+        run: RunId,
+        finish: Result<Finish, ScanError>,
         progress: &Progress,
     ) -> Result<Code, Failure> {
-        let id = format!("{:016x}", self.run.as_raw());
-        let finish = finish.map_err(|error| worker_failure(&error, &id))?;
+        let id = format!("{:016x}", run.as_raw());
+        let finish = finish.map_err(|error| work_failure(&error, run))?;
         let mut coordinator = self.backend.coordinator();
-        let tally = runs::tally(&mut coordinator, self.tenant, self.run)?;
+        let tally = runs::tally(&mut coordinator, self.tenant, run)?;
         let (code, said) = match finish {
             Finish::Complete if tally.unread > 0 => {
                 (Code::Incomplete, format!("incomplete: {}; {MEND_UNREAD}", done(&tally)))
@@ -233,13 +199,13 @@ impl Session<'_> {
         self.console.note(&format!("run {id}: {said}"));
         self.console.detail(&progress.done_here());
         let here = progress.keys.load(Ordering::Relaxed);
-        summary(self.global.output, self.run, code, &tally, here)?;
+        summary(self.global.output, run, code, &tally, here)?;
         Ok(code)
     }
 }
 
 /// How to end when every key is done and read. Whatever is missing beats what was found.
-const fn complete(work: &WorkArgs, tally: &runs::Tally) -> Code {
+const fn complete(work: &WorkArgs, tally: &Totals) -> Code {
     match work.fail_on {
         Some(FailOn::Findings) if tally.findings > 0 => Code::Findings,
         Some(FailOn::Findings) | None => Code::Complete,
@@ -250,7 +216,7 @@ const fn complete(work: &WorkArgs, tally: &runs::Tally) -> Code {
 const MEND_UNREAD: &str = "mend that, then add --again to go through all of them anew";
 
 /// How many keys are done while something is missing, and how many of those passed were not read.
-fn done(tally: &runs::Tally) -> String {
+fn done(tally: &Totals) -> String {
     let done = format!("{} done", count(tally.keys.saturating_sub(tally.unread), "key"));
     match tally.unread {
         0 => done,
@@ -259,7 +225,7 @@ fn done(tally: &runs::Tally) -> String {
 }
 
 /// How many keys there are when all are done, and what was found in them, if anything was.
-fn all_done(tally: &runs::Tally) -> String {
+fn all_done(tally: &Totals) -> String {
     let keys = count(tally.keys, "key");
     match tally.findings {
         0 => keys,
@@ -272,7 +238,7 @@ fn summary(
     format: Format,
     run: RunId,
     code: Code,
-    tally: &runs::Tally,
+    tally: &Totals,
     here: u64,
 ) -> Result<(), Failure> {
     if format == Format::Table {
@@ -319,10 +285,12 @@ fn already_over(
     Ok(code)
 }
 
-/// A store that failed is not asked for a courtesy. After every other end it is: nobody shall wait
-/// for the owner keys of a worker that gave up.
-const fn may_retire(finish: &Result<Finish, WorkerError>) -> bool {
-    !matches!(finish, Err(WorkerError::Store(_)))
+fn work_failure(error: &ScanError, run: RunId) -> Failure {
+    match error {
+        ScanError::Run(error) => runs::not_found(run, error),
+        ScanError::Worker(error) => worker_failure(error, &format!("{:016x}", run.as_raw())),
+        error => opening::failure(error),
+    }
 }
 
 fn worker_failure(error: &WorkerError, id: &str) -> Failure {
@@ -356,7 +324,3 @@ fn processors() -> usize {
 fn ticks(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
-
-#[cfg(test)]
-#[path = "exec_tests.rs"]
-mod tests;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use gossip_coordination::{InfraError, StoreRefusal};
+use gossip::coordination::{InfraError, StoreRefusal};
 
 /// How the program ends (DESIGN 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Who is sent to the list of runs, and who is not.
 
-use gossip_coordination::{InfraError, StoreRefusal};
+use gossip::coordination::{InfraError, StoreRefusal};
 use rstest::rstest;
 
 use super::{Code, Failure, Unreadable};

@@ -6,20 +6,20 @@
 
 use std::collections::BTreeSet;
 
-use gossip::store::{AnyStore, Backend, Coordinator};
-use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId, WorkerId};
-use gossip_coordination::{
+use gossip::coordination::store::fresh_nonce;
+use gossip::coordination::{
     RunManagement as _, ShardAction, ShardFilter, ShardSummary, WorkerEntry, WorkerState,
 };
-use gossip_coordination_sqlite::fresh_nonce;
-use gossip_handoff::lease_handoff::{
+use gossip::handoff::lease_handoff::{
     Driver, HandoffConfig, HandoffSource, MoveOutcome, MoveTerms, SourceNext,
 };
-use gossip_handoff::{
+use gossip::handoff::{
     IN_PROGRESS_PAGE, Record as MoveRecord, RecordId, Repository as _, RepositoryError,
     StoreRepository, Stored,
 };
-use gossip_scanner_runtime::{Clock as _, SystemClock, worker_of};
+use gossip::identity::{RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip::runtime::{Clock as _, SystemClock, worker_of};
+use gossip::store::{AnyStore, Backend, Coordinator};
 
 use crate::args::{Global, HandoffCommand};
 use crate::console::Console;

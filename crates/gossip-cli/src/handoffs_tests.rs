@@ -1,13 +1,11 @@
 //! Commands about moves, on moves that real machines have made over a store in memory.
 
+use gossip::coordination::{AcquireScratch, CoordinationBackend as _, Lease, RunConfig};
+use gossip::handoff::Phase;
+use gossip::handoff::lease_handoff::{DestinationNext, HandoffDestination, worker_name};
+use gossip::identity::{LogicalTime, OpId};
+use gossip::model::{Cursor, CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef};
 use gossip::store::StoreUrl;
-use gossip_contracts::coordination::{
-    Cursor, CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
-};
-use gossip_contracts::identity::{LogicalTime, OpId};
-use gossip_coordination::{AcquireScratch, CoordinationBackend as _, Lease, RunConfig};
-use gossip_handoff::Phase;
-use gossip_handoff::lease_handoff::{DestinationNext, HandoffDestination, worker_name};
 
 use super::*;
 

@@ -21,7 +21,6 @@ mod runs;
 mod shards;
 mod signals;
 mod store;
-mod upkeep;
 mod watch;
 
 use std::io::{self, Write as _};

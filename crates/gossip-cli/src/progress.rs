@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gossip::store::{Backend, Coordinator};
-use gossip_contracts::connector::Connector;
-use gossip_contracts::identity::{RunId, TenantId};
-use gossip_scanner_runtime::connectors::Source;
-use gossip_scanner_runtime::{
+use gossip::connector::Connector;
+use gossip::identity::{RunId, TenantId};
+use gossip::runtime::{
     Clock as _, Ending, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter,
     RunLook, SystemClock,
 };
+use gossip::sources::Source;
+use gossip::store::{Backend, Coordinator};
 
 use crate::console::Console;
 use crate::output::count;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gossip_contracts::identity::LogicalTime;
-use gossip_scanner_runtime::{Eta, Progress as RunProgress, ProgressKind};
+use gossip::identity::LogicalTime;
+use gossip::runtime::{Eta, Progress as RunProgress, ProgressKind};
 
 use super::{Progress, line};
 use crate::console::Console;

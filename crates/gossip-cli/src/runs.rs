@@ -1,34 +1,27 @@
 //! `run`: looking at runs and steering them.
 
-use gossip::store::Coordinator;
-use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination::{
+use gossip::Totals;
+use gossip::coordination::{
     DeleteRunError, GetRunError, RunManagement as _, RunStatus, RunTransitionError, ShardFilter,
     ShardStatus, ShardSummary,
 };
-use gossip_scanner_runtime::{Clock as _, Job, RuntimeToken, SystemClock};
+use gossip::identity::{RunId, TenantId};
+use gossip::runtime::{
+    self, Clock as _, Job, ReadJobError, SystemClock, collect_abandoned, fresh_op_id,
+};
+use gossip::store::Coordinator;
 
 use crate::args::{Format, Global, RunCommand};
 use crate::certificate::{self, Settled};
 use crate::console::Console;
 use crate::failure::{Code, Failure, Unreadable};
+use crate::opening::Notices;
 use crate::output::{self, Record};
 use crate::watch::{self, Watched};
-use crate::{duration, exec, store, upkeep};
+use crate::{duration, exec, store};
 
 /// Runs that one listing asks for at a time.
 const PAGE: usize = 256;
-
-/// What all shards of a run say together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) keys: u64,
-    pub(crate) unread: u64,
-    /// What the processors have reported, of every key once.
-    pub(crate) findings: u64,
-    pub(crate) shards: u64,
-    pub(crate) parked: u64,
-}
 
 pub(crate) fn run(
     global: &Global,
@@ -206,7 +199,7 @@ fn describe(
 ) -> Result<Record, Failure> {
     let record = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
     let rows = rows(coordinator, tenant, run, ShardFilter::all())?;
-    let tally = Tally::of(&rows);
+    let tally = Totals::of(&rows);
     let count = |status: ShardStatus| rows.iter().filter(|row| row.status == status).count();
     let is_settled = !rows.iter().any(|row| row.status == ShardStatus::Active);
     let status = match record.status() {
@@ -243,7 +236,7 @@ struct Steer<'c> {
 
 impl Steer<'_> {
     fn pause(self, global: &Global, console: &Console) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let paused = self.coordinator.pause_run(now, self.tenant, self.run, op_id);
         paused.map_err(|error| transition(self.run, "paused", &error))?;
         console.note("paused; owners give their shards back when they renew");
@@ -251,7 +244,7 @@ impl Steer<'_> {
     }
 
     fn resume(self, global: &Global, console: &Console) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let resumed = self.coordinator.resume_run(now, self.tenant, self.run, op_id);
         resumed.map_err(|error| transition(self.run, "resumed", &error))?;
         console.note("resumed");
@@ -259,7 +252,7 @@ impl Steer<'_> {
     }
 
     fn cancel(self, global: &Global, console: &Console) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let cancelled = self.coordinator.cancel_run(now, self.tenant, self.run, op_id);
         cancelled.map_err(|error| transition(self.run, "cancelled", &error))?;
         console.note("cancelled; its workers stop when they renew");
@@ -267,14 +260,15 @@ impl Steer<'_> {
     }
 
     fn rm(self, global: &Global, damaged: bool, console: &Console) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let deleted = match damaged {
             true => self.coordinator.delete_damaged_run(now, self.tenant, self.run, op_id),
             false => self.coordinator.delete_run(now, self.tenant, self.run, op_id),
         };
         deleted.map_err(|error| not_deleted(self.run, error))?;
         console.note("deleted");
-        upkeep::clear(self.coordinator, self.tenant, console);
+        let now = SystemClock::new().now();
+        collect_abandoned(self.coordinator, now, self.tenant, &Notices(console));
         self.tell(global, "deleted")
     }
 
@@ -304,31 +298,13 @@ fn not_deleted(run: RunId, error: DeleteRunError) -> Failure {
     }
 }
 
-impl Tally {
-    /// Adds up what the cursors of the leaves say. A shard that was replaced has given its progress
-    /// to a child.
-    fn of(rows: &[ShardSummary]) -> Self {
-        let mut tally = Self { shards: rows.len() as u64, ..Self::default() };
-        for row in rows.iter().filter(|row| row.status != ShardStatus::Split) {
-            tally.parked += u64::from(row.status == ShardStatus::Parked);
-            let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
-            if let Some(token) = token {
-                tally.keys += token.accumulator.count();
-                tally.unread += token.unread;
-                tally.findings = tally.findings.saturating_add(token.found);
-            }
-        }
-        tally
-    }
-}
-
 /// What all shards of a run say together.
 pub(crate) fn tally(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     run: RunId,
-) -> Result<Tally, Failure> {
-    Ok(Tally::of(&rows(coordinator, tenant, run, ShardFilter::all())?))
+) -> Result<Totals, Failure> {
+    Ok(Totals::of(&rows(coordinator, tenant, run, ShardFilter::all())?))
 }
 
 /// The shards of a run.
@@ -350,11 +326,16 @@ pub(crate) fn job_of(
     tenant: TenantId,
     run: RunId,
 ) -> Result<Job, Failure> {
-    let rows = rows(coordinator, tenant, run, ShardFilter::all().roots())?;
-    let metadata = rows.first().map_or(&[][..], |row| &row.metadata);
-    Job::decode(metadata).map_err(|error| {
-        Failure::new(Code::Usage, "the run was not made by gossip exec").why(error)
-    })
+    let job = runtime::job_of(coordinator, SystemClock::new().now(), tenant, run);
+    job.map_err(|error| job_failure(run, &error))
+}
+
+/// Why what a run is about cannot be read.
+pub(crate) fn job_failure(run: RunId, error: &ReadJobError) -> Failure {
+    match error {
+        ReadJobError::Run(error) => not_found(run, error),
+        error => Failure::new(Code::Usage, "the run was not made by gossip exec").why(error),
+    }
 }
 
 /// A run that is not there, or a store that does not say.
@@ -381,7 +362,7 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
 }
 
 /// A status in one word; a run is not called done if a key of it could not be read.
-pub(crate) const fn outcome_word(status: RunStatus, tally: &Tally) -> &'static str {
+pub(crate) const fn outcome_word(status: RunStatus, tally: &Totals) -> &'static str {
     match status {
         RunStatus::Done if tally.unread > 0 => "incomplete",
         status => status_word(status),

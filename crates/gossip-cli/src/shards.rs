@@ -2,13 +2,13 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use gossip::store::Coordinator;
-use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
-use gossip_coordination::{
+use gossip::coordination::{
     ParkReason, RequestActionError, RevokeLeaseError, RunManagement as _, ShardAction, ShardFilter,
     ShardStatus, ShardSummary, SplitKey, UnparkError,
 };
-use gossip_scanner_runtime::{Clock as _, RuntimeToken, SystemClock};
+use gossip::identity::{RunId, ShardId, ShardKey, TenantId};
+use gossip::runtime::{Clock as _, RuntimeToken, SystemClock, fresh_op_id};
+use gossip::store::Coordinator;
 
 use crate::args::{Global, ShardArg, ShardCommand};
 use crate::console::Console;
@@ -79,7 +79,7 @@ impl Steer<'_> {
             }
         };
         for shard in &shards {
-            let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+            let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
             let key = ShardKey::new(run, *shard);
             let unparked = self.coordinator.unpark_shard(now, self.tenant, key, op_id);
             unparked.map_err(|error| match error {
@@ -107,7 +107,7 @@ impl Steer<'_> {
     }
 
     fn revoke(&mut self, key: ShardKey) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+        let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let revoked = self.coordinator.revoke_lease(now, self.tenant, key, op_id);
         revoked.map_err(|error| match error {
             RevokeLeaseError::BackendError(error) => Failure::store(&error),
@@ -126,7 +126,7 @@ pub(crate) fn ask(
     key: ShardKey,
     action: &ShardAction,
 ) -> Result<(), Failure> {
-    let (now, op_id) = (SystemClock::new().now(), store::fresh_op_id());
+    let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
     let until = now.saturating_add(REQUEST_LASTS);
     let asked = coordinator.request_action(now, tenant, key, action, until, op_id);
     asked.map(drop).map_err(|error| match error {

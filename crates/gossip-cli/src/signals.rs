@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::thread;
 
-use gossip_scanner_runtime::Drain;
-use gossip_scanner_runtime::exec::end_all_programs;
+use gossip::runtime::Drain;
+use gossip::runtime::exec::end_all_programs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

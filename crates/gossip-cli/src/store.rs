@@ -2,15 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use gossip::identity::TenantId;
 use gossip::store::{Backend, StoreUrl};
-use gossip_contracts::identity::{OpId, TenantId};
-use gossip_coordination_sqlite::fresh_nonce;
+use gossip::tenant_id;
 
 use crate::args::Global;
 use crate::failure::{Code, Failure};
-
-/// The most bytes of a tenant's name: it is the tenant's id.
-const TENANT_BYTES: usize = 32;
 
 /// Opens the store of a command, which is made if it is a file that is not there.
 pub(crate) fn open(global: &Global) -> Result<Backend, Failure> {
@@ -56,24 +53,9 @@ fn open_url(url: &StoreUrl) -> Result<Backend, Failure> {
     })
 }
 
-/// The id of the tenant that a command names: its bytes, and zeros behind them.
+/// The id of the tenant that a command names.
 pub(crate) fn tenant(global: &Global) -> Result<TenantId, Failure> {
-    let name = global.tenant.as_bytes();
-    let mut id = [0; TENANT_BYTES];
-    match id.get_mut(..name.len()) {
-        Some(start) if !name.is_empty() => {
-            start.copy_from_slice(name);
-            Ok(TenantId::from_bytes(id))
-        }
-        Some(_) | None => {
-            Err(Failure::new(Code::Usage, format!("a tenant's name has 1 to {TENANT_BYTES} bytes")))
-        }
-    }
-}
-
-/// An id for something that a person asks once.
-pub(crate) fn fresh_op_id() -> OpId {
-    OpId::from_raw(fresh_nonce())
+    tenant_id(&global.tenant).map_err(|error| Failure::new(Code::Usage, error.to_string()))
 }
 
 /// A file of the user's: the state directory of the XDG rules.

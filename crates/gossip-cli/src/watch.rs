@@ -6,15 +6,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gossip::connector::Connector;
+use gossip::coordination::RunStatus;
+use gossip::identity::{RunId, TenantId};
+use gossip::model::ShardSpec;
+use gossip::runtime::{Clock as _, Density, Job, Progress, ProgressMeter, RunLook, SystemClock};
+use gossip::sources::Source;
 use gossip::store::Coordinator;
-use gossip_contracts::connector::Connector;
-use gossip_contracts::coordination::ShardSpec;
-use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination::RunStatus;
-use gossip_scanner_runtime::connectors::Source;
-use gossip_scanner_runtime::{
-    Clock as _, Density, Job, Progress, ProgressMeter, RunLook, SystemClock,
-};
 
 use crate::args::Format;
 use crate::failure::Failure;

@@ -4,11 +4,11 @@
 
 mod support;
 
+use gossip::coordination::protocol::Tombstone;
+use gossip::coordination::store::{Answer, Key, KeyRange, Read, Store as _, Txn, encode_tombstone};
+use gossip::coordination::{RunManagement as _, ShardFilter};
+use gossip::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId};
 use gossip::store::{Backend, Coordinator};
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId};
-use gossip_coordination::protocol::Tombstone;
-use gossip_coordination::store::{Answer, Key, KeyRange, Read, Store as _, Txn, encode_tombstone};
-use gossip_coordination::{RunManagement as _, ShardFilter};
 use rstest::rstest;
 
 use support::{Ran, Scratch};

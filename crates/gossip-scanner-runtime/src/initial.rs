@@ -80,6 +80,9 @@ pub enum InitialShardsError {
     /// The sample breaks a rule of pages.
     #[error("in a sample of the source: {0}")]
     Sample(PageViolation),
+    /// The source has a key that no shard would contain.
+    #[error("the source has a key outside the range that its family states")]
+    KeyOutsideRoot,
     /// The root could not be cut.
     #[error(transparent)]
     Cut(#[from] SplitPointsError),

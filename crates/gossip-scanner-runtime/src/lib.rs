@@ -2,7 +2,7 @@
 //!
 //! | piece | what it is |
 //! |---|---|
-//! | [`scan`] | a closure over every key of a source, in one call |
+//! | [`RunRequest`] | finds or creates the run of a source: the start-up sequence |
 //! | [`work`] | a worker: threads, leases, draining |
 //! | [`stepping`] | the worker as state machines, for your own scheduler or a simulator |
 //! | [`Processor`] | what is done with every key |
@@ -29,8 +29,8 @@ mod op_ids;
 mod processor;
 mod progress;
 mod run_plan;
-mod scan;
 mod split_policy;
+mod start;
 pub mod stepping;
 mod task;
 mod throttle;
@@ -47,8 +47,6 @@ mod initial_tests;
 #[cfg(test)]
 mod run_plan_tests;
 #[cfg(test)]
-mod scan_tests;
-#[cfg(test)]
 mod test_support;
 #[cfg(test)]
 mod token_tests;
@@ -62,13 +60,17 @@ pub use self::density::Density;
 pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
 pub use self::job::{Job, JobError};
 pub use self::observer::{Event, Observer};
+pub use self::op_ids::fresh_op_id;
 pub use self::processor::{Broken, Inline, Processor, Report, Verdict, Work};
 pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Tally};
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
-pub use self::scan::{DEFAULT_TENANT, ScanError, ScanOptions, ScanParts, Scanned, scan};
 pub use self::split_policy::SPLITS_PER_LEASE;
+pub use self::start::{
+    LEASE_SHORTEST, ReadJobError, RunRequest, SHARDS_PER_THREAD, Setting, StartError,
+    collect_abandoned, job_of,
+};
 pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};

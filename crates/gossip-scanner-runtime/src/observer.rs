@@ -10,12 +10,28 @@ use gossip_contracts::connector::OpenError;
 use gossip_contracts::identity::{ShardId, ShardKey};
 use gossip_coordination::ParkReason;
 
+use crate::run_plan::OpenedRun;
 use crate::task::Ending;
 
 /// Something that happened.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// A run was found or created.
+    RunOpened {
+        /// Which, and its state.
+        opened: OpenedRun,
+    },
+    /// Abandoned runs were garbage-collected.
+    RunsCollected {
+        /// How many.
+        runs: usize,
+    },
+    /// Garbage collection failed; the next start tries again.
+    CollectionFailed {
+        /// What the store returned.
+        error: &'a dyn std::error::Error,
+    },
     /// A shard was claimed.
     Claimed {
         /// Which.
@@ -112,6 +128,9 @@ pub enum Event<'a> {
 impl fmt::Debug for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::RunOpened { .. } => "RunOpened",
+            Self::RunsCollected { .. } => "RunsCollected",
+            Self::CollectionFailed { .. } => "CollectionFailed",
             Self::Claimed { .. } => "Claimed",
             Self::Arrived { .. } => "Arrived",
             Self::Kept { .. } => "Kept",

@@ -13,12 +13,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use gossip::store::Backend;
+use gossip::Scan;
+use gossip::coordination::store::fresh_nonce;
 use gossip_contracts::connector::{CheckedEnumeration, Page};
 use gossip_contracts::coordination::CursorUpdate;
-use gossip_coordination_sqlite::fresh_nonce;
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
-use gossip_scanner_runtime::{Drain, ScanOptions, ScanParts, Verdict, Work, scan};
 
 use crate::Outcome;
 use crate::process::{output_of, own_program};
@@ -96,17 +95,17 @@ fn bare(keys: u64, takes: Duration) -> Outcome<f64> {
 /// Scans them on a new file; seconds.
 fn scanned(directory: &Path, keys: u64, takes: Duration) -> Outcome<f64> {
     let path = directory.join(format!("figures-{}.db", fresh_nonce()));
-    let backend = Backend::open(&format!("sqlite:{}", path.display()).parse()?)?;
-    let options = ScanOptions { threads: 1, ..ScanOptions::new("figures", fresh_nonce()) };
-    let each = |work: Work<'_>, _: &mut Vec<u8>| {
-        process(work.key(), takes);
-        Verdict::Done
-    };
+    let scan = Scan::of(format!("range:0..{keys}")).name("figures").threads(1);
+    let scan = scan.store(format!("sqlite:{}", path.display()));
     let begun = Instant::now();
-    let (handles, drain) = (|| backend.coordinator(), Drain::new());
-    scan(&source(keys)?, &options, ScanParts::new(&handles, &drain), &each)?;
+    let outcome = scan.each(|item| {
+        process(item.key(), takes);
+        Ok(())
+    })?;
     let seconds = begun.elapsed().as_secs_f64();
-    drop(backend);
+    if !outcome.is_complete() {
+        return Err("the scan is incomplete".into());
+    }
     for suffix in ["", "-wal", "-shm"] {
         // What is not there need not be removed.
         let _removed = fs::remove_file(format!("{}{suffix}", path.display()));

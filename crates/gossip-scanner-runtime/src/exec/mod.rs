@@ -14,6 +14,7 @@
 
 mod batch;
 mod child;
+mod handler;
 mod program;
 mod stream;
 mod template;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 pub use self::batch::BatchProcessor;
 pub use self::child::end_all_programs;
+pub use self::handler::Handler;
 pub use self::program::find_program;
 pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor, parse_answers};
 pub use self::template::{Template, TemplateError};

@@ -1,0 +1,360 @@
+//! From a source and a job to a run: the one start-up sequence.
+//!
+//! ```text
+//!  check settings ─► refuse other settings ─► find or create the run ─► check the source's stamp
+//!                                             │ register shards
+//!                                             └ on a full quota: collect garbage, once more
+//! ```
+//!
+//! Generic over the coordinator; the caller selects the store, works on the run with
+//! [`work`](crate::work) and decides what to say.
+
+use std::thread;
+use std::time::Duration;
+
+use gossip_contracts::connector::{CheckedEnumeration, Connector, ConnectorError, Page, PageError};
+use gossip_contracts::connector::{MIN_PAGE_BYTES, PageLimits};
+use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, ShardSpec, ShardSpecRef};
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+use gossip_coordination::{
+    CoordinationFacade, GetRunError, InfraError, RegisterShardsError, RunConfig, RunConfigError,
+    ShardFilter,
+};
+use thiserror::Error;
+
+use crate::clock::Clock;
+use crate::connectors::Source;
+use crate::initial::{INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
+use crate::job::{Job, JobError};
+use crate::observer::{Event, Observer};
+use crate::run_plan::{OpenRunError, OpenedRun, OpenedState, RunPlan, open_run};
+
+/// Initial shards per thread: enough that the slowest of them is not the whole end of a run.
+pub const SHARDS_PER_THREAD: usize = 4;
+
+/// Shortest lease: it is renewed three times in its life, and a commit takes milliseconds.
+pub const LEASE_SHORTEST: Duration = Duration::from_millis(100);
+
+/// Unfinished runs of one source that are examined to find one with other settings.
+const NEIGHBOURS: usize = 8;
+
+/// Milliseconds after which a run that was created and not fully registered counts as abandoned. A
+/// registration takes seconds; a day is more than the clocks of two machines differ.
+const ABANDONED_AFTER: u64 = 24 * 60 * 60 * 1_000;
+
+/// Runs that one call collects at most: its caller wants something else.
+const COLLECTED_MAX: usize = 64;
+
+/// A run that is wanted.
+#[derive(Clone, Copy)]
+pub struct RunRequest<'a> {
+    /// Whose run.
+    pub tenant: TenantId,
+    /// What is listed.
+    pub source: &'a Source,
+    /// The open source.
+    pub connector: &'a dyn Connector,
+    /// What is stored with each shard, for workers that join.
+    pub job: &'a Job,
+    /// What makes it another run of the same source.
+    pub settings: &'a [u8],
+    /// Lease duration; part of the run's identity.
+    pub lease: Duration,
+    /// Grants without progress that a shard survives; part of the run's identity.
+    pub retries: u32,
+    /// Initial shards, at most [`INITIAL_SHARDS_MAX`].
+    pub shards: usize,
+    /// Whether a finished run is left alone and the next one created.
+    pub restart: bool,
+    /// Whether an unfinished run of the same source with other settings is accepted. If not, it is
+    /// an error: most likely a setting was changed by mistake.
+    pub allow_parallel: bool,
+}
+
+impl std::fmt::Debug for RunRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunRequest")
+            .field("source", self.source)
+            .field("job", self.job)
+            .field("lease", &self.lease)
+            .field("retries", &self.retries)
+            .field("shards", &self.shards)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RunRequest<'_> {
+    /// Finds the run, or creates it and registers its shards.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]. A registration that was interrupted is continued by the next call.
+    pub fn open<B: CoordinationFacade>(
+        &self,
+        coordinator: &mut B,
+        clock: &dyn Clock,
+        observer: &dyn Observer,
+    ) -> Result<OpenedRun, StartError> {
+        let config = self.config()?;
+        let canonical = self.source.canonical();
+        let plan = RunPlan {
+            tenant: self.tenant,
+            source: &canonical,
+            settings: self.settings,
+            config,
+            again: self.restart,
+        };
+        let metadata = self.job.encode()?;
+        if !self.allow_parallel {
+            self.refuse_other_settings(coordinator, clock.now(), &plan)?;
+        }
+        let opened = self.find_or_create(coordinator, clock, observer, &plan, &metadata)?;
+        observer.observe(Event::RunOpened { opened });
+        if opened.state == OpenedState::New {
+            collect_abandoned(coordinator, clock.now(), self.tenant, observer);
+            return Ok(opened);
+        }
+        let stored = job_of(coordinator, clock.now(), self.tenant, opened.run)
+            .map_err(|error| StartError::Stored { run: opened.run, error })?;
+        match self.source.check_stamp(stored.stamp) {
+            Ok(()) => Ok(opened),
+            Err(ConnectorError::SourceChanged) => Err(StartError::SourceChanged { opened }),
+            Err(error) => Err(StartError::Source(error)),
+        }
+    }
+
+    fn config(&self) -> Result<RunConfig, StartError> {
+        if self.lease < LEASE_SHORTEST {
+            return Err(StartError::LeaseTooShort);
+        }
+        let retries = Some(self.retries);
+        Ok(RunConfig::try_new(CursorSemantics::Completed, ticks(self.lease), retries)?)
+    }
+
+    fn find_or_create<B: CoordinationFacade>(
+        &self,
+        coordinator: &mut B,
+        clock: &dyn Clock,
+        observer: &dyn Observer,
+        plan: &RunPlan<'_>,
+        metadata: &[u8],
+    ) -> Result<OpenedRun, StartError> {
+        let cut = || self.cut(metadata);
+        let open = |coordinator: &mut B| open_run(coordinator, clock, &thread::sleep, plan, &cut);
+        let opened = match open(coordinator) {
+            // Shards of an interrupted deletion count against the quota until they are purged.
+            Err(error)
+                if is_full(&error)
+                    && collect_abandoned(coordinator, clock.now(), self.tenant, observer) =>
+            {
+                open(coordinator)
+            }
+            opened => opened,
+        };
+        Ok(opened?)
+    }
+
+    /// Looks for an unfinished run of the same source that is no generation of this plan.
+    fn refuse_other_settings<B: CoordinationFacade>(
+        &self,
+        coordinator: &mut B,
+        now: LogicalTime,
+        plan: &RunPlan<'_>,
+    ) -> Result<(), StartError> {
+        let (before, is_of_source) = plan.ids_of_source();
+        let mut runs = Vec::new();
+        coordinator
+            .list_active_runs_into(self.tenant, before, NEIGHBOURS, &mut runs)
+            .map_err(StartError::Store)?;
+        let other = runs.into_iter().find(|run| is_of_source(*run) && !plan.is_generation(*run));
+        match other {
+            None => Ok(()),
+            Some(run) => {
+                let differing = self.differing(coordinator, now, run);
+                Err(StartError::OtherSettings { run, differing })
+            }
+        }
+    }
+
+    /// Compares with the settings of another run, as far as they can be read.
+    fn differing<B: CoordinationFacade>(
+        &self,
+        coordinator: &mut B,
+        now: LogicalTime,
+        other: RunId,
+    ) -> Vec<Setting> {
+        let job = job_of(coordinator, now, self.tenant, other).ok();
+        let config = coordinator.get_run(self.tenant, other).ok().map(|run| run.config());
+        let of_job = |differs: fn(&Job, &Job) -> bool| {
+            job.as_ref().is_some_and(|other| differs(other, self.job))
+        };
+        let of_config = |differs: &dyn Fn(RunConfig) -> bool| config.is_some_and(differs);
+        let compared = [
+            (Setting::Command, of_job(|a, b| a.command != b.command)),
+            (Setting::Stream, of_job(|a, b| a.stream != b.stream)),
+            (Setting::Lease, of_config(&|it| it.lease_duration() != ticks(self.lease))),
+            (Setting::Retries, of_config(&|it| it.max_shard_retries() != Some(self.retries))),
+        ];
+        compared.into_iter().filter(|(_, differs)| *differs).map(|(setting, _)| setting).collect()
+    }
+
+    fn cut(&self, metadata: &[u8]) -> Result<Vec<ShardSpec>, InitialShardsError> {
+        let root = self.source.root();
+        let root = ShardSpec::try_new(root.start(), root.end(), metadata)
+            .expect("the root of a source is a range, and the job was measured");
+        if matches!(self.source, Source::Registered(_)) {
+            refuse_keys_outside(self.connector, root.as_spec_ref())?;
+        }
+        let target = self.shards.clamp(1, INITIAL_SHARDS_MAX);
+        match initial_shards(self.connector, root.as_spec_ref(), target) {
+            // The worker meets the same failure and parks the shard with its cause.
+            Err(InitialShardsError::Connector(error)) if !error.is_retryable() => Ok(vec![root]),
+            cut => cut,
+        }
+    }
+}
+
+/// Refuses a source with a key behind its root: no shard would contain the key, so it would be
+/// skipped. In front of the default root there is none; a root of the family's own is its promise.
+fn refuse_keys_outside(
+    connector: &dyn Connector,
+    root: ShardSpecRef<'_>,
+) -> Result<(), InitialShardsError> {
+    let behind = ShardSpecRef::new(root.end, b"", root.metadata);
+    let limits = PageLimits::try_new(1, MIN_PAGE_BYTES).expect("the smallest page");
+    let mut page = Page::with_limits(limits);
+    let mut listing = CheckedEnumeration::open(connector, behind, CursorUpdate::initial())?;
+    match listing.next_page(&mut page) {
+        Ok(()) if page.is_empty() => Ok(()),
+        Err(PageError::Connector(error)) => Err(error.into()),
+        Err(PageError::Violation(violation)) => Err(InitialShardsError::Sample(violation)),
+        // Without a clean page it is not known that there is no key.
+        Ok(()) | Err(_) => Err(InitialShardsError::KeyOutsideRoot),
+    }
+}
+
+/// Deletes what interrupted commands of a tenant have left: deletions that were not completed, and
+/// runs that were never fully registered. Returns whether there was anything.
+///
+/// A failure is reported to the observer only: the next call tries again.
+pub fn collect_abandoned<B: CoordinationFacade>(
+    coordinator: &mut B,
+    now: LogicalTime,
+    tenant: TenantId,
+    observer: &dyn Observer,
+) -> bool {
+    let mut collected = Vec::new();
+    let ended = coordinator.gc_stale_initializing_runs_into(
+        now,
+        tenant,
+        ABANDONED_AFTER,
+        COLLECTED_MAX,
+        &mut collected,
+    );
+    if !collected.is_empty() {
+        observer.observe(Event::RunsCollected { runs: collected.len() });
+    }
+    if let Err(error) = ended {
+        observer.observe(Event::CollectionFailed { error: &error });
+    }
+    !collected.is_empty()
+}
+
+/// Reads the job of a run from its first shard.
+///
+/// # Errors
+///
+/// The run does not exist, the store failed, or the run was not created by this runtime.
+pub fn job_of<B: CoordinationFacade>(
+    coordinator: &mut B,
+    now: LogicalTime,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<Job, ReadJobError> {
+    let (mut roots, filter) = (Vec::new(), ShardFilter::all().roots());
+    coordinator.list_shards_into(now, tenant, run, filter, &mut roots)?;
+    let metadata = roots.first().map_or(&[][..], |root| &root.metadata);
+    Ok(Job::decode(metadata)?)
+}
+
+/// Why the job of a run was not read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadJobError {
+    /// The run.
+    #[error(transparent)]
+    Run(#[from] GetRunError),
+    /// Its description.
+    #[error(transparent)]
+    Job(#[from] JobError),
+}
+
+/// A setting that is part of a run's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Setting {
+    /// The command.
+    Command,
+    /// Whether the command is kept running.
+    Stream,
+    /// The lease duration.
+    Lease,
+    /// Grants without progress that a shard survives.
+    Retries,
+}
+
+/// Why a run was neither found nor created.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The lease would expire before it is renewed.
+    #[error("the lease is shorter than {} ms", LEASE_SHORTEST.as_millis())]
+    LeaseTooShort,
+    /// The settings are invalid.
+    #[error(transparent)]
+    Config(#[from] RunConfigError),
+    /// Source and command are too long to be stored.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// An unfinished run of this source has other settings.
+    #[error("run {:016x} of this source is not finished and has other settings", run.as_raw())]
+    OtherSettings {
+        /// That run.
+        run: RunId,
+        /// The settings that differ, as far as they could be read.
+        differing: Vec<Setting>,
+    },
+    /// The store failed.
+    #[error("the store failed: {0}")]
+    Store(InfraError),
+    /// The run can be neither found nor created.
+    #[error(transparent)]
+    Open(#[from] OpenRunError),
+    /// The job of the existing run cannot be read.
+    #[error("the job of run {:016x} cannot be read: {error}", run.as_raw())]
+    Stored {
+        /// The run.
+        run: RunId,
+        /// Why.
+        error: ReadJobError,
+    },
+    /// The source cannot be examined.
+    #[error(transparent)]
+    Source(ConnectorError),
+    /// The source has changed since the run was created, so its keys mean other items now. Cancel
+    /// the run, or restart it if it is finished.
+    #[error("the source has changed since run {:016x} was created", opened.run.as_raw())]
+    SourceChanged {
+        /// The run over the earlier content.
+        opened: OpenedRun,
+    },
+}
+
+/// Whether the quota has no room for the shards of the run.
+const fn is_full(error: &OpenRunError) -> bool {
+    matches!(error, OpenRunError::Register(RegisterShardsError::ShardLimitExceeded { .. }))
+}
+
+fn ticks(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

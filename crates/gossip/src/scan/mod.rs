@@ -1,0 +1,447 @@
+//! A scan: a source, a store and a handler, in one call.
+//!
+//! ```text
+//!  Scan ──prepare──► Prepared ──open──► Session ──work──► Finish ──► Outcome
+//!  settings          source, job        run found         worker     totals
+//!                                       or created
+//! ```
+//!
+//! [`Scan::each`] and its siblings perform all steps. The command line performs them one by one and
+//! draws progress during the last.
+
+mod error;
+mod item;
+mod outcome;
+mod prepared;
+mod session;
+
+#[cfg(test)]
+mod scan_tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::num::{NonZeroU8, NonZeroUsize};
+use std::thread;
+use std::time::Duration;
+
+use gossip_coordination::block_on;
+use gossip_scanner_runtime::connectors::{SourceFamily, SourceOptions, SourceRegistry};
+use gossip_scanner_runtime::exec::{ExecConfig, Rendering, find_program};
+use gossip_scanner_runtime::{
+    Drain, Event, Finish, Inline, Limits, Observer, OpenedState, Processor, TaskConfig, Work,
+};
+
+pub use self::error::ScanError;
+pub use self::item::{Item, ItemError};
+pub use self::outcome::{FAILED_LISTED_MAX, FailedRange, Outcome, Status, Totals};
+pub use self::prepared::Prepared;
+pub use self::session::{Joined, Session, WorkOptions};
+use crate::store::Backend;
+use crate::tenant::{DEFAULT_TENANT, tenant_id};
+
+/// A scan of every key of a source.
+///
+/// ```
+/// use gossip::prelude::*;
+///
+/// # fn main() -> Result<(), ScanError> {
+/// let outcome = Scan::of("range:0..10").store("memory:").threads(2).each(|_item| Ok(()))?;
+/// assert_eq!(outcome.totals.keys, 10);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Same scan, same run
+///
+/// Source, [tenant](Self::tenant), [name](Self::name), [lease](Self::lease) and
+/// [retries](Self::retries) identify the run (of [`Self::run_command`]: the command instead of the
+/// name). A program that calls the scan again resumes the run, or joins it if another process works
+/// on it. A finished run is not repeated unless [`Self::restart`] is set. The other settings may
+/// differ from call to call.
+pub struct Scan<'a> {
+    source: OsString,
+    options: SourceOptions,
+    registry: SourceRegistry,
+    /// The first registration that failed; reported when the scan starts.
+    refused: Option<ScanError>,
+    store: Option<StoreChoice<'a>>,
+    tenant: String,
+    name: String,
+    lease: Duration,
+    retries: u32,
+    shards: Option<NonZeroUsize>,
+    restart: bool,
+    allow_parallel: bool,
+    work: WorkOptions,
+    exec: ExecConfig,
+    stream: bool,
+    drain: Drain,
+    observer: Option<Box<dyn Fn(Event<'_>) + Sync + 'a>>,
+}
+
+enum StoreChoice<'a> {
+    Url(String),
+    Open(&'a Backend),
+}
+
+/// Initial settings; those of the command line.
+impl Scan<'_> {
+    const NAME: &'static str = "scan";
+    const LEASE: Duration = Duration::from_secs(15);
+    const RETRIES: u32 = 3;
+    const TIMEOUT: Duration = Duration::from_mins(10);
+}
+
+impl<'a> Scan<'a> {
+    /// Starts the description of a scan of `source`: a directory, `lines:FILE`, `jsonl:FILE`,
+    /// `csv:FILE`, `range:A..B`, or `SCHEME:NAME` of a [registered](Self::connector) connector.
+    #[must_use]
+    pub fn of(source: impl AsRef<OsStr>) -> Self {
+        Self {
+            source: source.as_ref().to_owned(),
+            options: SourceOptions::NONE,
+            registry: SourceRegistry::new(),
+            refused: None,
+            store: None,
+            tenant: DEFAULT_TENANT.to_owned(),
+            name: Self::NAME.to_owned(),
+            lease: Self::LEASE,
+            retries: Self::RETRIES,
+            shards: None,
+            restart: false,
+            allow_parallel: false,
+            work: WorkOptions::default(),
+            exec: ExecConfig {
+                batch: 1,
+                timeout: Some(Self::TIMEOUT),
+                found_status: None,
+                keeps_stdout: false,
+            },
+            stream: false,
+            drain: Drain::new(),
+            observer: None,
+        }
+    }
+
+    /// Keeps coordination state in the store of this URL: `sqlite:PATH`, `etcd://HOST:PORT/PREFIX`,
+    /// or `memory:` for experiments. The [module](crate::store) lists the forms.
+    #[must_use]
+    pub fn store(mut self, url: impl Into<String>) -> Self {
+        self.store = Some(StoreChoice::Url(url.into()));
+        self
+    }
+
+    /// Keeps coordination state in a store that is already open.
+    #[must_use]
+    pub fn backend(mut self, backend: &'a Backend) -> Self {
+        self.store = Some(StoreChoice::Open(backend));
+        self
+    }
+
+    /// Names the scan. Scans of one source with different names are different runs: change the name
+    /// when the handler does something else. It is `scan` by default.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the tenant, a name of 1 to 32 bytes. It is `default` by default, as on the command
+    /// line.
+    #[must_use]
+    pub fn tenant(mut self, name: impl Into<String>) -> Self {
+        self.tenant = name.into();
+        self
+    }
+
+    /// Registers a connector under a scheme, so that `SCHEME:NAME` is a source.
+    ///
+    /// Pass a function from the name to the connector, or a [`SourceFamily`] for control over key
+    /// range and versions. Each process of the run registers the same.
+    #[must_use]
+    pub fn connector(mut self, scheme: &str, family: impl SourceFamily + 'static) -> Self {
+        if let Err(error) = self.registry.register(scheme, family) {
+            self.refused.get_or_insert(ScanError::Register(error));
+        }
+        self
+    }
+
+    /// Sets the options of the source: ignore rules, symbolic links, CSV headers.
+    #[must_use]
+    pub const fn source_options(mut self, options: SourceOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Sets the lease duration, 15 s by default; a dead worker's shards are reassigned after this
+    /// time. At least 100 ms. Part of the run's identity.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets how many grants in a row without progress a shard survives, 3 by default, before it is
+    /// parked. Part of the run's identity.
+    #[must_use]
+    pub const fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Sets the number of initial shards, four per thread by default. Busy shards are split later.
+    #[must_use]
+    pub const fn shards(mut self, shards: NonZeroUsize) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// Sets whether a finished run is left alone and a new one created.
+    #[must_use]
+    pub const fn restart(mut self, restart: bool) -> Self {
+        self.restart = restart;
+        self
+    }
+
+    /// Sets whether [`Self::run_command`] accepts that an unfinished run of the same source has
+    /// other settings. By default that is an error, because most likely a setting was changed by
+    /// mistake. Scans with a handler always accept it: their names tell them apart.
+    #[must_use]
+    pub const fn allow_parallel(mut self, allow: bool) -> Self {
+        self.allow_parallel = allow;
+        self
+    }
+
+    /// Sets the number of worker threads, one per processor by default. Each processes one shard at
+    /// a time.
+    #[must_use]
+    pub const fn threads(mut self, threads: usize) -> Self {
+        self.work.threads = threads;
+        self
+    }
+
+    /// Limits the number of items started per second in this process.
+    #[must_use]
+    pub const fn items_per_second(mut self, items: u64) -> Self {
+        self.work.limits.items = Some(items);
+        self
+    }
+
+    /// Limits the number of bytes started per second in this process, where the source knows sizes.
+    #[must_use]
+    pub const fn bytes_per_second(mut self, bytes: u64) -> Self {
+        self.work.limits.bytes = Some(bytes);
+        self
+    }
+
+    /// Sets how often an item is tried before it is parked, 3 times by default.
+    #[must_use]
+    pub const fn tries(mut self, tries: u32) -> Self {
+        self.work.task.item_tries = tries;
+        self
+    }
+
+    /// Sets after how many items and after which time progress is checkpointed, 1000 and 1 s by
+    /// default: a crash repeats at most so much per thread.
+    #[must_use]
+    pub const fn checkpoint(mut self, items: u64, every: Duration) -> Self {
+        self.work.task.checkpoint_items = items;
+        self.work.task.checkpoint_ticks = every.as_millis() as u64;
+        self
+    }
+
+    /// Sets how many shards this process may park, 100 by default, before it stops: something
+    /// besides single items is wrong then.
+    #[must_use]
+    pub const fn max_parked(mut self, max: usize) -> Self {
+        self.work.max_parked = max;
+        self
+    }
+
+    /// Sets whether an idle process asks busy ones to split their shards, as it does by default.
+    #[must_use]
+    pub const fn auto_split(mut self, auto_split: bool) -> Self {
+        self.work.auto_split = auto_split;
+        self
+    }
+
+    /// Sets how many keys one process of [`Self::run_command`] receives, 1 by default.
+    #[must_use]
+    pub const fn batch(mut self, keys: NonZeroUsize) -> Self {
+        self.exec.batch = keys.get();
+        self
+    }
+
+    /// Sets how long a process of [`Self::run_command`] may take for its keys, 10 min by default;
+    /// `None` for no limit.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.exec.timeout = timeout;
+        self
+    }
+
+    /// Sets the exit status by which a command reports that its keys are done and that it found
+    /// something.
+    #[must_use]
+    pub const fn found_status(mut self, status: NonZeroU8) -> Self {
+        self.exec.found_status = Some(status);
+        self
+    }
+
+    /// Sets whether the command of [`Self::run_command`] is kept running and receives items as JSON
+    /// lines.
+    #[must_use]
+    pub const fn stream(mut self, stream: bool) -> Self {
+        self.stream = stream;
+        self
+    }
+
+    /// Stops the scan when `drain` is asked to: in-flight items finish, progress is checkpointed,
+    /// and shards go to other processes of the run.
+    #[must_use]
+    pub fn drain(mut self, drain: &Drain) -> Self {
+        self.drain = drain.clone();
+        self
+    }
+
+    /// Calls `observe` with each event, on the worker's threads.
+    #[must_use]
+    pub fn on_event(mut self, observe: impl Fn(Event<'_>) + Sync + 'a) -> Self {
+        self.observer = Some(Box::new(observe));
+        self
+    }
+
+    /// Calls `handler` with every item until all are done.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError`]. Finished items are recorded, and the same call resumes. An item that fails is
+    /// no error of the scan: see [`Outcome`].
+    pub fn each<F>(self, handler: F) -> Result<Outcome, ScanError>
+    where
+        F: Fn(&mut Item<'_>) -> Result<(), ItemError> + Sync,
+    {
+        let prepared = self.prepare()?;
+        let rendering = Rendering::of(prepared.source());
+        let process = |work: Work<'_>, buffer: &mut Vec<u8>| {
+            let mut item = Item::new(work, &rendering, buffer);
+            let ended = handler(&mut item);
+            item.verdict(ended)
+        };
+        self.run(&prepared, &|_| Box::new(Inline::new(process)))
+    }
+
+    /// Calls `handler` with every item and waits for its future, until all are done.
+    ///
+    /// A future is polled on its worker's thread, one at a time per thread: set
+    /// [`Self::threads`] to the number of items that are to be in flight. No runtime is started. A
+    /// future that needs one enters it, as tokio's `Handle::enter` does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::each`].
+    pub fn each_async<F>(self, handler: F) -> Result<Outcome, ScanError>
+    where
+        F: AsyncFn(&mut Item<'_>) -> Result<(), ItemError> + Sync,
+    {
+        self.each(|item| block_on(handler(item)))
+    }
+
+    /// Runs a command for every item until all are done. `{}` among its arguments is replaced by the
+    /// file's path, the line or row, or the number; without `{}` that is appended.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::each`].
+    pub fn run_command<W>(self, command: impl IntoIterator<Item = W>) -> Result<Outcome, ScanError>
+    where
+        W: Into<OsString>,
+    {
+        let command: Vec<OsString> = command.into_iter().map(Into::into).collect();
+        let prepared = self.prepare_command(&command)?;
+        if let Some(program) = command.first() {
+            find_program(program).map_err(ScanError::Program)?;
+        }
+        let handler = prepared.handler().expect("it was prepared with a command");
+        let rendering = Rendering::of(prepared.source());
+        self.run(&prepared, &|_| handler.processor(&rendering, self.exec))
+    }
+
+    /// Reads the source and describes the run, without a store.
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be parsed or opened.
+    pub fn prepare(&self) -> Result<Prepared, ScanError> {
+        Prepared::new(self, None)
+    }
+
+    /// As [`Self::prepare`], for a run that performs a command.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::prepare`], and the command cannot be run for keys.
+    pub fn prepare_command(&self, command: &[OsString]) -> Result<Prepared, ScanError> {
+        Prepared::new(self, Some(command))
+    }
+
+    /// Performs the steps after the preparation.
+    fn run<'p>(
+        &self,
+        prepared: &Prepared,
+        processor: &(dyn Fn(usize) -> Box<dyn Processor + 'p> + Sync),
+    ) -> Result<Outcome, ScanError> {
+        let opened;
+        let backend = match &self.store {
+            Some(StoreChoice::Open(backend)) => *backend,
+            Some(StoreChoice::Url(url)) => {
+                opened = Backend::open(&url.parse()?)?;
+                &opened
+            }
+            None => return Err(ScanError::NoStore),
+        };
+        let observer = OnEvent(self.observer.as_deref());
+        let session = prepared.open(backend, tenant_id(&self.tenant)?, &observer)?;
+        let finish = match session.state() {
+            OpenedState::Over(status) => Finish::of_run(status),
+            OpenedState::New | OpenedState::Resumed => {
+                session.work(&self.work, processor, &self.drain, &observer)?
+            }
+        };
+        session.outcome(finish)
+    }
+}
+
+impl fmt::Debug for Scan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan")
+            .field("name", &self.name)
+            .field("lease", &self.lease)
+            .field("retries", &self.retries)
+            .field("work", &self.work)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The observer of a scan, if it has one.
+struct OnEvent<'a>(Option<&'a (dyn Fn(Event<'_>) + Sync + 'a)>);
+
+impl Observer for OnEvent<'_> {
+    fn observe(&self, event: Event<'_>) {
+        if let Some(observe) = self.0 {
+            observe(event);
+        }
+    }
+}
+
+impl Default for WorkOptions {
+    fn default() -> Self {
+        Self {
+            threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            task: TaskConfig::default(),
+            limits: Limits::default(),
+            max_parked: 100,
+            auto_split: true,
+        }
+    }
+}

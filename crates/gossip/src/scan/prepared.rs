@@ -1,0 +1,128 @@
+//! A scan whose source is open and whose run is described; no store is involved yet.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
+use gossip_contracts::connector::Connector;
+use gossip_contracts::identity::TenantId;
+use gossip_scanner_runtime::connectors::Source;
+use gossip_scanner_runtime::exec::Handler;
+use gossip_scanner_runtime::{Job, Observer, RunRequest, SHARDS_PER_THREAD, SystemClock};
+
+use super::{Scan, ScanError, Session};
+use crate::store::Backend;
+
+/// A scan whose source is open.
+pub struct Prepared {
+    source: Source,
+    connector: Box<dyn Connector>,
+    /// Of a command.
+    handler: Option<Handler>,
+    job: Job,
+    settings: Vec<u8>,
+    lease: Duration,
+    retries: u32,
+    shards: usize,
+    restart: bool,
+    allow_parallel: bool,
+}
+
+impl Prepared {
+    pub(super) fn new(scan: &Scan<'_>, command: Option<&[OsString]>) -> Result<Self, ScanError> {
+        if let Some(ScanError::Register(error)) = scan.refused {
+            return Err(error.into());
+        }
+        let handler = command.map(|command| Handler::parse(command, scan.stream)).transpose()?;
+        let source = scan.registry.parse(&scan.source, scan.options)?;
+        let connector = source.open().map_err(ScanError::Connect)?;
+        let job = Job {
+            source: source.text(),
+            options: scan.options,
+            stamp: source.stamp().map_err(ScanError::Connect)?,
+            command: command.map(resolved).unwrap_or_default(),
+            stream: command.is_some() && scan.stream,
+        };
+        let settings = match &handler {
+            Some(_) => job.settings(),
+            None => scan.name.as_bytes().to_vec(),
+        };
+        let usual = scan.work.threads.saturating_mul(SHARDS_PER_THREAD);
+        Ok(Self {
+            source,
+            connector,
+            settings,
+            job,
+            lease: scan.lease,
+            retries: scan.retries,
+            shards: scan.shards.map_or(usual, NonZeroUsize::get),
+            restart: scan.restart,
+            // Names of handlers differ on purpose; a changed command is a likely mistake.
+            allow_parallel: scan.allow_parallel || handler.is_none(),
+            handler,
+        })
+    }
+
+    /// Returns the source.
+    #[must_use]
+    pub const fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Returns the handler of a command.
+    #[must_use]
+    pub const fn handler(&self) -> Option<&Handler> {
+        self.handler.as_ref()
+    }
+
+    /// Finds the run in a store, or creates it and registers its shards.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError::Start`].
+    pub fn open<'s>(
+        &'s self,
+        backend: &'s Backend,
+        tenant: TenantId,
+        observer: &dyn Observer,
+    ) -> Result<Session<'s>, ScanError> {
+        let request = RunRequest {
+            tenant,
+            source: &self.source,
+            connector: &*self.connector,
+            job: &self.job,
+            settings: &self.settings,
+            lease: self.lease,
+            retries: self.retries,
+            shards: self.shards,
+            restart: self.restart,
+            allow_parallel: self.allow_parallel,
+        };
+        let opened = request.open(&mut backend.coordinator(), &SystemClock::new(), observer)?;
+        Ok(Session::new(backend, tenant, opened, &self.source, &*self.connector))
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared")
+            .field("source", &self.source)
+            .field("job", &self.job)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns a command whose program does not depend on the working directory: the same words in
+/// another directory would be another program.
+fn resolved(command: &[OsString]) -> Vec<OsString> {
+    let mut command = command.to_vec();
+    if let Some(program) = command.first_mut()
+        && program.as_bytes().contains(&b'/')
+        && let Ok(whole) = std::path::absolute(&program)
+    {
+        *program = whole.into_os_string();
+    }
+    command
+}

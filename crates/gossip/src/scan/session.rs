@@ -1,0 +1,232 @@
+//! One process at work on one run.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use gossip_contracts::connector::Connector;
+use gossip_contracts::identity::{RunId, TenantId, WorkerId};
+use gossip_coordination::store::fresh_nonce;
+use gossip_coordination::{RunManagement as _, ShardFilter};
+use gossip_handoff::{Repository, StoreRepository};
+use gossip_scanner_runtime::connectors::{Source, SourceRegistry};
+use gossip_scanner_runtime::exec::Handler;
+use gossip_scanner_runtime::{
+    Clock as _, Drain, Finish, Limits, Observer, OpenedRun, OpenedState, Parts, Processor,
+    SystemClock, TaskConfig, WorkerConfig, WorkerError, job_of, work, worker_of,
+};
+
+use super::{Outcome, ScanError};
+use crate::store::Backend;
+
+/// How a process works; no part of the run's identity.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkOptions {
+    /// Worker threads; each processes one shard at a time.
+    pub threads: usize,
+    /// How each shard is processed. The retries of the run take precedence over those here.
+    pub task: TaskConfig,
+    /// How fast items may be started.
+    pub limits: Limits,
+    /// Shards that this process may park before it stops.
+    pub max_parked: usize,
+    /// Whether an idle process asks busy ones to split their shards.
+    pub auto_split: bool,
+}
+
+/// One process at work on one run.
+pub struct Session<'s> {
+    backend: &'s Backend,
+    tenant: TenantId,
+    run: RunId,
+    state: OpenedState,
+    worker: WorkerId,
+    source: &'s Source,
+    connector: &'s dyn Connector,
+}
+
+impl<'s> Session<'s> {
+    pub(super) fn new(
+        backend: &'s Backend,
+        tenant: TenantId,
+        opened: OpenedRun,
+        source: &'s Source,
+        connector: &'s dyn Connector,
+    ) -> Self {
+        let (run, state) = (opened.run, opened.state);
+        let worker = worker_of(run, fresh_nonce());
+        Self { backend, tenant, run, state, worker, source, connector }
+    }
+
+    /// Returns the run.
+    #[must_use]
+    pub const fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Returns the state in which the run was found.
+    #[must_use]
+    pub const fn state(&self) -> OpenedState {
+        self.state
+    }
+
+    /// Returns the id under which this process holds shards.
+    #[must_use]
+    pub const fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Returns the source.
+    #[must_use]
+    pub const fn source(&self) -> &'s Source {
+        self.source
+    }
+
+    /// Returns the open source.
+    #[must_use]
+    pub const fn connector(&self) -> &'s dyn Connector {
+        self.connector
+    }
+
+    /// Works on the run until it is settled or `drain` is asked.
+    ///
+    /// `processor` makes the processor of one thread, by its number.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError::Run`] if the run cannot be read, [`ScanError::Worker`] if the worker stopped.
+    pub fn work<'p>(
+        &self,
+        options: &WorkOptions,
+        processor: &(dyn Fn(usize) -> Box<dyn Processor + 'p> + Sync),
+        drain: &Drain,
+        observer: &dyn Observer,
+    ) -> Result<Finish, ScanError> {
+        let run = self.backend.coordinator().get_run(self.tenant, self.run)?.config();
+        let config = WorkerConfig {
+            tenant: self.tenant,
+            run: self.run,
+            worker: self.worker,
+            lease_ticks: run.lease_duration(),
+            threads: options.threads,
+            task: TaskConfig { shard_retries: run.max_shard_retries(), ..options.task },
+            limits: options.limits,
+            max_parked: options.max_parked,
+            auto_split: options.auto_split,
+            seed: fresh_nonce(),
+        };
+        let clock = SystemClock::new();
+        let finish = work(
+            &config,
+            Parts {
+                coordinator: &|| self.backend.coordinator(),
+                connector: self.connector,
+                // A closure, because the worker asks for a shorter life than `'p`.
+                processor: &|number| processor(number),
+                records: Some(&|| self.records()),
+                clock: &clock,
+                drain,
+                observer,
+            },
+        );
+        if may_retire(&finish) {
+            self.backend.retire();
+        }
+        Ok(finish?)
+    }
+
+    /// Counts what the run has come to, and lists what was parked.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError::Run`].
+    pub fn outcome(&self, finish: Finish) -> Result<Outcome, ScanError> {
+        let (mut rows, now) = (Vec::new(), SystemClock::new().now());
+        let (coordinator, all) = (&mut self.backend.coordinator(), ShardFilter::all());
+        coordinator.list_shards_into(now, self.tenant, self.run, all, &mut rows)?;
+        Ok(Outcome::new(self.run, finish, &rows, self.connector))
+    }
+
+    /// The handoff records, in the same store as the shards.
+    fn records(&self) -> Box<dyn Repository> {
+        Box::new(StoreRepository::new(self.backend.store(), self.tenant, fresh_nonce()))
+    }
+}
+
+impl fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("run", &self.run)
+            .field("state", &self.state)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A run that another process created and that performs a command.
+pub struct Joined {
+    run: RunId,
+    source: Source,
+    connector: Box<dyn Connector>,
+    handler: Handler,
+}
+
+impl Joined {
+    /// Reads what the run is about from the store, and opens its source here.
+    ///
+    /// `command` replaces the command of the run, unless it is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError::Job`] if the run cannot be read, [`ScanError::NoCommand`],
+    /// [`ScanError::Command`], [`ScanError::Source`] if the source does not exist here, and
+    /// [`ScanError::Connect`] if it cannot be opened or has changed.
+    pub fn new(
+        backend: &Backend,
+        tenant: TenantId,
+        run: RunId,
+        registry: &SourceRegistry,
+        command: &[OsString],
+    ) -> Result<Self, ScanError> {
+        let job = job_of(&mut backend.coordinator(), SystemClock::new().now(), tenant, run)?;
+        let command = if command.is_empty() { &job.command } else { command };
+        if command.is_empty() {
+            return Err(ScanError::NoCommand);
+        }
+        let handler = Handler::parse(command, job.stream)?;
+        let source = registry.parse(&job.source, job.options)?;
+        source.check_stamp(job.stamp).map_err(ScanError::Connect)?;
+        let connector = source.open().map_err(ScanError::Connect)?;
+        Ok(Self { run, source, connector, handler })
+    }
+
+    /// Returns the handler of the command.
+    #[must_use]
+    pub const fn handler(&self) -> &Handler {
+        &self.handler
+    }
+
+    /// Returns a session on the run.
+    #[must_use]
+    pub fn open<'s>(&'s self, backend: &'s Backend, tenant: TenantId) -> Session<'s> {
+        let opened = OpenedRun { run: self.run, generation: 0, state: OpenedState::Resumed };
+        Session::new(backend, tenant, opened, &self.source, &*self.connector)
+    }
+}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joined")
+            .field("run", &self.run)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+/// After every end but a failed store: other workers need not wait for the owner keys to expire.
+const fn may_retire(finish: &Result<Finish, WorkerError>) -> bool {
+    !matches!(finish, Err(WorkerError::Store(_)))
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;
