@@ -1,0 +1,55 @@
+//! An asynchronous handler.
+//!
+//! `cargo run -p gossip-engine --example async_handler -- SOURCE STORE`. Each worker thread waits
+//! for the future of its item, so the number of threads is the number of items in flight. The scan
+//! starts no runtime; `sleep` below stands for a client of a service and brings its own thread, as
+//! the client of tokio would bring its runtime: `let _entered = handle.enter();`.
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
+
+use std::future::{self, Future};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use gossip::prelude::*;
+
+fn main() -> Result<(), ScanError> {
+    let mut args = std::env::args().skip(1);
+    let source = args.next().unwrap_or_else(|| "range:0..100".to_owned());
+    let store = args.next().unwrap_or_else(|| "memory:".to_owned());
+    let outcome = Scan::of(source).store(store).threads(16).each_async(handle)?;
+    println!("{:?}, {} items", outcome.status, outcome.totals.keys);
+    Ok(())
+}
+
+/// Looks an item up, and tries again later if that fails.
+async fn handle(item: &mut Item<'_>) -> Result<(), ItemError> {
+    let text = item.text()?;
+    let length = look_up(&text).await.ok_or_else(|| ItemError::failed("no answer"))?;
+    println!("{text} has {length} bytes");
+    Ok(())
+}
+
+async fn look_up(text: &str) -> Option<usize> {
+    sleep(Duration::from_millis(10)).await;
+    Some(text.len())
+}
+
+/// A timer on a thread of its own.
+fn sleep(time: Duration) -> impl Future<Output = ()> {
+    let (expired, mut started) = (Arc::new(AtomicBool::new(false)), false);
+    future::poll_fn(move |context| {
+        if !started {
+            started = true;
+            let (expired, waker) = (Arc::clone(&expired), context.waker().clone());
+            thread::spawn(move || {
+                thread::sleep(time);
+                expired.store(true, Ordering::SeqCst);
+                waker.wake();
+            });
+        }
+        if expired.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
