@@ -7,9 +7,8 @@
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 
 use std::future::{self, Future};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -38,18 +37,28 @@ async fn look_up(text: &str) -> Option<usize> {
 }
 
 /// A timer on a thread of its own.
+#[derive(Default)]
+struct Timer {
+    expired: bool,
+    waker: Option<Waker>,
+}
+
 fn sleep(time: Duration) -> impl Future<Output = ()> {
-    let (expired, mut started) = (Arc::new(AtomicBool::new(false)), false);
+    let timer = Arc::new(Mutex::new(Timer::default()));
+    let expiring = Arc::clone(&timer);
+    thread::spawn(move || {
+        thread::sleep(time);
+        let mut timer = expiring.lock().unwrap_or_else(PoisonError::into_inner);
+        timer.expired = true;
+        timer.waker.take().map(Waker::wake)
+    });
     future::poll_fn(move |context| {
-        if !started {
-            started = true;
-            let (expired, waker) = (Arc::clone(&expired), context.waker().clone());
-            thread::spawn(move || {
-                thread::sleep(time);
-                expired.store(true, Ordering::SeqCst);
-                waker.wake();
-            });
+        let mut timer = timer.lock().unwrap_or_else(PoisonError::into_inner);
+        if timer.expired {
+            return Poll::Ready(());
         }
-        if expired.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+        // The waker of the latest poll counts; an earlier one may do nothing.
+        timer.waker = Some(context.waker().clone());
+        Poll::Pending
     })
 }
