@@ -34,11 +34,11 @@ pub(crate) fn costs(saves: bool) -> Result<ExitCode, Failure> {
     let made = Made::now("bench runtime", &["--save".to_owned()])?;
     let directory = Workspace::load()?.target.join("runtime-figures");
     let directory = directory.display().to_string();
-    let mut told = released(&["gossip-trials", "--bin", "runtime-figures"], &[&directory])?;
+    let mut output = released(&["gossip-trials", "--bin", "runtime-figures"], &[&directory])?;
     let rate = ["gossip-scanner-runtime", "--example", "certificate_rate"];
     let certificate = released(&rate, &[LEAVES])?;
-    told.push_str(&format!("\n```text\n{certificate}```\n"));
-    println!("{told}");
+    output.push_str(&format!("\n```text\n{certificate}```\n"));
+    println!("{output}");
     if saves {
         saved::COSTS.save(&grouped_in(&output), &made)?;
     }

@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     command.args(["run", "--quiet", "--release", "--package", "gossip-sim-handoff"]);
     command.args(["--bin", "sim-handoff", "--"]).args(&words);
     let next = "a line that is BROKEN tells how to play its schedule again";
-    let told = process::show(&mut command, next)?;
+    let output = process::show(&mut command, next)?;
     if words.len() < arguments.len() {
         let section = |title| saved::section(&output, title).map(grouped_in);
         if !words.iter().any(|word| *word == "--bugs") {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use gossip_coordination_etcd::test_support::TestDirectory;
+use gossip_testkit::test_support::TestDirectory;
 
 /// Runs an example; returns its exit code, standard output and standard error.
 fn run(name: &str, args: &[&str]) -> (Option<i32>, String, String) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gossip_contracts::connector::{Connector, ConnectorError, MemoryConnector};
 use gossip_contracts::identity::WorkerId;
 use gossip_coordination::{RunManagement as _, WorkerState};
-use gossip_coordination_etcd::test_support::TestDirectory;
+use gossip_testkit::test_support::TestDirectory;
 use gossip_scanner_runtime::{
     Clock as _, Ending, InitialShardsError, OpenRunError, StartError, SystemClock, job_of,
 };
