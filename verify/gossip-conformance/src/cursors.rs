@@ -8,6 +8,7 @@ use super::{ConformanceTarget, refused, topic};
 
 topic!("cursors":
     progress_survives_its_owner,
+    progress_survives_every_owner,
     progress_never_falls,
     an_equal_key_is_no_regression,
     progress_stays_within_the_shard,
@@ -32,6 +33,17 @@ pub fn progress_survives_its_owner<T: ConformanceTarget>(target: &T) {
     let next = world.acquire(110, key(0), 2);
     assert_eq!(next.last_key.as_deref(), Some(b"c".as_slice()));
     assert_eq!(next.token.as_deref(), Some(b"page 3".as_slice()));
+}
+
+/// A cursor also outlives owners that never checkpoint.
+pub fn progress_survives_every_owner<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    world.checkpoint(11, &held.lease, b"c", 1).expect("live");
+    for (now, worker) in [(110, 2), (210, 3), (310, 4)] {
+        let next = world.acquire(now, key(0), worker);
+        assert_eq!(next.last_key.as_deref(), Some(b"c".as_slice()), "worker {worker}");
+    }
 }
 
 /// Neither the owner nor its successor goes back.
