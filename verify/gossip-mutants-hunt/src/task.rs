@@ -164,10 +164,11 @@ impl Task {
             };
         }
         let last = output.lines().last().unwrap_or_default();
-        match (code, last.split('\t').collect::<Vec<_>>()[..]) {
+        let words: Vec<&str> = last.split('\t').collect();
+        match (code, &words[..]) {
             (Some(0), ["found", rule, after]) => found(rule, after),
             (Some(0), ["missed"]) => Ok(None),
-            (Some(2), ["error", why]) => Err(why.to_owned()),
+            (Some(2), ["error", why]) => Err((*why).to_owned()),
             _ => found("", "the process aborted"),
         }
     }
@@ -229,11 +230,10 @@ enum Ended {
 }
 
 fn run_limited(command: &mut Command) -> Result<Ended, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", command_name(command));
-    let mut child = match command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
-        Ok(child) => child,
-        Err(error) => return Err(failed(error)),
-    };
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.map_err(failed)?;
     let mut stdout = child.stdout.take().expect("it is piped");
     let reader = thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -253,10 +253,6 @@ fn run_limited(command: &mut Command) -> Result<Ended, String> {
         }
         thread::sleep(POLL);
     }
-}
-
-fn command_name(command: &Command) -> String {
-    command.get_program().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

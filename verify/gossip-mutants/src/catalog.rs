@@ -1,18 +1,17 @@
 //! Every mutant, with its edits.
 
+use std::fs;
+
 use crate::edit::Edit;
 use crate::parse::{ParseError, parse};
 
-/// The files, with the part of the workspace that each is about.
-const FILES: [(&str, &str); 6] = [
-    ("kernel", include_str!("../mutants/kernel.txt")),
-    ("store", include_str!("../mutants/store.txt")),
-    ("codec", include_str!("../mutants/codec.txt")),
-    ("etcd", include_str!("../mutants/etcd.txt")),
-    ("runtime", include_str!("../mutants/runtime.txt")),
-    // Edits that belong to no mutant.
-    ("copy", include_str!("../mutants/copy.txt")),
-];
+/// The parts of the workspace that have mutants, each the name of a file; `copy` has the edits that
+/// belong to no mutant.
+const PARTS: [&str; 6] = [KERNEL, "store", "codec", "etcd", "runtime", "copy"];
+
+/// Where the files are. They are read at run time, so that a change of a text does not rebuild the
+/// whole copy.
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mutants");
 
 /// The part whose mutants must be found by two layers at least.
 pub const KERNEL: &str = "kernel";
@@ -115,16 +114,18 @@ impl Layer {
     }
 }
 
-/// Parses the files.
+/// Reads and parses the files. Their texts are kept for the life of the process.
 ///
 /// # Errors
 ///
-/// The first line that is not understood, a name that is used twice, an edit that activates an
+/// A file that cannot be read, the first line that is not understood, a name that is used twice, an edit that activates an
 /// unknown mutant, or a mutant without an edit.
 pub fn load() -> Result<Catalog, ParseError> {
     let mut catalog = Catalog { mutants: Vec::new(), edits: Vec::new() };
-    for (part, text) in FILES {
-        parse(part, text, &mut catalog)?;
+    for part in PARTS {
+        let text = fs::read_to_string(format!("{DIRECTORY}/{part}.txt"))
+            .map_err(|error| ParseError::of_catalog(format!("{part}.txt: {error}")))?;
+        parse(part, text.leak(), &mut catalog)?;
     }
     check(&catalog)?;
     Ok(catalog)

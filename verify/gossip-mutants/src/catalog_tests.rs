@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::catalog::{Catalog, load};
+use crate::catalog::{Catalog, KERNEL, Layer, load};
 use crate::copy::edited;
 use crate::edit::{Edit, apply};
 use crate::parse::parse;
@@ -28,6 +28,15 @@ fn every_mutant_has_a_description_of_its_own() {
         assert!(mutant.what.ends_with('.') && !mutant.story.ends_with('.'), "{}", mutant.name);
     }
     assert!(mutants.len() >= MUTANTS_MIN, "{}", mutants.len());
+}
+
+#[test]
+fn every_kernel_mutant_has_two_kinds_of_layers() {
+    let mutants = load().unwrap().mutants;
+    let kinds = |layers: &[Layer]| layers.iter().map(|it| it.kind()).collect::<BTreeSet<_>>().len();
+    let few = mutants.iter().filter(|it| it.part == KERNEL && kinds(&it.layers) < 2);
+    let few: Vec<_> = few.map(|mutant| mutant.name).collect();
+    assert!(few.is_empty(), "{few:?}");
 }
 
 fn parsed(text: &'static str) -> Result<Catalog, String> {
