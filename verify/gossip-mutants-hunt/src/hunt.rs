@@ -189,15 +189,14 @@ fn find_guarded(rows: &mut [Row], setting: &Setting) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the suites that were used, and in a full hunt every layer, without a mutant.
+/// Runs every layer without a mutant. A short hunt runs the suites only: its other layers are tests
+/// of their own crates.
 fn false_alarms(rows: &[Row], options: &Options, setting: &Setting) -> Result<Vec<String>, String> {
     let of_switch = rows.iter().flat_map(|row| &row.tries).filter_map(|it| match it.task {
         Task::Layer(layer) => Some(layer.without_rule()),
         Task::StoreMutant(_) | Task::HandoffMutant(_) => None,
     });
-    // The searches and worlds of a short hunt are tests of their own crates.
-    let is_suite =
-        |layer: &Layer| matches!(layer, Layer::Conformance | Layer::Scripts | Layer::Tests { .. });
+    let is_suite = |layer: &Layer| matches!(layer, Layer::Conformance | Layer::Scripts);
     let layers: BTreeSet<Layer> =
         of_switch.filter(|layer| !options.is_short || is_suite(layer)).collect();
     let layers: Vec<Layer> = layers.into_iter().collect();
@@ -241,6 +240,13 @@ impl Try {
         outcome.finding.as_ref().map(|finding| finding.rule.as_str())
     }
 
+    /// Whether a search of the model found it by as many steps as the shortest way has.
+    fn is_shortest(&self) -> bool {
+        let Task::Layer(Layer::Model { steps: Some(steps), .. }) = self.task else { return true };
+        let found = self.outcome.as_ref().and_then(|outcome| outcome.finding.as_ref());
+        found.is_some_and(|finding| finding.after.ends_with(&format!(", {steps} steps")))
+    }
+
     /// What is wrong with how it went.
     fn problem(&self) -> Option<String> {
         let task = &self.task;
@@ -249,6 +255,9 @@ impl Try {
             (Expectation::Hidden, Some(rule), _) => Some(format!("found as {rule} by {task:?}")),
             (Expectation::Found, Some(rule), Some(expected)) if rule != expected => {
                 Some(format!("found as {rule}, not as {expected}, by {task:?}"))
+            }
+            (Expectation::Found, Some(_), _) if !self.is_shortest() => {
+                Some(format!("found by another number of steps by {task:?}"))
             }
             _ => None,
         }

@@ -15,7 +15,7 @@ use crate::engine::{self, Finding};
 pub(crate) const RUN: &str = "--run";
 
 /// Time after which a layer is stopped. A suite that never ends has found the mutant too.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How often a running layer is looked at.
 const POLL: Duration = Duration::from_millis(5);

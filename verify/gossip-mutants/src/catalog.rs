@@ -66,6 +66,8 @@ pub enum Layer {
         configuration: &'static str,
         /// The rule by which it must be found when only effects are compared.
         rule: Option<&'static str>,
+        /// The steps of the shortest way to it.
+        steps: Option<&'static str>,
     },
     /// The simulator, with the usual faults of each seed.
     Simulator {
@@ -105,7 +107,9 @@ impl Layer {
     #[must_use]
     pub const fn without_rule(self) -> Self {
         match self {
-            Self::Model { configuration, .. } => Self::Model { configuration, rule: None },
+            Self::Model { configuration, .. } => {
+                Self::Model { configuration, rule: None, steps: None }
+            }
             Self::Simulator { .. } => Self::Simulator { rule: None },
             Self::Faults { list, .. } => Self::Faults { list, rule: None },
             Self::WorkerSimulator { .. } => Self::WorkerSimulator { rule: None },

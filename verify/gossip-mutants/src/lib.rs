@@ -29,6 +29,4 @@ mod switch;
 mod catalog_tests;
 
 pub use self::parse::ParseError;
-pub use self::switch::{
-    GUARDS_VARIABLE, HAS_SWITCHES, OFF, VARIABLE, guards_enabled, is_active, is_any_active,
-};
+pub use self::switch::{GUARDS_VARIABLE, HAS_SWITCHES, OFF, VARIABLE, guards_enabled, is_active};

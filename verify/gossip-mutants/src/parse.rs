@@ -16,7 +16,7 @@
 //! exactly once in the file. An empty line or a line that begins with `#` ends an edit.
 //!
 //! `layer` is one of `conformance`, `scripts`, `tests PACKAGE [FILTER...]`,
-//! `model CONFIGURATION [RULE]`, `simulator [RULE]`, `faults LIST [RULE]` and
+//! `model CONFIGURATION [RULE [STEPS]]`, `simulator [RULE]`, `faults LIST [RULE]` and
 //! `worker-simulator [RULE]`. `hidden faults LIST` says that these faults alone do not reveal the
 //! mutant.
 
@@ -135,9 +135,13 @@ fn layer(text: &'static str) -> Option<Layer> {
         "conformance" => rest.is_none().then_some(Layer::Conformance),
         "scripts" => rest.is_none().then_some(Layer::Scripts),
         "tests" => Some(Layer::Tests { package: first?, filters: second.unwrap_or("") }),
-        "model" => second
-            .is_none_or(|rule| is_word(&rule))
-            .then_some(Layer::Model { configuration: first?, rule: second }),
+        "model" => {
+            let (rule, steps) = match second.and_then(|second| second.split_once(' ')) {
+                None => (second, None),
+                Some((rule, steps)) => (Some(rule), Some(steps)),
+            };
+            Some(Layer::Model { configuration: first?, rule, steps })
+        }
         "faults" => second
             .is_none_or(|rule| is_word(&rule))
             .then_some(Layer::Faults { list: first?, rule: second }),

@@ -29,13 +29,6 @@ pub fn is_active(name: &str) -> bool {
     active().0 == Some(name)
 }
 
-/// Returns whether any mutant is active in this process.
-#[inline]
-#[must_use]
-pub fn is_any_active() -> bool {
-    active().0.is_some()
-}
-
 /// Returns whether the kernel's own assertions run.
 #[inline]
 #[must_use]
