@@ -73,7 +73,7 @@ pub(crate) struct Hunt {
     pub(crate) rows: Vec<Row>,
     /// Layers that found something when no mutant was active.
     false_alarms: Vec<String>,
-    is_short: bool,
+    pub(crate) is_short: bool,
 }
 
 /// Runs a hunt.

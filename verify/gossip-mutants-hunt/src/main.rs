@@ -3,9 +3,10 @@
 //! ```text
 //! gossip-mutants-hunt [--short] [--mutant NAME] [--tests PACKAGE PROGRAM DIRECTORY]...
 //! ```
-//! It prints a table as Markdown. Every layer that a mutant lists must find it, by the rule that
-//! the layer names, and no layer may find anything when no mutant is active. A full hunt tries all
-//! layers on every mutant; `--short` tries the first layer of each list.
+//! It prints a table as Markdown, and after a short hunt only its totals. Every layer that a mutant
+//! lists must find it, by the rule that the layer names, and no layer may find anything when no
+//! mutant is active. A full hunt tries all layers on every mutant; `--short` tries the first layer
+//! of each list.
 //!
 //! Exit codes: 1 if a mutant was not found, 2 in a workspace without switches and for a command
 //! line that is not understood.

@@ -9,8 +9,11 @@ use crate::hunt::{Expectation, Hunt, Row};
 /// The columns of the layers.
 const KINDS: [&str; 5] = ["model", "simulator", "scripts", "conformance", "tests"];
 
-/// Returns the table and the totals below it.
+/// Returns the table and the totals below it; of a short hunt the totals only.
 pub(crate) fn markdown(hunt: &Hunt) -> String {
+    if hunt.is_short {
+        return totals(hunt);
+    }
     let mut text = String::from("| mutant | part | what is wrong | seen in | ");
     writeln!(text, "{} | guard |", KINDS.join(" | ")).expect("a string takes everything");
     writeln!(text, "|{}", "---|".repeat(4 + KINDS.len() + 1)).expect("a string takes everything");
@@ -52,7 +55,11 @@ fn totals(hunt: &Hunt) -> String {
     let by_kind: Vec<String> =
         by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     let found = hunt.rows.iter().filter(|row| !row.kinds().is_empty()).count();
-    format!("\n{found} of {} mutants were found: {}.\n", hunt.rows.len(), by_kind.join(", "))
+    format!(
+        "\n{found} of {} mutants were found, by layer: {}.\n",
+        hunt.rows.len(),
+        by_kind.join(", ")
+    )
 }
 
 fn shown(time: Duration) -> String {

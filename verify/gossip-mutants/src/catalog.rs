@@ -122,8 +122,8 @@ impl Layer {
 ///
 /// # Errors
 ///
-/// A file that cannot be read, the first line that is not understood, a name that is used twice, an edit that activates an
-/// unknown mutant, or a mutant without an edit.
+/// A file that cannot be read, the first line that is not understood, a name that is used twice, an
+/// edit that activates an unknown mutant, or a mutant without an edit.
 pub fn load() -> Result<Catalog, ParseError> {
     let mut catalog = Catalog { mutants: Vec::new(), edits: Vec::new() };
     for part in PARTS {
