@@ -76,8 +76,10 @@ pub struct Scan<'a> {
     exec: ExecConfig,
     stream: bool,
     drain: Drain,
-    observer: Option<Box<dyn Fn(Event<'_>) + Sync + 'a>>,
+    observer: Option<Box<Observe<'a>>>,
 }
+
+type Observe<'a> = dyn Fn(Event<'_>) + Sync + 'a;
 
 enum StoreChoice<'a> {
     Url(String),
@@ -244,9 +246,9 @@ impl<'a> Scan<'a> {
     /// Sets after how many items and after which time progress is checkpointed, 1000 and 1 s by
     /// default: a crash repeats at most so much per thread.
     #[must_use]
-    pub const fn checkpoint(mut self, items: u64, every: Duration) -> Self {
+    pub fn checkpoint(mut self, items: u64, every: Duration) -> Self {
         self.work.task.checkpoint_items = items;
-        self.work.task.checkpoint_ticks = every.as_millis() as u64;
+        self.work.task.checkpoint_ticks = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
         self
     }
 
@@ -424,7 +426,7 @@ impl fmt::Debug for Scan<'_> {
 }
 
 /// The observer of a scan, if it has one.
-struct OnEvent<'a>(Option<&'a (dyn Fn(Event<'_>) + Sync + 'a)>);
+struct OnEvent<'a>(Option<&'a Observe<'a>>);
 
 impl Observer for OnEvent<'_> {
     fn observe(&self, event: Event<'_>) {

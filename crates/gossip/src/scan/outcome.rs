@@ -148,10 +148,8 @@ impl FailedRange {
 fn first_after_cursor(row: &ShardSummary, connector: &dyn Connector) -> Option<Box<[u8]>> {
     let range = ShardSpecRef::new(&row.start, &row.end, &row.metadata);
     // Without the token, which is the runtime's: the key decides.
-    let cursor = row
-        .last_key
-        .as_deref()
-        .map_or_else(CursorUpdate::initial, |key| CursorUpdate::with_last_key(key));
+    let cursor =
+        row.last_key.as_deref().map_or_else(CursorUpdate::initial, CursorUpdate::with_last_key);
     let mut page = Page::with_limits(PageLimits::try_new(1, MIN_PAGE_BYTES).ok()?);
     let mut listing = CheckedEnumeration::open(connector, range, cursor).ok()?;
     listing.next_page(&mut page).ok()?;
