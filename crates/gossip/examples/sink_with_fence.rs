@@ -1,7 +1,7 @@
 //! A sink that keeps the fence with each result: the bytes of every file below a directory.
 //!
-//! `cargo run -p gossip-engine --example sink_with_fence -- DIRECTORY STORE`. The results are kept in
-//! memory here; a real sink makes them durable before the handler returns `Ok`, and compares the
+//! `cargo run -p gossip-engine --example sink_with_fence -- DIRECTORY STORE`. The results are kept
+//! in memory here; a real sink makes them durable before the handler returns `Ok`, and compares the
 //! fence in the same transaction that writes the result.
 #![expect(clippy::print_stdout, reason = "an example is a program")]
 

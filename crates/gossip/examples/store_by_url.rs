@@ -1,7 +1,7 @@
 //! A store by URL: the same program on a laptop, on one server and on a cluster.
 //!
-//! `GOSSIP_STORE=sqlite:state.db cargo run -p gossip-engine --example store_by_url`, or the URL as the
-//! first argument. A kind of store that this build does not have, as `postgres://` today, is
+//! `GOSSIP_STORE=sqlite:state.db cargo run -p gossip-engine --example store_by_url`, or the URL as
+//! the first argument. A kind of store that this build does not have, as `postgres://` today, is
 //! refused with the kinds that it has; the program does not change when one is added.
 #![expect(
     clippy::disallowed_methods,

@@ -349,8 +349,8 @@ impl<'a> Scan<'a> {
         self.each(|item| block_on(handler(item)))
     }
 
-    /// Runs a command for every item until all are done. `{}` among its arguments is replaced by the
-    /// file's path, the line or row, or the number; without `{}` that is appended.
+    /// Runs a command for every item until all are done. `{}` among its arguments is replaced by
+    /// the file's path, the line or row, or the number; without `{}` that is appended.
     ///
     /// # Errors
     ///

@@ -26,8 +26,8 @@
 //! # }
 //! ```
 //!
-//! A bare path or an unknown scheme is refused, with the correct form in the error. No error shows a
-//! URL, because it may hold a password.
+//! A bare path or an unknown scheme is refused, with the correct form in the error. No error shows
+//! a URL, because it may hold a password.
 
 mod any_store;
 mod backend;
