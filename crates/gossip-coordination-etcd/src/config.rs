@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
-use gossip_coordination::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
 use thiserror::Error;
 
 use crate::budget::{Budget, RequestTooSmall};
@@ -98,10 +97,6 @@ pub struct EtcdConfig {
     pub retries: u32,
     /// The most children of one split, if the server's limits allow as many.
     pub split_children_max: usize,
-    /// Shards one tenant may have.
-    pub max_shards_per_tenant: usize,
-    /// Shards there may be in all.
-    pub max_total_shards: usize,
     /// How long a worker waits between claims; zero for not at all.
     pub claim_cooldown: Duration,
     /// The server's `--max-txn-ops`.
@@ -134,8 +129,6 @@ impl EtcdConfig {
             max_clock_skew: DEFAULT_MAX_CLOCK_SKEW,
             retries: DEFAULT_RETRIES,
             split_children_max: MAX_SPLIT_CHILDREN,
-            max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
-            max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
             claim_cooldown: Duration::ZERO,
             max_txn_ops: DEFAULT_MAX_TXN_OPS,
             max_request_bytes: DEFAULT_MAX_REQUEST_BYTES,
@@ -157,8 +150,6 @@ impl EtcdConfig {
         let within = |name, value, min, max| Range { name, min, max }.check(value);
         within("retries", u64::from(self.retries), 0, u64::from(RETRIES_MAX))?;
         within("split_children_max", wide(self.split_children_max), 2, wide(MAX_SPLIT_CHILDREN))?;
-        let total = wide(self.max_total_shards);
-        within("max_shards_per_tenant", wide(self.max_shards_per_tenant), 1, total)?;
         let (min, max) = (wide(MAX_TXN_OPS_MIN), wide(MAX_TXN_OPS_MAX));
         within("max_txn_ops", wide(self.max_txn_ops), min, max)?;
         within("max_request_bytes", wide(self.max_request_bytes), 1, wide(MAX_REQUEST_BYTES_MAX))?;

@@ -1,7 +1,7 @@
 //! Keys of one namespace come back, and never get into another's ranges.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use gossip_coordination::store::{ClaimSpot, Key, KeyKind, KeyRange};
+use gossip_coordination::store::{ClaimSpot, Key, KeyRange};
 use proptest::prelude::*;
 
 use crate::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
@@ -20,7 +20,7 @@ fn a_path_is_framed_by_one_slash_and_two() {
     assert_eq!(namespace("team/prod").prefix(), expected);
     assert_eq!(namespace("/team/prod/").prefix(), expected);
     assert_eq!(namespace("team/prod").path(), "team/prod");
-    assert_eq!(namespace("a").key(&Key::TotalCounter), b"/a//total-count");
+    assert_eq!(namespace("a").key(&Key::SchemaVersion), b"/a//op/schema");
 }
 
 /// `docs/storage-format.md` is held to the code in the store layer, and here for what is etcd's.
@@ -30,7 +30,7 @@ fn keys_are_what_the_document_says() {
     let (_, section) = document.split_once("\n## In etcd\n").expect("a section");
     let section = section.split("\n## ").next().expect("its text");
     let namespace = namespace("team/prod");
-    let key = namespace.key(&Key::TotalCounter);
+    let key = namespace.key(&Key::SchemaVersion);
     for said in [
         format!("is `{}`.", String::from_utf8_lossy(&key)),
         format!("may use `{}` sees", String::from_utf8_lossy(namespace.prefix())),
@@ -60,7 +60,7 @@ fn paths_that_are_none_are_refused() {
 #[test]
 fn a_key_of_somebody_else_is_corruption() {
     let ours = namespace("a");
-    for bytes in [b"/b//total-count".as_slice(), b"/a//total-count2", b"", b"/a/total-count"] {
+    for bytes in [b"/b//op/schema".as_slice(), b"/a//op/schema2", b"", b"/a/op/schema"] {
         assert!(ours.parse(bytes).is_err(), "{} bytes", bytes.len());
     }
 }
@@ -82,7 +82,8 @@ fn nothing_shows_a_path() {
 
 /// Parts that are easily confused: short, and names that the store layer uses.
 fn any_path() -> impl Strategy<Value = String> {
-    let part = prop_oneof!["[ab0/._-]{1,2}", "run|hot|cold|claim|total-count", "[a-z0-9]{1,8}"];
+    let part =
+        prop_oneof!["[ab0/._-]{1,2}", "run|hot|cold|claim|count|schema|t|op", "[a-z0-9]{1,8}"];
     prop::collection::vec(part, 1..4)
         .prop_map(|parts| parts.join("/"))
         .prop_filter("a path", |path| Namespace::new(path).is_ok())
@@ -90,7 +91,7 @@ fn any_path() -> impl Strategy<Value = String> {
 
 fn any_key() -> impl Strategy<Value = Key> {
     let number = prop_oneof![0_u64..3, any::<u64>()];
-    (0_u8..12, any::<[u8; 32]>(), number.clone(), number.clone(), number).prop_map(
+    (0_u8..13, any::<[u8; 32]>(), number.clone(), number.clone(), number).prop_map(
         |(kind, tenant, one, two, three)| {
             let (tenant, run) = (TenantId::from_bytes(tenant), RunId::from_raw(one));
             let shard = ShardKey::new(run, ShardId::from_raw(two));
@@ -105,10 +106,23 @@ fn any_key() -> impl Strategy<Value = Key> {
                 7 => Key::TenantCounter { tenant },
                 8 => Key::Worker { tenant, worker: WorkerId::from_raw(two) },
                 9 => Key::Tombstone { tenant, run },
-                _ => Key::TotalCounter,
+                10 => Key::Allotment { tenant },
+                _ => Key::SchemaVersion,
             }
         },
     )
+}
+
+/// The ranges that access rules are written for.
+fn whole_ranges(key: &Key) -> [KeyRange; 5] {
+    let tenant = key.tenant().unwrap_or(TenantId::from_bytes([0; 32]));
+    [
+        KeyRange::all_tenants(),
+        KeyRange::tenant(tenant),
+        KeyRange::operator(),
+        KeyRange::runs_of(tenant),
+        KeyRange::all_hot_shards_of(tenant),
+    ]
 }
 
 proptest! {
@@ -131,8 +145,8 @@ proptest! {
         let bytes = one.key(&key);
         prop_assert!(!holds(&other.everything(), &bytes));
         prop_assert!(other.parse(&bytes).is_err());
-        for kind in KeyKind::ALL {
-            let span = other.span(&KeyRange::all_of(kind)).expect("a whole kind");
+        for range in whole_ranges(&key) {
+            let span = other.span(&range).expect("a range of some width");
             prop_assert!(!holds(&span, &bytes));
         }
     }
@@ -140,9 +154,8 @@ proptest! {
     #[test]
     fn a_span_holds_exactly_the_keys_of_its_range(path in any_path(), key in any_key()) {
         let namespace = namespace(&path);
-        for kind in KeyKind::ALL {
-            let range = KeyRange::all_of(kind);
-            let span = namespace.span(&range).expect("a whole kind");
+        for range in whole_ranges(&key) {
+            let span = namespace.span(&range).expect("a range of some width");
             let inside = range.contains(key.to_bytes().as_bytes());
             prop_assert_eq!(holds(&span, &namespace.key(&key)), inside);
         }

@@ -30,7 +30,7 @@ fn any_key() -> impl Strategy<Value = Key> {
         match kind {
             0 => Key::RunHead { tenant, run: shard.run() },
             1 => Key::ShardHot { tenant, shard },
-            2 => Key::TotalCounter,
+            2 => Key::SchemaVersion,
             3 => Key::ClaimIndex { tenant, shard, at: LogicalTime::from_raw(number) },
             _ => Key::Owner { tenant, shard },
         }

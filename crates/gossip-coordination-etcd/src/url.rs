@@ -8,7 +8,6 @@
 //! | `connect_timeout`, `request_timeout` | `500ms`, `5s` |
 //! | `owner_lease_ttl`, `max_clock_skew`, `claim_cooldown` | `15s`, `2s`, `250ms` |
 //! | `retries`, `split_children_max`, `max_txn_ops`, `max_request_bytes` | a number |
-//! | `max_shards_per_tenant`, `max_total_shards` | a number |
 //! | `coalesce` | `on` or `off` |
 //! | `ca` | the file of the authorities, in PEM; turns TLS on |
 //! | `cert`, `key`, `server_name` | our certificate and its key, in PEM; the servers' name |
@@ -152,7 +151,7 @@ fn percent_decode(text: &str) -> Option<String> {
 }
 
 /// The settings that an URL may have.
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 14] = [
     "connect_timeout",
     "request_timeout",
     "owner_lease_ttl",
@@ -162,8 +161,6 @@ const SETTINGS: [&str; 16] = [
     "split_children_max",
     "max_txn_ops",
     "max_request_bytes",
-    "max_shards_per_tenant",
-    "max_total_shards",
     "coalesce",
     "ca",
     "cert",
@@ -207,8 +204,6 @@ fn apply(
         "split_children_max" => config.split_children_max = number(name, value)?,
         "max_txn_ops" => config.max_txn_ops = number(name, value)?,
         "max_request_bytes" => config.max_request_bytes = number(name, value)?,
-        "max_shards_per_tenant" => config.max_shards_per_tenant = number(name, value)?,
-        "max_total_shards" => config.max_total_shards = number(name, value)?,
         "coalesce" => config.coalesce = switch(name, value)?,
         "ca" => tls.ca = Some(text(name, value)?),
         "cert" => tls.cert = Some(text(name, value)?),

@@ -69,11 +69,13 @@ impl ConformanceTarget for OverSqlite {
 
     /// [`OverForgetful`] can.
     fn lacks(&self) -> &'static [Ability] {
-        &[Ability::LostReplies]
+        &[Ability::LostReplies, Ability::TotalLimit]
     }
 
     fn fresh(&self, settings: Settings) -> SqliteCoordinator {
-        StoreCoordinator::new(self.houses.fresh().store(), config(settings))
+        let mut store = self.houses.fresh().store();
+        settings.allot(&mut store);
+        StoreCoordinator::new(store, config(settings))
     }
 
     fn with_events<R>(
@@ -135,11 +137,13 @@ impl ConformanceTarget for OverAsyncSqlite {
 
     /// [`OverForgetful`] can.
     fn lacks(&self) -> &'static [Ability] {
-        &[Ability::LostReplies]
+        &[Ability::LostReplies, Ability::TotalLimit]
     }
 
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        let store = self.houses.fresh().async_store().unwrap();
+        let database = self.houses.fresh();
+        settings.allot(&mut database.store());
+        let store = database.async_store().unwrap();
         Blocking::new(AsyncStoreCoordinator::new(store, config(settings)))
     }
 
@@ -215,8 +219,13 @@ impl ConformanceTarget for OverForgetful {
         "SQLite that loses replies"
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        let (store, loses_all) = (self.houses.fresh().store(), self.loses_all);
+        let (mut store, loses_all) = (self.houses.fresh().store(), self.loses_all);
+        settings.allot(&mut store);
         StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config(settings))
     }
 
@@ -262,13 +271,14 @@ struct Scripts {
 impl ScriptBackend for Scripts {
     type Coordinator = SqliteCoordinator;
 
-    /// There is no slab to fill, so scripts that fill one are not played.
     fn start(&mut self, settings: WorldSettings) -> Option<SqliteCoordinator> {
-        if settings.slab_bytes.is_some() {
+        if !settings.fit_a_store() {
             return None;
         }
         let config = settings.limit(StoreConfig::new(fresh_nonce()));
-        Some(StoreCoordinator::new(self.houses.fresh().store(), config))
+        let mut store = self.houses.fresh().store();
+        settings.allot(&mut store);
+        Some(StoreCoordinator::new(store, config))
     }
 
     fn observe<R>(
@@ -291,11 +301,13 @@ impl ScriptBackend for AsyncScripts {
     type Coordinator = Blocking<AsyncSqliteCoordinator>;
 
     fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator> {
-        if settings.slab_bytes.is_some() {
+        if !settings.fit_a_store() {
             return None;
         }
         let config = settings.limit(StoreConfig::new(fresh_nonce()));
-        let store = self.houses.fresh().async_store().unwrap();
+        let database = self.houses.fresh();
+        settings.allot(&mut database.store());
+        let store = database.async_store().unwrap();
         Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
     }
 

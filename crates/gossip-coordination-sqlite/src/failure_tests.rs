@@ -69,7 +69,7 @@ fn a_commit_is_certain_not_to_have_happened_only_if_its_last_frame_was_not_writt
 #[test]
 fn a_group_in_doubt_is_unknown_to_those_who_wrote_and_failed_for_those_who_did_not() {
     let cause = infra("step", &error(ffi::SQLITE_IOERR_FSYNC));
-    let conflict = Conflict::new(vec![(Key::TotalCounter, None)]).unwrap();
+    let conflict = Conflict::new(vec![(Key::SchemaVersion, None)]).unwrap();
     let outcomes = vec![CommitOutcome::Applied { revision: 7 }, CommitOutcome::Conflict(conflict)];
     let told = failed(GroupFailure::Doubt(cause.clone(), outcomes), 2);
     assert_eq!(told, [Ok(CommitOutcome::Unknown), Err(cause)]);

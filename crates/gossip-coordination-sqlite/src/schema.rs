@@ -31,8 +31,9 @@ use crate::options::{OpenCheck, SqliteOptions, SyncMode};
 /// Marks a file as ours (`PRAGMA application_id`): the letters `GosC`.
 pub(crate) const APPLICATION_ID: i32 = 0x476F_7343;
 
-/// The format of the tables (`PRAGMA user_version`). Values have their own version, in the codec.
-pub(crate) const FORMAT: i32 = 1;
+/// The format of the tables and keys (`PRAGMA user_version`): 2 since keys begin with their tenant.
+/// Values have their own version, in the codec.
+pub(crate) const FORMAT: i32 = 2;
 
 /// Bytes of a page, the unit of reading and logging. It is the file system's block, so a torn page
 /// needs no care beyond the log's checksums, and five shards fit in one.
@@ -182,9 +183,9 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
         (APPLICATION_ID, found, _) if found > FORMAT => {
             Err(OpenError::NewerFormat { path, found, supported: FORMAT })
         }
-        // Mark and format are written together, so no other format was ever ours.
+        // Mark and format are written together, and no lower format was ever released.
         (APPLICATION_ID, found, _) => {
-            Err(OpenError::Corrupt { path, what: format!("there is no format {found}") })
+            Err(OpenError::Corrupt { path, what: format!("format {found} was never released") })
         }
         (found, ..) => Err(OpenError::ForeignDatabase { path, found, expected: APPLICATION_ID }),
     }

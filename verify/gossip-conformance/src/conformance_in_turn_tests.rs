@@ -14,7 +14,7 @@ use gossip_coordination::{InfraError, StateTransitionEvent};
 
 use crate::in_turn::InTurn;
 use crate::remote::{Carrier, RemoteStore, from_line, serve, to_line};
-use crate::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 
 /// Handles that take turns: not one, so that they differ, and few, so that each comes again.
 const HANDLES: u64 = 3;
@@ -115,8 +115,14 @@ impl ConformanceTarget for Turns {
         "handles that take turns"
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        self.on(&MapStore::new(), settings.limit(StoreConfig::new(1)))
+        let mut store = MapStore::new();
+        settings.allot(&mut store);
+        self.on(&store, settings.limit(StoreConfig::new(1)))
     }
 
     fn with_events<R>(

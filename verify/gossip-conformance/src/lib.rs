@@ -48,7 +48,10 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
-use gossip_coordination::store::StoreConfig;
+use gossip_contracts::identity::TenantId;
+use gossip_coordination::store::{
+    Allotment, AsyncStore, Store, StoreConfig, fly, fly_async, set_allotment,
+};
 use gossip_coordination::{
     CoordinationFacade, DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS,
     StateTransitionEvent,
@@ -71,12 +74,37 @@ impl Settings {
     /// The settings of a handle, with these limits.
     #[must_use]
     pub const fn limit(self, handle: StoreConfig) -> StoreConfig {
-        StoreConfig {
-            max_shards_per_tenant: self.max_shards_per_tenant,
-            max_total_shards: self.max_total_shards,
-            claim_cooldown_interval: self.claim_cooldown_interval,
-            ..handle
+        StoreConfig { claim_cooldown_interval: self.claim_cooldown_interval, ..handle }
+    }
+
+    /// Writes the allotments of these limits into an empty store, as its operator would.
+    ///
+    /// # Panics
+    ///
+    /// If the store fails.
+    pub fn allot<S: Store>(self, store: &mut S) {
+        for (tenant, allotment) in self.allotments() {
+            fly(store, set_allotment(tenant, Some(allotment))).expect("an empty store takes it");
         }
+    }
+
+    /// As [`Settings::allot`] on an asynchronous store.
+    ///
+    /// # Panics
+    ///
+    /// If the store fails.
+    pub async fn allot_async<S: AsyncStore>(self, store: &mut S) {
+        for (tenant, allotment) in self.allotments() {
+            let allotted = fly_async(store, set_allotment(tenant, Some(allotment))).await;
+            allotted.expect("an empty store takes it");
+        }
+    }
+
+    /// None if the default limit applies, so that cases run without allotments, too.
+    fn allotments(self) -> impl Iterator<Item = (TenantId, Allotment)> {
+        let allotment = Allotment::of_shards(self.max_shards_per_tenant as u64);
+        let tenants = [world::TENANT, world::STRANGER].into_iter();
+        tenants.map(move |tenant| (tenant, allotment)).filter(|it| it.1 != Allotment::default())
     }
 }
 
@@ -100,6 +128,9 @@ pub enum Ability {
     Handles,
     /// To lose a reply when told to: [`ConformanceTarget::lose_next_reply`].
     LostReplies,
+    /// To limit the shards of all tenants together. Stores have an allotment for each tenant
+    /// instead (DESIGN Q31), so that tenants share no counter.
+    TotalLimit,
 }
 
 /// Work for [`ConformanceTarget::race`], with a handle of its own in it.

@@ -8,11 +8,12 @@ use super::claims::another_handles;
 use super::world::{
     OTHER_RUN, ROOTS, RUN, STRANGER, World, at, config, key, op, replace_at, residual_at, root,
 };
-use super::{ConformanceTarget, RaceJob, Settings, refused, topic};
+use super::{Ability, ConformanceTarget, RaceJob, Settings, refused, topic};
 
 topic!("limits":
     a_tenant_may_fill_its_limit_and_not_one_more,
     all_tenants_together_may_fill_the_limit_and_not_one_more,
+    the_limit_of_one_tenant_leaves_the_others_theirs,
     the_tenants_own_limit_speaks_first,
     a_global_refusal_tells_nothing_of_others,
     splits_are_counted_to_the_shard,
@@ -42,9 +43,24 @@ pub fn all_tenants_together_may_fill_the_limit_and_not_one_more<T: ConformanceTa
     let mut world = limited(target, 100, 3);
     world.make_run(config(None), &ROOTS, 1).expect("two of three");
     world.tenant = STRANGER;
+    if target.lacks().contains(&Ability::TotalLimit) {
+        world.make_run(config(None), &ROOTS, 1).expect("only its own tenants limit a store");
+        return;
+    }
     let refusal = world.make_run(config(None), &ROOTS, 1).expect_err("four of three");
     assert_eq!(limit_of(refusal).3, ShardLimitScope::Global);
     world.register(3, &ROOTS[..1], 1).expect("three of three");
+}
+
+/// A tenant that is full stops no other.
+pub fn the_limit_of_one_tenant_leaves_the_others_theirs<T: ConformanceTarget>(target: &T) {
+    let mut world = limited(target, 2, 100);
+    world.make_run(config(None), &ROOTS, 1).expect("two of two");
+    world.tenant = STRANGER;
+    world.make_run(config(None), &ROOTS, 1).expect("two of two of another");
+    world.run = OTHER_RUN;
+    let refusal = world.make_run(config(None), &ROOTS[..1], 2).expect_err("full");
+    assert_eq!(limit_of(refusal), (2, 1, 2, ShardLimitScope::PerTenant));
 }
 
 /// Where both would be exceeded.
@@ -56,6 +72,9 @@ pub fn the_tenants_own_limit_speaks_first<T: ConformanceTarget>(target: &T) {
 
 /// Current is reported as the maximum, however many shards others have.
 pub fn a_global_refusal_tells_nothing_of_others<T: ConformanceTarget>(target: &T) {
+    if target.lacks().contains(&Ability::TotalLimit) {
+        return;
+    }
     for others in [1, 2] {
         let mut world = limited(target, 100, 2);
         world.tenant = STRANGER;

@@ -19,7 +19,7 @@ use super::world::{
     Held, OTHER_RUN, ROOTS, RUN, STRANGER, TENANT, World, answer, at, child, handoff, op,
     residual_at, worker,
 };
-use super::{ConformanceTarget, Settings};
+use super::{Ability, ConformanceTarget, Settings};
 
 /// Few enough that sequences meet them.
 const LIMITS: Settings =
@@ -53,6 +53,14 @@ pub fn check_sequences<T: ConformanceTarget>(
     met
 }
 
+/// The limits that a target is to keep, of those that it is asked to have.
+fn limits_of<T: ConformanceTarget>(target: &T) -> Settings {
+    match target.lacks().contains(&Ability::TotalLimit) {
+        true => Settings { max_total_shards: usize::MAX, ..LIMITS },
+        false => LIMITS,
+    }
+}
+
 /// Runs one sequence, called `name` in the message of a failure, and answers what it met.
 ///
 /// # Panics
@@ -65,7 +73,7 @@ pub fn check_sequence<T: ConformanceTarget>(
 ) -> Tally {
     let mut pair = Pair {
         world: World::empty(target, LIMITS),
-        model: Model::new(LIMITS),
+        model: Model::new(limits_of(target)),
         now: 100,
         next_op: 1,
         leases: Vec::new(),

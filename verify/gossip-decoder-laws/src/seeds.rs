@@ -271,11 +271,19 @@ pub(crate) fn store_keys() -> Vec<Vec<u8>> {
         Key::ClaimIndex { tenant, shard, at },
         Key::ParkedIndex { tenant, shard },
         Key::TenantCounter { tenant },
-        Key::TotalCounter,
+        Key::Allotment { tenant },
         Key::Worker { tenant, worker },
         Key::Handoff { tenant, handoff },
         Key::Tombstone { tenant, run },
         Key::HandoffIndex { tenant, party: 9, handoff },
+        Key::FenceFloor { tenant, run },
+        Key::Failure { tenant, shard, number: 1 },
+        Key::Event { tenant, run, writer: 3, slot: 7 },
+        Key::KeyLedger { tenant, shard, block: 2 },
+        Key::ResultBlock { tenant, shard, block: 2 },
+        Key::Budget { tenant, run, number: 1 },
+        Key::TenantEntry { tenant },
+        Key::SchemaVersion,
     ];
     keys.iter().map(|key| key.to_bytes().as_bytes().to_vec()).collect()
 }

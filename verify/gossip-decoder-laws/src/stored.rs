@@ -3,11 +3,11 @@
 use gossip_contracts::identity::{LogicalTime, ShardId, WorkerId};
 use gossip_coordination::HandoffId;
 use gossip_coordination::store::{
-    Key, decode_claim_entry, decode_count, decode_handoff, decode_mover_entry, decode_owner,
-    decode_parked_entry, decode_roots, decode_run_head, decode_tombstone, decode_worker,
-    encode_claim_entry, encode_handoff, encode_mover_entry, encode_owner, encode_parked_entry,
-    encode_roots, encode_run_head, encode_tenant_count, encode_tombstone, encode_total_count,
-    encode_worker,
+    Key, decode_allotment, decode_claim_entry, decode_count, decode_handoff, decode_mover_entry,
+    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_tombstone,
+    decode_worker, encode_allotment, encode_claim_entry, encode_handoff, encode_mover_entry,
+    encode_owner, encode_parked_entry, encode_roots, encode_run_head, encode_tenant_count,
+    encode_tombstone, encode_worker,
 };
 
 use crate::seal::{RUN, TENANT, same_again, shard};
@@ -19,19 +19,18 @@ pub(crate) fn key(data: &[u8]) -> bool {
     true
 }
 
-/// Decoding a counter never panics, and what decodes is written the same again: the counter of a
-/// tenant, and that of all tenants.
+/// Decoding a count or an allotment never panics, and what decodes is written the same again.
 pub(crate) fn counter(data: &[u8]) -> bool {
     let tenant = TENANT;
-    let of_tenant = same_again(Key::TenantCounter { tenant }, data, |value, again| {
-        let read = decode_count(Some(tenant), value);
+    let count = same_again(Key::TenantCounter { tenant }, data, |value, again| {
+        let read = decode_count(tenant, value);
         read.map(|count| encode_tenant_count(tenant, count, again)).is_ok()
     });
-    let of_all = same_again(Key::TotalCounter, data, |value, again| {
-        let read = decode_count(None, value);
-        read.map(|count| encode_total_count(count, again)).is_ok()
+    let allotment = same_again(Key::Allotment { tenant }, data, |value, again| {
+        let read = decode_allotment(tenant, value);
+        read.map(|allotment| encode_allotment(tenant, allotment, again)).is_ok()
     });
-    of_tenant && of_all
+    count && allotment
 }
 
 /// Decoding an entry of an index never panics, and what decodes is written the same again.

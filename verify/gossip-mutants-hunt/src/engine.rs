@@ -6,14 +6,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, run_all};
-use gossip_sim::model::{Scale, Strictness, configuration, search};
-use gossip_sim::{self as sim, FaultSet, Plan, Simulator};
-use gossip_coordination::store::{Fault, MapStore, StoreConfig, StoreCoordinator};
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, run_all};
+use gossip_coordination::store::{Fault, MapStore, StoreConfig, StoreCoordinator};
 use gossip_coordination::{
     CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent,
 };
+use gossip_sim::model::{Scale, Strictness, configuration, search};
+use gossip_sim::{self as sim, FaultSet, Plan, Simulator};
 use gossip_sim_handoff::search::{self as handoff, Budget, explore};
 use gossip_sim_worker::sim as worker_sim;
 

@@ -12,10 +12,10 @@ use gossip_contracts::identity::{
 };
 use gossip_coordination::protocol::Tombstone;
 use gossip_coordination::store::{
-    ColdPart, FORMAT_VERSION, HotPart, Key, KeyKind, KeyRange, OwnerBinding, SpawnedIds, StoredOps,
-    Txn, decode_cold, decode_hot, decode_owner, decode_run_head, decode_worker, encode_cold,
+    ColdPart, FORMAT_VERSION, HotPart, Key, KeyKind, OwnerBinding, SpawnedIds, StoredOps, Txn,
+    decode_cold, decode_hot, decode_owner, decode_run_head, decode_worker, encode_cold,
     encode_handoff, encode_owner, encode_roots, encode_tenant_count, encode_tombstone,
-    encode_total_count, encode_worker, join_shard,
+    encode_worker, join_shard,
 };
 use gossip_coordination::{
     GrantToken, HandoffId, LeaseHolder, ParkReason, RecordPool, RunStatus, ShardStatus, ShardView,
@@ -542,8 +542,7 @@ fn owner_of_a_free_shard(scene: &mut Scene) -> Option<()> {
 
 /// An owner key that is right but for one thing.
 fn changed_owner(scene: &mut Scene, change: fn(&mut OwnerBinding)) -> Option<()> {
-    let all = KeyRange::all_of(KeyKind::Owner);
-    let key = scene.disk.range(&all).next()?;
+    let key = scene.disk.all_of(KeyKind::Owner).next()?;
     let Key::Owner { tenant, shard } = key else { return None };
     let owner = decode_owner(tenant, shard, &scene.bytes(&key));
     let (mut owner, mut bytes) = (owner.expect("it was written"), Vec::new());
@@ -597,16 +596,8 @@ fn lost_reservation(scene: &mut Scene) -> Option<()> {
     counter(scene, |run| run.reserved() > 0, RunFacts::reserved)
 }
 
-fn other_total(scene: &mut Scene) -> Option<()> {
-    let mut bytes = Vec::new();
-    encode_total_count(1_000, &mut bytes);
-    scene.put(Key::TotalCounter, bytes);
-    Some(())
-}
-
 fn worker(scene: &Scene) -> Option<Key> {
-    let all = KeyRange::all_of(KeyKind::Worker);
-    scene.disk.range(&all).next()
+    scene.disk.all_of(KeyKind::Worker).next()
 }
 
 fn lost_worker(scene: &mut Scene) -> Option<()> {
@@ -708,7 +699,6 @@ fn a_doctored_run_is_refused(
 #[case(owner_of_nothing, Rule::Tiling, "an owner of a shard that is not there")]
 #[case(counted_too_few, Rule::Limit, "the count of a tenant's shards is wrong")]
 #[case(lost_reservation, Rule::Limit, "the count of a tenant's shards is wrong")]
-#[case(other_total, Rule::Limit, "the count of all shards is wrong")]
 #[case(lost_worker, Rule::Acknowledged, "a worker is not as it was entered")]
 #[case(other_worker, Rule::Acknowledged, "a worker is not as it was entered")]
 fn a_doctored_value_beside_them_is_refused(
@@ -758,7 +748,7 @@ fn an_entry_may_lag_behind_its_shard_while_the_sweep_is_not_over() {
 #[test]
 fn a_suspended_rule_is_not_held_against_a_store() {
     let mut scene = Scene::of_seed(1);
-    other_total(&mut scene).expect("there is a total");
+    counted_too_few(&mut scene).expect("a tenant has shards");
     scene.oracle.borrow_mut().oracle.suspend(&[Rule::Limit]);
     assert!(scene.audit().is_ok());
 }

@@ -9,7 +9,7 @@
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gossip_conformance::{ConformanceTarget, Settings};
+use gossip_conformance::{Ability, ConformanceTarget, Settings};
 use gossip_coordination::store::{
     Answer, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
 };
@@ -58,8 +58,14 @@ impl<B: SimulationBackend> ConformanceTarget for OnSimulation<B> {
         B::NAME
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        B::fresh().coordinator(settings.limit(StoreConfig::new(1)))
+        let mut store = B::fresh();
+        settings.allot(&mut store);
+        store.coordinator(settings.limit(StoreConfig::new(1)))
     }
 
     fn with_events<R>(

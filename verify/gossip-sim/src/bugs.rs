@@ -150,7 +150,7 @@ impl Mutated {
             }
             Bug::RunNotCompared => Self::uncompared(&txn, |key| matches!(key, Key::RunHead { .. })),
             Bug::CountersNotCompared => Self::uncompared(&txn, |key| {
-                matches!(key, Key::TenantCounter { .. } | Key::TotalCounter)
+                matches!(key, Key::TenantCounter { .. } | Key::Allotment { .. })
             }),
             Bug::AppliedTakenForConflict if applied && op.verb == Verb::Claim => {
                 let found = txn.writes().first().map(|write| *write.key());

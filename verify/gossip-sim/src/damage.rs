@@ -8,9 +8,7 @@
 
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::ShardStatus;
-use gossip_coordination::store::{
-    Answer, Key, KeyRange, Read, Txn, Versioned, Write, decode_run_head,
-};
+use gossip_coordination::store::{Answer, Key, Read, Txn, Versioned, Write, decode_run_head};
 
 use super::audit::Torn;
 use super::disk::looks_at;
@@ -40,7 +38,6 @@ impl World {
         let mut found: Vec<(Key, bool, &mut Versioned)> = Vec::new();
         for (read, answer) in reads.iter().zip(answers.iter_mut()) {
             match (read, answer) {
-                (Read::Get(key), _) if self.is_spared(key) => {}
                 (Read::Get(key), Answer::Value(Some(value))) => found.push((*key, true, value)),
                 (_, Answer::Page(page)) => {
                     found.extend(page.iter_mut().map(|(key, value)| (*key, false, value)));
@@ -67,8 +64,7 @@ impl World {
                 true
             }
             FaultKind::WrongKeyRead => {
-                let alike = KeyRange::all_of(key.kind());
-                let others = || self.disk.range(&alike).filter(|other| other != key);
+                let others = || self.disk.all_of(key.kind()).filter(|other| other != key);
                 let place = luck.below(others().count().max(1) as u64) as usize;
                 let other = others().nth(place).and_then(|other| self.disk.get(&other));
                 let other = other.filter(|it| it.bytes != value.bytes);
@@ -88,8 +84,7 @@ impl World {
     /// what a server shows that lags behind. Keys that are gone since may be there then, and such
     /// as are new may not.
     fn show_older(&mut self, process: u32, reads: &[Read], answers: &mut [Answer]) {
-        let mut writes = self.disk.past_of(reads);
-        writes.retain(|write| !self.is_spared(&write.key));
+        let writes = self.disk.past_of(reads);
         if writes.is_empty() {
             return;
         }
@@ -97,7 +92,7 @@ impl World {
         let all = self.luck(process, 2) == 0;
         let older = if all {
             let page = self.plan.store_limits().page;
-            self.disk.read_before(&write, reads, page, |key| self.is_spared(key))
+            self.disk.read_before(&write, reads, page)
         } else {
             let older = self.disk.replaced_by(&write);
             let answers = reads.iter().zip(answers.iter());
@@ -175,9 +170,6 @@ impl World {
     /// Tears one of the values that were just written.
     pub(super) fn tear(&mut self, process: u32, txn: &Txn, revision: u64) {
         let Some((key, good)) = self.any_written(process, txn) else { return };
-        if self.is_spared(&key) {
-            return;
-        }
         let before = self.disk.before(&key).map(|before| before.bytes.clone());
         let (old, half) = (before.unwrap_or_default(), good.len() / 2);
         let mut is_torn = false;
@@ -286,11 +278,19 @@ impl World {
             | Key::ClaimIndex { .. }
             | Key::ParkedIndex { .. }
             | Key::TenantCounter { .. }
-            | Key::TotalCounter
+            | Key::Allotment { .. }
             | Key::Worker { .. }
             | Key::Handoff { .. }
             | Key::Tombstone { .. }
-            | Key::HandoffIndex { .. } => false,
+            | Key::HandoffIndex { .. }
+            | Key::FenceFloor { .. }
+            | Key::Failure { .. }
+            | Key::Event { .. }
+            | Key::KeyLedger { .. }
+            | Key::ResultBlock { .. }
+            | Key::Budget { .. }
+            | Key::TenantEntry { .. }
+            | Key::SchemaVersion => false,
             other => unreachable!("no value of {:?} is damaged", other.kind()),
         }
     }

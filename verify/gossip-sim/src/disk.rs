@@ -111,15 +111,8 @@ impl Disk {
         self.past.get(write.place)?.before.as_ref().map(|stored| &stored.value)
     }
 
-    /// Answers `reads` as they would have been before `write`; where `spares` says so a value is
-    /// shown as it is now.
-    pub(super) fn read_before(
-        &self,
-        write: &OldWrite,
-        reads: &[Read],
-        page: usize,
-        spares: impl Fn(&Key) -> bool,
-    ) -> Vec<Answer> {
+    /// Answers `reads` as they would have been before `write`.
+    pub(super) fn read_before(&self, write: &OldWrite, reads: &[Read], page: usize) -> Vec<Answer> {
         let mut then = Self::default();
         let undone = self.past.get(write.place).map_or(u64::MAX, |past| past.revision);
         let touched = |key: &Key| reads.iter().any(|read| looks_at(read, key));
@@ -129,7 +122,7 @@ impl Disk {
             }
         }
         for past in self.past.iter().rev().take_while(|past| past.revision >= undone) {
-            if touched(&past.key) && !spares(&past.key) {
+            if touched(&past.key) {
                 let before = past.before.as_ref().map(|it| it.value.clone());
                 then.restore(past.key, before.map(|value| Stored { value, bound_to: None }));
             }
@@ -166,6 +159,18 @@ impl Disk {
         let bounds = (Bound::Included(range.start().as_bytes()), Bound::Unbounded);
         let keys = self.order.range::<[u8], _>(bounds);
         keys.take_while(|(bytes, _)| bytes.0 < *range.end()).map(|(_, key)| *key)
+    }
+
+    /// The keys of a kind, of all tenants.
+    pub(super) fn all_of(&self, kind: KeyKind) -> impl Iterator<Item = Key> {
+        self.order.values().copied().filter(move |key| key.kind() == kind)
+    }
+
+    /// Puts a value in before the simulation begins: no fault takes it back.
+    pub(super) fn prepare(&mut self, key: Key, bytes: Vec<u8>) {
+        self.revision += 1;
+        let value = Versioned { revision: self.revision, bytes };
+        self.restore(key, Some(Stored { value, bound_to: None }));
     }
 
     /// What stands against `txn`, if anything does. Told no more than it must be, as by etcd.
@@ -238,9 +243,8 @@ impl Disk {
     /// What is bound to `process` vanishes; whether there was anything.
     pub(super) fn vanish(&mut self, process: u32) -> bool {
         self.revision += 1;
-        let owners = KeyRange::all_of(KeyKind::Owner);
         let bound = |key: &Key| self.values.get(key).is_some_and(|it| it.bound_to == Some(process));
-        let gone: Vec<Key> = self.range(&owners).filter(bound).collect();
+        let gone: Vec<Key> = self.all_of(KeyKind::Owner).filter(bound).collect();
         gone.iter().for_each(|key| self.remove(key));
         !gone.is_empty()
     }

@@ -17,7 +17,7 @@ use super::letters::GuestSide;
 use super::port::SimStore;
 use super::random::{Stream, mix};
 use super::worker::{Handle, Worker};
-use super::world::{Process, Role, SHARDS_PER_TENANT, SHARDS_TOTAL, What, World};
+use super::world::{Process, Role, What, World};
 
 /// Ticks that a process is gone after it died.
 const DEATH_MAX: u64 = 60;
@@ -111,12 +111,7 @@ impl World {
         }
         self.set_clock(number);
         let nonce = mix(self.plan.seed ^ mix(u64::from(number) << 32 | life));
-        let config = StoreConfig {
-            max_shards_per_tenant: SHARDS_PER_TENANT as usize,
-            max_total_shards: self.total_max(),
-            max_clock_skew: CLOCK_SKEW_HONOURED,
-            ..StoreConfig::new(nonce)
-        };
+        let config = StoreConfig { max_clock_skew: CLOCK_SKEW_HONOURED, ..StoreConfig::new(nonce) };
         let ours = store.clone();
         let lend = |unused: Option<Handle>| match unused {
             Some(handle) => handle.anew(ours, config),
@@ -165,13 +160,6 @@ impl World {
         let coordinator = SimCoordinator::new(handle, store.clone());
         let world = SimWorld { store, keys, tenant, worker, choices };
         trial.start(SimWorker { coordinator, world })
-    }
-
-    const fn total_max(&self) -> usize {
-        match self.plan.paired_until {
-            Some(_) => usize::MAX,
-            None => SHARDS_TOTAL as usize,
-        }
     }
 
     fn set_clock(&mut self, number: u32) {

@@ -207,11 +207,10 @@ pub(super) enum Log {
     Run(u32),
 }
 
-/// How many shards there may be.
+/// How many shards a tenant may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) per_tenant: u32,
-    pub(super) total: u32,
 }
 
 /// The oracle.

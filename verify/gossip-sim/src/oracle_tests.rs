@@ -37,7 +37,7 @@ pub(super) struct Book {
 
 impl Book {
     pub(super) fn new() -> Self {
-        let limits = Limits { per_tenant: 2, total: 2 };
+        let limits = Limits { per_tenant: 2 };
         let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits);
         oracle.expect_run(run());
         for (shard, range) in [(0, (0, 5)), (1, (5, 10))] {
@@ -590,7 +590,7 @@ fn damaged_bytes_cannot_be_decided_about() {
 
 #[test]
 fn a_suspended_rule_is_not_held_against_anybody() {
-    let limits = Limits { per_tenant: 1, total: 1 };
+    let limits = Limits { per_tenant: 1 };
     let keys = Rc::new(Keyspace::new());
     let mut oracle = Oracle::new(keys, 1, limits);
     let before = oracle.require(false, Rule::OwnerShutOut, "not yet");

@@ -4,11 +4,8 @@
 //! second tenant and without, and compares a digest of everything that the first was answered. The
 //! oracle judges both as it judges any world.
 //!
-//! Tenants share one thing on purpose: the count of all shards. Its limit is out of reach here, but
-//! whoever counts writes it, and two that count at once make each other try again, which shifts the
-//! dice of everything behind it. So in a pair ([`Plan::paired_until`])
-//! - an operation that counts is done in one instant, and nothing draws it out ([`may_happen`]);
-//! - the count itself is shown and kept as it is;
+//! Tenants share no key (DESIGN Q31). What they share is the server, so in a pair
+//! ([`Plan::paired_until`])
 //! - the store loses its leader, which is everybody's, when the dice of the first tenant say so;
 //! - nobody asks about another tenant on purpose.
 //!
@@ -17,10 +14,7 @@
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use gossip_coordination::store::Key;
-
 use super::faults::{FaultKind, FaultSet, FaultTally};
-use super::op::Verb;
 use super::plan::Plan;
 use super::report::{Failure, Report, grouped};
 use super::world::World;
@@ -47,42 +41,10 @@ fn pair_faults() -> FaultSet {
     FaultSet::usual().without(FaultKind::WrongKeyRead)
 }
 
-/// Whether `kind` may happen in a pair to a process that does `verb`.
-pub(super) const fn may_happen(kind: FaultKind, of_first: bool, verb: Option<Verb>) -> bool {
-    // By these another tenant comes between what an operation looks at and its commit.
-    let draws_out = matches!(
-        kind,
-        FaultKind::MessageDuplicate
-            | FaultKind::MessageReorder
-            | FaultKind::MessageDelay
-            | FaultKind::PastLifeReply
-            | FaultKind::PauseShort
-            | FaultKind::PauseLong
-            | FaultKind::OldVersionRead
-    );
+/// Whether `kind` may happen in a pair to a process of the first tenant, or of another.
+pub(super) const fn may_happen(kind: FaultKind, of_first: bool) -> bool {
     let is_everybodys = matches!(kind, FaultKind::LeaderChange);
-    (!is_everybodys || of_first) && !(draws_out && counts(verb))
-}
-
-/// Whether an operation may write the count of all shards.
-pub(super) const fn counts(verb: Option<Verb>) -> bool {
-    matches!(
-        verb,
-        Some(
-            Verb::SplitReplace
-                | Verb::SplitResidual
-                | Verb::RegisterShards
-                | Verb::DeleteRun
-                | Verb::CollectRuns
-        )
-    )
-}
-
-impl World {
-    /// Whether a value is left alone because both tenants of a pair look at it.
-    pub(super) fn is_spared(&self, key: &Key) -> bool {
-        self.plan.paired_until.is_some() && *key == Key::TotalCounter
-    }
+    !is_everybodys || of_first
 }
 
 /// How the operations of a world's first tenant and of the others took turns.

@@ -127,16 +127,11 @@ impl Oracle {
             Verb::SplitReplace => op.said.cuts.len() as u64 + 1,
             _ => 1,
         };
-        let reserved = |tenant: Option<u32>| -> u64 {
-            let others =
-                self.runs.iter().filter(|other| other.id != run.id || other.tenant != run.tenant);
-            let of_tenant = others.filter(|other| tenant.is_none_or(|it| it == other.tenant));
-            of_tenant.map(RunFacts::reserved).sum()
-        };
-        let of_tenant = u64::from(self.live_shards[op.tenant as usize]);
-        let all: u64 = self.live_shards.iter().map(|live| u64::from(*live)).sum();
-        let fits = of_tenant + reserved(Some(op.tenant)) + wanted <= self.limits.per_tenant.into()
-            && all + reserved(None) + wanted <= self.limits.total.into();
+        let others =
+            self.runs.iter().filter(|other| other.id != run.id && other.tenant == op.tenant);
+        let reserved: u64 = others.map(RunFacts::reserved).sum();
+        let live = u64::from(self.live_shards[op.tenant as usize]);
+        let fits = live + reserved + wanted <= self.limits.per_tenant.into();
         !fits || self.shrunk_at > op.begun_at
     }
 }

@@ -9,7 +9,7 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use super::bugs::Mutated;
 use super::context::Clock;
 use super::faults::FaultKind;
-use super::op::{Op, Verb};
+use super::op::Op;
 use super::oracle::Rule;
 use super::pairs;
 use super::port::{Ask, Reply, SinkWrite};
@@ -64,9 +64,7 @@ impl World {
         luck.luck = luck.fate.fork(luck.chances);
         let of_first = luck.tenant == 0;
         let kind = self.dice[roll as usize].roll(luck.luck.draw())?;
-        if self.plan.paired_until.is_some()
-            && !pairs::may_happen(kind, of_first, self.verb(process))
-        {
+        if self.plan.paired_until.is_some() && !pairs::may_happen(kind, of_first) {
             return None;
         }
         if let Some(only) = &self.plan.only
@@ -172,14 +170,7 @@ impl World {
     }
 
     fn latency(&mut self, process: u32) -> u64 {
-        let latency = 1 + self.processes[process as usize].latency.below(LATENCY_MAX);
-        let at_once = self.plan.paired_until.is_some() && pairs::counts(self.verb(process));
-        if at_once { 0 } else { latency }
-    }
-
-    /// What a process is doing, or did last.
-    fn verb(&self, process: u32) -> Option<Verb> {
-        self.shared.borrow().current[process as usize].as_ref().map(|op| op.verb)
+        1 + self.processes[process as usize].latency.below(LATENCY_MAX)
     }
 
     fn send_request(&mut self, mut from: Sender, request: Request) {

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use gossip_contracts::identity::TenantId;
 use gossip_coordination::AcquireScratch;
-use gossip_coordination::store::{Key, Read, Txn, make_room};
+use gossip_coordination::store::{Allotment, Key, Read, Txn, encode_allotment, make_room};
 
 use super::audit::Torn;
 use super::context::{Clock, Phase, Shared};
@@ -37,9 +37,6 @@ use super::worker::Handle;
 
 /// Shards one tenant may have, small enough to be met.
 pub(super) const SHARDS_PER_TENANT: u32 = 48;
-
-/// Shards there may be in all.
-pub(super) const SHARDS_TOTAL: u32 = 96;
 
 /// The longest lease of a run, in ticks.
 pub(super) const LEASE_TICKS_MAX: u64 = 300;
@@ -210,10 +207,7 @@ impl World {
         make_room(PROCESSES_REMEMBERED);
         let tenants: Vec<TenantId> =
             (1..=plan.tenants as u8).map(|it| TenantId::from_bytes([it; 32])).collect();
-        let limits = match plan.paired_until {
-            Some(_) => Limits { per_tenant: SHARDS_PER_TENANT, total: u32::MAX },
-            None => Limits { per_tenant: SHARDS_PER_TENANT, total: SHARDS_TOTAL },
-        };
+        let limits = Limits { per_tenant: SHARDS_PER_TENANT };
         let oracle = Oracle::new(keys, plan.tenants, limits);
         let per_tenant = tenants.len();
         let shared = Shared {
@@ -268,8 +262,19 @@ impl World {
             trial,
             plan,
         };
+        world.allot();
         world.populate();
         world
+    }
+
+    /// Writes what every tenant is allowed, as an operator does before anybody works.
+    fn allot(&mut self) {
+        let tenants = self.shared.borrow().tenants.clone();
+        for tenant in tenants {
+            let mut bytes = Vec::new();
+            encode_allotment(tenant, Allotment::of_shards(SHARDS_PER_TENANT.into()), &mut bytes);
+            self.disk.prepare(Key::Allotment { tenant }, bytes);
+        }
     }
 
     /// Lets everything happen, and answers what it came to.

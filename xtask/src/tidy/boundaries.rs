@@ -28,13 +28,6 @@ pub(super) const UNSAFE_DIRECTORIES: [&str; 2] = ["crates/gossip-stdx", "verify/
 /// it in tests only.
 const VERIFICATION: &str = "verify/";
 
-/// Product crates with an optional dependency on a verification crate, for a program or simulator
-/// that is still in the product crate. An entry goes when its code moves below `verify/`.
-const STILL_INSIDE: [(&str, &str); 2] = [
-    ("gossip-coordination-sqlite", "gossip-conformance"),
-    ("gossip-scanner-runtime", "gossip-sim"),
-];
-
 /// What one crate may depend on.
 struct Edges {
     package: &'static str,
@@ -221,10 +214,7 @@ fn check_edges(package: &Package, workspace: &Workspace) -> Vec<Finding> {
     for dependency in &package.dependencies {
         let neighbour = workspace.package(&dependency.name);
         let is_allowed = match neighbour {
-            Some(neighbour) if is_verification(neighbour) => {
-                let edge = (package.name.as_str(), neighbour.name.as_str());
-                !dependency.is_normal || STILL_INSIDE.contains(&edge)
-            }
+            Some(neighbour) if is_verification(neighbour) => !dependency.is_normal,
             _ => edges.allow(dependency, neighbour.is_some()),
         };
         if !is_allowed {

@@ -81,8 +81,6 @@ impl EtcdConfig {
     pub fn store_config(&self) -> StoreConfig {
         let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         StoreConfig {
-            max_shards_per_tenant: self.max_shards_per_tenant,
-            max_total_shards: self.max_total_shards,
             split_children_max: self.split_children_max,
             claim_cooldown_interval: millis(self.claim_cooldown),
             max_clock_skew: millis(self.max_clock_skew),

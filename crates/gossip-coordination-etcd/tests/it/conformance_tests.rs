@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
-use gossip_conformance::{ConformanceTarget, RaceJob, Settings, all_cases, check_sequences};
+use gossip_conformance::{
+    Ability, ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
+};
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
 use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
 use gossip_coordination_etcd::{
@@ -46,11 +48,16 @@ impl ConformanceTarget for OnBlocking {
         self.0.name()
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> Self::Backend {
         let config = self.0.config();
         let (kv, of_store) = (LossyKv::new(self.0.client()), config.clone());
         let store = BlockingStore::start(async move { EtcdStore::start(kv, &of_store) });
-        let store = store.expect("a thread").expect("valid settings");
+        let mut store = store.expect("a thread").expect("valid settings");
+        settings.allot(&mut store);
         StoreCoordinator::new(store, limits(&config, settings))
     }
 
@@ -99,11 +106,16 @@ impl ConformanceTarget for OnAsync {
         self.0.name()
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> Self::Backend {
         let _runtime = RUNTIME.enter();
         let config = self.0.config();
         let store = EtcdStore::start(LossyKv::new(self.0.client()), &config);
-        let store = store.expect("valid settings");
+        let mut store = store.expect("valid settings");
+        RUNTIME.block_on(settings.allot_async(&mut store));
         Blocking::new(AsyncStoreCoordinator::new(store, limits(&config, settings)))
     }
 
@@ -201,7 +213,9 @@ impl ScriptBackend for Scripts {
 
     fn start(&mut self, settings: WorldSettings) -> Option<EtcdCoordinator> {
         let config = golden::configure(self.0.config(), settings)?;
-        Some(config.connect_blocking().expect("our own server answers"))
+        let mut coordinator = config.connect_blocking().expect("our own server answers");
+        settings.allot(coordinator.store_mut());
+        Some(coordinator)
     }
 
     fn observe<R>(
@@ -222,8 +236,12 @@ impl ScriptBackend for AsyncScripts {
 
     fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator> {
         let config = golden::configure(self.0.config(), settings)?;
-        let coordinator = RUNTIME.block_on(config.connect());
-        Some(Blocking::new(coordinator.expect("our own server answers")))
+        let coordinator = RUNTIME.block_on(async {
+            let mut coordinator = config.connect().await.expect("our own server answers");
+            settings.allot_async(coordinator.store_mut()).await;
+            coordinator
+        });
+        Some(Blocking::new(coordinator))
     }
 
     fn observe<R>(

@@ -21,14 +21,11 @@ const LONG_COUNT: usize = 5;
 
 const _: () = assert!(LONG_COUNT < THREADS);
 
-/// Settings of `config` as a script asks for; `None` if it fills a slab, which a store has not.
+/// Settings of `config` as a script asks for; `None` if a store cannot have them.
 pub(crate) fn configure(mut config: EtcdConfig, settings: WorldSettings) -> Option<EtcdConfig> {
-    if settings.slab_bytes.is_some() {
+    if !settings.fit_a_store() {
         return None;
     }
-    let per_tenant = settings.max_shards_per_tenant;
-    config.max_shards_per_tenant = per_tenant.unwrap_or(config.max_shards_per_tenant);
-    config.max_total_shards = settings.max_total_shards.unwrap_or(config.max_total_shards);
     config.claim_cooldown = Duration::from_millis(settings.claim_cooldown.unwrap_or(0));
     Some(config)
 }
@@ -56,7 +53,7 @@ pub(crate) fn check<B: ScriptBackend>(backend: impl Fn() -> B + Sync) {
     });
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    let skipped = scripts.iter().filter(|(_, text)| fills_slab(text)).count();
+    let skipped = scripts.iter().filter(|(_, text)| is_for_memory_only(text)).count();
     assert_eq!(played.into_inner() + skipped, scripts.len(), "scripts were skipped");
 }
 
@@ -72,9 +69,10 @@ fn failure<E: std::fmt::Display>(path: &Path, text: &str, played: Result<Played,
     format!("{}: {what}", path.display())
 }
 
-/// Whether a script asks for a slab, and so for a world that [`configure`] has not.
-fn fills_slab(text: &str) -> bool {
-    text.lines().any(|line| line.starts_with("world ") && line.contains(" slab="))
+/// Whether a script asks for a slab or a limit on all shards, which [`configure`] has not.
+fn is_for_memory_only(text: &str) -> bool {
+    let asks = |line: &str| line.contains(" slab=") || line.contains(" total_max=");
+    text.lines().any(|line| line.starts_with("world ") && asks(line))
 }
 
 /// On a disk one of these takes as long as all the others.

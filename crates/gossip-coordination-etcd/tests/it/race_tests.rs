@@ -12,6 +12,7 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use gossip_coordination::protocol::ReleaseMode;
+use gossip_coordination::store::{Allotment, fly, set_allotment};
 use gossip_coordination::{
     AcquireError, AcquireResultView, AcquireScratch, ClaimError, CoordinationBackend,
     CreateRunError, Lease, RegisterShardsError, RunConfig, RunManagement, ShardClaiming,
@@ -58,8 +59,12 @@ fn racing_processes_overshoot_no_limit_and_share_no_fence() {
     if let Ok(place) = std::env::var(PLACE) {
         return Racer::new(&place).race();
     }
-    let config = EtcdConfig { max_shards_per_tenant: SHARDS_MAX, ..Servers::Three.config() };
+    let config = Servers::Three.config();
     let mut judge = config.connect_blocking().unwrap();
+    for tenant in [ONE_RUN, MANY_RUNS] {
+        let allotment = Some(Allotment::of_shards(SHARDS_MAX as u64));
+        fly(judge.store_mut(), set_allotment(tenant, allotment)).unwrap();
+    }
     create(&mut judge, ONE_RUN, SHARED).unwrap();
     let racers: Vec<Child> = (0..PROCESSES).map(|number| start(&config, number)).collect();
     let mut said = Said::default();
@@ -282,7 +287,7 @@ fn say(word: &str, numbers: &[u64]) {
 fn start(config: &EtcdConfig, number: u64) -> Child {
     let name = "race_tests::racing_processes_overshoot_no_limit_and_share_no_fence";
     let (hosts, path) = (config.endpoints.join(","), config.namespace.path());
-    let place = format!("etcd://{hosts}/{path}?max_shards_per_tenant={SHARDS_MAX}");
+    let place = format!("etcd://{hosts}/{path}");
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(PLACE, place)

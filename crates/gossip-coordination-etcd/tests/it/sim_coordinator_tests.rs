@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
-use gossip_conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
 use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
 use gossip_coordination_etcd::{EtcdConfig, EtcdStore, RETRIES_MAX};
@@ -48,10 +48,16 @@ impl ConformanceTarget for OnModel {
         "the model of etcd"
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> SimEtcdCoordinator {
         let (kv, limits) = (SimEtcdKv::new(), limits(settings, self.nonce()));
+        let mut store = SimStore::new(kv.clone(), &config()).expect("the usual settings work");
+        settings.allot(&mut store);
         kv.inject_randomly(limits.nonce, self.faults);
-        SimStore::new(kv, &config()).expect("the usual settings work").coordinator(limits)
+        store.coordinator(limits)
     }
 
     fn with_events<R>(
@@ -123,8 +129,14 @@ impl ConformanceTarget for OnAsyncModel {
         "the model of etcd, asynchronous"
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> AsyncModel {
-        let store = EtcdStore::without_tasks(SimEtcdKv::new(), &config());
+        let kv = SimEtcdKv::new();
+        settings.allot(&mut SimStore::new(kv.clone(), &config()).expect("the usual settings work"));
+        let store = EtcdStore::without_tasks(kv, &config());
         let store = store.expect("the usual settings work");
         Blocking::new(AsyncStoreCoordinator::new(store, limits(settings, self.handles.nonce())))
     }
@@ -176,7 +188,8 @@ impl ScriptBackend for Scripts {
 
     fn start(&mut self, settings: WorldSettings) -> Option<SimEtcdCoordinator> {
         let config = golden::configure(config(), settings)?;
-        let store = SimStore::new(SimEtcdKv::new(), &config).expect("valid settings");
+        let mut store = SimStore::new(SimEtcdKv::new(), &config).expect("valid settings");
+        settings.allot(&mut store);
         Some(store.coordinator(StoreConfig { nonce: 1 << 32, ..config.store_config() }))
     }
 
@@ -203,7 +216,9 @@ impl ScriptBackend for AsyncScripts {
 
     fn start(&mut self, settings: WorldSettings) -> Option<AsyncModel> {
         let config = golden::configure(config(), settings)?;
-        let store = EtcdStore::without_tasks(SimEtcdKv::new(), &config).expect("valid settings");
+        let kv = SimEtcdKv::new();
+        settings.allot(&mut SimStore::new(kv.clone(), &config).expect("valid settings"));
+        let store = EtcdStore::without_tasks(kv, &config).expect("valid settings");
         let config = StoreConfig { nonce: 1 << 32, ..config.store_config() };
         Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
     }

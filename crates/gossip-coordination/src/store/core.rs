@@ -9,9 +9,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use gossip_stdx::SlabFull;
 
-use super::codec::{
-    decode_count, encode_cold, encode_hot, encode_tenant_count, encode_total_count,
-};
+use super::codec::{encode_cold, encode_hot};
 use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
@@ -19,14 +17,13 @@ use super::memory::SharedMemory;
 use super::place::mixed;
 use super::retry::Tries;
 use super::sight::Sights;
-use super::txn::{Txn, Versioned};
+use super::txn::Txn;
 use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::GrantToken;
 use crate::pool::RecordPool;
 use crate::protocol::ClaimCooldown;
 use crate::record::{Birth, ShardRecord, ShardView};
-use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardRoom};
 
 /// The most bytes that one record keeps in a pool.
 const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
@@ -39,19 +36,16 @@ const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
 const POOL_BYTES: usize = 8 * RECORD_BYTES_MAX;
 
 /// Writes of a split beside those of its children, at most: the parent's two parts, its index
-/// entry, its owner key, and two counters.
-const SPLIT_WRITES: usize = 6;
+/// entry, its owner key, and the count of the tenant.
+const SPLIT_WRITES: usize = 5;
 
 /// Writes that make one shard: two parts and an index entry.
 pub(super) const BIRTH_WRITES: usize = 3;
 
-/// Limits of a coordinator over a store.
+/// Settings of a coordinator over a store. How many shards a tenant may have is not among them: that
+/// is the operator's [`Allotment`](super::Allotment), which lies in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Shards one tenant may have.
-    pub max_shards_per_tenant: usize,
-    /// Shards there may be in all.
-    pub max_total_shards: usize,
     /// The most children of one split; fewer if one transaction of the store takes fewer.
     pub split_children_max: usize,
     /// Ticks that a worker waits between claims; zero for none. Each handle counts for itself.
@@ -69,8 +63,6 @@ impl StoreConfig {
     #[must_use]
     pub const fn new(nonce: u64) -> Self {
         Self {
-            max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
-            max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
             split_children_max: MAX_SPLIT_CHILDREN,
             claim_cooldown_interval: 0,
             max_clock_skew: 0,
@@ -252,68 +244,5 @@ impl From<SlabFull> for Full {
 impl From<InfraError> for Full {
     fn from(error: InfraError) -> Self {
         Self::Stored(error)
-    }
-}
-
-/// The two counters as they were loaded.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) tenant: Option<Versioned>,
-    pub(super) total: Option<Versioned>,
-}
-
-impl Counters {
-    /// The keys to load.
-    pub(super) const fn keys(tenant: TenantId) -> [Key; 2] {
-        [Key::TenantCounter { tenant }, Key::TotalCounter]
-    }
-
-    /// Takes what was loaded for [`Counters::keys`].
-    pub(super) fn take(values: &mut impl Iterator<Item = Option<Versioned>>) -> Self {
-        Self { tenant: values.next().flatten(), total: values.next().flatten() }
-    }
-
-    /// How many shards there are and may be; `reserved` of them are not counted.
-    pub(super) fn room(
-        &self,
-        tenant: TenantId,
-        config: &StoreConfig,
-        reserved: usize,
-    ) -> Result<ShardRoom, InfraError> {
-        let (of_tenant, of_all) = self.counts(tenant)?;
-        let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        Ok(ShardRoom {
-            tenant_count: size(of_tenant).saturating_sub(reserved),
-            total_count: size(of_all).saturating_sub(reserved),
-            max_per_tenant: config.max_shards_per_tenant,
-            max_total: config.max_total_shards,
-        })
-    }
-
-    /// Counts `added` more shards and `removed` fewer in `txn`.
-    pub(super) fn change(
-        &self,
-        txn: &mut Txn,
-        tenant: TenantId,
-        added: u64,
-        removed: u64,
-    ) -> Result<(), InfraError> {
-        let (of_tenant, of_all) = self.counts(tenant)?;
-        let next = |count: u64| (count + added).saturating_sub(removed);
-        let [tenant_key, total_key] = Self::keys(tenant);
-        txn.expect(tenant_key, self.tenant.as_ref());
-        txn.expect(total_key, self.total.as_ref());
-        let bytes = encoded(|out| encode_tenant_count(tenant, next(of_tenant), out));
-        txn.put(tenant_key, bytes);
-        txn.put(total_key, encoded(|out| encode_total_count(next(of_all), out)));
-        Ok(())
-    }
-
-    fn counts(&self, tenant: TenantId) -> Result<(u64, u64), InfraError> {
-        let count = |value: &Option<Versioned>, tenant| match value {
-            Some(value) => decode_count(tenant, &value.bytes),
-            None => Ok(0),
-        };
-        Ok((count(&self.tenant, Some(tenant))?, count(&self.total, None)?))
     }
 }

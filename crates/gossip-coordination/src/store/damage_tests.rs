@@ -102,7 +102,7 @@ fn neighbours(key: &Key) -> Vec<Key> {
             vec![a, b, Key::ParkedIndex { tenant: other, shard }]
         }
         Key::TenantCounter { .. } => vec![Key::TenantCounter { tenant: other }],
-        Key::TotalCounter => Vec::new(),
+        Key::Allotment { .. } => vec![Key::Allotment { tenant: other }],
         Key::Worker { tenant, worker } => vec![
             Key::Worker { tenant: other, worker },
             Key::Worker { tenant, worker: WorkerId::from_raw(worker.as_raw() + 1) },
@@ -119,6 +119,14 @@ fn neighbours(key: &Key) -> Vec<Key> {
             Key::Tombstone { tenant: other, run },
             Key::Tombstone { tenant, run: next_run(run) },
         ],
+        Key::FenceFloor { .. }
+        | Key::Failure { .. }
+        | Key::Event { .. }
+        | Key::KeyLedger { .. }
+        | Key::ResultBlock { .. }
+        | Key::Budget { .. }
+        | Key::TenantEntry { .. }
+        | Key::SchemaVersion => unreachable!("no values of a reserved kind"),
     }
 }
 
@@ -145,9 +153,9 @@ fn a_newer_format_says_so() {
         let refused = decode(&sample.key, &value, sample.partner.as_deref());
         assert!(matches!(refused, Err(InfraError::Refused { .. })), "{refused:?}");
         let said = message(refused);
-        assert!(said.starts_with("written by a newer version (format 2,"), "{said}");
+        assert!(said.starts_with("written by a newer version (format 3,"), "{said}");
         value[0] = 0;
-        assert_eq!(refusal(sample, &value), "format 0 was never written");
+        assert_eq!(refusal(sample, &value), "format 0 was never released");
     }
 }
 
@@ -179,6 +187,7 @@ fn a_payload_cut_inside_a_field_is_refused_by_the_name_of_that_field() {
 
 #[rstest]
 #[case::unknown_flag("flags", &[0x20], "flags: unknown flags 0x20")]
+#[case::reserved_sequence("op_sequence", &[1, 0, 0, 0, 0, 0, 0, 0], "no operation has a sequence")]
 #[case::unknown_status("status", &[4], "status: unknown number 4")]
 #[case::unknown_reason("park_reason", &[5], "park_reason: unknown number 5")]
 #[case::unknown_semantics("cursor_semantics", &[2], "cursor_semantics: unknown number 2")]
@@ -267,7 +276,9 @@ fn a_root_with_a_parent_is_refused() {
 }
 
 #[rstest]
-#[case::unknown_flag("full", "flags", &[0x10], "flags: unknown flags 0x10")]
+#[case::reserved_name("full", "flags", &[0x10], "flags: unknown flags 0x10")]
+#[case::reserved_job_mac("full", "flags", &[0x20], "flags: unknown flags 0x20")]
+#[case::unknown_flag("full", "flags", &[0x40], "flags: unknown flags 0x40")]
 #[case::unknown_status("full", "status", &[5], "status: unknown number 5")]
 #[case::unknown_semantics("full", "cursor_semantics", &[9], "cursor_semantics: unknown")]
 #[case::too_many_operations("full", "op_log_count", &[9], "op_log_count: 9 is above")]
@@ -300,6 +311,7 @@ fn a_run_that_cannot_be_is_refused(
 }
 
 #[rstest]
+#[case::reserved_process(KeyKind::Worker, "flags", &[1], "flags: unknown flags 0x01")]
 #[case::unknown_state(KeyKind::Worker, "state", &[3], "state: unknown number 3")]
 #[case::owner_without_fence(KeyKind::Owner, "fence", &[0; 8], "an owner has a real fence")]
 #[case::deletion_without_hash(KeyKind::Tombstone, "payload_hash", &[0; 8], "payload_hash: zero")]

@@ -21,10 +21,11 @@
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
 
 use super::codec::{decode_run_head, encode_roots, refuse_newer};
-use super::core::{Core, Counters, encoded};
+use super::core::{Core, encoded};
 use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::{Key, KeyKind};
+use super::quota::Quota;
 use super::range::KeyRange;
 use super::run_flight::{self, bury, load_run};
 use super::sweep;
@@ -89,8 +90,7 @@ pub(super) async fn delete_damaged(
             CommitOutcome::Applied { .. } => break,
             CommitOutcome::Conflict(conflict) => {
                 let lost = conflict.key();
-                let side = matches!(lost, Key::TenantCounter { .. } | Key::TotalCounter);
-                tries.failed(Some(lost), side)?
+                tries.failed(Some(lost), Quota::has(&lost))?
             }
             CommitOutcome::Unknown => {
                 doubt = Some(grave);
@@ -109,7 +109,7 @@ struct Found {
     /// The head, if it or the roots cannot be read.
     damaged: Option<Versioned>,
     tombstone: Option<Versioned>,
-    counters: Counters,
+    quota: Quota,
     /// Whether the names of roots, or some of them, are there.
     has_names: bool,
 }
@@ -142,19 +142,18 @@ impl Found {
         tenant: TenantId,
         run: RunId,
     ) -> Result<Self, InfraError> {
-        let [of_tenant, of_all] = Counters::keys(tenant);
         let (key, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
-        let mut reads = [key, grave, of_tenant, of_all].map(Read::Get).to_vec();
+        let mut reads = [key, grave, Key::TenantCounter { tenant }].map(Read::Get).to_vec();
         reads.push(Read::Count(KeyRange::roots_of(tenant, run)));
         let mut answers = io.read(reads).await?;
         let (head, tombstone) = (answers.value(), answers.value());
-        let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
+        let quota = Quota { count: answers.value(), allotment: None };
         let has_names = answers.count() > 0;
         let damaged = match head {
             Some(head) => is_damaged(core, io, (tenant, run), &head).await?.then_some(head),
             None => None,
         };
-        Ok(Self { damaged, tombstone, counters, has_names })
+        Ok(Self { damaged, tombstone, quota, has_names })
     }
 
     /// The transaction that buries the run whose `head` is damaged, or whose roots are.
@@ -167,8 +166,8 @@ impl Found {
         tombstone: &Tombstone,
     ) -> Result<(Txn, Vec<u8>), InfraError> {
         let counted;
-        let (counters, never_made) = match decode_run_head(tenant, run, &head.bytes) {
-            Ok(part) => (&self.counters, part.roots().never_made()),
+        let (quota, never_made) = match decode_run_head(tenant, run, &head.bytes) {
+            Ok(part) => (&self.quota, part.roots().never_made()),
             Err(_) => {
                 counted = unaccounted(core, io, tenant, run).await?;
                 (&counted.0, counted.1)
@@ -177,7 +176,7 @@ impl Found {
         let mut txn = Txn::new();
         txn.expect(Key::RunHead { tenant, run }, Some(head));
         let grave = self.tombstone.as_ref();
-        let bytes = bury(&mut txn, (tenant, run), tombstone, grave, (counters, never_made))?;
+        let bytes = bury(&mut txn, (tenant, run), tombstone, grave, (quota, never_made))?;
         if !self.has_names {
             // They are how a sweep that breaks off is found; what they name does not matter then.
             let any = [ShardId::from_raw(0)];
@@ -229,7 +228,7 @@ fn shown_otherwise() -> InfraError {
 }
 
 /// Shards that count for the tenant, that were not made, and that no run but `lost` has reserved;
-/// none if another run does not say how many it has. And the counters of that instant.
+/// none if another run does not say how many it has. And the count of that instant.
 ///
 /// Runs that do not fit in one page are not read at one instant. But who reserves shards, or gives
 /// some back, changes the counter, and who makes reserved ones only adds shards: while both stay
@@ -239,30 +238,29 @@ async fn unaccounted(
     io: &Io,
     tenant: TenantId,
     lost: RunId,
-) -> Result<(Counters, u64), InfraError> {
+) -> Result<(Quota, u64), InfraError> {
     let limit = core.limits.page;
     for _ in 0..COUNT_TRIES_MAX {
         let (mut first, mut reserved) = (None, 0);
         let mut rest = Some(KeyRange::runs_of(tenant));
         while let Some(range) = rest {
             let made = Read::Count(KeyRange::all_hot_shards_of(tenant));
-            let counts = Counters::keys(tenant).map(Read::Get);
-            let reads = [Read::Scan { range, limit }, made].into_iter().chain(counts);
-            let mut answers = io.read(reads.collect()).await?;
+            let count = Read::Get(Key::TenantCounter { tenant });
+            let mut answers = io.read(vec![Read::Scan { range, limit }, made, count]).await?;
             let (page, made) = (answers.page(), answers.count());
-            let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
-            let seen = (made, counters.tenant.as_ref().map(|counter| counter.revision));
+            let quota = Quota { count: answers.value(), allotment: None };
+            let seen = (made, quota.count.as_ref().map(|count| count.revision));
             if *first.get_or_insert(seen) != seen {
                 break;
             }
             let Some(more) = reserved_by_others(tenant, lost, &page) else {
-                return Ok((counters, 0));
+                return Ok((quota, 0));
             };
             reserved += more;
             rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
             if rest.is_none() {
-                let counted = counters.room(tenant, &core.config, 0)?.tenant_count as u64;
-                return Ok((counters, counted.saturating_sub(made + reserved)));
+                let counted = quota.used(tenant)?;
+                return Ok((quota, counted.saturating_sub(made + reserved)));
             }
         }
     }

@@ -9,7 +9,7 @@ use rstest::rstest;
 
 use super::codec::of_next_format;
 use super::core::Core;
-use super::test_support::{AsyncMap, overwrite, stored};
+use super::test_support::{AsyncMap, allot, overwrite, stored};
 use super::{
     Answer, AsyncStoreCoordinator, Fault, Flight, Key, MapStore, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told, Txn,
@@ -30,7 +30,7 @@ const SHARDS: u32 = 12;
 /// Shards of a neighbour whose registration has come half way.
 const HALF: u32 = 8;
 /// Shards that there may be: enough for [`RUN`], its neighbours and nothing more.
-const ROOM: usize = (SHARDS + HALF) as usize + NEIGHBOURS.len() - 1;
+const ROOM: u64 = (SHARDS + HALF) as u64 + NEIGHBOURS.len() as u64 - 1;
 const HEAD: Key = Key::RunHead { tenant: TENANT, run: RUN };
 
 type Handle = StoreCoordinator<MapStore>;
@@ -44,7 +44,7 @@ const fn op(number: u64) -> OpId {
 }
 
 const fn config(number: u64) -> StoreConfig {
-    StoreConfig { max_shards_per_tenant: ROOM, ..StoreConfig::new(number << 32) }
+    StoreConfig::new(number << 32)
 }
 
 /// A process of its own on the same store.
@@ -97,7 +97,8 @@ fn register(handle: &mut Handle, run: RunId, shards: u32, chunks: usize) -> bool
 
 /// A run that has come so far, among others of which one is half registered.
 fn world(stage: Stage) -> Handle {
-    let store = MapStore::with_limits(SMALL).with_bindings();
+    let mut store = MapStore::with_limits(SMALL).with_bindings();
+    allot(&mut store, TENANT, ROOM);
     let mut handle = StoreCoordinator::new(store, config(1));
     for run in &NEIGHBOURS[..3] {
         assert!(register(&mut handle, *run, 1, 9));

@@ -1,32 +1,55 @@
 //! Typed keys and their bytes: one logical keyspace for every engine.
 //!
-//! A key is an ASCII path: the name of its kind, then each number in lower-case hexadecimal digits
-//! of fixed width. So the order of bytes is the order of numbers, a dump of a store can be read,
-//! and a scan is a range of bytes ([`KeyRange`](super::KeyRange)). An engine may put a namespace in
-//! front; it is not part of the key and no checksum covers it.
+//! A key is an ASCII path. It begins with `t/<tenant>/` if it belongs to a tenant, or with `op/` if
+//! the operator writes it; then follow the name of its kind and its numbers in lower-case
+//! hexadecimal digits of fixed width. So the order of bytes is the order of numbers, a dump of a
+//! store can be read, and a scan is a range of bytes ([`KeyRange`](super::KeyRange)). An engine may
+//! put a namespace in front; it is not part of the key and no checksum covers it.
+//!
+//! Everything that a tenant's workers write lies below the tenant's prefix, and they read nothing
+//! else but operator keys. So an access rule on two prefixes separates tenants (ADR 0002).
+//!
+//! Below `t/<tenant>/`:
 //!
 //! | kind | key | value | lives |
 //! |---|---|---|---|
-//! | run head | `run/<tenant>/<run>` | settings, status, log, progress of registration | from `create_run` until deletion |
-//! | run roots | `roots/<tenant>/<run>/<chunk>` | ids of root shards, in the order of registration | written once with its chunk, until deletion |
-//! | shard, hot | `hot/<tenant>/<run>/<shard>` | status, lease, fence, cursor, log | from birth of the shard until deletion of its run |
-//! | shard, cold | `cold/<tenant>/<run>/<shard>` | range, metadata, lineage, spawned ids | as the hot part; rewritten by splits only |
-//! | owner | `owner/<tenant>/<run>/<shard>` | worker, fence, grant | while a lease is held; the engine may drop it with its worker |
-//! | claim index | `claim/<tenant>/<run>/<time>/<place>` | nothing | while the shard is active; the time may be too early, never too late |
-//! | parked index | `parked/<tenant>/<run>/<shard>` | nothing | while the shard is parked |
-//! | tenant's count | `tenant-count/<tenant>` | shards of the tenant | from its first run, for ever |
-//! | total count | `total-count` | shards of all tenants | from the first run, for ever |
-//! | worker | `worker/<tenant>/<worker>` | state, expiry | from registration until it expires |
-//! | handoff | `handoff/<tenant>/<handoff>` | record of `gossip-handoff` | from Lock until it is forgotten, once it is over |
-//! | tombstone | `tombstone/<tenant>/<run>` | the deletion | from deletion of the run, for ever |
-//! | handoff index | `mover/<tenant>/<party>/<handoff>` | nothing | from Lock until the move is over, one for each side |
+//! | run head | `run/<run>` | settings, status, log, progress of registration | from `create_run` until deletion |
+//! | run roots | `roots/<run>/<chunk>` | ids of root shards, in the order of registration | written once with its chunk, until deletion |
+//! | shard, hot | `hot/<run>/<shard>` | status, lease, fence, cursor, log | from birth of the shard until deletion of its run |
+//! | shard, cold | `cold/<run>/<shard>` | range, metadata, lineage, spawned ids | as the hot part; rewritten by splits only |
+//! | owner | `owner/<run>/<shard>` | worker, fence, grant | while a lease is held; the engine may drop it with its worker |
+//! | claim index | `claim/<run>/<time>/<place>` | nothing | while the shard is active; the time may be too early, never too late |
+//! | parked index | `parked/<run>/<shard>` | nothing | while the shard is parked |
+//! | shard count | `count` | shards of the tenant | from its first run, for ever |
+//! | worker | `worker/<worker>` | state, expiry | from registration until it expires |
+//! | handoff | `handoff/<handoff>` | record of `gossip-handoff` | from Lock until it is forgotten, once it is over |
+//! | tombstone | `tombstone/<run>` | the deletion | from deletion of the run, for ever |
+//! | handoff index | `mover/<party>/<handoff>` | nothing | from Lock until the move is over, one for each side |
+//! | fence floor | `floor/<run>` | reserved: lowest fence of the next grant | |
+//! | failure | `failure/<run>/<shard>/<number>` | reserved: a failed or unread item | |
+//! | event | `event/<run>/<writer>/<slot>` | reserved: ring of lifecycle events per writing process | |
+//! | key ledger | `ledger/<run>/<shard>/<block>` | reserved: block of keys and versions | |
+//! | result | `result/<run>/<shard>/<block>` | reserved: block of results | |
+//! | budget | `budget/<run>/<number>` | reserved: rate shared by a run's workers | |
 //!
-//! In the claim index stands not the shard's id but its place (`place`), from which the id is read
+//! Below `op/`, written by the operator only:
+//!
+//! | kind | key | value | lives |
+//! |---|---|---|---|
+//! | allotment | `allotment/<tenant>` | shards that the tenant may have | until the operator removes it |
+//! | tenant list | `tenant/<tenant>` | reserved: a known tenant | |
+//! | schema version | `schema` | reserved: format of the whole store | |
+//!
+//! Reserved kinds have a number, a spelling and a place. Nothing writes them yet, and no decoder
+//! accepts a value of them.
+//!
+//! The claim index holds not the shard's id but its place (`place`), from which the id is read
 //! back.
 //!
 //! # Invariants
 //! - Keys of one kind have one length, and no key is a prefix of another.
 //! - [`Key::parse`] is total, and accepts exactly what [`Key::to_bytes`] writes.
+//! - A key begins with the prefix of its tenant exactly if [`KeyKind::is_of_operator`] is false.
 
 use std::fmt;
 
@@ -37,8 +60,8 @@ use thiserror::Error;
 use super::place::{place_of, shard_at};
 use crate::handoff::HandoffId;
 
-/// Length of the longest key, that of the claim index.
-pub const KEY_LEN_MAX: usize = KeyKind::ClaimIndex.key_len();
+/// Length of the longest keys, those of the key ledger and of results.
+pub const KEY_LEN_MAX: usize = KeyKind::KeyLedger.key_len();
 
 /// Room for a key and the byte behind it that makes an inclusive bound exclusive. With its length
 /// it takes 128 bytes, the most that a compiler copies by itself; anything larger is a call for
@@ -49,7 +72,7 @@ const KEY_ROOM: usize = 127;
 const TENANT_DIGITS: usize = 64;
 /// Digits of a 64-bit number.
 const U64_DIGITS: usize = 16;
-/// Digits of a chunk number.
+/// Digits of a chunk number, and of other small numbers.
 const U16_DIGITS: usize = 4;
 
 const _: () = assert!(KEY_LEN_MAX < KEY_ROOM && KEY_ROOM <= u8::MAX as usize);
@@ -57,7 +80,12 @@ const _: () = assert!(size_of::<KeyBytes>() == 128);
 // A chunk holds at least one root, so there are never more chunks than roots.
 const _: () = assert!(MAX_INITIAL_SHARDS <= u16::MAX as usize);
 
-/// What stands between the parts of a key.
+/// First part of the keys of tenants.
+const TENANT_PREFIX: &str = "t";
+/// First part of the keys that only the operator writes.
+const OPERATOR_PREFIX: &str = "op";
+
+/// Separates the parts of a key.
 pub(super) const SEPARATOR: u8 = b'/';
 /// Sorts directly behind [`SEPARATOR`], so it ends the range of everything below a prefix.
 pub(super) const BEHIND_SEPARATOR: u8 = b'0';
@@ -85,8 +113,8 @@ pub enum KeyKind {
     ParkedIndex = 7,
     /// How many shards a tenant has.
     TenantCounter = 8,
-    /// How many shards there are.
-    TotalCounter = 9,
+    /// How many shards the operator allows a tenant.
+    Allotment = 9,
     /// A registered worker.
     Worker = 10,
     /// A planned move of a shard.
@@ -95,11 +123,27 @@ pub enum KeyKind {
     Tombstone = 12,
     /// A planned move that is not over, by whom it concerns.
     HandoffIndex = 13,
+    /// Reserved (DESIGN Q32): the lowest fence that a grant of a run may use.
+    FenceFloor = 14,
+    /// Reserved (DESIGN Q36): a failed or unread item.
+    Failure = 15,
+    /// Reserved (DESIGN Q37): one slot of a writer's ring of lifecycle events.
+    Event = 16,
+    /// Reserved (DESIGN Q39): a block of a run's keys and their versions.
+    KeyLedger = 17,
+    /// Reserved (DESIGN Q36): a block of results of a shard.
+    ResultBlock = 18,
+    /// Reserved: a rate that the workers of a run share.
+    Budget = 19,
+    /// Reserved (DESIGN Q31): a tenant that the operator added.
+    TenantEntry = 20,
+    /// Reserved (DESIGN Q40): the format of the whole store.
+    SchemaVersion = 21,
 }
 
 impl KeyKind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 21] = [
         Self::RunHead,
         Self::RunRoots,
         Self::ShardHot,
@@ -108,11 +152,19 @@ impl KeyKind {
         Self::ClaimIndex,
         Self::ParkedIndex,
         Self::TenantCounter,
-        Self::TotalCounter,
+        Self::Allotment,
         Self::Worker,
         Self::Handoff,
         Self::Tombstone,
         Self::HandoffIndex,
+        Self::FenceFloor,
+        Self::Failure,
+        Self::Event,
+        Self::KeyLedger,
+        Self::ResultBlock,
+        Self::Budget,
+        Self::TenantEntry,
+        Self::SchemaVersion,
     ];
 
     /// The kind stored under `number`, if there is one.
@@ -121,7 +173,19 @@ impl KeyKind {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// The first part of a key of this kind.
+    /// Whether only the operator writes keys of this kind. All others lie below their tenant.
+    #[must_use]
+    pub const fn is_of_operator(self) -> bool {
+        matches!(self, Self::Allotment | Self::TenantEntry | Self::SchemaVersion)
+    }
+
+    /// Whether the kind only has a number and a spelling, and no values yet.
+    #[must_use]
+    pub const fn is_reserved(self) -> bool {
+        self as u8 >= Self::FenceFloor as u8
+    }
+
+    /// The part of a key that names its kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -132,33 +196,49 @@ impl KeyKind {
             Self::Owner => "owner",
             Self::ClaimIndex => "claim",
             Self::ParkedIndex => "parked",
-            Self::TenantCounter => "tenant-count",
-            Self::TotalCounter => "total-count",
+            Self::TenantCounter => "count",
+            Self::Allotment => "allotment",
             Self::Worker => "worker",
             Self::Handoff => "handoff",
             Self::Tombstone => "tombstone",
             Self::HandoffIndex => "mover",
+            Self::FenceFloor => "floor",
+            Self::Failure => "failure",
+            Self::Event => "event",
+            Self::KeyLedger => "ledger",
+            Self::ResultBlock => "result",
+            Self::Budget => "budget",
+            Self::TenantEntry => "tenant",
+            Self::SchemaVersion => "schema",
         }
     }
 
     /// Bytes of every key of this kind.
     #[must_use]
     pub const fn key_len(self) -> usize {
-        const PART: usize = "/".len() + U64_DIGITS;
-        const OF_TENANT: usize = "/".len() + TENANT_DIGITS;
+        const NUMBER: usize = "/".len() + U64_DIGITS;
+        const SMALL: usize = "/".len() + U16_DIGITS;
+        const TENANT: usize = "/".len() + TENANT_DIGITS;
         let parts = match self {
-            Self::TotalCounter => 0,
-            Self::TenantCounter => OF_TENANT,
-            Self::RunHead | Self::Worker | Self::Handoff | Self::Tombstone => OF_TENANT + PART,
-            Self::RunRoots => OF_TENANT + PART + "/".len() + U16_DIGITS,
+            Self::TenantCounter | Self::SchemaVersion => 0,
+            Self::Allotment | Self::TenantEntry => TENANT,
+            Self::RunHead | Self::Worker | Self::Handoff | Self::Tombstone | Self::FenceFloor => {
+                NUMBER
+            }
+            Self::RunRoots | Self::Budget => NUMBER + SMALL,
             Self::ShardHot
             | Self::ShardCold
             | Self::Owner
             | Self::ParkedIndex
-            | Self::HandoffIndex => OF_TENANT + 2 * PART,
-            Self::ClaimIndex => OF_TENANT + 3 * PART,
+            | Self::HandoffIndex => 2 * NUMBER,
+            Self::Failure | Self::Event => 2 * NUMBER + SMALL,
+            Self::ClaimIndex | Self::KeyLedger | Self::ResultBlock => 3 * NUMBER,
         };
-        self.name().len() + parts
+        let prefix = match self.is_of_operator() {
+            true => OPERATOR_PREFIX.len(),
+            false => TENANT_PREFIX.len() + TENANT,
+        };
+        prefix + "/".len() + self.name().len() + parts
     }
 
     /// The step named in the errors of a decoder.
@@ -172,11 +252,19 @@ impl KeyKind {
             Self::ClaimIndex => "claim index.decode",
             Self::ParkedIndex => "parked index.decode",
             Self::TenantCounter => "tenant count.decode",
-            Self::TotalCounter => "total count.decode",
+            Self::Allotment => "allotment.decode",
             Self::Worker => "worker.decode",
             Self::Handoff => "handoff.decode",
             Self::Tombstone => "tombstone.decode",
             Self::HandoffIndex => "handoff index.decode",
+            Self::FenceFloor => "fence floor.decode",
+            Self::Failure => "failure.decode",
+            Self::Event => "event.decode",
+            Self::KeyLedger => "key ledger.decode",
+            Self::ResultBlock => "result.decode",
+            Self::Budget => "budget.decode",
+            Self::TenantEntry => "tenant.decode",
+            Self::SchemaVersion => "schema.decode",
         }
     }
 }
@@ -220,8 +308,8 @@ pub enum Key {
     ParkedIndex { tenant: TenantId, shard: ShardKey },
     /// Shards of the tenant; for ever.
     TenantCounter { tenant: TenantId },
-    /// Shards of all tenants; for ever.
-    TotalCounter,
+    /// Shards that the tenant may have; until the operator removes it.
+    Allotment { tenant: TenantId },
     /// State and expiry; until it expires.
     Worker { tenant: TenantId, worker: WorkerId },
     /// A record of `gossip-handoff`; until it is over and forgotten.
@@ -230,6 +318,22 @@ pub enum Key {
     Tombstone { tenant: TenantId, run: RunId },
     /// Nothing but its key; until the move is over. A party is a number of its name.
     HandoffIndex { tenant: TenantId, party: u64, handoff: HandoffId },
+    /// Reserved: the lowest fence of the next grant.
+    FenceFloor { tenant: TenantId, run: RunId },
+    /// Reserved: a failed or unread item of a shard.
+    Failure { tenant: TenantId, shard: ShardKey, number: u16 },
+    /// Reserved: a slot of the event ring of a writing process.
+    Event { tenant: TenantId, run: RunId, writer: u64, slot: u16 },
+    /// Reserved: a block of keys and their versions.
+    KeyLedger { tenant: TenantId, shard: ShardKey, block: u64 },
+    /// Reserved: a block of results.
+    ResultBlock { tenant: TenantId, shard: ShardKey, block: u64 },
+    /// Reserved: a rate that the workers of a run share.
+    Budget { tenant: TenantId, run: RunId, number: u16 },
+    /// Reserved: a tenant that the operator added.
+    TenantEntry { tenant: TenantId },
+    /// Reserved: the format of the whole store.
+    SchemaVersion,
 }
 
 impl Key {
@@ -254,43 +358,105 @@ impl Key {
             Self::ClaimIndex { .. } => KeyKind::ClaimIndex,
             Self::ParkedIndex { .. } => KeyKind::ParkedIndex,
             Self::TenantCounter { .. } => KeyKind::TenantCounter,
-            Self::TotalCounter => KeyKind::TotalCounter,
+            Self::Allotment { .. } => KeyKind::Allotment,
             Self::Worker { .. } => KeyKind::Worker,
             Self::Handoff { .. } => KeyKind::Handoff,
             Self::Tombstone { .. } => KeyKind::Tombstone,
             Self::HandoffIndex { .. } => KeyKind::HandoffIndex,
+            Self::FenceFloor { .. } => KeyKind::FenceFloor,
+            Self::Failure { .. } => KeyKind::Failure,
+            Self::Event { .. } => KeyKind::Event,
+            Self::KeyLedger { .. } => KeyKind::KeyLedger,
+            Self::ResultBlock { .. } => KeyKind::ResultBlock,
+            Self::Budget { .. } => KeyKind::Budget,
+            Self::TenantEntry { .. } => KeyKind::TenantEntry,
+            Self::SchemaVersion => KeyKind::SchemaVersion,
+        }
+    }
+
+    /// The tenant that the key belongs to or, for an operator key, is about.
+    #[must_use]
+    pub const fn tenant(&self) -> Option<TenantId> {
+        match self {
+            Self::RunHead { tenant, .. }
+            | Self::RunRoots { tenant, .. }
+            | Self::ShardHot { tenant, .. }
+            | Self::ShardCold { tenant, .. }
+            | Self::Owner { tenant, .. }
+            | Self::ClaimIndex { tenant, .. }
+            | Self::ParkedIndex { tenant, .. }
+            | Self::TenantCounter { tenant }
+            | Self::Allotment { tenant }
+            | Self::Worker { tenant, .. }
+            | Self::Handoff { tenant, .. }
+            | Self::Tombstone { tenant, .. }
+            | Self::HandoffIndex { tenant, .. }
+            | Self::FenceFloor { tenant, .. }
+            | Self::Failure { tenant, .. }
+            | Self::Event { tenant, .. }
+            | Self::KeyLedger { tenant, .. }
+            | Self::ResultBlock { tenant, .. }
+            | Self::Budget { tenant, .. }
+            | Self::TenantEntry { tenant } => Some(*tenant),
+            Self::SchemaVersion => None,
         }
     }
 
     /// The bytes under which an engine stores it, behind its own namespace.
     #[must_use]
     pub fn to_bytes(&self) -> KeyBytes {
-        KeyBytes::new(self.kind(), |path| match self {
-            Self::RunHead { tenant, run } | Self::Tombstone { tenant, run } => {
-                path.tenant(*tenant).number(run.as_raw());
+        let kind = self.kind();
+        match self {
+            Self::Allotment { tenant } | Self::TenantEntry { tenant } => {
+                KeyBytes::of_operator(kind, |path| _ = path.tenant(*tenant))
             }
-            Self::RunRoots { tenant, run, chunk } => {
-                path.tenant(*tenant).number(run.as_raw()).chunk(*chunk);
+            Self::SchemaVersion => KeyBytes::of_operator(kind, |_| ()),
+            Self::TenantCounter { tenant } => KeyBytes::of_tenant(*tenant, kind, |_| ()),
+            Self::RunHead { tenant, run }
+            | Self::Tombstone { tenant, run }
+            | Self::FenceFloor { tenant, run } => {
+                KeyBytes::of_tenant(*tenant, kind, |path| _ = path.number(run.as_raw()))
+            }
+            Self::RunRoots { tenant, run, chunk: small }
+            | Self::Budget { tenant, run, number: small } => {
+                KeyBytes::of_tenant(*tenant, kind, |path| {
+                    path.number(run.as_raw()).small(*small);
+                })
             }
             Self::ShardHot { tenant, shard }
             | Self::ShardCold { tenant, shard }
             | Self::Owner { tenant, shard }
             | Self::ParkedIndex { tenant, shard } => {
-                path.tenant(*tenant).number(shard.run().as_raw()).number(shard.shard().as_raw());
+                KeyBytes::of_tenant(*tenant, kind, |path| _ = path.shard(*shard))
             }
-            Self::ClaimIndex { tenant, shard, at } => {
-                let place = place_of(shard.shard());
-                path.tenant(*tenant).number(shard.run().as_raw());
-                path.number(at.as_raw()).number(place);
+            Self::ClaimIndex { tenant, shard, at } => KeyBytes::of_tenant(*tenant, kind, |path| {
+                path.number(shard.run().as_raw()).number(at.as_raw());
+                path.number(place_of(shard.shard()));
+            }),
+            Self::Worker { tenant, worker } => {
+                KeyBytes::of_tenant(*tenant, kind, |path| _ = path.number(worker.as_raw()))
             }
-            Self::TenantCounter { tenant } => _ = path.tenant(*tenant),
-            Self::TotalCounter => {}
-            Self::Worker { tenant, worker } => _ = path.tenant(*tenant).number(worker.as_raw()),
-            Self::Handoff { tenant, handoff } => _ = path.tenant(*tenant).number(handoff.as_raw()),
+            Self::Handoff { tenant, handoff } => {
+                KeyBytes::of_tenant(*tenant, kind, |path| _ = path.number(handoff.as_raw()))
+            }
             Self::HandoffIndex { tenant, party, handoff } => {
-                path.tenant(*tenant).number(*party).number(handoff.as_raw());
+                KeyBytes::of_tenant(*tenant, kind, |path| {
+                    path.number(*party).number(handoff.as_raw());
+                })
             }
-        })
+            Self::Failure { tenant, shard, number } => {
+                KeyBytes::of_tenant(*tenant, kind, |path| _ = path.shard(*shard).small(*number))
+            }
+            Self::Event { tenant, run, writer, slot } => {
+                KeyBytes::of_tenant(*tenant, kind, |path| {
+                    path.number(run.as_raw()).number(*writer).small(*slot);
+                })
+            }
+            Self::KeyLedger { tenant, shard, block }
+            | Self::ResultBlock { tenant, shard, block } => {
+                KeyBytes::of_tenant(*tenant, kind, |path| _ = path.shard(*shard).number(*block))
+            }
+        }
     }
 }
 
@@ -311,19 +477,53 @@ pub struct KeyBytes {
 }
 
 impl KeyBytes {
-    /// The name of a kind, and the parts that `add` adds. They are added in place: what takes and
-    /// gives back the whole room copies it every time, which costs more than the digits.
+    const EMPTY: Self = Self { bytes: [0; KEY_ROOM], len: 0 };
+
+    /// The prefix of a tenant, without the separator behind it.
+    pub(super) fn prefix_of(tenant: TenantId) -> Self {
+        let mut path = Self::EMPTY;
+        path.push(TENANT_PREFIX.as_bytes()).tenant(tenant);
+        path
+    }
+
+    /// The prefix of all tenants, without the separator behind it.
+    pub(super) fn prefix_of_tenants() -> Self {
+        let mut path = Self::EMPTY;
+        path.push(TENANT_PREFIX.as_bytes());
+        path
+    }
+
+    /// The prefix of the operator's keys, without the separator behind it.
+    pub(super) fn prefix_of_operator() -> Self {
+        let mut path = Self::EMPTY;
+        path.push(OPERATOR_PREFIX.as_bytes());
+        path
+    }
+
+    /// The path of a kind below `tenant`, and the parts that `add` adds. They are added in place:
+    /// passing the whole buffer by value would copy it each time, which costs more than the digits.
     #[inline]
-    pub(super) fn new(kind: KeyKind, add: impl FnOnce(&mut Self)) -> Self {
-        let mut path = Self { bytes: [0; KEY_ROOM], len: 0 };
-        path.push(kind.name().as_bytes());
+    pub(super) fn of_tenant(tenant: TenantId, kind: KeyKind, add: impl FnOnce(&mut Self)) -> Self {
+        debug_assert!(!kind.is_of_operator());
+        let mut path = Self::EMPTY;
+        path.push(TENANT_PREFIX.as_bytes()).tenant(tenant).name(kind);
+        add(&mut path);
+        path
+    }
+
+    /// The path of a kind of the operator's, and the parts that `add` adds.
+    #[inline]
+    pub(super) fn of_operator(kind: KeyKind, add: impl FnOnce(&mut Self)) -> Self {
+        debug_assert!(kind.is_of_operator());
+        let mut path = Self::EMPTY;
+        path.push(OPERATOR_PREFIX.as_bytes()).name(kind);
         add(&mut path);
         path
     }
 
     /// Any bytes that are not too many.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
-        let mut path = Self { bytes: [0; KEY_ROOM], len: 0 };
+        let mut path = Self::EMPTY;
         if bytes.len() > KEY_ROOM {
             return None;
         }
@@ -342,8 +542,18 @@ impl KeyBytes {
     }
 
     #[inline]
-    pub(super) fn chunk(&mut self, number: u16) -> &mut Self {
+    fn shard(&mut self, shard: ShardKey) -> &mut Self {
+        self.number(shard.run().as_raw()).number(shard.shard().as_raw())
+    }
+
+    #[inline]
+    fn small(&mut self, number: u16) -> &mut Self {
         self.part(&number.to_be_bytes())
+    }
+
+    #[inline]
+    fn name(&mut self, kind: KeyKind) -> &mut Self {
+        self.push(&[SEPARATOR]).push(kind.name().as_bytes())
     }
 
     #[inline]
@@ -413,7 +623,7 @@ impl Ord for KeyBytes {
     }
 }
 
-/// A key begins with its tenant, which is not shown.
+/// Most keys hold their tenant, which is not shown.
 impl fmt::Debug for KeyBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyBytes(<{} bytes>)", self.len)
@@ -421,32 +631,55 @@ impl fmt::Debug for KeyBytes {
 }
 
 fn parse(bytes: &[u8]) -> Option<Key> {
-    let name_len = bytes.iter().position(|byte| *byte == SEPARATOR).unwrap_or(bytes.len());
-    let (name, rest) = bytes.split_at(name_len);
-    let kind = KeyKind::ALL.into_iter().find(|kind| kind.name().as_bytes() == name)?;
-    let mut parts = Parts { rest };
-    let key = parts.key(kind)?;
+    let mut parts = Parts { rest: bytes };
+    let key = if parts.strip(OPERATOR_PREFIX.as_bytes()).is_some() {
+        let kind = parts.kind()?;
+        parts.operator_key(kind)
+    } else {
+        parts.strip(TENANT_PREFIX.as_bytes())?;
+        let tenant = parts.tenant()?;
+        let kind = parts.kind()?;
+        parts.tenant_key(tenant, kind)
+    }?;
     parts.rest.is_empty().then_some(key)
 }
 
-/// What is left of a key while its parts are read.
+/// The parts of a key that are not read yet.
 struct Parts<'a> {
     rest: &'a [u8],
 }
 
 impl Parts<'_> {
-    fn key(&mut self, kind: KeyKind) -> Option<Key> {
-        if kind == KeyKind::TotalCounter {
-            return Some(Key::TotalCounter);
+    fn operator_key(&mut self, kind: KeyKind) -> Option<Key> {
+        match kind {
+            KeyKind::Allotment => Some(Key::Allotment { tenant: self.tenant()? }),
+            KeyKind::TenantEntry => Some(Key::TenantEntry { tenant: self.tenant()? }),
+            KeyKind::SchemaVersion => Some(Key::SchemaVersion),
+            KeyKind::RunHead
+            | KeyKind::RunRoots
+            | KeyKind::ShardHot
+            | KeyKind::ShardCold
+            | KeyKind::Owner
+            | KeyKind::ClaimIndex
+            | KeyKind::ParkedIndex
+            | KeyKind::TenantCounter
+            | KeyKind::Worker
+            | KeyKind::Handoff
+            | KeyKind::Tombstone
+            | KeyKind::HandoffIndex
+            | KeyKind::FenceFloor
+            | KeyKind::Failure
+            | KeyKind::Event
+            | KeyKind::KeyLedger
+            | KeyKind::ResultBlock
+            | KeyKind::Budget => None,
         }
-        let tenant = TenantId::from_bytes(self.hex::<32, TENANT_DIGITS>()?);
+    }
+
+    fn tenant_key(&mut self, tenant: TenantId, kind: KeyKind) -> Option<Key> {
         Some(match kind {
             KeyKind::RunHead => Key::RunHead { tenant, run: self.run()? },
-            KeyKind::RunRoots => {
-                let run = self.run()?;
-                let chunk = u16::from_be_bytes(self.hex::<2, U16_DIGITS>()?);
-                Key::RunRoots { tenant, run, chunk }
-            }
+            KeyKind::RunRoots => Key::RunRoots { tenant, run: self.run()?, chunk: self.small()? },
             KeyKind::ShardHot => Key::ShardHot { tenant, shard: self.shard()? },
             KeyKind::ShardCold => Key::ShardCold { tenant, shard: self.shard()? },
             KeyKind::Owner => Key::Owner { tenant, shard: self.shard()? },
@@ -457,7 +690,6 @@ impl Parts<'_> {
             }
             KeyKind::ParkedIndex => Key::ParkedIndex { tenant, shard: self.shard()? },
             KeyKind::TenantCounter => Key::TenantCounter { tenant },
-            KeyKind::TotalCounter => Key::TotalCounter,
             KeyKind::Worker => Key::Worker { tenant, worker: WorkerId::from_raw(self.number()?) },
             KeyKind::Handoff => {
                 Key::Handoff { tenant, handoff: HandoffId::from_raw(self.number()?) }
@@ -467,7 +699,45 @@ impl Parts<'_> {
                 let (party, handoff) = (self.number()?, HandoffId::from_raw(self.number()?));
                 Key::HandoffIndex { tenant, party, handoff }
             }
+            KeyKind::FenceFloor => Key::FenceFloor { tenant, run: self.run()? },
+            KeyKind::Failure => {
+                Key::Failure { tenant, shard: self.shard()?, number: self.small()? }
+            }
+            KeyKind::Event => {
+                let (run, writer) = (self.run()?, self.number()?);
+                Key::Event { tenant, run, writer, slot: self.small()? }
+            }
+            KeyKind::KeyLedger => {
+                Key::KeyLedger { tenant, shard: self.shard()?, block: self.number()? }
+            }
+            KeyKind::ResultBlock => {
+                Key::ResultBlock { tenant, shard: self.shard()?, block: self.number()? }
+            }
+            KeyKind::Budget => Key::Budget { tenant, run: self.run()?, number: self.small()? },
+            KeyKind::Allotment | KeyKind::TenantEntry | KeyKind::SchemaVersion => return None,
         })
+    }
+
+    /// The kind that the next part names.
+    fn kind(&mut self) -> Option<KeyKind> {
+        self.strip(&[SEPARATOR])?;
+        let end = self.rest.iter().position(|byte| *byte == SEPARATOR);
+        let (name, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest;
+        KeyKind::ALL.into_iter().find(|kind| kind.name().as_bytes() == name)
+    }
+
+    fn tenant(&mut self) -> Option<TenantId> {
+        self.hex::<32, TENANT_DIGITS>().map(TenantId::from_bytes)
+    }
+
+    fn small(&mut self) -> Option<u16> {
+        self.hex::<2, U16_DIGITS>().map(u16::from_be_bytes)
+    }
+
+    fn strip(&mut self, prefix: &[u8]) -> Option<()> {
+        self.rest = self.rest.strip_prefix(prefix)?;
+        Some(())
     }
 
     fn run(&mut self) -> Option<RunId> {
@@ -485,8 +755,8 @@ impl Parts<'_> {
     /// `N` bytes from a separator and `DIGITS` digits.
     fn hex<const N: usize, const DIGITS: usize>(&mut self) -> Option<[u8; N]> {
         const { assert!(DIGITS == 2 * N) };
-        let digits = self.rest.strip_prefix(&[SEPARATOR])?;
-        let (digits, rest) = digits.split_at_checked(DIGITS)?;
+        self.strip(&[SEPARATOR])?;
+        let (digits, rest) = self.rest.split_at_checked(DIGITS)?;
         let mut bytes = [0; N];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;

@@ -33,13 +33,23 @@ fn key_of(kind: KeyKind, tenant: TenantId, shard: ShardKey, number: u64) -> Key 
         KeyKind::ClaimIndex => Key::ClaimIndex { tenant, shard, at: LogicalTime::from_raw(number) },
         KeyKind::ParkedIndex => Key::ParkedIndex { tenant, shard },
         KeyKind::TenantCounter => Key::TenantCounter { tenant },
-        KeyKind::TotalCounter => Key::TotalCounter,
+        KeyKind::Allotment => Key::Allotment { tenant },
         KeyKind::Worker => Key::Worker { tenant, worker: WorkerId::from_raw(number) },
         KeyKind::Handoff => Key::Handoff { tenant, handoff: HandoffId::from_raw(number) },
         KeyKind::Tombstone => Key::Tombstone { tenant, run },
         KeyKind::HandoffIndex => {
             Key::HandoffIndex { tenant, party: run.as_raw(), handoff: HandoffId::from_raw(number) }
         }
+        KeyKind::FenceFloor => Key::FenceFloor { tenant, run },
+        KeyKind::Failure => Key::Failure { tenant, shard, number: number as u16 },
+        KeyKind::Event => {
+            Key::Event { tenant, run, writer: shard.shard().as_raw(), slot: number as u16 }
+        }
+        KeyKind::KeyLedger => Key::KeyLedger { tenant, shard, block: number },
+        KeyKind::ResultBlock => Key::ResultBlock { tenant, shard, block: number },
+        KeyKind::Budget => Key::Budget { tenant, run, number: number as u16 },
+        KeyKind::TenantEntry => Key::TenantEntry { tenant },
+        KeyKind::SchemaVersion => Key::SchemaVersion,
     }
 }
 
@@ -56,11 +66,12 @@ fn key() -> impl Strategy<Value = Key> {
 fn sort_key(key: &Key) -> ([u8; 32], [u64; 3]) {
     let shard_numbers = |shard: &ShardKey| [shard.run().as_raw(), shard.shard().as_raw(), 0];
     match key {
-        Key::RunHead { tenant, run } | Key::Tombstone { tenant, run } => {
-            (*tenant.as_bytes(), [run.as_raw(), 0, 0])
-        }
-        Key::RunRoots { tenant, run, chunk } => {
-            (*tenant.as_bytes(), [run.as_raw(), u64::from(*chunk), 0])
+        Key::RunHead { tenant, run }
+        | Key::Tombstone { tenant, run }
+        | Key::FenceFloor { tenant, run } => (*tenant.as_bytes(), [run.as_raw(), 0, 0]),
+        Key::RunRoots { tenant, run, chunk: small }
+        | Key::Budget { tenant, run, number: small } => {
+            (*tenant.as_bytes(), [run.as_raw(), u64::from(*small), 0])
         }
         Key::ShardHot { tenant, shard }
         | Key::ShardCold { tenant, shard }
@@ -70,8 +81,21 @@ fn sort_key(key: &Key) -> ([u8; 32], [u64; 3]) {
             let numbers = [shard.run().as_raw(), at.as_raw(), place_of(shard.shard())];
             (*tenant.as_bytes(), numbers)
         }
-        Key::TenantCounter { tenant } => (*tenant.as_bytes(), [0; 3]),
-        Key::TotalCounter => ([0; 32], [0; 3]),
+        Key::TenantCounter { tenant } | Key::Allotment { tenant } | Key::TenantEntry { tenant } => {
+            (*tenant.as_bytes(), [0; 3])
+        }
+        Key::SchemaVersion => ([0; 32], [0; 3]),
+        Key::Failure { tenant, shard, number } => {
+            let [run, shard, _] = shard_numbers(shard);
+            (*tenant.as_bytes(), [run, shard, u64::from(*number)])
+        }
+        Key::Event { tenant, run, writer, slot } => {
+            (*tenant.as_bytes(), [run.as_raw(), *writer, u64::from(*slot)])
+        }
+        Key::KeyLedger { tenant, shard, block } | Key::ResultBlock { tenant, shard, block } => {
+            let [run, shard, _] = shard_numbers(shard);
+            (*tenant.as_bytes(), [run, shard, *block])
+        }
         Key::Worker { tenant, worker } => (*tenant.as_bytes(), [worker.as_raw(), 0, 0]),
         Key::Handoff { tenant, handoff } => (*tenant.as_bytes(), [handoff.as_raw(), 0, 0]),
         Key::HandoffIndex { tenant, party, handoff } => {
@@ -131,8 +155,25 @@ proptest! {
     }
 
     #[test]
-    fn the_range_of_a_kind_holds_exactly_its_keys(kind in kind(), key in key()) {
-        prop_assert_eq!(contains(&KeyRange::all_of(kind), &key), key.kind() == kind);
+    fn every_key_lies_below_its_tenant_or_the_operator(owner in tenant(), key in key()) {
+        let is_operators = key.kind().is_of_operator();
+        let mine = !is_operators && key.tenant() == Some(owner);
+        prop_assert_eq!(contains(&KeyRange::tenant(owner), &key), mine);
+        prop_assert_eq!(contains(&KeyRange::all_tenants(), &key), !is_operators);
+        prop_assert_eq!(contains(&KeyRange::operator(), &key), is_operators);
+    }
+
+    #[test]
+    fn the_prefix_of_a_tenant_is_spelled_as_access_rules_spell_it(key in key()) {
+        let bytes = key.to_bytes();
+        let prefix = match key.tenant().filter(|_| !key.kind().is_of_operator()) {
+            Some(tenant) => {
+                let digits = tenant.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+                format!("t/{}/{}", digits.collect::<String>(), key.kind().name())
+            }
+            None => format!("op/{}", key.kind().name()),
+        };
+        prop_assert!(bytes.as_bytes().starts_with(prefix.as_bytes()));
     }
 
     #[test]
@@ -200,16 +241,47 @@ proptest! {
 fn numbers_of_kinds_are_read_back_and_no_others() {
     for number in 0..=u8::MAX {
         let kind = KeyKind::from_u8(number);
-        assert_eq!(kind.is_some(), (1..=13).contains(&number));
+        assert_eq!(kind.is_some(), (1..=21).contains(&number));
         assert!(kind.is_none_or(|kind| kind as u8 == number));
     }
+}
+
+#[test]
+fn reserved_kinds_are_those_without_values() {
+    let reserved = KeyKind::ALL.into_iter().filter(|kind| kind.is_reserved());
+    assert_eq!(
+        reserved.map(KeyKind::name).collect::<Vec<_>>(),
+        ["floor", "failure", "event", "ledger", "result", "budget", "tenant", "schema"]
+    );
+}
+
+#[test]
+fn kinds_below_the_wrong_prefix_are_no_keys() {
+    let tenant = TenantId::from_bytes([7; 32]);
+    let digits = "07".repeat(32);
+    for misplaced in [
+        format!("op/count/{digits}"),
+        format!("op/run/{digits}/{:016x}", 1),
+        format!("t/{digits}/allotment"),
+        format!("t/{digits}/allotment/{digits}"),
+        format!("t/{digits}/schema"),
+        format!("count/{digits}"),
+        "schema".to_owned(),
+        format!("t/{digits}"),
+        "op".to_owned(),
+    ] {
+        assert!(Key::parse(misplaced.as_bytes()).is_err(), "{misplaced}");
+    }
+    let allotment = format!("op/allotment/{digits}");
+    assert_eq!(Key::parse(allotment.as_bytes()), Ok(Key::Allotment { tenant }));
+    assert_eq!(Key::parse(b"op/schema"), Ok(Key::SchemaVersion));
 }
 
 #[test]
 fn upper_case_digits_are_no_key() {
     let key = Key::TenantCounter { tenant: TenantId::from_bytes([0xAB; 32]) };
     let upper = key.to_bytes().as_bytes().to_ascii_uppercase();
-    let mixed = [b"tenant-count".as_slice(), &upper["tenant-count".len()..]].concat();
+    let mixed = [b"t/".as_slice(), &upper[2..66], b"/count"].concat();
     assert!(Key::parse(&mixed).is_err());
     assert_eq!(Key::parse(&mixed.to_ascii_lowercase()), Ok(key));
 }
@@ -217,6 +289,6 @@ fn upper_case_digits_are_no_key() {
 #[test]
 fn debug_shows_neither_tenant_nor_bytes() {
     let key = Key::TenantCounter { tenant: TenantId::from_bytes([0xAB; 32]) };
-    let shown = format!("{key:?} {:?}", KeyBytes::new(KeyKind::Worker, |_| ()));
+    let shown = format!("{key:?} {:?}", KeyBytes::prefix_of(TenantId::from_bytes([0xAB; 32])));
     assert!(!shown.contains("ab") && !shown.contains("171"), "{shown}");
 }

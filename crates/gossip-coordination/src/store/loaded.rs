@@ -10,12 +10,13 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId};
 use super::codec::{
     DecodeShardError, decode_cold, decode_hot, decode_own_shard, decode_run_head, decode_shard,
 };
-use super::core::{Core, Counters};
+use super::core::Core;
 use super::engine::Read;
 use super::flight::Answers;
 use super::key::{Key, SHARD_LOAD};
 use super::memory::Remembered;
 use super::owner::OwnerKey;
+use super::quota::Quota;
 use super::txn::{Conflict, Versioned};
 use crate::error::InfraError;
 use crate::protocol::ShardTransition;
@@ -29,7 +30,7 @@ pub(super) struct Loaded {
     pub(super) head: Option<Head>,
     /// Read only for those who ask what the store knows of the owner.
     pub(super) owner: Option<Versioned>,
-    pub(super) counters: Counters,
+    pub(super) quota: Quota,
     pub(super) origin: Origin,
 }
 
@@ -126,7 +127,7 @@ impl Loaded {
             reads.push(Read::Get(Key::Owner { tenant, shard }));
         }
         if T::MAKES_SHARDS {
-            reads.extend(Counters::keys(tenant).map(Read::Get));
+            reads.extend(Quota::keys(tenant).map(Read::Get));
         }
         reads
     }
@@ -139,12 +140,12 @@ impl Loaded {
     ) -> Result<Self, InfraError> {
         let (hot, cold, head) = (answers.value(), answers.value(), answers.value());
         let owner = if binds && T::CONSULTS_OWNER { answers.value() } else { None };
-        let counters = match T::MAKES_SHARDS {
-            true => Counters::take(&mut [answers.value(), answers.value()].into_iter()),
-            false => Counters::default(),
+        let quota = match T::MAKES_SHARDS {
+            true => Quota::take([answers.value(), answers.value()]),
+            false => Quota::default(),
         };
         let head = head.map(|head| Head::decode(tenant, shard.run(), &head)).transpose()?;
-        Ok(Self { hot, cold, head, owner, counters, origin: Origin::Store })
+        Ok(Self { hot, cold, head, owner, quota, origin: Origin::Store })
     }
 
     /// What is remembered, if it is enough for the operation.
@@ -152,14 +153,14 @@ impl Loaded {
         remembered: Remembered,
         head: Option<Head>,
     ) -> Option<Self> {
-        // Counters change too often to be worth remembering, and an owner key may vanish.
+        // The count changes too often to be worth remembering, and an owner key may vanish.
         let enough = !T::MAKES_SHARDS && !T::CONSULTS_OWNER && head.is_some();
         enough.then(|| Self {
             hot: Some(remembered.hot),
             cold: Some(remembered.cold),
             head,
             owner: None,
-            counters: Counters::default(),
+            quota: Quota::default(),
             origin: Origin::Memory,
         })
     }
@@ -181,8 +182,8 @@ impl Loaded {
                 Key::RunHead { .. } => {
                     self.head = Some(Head::decode(tenant, shard.run(), &value?).ok()?);
                 }
-                Key::TenantCounter { .. } => self.counters.tenant = value,
-                Key::TotalCounter => self.counters.total = value,
+                Key::TenantCounter { .. } => self.quota.count = value,
+                Key::Allotment { .. } => self.quota.allotment = value,
                 // Newborn shards, which are asked for again.
                 Key::ShardHot { .. } | Key::ShardCold { .. } => {}
                 Key::RunRoots { .. }
@@ -192,7 +193,15 @@ impl Loaded {
                 | Key::Worker { .. }
                 | Key::Handoff { .. }
                 | Key::Tombstone { .. }
-                | Key::HandoffIndex { .. } => return None,
+                | Key::HandoffIndex { .. }
+                | Key::FenceFloor { .. }
+                | Key::Failure { .. }
+                | Key::Event { .. }
+                | Key::KeyLedger { .. }
+                | Key::ResultBlock { .. }
+                | Key::Budget { .. }
+                | Key::TenantEntry { .. }
+                | Key::SchemaVersion => return None,
             }
         }
         self.origin = Origin::Conflict;

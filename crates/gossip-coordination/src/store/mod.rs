@@ -75,6 +75,7 @@ mod nonce;
 mod owner;
 mod place;
 mod queries;
+mod quota;
 mod range;
 mod renewals;
 mod retry;
@@ -91,12 +92,13 @@ mod worker_flight;
 
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
-    OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_claim_entry,
-    decode_cold, decode_count, decode_handoff, decode_hot, decode_mover_entry, decode_owner,
-    decode_parked_entry, decode_roots, decode_run_head, decode_shard, decode_tombstone,
-    decode_worker, encode_claim_entry, encode_cold, encode_handoff, encode_hot, encode_mover_entry,
-    encode_owner, encode_parked_entry, encode_roots, encode_run_head, encode_tenant_count,
-    encode_tombstone, encode_total_count, encode_worker, join_shard, make_room,
+    OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_allotment,
+    decode_claim_entry, decode_cold, decode_count, decode_handoff, decode_hot, decode_mover_entry,
+    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_shard,
+    decode_tombstone, decode_worker, encode_allotment, encode_claim_entry, encode_cold,
+    encode_handoff, encode_hot, encode_mover_entry, encode_owner, encode_parked_entry,
+    encode_roots, encode_run_head, encode_tenant_count, encode_tombstone, encode_worker,
+    join_shard, make_room,
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::StoreConfig;
@@ -113,6 +115,7 @@ pub use self::map_store::{Fault, MapStore};
 pub use self::memory::SharedMemory;
 pub use self::nonce::fresh_nonce;
 pub use self::place::{ClaimSpot, place_of, shard_at};
+pub use self::quota::{Allotment, load_allotment, set_allotment};
 pub use self::range::KeyRange;
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 #[cfg(test)]
@@ -139,6 +142,8 @@ mod older_tests;
 mod owner_tests;
 #[cfg(test)]
 mod place_tests;
+#[cfg(test)]
+mod quota_tests;
 #[cfg(test)]
 mod race_tests;
 #[cfg(test)]

@@ -345,7 +345,7 @@ fn a_deleted_run_leaves_no_owner_key() {
     one.delete_run(at(14), TENANT, RUN, op(7)).unwrap();
     let kind = |(key, _): &(Vec<u8>, Vec<u8>)| Key::parse(key).unwrap().kind();
     let kinds: Vec<_> = one.store().dump().iter().map(kind).collect();
-    assert_eq!(kinds, [KeyKind::TenantCounter, KeyKind::Tombstone, KeyKind::TotalCounter]);
+    assert_eq!(kinds, [KeyKind::TenantCounter, KeyKind::Tombstone]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Half-open ranges of keys: what a scan reads.
 //!
-//! Every range lies within one kind, and within one tenant unless it says otherwise. A range is two
-//! byte strings and knows no engine; an engine puts its namespace in front of both.
+//! Every range lies within one kind of one tenant unless it says otherwise. A range is two byte
+//! strings and knows no engine; an engine puts its namespace in front of both.
 
 use std::ops::RangeInclusive;
 
@@ -18,26 +18,22 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key of a kind, of all tenants: for backup and checks of a whole store.
+    /// Every key of every tenant: for backup and checks of a whole store.
     #[must_use]
-    pub fn all_of(kind: KeyKind) -> Self {
-        let path = KeyBytes::new(kind, |_| ());
-        match kind {
-            // The one kind whose key is its name and nothing more.
-            KeyKind::TotalCounter => Self { start: path, end: path.with(&[0]) },
-            KeyKind::RunHead
-            | KeyKind::RunRoots
-            | KeyKind::ShardHot
-            | KeyKind::ShardCold
-            | KeyKind::Owner
-            | KeyKind::ClaimIndex
-            | KeyKind::ParkedIndex
-            | KeyKind::TenantCounter
-            | KeyKind::Worker
-            | KeyKind::Handoff
-            | KeyKind::Tombstone
-            | KeyKind::HandoffIndex => Self::below(&path),
-        }
+    pub fn all_tenants() -> Self {
+        Self::below(&KeyBytes::prefix_of_tenants())
+    }
+
+    /// Every key of a tenant. An access rule on this range separates the tenant from the others.
+    #[must_use]
+    pub fn tenant(tenant: TenantId) -> Self {
+        Self::below(&KeyBytes::prefix_of(tenant))
+    }
+
+    /// Every key that only the operator writes.
+    #[must_use]
+    pub fn operator() -> Self {
+        Self::below(&KeyBytes::prefix_of_operator())
     }
 
     /// The heads of a tenant's runs.
@@ -73,8 +69,8 @@ impl KeyRange {
     /// The planned moves of a tenant that concern a party and are not over.
     #[must_use]
     pub fn moves_of(tenant: TenantId, party: u64) -> Self {
-        Self::below(&KeyBytes::new(KeyKind::HandoffIndex, |path| {
-            path.tenant(tenant).number(party);
+        Self::below(&KeyBytes::of_tenant(tenant, KeyKind::HandoffIndex, |path| {
+            path.number(party);
         }))
     }
 
@@ -216,9 +212,9 @@ impl ClaimsPath {
 }
 
 fn of_tenant(kind: KeyKind, tenant: TenantId) -> KeyBytes {
-    KeyBytes::new(kind, |path| _ = path.tenant(tenant))
+    KeyBytes::of_tenant(tenant, kind, |_| ())
 }
 
 fn of_run(kind: KeyKind, tenant: TenantId, run: RunId) -> KeyBytes {
-    KeyBytes::new(kind, |path| _ = path.tenant(tenant).number(run.as_raw()))
+    KeyBytes::of_tenant(tenant, kind, |path| _ = path.number(run.as_raw()))
 }

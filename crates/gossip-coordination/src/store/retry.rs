@@ -8,7 +8,7 @@ use crate::error::InfraError;
 /// caller had better come back later.
 pub(super) const TRIES_MAX: u32 = 16;
 
-/// Conflicts on counters and on the keys of newborn shards that one operation bears: the first say
+/// Conflicts on the quota and on the keys of newborn shards that one operation bears: the first say
 /// nothing about the shard itself, the second are decided anew at once (DESIGN Q15). Bounded all
 /// the same, so that no store can keep a flight in the air for ever.
 pub(super) const SIDE_TRIES_MAX: u32 = 1_000;

@@ -14,10 +14,11 @@ use super::codec::{
     RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
     encode_run_head, encode_tombstone,
 };
-use super::core::{BIRTH_WRITES, Core, Counters, Full, encoded};
+use super::core::{BIRTH_WRITES, Core, Full, encoded};
 use super::engine::{Page, Read};
 use super::flight::{Answers, Io};
 use super::key::{KEY_LEN_MAX, Key};
+use super::quota::Quota;
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
@@ -30,8 +31,8 @@ use crate::record::Birth;
 use crate::run::{Registration, RunConfig, RunRecord, RunStatus};
 
 /// Writes of a chunk of a registration beside those of its shards: the head, the names of the
-/// roots, and two counters.
-const CHUNK_WRITES: usize = 4;
+/// roots, and the count of the tenant.
+const CHUNK_WRITES: usize = 3;
 
 /// How often a run of more roots than fit in a page is read again, because it changed meanwhile.
 const LOAD_TRIES_MAX: usize = 8;
@@ -40,7 +41,7 @@ const LOAD_TRIES_MAX: usize = 8;
 /// three keys, three frames and the fields of fixed size.
 const BIRTH_OVERHEAD: usize = 3 * KEY_LEN_MAX + 256;
 
-/// Bytes of a chunk beside its shards, at most: a head with a full log, names, counters, keys.
+/// Bytes of a chunk beside its shards, at most: a head with a full log, names, the count, keys.
 const CHUNK_OVERHEAD: usize = 4 << 10;
 
 /// Runs `operation`. Counting the active and the parked shards is for those that ask.
@@ -97,8 +98,7 @@ where
             },
             CommitOutcome::Conflict(conflict) => {
                 let lost = conflict.key();
-                let side = matches!(lost, Key::TenantCounter { .. } | Key::TotalCounter);
-                tries.failed(Some(lost), side)?
+                tries.failed(Some(lost), Quota::has(&lost))?
             }
             CommitOutcome::Unknown => {
                 doubt = prepared.or(doubt);
@@ -159,7 +159,7 @@ struct Loaded {
     roots: RootProgress,
     tombstone_value: Option<Versioned>,
     tombstone: Option<Tombstone>,
-    counters: Counters,
+    quota: Quota,
     active: u64,
     parked: u64,
 }
@@ -171,9 +171,9 @@ impl Loaded {
         (tenant, run): (TenantId, RunId),
         (registering, counts): (bool, bool),
     ) -> Result<Self, InfraError> {
-        let [of_tenant, of_all] = Counters::keys(tenant);
+        let [count, allotment] = Quota::keys(tenant);
         let grave = Key::Tombstone { tenant, run };
-        let mut also = [grave, of_tenant, of_all].map(Read::Get).to_vec();
+        let mut also = [grave, count, allotment].map(Read::Get).to_vec();
         if counts {
             let ranges = [KeyRange::claims_of(tenant, run), KeyRange::parked_of(tenant, run)];
             also.extend(ranges.map(Read::Count));
@@ -184,7 +184,7 @@ impl Loaded {
             Some(value) => Some(decode_tombstone(tenant, run, &value.bytes)?),
             None => None,
         };
-        let counters = Counters::take(&mut [answers.value(), answers.value()].into_iter());
+        let quota = Quota::take([answers.value(), answers.value()]);
         let (head, record, roots) = match loaded {
             Some(LoadedRun { head, record, roots }) => (Some(head), Some(record), roots),
             None => (None, None, RootProgress::NONE),
@@ -194,7 +194,7 @@ impl Loaded {
             true => (answers.count(), answers.count()),
             false => (0, 0),
         };
-        Ok(Self { head, record, roots, tombstone_value, tombstone, counters, active, parked })
+        Ok(Self { head, record, roots, tombstone_value, tombstone, quota, active, parked })
     }
 }
 
@@ -270,7 +270,7 @@ fn judge<T: RunTransitionRules>(
         active: loaded.active,
         parked: loaded.parked,
         registered_at: loaded.roots.last_chunk_at,
-        room: loaded.counters.room(tenant, &core.config, reserved)?,
+        room: loaded.quota.room(tenant, reserved)?,
     };
     let (change, answer) = match operation.decide(now, &seen) {
         Err(error) => return Ok(Verdict::Refused(error)),
@@ -313,7 +313,7 @@ fn write(
         }
         RunChange::Delete(tombstone) => {
             let (grave, given_back) = (loaded.tombstone_value.as_ref(), loaded.roots.never_made());
-            let counts = (&loaded.counters, given_back);
+            let counts = (&loaded.quota, given_back);
             let mark = Mark::Tombstone(bury(&mut txn, (tenant, run), tombstone, grave, counts)?);
             return Ok(Written { txn, mark, last: true });
         }
@@ -355,7 +355,7 @@ pub(super) fn bury(
     (tenant, run): (TenantId, RunId),
     tombstone: &Tombstone,
     in_its_place: Option<&Versioned>,
-    (counters, never_made): (&Counters, u64),
+    (quota, never_made): (&Quota, u64),
 ) -> Result<Vec<u8>, InfraError> {
     let grave = Key::Tombstone { tenant, run };
     txn.expect(grave, in_its_place);
@@ -363,7 +363,7 @@ pub(super) fn bury(
     let bytes = encoded(|out| encode_tombstone(tenant, run, tombstone, out));
     txn.put(grave, bytes.clone());
     if never_made > 0 {
-        counters.change(txn, tenant, 0, never_made)?;
+        quota.change(txn, tenant, 0, never_made)?;
     }
     Ok(bytes)
 }
@@ -381,7 +381,7 @@ fn register(
     let (tenant, run) = (record.tenant(), record.run());
     let before = loaded.roots;
     if before.total == 0 {
-        loaded.counters.change(txn, tenant, roots.count() as u64, 0)?;
+        loaded.quota.change(txn, tenant, roots.count() as u64, 0)?;
     }
     let owner = Arc::new(tenant);
     let mut ids: Vec<ShardId> = Vec::new();

@@ -101,28 +101,23 @@ fn collect(core: &mut Core, clock: Clock) -> Flight<'_, bool> {
     })
 }
 
-/// Counters, and what they count: shards that are stored, and shards that are reserved.
+/// The count, and what it counts: shards that are stored, and shards that are reserved.
 fn check_counts(store: &mut MapStore, seed: u64) {
     let reads = vec![
         Read::Get(Key::RunHead { tenant: TENANT, run: RUN }),
         Read::Count(KeyRange::hot_shards_of(TENANT, RUN)),
         Read::Get(Key::TenantCounter { tenant: TENANT }),
-        Read::Get(Key::TotalCounter),
     ];
     let answers = store.read(reads).unwrap();
-    let [Answer::Value(head), Answer::Count(stored), Answer::Value(one), Answer::Value(all)] =
-        &answers[..]
-    else {
+    let [Answer::Value(head), Answer::Count(stored), Answer::Value(counter)] = &answers[..] else {
         panic!("{answers:?}")
     };
     let reserved = head.as_ref().map_or(0, |head| {
         let roots = decode_run_head(TENANT, RUN, &head.bytes).unwrap().roots();
         u64::from(roots.total - roots.registered)
     });
-    for (counter, tenant) in [(one, Some(TENANT)), (all, None)] {
-        let count = counter.as_ref().map_or(0, |value| decode_count(tenant, &value.bytes).unwrap());
-        assert_eq!(count, stored + reserved, "seed {seed}: counts are exact at every moment");
-    }
+    let count = counter.as_ref().map_or(0, |value| decode_count(TENANT, &value.bytes).unwrap());
+    assert_eq!(count, stored + reserved, "seed {seed}: counts are exact at every moment");
 }
 
 /// Somebody on the way.
@@ -225,7 +220,7 @@ fn settle(seed: u64, admin: &mut StoreCoordinator<MapStore>) {
     check_counts(admin.store_mut(), seed);
     let kind = |(key, _): &(Vec<u8>, Vec<u8>)| Key::parse(key).unwrap().kind();
     let mut kinds: Vec<_> = admin.store().dump().iter().map(kind).collect();
-    kinds.retain(|kind| !matches!(kind, KeyKind::TenantCounter | KeyKind::TotalCounter));
+    kinds.retain(|kind| *kind != KeyKind::TenantCounter);
     assert_eq!(kinds, [KeyKind::Tombstone], "seed {seed}");
 }
 

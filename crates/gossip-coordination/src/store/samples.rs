@@ -17,7 +17,7 @@ use crate::protocol::{OfferTerms, Tombstone};
 use crate::record::{ShardStatus, ShardView};
 use crate::request::{ShardAction, SplitKey};
 use crate::run::{RUN_OP_LOG_CAP, RunConfig, RunRecord};
-use crate::store::OwnerBinding;
+use crate::store::{Allotment, OwnerBinding};
 use crate::test_fixtures::{RUN, TENANT, acquire, at, key, op, run_config, two_shards, worker};
 use crate::workers::{WorkerEntry, WorkerState};
 use crate::{
@@ -109,11 +109,19 @@ pub(super) fn decode(key: &Key, value: &[u8], partner: Option<&[u8]>) -> Result<
         | Key::ClaimIndex { .. }
         | Key::ParkedIndex { .. }
         | Key::TenantCounter { .. }
-        | Key::TotalCounter
+        | Key::Allotment { .. }
         | Key::Worker { .. }
         | Key::Handoff { .. }
         | Key::Tombstone { .. }
         | Key::HandoffIndex { .. } => recode_small(key, value, &mut again)?,
+        Key::FenceFloor { .. }
+        | Key::Failure { .. }
+        | Key::Event { .. }
+        | Key::KeyLedger { .. }
+        | Key::ResultBlock { .. }
+        | Key::Budget { .. }
+        | Key::TenantEntry { .. }
+        | Key::SchemaVersion => unreachable!("no values of a reserved kind"),
     }
     assert_eq!(again, value, "what decodes encodes to the same bytes");
     Ok(())
@@ -134,9 +142,11 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
             codec::encode_parked_entry(tenant, shard, again);
         }
         Key::TenantCounter { tenant } => {
-            codec::encode_tenant_count(tenant, codec::decode_count(Some(tenant), value)?, again);
+            codec::encode_tenant_count(tenant, codec::decode_count(tenant, value)?, again);
         }
-        Key::TotalCounter => codec::encode_total_count(codec::decode_count(None, value)?, again),
+        Key::Allotment { tenant } => {
+            codec::encode_allotment(tenant, codec::decode_allotment(tenant, value)?, again);
+        }
         Key::Worker { tenant, worker } => {
             codec::encode_worker(tenant, &codec::decode_worker(tenant, worker, value)?, again);
         }
@@ -155,7 +165,15 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
         Key::RunHead { .. }
         | Key::RunRoots { .. }
         | Key::ShardHot { .. }
-        | Key::ShardCold { .. } => unreachable!("not a small value"),
+        | Key::ShardCold { .. }
+        | Key::FenceFloor { .. }
+        | Key::Failure { .. }
+        | Key::Event { .. }
+        | Key::KeyLedger { .. }
+        | Key::ResultBlock { .. }
+        | Key::Budget { .. }
+        | Key::TenantEntry { .. }
+        | Key::SchemaVersion => unreachable!("not a small value"),
     }
     Ok(())
 }
@@ -372,7 +390,7 @@ fn small_samples() -> Vec<Sample> {
         token: GrantToken::from_raw(0xFEED),
     };
     let entry = WorkerEntry { worker: worker(3), state: WorkerState::Draining, expires_at: at(99) };
-    let handoff = HandoffId::from_raw(6);
+    let (handoff, allotment) = (HandoffId::from_raw(6), Allotment::of_shards(67_890));
     vec![
         sample(
             "full",
@@ -400,9 +418,9 @@ fn small_samples() -> Vec<Sample> {
         ),
         sample(
             "full",
-            Key::TotalCounter,
-            |out| codec::encode_total_count(67_890, out),
-            |fields| codec::write_count(fields, 67_890),
+            Key::Allotment { tenant },
+            |out| codec::encode_allotment(tenant, allotment, out),
+            |fields| codec::write_allotment(fields, allotment),
         ),
         sample(
             "full",
@@ -418,6 +436,21 @@ fn small_samples() -> Vec<Sample> {
             |out| codec::encode_mover_entry(tenant, 0xABBA, handoff, out),
             |_| {},
         ),
+    ]
+}
+
+/// One key of each reserved kind, in the order of their numbers.
+pub(super) fn reserved_keys() -> [Key; 8] {
+    let (tenant, run, shard) = (TENANT, RUN, key(5));
+    [
+        Key::FenceFloor { tenant, run },
+        Key::Failure { tenant, shard, number: 3 },
+        Key::Event { tenant, run, writer: 0xBEEF, slot: 63 },
+        Key::KeyLedger { tenant, shard, block: 9 },
+        Key::ResultBlock { tenant, shard, block: 9 },
+        Key::Budget { tenant, run, number: 1 },
+        Key::TenantEntry { tenant },
+        Key::SchemaVersion,
     ]
 }
 

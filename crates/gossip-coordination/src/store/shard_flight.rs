@@ -37,7 +37,7 @@
 //!
 //! # Invariants
 //! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
-//!   for the cold one too, the run's head, the counters, the absence of newborn ids.
+//!   for the cold one too, the run's head, the quota, the absence of newborn ids.
 //! - A shard is remembered only while its lease is held by whoever committed last by this handle,
 //!   or by one that shares its memory.
 //! - The claim index entry of a shard is exact: zero while it is free, its deadline while leased.
@@ -58,6 +58,7 @@ use super::key::Key;
 use super::loaded::{Loaded, Origin, Seen};
 use super::memory::Remembered;
 use super::owner::{Holding, Ties};
+use super::quota::Quota;
 use super::retry::Tries;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
@@ -316,9 +317,9 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
         // Ids that were free are compared in the commit, and those that were taken stay so: whoever
-        // only lost a race for the counters need not look for them again.
+        // only lost a race for the quota need not look for them again.
         let found = conflict.found();
-        if found.is_empty() || !found.iter().all(|(found, _)| is_counter(found)) {
+        if found.is_empty() || !found.iter().all(|(found, _)| Quota::has(found)) {
             self.kin.clear();
         }
         self.kin_is_newer = false;
@@ -371,15 +372,11 @@ fn forgotten() -> InfraError {
     InfraError::Transient { operation: "shard.commit", message }
 }
 
-const fn is_counter(key: &Key) -> bool {
-    matches!(key, Key::TenantCounter { .. } | Key::TotalCounter)
-}
-
-/// Whether a conflict on `lost` is about the shard or its run, not about counters or newborns.
+/// Whether a conflict on `lost` is about the shard or its run, not about the quota or newborns.
 fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
     match lost {
         Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. } => *shard == key,
-        Key::TenantCounter { .. } | Key::TotalCounter => false,
+        Key::TenantCounter { .. } | Key::Allotment { .. } => false,
         Key::RunHead { .. }
         | Key::RunRoots { .. }
         | Key::Owner { .. }
@@ -388,7 +385,15 @@ fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
         | Key::Worker { .. }
         | Key::Handoff { .. }
         | Key::Tombstone { .. }
-        | Key::HandoffIndex { .. } => true,
+        | Key::HandoffIndex { .. }
+        | Key::FenceFloor { .. }
+        | Key::Failure { .. }
+        | Key::Event { .. }
+        | Key::KeyLedger { .. }
+        | Key::ResultBlock { .. }
+        | Key::Budget { .. }
+        | Key::TenantEntry { .. }
+        | Key::SchemaVersion => true,
     }
 }
 
@@ -565,7 +570,7 @@ fn judge<T: ShardTransition>(
     let LookedAt { loaded, kin, ties } = looked_at;
     let owner = core.shared(tenant);
     let room = match T::MAKES_SHARDS {
-        true => loaded.counters.room(tenant, &core.config, 0)?,
+        true => loaded.quota.room(tenant, 0)?,
         false => ShardRoom::UNLIMITED,
     };
     let owner_key = loaded.owner(tenant, key);
@@ -657,7 +662,7 @@ fn prepare<T: ShardTransition>(
             core.add_birth(&mut txn, owner, shard.run(), &birth)?;
             born += 1;
         }
-        loaded.counters.change(&mut txn, tenant, born, 0)?;
+        loaded.quota.change(&mut txn, tenant, born, 0)?;
     }
     Ok((txn, Parts { hot, cold }))
 }

@@ -198,18 +198,19 @@ fn a_counter_that_moved_meanwhile_costs_one_more_commit() {
     let mut store = coordinator.store().another_handle();
     let told = fly(&mut store, core.on_shard(at(3), split), |_| {
         let mut bytes = Vec::new();
-        super::encode_total_count(7, &mut bytes);
+        super::encode_tenant_count(TENANT, 7, &mut bytes);
         let mut txn = Txn::new();
-        txn.put(Key::TotalCounter, bytes);
+        txn.put(Key::TenantCounter { tenant: TENANT }, bytes);
         txn
     });
     assert!(told.unwrap().is_executed());
     // The shard, and what is there of the newborn; after the conflict neither again. One of the
     // commits is that of the other.
     assert_eq!((store.read_count(), store.commit_count()), (2, 3));
-    let mut answers = store.read(vec![super::Read::Get(Key::TotalCounter)]).unwrap();
+    let mut answers =
+        store.read(vec![super::Read::Get(Key::TenantCounter { tenant: TENANT })]).unwrap();
     let Some(super::Answer::Value(Some(value))) = answers.pop() else { panic!("a counter") };
-    assert_eq!(super::decode_count(None, &value.bytes), Ok(8), "counted on top");
+    assert_eq!(super::decode_count(TENANT, &value.bytes), Ok(8), "counted on top");
 }
 
 /// Roots `[b, c)`, `[c, d)` and so on, each leased by a handle of its own.

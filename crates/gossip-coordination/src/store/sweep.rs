@@ -15,10 +15,11 @@
 use gossip_contracts::identity::{RunId, TenantId};
 
 use super::codec::{decode_hot, decode_run_head, refuse_newer};
-use super::core::{Core, Counters};
+use super::core::Core;
 use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::Key;
+use super::quota::Quota;
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn};
 use crate::error::InfraError;
@@ -26,8 +27,8 @@ use crate::record::ShardStatus;
 
 /// Writes that take one shard away, at most: two parts, an index entry, and the owner key.
 const SHARD_WRITES: usize = 4;
-/// Writes of the counters.
-const COUNTER_WRITES: usize = 2;
+/// Writes of the count of the tenant.
+const COUNTER_WRITES: usize = 1;
 
 /// Takes away everything of a run whose head is gone, or whose shards nobody ever finds because it
 /// was cancelled before all were registered.
@@ -42,8 +43,8 @@ pub(super) async fn sweep(
     let limit = limit.clamp(1, core.limits.page);
     let mut is_long = true;
     loop {
-        let mut reads = vec![next_of(tenant, run, is_long, limit)];
-        reads.extend(Counters::keys(tenant).map(Read::Get));
+        let count = Read::Get(Key::TenantCounter { tenant });
+        let reads = vec![next_of(tenant, run, is_long, limit), count];
         let mut answers = io.read(reads).await.map_err(|error| tries.ended(error))?;
         let page = answers.page();
         let next = page.first().map(|(key, _)| *key);
@@ -55,12 +56,11 @@ pub(super) async fn sweep(
         if first != next {
             (first, tries) = (next, core.tries_of_the_rest("sweep.commit"));
         }
-        let values = [answers.value(), answers.value()];
-        let counters = Counters::take(&mut values.into_iter());
+        let quota = Quota { count: answers.value(), allotment: None };
         let txn = match next {
             None => continue,
             Some(Key::ShardHot { .. }) => {
-                let taken = take_away(tenant, &page, &counters, io.binding().is_some());
+                let taken = take_away(tenant, &page, &quota, io.binding().is_some());
                 taken.map_err(|error| tries.ended(error))?
             }
             Some(_) => {
@@ -150,12 +150,7 @@ fn next_of(tenant: TenantId, run: RunId, is_long: bool, limit: usize) -> Read {
 }
 
 /// Takes the shards of `page` away, and their owner keys if the store `binds`.
-fn take_away(
-    tenant: TenantId,
-    page: &Page,
-    counters: &Counters,
-    binds: bool,
-) -> Result<Txn, InfraError> {
+fn take_away(tenant: TenantId, page: &Page, quota: &Quota, binds: bool) -> Result<Txn, InfraError> {
     let mut txn = Txn::new();
     for (key, value) in page {
         let Key::ShardHot { shard, .. } = *key else { continue };
@@ -182,6 +177,6 @@ fn take_away(
             txn.delete(Key::ParkedIndex { tenant, shard });
         }
     }
-    counters.change(&mut txn, tenant, 0, page.len() as u64)?;
+    quota.change(&mut txn, tenant, 0, page.len() as u64)?;
     Ok(txn)
 }

@@ -10,7 +10,7 @@ use rstest::rstest;
 
 use super::codec::of_next_format;
 use super::core::Core;
-use super::test_support::{overwrite, stored};
+use super::test_support::{allot, overwrite, stored};
 use super::{
     Answer, Fault, Flight, Key, KeyKind, KeyRange, MapStore, Read, Step, Store, StoreConfig,
     StoreCoordinator, StoreLimits, Told, encode_roots,
@@ -28,7 +28,7 @@ const NEIGHBOURS: [RunId; 2] = [RunId::from_raw(0), RunId::from_raw(2)];
 const SMALL: StoreLimits = StoreLimits { txn_ops: 20, txn_bytes: 1 << 20, page: 4 };
 const SHARDS: u32 = 12;
 /// Shards that there may be: enough for [`RUN`], its neighbours and nothing more.
-const ROOM: usize = SHARDS as usize + NEIGHBOURS.len();
+const ROOM: u64 = SHARDS as u64 + NEIGHBOURS.len() as u64;
 const STALE_AFTER: u64 = 1_000;
 /// Interleavings of those who sweep at once.
 const SEEDS: u64 = 300;
@@ -52,7 +52,7 @@ const fn hot(shard: u64) -> Key {
 }
 
 const fn config(number: u64) -> StoreConfig {
-    StoreConfig { max_shards_per_tenant: ROOM, ..StoreConfig::new(number << 32) }
+    StoreConfig::new(number << 32)
 }
 
 /// A process of its own on the same store.
@@ -79,7 +79,8 @@ fn register(handle: &mut Handle, run: RunId, shards: u32) -> Result<(), Register
 /// A cancelled run of twelve shards, one of three held and one of three parked, between two others
 /// that are active. Its store ties owner keys to processes.
 fn cancelled() -> Handle {
-    let store = MapStore::with_limits(SMALL).with_bindings();
+    let mut store = MapStore::with_limits(SMALL).with_bindings();
+    allot(&mut store, TENANT, ROOM);
     let mut handle = StoreCoordinator::new(store, config(1));
     NEIGHBOURS.iter().for_each(|run| register(&mut handle, *run, 1).unwrap());
     register(&mut handle, RUN, SHARDS).unwrap();
@@ -190,7 +191,8 @@ fn an_upkeep_that_dies_too_is_taken_up_by_the_next() {
 /// A run that was never registered to its end and that its owner deletes.
 #[test]
 fn half_a_registration_that_is_half_deleted_is_finished_too() {
-    let store = MapStore::with_limits(SMALL).with_bindings();
+    let mut store = MapStore::with_limits(SMALL).with_bindings();
+    allot(&mut store, TENANT, ROOM);
     let mut handle = StoreCoordinator::new(store, config(1));
     NEIGHBOURS.iter().for_each(|run| register(&mut handle, *run, 1).unwrap());
     // The run is made and one chunk is stored.
@@ -466,6 +468,6 @@ fn a_run_has_no_keys_that_these_tests_do_not_know() {
         handle.store().dump().iter().map(|(key, _)| Key::parse(key).unwrap().kind()).collect();
     let looked_for: std::collections::BTreeSet<KeyKind> =
         left(&handle).iter().map(Key::kind).collect();
-    let others = [KeyKind::TenantCounter, KeyKind::TotalCounter];
+    let others = [KeyKind::TenantCounter, KeyKind::Allotment];
     assert_eq!(kinds, looked_for.union(&others.into()).copied().collect());
 }

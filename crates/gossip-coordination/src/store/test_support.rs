@@ -1,8 +1,10 @@
 //! What tests do to a store behind the back of its coordinators.
 
+use gossip_contracts::identity::TenantId;
+
 use super::{
-    Answer, AsyncStore, CommitOutcome, Key, MapStore, Read, Store, StoreCoordinator, StoreLimits,
-    Txn,
+    Allotment, Answer, AsyncStore, CommitOutcome, Key, MapStore, Read, Store, StoreCoordinator,
+    StoreLimits, Txn, fly, set_allotment,
 };
 use crate::error::InfraError;
 
@@ -19,6 +21,11 @@ pub(super) fn stored(handle: &mut StoreCoordinator<MapStore>, key: Key) -> Vec<u
         Answer::Value(Some(value)) => value.bytes,
         other => panic!("{other:?}"),
     }
+}
+
+/// Writes how many shards a tenant may have, as an operator does.
+pub(super) fn allot(store: &mut MapStore, tenant: TenantId, max_shards: u64) {
+    fly(store, set_allotment(tenant, Some(Allotment::of_shards(max_shards)))).unwrap();
 }
 
 /// The model store as an asynchronous one that is ready at once.

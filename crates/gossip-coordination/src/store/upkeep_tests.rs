@@ -5,6 +5,7 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
 
+use super::test_support::allot;
 use super::{Fault, Key, KeyKind, MapStore, StoreConfig, StoreCoordinator, StoreLimits};
 use crate::*;
 
@@ -77,9 +78,9 @@ fn is_gone(coordinator: &mut Coordinator) -> bool {
         && count(coordinator, KeyKind::ClaimIndex) == 0
         && count(coordinator, KeyKind::Tombstone) == 1;
     // All room is needed for this one.
-    let config =
-        StoreConfig { max_shards_per_tenant: SHARDS as usize, ..StoreConfig::new(4 << 32) };
-    let mut other = StoreCoordinator::new(coordinator.store().another_handle(), config);
+    let mut store = coordinator.store().another_handle();
+    allot(&mut store, TENANT, SHARDS.into());
+    let mut other = StoreCoordinator::new(store, StoreConfig::new(4 << 32));
     let run_config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
     other.create_run(at(900), TENANT, run(2), run_config).unwrap();
     clean && register(&mut other, 900, run(2), 9)

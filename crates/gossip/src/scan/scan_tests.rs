@@ -8,10 +8,10 @@ use std::time::Duration;
 use gossip_contracts::connector::{Connector, ConnectorError, MemoryConnector};
 use gossip_contracts::identity::WorkerId;
 use gossip_coordination::{RunManagement as _, WorkerState};
-use gossip_testkit::test_support::TestDirectory;
 use gossip_scanner_runtime::{
     Clock as _, Ending, InitialShardsError, OpenRunError, StartError, SystemClock, job_of,
 };
+use gossip_testkit::test_support::TestDirectory;
 
 use super::*;
 use crate::store::StoreUrl;

@@ -60,8 +60,14 @@ pub use self::script::ScriptError;
 pub use self::stage::{Performed, Stage};
 pub use self::troupe::{Actor, Casting, Line, Troupe};
 
-use gossip_coordination::store::StoreConfig;
+use gossip_contracts::identity::TenantId;
+use gossip_coordination::store::{
+    Allotment, AsyncStore, Store, StoreConfig, fly, fly_async, set_allotment,
+};
 use gossip_coordination::{CoordinationFacade, StateTransitionEvent};
+
+/// The highest number of a tenant in a script that sets limits.
+const TENANTS_MAX: u8 = 3;
 
 /// How a backend takes part in the scripts.
 pub trait ScriptBackend {
@@ -95,14 +101,43 @@ impl WorldSettings {
     /// The settings of a handle, with these limits.
     #[must_use]
     pub fn limit(self, handle: StoreConfig) -> StoreConfig {
-        StoreConfig {
-            max_shards_per_tenant: self
-                .max_shards_per_tenant
-                .unwrap_or(handle.max_shards_per_tenant),
-            max_total_shards: self.max_total_shards.unwrap_or(handle.max_total_shards),
-            claim_cooldown_interval: self.claim_cooldown.unwrap_or(0),
-            ..handle
+        StoreConfig { claim_cooldown_interval: self.claim_cooldown.unwrap_or(0), ..handle }
+    }
+
+    /// Whether a store can have them: it has no slab, and an allotment for each tenant instead of a
+    /// limit on all shards.
+    #[must_use]
+    pub const fn fit_a_store(self) -> bool {
+        self.slab_bytes.is_none() && self.max_total_shards.is_none()
+    }
+
+    /// Writes the allotments of these limits into an empty store, as its operator would.
+    ///
+    /// # Panics
+    ///
+    /// If the store fails.
+    pub fn allot<S: Store>(self, store: &mut S) {
+        for (tenant, allotment) in self.allotments() {
+            fly(store, set_allotment(tenant, Some(allotment))).expect("an empty store takes it");
         }
+    }
+
+    /// As [`WorldSettings::allot`] on an asynchronous store.
+    ///
+    /// # Panics
+    ///
+    /// If the store fails.
+    pub async fn allot_async<S: AsyncStore>(self, store: &mut S) {
+        for (tenant, allotment) in self.allotments() {
+            let allotted = fly_async(store, set_allotment(tenant, Some(allotment))).await;
+            allotted.expect("an empty store takes it");
+        }
+    }
+
+    fn allotments(self) -> impl Iterator<Item = (TenantId, Allotment)> {
+        let allotment = self.max_shards_per_tenant.map(|max| Allotment::of_shards(max as u64));
+        let tenants = (1..=TENANTS_MAX).map(|byte| TenantId::from_bytes([byte; 32]));
+        allotment.into_iter().flat_map(move |it| tenants.clone().map(move |tenant| (tenant, it)))
     }
 }
 

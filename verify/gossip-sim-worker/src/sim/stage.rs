@@ -7,10 +7,10 @@ use std::time::Duration;
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::store::{SharedMemory, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
-use gossip_sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
 use gossip_scanner_runtime::{
     Broken, Clock, Drain, Event, Observer, Processor, Report, Verdict, Work,
 };
+use gossip_sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
 
 use super::oracle::{Oracle, Rule};
 use super::plan::Setting;

@@ -11,12 +11,12 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, WorkerId};
 use gossip_coordination::{RunConfig, RunManagement as _, ShardStatus};
 use gossip_handoff::Repository;
-use gossip_sim::{FaultKind, Stream};
 use gossip_scanner_runtime::stepping::{
     COLLECT_PATIENCE, HANDOFF_WAIT_MAX, HandoffThread, Limits, RUNNER_WAIT_MAX, Renewer, Rest,
     ShardRunner, WorkerShared,
 };
 use gossip_scanner_runtime::{Clock as _, Finish, Parts, WorkerConfig, initial_shards, worker_of};
+use gossip_sim::{FaultKind, Stream};
 
 use super::admin::Admin;
 use super::oracle::Rule;

@@ -36,11 +36,10 @@ struct OnFiles {
 impl ScriptBackend for OnFiles {
     type Coordinator = SqliteCoordinator;
 
-    /// There is no slab to fill, so scripts that fill one are not played.
     fn start(&mut self, settings: WorldSettings) -> Option<SqliteCoordinator> {
         let file = self.directory.join(format!("{}.db", self.begun));
         self.begun += 1;
-        if settings.slab_bytes.is_some() {
+        if !settings.fit_a_store() {
             return None;
         }
         // What processes add is the same whether or not a disk is waited for.
@@ -48,7 +47,9 @@ impl ScriptBackend for OnFiles {
         match SqliteDatabase::open(file, options.relaxed()) {
             Ok(database) => {
                 let config = settings.limit(StoreConfig::new(fresh_nonce()));
-                Some(StoreCoordinator::new(database.store(), config))
+                let mut store = database.store();
+                settings.allot(&mut store);
+                Some(StoreCoordinator::new(store, config))
             }
             Err(error) => {
                 eprintln!("no file for a script: {error}");

@@ -1,7 +1,7 @@
 //! A campaign must be able to fail: each lie in a journal is found.
 
-use gossip_testkit::test_support::TestDirectory;
 use gossip_coordination_sqlite::SqliteDatabase;
+use gossip_testkit::test_support::TestDirectory;
 
 use crate::sqlite::book::Book;
 use crate::sqlite::journal::{Call, Journal, Line, read};

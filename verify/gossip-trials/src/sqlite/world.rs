@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::OpId;
-use gossip_coordination::store::{StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{Allotment, StoreConfig, StoreCoordinator, fly, set_allotment};
 use gossip_coordination::{RunConfig, RunManagement};
 use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce};
 
@@ -24,15 +24,15 @@ pub(crate) fn open(file: &Path) -> Result<SqliteDatabase, Failure> {
     Ok(SqliteDatabase::open(file, SqliteOptions::default())?)
 }
 
-/// A handle with the limits of the campaign.
+/// A handle of a process.
 pub(crate) fn coordinator(database: &SqliteDatabase) -> SqliteCoordinator {
-    let config =
-        StoreConfig { max_shards_per_tenant: SHARDS_MAX, ..StoreConfig::new(fresh_nonce()) };
-    StoreCoordinator::new(database.store(), config)
+    StoreCoordinator::new(database.store(), StoreConfig::new(fresh_nonce()))
 }
 
-/// Makes the run.
+/// Writes the allotment and creates the run.
 pub(crate) fn found(database: &SqliteDatabase) -> Result<(), Failure> {
+    let allotment = Some(Allotment::of_shards(SHARDS_MAX as u64));
+    fly(&mut database.store(), set_allotment(TENANT, allotment))?;
     let bounds: Vec<_> = (0..=ROOTS).map(|nth| key_of(u128::from(nth) << 88)).collect();
     let roots = shards_between(&bounds, b"campaign");
     let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, None)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gossip_conformance::in_turn::InTurn;
 use gossip_conformance::remote::{Carrier, RemoteStore, from_line, to_line};
-use gossip_conformance::{ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::StateTransitionEvent;
 use gossip_coordination::store::{StoreConfig, StoreCoordinator, StoreLimits};
 use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions, fresh_nonce};
@@ -106,10 +106,17 @@ impl ConformanceTarget for Processes {
         "SQLite by processes in turn"
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> Backend {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let file = File { processes: Arc::clone(&self.processes), number, limits: self.limits };
-        backend(&Arc::new(file), settings.limit(StoreConfig::new(fresh_nonce())))
+        let (file, loses_next) = (Arc::new(file), Arc::new(AtomicBool::new(false)));
+        let line = Line { file: Arc::clone(&file), process: 0, loses_next };
+        settings.allot(&mut RemoteStore::new(line));
+        backend(&file, settings.limit(StoreConfig::new(fresh_nonce())))
     }
 
     fn with_events<R>(

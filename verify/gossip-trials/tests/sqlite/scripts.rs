@@ -17,6 +17,9 @@ fn golden_scripts_by_processes_in_turn_are_answered_as_written() {
     println!("{} played, {} skipped", report.files.len(), report.skipped.len());
     let failures = report.failures.join("\n");
     assert!(failures.is_empty(), "{failures}");
-    assert!(report.skipped.iter().all(|name| name.contains("slab")), "{:?}", report.skipped);
+    // What only the coordinator in memory has: a slab, and a limit on the shards of all tenants.
+    let in_memory = ["slab", "limit_of_the_tenant_comes_before_that_of_all"];
+    let is_known = |name: &String| in_memory.iter().any(|part| name.contains(part));
+    assert!(report.skipped.iter().all(is_known), "{:?}", report.skipped);
     assert!(report.files.len() > 150);
 }

@@ -95,7 +95,7 @@ struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Self = Self { key: Key::TotalCounter, len: 0, bytes: [0; VALUE_LEN_MAX] };
+    const EMPTY: Self = Self { key: Key::SchemaVersion, len: 0, bytes: [0; VALUE_LEN_MAX] };
 
     fn value(&self) -> &[u8] {
         &self.bytes[..self.len]

@@ -17,7 +17,7 @@ use crate::error::{InfraError, StoreRefusal};
 use crate::store::key::{Key, KeyKind};
 
 /// The version of the format that this code writes, and the only one it reads.
-pub const FORMAT_VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 2;
 
 /// Bytes in front of a payload.
 pub(in crate::store) const HEAD_LEN: usize = 1 + 1 + 4;
@@ -113,7 +113,7 @@ fn check_version(kind: KeyKind, version: u8) -> Result<(), InfraError> {
         return Ok(());
     }
     if version < FORMAT_VERSION {
-        return Err(corrupt(kind, format_args!("format {version} was never written")));
+        return Err(corrupt(kind, format_args!("format {version} was never released")));
     }
     let message = format!(
         "written by a newer version (format {version}, this one reads {FORMAT_VERSION}); \

@@ -9,7 +9,7 @@
 //! | `fields` | named fields of a payload, in and out |
 //! | `shard` | hot and cold part of a shard |
 //! | `run` | head and roots of a run, tombstones |
-//! | `small` | owners, index entries, counters, workers, handoffs |
+//! | `small` | owners, index entries, counts, allotments, workers, handoffs |
 //!
 //! # Laws
 //! - What was encoded decodes to what it was; what decodes encodes to the same bytes.
@@ -38,10 +38,10 @@ pub use self::shard::{
 };
 pub(super) use self::shard::{decode_own_shard, peek_indexed_at};
 pub use self::small::{
-    HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_claim_entry, decode_count,
-    decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry, decode_worker,
-    encode_claim_entry, encode_handoff, encode_mover_entry, encode_owner, encode_parked_entry,
-    encode_tenant_count, encode_total_count, encode_worker,
+    HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_allotment, decode_claim_entry,
+    decode_count, decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry,
+    decode_worker, encode_allotment, encode_claim_entry, encode_handoff, encode_mover_entry,
+    encode_owner, encode_parked_entry, encode_tenant_count, encode_worker,
 };
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ pub(super) use self::{
     frame::{CHECKSUM_LEN, HEAD_LEN, of_next_format, reseal},
     run::{write_roots, write_run_head, write_tombstone},
     shard::{write_cold, write_hot},
-    small::{write_count, write_handoff, write_owner, write_worker},
+    small::{write_allotment, write_count, write_handoff, write_owner, write_worker},
 };
 
 #[cfg(test)]

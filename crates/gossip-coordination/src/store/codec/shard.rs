@@ -49,6 +49,10 @@ const HOT_FLAGS: u8 = LEASED | OFFERED | HANDED_OFF | REQUESTED | INDEXED;
 // Flags of the cold part.
 const DERIVED: u8 = 1;
 
+/// Stored until operations of a lease carry a sequence (DESIGN Q33). The record has no place for it
+/// yet, so any other value is refused instead of being lost with the next write.
+const NO_SEQUENCE: u64 = 0;
+
 /// Stored where a shard that is not parked has no reason.
 const NO_REASON: u8 = u8::MAX;
 /// Bytes of a stored id.
@@ -464,6 +468,7 @@ pub(in crate::store) fn write_hot(
     out.put_u64("fence", record.fence_epoch().as_raw());
     out.put_u32("attempts", record.attempts());
     out.put_u32("acquire_count", record.acquire_count());
+    out.put_u64("op_sequence", NO_SEQUENCE);
     out.put_len("spawned_count", record.spawned_count());
     let op_count = u8::try_from(log.len()).expect("the cap on the log fits in a byte");
     out.put_u8("op_log_count", op_count);
@@ -501,6 +506,8 @@ fn read_hot<'a>(fields: &mut Fields<'a>) -> Result<HotPart<'a>, InfraError> {
     let fence = FenceEpoch::from_raw(fields.u64("fence")?);
     let attempts = fields.u32("attempts")?;
     let acquire_count = fields.u32("acquire_count")?;
+    let op_sequence = fields.u64("op_sequence")?;
+    fields.require(holds(op_sequence == NO_SEQUENCE, "no operation has a sequence yet"))?;
     let spawned_count = fields.len("spawned_count", MAX_SPAWNED_PER_SHARD)?;
     let op_count = fields.count_u8("op_log_count", OP_LOG_CAP)?;
     let last_key_len = fields.len("last_key_len", MAX_KEY_SIZE)?;

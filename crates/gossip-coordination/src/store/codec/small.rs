@@ -1,4 +1,4 @@
-//! The small values: owners, index entries, counters, workers, handoffs.
+//! The small values: owners, index entries, counts, allotments, workers, handoffs.
 //!
 //! An index entry says everything in its key; its empty payload is framed all the same, so that a
 //! check of a whole store notices a damaged or foreign one. Looks at an index read keys only, and
@@ -17,11 +17,15 @@ use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
 use crate::record::holds;
 use crate::store::key::Key;
+use crate::store::quota::Allotment;
 use crate::workers::{WorkerEntry, WorkerState};
 
 /// Longest payload of a handoff: a snapshot of 256 KiB and room for what stands around it. It
 /// keeps the value below the 1.5 MiB that an engine takes in one request.
 pub const HANDOFF_PAYLOAD_MAX: usize = (256 << 10) + (4 << 10);
+
+/// Flags of a worker. None is set yet: bit 0 is reserved for the identity of its process.
+const WORKER_FLAGS: u8 = 0;
 
 /// Who holds a shard, for as long as the engine believes that its process lives.
 ///
@@ -124,22 +128,33 @@ pub fn encode_tenant_count(tenant: TenantId, count: u64, out: &mut Vec<u8>) {
     seal(&Key::TenantCounter { tenant }, out, |out| write_count(out, count));
 }
 
-/// Replaces `out` by the number of shards of all tenants.
-pub fn encode_total_count(count: u64, out: &mut Vec<u8>) {
-    seal(&Key::TotalCounter, out, |out| write_count(out, count));
-}
-
-/// Reads the number of shards of a tenant, or of all if none is given.
+/// Reads the number of shards of a tenant.
 ///
 /// # Errors
 ///
 /// [`InfraError::Corruption`].
-pub fn decode_count(tenant: Option<TenantId>, value: &[u8]) -> Result<u64, InfraError> {
-    let key = tenant.map_or(Key::TotalCounter, |tenant| Key::TenantCounter { tenant });
-    let mut fields = open(&key, value)?;
+pub fn decode_count(tenant: TenantId, value: &[u8]) -> Result<u64, InfraError> {
+    let mut fields = open(&Key::TenantCounter { tenant }, value)?;
     let count = fields.u64("count")?;
     fields.finish()?;
     Ok(count)
+}
+
+/// Replaces `out` by the allotment of a tenant.
+pub fn encode_allotment(tenant: TenantId, allotment: Allotment, out: &mut Vec<u8>) {
+    seal(&Key::Allotment { tenant }, out, |out| write_allotment(out, allotment));
+}
+
+/// Reads the allotment of a tenant.
+///
+/// # Errors
+///
+/// [`InfraError::Corruption`].
+pub fn decode_allotment(tenant: TenantId, value: &[u8]) -> Result<Allotment, InfraError> {
+    let mut fields = open(&Key::Allotment { tenant }, value)?;
+    let max_shards = fields.u64("max_shards")?;
+    fields.finish()?;
+    Ok(Allotment::of_shards(max_shards))
 }
 
 /// Replaces `out` by what is known of a worker.
@@ -158,6 +173,7 @@ pub fn decode_worker(
     value: &[u8],
 ) -> Result<WorkerEntry, InfraError> {
     let mut fields = open(&Key::Worker { tenant, worker }, value)?;
+    fields.flags("flags", WORKER_FLAGS)?;
     let state = fields.number("state", WorkerState::from_u8)?;
     let expires_at = LogicalTime::from_raw(fields.u64("expires_at")?);
     fields.finish()?;
@@ -229,7 +245,12 @@ pub(in crate::store) fn write_count(out: &mut impl Put, count: u64) {
     out.put_u64("count", count);
 }
 
+pub(in crate::store) fn write_allotment(out: &mut impl Put, allotment: Allotment) {
+    out.put_u64("max_shards", allotment.max_shards);
+}
+
 pub(in crate::store) fn write_worker(out: &mut impl Put, entry: &WorkerEntry) {
+    out.put_u8("flags", WORKER_FLAGS);
     out.put_u8("state", entry.state as u8);
     out.put_u64("expires_at", entry.expires_at.as_raw());
 }
