@@ -35,7 +35,7 @@ impl OpIds {
         id
     }
 
-    /// The id of the one operation after a panic, when nobody knows how many were given.
+    /// Returns the id of the one operation after a panic, when the sequence is unknown.
     pub(crate) fn after_panic(lease: &Lease) -> OpId {
         derive(lease, u64::MAX)
     }

@@ -50,11 +50,11 @@ const COLLECTED_MAX: usize = 64;
 pub struct RunRequest<'a> {
     /// Whose run.
     pub tenant: TenantId,
-    /// What is listed.
+    /// The source that is listed.
     pub source: &'a Source,
     /// The open source.
     pub connector: &'a dyn Connector,
-    /// What is stored with each shard, for workers that join.
+    /// The description stored with each shard, for workers that join.
     pub job: &'a Job,
     /// What makes it another run of the same source.
     pub settings: &'a [u8],

@@ -2,8 +2,8 @@
 //!
 //! `cargo run -p gossip-engine --example async_handler -- SOURCE STORE`. Each worker thread waits
 //! for the future of its item, so the number of threads is the number of items in flight. The scan
-//! starts no runtime; `sleep` below stands for a client of a service and brings its own thread, as
-//! the client of tokio would bring its runtime: `let _entered = handle.enter();`.
+//! starts no runtime. `sleep` below takes the place of a service's client and has its own thread; a
+//! client that needs tokio enters its runtime first: `let _entered = handle.enter();`.
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 
 use std::future::{self, Future};

@@ -23,7 +23,7 @@
 //! | [`Scan`] | a source, a store, a handler: one call |
 //! | [`Item`], [`ItemError`] | what a handler receives, and how it fails |
 //! | [`Outcome`], [`ScanError`] | how a scan ended |
-//! | [`Prepared`], [`Session`] | the steps of that call, for programs that do something in between |
+//! | [`Prepared`], [`Session`], [`Joined`] | the steps of that call, for programs that do something in between |
 //! | [`store`] | a store by URL, and coordinator handles on it |
 //! | [`sources`] | sources by text; own connectors register there |
 //!

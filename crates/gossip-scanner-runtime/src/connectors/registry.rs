@@ -207,7 +207,7 @@ pub enum RegisterError {
     /// Another family has the scheme.
     #[error("the scheme is taken by another kind of source; choose another one")]
     Taken,
-    /// The scheme cannot be told from a path.
+    /// The scheme could be the beginning of a path.
     #[error("a scheme has 2 to {SCHEME_LEN_MAX} bytes: lower-case letters, digits, `+`, `-`, `.`")]
     Malformed,
 }

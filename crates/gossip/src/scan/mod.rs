@@ -236,10 +236,11 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Sets how often an item is tried before it is parked, 3 times by default.
+    /// Sets how often an item is tried before it is parked, 3 times by default and at least once.
     #[must_use]
     pub const fn tries(mut self, tries: u32) -> Self {
-        self.work.task.item_tries = tries;
+        // None would be no try at all.
+        self.work.task.item_tries = if tries == 0 { 1 } else { tries };
         self
     }
 
@@ -247,7 +248,7 @@ impl<'a> Scan<'a> {
     /// default: a crash repeats at most so much per thread.
     #[must_use]
     pub fn checkpoint(mut self, items: u64, every: Duration) -> Self {
-        self.work.task.checkpoint_items = items;
+        self.work.task.checkpoint_items = items.max(1);
         self.work.task.checkpoint_ticks = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
         self
     }

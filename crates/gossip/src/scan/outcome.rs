@@ -24,7 +24,7 @@ pub struct Outcome {
     pub status: Status,
     /// Counts over the whole run, of all processes.
     pub totals: Totals,
-    /// What was parked: the first [`FAILED_LISTED_MAX`] shards. An item whose handler failed is
+    /// The first [`FAILED_LISTED_MAX`] parked shards. An item whose handler failed is
     /// parked alone.
     pub failed: Vec<FailedRange>,
 }

@@ -134,7 +134,7 @@ impl<'s> Session<'s> {
         Ok(finish?)
     }
 
-    /// Counts what the run has come to, and lists what was parked.
+    /// Returns the counts of the run and its parked shards.
     ///
     /// # Errors
     ///

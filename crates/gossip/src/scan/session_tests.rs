@@ -1,4 +1,4 @@
-//! After which ends of a worker the store is told that its owner is gone.
+//! After which ends of a worker its owner keys are removed from the store.
 
 use gossip_coordination::InfraError;
 use gossip_scanner_runtime::{Broken, Finish, WorkerError};
@@ -18,7 +18,7 @@ fn away() -> WorkerError {
 #[case::store(Err(away()), false)]
 fn only_a_store_that_failed_is_not_told(
     #[case] finish: Result<Finish, WorkerError>,
-    #[case] told: bool,
+    #[case] retires: bool,
 ) {
-    assert_eq!(may_retire(&finish), told);
+    assert_eq!(may_retire(&finish), retires);
 }

@@ -76,7 +76,7 @@ fn a_cluster_works() {
     check(&format!("etcd://{host}/blocking"));
 }
 
-/// Its lease lasts for a quarter of a minute, and nobody has to wait for that.
+/// The lease of the key would last for a quarter of a minute.
 #[test]
 fn who_retires_leaves_no_owner_key() {
     let server = EtcdServer::single();
@@ -96,7 +96,7 @@ fn what_cannot_be_opened_says_so() {
     let url = format!("sqlite:{}", directory.path().join("no/such/place").display());
     let error = Backend::open(&url.parse().unwrap()).unwrap_err();
     assert!(matches!(error, OpenError::Sqlite(_)), "{error}");
-    // Nobody listens on the discard port of this machine.
+    // No process listens on the discard port of this machine.
     let url = "etcd://127.0.0.1:9/x?connect_timeout=500ms&request_timeout=1s";
     let error = Backend::open(&url.parse().unwrap()).unwrap_err();
     assert!(matches!(error, OpenError::Etcd(_)), "{error}");
