@@ -20,6 +20,9 @@ use gossip_sim_worker::sim as worker_sim;
 /// Operations of a simulated world.
 const OPERATIONS: u64 = 2_500;
 
+/// Worlds of the worker's loop: small ones, of which `RetriesAnew` needs more than three hundred.
+const WORKER_WORLDS: u64 = 1_000;
+
 /// Enough for the search of planned moves.
 const HANDOFF_STATES_MAX: u64 = 20_000_000;
 
@@ -45,7 +48,8 @@ impl Finding {
 /// Searches a configuration of the model twice: with the records compared with what was
 /// acknowledged, and by effects alone. Both must find the mutant; the rule is that of the second.
 pub(crate) fn model(name: &str) -> Result<Option<Finding>, String> {
-    let config = || configuration(name, Scale::Short).ok_or(format!("no configuration `{name}`"));
+    let config =
+        || configuration(name, Scale::Short).ok_or_else(|| format!("no configuration `{name}`"));
     let records = search(config()?, Strictness::Records, usize::MAX);
     let effects = search(config()?, Strictness::Effects, usize::MAX);
     Ok(records.finding.and(effects.finding).map(|finding| {
@@ -58,7 +62,7 @@ pub(crate) fn model(name: &str) -> Result<Option<Finding>, String> {
 /// faults of a list only.
 pub(crate) fn simulator(list: Option<&str>, seeds: u64) -> Result<Option<Finding>, String> {
     let faults = match list {
-        Some(list) => Some(FaultSet::parse(list).ok_or(format!("no faults `{list}`"))?),
+        Some(list) => Some(FaultSet::parse(list).ok_or_else(|| format!("no faults `{list}`"))?),
         None => None,
     };
     let plan = |seed| {
@@ -76,9 +80,9 @@ fn first_failure(seeds: u64, plan: impl Fn(u64) -> Plan) -> Option<Finding> {
     })
 }
 
-/// Runs the worlds of the worker's loop of the first `seeds` seeds.
-pub(crate) fn worker_simulator(seeds: u64) -> Option<Finding> {
-    (0..seeds).find_map(|seed| {
+/// Runs worlds of the worker's loop.
+pub(crate) fn worker_simulator() -> Option<Finding> {
+    (0..WORKER_WORLDS).find_map(|seed| {
         let violation = worker_sim::play(worker_sim::Plan::of_seed(seed)).broken?;
         Some(Finding::new(format!("{:?}", violation.rule), format!("{} worlds", seed + 1)))
     })
@@ -127,7 +131,7 @@ pub(crate) fn store_mutants() -> Vec<(String, &'static str, &'static str)> {
 /// Looks for a mutant of the simulated store.
 pub(crate) fn store_mutant(name: &str, seeds: u64) -> Result<Option<Finding>, String> {
     let known = sim::Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
-    let bug = Some(*known.ok_or(format!("no mutant `{name}` of the store"))?);
+    let bug = Some(*known.ok_or_else(|| format!("no mutant `{name}` of the store"))?);
     Ok(first_failure(seeds, |seed| Plan { bug, ..Plan::of_seed(seed, OPERATIONS, None) }))
 }
 
@@ -140,7 +144,7 @@ pub(crate) fn handoff_mutants() -> Vec<(String, &'static str, &'static str)> {
 /// Looks for a mutant of the participants of a planned move.
 pub(crate) fn handoff_mutant(name: &str) -> Result<Option<Finding>, String> {
     let known = handoff::Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
-    let bug = *known.ok_or(format!("no mutant `{name}` of a planned move"))?;
+    let bug = *known.ok_or_else(|| format!("no mutant `{name}` of a planned move"))?;
     let report = explore(HANDOFF_BUDGET, Some(bug), HANDOFF_STATES_MAX);
     Ok(report.finding.map(|finding| {
         let after = format!("{} states, {} steps", report.states, finding.way.len());

@@ -41,10 +41,9 @@ fn cell(row: &Row, kind: &str) -> String {
         return String::new();
     }
     let found = tried.find_map(|outcome| Some((outcome.finding.as_ref()?, outcome.time)));
-    found.map_or("–".to_owned(), |(finding, time)| {
-        let rule = if finding.rule.is_empty() { "" } else { &format!("{}, ", finding.rule) };
-        format!("{rule}{}, {}", finding.after, shown(time))
-    })
+    let Some((finding, time)) = found else { return "–".to_owned() };
+    let rule = if finding.rule.is_empty() { "" } else { &format!("{}, ", finding.rule) };
+    format!("{rule}{}, {}", finding.after, shown(time))
 }
 
 fn totals(hunt: &Hunt) -> String {

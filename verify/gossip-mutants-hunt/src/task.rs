@@ -75,7 +75,7 @@ pub(crate) struct TestProgram {
 #[derive(Debug)]
 pub(crate) struct Setting {
     pub(crate) programs: Vec<TestProgram>,
-    /// Worlds that a simulator runs at most.
+    /// Worlds that the simulator runs at most.
     pub(crate) seeds: u64,
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn run_here(words: &[&str]) -> (String, u8) {
             (Ok(_), ["model", name]) => engine::model(name),
             (Ok(seeds), ["simulator"]) => engine::simulator(None, seeds),
             (Ok(seeds), ["faults", list]) => engine::simulator(Some(list), seeds),
-            (Ok(seeds), ["worker-simulator"]) => Ok(engine::worker_simulator(seeds)),
+            (Ok(_), ["worker-simulator"]) => Ok(engine::worker_simulator()),
             (Ok(seeds), ["store-mutant", name]) => engine::store_mutant(name, seeds),
             (Ok(_), ["handoff-mutant", name]) => engine::handoff_mutant(name),
             _ => Err("no such task".to_owned()),
@@ -203,7 +203,7 @@ fn this_program() -> Result<PathBuf, String> {
 
 fn tests(setting: &Setting, package: &str, filters: &str) -> Result<Command, String> {
     let program = setting.programs.iter().find(|program| program.package == package);
-    let program = program.ok_or(format!("the tests of {package} were not built"))?;
+    let program = program.ok_or_else(|| format!("the tests of {package} were not built"))?;
     let mut command = Command::new(&program.path);
     let ordinary = ORDINARY.iter().find(|(name, _)| *name == package);
     let own: Vec<&str> = filters.split_whitespace().collect();
