@@ -1,9 +1,10 @@
 //! Where the keys of one deployment lie among all keys of an etcd cluster.
 //!
 //! The store layer has one logical keyspace of typed keys. A [`Namespace`] puts a path in front of
-//! it: `/team/prod//t/<tenant>/run/<run>`. Two slashes end the path, and no part of a path is empty,
-//! so the path of one namespace is never the beginning of another's, even if one is called `team`
-//! and the other `team/prod`. A role that may use `/team/prod//` sees that namespace and no other.
+//! it: `/team/prod//t/<tenant>/run/<run>`. Two slashes end the path, and no part of a path is
+//! empty, so the path of one namespace is never the beginning of another's, even if one is called
+//! `team` and the other `team/prod`. A role that may use `/team/prod//` sees that namespace and no
+//! other, and one that may use `/team/prod//t/<tenant>/` sees that tenant and no other.
 //!
 //! # Never
 //! - invents a key: everything behind the path is a [`Key`] of the store layer;

@@ -6,7 +6,7 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
 
-use crate::testscript::{ScriptBackend, WorldSettings, check_scripts};
+use crate::testscript::{ScriptBackend, WorldSettings, check_scripts, is_for_memory_only};
 use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 
 type Coordinator = StoreCoordinator<MapStore>;
@@ -145,10 +145,6 @@ fn play_all(backend: &mut impl ScriptBackend) {
     println!("{} played, {} skipped", report.files.len(), report.skipped.len());
     assert!(failures.is_empty(), "{failures}");
     assert!(report.skipped.iter().all(|name| is_for_memory_only(name)), "{:?}", report.skipped);
-}
-
-fn is_for_memory_only(script: &str) -> bool {
-    script.contains("slab") || script.contains("limit_of_the_tenant_comes_before_that_of_all")
 }
 
 /// The model store as an asynchronous one that is ready at once.

@@ -6,9 +6,15 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use gossip_contracts::coordination::CursorSemantics;
-use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
-use gossip_coordination::{RunConfig, RunManagement};
+use gossip_contracts::coordination::{
+    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, plan_split_residual_at_point,
+};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
+use gossip_coordination::store::{Allotment, fly, load_allotment, set_allotment};
+use gossip_coordination::{
+    AcquireScratch, CoordinationBackend, InfraError, RunConfig, RunManagement, ShardClaiming,
+    StoreRefusal,
+};
 use gossip_coordination_etcd::{
     Alarm, EtcdCause, EtcdConfig, EtcdCoordinator, EtcdKv, GrpcClient, GrpcConfig,
 };
@@ -44,6 +50,7 @@ fn type_in(commands: &str, server: &EtcdServer, directory: &Path) {
 }
 
 const TENANT: TenantId = TenantId::from_bytes([1; 32]);
+const OTHER: TenantId = TenantId::from_bytes([2; 32]);
 
 fn create_run(coordinator: &mut EtcdCoordinator, run: u64) -> bool {
     let config = RunConfig::try_new(CursorSemantics::Completed, 1_000, None).unwrap();
@@ -54,7 +61,7 @@ fn create_run(coordinator: &mut EtcdCoordinator, run: u64) -> bool {
 #[test]
 fn every_block_of_commands_is_typed_by_a_test() {
     let tested = blocks("A full database").len() + blocks("Users").len();
-    assert_eq!((tested, commands(DOCUMENT).len()), (3, 3));
+    assert_eq!((tested, commands(DOCUMENT).len()), (4, 4));
 }
 
 #[tokio::test]
@@ -106,12 +113,13 @@ async fn a_database_that_is_compacted_as_the_document_says_takes_more_than_its_q
 fn a_user_is_made_as_the_document_says() {
     let server = EtcdServer::single();
     let directory = TestDirectory::new("etcdctl");
-    for user in ["gossip", "root"] {
+    for user in ["gossip", "tenant", "root"] {
         let file = directory.path().join(format!("{user}.password"));
         std::fs::write(file, format!("{user}-secret\n")).unwrap();
     }
     for block in blocks("Users") {
-        type_in(&block.replace("PREFIX", "/team/prod//"), &server, directory.path());
+        let block = block.replace("PREFIX", "/team/prod//").replace("TENANT", &digits(TENANT));
+        type_in(&block, &server, directory.path());
     }
     let port = server.client_port();
     let connect = |login: &str, path: &str| {
@@ -123,4 +131,46 @@ fn a_user_is_made_as_the_document_says() {
     assert!(!create_run(&mut connect("", "team/prod").unwrap(), 1));
     assert!(!create_run(&mut connect("gossip:gossip-secret@", "team").unwrap(), 1));
     assert!(connect("gossip:other-secret@", "team/prod").is_err());
+
+    // A user of one tenant does everything for it, and nothing for another or for the operator.
+    let login = format!("{}:tenant-secret@", digits(TENANT));
+    let mut worker = connect(&login, "team/prod").unwrap();
+    let mut operator = connect("gossip:gossip-secret@", "team/prod").unwrap();
+    let two = Some(Allotment::of_shards(2));
+    fly(operator.store_mut(), set_allotment(TENANT, two)).unwrap();
+    live(&mut worker, TENANT).unwrap();
+    let refused = live(&mut worker, OTHER).unwrap_err();
+    assert!(refused.contains("permi"), "{refused}");
+    let raised = fly(worker.store_mut(), set_allotment(TENANT, None));
+    let is_refused =
+        matches!(raised, Err(InfraError::Refused { why: StoreRefusal::NotPermitted, .. }));
+    assert!(is_refused, "{raised:?}");
+    assert_eq!(fly(worker.store_mut(), load_allotment(TENANT)), Ok(Allotment::of_shards(2)));
+}
+
+fn digits(tenant: TenantId) -> String {
+    tenant.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A run of one shard from its creation to its deletion.
+fn live(coordinator: &mut EtcdCoordinator, tenant: TenantId) -> Result<(), String> {
+    let (now, run) = (LogicalTime::from_raw(1), RunId::from_raw(9));
+    let (worker, op) = (WorkerId::from_raw(1), OpId::from_raw);
+    let config = RunConfig::try_new(CursorSemantics::Completed, 60_000, None).unwrap();
+    let root = InitialShardInput {
+        shard_id: ShardId::from_raw(0),
+        spec: ShardSpecRef::new(b"a", b"z", b""),
+        cursor: CursorUpdate::initial(),
+    };
+    let made = coordinator.create_run_with_shards(now, tenant, run, config, &[root], op(1));
+    made.map_err(|error| format!("{error:?}"))?;
+    coordinator.register_worker(now, tenant, worker).unwrap();
+    let mut scratch = AcquireScratch::new();
+    let granted = coordinator.claim_next_available(now, tenant, run, worker, &mut scratch);
+    let lease = granted.unwrap().lease;
+    let plan = plan_split_residual_at_point(root.spec, b"m").unwrap();
+    coordinator.split_residual(now, tenant, &lease, &plan, op(2)).unwrap();
+    coordinator.cancel_run(now, tenant, run, op(3)).unwrap();
+    coordinator.delete_run(now, tenant, run, op(4)).unwrap();
+    Ok(())
 }

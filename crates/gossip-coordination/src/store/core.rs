@@ -42,8 +42,8 @@ const SPLIT_WRITES: usize = 5;
 /// Writes that make one shard: two parts and an index entry.
 pub(super) const BIRTH_WRITES: usize = 3;
 
-/// Settings of a coordinator over a store. How many shards a tenant may have is not among them: that
-/// is the operator's [`Allotment`](super::Allotment), which lies in the store.
+/// Settings of a coordinator over a store. How many shards a tenant may have is not among them: the
+/// operator's [`Allotment`](super::Allotment) in the store says that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
     /// The most children of one split; fewer if one transaction of the store takes fewer.

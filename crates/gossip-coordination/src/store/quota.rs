@@ -99,7 +99,7 @@ async fn load(io: &Io, key: Key) -> Result<Option<Versioned>, InfraError> {
 }
 
 fn allotment_in(tenant: TenantId, stored: Option<&Versioned>) -> Result<Allotment, InfraError> {
-    stored.map_or(Ok(Allotment::default()), |value| decode_allotment(tenant, &value.bytes))
+    stored.map_or_else(|| Ok(Allotment::default()), |value| decode_allotment(tenant, &value.bytes))
 }
 
 /// Count and allotment of a tenant as they were loaded.

@@ -69,6 +69,13 @@ use gossip_coordination::{CoordinationFacade, StateTransitionEvent};
 /// The highest number of a tenant in a script that sets limits.
 const TENANTS_MAX: u8 = 3;
 
+/// Whether the name of a script says that it needs what only the coordinator in memory has: a slab
+/// to fill, or a limit on the shards of all tenants.
+#[must_use]
+pub fn is_for_memory_only(script: &str) -> bool {
+    script.contains("slab") || script.contains("limit_of_the_tenant_comes_before_that_of_all")
+}
+
 /// How a backend takes part in the scripts.
 pub trait ScriptBackend {
     /// What scripts talk to.
