@@ -106,7 +106,7 @@ async fn ten_thousand_shards_are_registered_listed_and_deleted_on_a_default_serv
     let deleted = kv.commit_count() - registered;
     println!("{registered} transactions to register, {deleted} to delete");
     assert!(coordinator.get_run_progress(at(6), TENANT, RUN).await.is_err());
-    assert_eq!(key_count(&coordinator).await, 3, "a tombstone and two counters are left");
+    assert_eq!(key_count(&coordinator).await, 2, "a tombstone and the count are left");
 }
 
 /// A record that is not what was written is told, changes nothing, and harms no other shard.
