@@ -28,8 +28,8 @@ const COPY: &str = "mutants/workspace";
 const HUNT: &str = "gossip-mutants-hunt";
 
 /// The packages whose unit tests are a layer.
-const TESTED: [&str; 3] =
-    ["gossip-coordination", "gossip-coordination-etcd", "gossip-scanner-runtime"];
+const TESTED: [&str; 4] =
+    ["gossip-coordination", "gossip-coordination-etcd", "gossip-scanner-runtime", "gossip-sim"];
 
 /// Those of them that are the cheapest layer of a mutant.
 const TESTED_SHORT: [&str; 2] = ["gossip-coordination-etcd", "gossip-scanner-runtime"];

@@ -1,9 +1,7 @@
 //! Golden scripts by several real processes on one file: each command goes to the next process,
 //! which knows nothing of the commands before it but what lies in the file.
 
-use gossip_conformance::testscript::{
-    Casting, Line, Troupe, check_scripts_on, is_for_memory_only,
-};
+use gossip_conformance::testscript::{Casting, Line, Troupe, check_scripts_on, is_for_memory_only};
 
 use crate::support::{PROCESSES, Process, Scratch};
 
