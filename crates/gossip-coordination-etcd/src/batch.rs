@@ -231,11 +231,11 @@ impl<N> Batch<N> {
         let txn = |member: &Member| &self.parcels[member.place].0.txn;
         let mut answers = response.responses.into_iter();
         if !response.succeeded {
-            let asks = members.iter().find(|member| !txn(member).is_terse());
+            let asks = members.iter().find(|member| !txn(member).is_without_read_back());
             let compare = asks.map(|member| &txn(member).compares()[member.shared]);
             let told = compare.map(|compare| wire::conflict(namespace, [compare], answers));
             let outcome = |member: &Member| match &told {
-                Some(told) if !txn(member).is_terse() => told.clone(),
+                Some(told) if !txn(member).is_without_read_back() => told.clone(),
                 _ => wire::untold(txn(member)),
             };
             return members.iter().map(|member| (member.place, outcome(member))).collect();

@@ -151,7 +151,7 @@ impl<'t> LoneTxn<'t> {
 
     /// What is read if something is not as expected.
     fn read_targets(self) -> impl Iterator<Item = Target<'t>> {
-        self.targets().filter(move |_| !self.txn.is_terse())
+        self.targets().filter(move |_| !self.txn.is_without_read_back())
     }
 
     fn write(self, out: &mut Vec<u8>) {

@@ -97,7 +97,7 @@ proptest! {
         let namespace = Namespace::new(&"n".repeat(path_len)).expect("a plain path");
         let mut txn = txn_of(&lines);
         if terse {
-            txn.be_terse();
+            txn.skip_read_back();
         }
         let lease = i64::MAX >> lease_bits;
         let lone = LoneTxn { namespace: &namespace, txn: &txn, lease, measured: None };

@@ -38,12 +38,12 @@ pub(crate) fn txn_request(namespace: &Namespace, txn: &Txn) -> TxnRequest {
     let mut request = TxnRequest {
         compare: Vec::with_capacity(compares.len()),
         success: Vec::with_capacity(writes.len()),
-        failure: Vec::with_capacity(if txn.is_terse() { 0 } else { compares.len() }),
+        failure: Vec::with_capacity(if txn.is_without_read_back() { 0 } else { compares.len() }),
     };
     for compare in compares {
         // A range whose ends are the wrong way round is empty for ever.
         if let Some(target) = Target::of(namespace, compare) {
-            if !txn.is_terse() {
+            if !txn.is_without_read_back() {
                 request.failure.push(target.read());
             }
             request.compare.push(target.compare());
@@ -77,7 +77,7 @@ pub(crate) fn outcome(
     if response.succeeded {
         return Ok(CommitOutcome::Applied { revision });
     }
-    if txn.is_terse() {
+    if txn.is_without_read_back() {
         return untold(txn);
     }
     let compares = txn.compares().iter().enumerate();

@@ -417,7 +417,7 @@ impl<B: ShardClaiming + Send> AsyncShardClaiming for Ready<B> {
         self.0.note_claim(now, tenant, worker);
     }
 
-    async fn glance_at_candidates_into(
+    async fn probe_candidates_into(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
@@ -426,7 +426,7 @@ impl<B: ShardClaiming + Send> AsyncShardClaiming for Ready<B> {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
-        self.0.glance_at_candidates_into(now, tenant, run, worker, limit, out)
+        self.0.probe_candidates_into(now, tenant, run, worker, limit, out)
     }
 
     async fn claim_next_available<'a>(
@@ -457,7 +457,7 @@ impl<A: AsyncShardClaiming> ShardClaiming for Blocking<A> {
         self.0.note_claim(now, tenant, worker);
     }
 
-    fn glance_at_candidates_into(
+    fn probe_candidates_into(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
@@ -466,7 +466,7 @@ impl<A: AsyncShardClaiming> ShardClaiming for Blocking<A> {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
-        block_on(self.0.glance_at_candidates_into(now, tenant, run, worker, limit, out))
+        block_on(self.0.probe_candidates_into(now, tenant, run, worker, limit, out))
     }
 
     fn claim_next_available<'a>(

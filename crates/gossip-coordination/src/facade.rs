@@ -93,7 +93,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
     /// # Errors
     ///
     /// [`GetRunError`].
-    fn glance_at_candidates_into(
+    fn probe_candidates_into(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
@@ -127,7 +127,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
                 ClaimStep::Look { limit, glance, found } => {
                     claim.outlook = Some(match glance {
                         true => {
-                            self.glance_at_candidates_into(now, tenant, run, worker, limit, found)?
+                            self.probe_candidates_into(now, tenant, run, worker, limit, found)?
                         }
                         false => self.collect_claim_candidates_into(
                             now, tenant, run, worker, limit, found,
@@ -167,8 +167,8 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
     /// See [`ShardClaiming::note_claim`].
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId);
 
-    /// See [`ShardClaiming::glance_at_candidates_into`].
-    fn glance_at_candidates_into(
+    /// See [`ShardClaiming::probe_candidates_into`].
+    fn probe_candidates_into(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
@@ -199,10 +199,8 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
                     ClaimStep::Look { limit, glance, found } => {
                         claim.outlook = Some(match glance {
                             true => {
-                                self.glance_at_candidates_into(
-                                    now, tenant, run, worker, limit, found,
-                                )
-                                .await?
+                                self.probe_candidates_into(now, tenant, run, worker, limit, found)
+                                    .await?
                             }
                             false => {
                                 self.collect_claim_candidates_into(

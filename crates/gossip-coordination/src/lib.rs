@@ -65,7 +65,7 @@ pub use self::outcome::{
     CAPACITY_COUNT_MAX, CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult,
 };
 pub use self::pool::RecordPool;
-pub use self::record::{Birth, Lineage, ParkReason, ShardRecord, ShardStatus, ShardView};
+pub use self::record::{Lineage, NewShard, ParkReason, ShardRecord, ShardStatus, ShardView};
 pub use self::request::{PendingRequest, ShardAction, SplitKey};
 pub use self::run::{
     RUN_OP_LOG_CAP, Registration, RunConfig, RunConfigError, RunHead, RunOpKind, RunOpLogEntry,
@@ -80,7 +80,7 @@ pub use self::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 pub use self::scratch::{AcquireResultView, AcquireScratch, FixedBuf, ShardSnapshotView};
 pub use self::session::{SessionError, WorkerSession};
 pub use self::shard_limits::{
-    DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardLimitViolation, ShardRoom,
+    DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardLimitViolation, ShardQuota,
 };
 pub use self::split_execution::{
     DerivedShardKind, SplitReplaceResult, SplitResidualResult, derive_split_shard_id,

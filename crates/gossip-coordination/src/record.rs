@@ -119,7 +119,7 @@ impl fmt::Debug for Lineage {
 
 /// What a shard starts its life with.
 #[derive(Clone, Copy, Debug)]
-pub struct Birth<'a> {
+pub struct NewShard<'a> {
     /// Its id; derived exactly when `lineage` is present.
     pub shard: ShardId,
     /// Its range and metadata.
@@ -207,7 +207,7 @@ impl ShardRecord {
     pub fn new(
         tenant: Arc<TenantId>,
         run: RunId,
-        birth: &Birth<'_>,
+        birth: &NewShard<'_>,
         pool: &mut RecordPool,
     ) -> Result<Self, SlabFull> {
         let spec = PooledShardSpec::from_ref(birth.spec, &mut pool.bytes)?;

@@ -13,15 +13,15 @@ use crate::record::Rare;
 use crate::request::PendingRequest;
 use crate::test_fixtures::{RUN, TENANT, at, fence, op, worker};
 use crate::{
-    Birth, GrantToken, HandoffId, LeaseHolder, Lineage, Offer, OpKind, OpLogEntry, ParkReason,
+    GrantToken, HandoffId, LeaseHolder, Lineage, NewShard, Offer, OpKind, OpLogEntry, ParkReason,
     RecordPool, ShardAction, ShardRecord, ShardStatus, ShardView,
 };
 
 const CHILD: ShardId = ShardId::from_raw(ShardId::DERIVED_BIT | 1);
 const LINEAGE: Lineage = Lineage { parent: ShardId::from_raw(9), split_hash: 7 };
 
-fn birth(shard: ShardId, lineage: Option<Lineage>) -> Birth<'static> {
-    Birth {
+fn birth(shard: ShardId, lineage: Option<Lineage>) -> NewShard<'static> {
+    NewShard {
         shard,
         spec: ShardSpecRef::new(b"a", b"m", b"meta"),
         cursor: CursorUpdate::new(b"c", b"t"),
@@ -223,8 +223,10 @@ fn a_newborn_is_active_and_free() {
 #[test]
 fn a_newborn_that_does_not_fit_leaves_nothing_behind() {
     // Room for the spec, but not for the cursor behind it.
-    let birth =
-        Birth { cursor: CursorUpdate::new(&[b'c'; 200], &[1; 200]), ..birth(CHILD, Some(LINEAGE)) };
+    let birth = NewShard {
+        cursor: CursorUpdate::new(&[b'c'; 200], &[1; 200]),
+        ..birth(CHILD, Some(LINEAGE))
+    };
     for capacity in [0, 16, 64, 256] {
         let mut pool = RecordPool::new(capacity);
         assert!(ShardRecord::new(Arc::new(TENANT), RUN, &birth, &mut pool).is_err());

@@ -17,7 +17,7 @@ use crate::error_samples_tests::{self as samples, SECRET_HASH, SECRET_KEY, SECRE
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, CreateRun, Decision, DeleteRun, OfferShard, OfferTerms,
     OwnerEvidence, Park, RegisterShards, Release, ReleaseMode, Renew, Renewed, RequestAction,
-    RevokeLease, RunChange, RunSeen, RunTransition, RunTransitionKind, ShardChange, ShardSeen,
+    RevokeLease, RunChange, RunInputs, RunTransition, RunTransitionKind, ShardChange, ShardInputs,
     ShardTransition, SplitReplace, SplitResidual, Tombstone, Unpark, Withdraw,
 };
 use crate::request::PendingRequest;
@@ -26,12 +26,12 @@ use crate::test_fixtures::{
     RUN, TENANT, acquire, at, fence, key, op, run_config, two_shards, worker,
 };
 use crate::{
-    AcquireScratch, AsyncWorkerSession, Birth, Blocking, CheckpointResult, CoordinationBackend,
+    AcquireScratch, AsyncWorkerSession, Blocking, CheckpointResult, CoordinationBackend,
     CoordinatorRuntimeConfig, EventCollector, EventKind, FixedBuf, GrantToken, HandoffId,
-    InMemoryCoordinator, Lease, LeaseHolder, Lineage, Offer, OpKind, OpLog, OpLogEntry, ParkReason,
-    Ready, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry, RunProgress,
-    RunRecord, SessionError, ShardAction, ShardFilter, ShardRoom, ShardView, SplitKey,
-    StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
+    InMemoryCoordinator, Lease, LeaseHolder, Lineage, NewShard, Offer, OpKind, OpLog, OpLogEntry,
+    ParkReason, Ready, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry,
+    RunProgress, RunRecord, SessionError, ShardAction, ShardFilter, ShardQuota, ShardView,
+    SplitKey, StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
 };
 
 const SECRET_GRANT: u64 = 5_515_515_515_515_515_515;
@@ -199,7 +199,7 @@ fn offers_workers_lineages_and_progress_show_no_secret() {
     show(&OwnerEvidence::Alive { owner: worker(SECRET_OWNER), max_clock_skew: 2 });
     let lineage = Lineage { parent: ShardId::from_raw(1), split_hash: SECRET_HASH };
     show(&lineage);
-    show(&Birth {
+    show(&NewShard {
         shard: ShardId::from_raw(ShardId::DERIVED_BIT),
         spec: SPEC,
         cursor: CURSOR,
@@ -267,10 +267,10 @@ where
     T: ShardTransition<Output: Debug, Error: Debug> + Debug,
 {
     show(operation);
-    let seen = ShardSeen {
+    let seen = ShardInputs {
         shard,
         run: Some(run.head()),
-        room: ShardRoom::UNLIMITED,
+        quota: ShardQuota::UNLIMITED,
         owner: OwnerEvidence::Gone,
         split_hash_of: &|_| None,
     };
@@ -332,10 +332,10 @@ fn splits_show_neither_keys_nor_their_hash() {
         plan_split_replace_at_points_with_cursor(whole.as_spec_ref(), &[MIDDLE], CURSOR).unwrap();
     let split = SplitReplace { tenant, lease, plan: &plan, children_max: 8, op_id };
     show_decision(&split, shard, &run);
-    let seen = ShardSeen {
+    let seen = ShardInputs {
         shard,
         run: Some(run.head()),
-        room: ShardRoom::UNLIMITED,
+        quota: ShardQuota::UNLIMITED,
         owner: OwnerEvidence::Gone,
         split_hash_of: &|_| None,
     };
@@ -368,13 +368,13 @@ fn commands_about_runs_show_no_secret() {
     let tombstone = Tombstone { op_id, payload_hash: SECRET_HASH };
     show(&RunChange::Create(Box::new(record.clone())));
     show(&RunChange::Delete(tombstone));
-    show(&RunSeen {
+    show(&RunInputs {
         run: Some(&record),
         tombstone: Some(tombstone),
         active: 1,
         parked: 2,
         registered_at: at(1),
-        room: ShardRoom::UNLIMITED,
+        quota: ShardQuota::UNLIMITED,
     });
 }
 

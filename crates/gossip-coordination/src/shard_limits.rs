@@ -16,7 +16,7 @@ const _: () = assert!(DEFAULT_MAX_SHARDS_PER_TENANT <= DEFAULT_MAX_TOTAL_SHARDS)
 
 /// Shards there are, and shards there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShardRoom {
+pub struct ShardQuota {
     /// Shards of the tenant.
     pub tenant_count: usize,
     /// Shards in all.
@@ -27,7 +27,7 @@ pub struct ShardRoom {
     pub max_total: usize,
 }
 
-impl ShardRoom {
+impl ShardQuota {
     /// Room without end, for operations that make no shards.
     pub const UNLIMITED: Self =
         Self { tenant_count: 0, total_count: 0, max_per_tenant: usize::MAX, max_total: usize::MAX };

@@ -2,24 +2,24 @@
 
 use gossip_contracts::coordination::{ShardLimitScope, SplitValidationError};
 
-use crate::{RegisterShardsError, ShardLimitViolation, ShardRoom};
+use crate::{RegisterShardsError, ShardLimitViolation, ShardQuota};
 
-const ROOM: ShardRoom =
-    ShardRoom { tenant_count: 3, total_count: 17, max_per_tenant: 10, max_total: 20 };
+const QUOTA: ShardQuota =
+    ShardQuota { tenant_count: 3, total_count: 17, max_per_tenant: 10, max_total: 20 };
 
 #[test]
 fn growth_up_to_a_limit_fits_and_one_more_does_not() {
-    assert_eq!(ROOM.check(0), Ok(()));
-    assert_eq!(ROOM.check(3), Ok(()));
-    assert_eq!(ROOM.check(4).unwrap_err().scope, ShardLimitScope::Global);
-    let alone = ShardRoom { total_count: 3, ..ROOM };
+    assert_eq!(QUOTA.check(0), Ok(()));
+    assert_eq!(QUOTA.check(3), Ok(()));
+    assert_eq!(QUOTA.check(4).unwrap_err().scope, ShardLimitScope::Global);
+    let alone = ShardQuota { total_count: 3, ..QUOTA };
     assert_eq!(alone.check(7), Ok(()));
     assert_eq!(alone.check(8).unwrap_err().scope, ShardLimitScope::PerTenant);
 }
 
 #[test]
 fn the_tenants_own_limit_speaks_first() {
-    let violation = ROOM.check(8).unwrap_err();
+    let violation = QUOTA.check(8).unwrap_err();
     let expected = ShardLimitViolation {
         current: 3,
         additional: 8,
@@ -33,21 +33,21 @@ fn the_tenants_own_limit_speaks_first() {
 #[test]
 fn the_global_limit_does_not_tell_how_many_shards_there_are() {
     for total_count in 17..=20 {
-        let room = ShardRoom { total_count, ..ROOM };
-        let violation = room.check(4).unwrap_err();
+        let quota = ShardQuota { total_count, ..QUOTA };
+        let violation = quota.check(4).unwrap_err();
         assert_eq!((violation.current, violation.max), (20, 20));
     }
 }
 
 #[test]
 fn counts_never_overflow() {
-    assert_eq!(ShardRoom { tenant_count: 1, ..ShardRoom::UNLIMITED }.check(usize::MAX), Ok(()));
-    assert!(ROOM.check(usize::MAX).is_err());
+    assert_eq!(ShardQuota { tenant_count: 1, ..ShardQuota::UNLIMITED }.check(usize::MAX), Ok(()));
+    assert!(QUOTA.check(usize::MAX).is_err());
 }
 
 #[test]
 fn a_violation_says_the_same_to_splits_and_registrations() {
-    let violation = ROOM.check(8).unwrap_err();
+    let violation = QUOTA.check(8).unwrap_err();
     let (current, additional, max, scope) = (3, 8, 10, ShardLimitScope::PerTenant);
     assert_eq!(
         SplitValidationError::from(violation),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gossip_coordination::store::{
-    Answer, CommitOutcome, Key, MapStore, Read, SharedMemory, Store, StoreConfig, StoreCoordinator,
+    Answer, CommitOutcome, Key, MapStore, Read, RecordCache, Store, StoreConfig, StoreCoordinator,
     StoreLimits, Txn, Versioned,
 };
 use gossip_coordination::{InfraError, StateTransitionEvent};
@@ -86,7 +86,7 @@ struct Turns {
 impl Turns {
     fn on(&self, store: &MapStore, config: StoreConfig) -> InTurn<RemoteStore<Process>> {
         let loses_next = Arc::new(AtomicBool::new(false));
-        let shared = SharedMemory::default();
+        let shared = RecordCache::default();
         InTurn::new(
             (0..HANDLES)
                 .map(|number| {

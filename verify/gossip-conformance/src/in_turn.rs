@@ -183,7 +183,7 @@ impl<S: Store> ShardClaiming for InTurn<S> {
         self.of_worker(worker).note_claim(now, tenant, worker);
     }
 
-    fn glance_at_candidates_into(
+    fn probe_candidates_into(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
@@ -192,6 +192,6 @@ impl<S: Store> ShardClaiming for InTurn<S> {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
-        self.next().glance_at_candidates_into(now, tenant, run, worker, limit, out)
+        self.next().probe_candidates_into(now, tenant, run, worker, limit, out)
     }
 }

@@ -194,7 +194,11 @@ fn check_commits(store: &mut EtcdStore<Scripted>, txns: Vec<Txn>) -> bool {
             Ok(CommitOutcome::Applied { revision }) => assert!(*revision > 0, "no revision"),
             Ok(CommitOutcome::Conflict(conflict)) => {
                 assert!(conflict.found().len() <= txn.compares().len(), "too many conflicts");
-                assert_eq!(conflict.found().is_empty(), txn.is_terse(), "who asked is told");
+                assert_eq!(
+                    conflict.found().is_empty(),
+                    txn.is_without_read_back(),
+                    "who asked is told"
+                );
             }
             Ok(CommitOutcome::Unknown) | Err(_) => {}
         }
@@ -233,7 +237,7 @@ fn compares_and_puts(shard: u64) -> Txn {
 /// Wants to be told nothing of what is there.
 fn terse() -> Txn {
     let mut txn = compares_and_puts(2);
-    txn.be_terse();
+    txn.skip_read_back();
     txn
 }
 

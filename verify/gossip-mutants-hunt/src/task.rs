@@ -36,11 +36,11 @@ const ORDINARY: [(&str, &[&str]); 1] = [(
         "workers_tests",
         "store::codec",
         "store::deletion_tests",
-        "store::doubt_tests",
+        "store::unresolved_tests",
         "store::key_tests",
         "store::registration_tests",
-        "store::sweep_tests",
-        "store::upkeep_tests",
+        "store::purge_tests",
+        "store::gc_tests",
     ],
 )];
 

@@ -51,7 +51,7 @@ const PLAYED: [(&str, Verb); Verb::COUNT] = [
 const LEFT_OUT: [(&str, &str); 5] = [
     ("create_run_with_shards", "makes a run and registers its shards, which are played one by one"),
     ("collect_claim_candidates_into", "is how a claim looks"),
-    ("glance_at_candidates_into", "is how a claim looks first"),
+    ("probe_candidates_into", "is how a claim looks first"),
     ("claim_throttled_until", "is what a claim asks before it looks; no store says anything else"),
     ("note_claim", "is what a claim says when it has found something"),
 ];

@@ -115,7 +115,7 @@ impl EtcdConfig {
 #[must_use]
 pub fn another_handle(coordinator: &AsyncEtcdCoordinator) -> AsyncEtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
-    AsyncStoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.memory())
+    AsyncStoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.cache())
 }
 
 /// Another handle on the same connection and runtime, for another thread of this process. It shares
@@ -123,7 +123,7 @@ pub fn another_handle(coordinator: &AsyncEtcdCoordinator) -> AsyncEtcdCoordinato
 #[must_use]
 pub fn another_blocking_handle(coordinator: &EtcdCoordinator) -> EtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
-    StoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.memory())
+    StoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.cache())
 }
 
 /// Why there is no connection.

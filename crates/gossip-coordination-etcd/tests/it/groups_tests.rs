@@ -43,7 +43,7 @@ fn checkpoint(run: u64, number: u64, hot_at: u64, head_at: u64) -> Txn {
 
 /// As one who expects no conflict.
 fn terse(mut txn: Txn) -> Txn {
-    txn.be_terse();
+    txn.skip_read_back();
     txn
 }
 

@@ -71,7 +71,7 @@ async fn keeps_the_contract<K: EtcdKv>(mut store: EtcdStore<K>) {
     // But not to one that wants to hear nothing of it.
     let mut txn = put(2, None, 6);
     txn.expect(key(1), None);
-    txn.be_terse();
+    txn.skip_read_back();
     let CommitOutcome::Conflict(conflict) = commit_one(&mut store, txn).await else {
         panic!("the key is there");
     };

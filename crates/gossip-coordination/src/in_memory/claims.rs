@@ -173,7 +173,7 @@ impl Default for ClaimIndex {
 }
 
 impl ClaimIndex {
-    /// Makes room for listing all `shards` of the run at once, so that no later move allocates.
+    /// Makes quota for listing all `shards` of the run at once, so that no later move allocates.
     pub(super) fn reserve(&mut self, shards: usize) {
         let additional = shards.saturating_sub(self.free.len());
         match self.free.capacity() {

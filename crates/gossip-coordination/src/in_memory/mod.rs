@@ -33,12 +33,12 @@ use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
 use crate::pool::RecordPool;
 use crate::protocol::{
-    ClaimCooldown, Decision, OwnerEvidence, RunChange, RunSeen, RunTransitionRules, ShardChange,
-    ShardSeen, ShardTransition, Tombstone, evolve, evolve_run,
+    ClaimCooldown, Decision, OwnerEvidence, RunChange, RunInputs, RunTransitionRules, ShardChange,
+    ShardInputs, ShardTransition, Tombstone, evolve, evolve_run,
 };
-use crate::record::{Birth, ShardRecord, ShardStatus, ShardView};
+use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
 use crate::run::RunRecord;
-use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardRoom};
+use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardQuota};
 use crate::workers::WorkerEntry;
 
 /// Bytes that a shard is expected to need at most, for sizing the slab.
@@ -200,10 +200,10 @@ impl InMemoryCoordinator {
         let (tenant, key) = operation.subject();
         self.assert_collector_serves(tenant);
         let split_hash_of = |shard| self.split_hash_of(tenant, ShardKey::new(key.run(), shard));
-        let seen = ShardSeen {
+        let seen = ShardInputs {
             shard: found.map(|place| self.view(place.slot)),
             run: found.filter(|_| T::CONSULTS_RUN).map(|place| self.run(place).record.head()),
-            room: if T::MAKES_SHARDS { self.room(tenant) } else { ShardRoom::UNLIMITED },
+            quota: if T::MAKES_SHARDS { self.quota(tenant) } else { ShardQuota::UNLIMITED },
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
         };
@@ -299,7 +299,7 @@ impl InMemoryCoordinator {
         &mut self,
         tenant: TenantId,
         run: RunSlot,
-        births: impl Iterator<Item = Birth<'b>>,
+        births: impl Iterator<Item = NewShard<'b>>,
     ) -> Result<Vec<ShardRecord>, SlabFull> {
         let mut made: Vec<ShardRecord> = Vec::new();
         for birth in births {
@@ -350,14 +350,14 @@ impl InMemoryCoordinator {
         let slot = self.find_run(tenant, run);
         let found = slot.map(|slot| run_ref(&self.runs, slot));
         let home = self.tenants.get(tenant);
-        let seen = RunSeen {
+        let seen = RunInputs {
             run: found.map(|run| &run.record),
             tombstone: home.and_then(|home| home.tombstones.get(&run).copied()),
             active: found.map_or(0, |run| run.claims.active()),
             parked: found.map_or(0, |run| run.claims.settled(ShardStatus::Parked)),
             // Registration is one step here.
             registered_at: LogicalTime::ZERO,
-            room: self.room(tenant),
+            quota: self.quota(tenant),
         };
         let (change, answer) = match operation.decide(now, &seen)? {
             Decision::Replay(output) => return Ok(IdempotentOutcome::Replayed(output)),
@@ -495,8 +495,8 @@ impl InMemoryCoordinator {
         Some(shard.record().lineage().map_or(0, |lineage| lineage.split_hash))
     }
 
-    fn room(&self, tenant: TenantId) -> ShardRoom {
-        ShardRoom {
+    fn quota(&self, tenant: TenantId) -> ShardQuota {
+        ShardQuota {
             tenant_count: self.tenants.get(tenant).map_or(0, Tenant::shard_count),
             total_count: self.total_shards,
             max_per_tenant: self.config.max_shards_per_tenant,

@@ -17,12 +17,12 @@ use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OfferTerms, OwnerEvidence, Park,
-    Release, ReleaseMode, Renew, ShardSeen, ShardTransition, SplitReplace, SplitResidual, Verdict,
-    Withdraw,
+    Release, ReleaseMode, Renew, ShardInputs, ShardTransition, SplitReplace, SplitResidual,
+    Verdict, Withdraw,
 };
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch};
-use crate::shard_limits::ShardRoom;
+use crate::shard_limits::ShardQuota;
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
@@ -46,10 +46,10 @@ impl CoordinationBackend for InMemoryCoordinator {
         // would cost as much as deciding.
         self.assert_collector_serves(tenant);
         let (shard, run) = (self.view(place.slot), self.run(place).record.head());
-        let seen = ShardSeen {
+        let seen = ShardInputs {
             shard: Some(shard),
             run: Some(run),
-            room: ShardRoom::UNLIMITED,
+            quota: ShardQuota::UNLIMITED,
             owner: OwnerEvidence::Gone,
             split_hash_of: &|_| None,
         };

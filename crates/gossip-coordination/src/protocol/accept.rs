@@ -10,7 +10,7 @@ use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId, WorkerId};
 
 use super::acquire::grant;
 use super::{
-    Decision, Grant, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
+    Decision, Grant, ShardChange, ShardInputs, ShardTransition, assert_clock, check_run_not_over,
     check_run_not_paused,
 };
 use crate::handoff::HandoffId;
@@ -54,7 +54,7 @@ impl ShardTransition for Accept {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, Grant, AcceptError>, AcceptError> {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;

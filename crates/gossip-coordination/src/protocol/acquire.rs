@@ -7,7 +7,7 @@ use std::fmt;
 use gossip_contracts::identity::{LogicalTime, Redacted, ShardKey, TenantId, WorkerId};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
+    Decision, ShardChange, ShardInputs, ShardTransition, assert_clock, check_run_not_over,
     check_run_not_paused,
 };
 use crate::error::AcquireError;
@@ -67,7 +67,7 @@ impl ShardTransition for Acquire {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, Grant, AcquireError>, AcquireError> {
         if self.check(now, seen)? == Verdict::GiveUp {
             return Ok(self.give_up());
@@ -92,7 +92,7 @@ impl Acquire {
     pub(crate) fn check(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Verdict, AcquireError> {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
@@ -126,7 +126,7 @@ impl Acquire {
         &self,
         now: LogicalTime,
         record: &ShardRecord,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<(), AcquireError> {
         let Some(holder) = record.lease() else {
             return Ok(());

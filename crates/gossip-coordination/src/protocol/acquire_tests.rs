@@ -2,10 +2,10 @@
 
 use rstest::rstest;
 
-use super::{Acquire, Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition};
+use super::{Acquire, Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTransition};
 use crate::error::AcquireError;
 use crate::lease::GrantToken;
-use crate::shard_limits::ShardRoom;
+use crate::shard_limits::ShardQuota;
 use crate::test_fixtures::{LEASE, RUN, TENANT, acquire, at, key, run_config, two_shards, worker};
 use crate::{RunManagement, RunStatus};
 
@@ -23,10 +23,10 @@ fn ask(now: u64, owner: OwnerEvidence) -> Result<(), u64> {
     acquire(&mut coordinator, 10, 0, 1);
     let run = coordinator.get_run(TENANT, RUN).unwrap().head();
     assert_eq!((run.status, run.config), (RunStatus::Active, run_config()));
-    let seen = ShardSeen {
+    let seen = ShardInputs {
         shard: coordinator.shard(TENANT, key(0)),
         run: Some(run),
-        room: ShardRoom::UNLIMITED,
+        quota: ShardQuota::UNLIMITED,
         owner,
         split_hash_of: &|_| None,
     };

@@ -5,7 +5,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 use gossip_stdx::SlabFull;
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, attempts_after_advance, check_no_offer,
+    Decision, ShardChange, ShardInputs, ShardTransition, attempts_after_advance, check_no_offer,
     request_expired, shown_request, stored_time,
 };
 use crate::error::CheckpointError;
@@ -42,7 +42,7 @@ impl ShardTransition for Checkpoint<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, CheckpointResult, CheckpointError>, CheckpointError> {
         let shard = seen.shard(self.lease.key())?;
         let record = shard.record();

@@ -1,13 +1,13 @@
 //! Collection of runs whose registration was given up (DESIGN Q16).
 //!
 //! A run that is made and never becomes active keeps its id, and what was registered of it keeps
-//! room that nobody uses. Once nothing has happened to it for long enough, it is collected: first
+//! quota that nobody uses. Once nothing has happened to it for long enough, it is collected: first
 //! it becomes Cancelled, by a commit that excludes every further chunk of its registration, and
 //! then it is deleted like any other. A collection that broke off in between is taken up again.
 
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
-use super::{Decision, RunChange, RunSeen, RunTransitionKind, RunTransitionRules, assert_clock};
+use super::{Decision, RunChange, RunInputs, RunTransitionKind, RunTransitionRules, assert_clock};
 use crate::error::InfraError;
 use crate::run::{RunOpKind, RunOpLogEntry, RunRecord, RunStatus};
 
@@ -77,7 +77,7 @@ impl RunTransitionRules for CollectRun {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &RunSeen<'_>,
+        seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, (), NotCollected>, NotCollected> {
         assert_clock(now);
         let run = seen.run.ok_or(NotCollected::NotStale)?;

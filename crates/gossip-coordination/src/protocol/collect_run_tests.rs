@@ -4,11 +4,11 @@ use gossip_contracts::identity::LogicalTime;
 use rstest::rstest;
 
 use super::{
-    COLLECTION_CANCELS, CollectRun, Decision, NotCollected, RunChange, RunSeen, RunTransition,
+    COLLECTION_CANCELS, CollectRun, Decision, NotCollected, RunChange, RunInputs, RunTransition,
     RunTransitionKind, RunTransitionRules, evolve_run,
 };
 use crate::run::{RunRecord, RunStatus};
-use crate::shard_limits::ShardRoom;
+use crate::shard_limits::ShardQuota;
 use crate::test_fixtures::{RUN, TENANT, at, op, run_config};
 
 const COLLECT: CollectRun = CollectRun { tenant: TENANT, run: RUN, stale_after: 100 };
@@ -18,9 +18,9 @@ fn made() -> RunRecord {
     RunRecord::new(TENANT, RUN, run_config(), at(10))
 }
 
-fn seen(run: Option<&RunRecord>, registered_at: LogicalTime) -> RunSeen<'_> {
-    let room = ShardRoom::UNLIMITED;
-    RunSeen { run, tombstone: None, active: 0, parked: 0, registered_at, room }
+fn seen(run: Option<&RunRecord>, registered_at: LogicalTime) -> RunInputs<'_> {
+    let quota = ShardQuota::UNLIMITED;
+    RunInputs { run, tombstone: None, active: 0, parked: 0, registered_at, quota }
 }
 
 #[rstest]

@@ -7,7 +7,7 @@ use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 use gossip_stdx::SlabFull;
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, stored_time};
+use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, stored_time};
 use crate::error::CompleteError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::split_execution::hash_complete;
@@ -41,7 +41,7 @@ impl ShardTransition for Complete<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), CompleteError>, CompleteError> {
         let shard = seen.shard(self.lease.key())?;
         let payload_hash = hash_complete(self.cursor);

@@ -2,7 +2,7 @@
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
-use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
+use super::{Decision, RunChange, RunInputs, RunTransitionRules, assert_clock};
 use crate::run::{RunConfig, RunRecord};
 use crate::run_errors::CreateRunError;
 
@@ -28,7 +28,7 @@ impl RunTransitionRules for CreateRun {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &RunSeen<'_>,
+        seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, (), CreateRunError>, CreateRunError> {
         assert_clock(now);
         // A deleted run's id is never used again: its fences would start anew.

@@ -11,7 +11,7 @@ use std::fmt;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
 use super::run_transition::find_run_replay;
-use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
+use super::{Decision, RunChange, RunInputs, RunTransitionRules, assert_clock};
 use crate::run_errors::{DeleteRunError, RunOpIdConflict};
 use crate::split_execution::hash_run_operation;
 
@@ -62,7 +62,7 @@ impl RunTransitionRules for DeleteRun {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &RunSeen<'_>,
+        seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, (), DeleteRunError>, DeleteRunError> {
         assert_clock(now);
         // Whoever asks: the run is gone, which is what was asked for, and its log is gone with it.

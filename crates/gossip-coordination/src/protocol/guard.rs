@@ -15,7 +15,7 @@ use super::{Children, ShardChange};
 use crate::handoff::Offer;
 use crate::lease::{LeaseHolder, OpKind, OpLogEntry};
 use crate::pool::RecordPool;
-use crate::record::{Birth, ShardRecord, ShardStatus, ShardView};
+use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
 
 /// The fields that [`assert_after`] compares with, copied before a change.
 #[derive(Clone, Copy)]
@@ -219,7 +219,7 @@ fn before_replacement(record: &ShardRecord, pool: &RecordPool, children: &Childr
 }
 
 /// A derived shard starts at its parent's fence, so that a sink can order the two.
-fn before_birth(parent: &ShardRecord, birth: &Birth<'_>) {
+fn before_birth(parent: &ShardRecord, birth: &NewShard<'_>) {
     assert!(birth.shard.is_derived(), "a shard that is cut off has a derived id");
     assert!(birth.fence == parent.fence_epoch(), "a child starts at its parent's fence");
     let lineage = birth.lineage.expect("a derived shard knows its parent");

@@ -12,7 +12,7 @@ use super::{ShardChange, evolve};
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{GrantToken, LeaseHolder, OpKind, OpLogEntry};
 use crate::pool::RecordPool;
-use crate::record::{Birth, Lineage, ParkReason, ShardRecord};
+use crate::record::{Lineage, NewShard, ParkReason, ShardRecord};
 use crate::test_fixtures::{RUN, TENANT, at, fence, op};
 
 const OWNER: WorkerId = WorkerId::from_raw(1);
@@ -30,8 +30,8 @@ fn offer(destination: WorkerId) -> Offer {
     Offer { handoff: HandoffId::from_raw(3), destination, deadline: at(20), payload_hash: 9 }
 }
 
-fn derived(spec: ShardSpecRef<'static>, number: u64, first: FenceEpoch) -> Birth<'static> {
-    Birth {
+fn derived(spec: ShardSpecRef<'static>, number: u64, first: FenceEpoch) -> NewShard<'static> {
+    NewShard {
         shard: ShardId::from_raw(ShardId::DERIVED_BIT | number),
         spec,
         cursor: CursorUpdate::initial(),
@@ -57,7 +57,7 @@ enum Start {
 
 /// A shard of `b..y`, at cursor `f` if it was ever held.
 fn shard(start: Start, pool: &mut RecordPool) -> ShardRecord {
-    let birth = Birth {
+    let birth = NewShard {
         shard: ShardId::from_raw(4),
         spec: range(b"b", b"y"),
         cursor: CursorUpdate::initial(),
@@ -102,13 +102,13 @@ fn renew(owner: WorkerId, deadline: u64, token: u64) -> ShardChange<'static> {
     ShardChange::Renew { holder: holder(owner, deadline, token), drop_request: false }
 }
 
-fn cut(left: ShardSpecRef<'static>, residual: Birth<'static>) -> ShardChange<'static> {
+fn cut(left: ShardSpecRef<'static>, residual: NewShard<'static>) -> ShardChange<'static> {
     let entry = entry(OpKind::SplitResidual);
     ShardChange::Shrink { spec: left, residual, drop_request: false, entry }
 }
 
 /// The right part of a cut at `m`, whose fence begins at `first`.
-fn right(first: u64) -> Birth<'static> {
+fn right(first: u64) -> NewShard<'static> {
     derived(range(b"m", b"y"), 1, fence(first))
 }
 

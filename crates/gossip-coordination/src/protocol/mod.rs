@@ -97,11 +97,11 @@ pub use self::withdraw::Withdraw;
 use crate::events::{EventKind, RedactedKey};
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{LeaseHolder, OpLogEntry};
-use crate::record::{Birth, ParkReason, ShardRecord, ShardView};
+use crate::record::{NewShard, ParkReason, ShardRecord, ShardView};
 use crate::refusal::{OfferStands, RunOnPause, RunOver, ShardMissing};
 use crate::request::{PendingRequest, ShardAction};
 use crate::run::{Registration, RunHead, RunOpLogEntry, RunRecord, RunStatus};
-use crate::shard_limits::ShardRoom;
+use crate::shard_limits::ShardQuota;
 
 /// An operation on one shard.
 pub trait ShardTransition {
@@ -130,14 +130,14 @@ pub trait ShardTransition {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, Self::Output, Self::Error>, Self::Error>;
 
-    /// How it says that the record has no room for its change.
+    /// How it says that the record has no quota for its change.
     ///
     /// # Panics
     ///
-    /// Unless the operation stores bytes: others need no room.
+    /// Unless the operation stores bytes: others need no quota.
     fn exhausted(full: SlabFull) -> Self::Error {
         unreachable!("this operation stores no bytes: {full}")
     }
@@ -161,14 +161,14 @@ pub trait RunTransitionRules {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &RunSeen<'_>,
+        seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, Self::Output, Self::Error>, Self::Error>;
 
-    /// How it says that there is no room for its change.
+    /// How it says that there is no quota for its change.
     ///
     /// # Panics
     ///
-    /// Unless the operation makes shards: others need no room.
+    /// Unless the operation makes shards: others need no quota.
     fn exhausted(full: SlabFull) -> Self::Error {
         unreachable!("this operation stores no bytes: {full}")
     }
@@ -176,13 +176,13 @@ pub trait RunTransitionRules {
 
 /// What a decision about a shard looks at.
 #[derive(Clone, Copy)]
-pub struct ShardSeen<'a> {
+pub struct ShardInputs<'a> {
     /// The shard, if the tenant has it.
     pub shard: Option<ShardView<'a>>,
     /// Its run, if the operation consults it and the run exists.
     pub run: Option<RunHead>,
     /// How many shards there are and may be.
-    pub room: ShardRoom,
+    pub quota: ShardQuota,
     /// What the store knows of the owner beside the record.
     pub owner: OwnerEvidence,
     /// The payload hash of the split that made a shard, for shards of the same run; roots answer
@@ -190,7 +190,7 @@ pub struct ShardSeen<'a> {
     pub split_hash_of: &'a dyn Fn(ShardId) -> Option<u64>,
 }
 
-impl<'a> ShardSeen<'a> {
+impl<'a> ShardInputs<'a> {
     /// The shard alone.
     fn shard(&self, key: ShardKey) -> Result<ShardView<'a>, ShardMissing> {
         self.shard.ok_or(ShardMissing(key))
@@ -209,7 +209,7 @@ impl<'a> ShardSeen<'a> {
 
 /// What a decision about a run looks at.
 #[derive(Clone, Copy, Debug)]
-pub struct RunSeen<'a> {
+pub struct RunInputs<'a> {
     /// The run, if the tenant has it.
     pub run: Option<&'a RunRecord>,
     /// What is left of a deleted run.
@@ -221,7 +221,7 @@ pub struct RunSeen<'a> {
     /// When a registration in several steps last went on; zero if it did not begin.
     pub registered_at: LogicalTime,
     /// How many shards there are and may be.
-    pub room: ShardRoom,
+    pub quota: ShardQuota,
 }
 
 /// What a store knows of a shard's owner beside the record (DESIGN Q7).
@@ -347,7 +347,7 @@ pub enum ShardChange<'c> {
         /// The left part.
         spec: ShardSpecRef<'c>,
         /// The shard that takes the right part.
-        residual: Birth<'c>,
+        residual: NewShard<'c>,
         /// Whether this is what an administrator asked for.
         drop_request: bool,
         /// For replay.
@@ -411,7 +411,7 @@ pub enum ShardChange<'c> {
 
 impl<'c> ShardChange<'c> {
     /// The shards that the change makes, in the order of their ranges.
-    pub fn births(&self) -> impl Iterator<Item = Birth<'c>> {
+    pub fn births(&self) -> impl Iterator<Item = NewShard<'c>> {
         let (children, residual) = match self {
             Self::Replace { children, .. } => (Some(children.births()), None),
             Self::Shrink { residual, .. } => (None, Some(*residual)),

@@ -10,8 +10,8 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId
 use gossip_stdx::SlabFull;
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, attempts_after_advance, check_run_not_over,
-    stored_time,
+    Decision, ShardChange, ShardInputs, ShardTransition, attempts_after_advance,
+    check_run_not_over, stored_time,
 };
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -75,7 +75,7 @@ impl ShardTransition for OfferShard<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), OfferError>, OfferError> {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
         let record = shard.record();

@@ -2,7 +2,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, stored_time};
+use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, stored_time};
 use crate::error::ParkError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::record::ParkReason;
@@ -35,7 +35,7 @@ impl ShardTransition for Park<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), ParkError>, ParkError> {
         let shard = seen.shard(self.lease.key())?;
         let payload_hash = hash_park(self.reason);

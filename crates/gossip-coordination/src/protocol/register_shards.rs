@@ -10,8 +10,8 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId};
 use gossip_stdx::SlabFull;
 
-use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
-use crate::record::Birth;
+use super::{Decision, RunChange, RunInputs, RunTransitionRules, assert_clock};
+use crate::record::NewShard;
 use crate::refusal::OpIdReused;
 use crate::run::{Registration, RunOpResult, RunRecord, RunStatus};
 use crate::run_errors::{RegisterShardsError, RunOpIdConflict};
@@ -41,7 +41,7 @@ impl RunTransitionRules for RegisterShards<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &RunSeen<'_>,
+        seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, RunOpResult, RegisterShardsError>, RegisterShardsError>
     {
         assert_clock(now);
@@ -59,11 +59,11 @@ impl RunTransitionRules for RegisterShards<'_> {
             return Err(RegisterShardsError::WrongStatus { status: run.status() });
         }
         validate_manifest(self.shards).map_err(RegisterShardsError::ManifestInvalid)?;
-        // What began has reserved its room and keeps the operation that began it.
+        // What began has reserved its quota and keeps the operation that began it.
         let registration = match run.registration() {
             Some(begun) => begun,
             None => {
-                seen.room.check(self.shards.len())?;
+                seen.quota.check(self.shards.len())?;
                 registration
             }
         };
@@ -97,9 +97,9 @@ impl<'c> Roots<'c> {
     }
 
     /// The roots, in the caller's order.
-    pub fn births(&self) -> impl Iterator<Item = Birth<'c>> + use<'c> {
+    pub fn births(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
         let cursor_semantics = self.cursor_semantics;
-        self.shards.iter().map(move |shard| Birth {
+        self.shards.iter().map(move |shard| NewShard {
             shard: shard.shard_id,
             spec: shard.spec,
             cursor: shard.cursor,

@@ -8,10 +8,10 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, ShardId};
 use rstest::rstest;
 
-use super::{Decision, RegisterShards, RunChange, RunSeen, RunTransitionRules};
+use super::{Decision, RegisterShards, RunChange, RunInputs, RunTransitionRules};
 use crate::run::{Registration, RunRecord, RunStatus};
 use crate::run_errors::RegisterShardsError;
-use crate::shard_limits::ShardRoom;
+use crate::shard_limits::ShardQuota;
 use crate::split_execution::hash_register_shards;
 use crate::test_fixtures::{RUN, TENANT, at, op, run_config};
 
@@ -60,9 +60,9 @@ fn a_registration_that_has_begun_goes_on_with_its_own_shards(
     #[case] expected: Answer,
 ) {
     let (run, shards) = (begun(status), shard(end));
-    let (room, run) = (ShardRoom::UNLIMITED, Some(&run));
+    let (quota, run) = (ShardQuota::UNLIMITED, Some(&run));
     let (registered_at, tombstone) = (LogicalTime::ZERO, None);
-    let seen = RunSeen { run, tombstone, active: 0, parked: 0, registered_at, room };
+    let seen = RunInputs { run, tombstone, active: 0, parked: 0, registered_at, quota };
     let register =
         RegisterShards { tenant: TENANT, run: RUN, shards: &shards, op_id: op(operation) };
     let answer = match register.decide(at(5), &seen) {
@@ -96,9 +96,9 @@ fn a_manifest_at_every_limit_is_taken() {
     assert_eq!(shards.len(), MAX_INITIAL_SHARDS);
 
     let run = RunRecord::new(TENANT, RUN, run_config(), at(1));
-    let (room, run) = (ShardRoom::UNLIMITED, Some(&run));
+    let (quota, run) = (ShardQuota::UNLIMITED, Some(&run));
     let (registered_at, tombstone) = (LogicalTime::ZERO, None);
-    let seen = RunSeen { run, tombstone, active: 0, parked: 0, registered_at, room };
+    let seen = RunInputs { run, tombstone, active: 0, parked: 0, registered_at, quota };
     let register = RegisterShards { tenant: TENANT, run: RUN, shards: &shards, op_id: op(1) };
     let Ok(Decision::Commit { change: RunChange::Activate { roots, .. }, .. }) =
         register.decide(at(5), &seen)

@@ -2,7 +2,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, stored_time};
+use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, stored_time};
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::move_errors::ReleaseError;
 use crate::split_execution::hash_release;
@@ -50,7 +50,7 @@ impl ShardTransition for Release<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), ReleaseError>, ReleaseError> {
         let shard = seen.shard(self.lease.key())?;
         let record = shard.record();

@@ -6,7 +6,7 @@
 use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, check_run_not_over, request_expired,
+    Decision, ShardChange, ShardInputs, ShardTransition, check_run_not_over, request_expired,
     shown_request,
 };
 use crate::error::RenewError;
@@ -54,7 +54,7 @@ impl ShardTransition for Renew<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, Renewed, RenewError>, RenewError> {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
         let record = shard.record();

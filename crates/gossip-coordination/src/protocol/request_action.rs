@@ -3,7 +3,7 @@
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
+    Decision, ShardChange, ShardInputs, ShardTransition, assert_clock, check_run_not_over,
     live_request,
 };
 use crate::record::ShardRecord;
@@ -40,7 +40,7 @@ impl ShardTransition for RequestAction {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), RequestActionError>, RequestActionError> {
         assert_clock(now);
         let (shard, run) =

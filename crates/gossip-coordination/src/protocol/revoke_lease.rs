@@ -4,7 +4,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, stored_time};
+use super::{Decision, ShardChange, ShardInputs, ShardTransition, assert_clock, stored_time};
 use crate::lease::{OpKind, OpLogEntry};
 use crate::run_errors::RevokeLeaseError;
 use crate::split_execution::hash_revoke_lease;
@@ -35,7 +35,7 @@ impl ShardTransition for RevokeLease {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), RevokeLeaseError>, RevokeLeaseError> {
         assert_clock(now);
         let (shard, _) =

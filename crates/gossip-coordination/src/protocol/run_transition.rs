@@ -9,7 +9,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
-use super::{Decision, RunChange, RunSeen, RunTransitionRules, assert_clock};
+use super::{Decision, RunChange, RunInputs, RunTransitionRules, assert_clock};
 use crate::refusal::{OpIdReused, RunOver};
 use crate::run::{RunOpKind, RunOpLogEntry, RunOpResult, RunRecord, RunStatus};
 use crate::run_errors::RunTransitionError;
@@ -93,7 +93,7 @@ impl RunTransitionRules for RunTransition {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &RunSeen<'_>,
+        seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, RunOpResult, RunTransitionError>, RunTransitionError> {
         assert_clock(now);
         let run = seen.run.ok_or(RunTransitionError::RunNotFound)?;

@@ -13,12 +13,12 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardId, ShardKe
 use gossip_stdx::{InlineVec, SlabFull};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, check_run_not_over,
+    Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, check_run_not_over,
     inherited_attempts, stored_time,
 };
 use crate::error::SplitReplaceError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::record::{Birth, Lineage, ShardStatus, ShardView};
+use crate::record::{Lineage, NewShard, ShardStatus, ShardView};
 use crate::split_execution::{
     DerivedShardKind, SplitReplaceResult, derive_split_shard_id, hash_split_replace,
 };
@@ -53,7 +53,7 @@ impl ShardTransition for SplitReplace<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, SplitReplaceResult, SplitReplaceError>, SplitReplaceError>
     {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
@@ -67,7 +67,7 @@ impl ShardTransition for SplitReplace<'_> {
         check_no_offer(record)?;
         self.check_children(shard)?;
         check_spawn_cap(record.spawned_count(), self.plan.children().len())?;
-        seen.room.check(self.plan.children().len()).map_err(SplitValidationError::from)?;
+        seen.quota.check(self.plan.children().len()).map_err(SplitValidationError::from)?;
 
         let children = Children {
             plan: self.plan,
@@ -147,7 +147,7 @@ impl fmt::Debug for Children<'_> {
 
 impl<'c> Children<'c> {
     /// The children, in the order of their ranges, which is the order of their numbers.
-    pub fn births(&self) -> impl Iterator<Item = Birth<'c>> + use<'c> {
+    pub fn births(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
         let this = *self;
         let children = self.plan.children();
         let count = children.len();
@@ -157,13 +157,13 @@ impl<'c> Children<'c> {
         in_order.map(move |(number, index)| this.birth(number, index))
     }
 
-    fn birth(&self, number: usize, index: usize) -> Birth<'c> {
+    fn birth(&self, number: usize, index: usize) -> NewShard<'c> {
         let child = self.plan.children()[index];
         let (run, parent) = (self.parent.run(), self.parent.shard());
         // Numbers go on across splits, so that no two splits of one parent derive the same id.
         let number = u32::try_from(self.first_index + number).expect("spawned is bounded");
         let kind = DerivedShardKind::Child;
-        Birth {
+        NewShard {
             shard: derive_split_shard_id(run, parent, self.op_id, kind, number),
             spec: child.spec,
             cursor: child.cursor,
@@ -194,7 +194,7 @@ pub(super) const fn check_spawn_cap(
 /// compared too, for the same reason.
 pub(super) fn check_ids_free(
     ids: &[ShardId],
-    seen: &ShardSeen<'_>,
+    seen: &ShardInputs<'_>,
 ) -> Result<(), SplitValidationError> {
     let mut sorted: InlineVec<ShardId, MAX_SPLIT_CHILDREN> = InlineVec::from_slice(ids);
     sorted.sort_unstable();

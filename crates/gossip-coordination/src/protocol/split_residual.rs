@@ -13,12 +13,12 @@ use gossip_stdx::SlabFull;
 
 use super::split_replace::{check_ids_free, check_spawn_cap};
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, check_no_offer, check_run_not_over,
+    Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, check_run_not_over,
     inherited_attempts, stored_time,
 };
 use crate::error::SplitResidualError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::record::{Birth, Lineage, ShardRecord, ShardView};
+use crate::record::{Lineage, NewShard, ShardRecord, ShardView};
 use crate::refusal::OpIdReused;
 use crate::request::{PendingRequest, ShardAction};
 use crate::run::RunHead;
@@ -55,7 +55,7 @@ impl ShardTransition for SplitResidual<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<
         Decision<ShardChange<'_>, SplitResidualResult, SplitResidualError>,
         SplitResidualError,
@@ -71,7 +71,7 @@ impl ShardTransition for SplitResidual<'_> {
         check_no_offer(record)?;
         self.check_cut(shard)?;
         check_spawn_cap(record.spawned_count(), 1)?;
-        seen.room.check(1).map_err(SplitValidationError::from)?;
+        seen.quota.check(1).map_err(SplitValidationError::from)?;
         let residual = self.residual_id(record.spawned_count());
         check_ids_free(&[residual], seen)?;
         assert!(residual.is_derived(), "a residual has a derived id");
@@ -100,7 +100,7 @@ impl SplitResidual<'_> {
         &self,
         shard: ShardView<'_>,
         payload_hash: u64,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Option<SplitResidualResult>, OpIdReused> {
         find_replay(shard.op_log(), self.op_id, payload_hash)?;
         let Some(residual) = find_replayed_residual(shard, self.op_id) else {
@@ -137,8 +137,8 @@ impl SplitResidual<'_> {
         parent: &ShardRecord,
         run: &RunHead,
         split_hash: u64,
-    ) -> Birth<'_> {
-        Birth {
+    ) -> NewShard<'_> {
+        NewShard {
             shard,
             spec: self.plan.residual(),
             cursor: CursorUpdate::initial(),

@@ -9,10 +9,10 @@ use gossip_contracts::identity::ShardId;
 use rstest::rstest;
 
 use super::{
-    Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, SplitReplace, SplitResidual,
+    Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTransition, SplitReplace, SplitResidual,
 };
 use crate::error::SplitError;
-use crate::shard_limits::ShardRoom;
+use crate::shard_limits::ShardQuota;
 use crate::split_execution::{DerivedShardKind, derive_split_shard_id};
 use crate::test_fixtures::{RUN, TENANT, acquire, at, key, op, two_shards};
 use crate::{InMemoryCoordinator, Lease, RunManagement};
@@ -25,10 +25,10 @@ fn decide<T: ShardTransition<Error = SplitError>>(
     operation: &T,
     taken: Option<ShardId>,
 ) -> Result<(), SplitError> {
-    let seen = ShardSeen {
+    let seen = ShardInputs {
         run: Some(coordinator.get_run(TENANT, RUN).unwrap().head()),
         shard: coordinator.shard(TENANT, key(0)),
-        room: ShardRoom::UNLIMITED,
+        quota: ShardQuota::UNLIMITED,
         owner: OwnerEvidence::Gone,
         split_hash_of: &|id| taken.filter(|taken| *taken == id).map(|_| 1),
     };

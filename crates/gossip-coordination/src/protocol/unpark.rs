@@ -5,7 +5,7 @@
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
 use super::{
-    Decision, ShardChange, ShardSeen, ShardTransition, assert_clock, check_run_not_over,
+    Decision, ShardChange, ShardInputs, ShardTransition, assert_clock, check_run_not_over,
     stored_time,
 };
 use crate::lease::{OpKind, OpLogEntry};
@@ -38,7 +38,7 @@ impl ShardTransition for Unpark {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), UnparkError>, UnparkError> {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key).map_err(|_| UnparkError::ShardNotFound)?;

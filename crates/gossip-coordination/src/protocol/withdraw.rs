@@ -5,7 +5,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardSeen, ShardTransition, stored_time};
+use super::{Decision, ShardChange, ShardInputs, ShardTransition, stored_time};
 use crate::handoff::HandoffId;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::move_errors::WithdrawError;
@@ -39,7 +39,7 @@ impl ShardTransition for Withdraw<'_> {
     fn decide(
         &self,
         now: LogicalTime,
-        seen: &ShardSeen<'_>,
+        seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, (), WithdrawError>, WithdrawError> {
         let shard = seen.shard(self.lease.key())?;
         let record = shard.record();

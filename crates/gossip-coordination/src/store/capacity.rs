@@ -9,10 +9,10 @@
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
+use super::claim_stats::{DUE_ENOUGH, LOOKS_MAX, ScanPlan, Seen};
 use super::core::Core;
 use super::engine::Read;
 use super::flight::{Answers, Io};
-use super::sight::{DUE_ENOUGH, LOOKS_MAX, Look, Seen};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint};
 
 /// How much work waits at `now`.
@@ -36,26 +36,26 @@ pub(super) async fn capacity(
 
 /// A hint that rides along with the load of a shard that is to be granted.
 #[derive(Debug)]
-pub(super) struct Rider {
+pub(super) struct CapacityProbe {
     now: LogicalTime,
     tenant: TenantId,
     key: ShardKey,
     worker: WorkerId,
     /// What was asked for, until it is answered.
-    look: Option<Look>,
+    look: Option<ScanPlan>,
     found: Option<Found>,
 }
 
 /// What the last load brought.
 #[derive(Debug)]
 struct Found {
-    look: Look,
+    look: ScanPlan,
     seen: Seen,
     /// Whether the shard itself was among those that wait.
     was_due: bool,
 }
 
-impl Rider {
+impl CapacityProbe {
     pub(super) const fn new(
         now: LogicalTime,
         tenant: TenantId,
@@ -105,22 +105,27 @@ impl Rider {
 }
 
 /// A look that counts what waits.
-fn counting(core: &mut Core, now: LogicalTime, of: (TenantId, RunId), worker: WorkerId) -> Look {
-    let point = core.sights.point(core.config.nonce, worker);
-    Look::new(of, now, &core.sights.of(of.0, of.1), point, false, core.limits.page)
+fn counting(
+    core: &mut Core,
+    now: LogicalTime,
+    of: (TenantId, RunId),
+    worker: WorkerId,
+) -> ScanPlan {
+    let point = core.claim_stats.point(core.config.nonce, worker);
+    ScanPlan::new(of, now, &core.claim_stats.of(of.0, of.1), point, false, core.limits.page)
 }
 
 fn learn(
     core: &mut Core,
-    look: &Look,
+    look: &ScanPlan,
     seen: &Seen,
     own: Option<(ShardId, LogicalTime)>,
     looks: usize,
 ) -> bool {
     let (tenant, run) = look.subject();
-    let mut sight = core.sights.of(tenant, run);
+    let mut sight = core.claim_stats.of(tenant, run);
     let settled = sight.learn(look, seen, (DUE_ENOUGH, own), looks);
-    core.sights.remember(tenant, run, sight);
+    core.claim_stats.remember(tenant, run, sight);
     settled
 }
 

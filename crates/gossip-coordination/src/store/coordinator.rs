@@ -10,13 +10,13 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
+use super::cache::RecordCache;
 use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
-use super::flight::{Flight, Step, Told};
-use super::memory::SharedMemory;
+use super::flight::{Flight, Reply, Step};
+use super::gc::RunsListed;
 use super::run_operations::run_operations;
 use super::shard_operations::shard_operations;
-use super::upkeep::RunsListed;
 use crate::error::{
     AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
 };
@@ -49,11 +49,11 @@ pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         flight.tell_binding(store.binding());
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Commit(txns) => Told::Committed(store.commit(txns)),
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Wait(ticks) => {
                 store.wait(ticks);
-                Told::Waited
+                Reply::Waited
             }
             Step::Done(answer) => return answer,
         };
@@ -66,11 +66,11 @@ pub async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A
     loop {
         flight.tell_binding(store.binding());
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads).await),
-            Step::Commit(txns) => Told::Committed(store.commit(txns).await),
+            Step::Read(reads) => Reply::Read(store.read(reads).await),
+            Step::Commit(txns) => Reply::Committed(store.commit(txns).await),
             Step::Wait(ticks) => {
                 store.wait(ticks).await;
-                Told::Waited
+                Reply::Waited
             }
             Step::Done(answer) => return answer,
         };
@@ -96,18 +96,18 @@ macro_rules! coordinator {
                 Self { store, core }
             }
 
-            /// As [`new`](Self::new), beside others of this process that share `memory`. All of
+            /// As [`new`](Self::new), beside others of this process that share `cache`. All of
             /// them must be on one store.
-            pub fn sharing(store: S, config: StoreConfig, memory: &SharedMemory) -> Self {
+            pub fn sharing(store: S, config: StoreConfig, cache: &RecordCache) -> Self {
                 let mut handle = Self::new(store, config);
-                handle.core.memory = memory.clone();
+                handle.core.cache = cache.clone();
                 handle
             }
 
             /// What it remembers, to be shared with others on the same store.
             #[must_use]
-            pub const fn memory(&self) -> &SharedMemory {
-                &self.core.memory
+            pub const fn cache(&self) -> &RecordCache {
+                &self.core.cache
             }
 
             /// Limits, and the nonce of this handle.
@@ -170,7 +170,7 @@ impl<S> AsyncStoreCoordinator<S> {
     ///
     /// For simulators and tests.
     pub fn forget(&mut self) {
-        self.core.memory = SharedMemory::default();
+        self.core.cache = RecordCache::default();
     }
 }
 
@@ -215,7 +215,7 @@ macro_rules! claiming {
                 self.core.note_claim(now, tenant, worker);
             }
 
-            $($async)? fn glance_at_candidates_into(
+            $($async)? fn probe_candidates_into(
                 &mut self,
                 now: LogicalTime,
                 tenant: TenantId,
@@ -224,7 +224,7 @@ macro_rules! claiming {
                 limit: usize,
                 out: &mut ClaimCandidates,
             ) -> Result<ClaimOutlook, GetRunError> {
-                let flight = self.core.glance(now, (tenant, run), (worker, limit), out);
+                let flight = self.core.probe(now, (tenant, run), (worker, limit), out);
                 $fly(&mut self.store, flight)$(.$await)?
             }
         }

@@ -9,21 +9,21 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use gossip_stdx::SlabFull;
 
+use super::cache::RecordCache;
+use super::claim_stats::ClaimStats;
 use super::codec::{encode_cold, encode_hot};
 use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
-use super::memory::SharedMemory;
-use super::place::mixed;
 use super::retry::Tries;
-use super::sight::Sights;
+use super::scatter::mixed;
 use super::txn::Txn;
 use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::GrantToken;
 use crate::pool::RecordPool;
 use crate::protocol::ClaimCooldown;
-use crate::record::{Birth, ShardRecord, ShardView};
+use crate::record::{NewShard, ShardRecord, ShardView};
 
 /// The most bytes that one record keeps in a pool.
 const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
@@ -80,9 +80,9 @@ pub(super) struct Core {
     pub(super) pool: RecordPool,
     /// The shards that this handle holds, and those that share it, without those of operations on
     /// their way.
-    pub(super) memory: SharedMemory,
+    pub(super) cache: RecordCache,
     /// How full the claim indexes of its runs are.
-    pub(super) sights: Sights,
+    pub(super) claim_stats: ClaimStats,
     /// The tenant of the last shard that was looked at: mostly the next one's, too.
     tenant: Arc<TenantId>,
     /// Grants that this handle asked for.
@@ -104,8 +104,8 @@ impl Core {
             config,
             limits,
             pool,
-            memory: SharedMemory::default(),
-            sights: Sights::default(),
+            cache: RecordCache::default(),
+            claim_stats: ClaimStats::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),
             grant_count: 0,
             last_claims: BTreeMap::new(),
@@ -203,7 +203,7 @@ impl Core {
         txn: &mut Txn,
         tenant: &Arc<TenantId>,
         run: RunId,
-        birth: &Birth<'_>,
+        birth: &NewShard<'_>,
     ) -> Result<(), SlabFull> {
         let record = ShardRecord::new(Arc::clone(tenant), run, birth, &mut self.pool)?;
         let view = ShardView::new(&record, &self.pool);

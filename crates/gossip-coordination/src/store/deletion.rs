@@ -4,7 +4,7 @@
 //! A damaged run never goes by an ordinary deletion. To one that can be read the ordinary rules
 //! apply however it is asked for, and one of a newer format is left to a newer program. In between
 //! nothing is known of the run but that it is there, so it goes whatever it was: the tombstone
-//! takes the place of the head, and then `sweep` takes the rest away, as for any other. The names
+//! takes the place of the head, and then `purge` takes the rest away, as for any other. The names
 //! of the roots mark a sweep that broke off by their keys, whatever they say.
 //!
 //! Damage is what a record says, and never an error of the engine; and it must be shown several
@@ -25,10 +25,10 @@ use super::core::{Core, encoded};
 use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::{Key, KeyKind};
+use super::purge;
 use super::quota::Quota;
 use super::range::KeyRange;
 use super::run_flight::{self, bury, load_run};
-use super::sweep;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::outcome::IdempotentOutcome;
@@ -53,9 +53,9 @@ pub(super) async fn delete(
     operation: DeleteRun,
 ) -> Result<IdempotentOutcome<()>, DeleteRunError> {
     let DeleteRun { tenant, run, .. } = operation;
-    sweep::refuse_newer_shards(core, io, tenant, run).await?;
+    purge::refuse_newer_shards(core, io, tenant, run).await?;
     let deleted = run_flight::fly(core, io, now, &operation, false).await?;
-    sweep::sweep(core, io, tenant, run).await?;
+    purge::purge(core, io, tenant, run).await?;
     Ok(deleted)
 }
 
@@ -69,16 +69,16 @@ pub(super) async fn delete_damaged(
     let DeleteRun { tenant, run, .. } = operation;
     let tombstone = operation.decide_damaged(now);
     let mut tries = core.tries("delete_damaged.commit");
-    let mut doubt: Option<Vec<u8>> = None;
+    let mut unresolved: Option<Vec<u8>> = None;
     loop {
         let found = Found::look(core, io, tenant, run).await;
         let found = found.map_err(|error| tries.ended(error))?;
-        if doubt.take_if(|ours| found.is_buried_by(ours)).is_some() {
+        if unresolved.take_if(|ours| found.is_buried_by(ours)).is_some() {
             break;
         }
         let Some(head) = &found.damaged else {
             // A burial whose reply was lost may still come.
-            return match doubt {
+            return match unresolved {
                 Some(_) => Err(tries.ended(shown_otherwise()).into()),
                 None => delete(core, io, now, operation).await,
             };
@@ -93,14 +93,14 @@ pub(super) async fn delete_damaged(
                 tries.failed(Some(lost), Quota::has(&lost))?
             }
             CommitOutcome::Unknown => {
-                doubt = Some(grave);
+                unresolved = Some(grave);
                 tries.failed(None, false)?
             }
         };
         io.pause(ticks).await;
     }
     core.emit(tenant, run, now, RunChange::Delete(tombstone).event());
-    sweep::sweep(core, io, tenant, run).await?;
+    purge::purge(core, io, tenant, run).await?;
     Ok(IdempotentOutcome::Executed(()))
 }
 
@@ -117,11 +117,11 @@ struct Found {
 impl Found {
     /// Looks until damage was shown often enough, or is not there.
     async fn look(core: &Core, io: &Io, tenant: TenantId, run: RunId) -> Result<Self, InfraError> {
-        let mut found = Self::glance(core, io, tenant, run).await?;
+        let mut found = Self::probe(core, io, tenant, run).await?;
         for _ in 1..LOOKS {
             let Some(head) = found.damaged else { break };
             io.pause(LOOK_TICKS).await;
-            found = Self::glance(core, io, tenant, run).await?;
+            found = Self::probe(core, io, tenant, run).await?;
             if found.damaged.as_ref().is_some_and(|again| *again != head) {
                 return Err(shown_otherwise());
             }
@@ -129,19 +129,14 @@ impl Found {
         if let Some(head) = &found.damaged {
             refuse_newer(&Key::RunHead { tenant, run }, &head.bytes)?;
             for range in [KeyRange::roots_of(tenant, run), KeyRange::hot_shards_of(tenant, run)] {
-                sweep::refuse_newer_within(core, io, range).await?;
+                purge::refuse_newer_within(core, io, range).await?;
             }
         }
         Ok(found)
     }
 
     /// What there is, as one look shows it.
-    async fn glance(
-        core: &Core,
-        io: &Io,
-        tenant: TenantId,
-        run: RunId,
-    ) -> Result<Self, InfraError> {
+    async fn probe(core: &Core, io: &Io, tenant: TenantId, run: RunId) -> Result<Self, InfraError> {
         let (key, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
         let mut reads = [key, grave, Key::TenantCounter { tenant }].map(Read::Get).to_vec();
         reads.push(Read::Count(KeyRange::roots_of(tenant, run)));

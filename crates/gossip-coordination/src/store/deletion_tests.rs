@@ -11,8 +11,8 @@ use super::codec::of_next_format;
 use super::core::Core;
 use super::test_support::{AsyncMap, allot, overwrite, stored};
 use super::{
-    Answer, AsyncStoreCoordinator, Fault, Flight, Key, MapStore, Step, Store, StoreConfig,
-    StoreCoordinator, StoreLimits, Told, Txn,
+    Answer, AsyncStoreCoordinator, Fault, Flight, Key, MapStore, Reply, Step, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, Txn,
 };
 use crate::error::StoreRefusal;
 use crate::protocol::{DeleteRun, RegisterShards};
@@ -263,10 +263,10 @@ fn a_run_that_is_whole_does_not_go_by_one_bad_answer(#[values(0, 1, 2)] place: u
                         spoil(&mut answers, place);
                     }
                     reads += 1;
-                    Told::Read(Ok(answers))
+                    Reply::Read(Ok(answers))
                 }
-                Step::Commit(txns) => Told::Committed(store.commit(txns)),
-                Step::Wait(_) => Told::Waited,
+                Step::Commit(txns) => Reply::Committed(store.commit(txns)),
+                Step::Wait(_) => Reply::Waited,
                 Step::Done(told) => break told,
             };
             deletion.tell(told);
@@ -362,9 +362,9 @@ fn step<A, E: std::fmt::Debug>(
 ) -> bool {
     flight.tell_binding(store.binding());
     let told = match flight.step() {
-        Step::Read(reads) => Told::Read(store.read(reads)),
-        Step::Commit(txns) => Told::Committed(store.commit(txns)),
-        Step::Wait(_) => Told::Waited,
+        Step::Read(reads) => Reply::Read(store.read(reads)),
+        Step::Commit(txns) => Reply::Committed(store.commit(txns)),
+        Step::Wait(_) => Reply::Waited,
         Step::Done(answer) => {
             answer.unwrap();
             return true;

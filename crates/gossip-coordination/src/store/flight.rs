@@ -1,6 +1,7 @@
 //! One operation on its way, without I/O.
 //!
-//! A flight says what it needs ([`Step`]) and is told what came of it ([`Told`]), until it is done.
+//! A flight returns what it needs next ([`Step`]) and receives the result ([`Reply`]), until it is
+//! done.
 //! Attempts, backoff and lost replies are decided inside; a driver only carries steps to a store
 //! and answers back, so the blocking and the asynchronous driver are a dozen lines each, and a
 //! simulation can stop between any two steps.
@@ -27,11 +28,11 @@ use crate::error::InfraError;
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
 pub enum Step<A> {
-    /// Answers to these questions, as [`Told::Read`].
+    /// Answers to these questions, as [`Reply::Read`].
     Read(Vec<Read>),
-    /// These transactions, each for itself, as [`Told::Committed`].
+    /// These transactions, each for itself, as [`Reply::Committed`].
     Commit(Vec<Txn>),
-    /// Time to pass, as [`Told::Waited`].
+    /// Time to pass, as [`Reply::Waited`].
     Wait(u64),
     /// Nothing: this is the answer.
     Done(A),
@@ -40,7 +41,7 @@ pub enum Step<A> {
 /// What came of a step.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "one for each step that asks")]
-pub enum Told {
+pub enum Reply {
     /// Answers, in the order of the questions.
     Read(Result<Vec<Answer>, InfraError>),
     /// What became of the transactions, in their order.
@@ -80,12 +81,12 @@ impl<'f, A> Flight<'f, A> {
         let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match polled {
             Poll::Ready(answer) => {
-                debug_assert!(matches!(*self.io.mail(), Mail::Empty), "no question is left open");
+                debug_assert!(matches!(*self.io.slot(), Slot::Empty), "no question is left open");
                 Step::Done(answer)
             }
-            Poll::Pending => match std::mem::replace(&mut *self.io.mail(), Mail::Asked) {
-                Mail::Asking(ask) => ask.step(),
-                Mail::Empty | Mail::Asked | Mail::Told(_) => {
+            Poll::Pending => match std::mem::replace(&mut *self.io.slot(), Slot::Asked) {
+                Slot::Asking(ask) => ask.step(),
+                Slot::Empty | Slot::Asked | Slot::Reply(_) => {
                     panic!("a step is answered before the next one is asked for")
                 }
             },
@@ -104,10 +105,10 @@ impl<'f, A> Flight<'f, A> {
     ///
     /// If the flight has no question open: an answer that nobody asked for would be taken for the
     /// next one's.
-    pub fn tell(&mut self, told: Told) {
-        let mut mail = self.io.mail();
-        assert!(matches!(*mail, Mail::Asked), "a flight is told what it asked for, and once");
-        *mail = Mail::Told(told);
+    pub fn tell(&mut self, told: Reply) {
+        let mut slot = self.io.slot();
+        assert!(matches!(*slot, Slot::Asked), "a flight is told what it asked for, and once");
+        *slot = Slot::Reply(told);
     }
 }
 
@@ -123,7 +124,7 @@ pub(super) struct Io(Arc<Mailbox>);
 
 #[derive(Default)]
 struct Mailbox {
-    mail: Mutex<Mail>,
+    slot: Mutex<Slot>,
     /// As the driver told it last.
     binding: Mutex<Option<u64>>,
 }
@@ -135,13 +136,13 @@ impl Mailbox {
 }
 
 #[derive(Default)]
-enum Mail {
+enum Slot {
     #[default]
     Empty,
     Asking(Ask),
     /// The driver has the question.
     Asked,
-    Told(Told),
+    Reply(Reply),
 }
 
 enum Ask {
@@ -173,7 +174,7 @@ impl Io {
     pub(super) async fn read(&self, reads: Vec<Read>) -> Result<Answers, InfraError> {
         let asked = reads.len();
         assert!(asked > 0, "a trip to the store asks something");
-        let Told::Read(answers) = self.ask(Ask::Read(reads)).await else {
+        let Reply::Read(answers) = self.ask(Ask::Read(reads)).await else {
             unreachable!("{CROSSED}")
         };
         // Fewer answers than questions would shift each to the question before it.
@@ -225,7 +226,7 @@ impl Io {
     ) -> Vec<Result<CommitOutcome, InfraError>> {
         let sent = txns.len();
         assert!(sent > 0, "a trip to the store commits something");
-        let Told::Committed(outcomes) = self.ask(Ask::Commit(txns)).await else {
+        let Reply::Committed(outcomes) = self.ask(Ask::Commit(txns)).await else {
             unreachable!("{CROSSED}")
         };
         assert!(outcomes.len() == sent, "a store tells what became of every transaction");
@@ -243,13 +244,13 @@ impl Io {
         }
     }
 
-    fn ask(&self, ask: Ask) -> Exchange<'_> {
-        Exchange { io: self, ask: Some(ask) }
+    fn ask(&self, ask: Ask) -> Pending<'_> {
+        Pending { io: self, ask: Some(ask) }
     }
 
-    fn mail(&self) -> MutexGuard<'_, Mail> {
+    fn slot(&self) -> MutexGuard<'_, Slot> {
         // The lock is held for one assignment; what a panic elsewhere leaves is whole.
-        self.0.mail.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -274,25 +275,25 @@ impl Answers {
 }
 
 /// A question until it is answered.
-struct Exchange<'i> {
+struct Pending<'i> {
     io: &'i Io,
     ask: Option<Ask>,
 }
 
-impl Future for Exchange<'_> {
-    type Output = Told;
+impl Future for Pending<'_> {
+    type Output = Reply;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Told> {
-        let mut mail = self.io.mail();
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Reply> {
+        let mut slot = self.io.slot();
         if let Some(ask) = self.ask.take() {
-            assert!(matches!(*mail, Mail::Empty), "a flight asks one thing at a time");
-            *mail = Mail::Asking(ask);
+            assert!(matches!(*slot, Slot::Empty), "a flight asks one thing at a time");
+            *slot = Slot::Asking(ask);
             return Poll::Pending;
         }
-        match std::mem::take(&mut *mail) {
-            Mail::Told(told) => Poll::Ready(told),
-            other @ (Mail::Empty | Mail::Asking(_) | Mail::Asked) => {
-                *mail = other;
+        match std::mem::take(&mut *slot) {
+            Slot::Reply(told) => Poll::Ready(told),
+            other @ (Slot::Empty | Slot::Asking(_) | Slot::Asked) => {
+                *slot = other;
                 Poll::Pending
             }
         }

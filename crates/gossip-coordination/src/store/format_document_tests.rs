@@ -11,8 +11,8 @@ use gossip_contracts::identity::ShardId;
 
 use super::codec::{self, CHECKSUM_LEN, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HEAD_LEN};
 use super::key::{KEY_LEN_MAX, Key, KeyKind};
-use super::place::{place_of, shard_at};
 use super::samples::{Sample, decode, reserved_keys, sample_of, samples};
+use super::scatter::{scatter, unscatter};
 use crate::lease::{OP_LOG_CAP, OpKind, OpResult};
 use crate::record::{ParkReason, ShardStatus};
 use crate::run::{RUN_OP_LOG_CAP, RunOpKind, RunStatus};
@@ -154,7 +154,7 @@ fn places_are_as_listed() {
     for row in rows {
         let number = |cell: &str| u64::from_str_radix(cell.trim_matches('`'), 16).unwrap();
         let (id, place) = (ShardId::from_raw(number(row[0])), number(row[1]));
-        assert_eq!((place_of(id), shard_at(place)), (place, id), "{}", row[0]);
+        assert_eq!((scatter(id), unscatter(place)), (place, id), "{}", row[0]);
     }
 }
 

@@ -43,7 +43,7 @@
 //! Reserved kinds have a number, a spelling and a place. Nothing writes them yet, and no decoder
 //! accepts a value of them.
 //!
-//! The claim index holds not the shard's id but its place (`place`), from which the id is read
+//! The claim index holds not the shard's id but its place (`scatter`), from which the id is read
 //! back.
 //!
 //! # Invariants
@@ -57,7 +57,7 @@ use gossip_contracts::coordination::MAX_INITIAL_SHARDS;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use thiserror::Error;
 
-use super::place::{place_of, shard_at};
+use super::scatter::{scatter, unscatter};
 use crate::handoff::HandoffId;
 
 /// Length of the longest keys, those of the key ledger and of results.
@@ -431,7 +431,7 @@ impl Key {
             }
             Self::ClaimIndex { tenant, shard, at } => KeyBytes::of_tenant(*tenant, kind, |path| {
                 path.number(shard.run().as_raw()).number(at.as_raw());
-                path.number(place_of(shard.shard()));
+                path.number(scatter(shard.shard()));
             }),
             Self::Worker { tenant, worker } => {
                 KeyBytes::of_tenant(*tenant, kind, |path| _ = path.number(worker.as_raw()))
@@ -685,7 +685,7 @@ impl Parts<'_> {
             KeyKind::Owner => Key::Owner { tenant, shard: self.shard()? },
             KeyKind::ClaimIndex => {
                 let (run, at) = (self.run()?, LogicalTime::from_raw(self.number()?));
-                let shard = ShardKey::new(run, shard_at(self.number()?));
+                let shard = ShardKey::new(run, unscatter(self.number()?));
                 Key::ClaimIndex { tenant, shard, at }
             }
             KeyKind::ParkedIndex => Key::ParkedIndex { tenant, shard: self.shard()? },

@@ -1,7 +1,7 @@
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use proptest::prelude::*;
 
-use super::{ClaimSpot, KEY_LEN_MAX, Key, KeyBytes, KeyKind, KeyRange, place_of};
+use super::{ClaimSpot, KEY_LEN_MAX, Key, KeyBytes, KeyKind, KeyRange, scatter};
 use crate::handoff::HandoffId;
 
 /// Numbers that collide often and reach both ends.
@@ -78,7 +78,7 @@ fn sort_key(key: &Key) -> ([u8; 32], [u64; 3]) {
         | Key::Owner { tenant, shard }
         | Key::ParkedIndex { tenant, shard } => (*tenant.as_bytes(), shard_numbers(shard)),
         Key::ClaimIndex { tenant, shard, at } => {
-            let numbers = [shard.run().as_raw(), at.as_raw(), place_of(shard.shard())];
+            let numbers = [shard.run().as_raw(), at.as_raw(), scatter(shard.shard())];
             (*tenant.as_bytes(), numbers)
         }
         Key::TenantCounter { tenant } | Key::Allotment { tenant } | Key::TenantEntry { tenant } => {
@@ -217,11 +217,11 @@ proptest! {
         let [early, late] = [from, until].map(LogicalTime::from_raw);
         let [first, last] = places.map(|place| ClaimSpot::new(early, place));
         let narrow = KeyRange::claims_within(owner, run, first..=last);
-        let inside = (places[0]..=places[1]).contains(&place_of(index.shard()));
+        let inside = (places[0]..=places[1]).contains(&scatter(index.shard()));
         prop_assert_eq!(contains(&narrow, &key), mine && at == from && inside);
         let [first, last] = [ClaimSpot::new(early, places[0]), ClaimSpot::new(late, places[1])];
         let wide = KeyRange::claims_within(owner, run, first..=last);
-        let spot = ClaimSpot::new(LogicalTime::from_raw(at), place_of(index.shard()));
+        let spot = ClaimSpot::new(LogicalTime::from_raw(at), scatter(index.shard()));
         prop_assert_eq!(contains(&wide, &key), mine && (first..=last).contains(&spot));
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId};
 
+use super::cache::CachedShard;
 use super::codec::{
     DecodeShardError, decode_cold, decode_hot, decode_own_shard, decode_run_head, decode_shard,
 };
@@ -14,7 +15,6 @@ use super::core::Core;
 use super::engine::Read;
 use super::flight::Answers;
 use super::key::{Key, SHARD_LOAD};
-use super::memory::Remembered;
 use super::owner::OwnerKey;
 use super::quota::Quota;
 use super::txn::{Conflict, Versioned};
@@ -67,7 +67,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// What is remembered of a shard, and of its run.
-    pub(super) fn of(remembered: Option<&Remembered>, head: Option<&Head>) -> Self {
+    pub(super) fn of(remembered: Option<&CachedShard>, head: Option<&Head>) -> Self {
         let hot = remembered.map_or(0, |shard| shard.hot.revision);
         Self { hot, head: head.map_or(0, |head| head.revision) }
     }
@@ -106,7 +106,7 @@ pub(super) enum Origin {
     /// They were read for this operation.
     Store,
     /// The handle remembered them.
-    Memory,
+    Cache,
     /// A conflict told what is there instead of some of them.
     Conflict,
 }
@@ -150,7 +150,7 @@ impl Loaded {
 
     /// What is remembered, if it is enough for the operation.
     pub(super) fn recall<T: ShardTransition>(
-        remembered: Remembered,
+        remembered: CachedShard,
         head: Option<Head>,
     ) -> Option<Self> {
         // The count changes too often to be worth remembering, and an owner key may vanish.
@@ -161,7 +161,7 @@ impl Loaded {
             head,
             owner: None,
             quota: Quota::default(),
-            origin: Origin::Memory,
+            origin: Origin::Cache,
         })
     }
 
@@ -249,7 +249,7 @@ impl Loaded {
             (Some(_), None) | (None, Some(_)) => return Err(half_a_shard()),
         };
         let decode = match self.origin {
-            Origin::Memory => decode_own_shard,
+            Origin::Cache => decode_own_shard,
             Origin::Store | Origin::Conflict => decode_shard,
         };
         match decode(tenant, key, &hot.bytes, &cold.bytes, &mut core.pool) {

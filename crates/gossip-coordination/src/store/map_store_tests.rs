@@ -119,7 +119,7 @@ fn a_terse_transaction_is_told_a_key_and_no_value() {
     let mut txn = put(2, b"two");
     txn.expect(key(3), None);
     txn.expect(key(1), None);
-    txn.be_terse();
+    txn.skip_read_back();
     let Ok(CommitOutcome::Conflict(conflict)) = commit(&mut store, txn) else {
         panic!("a key is there that should not");
     };

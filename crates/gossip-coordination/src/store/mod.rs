@@ -4,19 +4,19 @@
 //! |---|---|
 //! | `key` | the typed keys of the one logical keyspace, and their bytes |
 //! | `range` | half-open ranges of keys, for scans |
-//! | `place` | the scattered order of the claim index |
+//! | `scatter` | the scattered order of the claim index |
 //! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
 //! | `txn` | one atomic write, and what can become of it |
 //! | `engine` | what a store does: read, commit, wait |
 //! | `map_store` | a model of a store, with faults on demand |
 //! | `flight` | one operation on its way, without I/O |
 //! | `index` | where a shard stands in the indexes of its run |
-//! | `sight`, `capacity` | how much of the claim index a look reads, and how much work waits |
+//! | `claim_stats`, `capacity` | how much of the claim index a look reads, and how much work waits |
 //! | `retry` | how often a flight tries again, and how long it waits |
-//! | `memory` | what the handles of a process remember of the shards that they hold |
+//! | `cache` | what the handles of a process remember of the shards that they hold |
 //! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
-//! | `shard_flight`, `renewals`, `run_flight`, `sweep`, `worker_flight`, `queries` | what flights do |
-//! | `deletion`, `upkeep` | how runs go, also damaged ones, those given up, and what broke off |
+//! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | what flights do |
+//! | `deletion`, `gc` | how runs go, also damaged ones, those given up, and what broke off |
 //! | `handoffs` | records of planned moves, whatever they say |
 //! | `core`, `routes` | what a handle remembers, and its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
@@ -42,9 +42,9 @@
 //! | register_worker, heartbeat | 2 | read, commit |
 //! | list_workers, list_active_runs, list_runs | 1 | read, as often as there are pages |
 //!
-//! A handle that has forgotten a shard loads it first: one more. One that looks at a run after much
-//! has changed in it takes up to three looks more (`sight`). The first claim of a handle in a run
-//! is of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
+//! A handle without a cached record loads it first: one more. A handle whose claim statistics are
+//! out of date takes up to three more reads (`claim_stats`). The first claim of a handle in a run is
+//! of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
 //! Where owner keys are tied to a lease of the process, it is granted beside the read of the first
 //! owner key, which takes no trip more; after the lease was lost, the next operation that writes an
 //! owner key takes one more.
@@ -58,22 +58,24 @@
 //! - shows a byte of a key, token, owner or tenant in an error: lengths, numbers and names of
 //!   fields only.
 
+mod cache;
 mod capacity;
+mod claim_stats;
 mod codec;
 mod coordinator;
 mod core;
 mod deletion;
 mod engine;
 mod flight;
+mod gc;
 mod handoffs;
 mod index;
 mod key;
 mod loaded;
 mod map_store;
-mod memory;
 mod nonce;
 mod owner;
-mod place;
+mod purge;
 mod queries;
 mod quota;
 mod range;
@@ -82,14 +84,13 @@ mod retry;
 mod routes;
 mod run_flight;
 mod run_operations;
+mod scatter;
 mod shard_flight;
 mod shard_operations;
-mod sight;
-mod sweep;
 mod txn;
-mod upkeep;
 mod worker_flight;
 
+pub use self::cache::RecordCache;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
     OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_allotment,
@@ -103,7 +104,7 @@ pub use self::codec::{
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::StoreConfig;
 pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
-pub use self::flight::{Flight, Step, Told};
+pub use self::flight::{Flight, Reply, Step};
 pub use self::handoffs::{
     HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
     list_moves, load_handoff, save_handoff,
@@ -112,12 +113,15 @@ pub(crate) use self::key::is_about_record;
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::loaded::OLDER;
 pub use self::map_store::{Fault, MapStore};
-pub use self::memory::SharedMemory;
 pub use self::nonce::fresh_nonce;
-pub use self::place::{ClaimSpot, place_of, shard_at};
 pub use self::quota::{Allotment, load_allotment, set_allotment};
 pub use self::range::KeyRange;
+pub use self::scatter::{ClaimSpot, scatter, unscatter};
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
+#[cfg(test)]
+mod cache_tests;
+#[cfg(test)]
+mod claim_stats_tests;
 #[cfg(test)]
 mod codec_tests;
 #[cfg(test)]
@@ -125,9 +129,9 @@ mod damage_tests;
 #[cfg(test)]
 mod deletion_tests;
 #[cfg(test)]
-mod doubt_tests;
-#[cfg(test)]
 mod format_document_tests;
+#[cfg(test)]
+mod gc_tests;
 #[cfg(test)]
 mod handoffs_tests;
 #[cfg(test)]
@@ -135,13 +139,11 @@ mod key_tests;
 #[cfg(test)]
 mod map_store_tests;
 #[cfg(test)]
-mod memory_tests;
-#[cfg(test)]
 mod older_tests;
 #[cfg(test)]
 mod owner_tests;
 #[cfg(test)]
-mod place_tests;
+mod purge_tests;
 #[cfg(test)]
 mod quota_tests;
 #[cfg(test)]
@@ -155,14 +157,12 @@ mod run_race_tests;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
-mod sight_tests;
+mod scatter_tests;
 #[cfg(test)]
 mod split_race_tests;
-#[cfg(test)]
-mod sweep_tests;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
 mod trip_tests;
 #[cfg(test)]
-mod upkeep_tests;
+mod unresolved_tests;

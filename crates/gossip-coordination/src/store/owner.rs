@@ -27,7 +27,7 @@ use crate::record::ShardRecord;
 
 /// Who holds a shard after a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holding {
+pub(super) enum OwnershipChange {
     /// The caller, by this grant.
     Granted(GrantToken),
     /// The caller, as before.
@@ -38,7 +38,7 @@ pub(super) enum Holding {
     Untouched,
 }
 
-impl Holding {
+impl OwnershipChange {
     pub(super) const fn after(change: &ShardChange<'_>) -> Self {
         match change {
             ShardChange::Grant { holder, .. } => Self::Granted(holder.token()),
@@ -64,31 +64,36 @@ impl Holding {
 
 /// What the owner key of a shard is tied to.
 #[derive(Clone, Copy)]
-pub(super) struct Ties {
+pub(super) struct OwnerKeyState {
     /// The store's present binding; `None` if it binds nothing.
     pub(super) binding: Option<u64>,
     /// The binding when this handle last wrote the key; `None` if it is not known to have.
     pub(super) bound: Option<u64>,
 }
 
-impl Ties {
+impl OwnerKeyState {
     /// Adds to `txn` what becomes of the owner key of `record`, which was changed already.
-    pub(super) fn write(self, txn: &mut Txn, record: &ShardRecord, holding: Holding) {
+    pub(super) fn write(
+        self,
+        txn: &mut Txn,
+        record: &ShardRecord,
+        ownership_change: OwnershipChange,
+    ) {
         if self.binding.is_none() {
             return;
         }
         let (tenant, shard) = (record.tenant(), record.key());
         let key = Key::Owner { tenant, shard };
-        match holding {
-            Holding::Kept if self.bound == self.binding => {}
-            Holding::Granted(_) | Holding::Kept => {
+        match ownership_change {
+            OwnershipChange::Kept if self.bound == self.binding => {}
+            OwnershipChange::Granted(_) | OwnershipChange::Kept => {
                 let holder = record.lease().expect("a shard that is held has a holder");
                 let (owner, token) = (holder.owner(), holder.token());
                 let binding = OwnerBinding { owner, fence: record.fence_epoch(), token };
                 txn.bind(key, encoded(|out| encode_owner(tenant, shard, &binding, out)));
             }
-            Holding::Ended => txn.delete(key),
-            Holding::Untouched => {}
+            OwnershipChange::Ended => txn.delete(key),
+            OwnershipChange::Untouched => {}
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
+use super::claim_stats::{LOOKS_MAX, Probe, ScanPlan, Seen};
 use super::codec::{ColdPart, HotPart, decode_cold, decode_hot, decode_run_head};
 use super::core::Core;
 use super::engine::{Page, Read};
@@ -14,7 +15,6 @@ use super::key::Key;
 use super::loaded::half_a_shard;
 use super::range::KeyRange;
 use super::run_flight::load_run;
-use super::sight::{Glance, LOOKS_MAX, Look, Seen};
 use super::txn::Versioned;
 use crate::error::InfraError;
 use crate::protocol::{ClaimCandidates, claim_offset};
@@ -187,7 +187,7 @@ fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
 
 /// A few shards that can be claimed, for a handle that has never looked at the run; one that has
 /// knows how to find more at no more cost.
-pub(super) async fn glance(
+pub(super) async fn probe(
     core: &mut Core,
     io: &Io,
     now: LogicalTime,
@@ -196,13 +196,13 @@ pub(super) async fn glance(
     out: &mut ClaimCandidates,
 ) -> Result<ClaimOutlook, GetRunError> {
     out.clear();
-    if core.sights.knows(tenant, run) || limit == 0 {
+    if core.claim_stats.knows(tenant, run) || limit == 0 {
         return candidates(core, io, now, (tenant, run), (worker, limit), out).await;
     }
-    let point = core.sights.point(core.config.nonce, worker);
-    let glance = Glance { tenant, run, now, point };
+    let point = core.claim_stats.point(core.config.nonce, worker);
+    let probe = Probe { tenant, run, now, point };
     let mut reads = vec![Read::Get(Key::RunHead { tenant, run })];
-    reads.extend(glance.reads(core.limits.page));
+    reads.extend(probe.reads(core.limits.page));
     let mut answers = io.read(reads).await?;
     let head = answers.value().ok_or(GetRunError::RunNotFound)?;
     let head = decode_run_head(tenant, run, &head.bytes)?;
@@ -210,11 +210,11 @@ pub(super) async fn glance(
     if !head.has_roots() {
         return Ok(outlook);
     }
-    let (seen, sight) = glance.take(&mut answers);
+    let (seen, sight) = probe.take(&mut answers);
     if seen.due_count() == 0 {
         return candidates(core, io, now, (tenant, run), (worker, limit), out).await;
     }
-    core.sights.remember(tenant, run, sight);
+    core.claim_stats.remember(tenant, run, sight);
     choose(seen, point, limit, out);
     Ok(outlook)
 }
@@ -229,10 +229,10 @@ pub(super) async fn candidates(
     out: &mut ClaimCandidates,
 ) -> Result<ClaimOutlook, GetRunError> {
     out.clear();
-    let point = core.sights.point(core.config.nonce, worker);
-    let mut sight = core.sights.of(tenant, run);
+    let point = core.claim_stats.point(core.config.nonce, worker);
+    let mut sight = core.claim_stats.of(tenant, run);
     for looks in 1..=LOOKS_MAX {
-        let look = Look::new((tenant, run), now, &sight, point, true, core.limits.page);
+        let look = ScanPlan::new((tenant, run), now, &sight, point, true, core.limits.page);
         let head = Read::Get(Key::RunHead { tenant, run });
         let mut answers = io.read(look.reads(Some(head))).await?;
         let head = answers.value().ok_or(GetRunError::RunNotFound)?;
@@ -243,7 +243,7 @@ pub(super) async fn candidates(
         }
         let seen = look.take(&mut answers);
         if sight.learn(&look, &seen, (limit, None), looks) {
-            core.sights.remember(tenant, run, sight);
+            core.claim_stats.remember(tenant, run, sight);
             let earliest_deadline = seen.first_deadline(None);
             choose(seen, point, limit, out);
             return Ok(outlook(earliest_deadline));

@@ -18,7 +18,7 @@ use super::key::Key;
 use super::retry::Tries;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
-use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, ShardRoom};
+use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, ShardQuota};
 
 /// What the operator allows a tenant. A tenant without an allotment has the default one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,13 +132,17 @@ impl Quota {
     }
 
     /// How many shards the tenant has and may have; `reserved` of them are not counted.
-    pub(super) fn room(&self, tenant: TenantId, reserved: usize) -> Result<ShardRoom, InfraError> {
+    pub(super) fn quota(
+        &self,
+        tenant: TenantId,
+        reserved: usize,
+    ) -> Result<ShardQuota, InfraError> {
         let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let allotment = allotment_in(tenant, self.allotment.as_ref())?;
-        Ok(ShardRoom {
+        Ok(ShardQuota {
             tenant_count: size(self.used(tenant)?).saturating_sub(reserved),
             max_per_tenant: size(allotment.max_shards),
-            ..ShardRoom::UNLIMITED
+            ..ShardQuota::UNLIMITED
         })
     }
 

@@ -11,8 +11,8 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 use super::core::Core;
 use super::test_support::{allot, overwrite};
 use super::{
-    Allotment, Answer, CommitOutcome, Compare, Fault, Key, KeyRange, MapStore, Read, Step, Store,
-    StoreConfig, StoreCoordinator, StoreLimits, Told, Txn, fly, load_allotment, set_allotment,
+    Allotment, Answer, CommitOutcome, Compare, Fault, Key, KeyRange, MapStore, Read, Reply, Step,
+    Store, StoreConfig, StoreCoordinator, StoreLimits, Txn, fly, load_allotment, set_allotment,
 };
 use crate::protocol::SplitResidual;
 use crate::*;
@@ -114,13 +114,13 @@ fn an_allotment_lowered_before_the_commit_refuses_the_split() {
     let refused = loop {
         flight.tell_binding(None);
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
+            Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Commit(txns) => {
                 commits += 1;
                 allot(&mut store, TENANT, 1);
-                Told::Committed(store.commit(txns))
+                Reply::Committed(store.commit(txns))
             }
-            Step::Wait(_) => Told::Waited,
+            Step::Wait(_) => Reply::Waited,
             Step::Done(answer) => break answer,
         };
         flight.tell(told);

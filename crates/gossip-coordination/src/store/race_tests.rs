@@ -19,7 +19,7 @@ use super::core::Core;
 use super::flight::Io;
 use super::{
     Answer, CommitOutcome, Compare, Fault, Flight, HotPart, Key, MapStore, OwnerBinding, Read,
-    Step, Store, StoreConfig, StoreCoordinator, StoreLimits, Told, Txn, Versioned, decode_hot,
+    Reply, Step, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn, Versioned, decode_hot,
     decode_owner, renewals, run_flight, shard_flight,
 };
 use crate::protocol::{
@@ -60,7 +60,7 @@ struct Ledger {
     /// The furthest position that was acknowledged.
     reached: u64,
     /// The furthest position of which nobody knows.
-    in_doubt: u64,
+    is_unresolved: u64,
     executed: u64,
 }
 
@@ -156,7 +156,7 @@ impl Worker<'_> {
             }
             Err(CheckpointError::BackendError(error)) => {
                 assert!(error.is_retryable(), "{error}");
-                ledger.in_doubt = ledger.in_doubt.max(position);
+                ledger.is_unresolved = ledger.is_unresolved.max(position);
             }
             Err(_) => {}
         });
@@ -267,12 +267,12 @@ fn administer(core: &mut Core, seed: u64, world: Arc<World>) -> Flight<'_, ()> {
 }
 
 /// What the store says of a shard.
-struct Sight {
+struct RunClaimStats {
     hot: Versioned,
     owner: Option<OwnerBinding>,
 }
 
-impl Sight {
+impl RunClaimStats {
     fn of(store: &mut MapStore, shard: ShardKey) -> Self {
         let keys = [Key::ShardHot { tenant: TENANT, shard }, Key::Owner { tenant: TENANT, shard }];
         let mut answers = store.read(keys.map(Read::Get).to_vec()).unwrap();
@@ -302,9 +302,9 @@ fn commit(
         return store.commit(vec![txn]).remove(0);
     };
     let shard = *shard;
-    let before = Sight::of(store, shard);
+    let before = RunClaimStats::of(store, shard);
     let outcome = store.commit(vec![txn]).remove(0);
-    let after = Sight::of(store, shard);
+    let after = RunClaimStats::of(store, shard);
     if before.hot.revision != after.hot.revision {
         check(actor, clock, (&before, &before.part(shard)), (&after, &after.part(shard)));
         check_owner_key(&after, &after.part(shard), store.binding().is_some());
@@ -312,10 +312,10 @@ fn commit(
     outcome
 }
 
-type Look<'s> = (&'s Sight, &'s HotPart<'s>);
+type ScanPlan<'s> = (&'s RunClaimStats, &'s HotPart<'s>);
 
 /// `actor` obeys the fence, and takes nothing from a live owner.
-fn check(actor: u64, clock: u64, (before_key, before): Look<'_>, (_, after): Look<'_>) {
+fn check(actor: u64, clock: u64, (before_key, before): ScanPlan<'_>, (_, after): ScanPlan<'_>) {
     let owner = |part: &HotPart<'_>| part.lease.map(|holder| holder.owner().as_raw());
     assert!(after.cursor.last_key() >= before.cursor.last_key(), "progress never falls");
     if after.fence == before.fence {
@@ -340,7 +340,7 @@ fn check(actor: u64, clock: u64, (before_key, before): Look<'_>, (_, after): Loo
 }
 
 /// An owner key stands for the lease that is there, or not at all.
-fn check_owner_key(sight: &Sight, part: &HotPart<'_>, binds: bool) {
+fn check_owner_key(sight: &RunClaimStats, part: &HotPart<'_>, binds: bool) {
     let Some(OwnerBinding { owner, fence, token }) = sight.owner else { return };
     assert!(binds, "a store that binds nothing has no owner keys");
     let holder = part.lease.expect("an owner key ends with its lease");
@@ -422,9 +422,9 @@ impl<'f> Actor<'f> {
         let told = match std::mem::replace(&mut self.asked, Step::Done(())) {
             Step::Read(reads) => {
                 self.has_read = true;
-                Told::Read(self.store.read(reads))
+                Reply::Read(self.store.read(reads))
             }
-            Step::Wait(_) => Told::Waited,
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
                 tally.unread += u64::from(!std::mem::take(&mut self.has_read));
                 let clock = world.now().as_raw();
@@ -444,7 +444,7 @@ impl<'f> Actor<'f> {
                     matches!(outcome, Ok(CommitOutcome::Conflict(_)))
                 };
                 tally.conflicts += outcomes.iter().filter(lost).count() as u64;
-                Told::Committed(outcomes)
+                Reply::Committed(outcomes)
             }
             Step::Done(()) => return false,
         };
@@ -516,9 +516,9 @@ fn settle(seed: u64, reader: &mut StoreCoordinator<MapStore>, world: &World, tal
         let row = rows.iter().find(|row| row.shard == ShardId::from_raw(*shard)).unwrap();
         let stored = row.last_key.as_ref().map(|key| (**key).try_into().unwrap());
         let stored = stored.map_or(0, u64::from_be_bytes);
-        let Ledger { fences, reached, in_doubt, executed } = ledger;
+        let Ledger { fences, reached, is_unresolved, executed } = ledger;
         assert!(stored >= *reached, "seed {seed}: what was acknowledged is stored");
-        assert!(stored == *reached || stored <= *in_doubt, "seed {seed}: nothing is invented");
+        assert!(stored == *reached || stored <= *is_unresolved, "seed {seed}: nothing is invented");
         let mut distinct = fences.clone();
         distinct.sort_unstable();
         distinct.dedup();

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
 
 use super::key::{BEHIND_SEPARATOR, Key, KeyBytes, KeyKind, SEPARATOR};
-use super::place::ClaimSpot;
+use super::scatter::ClaimSpot;
 
 /// Keys from `start` up to but not including `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use gossip_contracts::identity::{LogicalTime, TenantId};
 use super::core::Core;
 use super::engine::Read;
 use super::flight::Io;
-use super::shard_flight::{Landing, Next, Told, Trip};
+use super::shard_flight::{CommitStep, Next, ShardOp, ShardReply};
 use super::txn::Txn;
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
@@ -48,13 +48,13 @@ pub(super) async fn renew_many(
 
 /// A renewal that travels with others, until it is told.
 struct Member<'o> {
-    trip: Trip<'o, Renew<'o>>,
-    told: Option<Told<Renew<'o>>>,
+    trip: ShardOp<'o, Renew<'o>>,
+    told: Option<ShardReply<Renew<'o>>>,
 }
 
 impl<'o> Member<'o> {
     fn new(core: &mut Core, now: LogicalTime, operation: &'o Renew<'o>) -> Self {
-        Self { trip: Trip::new(core, now, operation), told: None }
+        Self { trip: ShardOp::new(core, now, operation), told: None }
     }
 
     fn failed(&mut self, error: InfraError) {
@@ -135,8 +135,8 @@ async fn commit(core: &mut Core, io: &Io, party: &mut [Member<'_>], ready: Askin
         let member = &mut party[place];
         let outcome = outcome.map_err(|error| member.trip.ended(error));
         match outcome.and_then(|outcome| member.trip.committed(core, outcome)) {
-            Ok(Landing::Done(told)) => member.told = Some(told),
-            Ok(Landing::Again { ticks }) => wait = ticks.max(wait),
+            Ok(CommitStep::Done(told)) => member.told = Some(told),
+            Ok(CommitStep::Again { ticks }) => wait = ticks.max(wait),
             Err(error) => member.failed(error),
         }
     }

@@ -127,7 +127,7 @@ fn those_that_lost_a_race_or_a_reply_go_again_together() {
     }
     let (deadlines, cost) = renew(&mut handle, &leases);
     assert_eq!(deadlines, vec![Some(150); 4]);
-    // Both that are in doubt are loaded at once.
+    // Both that are in unresolved are loaded at once.
     assert_eq!(cost, [1 + HINT_READS, 2]);
 }
 

@@ -26,20 +26,20 @@ pub(super) struct Tries {
     made: u32,
     aside: u32,
     /// Whether a reply was lost: that try may have happened, or will.
-    in_doubt: bool,
+    is_unresolved: bool,
     /// Spreads the waits of handles that collide.
     spread: u64,
 }
 
 impl Tries {
     pub(super) const fn new(operation: &'static str, spread: u64) -> Self {
-        Self { operation, made: 0, aside: 0, in_doubt: false, spread }
+        Self { operation, made: 0, aside: 0, is_unresolved: false, spread }
     }
 
     /// The tries of what remains to be done of an operation that has happened.
     pub(super) const fn of_the_rest(operation: &'static str, spread: u64) -> Self {
         let new = Self::new(operation, spread);
-        Self { in_doubt: true, ..new }
+        Self { is_unresolved: true, ..new }
     }
 
     /// Counts a try that failed because of `key`, or whose reply was lost if there is none, and
@@ -50,7 +50,7 @@ impl Tries {
     ///
     /// [`InfraError::Transient`] if there were too many.
     pub(super) fn failed(&mut self, key: Option<Key>, side: bool) -> Result<u64, InfraError> {
-        self.in_doubt |= key.is_none();
+        self.is_unresolved |= key.is_none();
         if side {
             self.aside += 1;
         } else {
@@ -71,7 +71,7 @@ impl Tries {
     pub(super) fn ended(&self, error: InfraError) -> InfraError {
         let doubtful = |message| format!("{message}{IN_DOUBT}");
         match error {
-            error if !self.in_doubt || says_so(&error) => error,
+            error if !self.is_unresolved || says_so(&error) => error,
             InfraError::Transient { operation, message }
             | InfraError::Refused { operation, message, .. } => {
                 InfraError::Transient { operation, message: doubtful(message) }
@@ -94,7 +94,7 @@ impl Tries {
     }
 }
 
-/// Whether the error was told before by what knows of the same doubt.
+/// Whether the error was told before by what knows of the same unresolved.
 fn says_so(error: &InfraError) -> bool {
     match error {
         InfraError::Transient { message, .. }

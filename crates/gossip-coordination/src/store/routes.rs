@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 
-use super::capacity::Rider;
+use super::capacity::CapacityProbe;
 use super::core::Core;
 use super::flight::Flight;
-use super::upkeep::RunsListed;
-use super::{
-    capacity, deletion, queries, renewals, run_flight, shard_flight, upkeep, worker_flight,
-};
+use super::gc::RunsListed;
+use super::{capacity, deletion, gc, queries, renewals, run_flight, shard_flight, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
@@ -60,11 +58,11 @@ impl Core {
             let mut shown = Shown::default();
             let show = |shard: ShardView<'_>| shown = Shown::write(shard, scratch);
             let (tenant, key) = operation.subject();
-            let mut rider = Rider::new(now, tenant, key, worker);
-            let along = Some(&mut rider);
+            let mut capacity_probe = CapacityProbe::new(now, tenant, key, worker);
+            let along = Some(&mut capacity_probe);
             let granted = shard_flight::fly_with(self, &io, now, &operation, show, along).await?;
             let grant = granted.into_inner();
-            let capacity = rider.hint(self, &io, grant.lease.deadline()).await;
+            let capacity = capacity_probe.hint(self, &io, grant.lease.deadline()).await;
             Ok(Granted { grant, capacity, shown })
         })
     }
@@ -192,14 +190,14 @@ impl Core {
         )
     }
 
-    pub(super) fn glance<'f>(
+    pub(super) fn probe<'f>(
         &'f mut self,
         now: LogicalTime,
         of: (TenantId, RunId),
         wanted: (WorkerId, usize),
         out: &'f mut ClaimCandidates,
     ) -> Route<'f, ClaimOutlook, GetRunError> {
-        Flight::new(move |io| async move { queries::glance(self, &io, now, of, wanted, out).await })
+        Flight::new(move |io| async move { queries::probe(self, &io, now, of, wanted, out).await })
     }
 
     pub(super) fn list_runs<'f>(
@@ -211,7 +209,7 @@ impl Core {
         out: &'f mut Vec<RunId>,
     ) -> Route<'f, (), InfraError> {
         Flight::new(move |io| async move {
-            upkeep::list_runs(self, &io, which, (tenant, after), limit, out).await
+            gc::list_runs(self, &io, which, (tenant, after), limit, out).await
         })
     }
 
@@ -222,9 +220,7 @@ impl Core {
         limit: usize,
         out: &'f mut Vec<RunId>,
     ) -> Route<'f, (), InfraError> {
-        Flight::new(
-            move |io| async move { upkeep::collect(self, &io, now, stale, limit, out).await },
-        )
+        Flight::new(move |io| async move { gc::collect(self, &io, now, stale, limit, out).await })
     }
 
     pub(super) fn register_worker(

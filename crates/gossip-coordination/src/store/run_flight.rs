@@ -4,7 +4,7 @@
 //! several commits. A registration writes its shards in chunks as large as the store takes, each
 //! of which compares the run's head; its shards are not found before the last one made the run
 //! active, and whoever repeats it goes on where it stopped (DESIGN Q16). A deletion first replaces
-//! the head by a tombstone, and then `sweep` takes the shards away.
+//! the head by a tombstone, and then `purge` takes the shards away.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ use crate::error::InfraError;
 use crate::events::EventKind;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{
-    Decision, Roots, RunChange, RunSeen, RunTransitionRules, Tombstone, evolve_run,
+    Decision, Roots, RunChange, RunInputs, RunTransitionRules, Tombstone, evolve_run,
 };
-use crate::record::Birth;
+use crate::record::NewShard;
 use crate::run::{Registration, RunConfig, RunRecord, RunStatus};
 
 /// Writes of a chunk of a registration beside those of its shards: the head, the names of the
@@ -59,7 +59,7 @@ where
 {
     let (tenant, run) = operation.subject();
     let mut tries = core.tries("run.commit");
-    let mut doubt: Option<Prepared<T>> = None;
+    let mut unresolved: Option<Prepared<T>> = None;
     let (mut registering, mut registered) = (false, 0);
     loop {
         let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await;
@@ -68,17 +68,18 @@ where
         if loaded.roots.registered > registered {
             (registered, tries) = (loaded.roots.registered, core.tries("run.commit"));
         }
-        if let Some(sure) = doubt.take_if(|doubt| doubt.landed(&loaded)) {
+        if let Some(sure) = unresolved.take_if(|unresolved| unresolved.landed(&loaded)) {
             core.emit(tenant, run, now, sure.event);
             return sure.answer.map(IdempotentOutcome::Executed);
         }
-        let verdict = judge(core, now, operation, &loaded).map_err(|error| tries.ended(error))?;
+        let verdict =
+            plan_commit(core, now, operation, &loaded).map_err(|error| tries.ended(error))?;
         let (txn, prepared) = match verdict {
             Verdict::Refused(error) => return Err(error),
             Verdict::Replayed(output) => {
-                let ours = doubt.filter(|doubt| !doubt.is_excluded(&loaded));
-                let Some(doubt) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
-                core.emit(tenant, run, now, doubt.event);
+                let ours = unresolved.filter(|unresolved| !unresolved.is_excluded(&loaded));
+                let Some(unresolved) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
+                core.emit(tenant, run, now, unresolved.event);
                 return Ok(IdempotentOutcome::Executed(output));
             }
             Verdict::Commits(commit) => *commit,
@@ -101,7 +102,7 @@ where
                 tries.failed(Some(lost), Quota::has(&lost))?
             }
             CommitOutcome::Unknown => {
-                doubt = prepared.or(doubt);
+                unresolved = prepared.or(unresolved);
                 tries.failed(None, false)?
             }
         };
@@ -127,7 +128,7 @@ struct Prepared<T: RunTransitionRules> {
 /// What a transaction leaves.
 enum Mark {
     /// A run of these settings, made then. Others may go on with it at once.
-    Birth(RunConfig, LogicalTime),
+    NewShard(RunConfig, LogicalTime),
     Head(Vec<u8>),
     /// In the place of the head, for ever.
     Tombstone(Vec<u8>),
@@ -136,7 +137,7 @@ enum Mark {
 impl<T: RunTransitionRules> Prepared<T> {
     fn landed(&self, loaded: &Loaded) -> bool {
         let (stored, written) = match &self.mark {
-            Mark::Birth(config, at) => {
+            Mark::NewShard(config, at) => {
                 let made = |run: &RunRecord| (run.config(), run.created_at()) == (*config, *at);
                 return loaded.record.as_ref().is_some_and(made);
             }
@@ -256,7 +257,7 @@ fn assemble(head: Versioned, part: RunHeadPart, chunks: &Page) -> Result<LoadedR
 }
 
 /// Lets the protocol decide about what was loaded.
-fn judge<T: RunTransitionRules>(
+fn plan_commit<T: RunTransitionRules>(
     core: &mut Core,
     now: LogicalTime,
     operation: &T,
@@ -264,13 +265,13 @@ fn judge<T: RunTransitionRules>(
 ) -> Result<Verdict<T>, InfraError> {
     let (tenant, _) = operation.subject();
     let reserved = loaded.roots.total as usize;
-    let seen = RunSeen {
+    let seen = RunInputs {
         run: loaded.record.as_ref(),
         tombstone: loaded.tombstone,
         active: loaded.active,
         parked: loaded.parked,
         registered_at: loaded.roots.last_chunk_at,
-        room: loaded.quota.room(tenant, reserved)?,
+        quota: loaded.quota.quota(tenant, reserved)?,
     };
     let (change, answer) = match operation.decide(now, &seen) {
         Err(error) => return Ok(Verdict::Refused(error)),
@@ -333,7 +334,7 @@ fn write(
     let head = encoded(|out| encode_run_head(&record, roots, out));
     txn.put(head_key, head.clone());
     let mark = match change {
-        RunChange::Create(record) => Mark::Birth(record.config(), record.created_at()),
+        RunChange::Create(record) => Mark::NewShard(record.config(), record.created_at()),
         RunChange::Activate { .. }
         | RunChange::End { .. }
         | RunChange::Pause { .. }
@@ -414,7 +415,7 @@ fn register(
 }
 
 /// Whether another newborn shard fits into the chunk, with everything that is still to come.
-fn fits(core: &Core, txn: &Txn, ids: &[ShardId], birth: &Birth<'_>) -> bool {
+fn fits(core: &Core, txn: &Txn, ids: &[ShardId], birth: &NewShard<'_>) -> bool {
     let (spec, cursor) = (birth.spec, birth.cursor);
     let variable = spec.start.len()
         + spec.end.len()

@@ -15,9 +15,9 @@ use gossip_testkit::Rng;
 
 use super::core::Core;
 use super::{
-    Answer, CommitOutcome, Fault, Flight, Key, KeyKind, KeyRange, MapStore, Read, Step, Store,
-    StoreConfig, StoreCoordinator, StoreLimits, Told, Txn, decode_count, decode_run_head,
-    run_flight, sweep, upkeep,
+    Answer, CommitOutcome, Fault, Flight, Key, KeyKind, KeyRange, MapStore, Read, Reply, Step,
+    Store, StoreConfig, StoreCoordinator, StoreLimits, Txn, decode_count, decode_run_head, gc,
+    purge, run_flight,
 };
 use crate::protocol::{DeleteRun, RegisterShards, RunTransition, RunTransitionKind};
 use crate::*;
@@ -81,7 +81,7 @@ fn end(core: &mut Core, clock: Clock) -> Flight<'_, bool> {
             let _ = run_flight::fly(core, &io, now(&clock), &cancel, false).await;
             let delete = DeleteRun { tenant, run, op_id: OpId::from_raw(9) };
             let deleted = run_flight::fly(core, &io, now(&clock), &delete, false).await;
-            if deleted.is_ok() && sweep::sweep(core, &io, tenant, run).await.is_ok() {
+            if deleted.is_ok() && purge::purge(core, &io, tenant, run).await.is_ok() {
                 return true;
             }
         }
@@ -94,7 +94,7 @@ fn collect(core: &mut Core, clock: Clock) -> Flight<'_, bool> {
         let mut gone = Vec::new();
         for _ in 0..4 * ROUNDS {
             let stale = (TENANT, STALE_AFTER);
-            let _ = upkeep::collect(core, &io, now(&clock), stale, 1, &mut gone).await;
+            let _ = gc::collect(core, &io, now(&clock), stale, 1, &mut gone).await;
         }
         assert!(gone.len() <= 1, "one run is collected once");
         !gone.is_empty()
@@ -131,8 +131,8 @@ impl Actor<'_> {
     /// Takes a step. Requests that come late are added to `late`.
     fn go_on(&mut self, rng: &mut Rng, late: &mut Vec<(MapStore, Txn)>) {
         let told = match self.flight.step() {
-            Step::Read(reads) => Told::Read(self.store.read(reads)),
-            Step::Wait(_) => Told::Waited,
+            Step::Read(reads) => Reply::Read(self.store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(mut txns) => {
                 let chance = rng.below(16);
                 let fault = match chance {
@@ -144,10 +144,10 @@ impl Actor<'_> {
                 };
                 if (5..8).contains(&chance) {
                     late.push((self.store.clone(), txns.remove(0)));
-                    Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                    Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
                 } else {
                     self.store.inject(fault);
-                    Told::Committed(self.store.commit(txns))
+                    Reply::Committed(self.store.commit(txns))
                 }
             }
             Step::Done(told) => {

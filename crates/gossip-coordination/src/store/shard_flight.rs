@@ -1,14 +1,14 @@
 //! An operation on one shard: load, decide, evolve, commit, and what to do when that goes wrong.
 //!
-//! - **Memory**: what the handle last wrote is decided about without a load. A refusal or a replay
+//! - **Cache**: what the handle last wrote is decided about without a load. A refusal or a replay
 //!   that comes of it is decided again on a fresh load before anybody hears of it.
-//! - **Conflict**: it is decided again, within a budget, about what the conflict says is there now.
-//!   If that does not make a whole shard, everything is loaded. So it is if the transaction was
-//!   terse, as that of a holder is: a server would be told with every checkpoint what to read if
-//!   somebody else changed the shard. Few do: an administrator, and whoever takes it over, after
-//!   which a load is needed anyway. The handles of a process share what they remember.
-//! - **Unknown**: the commit is remembered as a doubt. The next load settles it. The record is what
-//!   we wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
+//! - **Conflict**: it is decided again, within a budget, on the records that the conflict returned.
+//!   If they are not a whole shard, everything is loaded. So it is if the transaction was sent
+//!   without read-back, as a lease holder's is: a server would otherwise receive with every
+//!   checkpoint what to read after a conflict. Conflicts are rare: an administrator, or a takeover,
+//!   after which a load is needed anyway. Handles in a process share one record cache.
+//! - **Unknown**: the commit stays unresolved until the next load. The record is the one we
+//!   wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
 //!   else that decides differently than before was itself a commit, and since everything that a
 //!   decision looks at is compared, that commit shuts ours out for ever. What decides the same is
 //!   committed again. Only if so much has happened since that the shard may have forgotten ours, or
@@ -48,7 +48,8 @@ use std::sync::Arc;
 
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId, ShardKey, TenantId};
 
-use super::capacity::Rider;
+use super::cache::CachedShard;
+use super::capacity::CapacityProbe;
 use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot, peek_indexed_at};
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
@@ -56,8 +57,7 @@ use super::flight::{Answers, Io};
 use super::index::{move_claim, move_parked, standing};
 use super::key::Key;
 use super::loaded::{Loaded, Origin, Seen};
-use super::memory::Remembered;
-use super::owner::{Holding, Ties};
+use super::owner::{OwnerKeyState, OwnershipChange};
 use super::quota::Quota;
 use super::retry::Tries;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
@@ -65,9 +65,9 @@ use crate::error::InfraError;
 use crate::events::EventKind;
 use crate::lease::{OP_LOG_CAP, OpLogEntry};
 use crate::outcome::IdempotentOutcome;
-use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardSeen, ShardTransition, evolve};
+use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
-use crate::shard_limits::ShardRoom;
+use crate::shard_limits::ShardQuota;
 
 /// Runs `operation`, and shows the shard as it is from then on to `show`.
 pub(super) fn fly<T>(
@@ -76,7 +76,7 @@ pub(super) fn fly<T>(
     now: LogicalTime,
     operation: &T,
     show: impl FnMut(ShardView<'_>) + Send,
-) -> impl Future<Output = Told<T>> + Send
+) -> impl Future<Output = ShardReply<T>> + Send
 where
     T: ShardTransition + Sync,
     T::Output: Send,
@@ -92,25 +92,25 @@ pub(super) async fn fly_with<T>(
     now: LogicalTime,
     operation: &T,
     mut show: impl FnMut(ShardView<'_>) + Send,
-    mut rider: Option<&mut Rider>,
-) -> Told<T>
+    mut capacity_probe: Option<&mut CapacityProbe>,
+) -> ShardReply<T>
 where
     T: ShardTransition + Sync,
     T::Output: Send,
     T::Error: From<InfraError> + Send,
 {
-    let mut trip = Trip::new(core, now, operation);
+    let mut trip = ShardOp::new(core, now, operation);
     loop {
         let next = trip.next(core, io.binding(), &mut show);
         match next.map_err(|error| trip.ended(error))? {
             Next::Load(mut reads) => {
-                if let Some(rider) = &mut rider {
-                    rider.ask(core, &mut reads);
+                if let Some(capacity_probe) = &mut capacity_probe {
+                    capacity_probe.ask(core, &mut reads);
                 }
                 let mut answers = io.read(reads).await.map_err(|error| trip.ended(error))?;
                 let ticks = trip.loaded(core, &mut answers).map_err(|error| trip.ended(error))?;
-                if let Some(rider) = &mut rider {
-                    rider.take(&mut answers, trip.standing());
+                if let Some(capacity_probe) = &mut capacity_probe {
+                    capacity_probe.take(&mut answers, trip.standing());
                 }
                 io.pause(ticks).await;
             }
@@ -121,8 +121,8 @@ where
             Next::Commit(txn) => {
                 let outcome = io.commit(txn).await.map_err(|error| trip.ended(error))?;
                 match trip.committed(core, outcome)? {
-                    Landing::Done(told) => return told,
-                    Landing::Again { ticks } => io.pause(ticks).await,
+                    CommitStep::Done(told) => return told,
+                    CommitStep::Again { ticks } => io.pause(ticks).await,
                 }
             }
             Next::Done(told) => return told,
@@ -131,23 +131,23 @@ where
 }
 
 /// What the caller of an operation is told.
-pub(super) type Told<T> =
+pub(super) type ShardReply<T> =
     Result<IdempotentOutcome<<T as ShardTransition>::Output>, <T as ShardTransition>::Error>;
 
 /// What an operation needs next.
 pub(super) enum Next<T: ShardTransition> {
-    /// Answers for [`Trip::loaded`].
+    /// Answers for [`ShardOp::loaded`].
     Load(Vec<Read>),
-    /// Values for [`Trip::loaded_kin`].
+    /// Values for [`ShardOp::loaded_kin`].
     LoadKin(Vec<Key>),
-    /// An outcome for [`Trip::committed`].
+    /// An outcome for [`ShardOp::committed`].
     Commit(Txn),
-    Done(Told<T>),
+    Done(ShardReply<T>),
 }
 
 /// What became of an operation by a commit.
-pub(super) enum Landing<T: ShardTransition> {
-    Done(Told<T>),
+pub(super) enum CommitStep<T: ShardTransition> {
+    Done(ShardReply<T>),
     /// It goes on after a while.
     Again {
         ticks: u64,
@@ -155,27 +155,27 @@ pub(super) enum Landing<T: ShardTransition> {
 }
 
 /// An operation between two questions to the store.
-pub(super) struct Trip<'o, T: ShardTransition> {
+pub(super) struct ShardOp<'o, T: ShardTransition> {
     operation: &'o T,
     now: LogicalTime,
     tries: Tries,
     /// What the next decision looks at, unless it must be loaded.
     loaded: Option<Loaded>,
     seen: Seen,
-    kin: Kin,
-    /// Whether some of `kin` was read after `loaded`.
+    sibling_hashes: SiblingHashes,
+    /// Whether some of `sibling_hashes` was read after `loaded`.
     kin_is_newer: bool,
-    ties: Ties,
+    owner_key_state: OwnerKeyState,
     /// What the last transaction does. Present until its outcome is told.
     sent: Option<Box<Prepared<T>>>,
     /// A transaction whose reply was lost.
-    doubt: Option<Box<Prepared<T>>>,
+    unresolved: Option<Box<Prepared<T>>>,
 }
 
-impl<'o, T: ShardTransition> Trip<'o, T> {
+impl<'o, T: ShardTransition> ShardOp<'o, T> {
     pub(super) fn new(core: &Core, now: LogicalTime, operation: &'o T) -> Self {
         let (tenant, key) = operation.subject();
-        let (remembered, head) = core.memory.take(tenant, key);
+        let (remembered, head) = core.cache.take(tenant, key);
         let bound = remembered.as_ref().and_then(|shard| shard.bound);
         Self {
             operation,
@@ -183,11 +183,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
             tries: core.tries("shard.commit"),
             seen: Seen::of(remembered.as_ref(), head.as_ref()),
             loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head)),
-            kin: Kin::new(),
+            sibling_hashes: SiblingHashes::new(),
             kin_is_newer: false,
-            ties: Ties { binding: None, bound },
+            owner_key_state: OwnerKeyState { binding: None, bound },
             sent: None,
-            doubt: None,
+            unresolved: None,
         }
     }
 
@@ -199,17 +199,27 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         show: &mut impl FnMut(ShardView<'_>),
     ) -> Result<Next<T>, InfraError> {
         let (tenant, key) = self.operation.subject();
-        self.ties.binding = binding;
+        self.owner_key_state.binding = binding;
         let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
         let Some(loaded) = &self.loaded else { return Ok(load()) };
-        if let Some(sure) = self.doubt.take_if(|doubt| doubt.landed(tenant, key, loaded)) {
+        if let Some(sure) =
+            self.unresolved.take_if(|unresolved| unresolved.landed(tenant, key, loaded))
+        {
             return Ok(Next::Done(self.executed(core, *sure)));
         }
-        if self.doubt.as_ref().is_some_and(|doubt| doubt.may_be_forgotten(tenant, key, loaded)) {
+        if self
+            .unresolved
+            .as_ref()
+            .is_some_and(|unresolved| unresolved.may_be_forgotten(tenant, key, loaded))
+        {
             return Err(self.tries.ended(forgotten()));
         }
-        let looked_at = LookedAt { loaded, kin: &self.kin, ties: self.ties };
-        let verdict = judge(core, self.now, self.operation, looked_at, show)?;
+        let looked_at = LookedAt {
+            loaded,
+            sibling_hashes: &self.sibling_hashes,
+            owner_key_state: self.owner_key_state,
+        };
+        let verdict = plan_commit(core, self.now, self.operation, looked_at, show)?;
         Ok(match verdict {
             Verdict::Asks(ids) => Next::LoadKin(cold_keys(tenant, key, &ids)),
             Verdict::Refused(_) | Verdict::Replayed(_) if loaded.origin != Origin::Store => {
@@ -222,7 +232,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 load()
             }
             Verdict::Refused(_)
-                if self.doubt.as_ref().is_some_and(|it| it.may_stand(tenant, key, loaded)) =>
+                if self.unresolved.as_ref().is_some_and(|it| it.may_stand(tenant, key, loaded)) =>
             {
                 return Err(self.tries.ended(forgotten()));
             }
@@ -239,7 +249,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
     /// Takes what was read, and answers how long to wait before anything else. What is older than
     /// was known is asked for again: a server that slept may answer from the past for a moment.
     pub(super) fn loaded(&mut self, core: &Core, answers: &mut Answers) -> Result<u64, InfraError> {
-        let (subject, binds) = (self.operation.subject(), self.ties.binding.is_some());
+        let (subject, binds) = (self.operation.subject(), self.owner_key_state.binding.is_some());
         let loaded = Loaded::take::<T>(answers, subject, binds)?;
         self.kin_is_newer = false;
         let (tenant, shard) = subject;
@@ -254,7 +264,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 let again = self.tries.failed(Some(Key::ShardHot { tenant, shard }), false);
                 again.map_err(|_| {
                     // The shard was taken out of the memory when the trip began.
-                    core.memory.forget_head(tenant, shard.run());
+                    core.cache.forget_head(tenant, shard.run());
                     older
                 })
             }
@@ -283,7 +293,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
                 }
                 None => None,
             };
-            self.kin.insert(shard.shard(), made_by);
+            self.sibling_hashes.insert(shard.shard(), made_by);
         }
         self.kin_is_newer = true;
         Ok(())
@@ -294,22 +304,22 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         &mut self,
         core: &mut Core,
         outcome: CommitOutcome,
-    ) -> Result<Landing<T>, InfraError> {
+    ) -> Result<CommitStep<T>, InfraError> {
         let mut sent = self.sent.take().expect("an outcome is told of what was sent");
         let loaded = self.loaded.take().expect("what was sent was decided about what was loaded");
         let ticks = match outcome {
             CommitOutcome::Applied { revision } => {
                 sent.remember(core, self.operation.subject(), loaded, revision);
-                return Ok(Landing::Done(self.executed(core, *sent)));
+                return Ok(CommitStep::Done(self.executed(core, *sent)));
             }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
             CommitOutcome::Unknown => {
-                sent.since = self.doubt.as_ref().map_or(sent.base, |before| before.since);
-                self.doubt = Some(sent);
+                sent.since = self.unresolved.as_ref().map_or(sent.base, |before| before.since);
+                self.unresolved = Some(sent);
                 self.tries.failed(None, false)?
             }
         };
-        Ok(Landing::Again { ticks })
+        Ok(CommitStep::Again { ticks })
     }
 
     /// Looks at what is there now, and answers how long to wait before.
@@ -320,22 +330,22 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         // only lost a race for the quota need not look for them again.
         let found = conflict.found();
         if found.is_empty() || !found.iter().all(|(found, _)| Quota::has(found)) {
-            self.kin.clear();
+            self.sibling_hashes.clear();
         }
         self.kin_is_newer = false;
         // Whoever changed the shard may have written its owner key, and tied it to itself.
         let hot = Key::ShardHot { tenant, shard: key };
         if found.is_empty() || found.iter().any(|(found, _)| *found == hot) {
-            self.ties.bound = None;
+            self.owner_key_state.bound = None;
         }
         // A conflict tells nothing of the owner key.
-        let whole = !looks_at_owner::<T>(self.ties);
+        let whole = !looks_at_owner::<T>(self.owner_key_state);
         let healed = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
         // What is older than was known is loaded instead.
         self.loaded = healed.filter(|healed| self.seen.note(healed).is_ok());
         match origin {
-            // Memory that is out of date is no race, and an operation begins with it once.
-            Origin::Memory => Ok(0),
+            // Cache that is out of date is no race, and an operation begins with it once.
+            Origin::Cache => Ok(0),
             Origin::Store | Origin::Conflict => {
                 self.tries.failed(Some(lost), !is_of_subject(&lost, key))
             }
@@ -347,7 +357,7 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
         self.tries.ended(error)
     }
 
-    fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> Told<T> {
+    fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> ShardReply<T> {
         let (tenant, key) = self.operation.subject();
         core.emit(tenant, key.run(), self.now, prepared.event);
         prepared.answer.map(IdempotentOutcome::Executed)
@@ -355,9 +365,11 @@ impl<'o, T: ShardTransition> Trip<'o, T> {
 
     /// A replay is our own doing if the reply to our own commit was lost.
     fn replayed(&mut self, core: &mut Core, output: T::Output) -> IdempotentOutcome<T::Output> {
-        let Some(doubt) = self.doubt.take() else { return IdempotentOutcome::Replayed(output) };
+        let Some(unresolved) = self.unresolved.take() else {
+            return IdempotentOutcome::Replayed(output);
+        };
         let (tenant, key) = self.operation.subject();
-        core.emit(tenant, key.run(), self.now, doubt.event);
+        core.emit(tenant, key.run(), self.now, unresolved.event);
         IdempotentOutcome::Executed(output)
     }
 }
@@ -399,13 +411,16 @@ fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
 
 /// Whether a conflict would not be healed by what it tells: nobody is expected to change a shard
 /// that its holder remembers, and a conflict tells nothing of an owner key that must be looked at.
-const fn is_terse<T: ShardTransition>(loaded: &Loaded, ties: Ties) -> bool {
-    matches!(loaded.origin, Origin::Memory) || looks_at_owner::<T>(ties)
+const fn is_without_read_back<T: ShardTransition>(
+    loaded: &Loaded,
+    owner_key_state: OwnerKeyState,
+) -> bool {
+    matches!(loaded.origin, Origin::Cache) || looks_at_owner::<T>(owner_key_state)
 }
 
 /// Whether the operation looks at the owner key, and there is one.
-const fn looks_at_owner<T: ShardTransition>(ties: Ties) -> bool {
-    T::CONSULTS_OWNER && ties.binding.is_some()
+const fn looks_at_owner<T: ShardTransition>(owner_key_state: OwnerKeyState) -> bool {
+    T::CONSULTS_OWNER && owner_key_state.binding.is_some()
 }
 
 /// What nearly every transaction compares: the hot part and the run's head.
@@ -430,7 +445,7 @@ struct Prepared<T: ShardTransition> {
     /// The same of the first transaction of the operation whose reply was lost.
     since: Option<u64>,
     parts: Parts,
-    holding: Holding,
+    ownership_change: OwnershipChange,
     /// The binding of the owner key from then on, if the caller holds the shard.
     bound: Option<u64>,
     trace: Trace,
@@ -487,8 +502,9 @@ impl<T: ShardTransition> Prepared<T> {
         // An earlier try of the same grant has its token too. What the caller is told is of this
         // one, so the fence must be: a store that has shown an old version made it another.
         let same_fence = || part(&self.parts.hot).is_some_and(|left| left.fence == now.fence);
-        now.lease
-            .is_some_and(|holder| self.holding == Holding::Granted(holder.token()) && same_fence())
+        now.lease.is_some_and(|holder| {
+            self.ownership_change == OwnershipChange::Granted(holder.token()) && same_fence()
+        })
     }
 
     /// Whether the transaction may have been applied and forgotten.
@@ -515,7 +531,7 @@ impl<T: ShardTransition> Prepared<T> {
     /// lasts longer still, although somebody has changed the shard since.
     fn may_stand(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
         let lease = |bytes| decode_hot(tenant, key, bytes).ok().and_then(|hot| hot.lease);
-        // Since the first try in doubt: it may be the one that stands.
+        // Since the first try in unresolved: it may be the one that stands.
         let stored = loaded.hot.as_ref().filter(|stored| Some(stored.revision) != self.since);
         let stored = stored.and_then(|stored| lease(&stored.bytes));
         let (Some(left), Some(stored)) = (lease(&self.parts.hot), stored) else { return false };
@@ -533,17 +549,18 @@ impl<T: ShardTransition> Prepared<T> {
     ) {
         let written = |bytes: Vec<u8>| Versioned { revision, bytes };
         let cold = self.parts.cold.take().map(written).or(loaded.cold);
-        if let (true, Some(cold), Some(head)) = (self.holding.is_held(), cold, loaded.head) {
+        if let (true, Some(cold), Some(head)) = (self.ownership_change.is_held(), cold, loaded.head)
+        {
             let (hot, bound) = (written(std::mem::take(&mut self.parts.hot)), self.bound);
-            let remembered = Remembered { hot, cold, bound };
-            core.memory.put(tenant, key, remembered, head);
+            let remembered = CachedShard { hot, cold, bound };
+            core.cache.put(tenant, key, remembered, head);
         }
     }
 }
 
 /// Payload hashes of the splits that made shards of the same run; zero for roots, `None` for
 /// shards that do not exist.
-type Kin = BTreeMap<ShardId, Option<u64>>;
+type SiblingHashes = BTreeMap<ShardId, Option<u64>>;
 
 fn cold_keys(tenant: TenantId, key: ShardKey, ids: &[ShardId]) -> Vec<Key> {
     let shards = ids.iter().map(|id| ShardKey::new(key.run(), *id));
@@ -554,12 +571,12 @@ fn cold_keys(tenant: TenantId, key: ShardKey, ids: &[ShardId]) -> Vec<Key> {
 #[derive(Clone, Copy)]
 struct LookedAt<'l> {
     loaded: &'l Loaded,
-    kin: &'l Kin,
-    ties: Ties,
+    sibling_hashes: &'l SiblingHashes,
+    owner_key_state: OwnerKeyState,
 }
 
 /// Lets the protocol decide about what was loaded.
-fn judge<T: ShardTransition>(
+fn plan_commit<T: ShardTransition>(
     core: &mut Core,
     now: LogicalTime,
     operation: &T,
@@ -567,26 +584,26 @@ fn judge<T: ShardTransition>(
     show: &mut impl FnMut(ShardView<'_>),
 ) -> Result<Verdict<T>, InfraError> {
     let (tenant, key) = operation.subject();
-    let LookedAt { loaded, kin, ties } = looked_at;
+    let LookedAt { loaded, sibling_hashes, owner_key_state } = looked_at;
     let owner = core.shared(tenant);
-    let room = match T::MAKES_SHARDS {
-        true => loaded.quota.room(tenant, 0)?,
-        false => ShardRoom::UNLIMITED,
+    let quota = match T::MAKES_SHARDS {
+        true => loaded.quota.quota(tenant, 0)?,
+        false => ShardQuota::UNLIMITED,
     };
     let owner_key = loaded.owner(tenant, key);
     // From here on nothing may fail before the record is freed.
     let subject = loaded.record(&owner, key, core)?;
     let unknown = RefCell::new(Vec::new());
     let split_hash_of = |shard| {
-        kin.get(&shard).copied().unwrap_or_else(|| {
+        sibling_hashes.get(&shard).copied().unwrap_or_else(|| {
             unknown.borrow_mut().push(shard);
             None
         })
     };
-    let seen = ShardSeen {
+    let seen = ShardInputs {
         shard: subject.as_ref().map(|(record, _)| ShardView::new(record, &core.pool)),
         run: loaded.head.filter(|_| T::CONSULTS_RUN).map(|head| head.run),
-        room,
+        quota,
         owner: subject.as_ref().map_or(OwnerEvidence::Gone, |(record, _)| {
             owner_key.evidence(record, core.config.max_clock_skew)
         }),
@@ -609,11 +626,18 @@ fn judge<T: ShardTransition>(
                 Ok((txn, parts)) => {
                     show(ShardView::new(&record, &core.pool));
                     let event = core.events.is_some().then(|| change.event(key.shard()));
-                    let holding = Holding::after(&change);
-                    let (bound, trace) = (ties.binding, Trace::of::<T>(&change));
+                    let (bound, trace) = (owner_key_state.binding, Trace::of::<T>(&change));
                     let base = loaded.hot.as_ref().map(|hot| hot.revision);
-                    let prepared =
-                        Prepared { base, since: base, parts, holding, bound, trace, answer, event };
+                    let prepared = Prepared {
+                        base,
+                        since: base,
+                        parts,
+                        ownership_change: OwnershipChange::after(&change),
+                        bound,
+                        trace,
+                        answer,
+                        event,
+                    };
                     Ok(Verdict::Commits(txn, Box::new(prepared)))
                 }
             }
@@ -628,7 +652,7 @@ fn judge<T: ShardTransition>(
 fn prepare<T: ShardTransition>(
     core: &mut Core,
     owner: &Arc<TenantId>,
-    LookedAt { loaded, ties, .. }: LookedAt<'_>,
+    LookedAt { loaded, owner_key_state, .. }: LookedAt<'_>,
     record: &mut ShardRecord,
     indexed_at: Option<LogicalTime>,
     change: &ShardChange<'_>,
@@ -638,8 +662,8 @@ fn prepare<T: ShardTransition>(
     evolve(record, &mut core.pool, change)?;
 
     let mut txn = Txn::with_room(COMPARES, WRITES);
-    if is_terse::<T>(loaded, ties) {
-        txn.be_terse();
+    if is_without_read_back::<T>(loaded, owner_key_state) {
+        txn.skip_read_back();
     }
     txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
     let head = loaded.head.map(|head| head.revision);
@@ -652,7 +676,7 @@ fn prepare<T: ShardTransition>(
     txn.put(Key::ShardHot { tenant, shard }, hot.clone());
     move_claim(&mut txn, tenant, shard, indexed_at, at);
     move_parked(&mut txn, tenant, shard, before, record.status());
-    ties.write(&mut txn, record, Holding::after(change));
+    owner_key_state.write(&mut txn, record, OwnershipChange::after(change));
     let mut cold = None;
     if T::MAKES_SHARDS {
         let bytes = cold.insert(encoded(|out| encode_cold(view, out)));

@@ -12,11 +12,11 @@ use gossip_contracts::identity::{
 
 use super::core::Core;
 use super::{
-    CommitOutcome, Flight, Key, MapStore, Step, Store, StoreConfig, StoreCoordinator, StoreLimits,
-    Told, Txn,
+    CommitOutcome, Flight, Key, MapStore, Reply, Step, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Txn,
 };
 use crate::protocol::{SplitReplace, SplitResidual};
-use crate::record::{Birth, Lineage};
+use crate::record::{Lineage, NewShard};
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([11; 32]);
@@ -57,7 +57,7 @@ fn takes_newborn(txn: &Txn) -> Txn {
     });
     let shard = newborn.expect("a split makes shards");
     let lineage = Lineage { parent: ShardId::from_raw(1), split_hash: 77 };
-    let birth = Birth {
+    let birth = NewShard {
         shard,
         spec: halves()[1],
         cursor: CursorUpdate::initial(),
@@ -84,14 +84,14 @@ fn fly<A>(
     let mut meanwhile = Some(meanwhile);
     loop {
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Wait(_) => Told::Waited,
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
                 if let Some(meanwhile) = meanwhile.take() {
                     let outcome = store.commit(vec![meanwhile(&txns[0])]).remove(0);
                     assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
                 }
-                Told::Committed(store.commit(txns))
+                Reply::Committed(store.commit(txns))
             }
             Step::Done(answer) => return answer,
         };
@@ -148,12 +148,12 @@ fn fly_after_load<A>(
     loop {
         let told = match flight.step() {
             Step::Read(reads) => {
-                let told = Told::Read(store.read(reads));
+                let told = Reply::Read(store.read(reads));
                 meanwhile.take().into_iter().for_each(|meanwhile| meanwhile());
                 told
             }
-            Step::Wait(_) => Told::Waited,
-            Step::Commit(txns) => Told::Committed(store.commit(txns)),
+            Step::Wait(_) => Reply::Waited,
+            Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Done(answer) => return answer,
         };
         flight.tell(told);
@@ -249,7 +249,7 @@ fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u
         for mut flight in flying {
             match flight.step() {
                 Step::Read(reads) => {
-                    flight.tell(Told::Read(store.read(reads)));
+                    flight.tell(Reply::Read(store.read(reads)));
                     next.push(flight);
                 }
                 Step::Commit(txns) => {
@@ -263,7 +263,7 @@ fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u
         trips += u64::from(!next.is_empty() || !batch.is_empty());
         txn_count += batch.len() as u64;
         for (mut flight, outcome) in waiting.into_iter().zip(store.commit(batch)) {
-            flight.tell(Told::Committed(vec![outcome]));
+            flight.tell(Reply::Committed(vec![outcome]));
             next.push(flight);
         }
         flying = next;

@@ -91,7 +91,7 @@ pub struct Txn {
     /// Bytes of keys and values to be written.
     byte_count: usize,
     /// Whether a conflict need not tell what is there.
-    terse: bool,
+    without_read_back: bool,
 }
 
 impl Txn {
@@ -161,14 +161,14 @@ impl Txn {
     /// Lets a conflict go without what is there instead: for those who expect none, or who would
     /// have to look at more than was compared. A server that must be told beforehand what to read
     /// then is spared that.
-    pub const fn be_terse(&mut self) {
-        self.terse = true;
+    pub const fn skip_read_back(&mut self) {
+        self.without_read_back = true;
     }
 
     /// Whether a conflict need not tell what is there. An engine may tell it all the same.
     #[must_use]
-    pub const fn is_terse(&self) -> bool {
-        self.terse
+    pub const fn is_without_read_back(&self) -> bool {
+        self.without_read_back
     }
 
     /// What must hold.
@@ -255,7 +255,7 @@ impl Conflict {
         txn: &Txn,
         mut broken: impl Iterator<Item = (Key, Option<Versioned>)>,
     ) -> Option<Self> {
-        match txn.is_terse() {
+        match txn.is_without_read_back() {
             true => broken.next().and_then(|_| Self::untold(txn)),
             false => Self::new(broken.collect()),
         }
@@ -265,7 +265,7 @@ impl Conflict {
     /// nothing is told of it. `None` if it compares no key, which none does that is terse.
     #[must_use]
     pub fn untold(txn: &Txn) -> Option<Self> {
-        debug_assert!(txn.is_terse(), "who asked what is there is told");
+        debug_assert!(txn.is_without_read_back(), "who asked what is there is told");
         let key = txn.compares().iter().find_map(Compare::key)?;
         Some(Self { key, found: Vec::new() })
     }

@@ -62,7 +62,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
                     let seeker = &mut *self.coordinator;
                     let outlook = match glance {
                         true => {
-                            seeker.glance_at_candidates_into(now, tenant, run, worker, limit, found)
+                            seeker.probe_candidates_into(now, tenant, run, worker, limit, found)
                         }
                         false => seeker
                             .collect_claim_candidates_into(now, tenant, run, worker, limit, found),

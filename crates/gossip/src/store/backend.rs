@@ -1,7 +1,7 @@
 //! An open store. Each thread takes its own coordinator handle from it.
 
 use gossip_coordination::store::{
-    MapStore, SharedMemory, StoreConfig, StoreCoordinator, fresh_nonce,
+    MapStore, RecordCache, StoreConfig, StoreCoordinator, fresh_nonce,
 };
 use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
 use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase};
@@ -18,7 +18,7 @@ pub type Coordinator = StoreCoordinator<AnyStore>;
 pub struct Backend {
     open: Open,
     /// Shared by all handles.
-    memory: SharedMemory,
+    memory: RecordCache,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Backend {
                 Open::Etcd(coordinator.store().clone(), config.clone())
             }
         };
-        Ok(Self { open, memory: SharedMemory::default() })
+        Ok(Self { open, memory: RecordCache::default() })
     }
 
     /// Returns a handle for one thread. Handles of a backend share its connection and its record

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
-use gossip_coordination::store::{SharedMemory, StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{RecordCache, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::{
     Broken, Clock, Drain, Event, Observer, Processor, Report, Verdict, Work,
@@ -67,11 +67,11 @@ impl Stage {
 
     /// A coordinator of the administrator's.
     pub(super) fn admin(&self) -> Coordinator {
-        self.coordinator(ADMIN, &SharedMemory::default())
+        self.coordinator(ADMIN, &RecordCache::default())
     }
 
     /// A coordinator of a process whose handles share `memory`.
-    fn coordinator(&self, process: u32, memory: &SharedMemory) -> Coordinator {
+    fn coordinator(&self, process: u32, memory: &RecordCache) -> Coordinator {
         let max_clock_skew = self.setting.nature.lease / 4;
         let config = StoreConfig { max_clock_skew, ..StoreConfig::new(self.nonce()) };
         StoreCoordinator::sharing(self.disk.store(process), config, memory)
@@ -111,7 +111,7 @@ pub(super) struct Door<'w> {
     pub(super) stage: &'w Stage,
     pub(super) process: u32,
     /// Of all handles of the process.
-    memory: SharedMemory,
+    memory: RecordCache,
     pub(super) drain: Drain,
     /// The time by its own clock that the step under way was given.
     pub(super) stepping_at: AtomicU64,
@@ -125,7 +125,7 @@ impl<'w> Door<'w> {
         Self {
             stage,
             process,
-            memory: SharedMemory::default(),
+            memory: RecordCache::default(),
             drain: Drain::new(),
             stepping_at: AtomicU64::new(0),
             ready: (0..slots).map(|_| AtomicU64::new(u64::MAX)).collect(),

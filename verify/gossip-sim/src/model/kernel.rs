@@ -22,13 +22,13 @@ use gossip_contracts::identity::{
 };
 use gossip_coordination::protocol::{
     Accept, Acquire, Checkpoint, Complete, Decision, Grant, OfferShard, OfferTerms, OwnerEvidence,
-    Park, Release, ReleaseMode, Renew, Renewed, RequestAction, RevokeLease, ShardChange, ShardSeen,
-    ShardTransition, SplitReplace, SplitResidual, Unpark, Withdraw, evolve,
+    Park, Release, ReleaseMode, Renew, Renewed, RequestAction, RevokeLease, ShardChange,
+    ShardInputs, ShardTransition, SplitReplace, SplitResidual, Unpark, Withdraw, evolve,
 };
 use gossip_coordination::store::{decode_shard, encode_cold, encode_hot};
 use gossip_coordination::{
-    Birth, CheckpointResult, GrantToken, HandoffId, Lease, PendingRequest, RecordPool, RunConfig,
-    ShardAction, ShardRecord, ShardRoom, ShardStatus, ShardView, SplitReplaceResult,
+    CheckpointResult, GrantToken, HandoffId, Lease, NewShard, PendingRequest, RecordPool,
+    RunConfig, ShardAction, ShardQuota, ShardRecord, ShardStatus, ShardView, SplitReplaceResult,
     SplitResidualResult,
 };
 use hashbrown::HashMap;
@@ -221,10 +221,10 @@ impl Kernel {
         }
     }
 
-    pub(super) fn room(&self, shard_count: u8) -> ShardRoom {
+    pub(super) fn quota(&self, shard_count: u8) -> ShardQuota {
         let count = usize::from(shard_count);
         let (max_per_tenant, max_total) = (self.settings.shards_max, self.settings.shards_max);
-        ShardRoom { tenant_count: count, total_count: count, max_per_tenant, max_total }
+        ShardQuota { tenant_count: count, total_count: count, max_per_tenant, max_total }
     }
 
     pub(super) fn name(&mut self, name: &str) -> u32 {
@@ -388,10 +388,10 @@ impl Kernel {
             let same = |(shard, _): &&(ShardNo, u64)| keys.get((*shard).into()).shard() == id;
             kin.iter().find(same).map(|(_, hash)| *hash)
         };
-        let seen = ShardSeen {
+        let seen = ShardInputs {
             shard: record.as_ref().map(|record| ShardView::new(record, &self.pool)),
             run: run.filter(|_| T::CONSULTS_RUN),
-            room: self.room(q.shard_count),
+            quota: self.quota(q.shard_count),
             owner: evidence(command, record.as_ref()),
             split_hash_of: &split_hash_of,
         };
@@ -425,7 +425,7 @@ impl Kernel {
         answer: Result<T, E>,
     ) -> Step {
         let evolved = evolve(record, &mut self.pool, change);
-        assert!(evolved.is_ok(), "the pool has room for everything the model makes");
+        assert!(evolved.is_ok(), "the pool has quota for everything the model makes");
         let mut step = match &answer {
             Ok(answer) => {
                 let step = self.blank(command.op(), Verdict::Executed, "Executed");
@@ -452,10 +452,10 @@ impl Kernel {
     }
 
     /// Makes a newborn shard and gives it a number.
-    pub(super) fn give_birth(&mut self, tenant: u8, run: RunId, birth: &Birth<'_>) -> Born {
+    pub(super) fn give_birth(&mut self, tenant: u8, run: RunId, birth: &NewShard<'_>) -> Born {
         let owner = Arc::clone(&self.tenants[usize::from(tenant)]);
         let newborn = ShardRecord::new(owner, run, birth, &mut self.pool);
-        let newborn = newborn.expect("the pool has room for everything the model makes");
+        let newborn = newborn.expect("the pool has quota for everything the model makes");
         let record = self.store(&newborn);
         let (shard, _) = self.shard_keys.intern(newborn.key());
         newborn.free(&mut self.pool);

@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use gossip_contracts::coordination::InitialShardInput;
 use gossip_contracts::identity::{OpId, RunId, TenantId};
 use gossip_coordination::protocol::{
-    CollectRun, CreateRun, Decision, DeleteRun, RegisterShards, RunChange, RunSeen, RunTransition,
-    RunTransitionKind, RunTransitionRules, Tombstone, evolve_run,
+    CollectRun, CreateRun, Decision, DeleteRun, RegisterShards, RunChange, RunInputs,
+    RunTransition, RunTransitionKind, RunTransitionRules, Tombstone, evolve_run,
 };
 use gossip_coordination::store::{
     RootProgress, decode_roots, decode_run_head, decode_tombstone, encode_roots, encode_run_head,
@@ -79,13 +79,13 @@ impl Kernel {
     {
         let tenant = *self.tenants[usize::from(by)];
         let (record, roots, tombstone) = self.load_run(tenant, q.run);
-        let seen = RunSeen {
+        let seen = RunInputs {
             run: record.as_ref(),
             tombstone,
             active: q.unsettled.0.into(),
             parked: q.unsettled.1.into(),
             registered_at: roots.last_chunk_at,
-            room: self.room(q.shard_count),
+            quota: self.quota(q.shard_count),
         };
         match operation.decide(time(q.now), &seen) {
             Err(error) => {

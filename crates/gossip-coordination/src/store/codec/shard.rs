@@ -26,7 +26,7 @@ use crate::handoff::{HandoffId, Offer};
 use crate::lease::{GrantToken, LeaseHolder, OP_LOG_CAP, OpKind, OpLogEntry, OpResult};
 use crate::pool::RecordPool;
 use crate::record::{
-    Birth, Lineage, ParkReason, Rare, ShardFacts, ShardRecord, ShardStatus, ShardView, holds,
+    Lineage, NewShard, ParkReason, Rare, ShardFacts, ShardRecord, ShardStatus, ShardView, holds,
 };
 use crate::request::{PendingRequest, ShardAction, SplitKey};
 use crate::store::key::{Key, KeyKind};
@@ -397,7 +397,7 @@ fn make_record(
     cold: &ColdPart<'_>,
     pool: &mut RecordPool,
 ) -> Result<ShardRecord, SlabFull> {
-    let birth = Birth {
+    let birth = NewShard {
         shard: shard.shard(),
         spec: cold.spec,
         cursor: hot.cursor,

@@ -12,8 +12,8 @@ use super::codec::of_next_format;
 use super::core::Core;
 use super::test_support::{allot, overwrite, stored};
 use super::{
-    Answer, Fault, Flight, Key, KeyKind, KeyRange, MapStore, Read, Step, Store, StoreConfig,
-    StoreCoordinator, StoreLimits, Told, encode_roots,
+    Answer, Fault, Flight, Key, KeyKind, KeyRange, MapStore, Read, Reply, Step, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, encode_roots,
 };
 use crate::error::StoreRefusal;
 use crate::protocol::DeleteRun;
@@ -77,7 +77,7 @@ fn register(handle: &mut Handle, run: RunId, shards: u32) -> Result<(), Register
 }
 
 /// A cancelled run of twelve shards, one of three held and one of three parked, between two others
-/// that are active. Its store ties owner keys to processes.
+/// that are active. Its store owner_key_state owner keys to processes.
 fn cancelled() -> Handle {
     let mut store = MapStore::with_limits(SMALL).with_bindings();
     allot(&mut store, TENANT, ROOM);
@@ -380,9 +380,9 @@ impl Sweeper<'_> {
 fn step<A>(flight: &mut Flight<'_, A>, store: &mut MapStore, done: impl FnOnce(A)) -> bool {
     flight.tell_binding(store.binding());
     let told = match flight.step() {
-        Step::Read(reads) => Told::Read(store.read(reads)),
-        Step::Commit(txns) => Told::Committed(store.commit(txns)),
-        Step::Wait(_) => Told::Waited,
+        Step::Read(reads) => Reply::Read(store.read(reads)),
+        Step::Commit(txns) => Reply::Committed(store.commit(txns)),
+        Step::Wait(_) => Reply::Waited,
         Step::Done(answer) => {
             done(answer);
             return true;
@@ -442,16 +442,16 @@ fn nothing_but_shards_is_asked_for_while_there_are_many() {
             Step::Read(reads) => {
                 let asks_all = reads.iter().any(|read| matches!(read, Read::ScanFirst { .. }));
                 assert!(!asks_all || shards_left < SMALL.page as u64, "{shards_left} are left");
-                flight.tell(Told::Read(store.read(reads)));
+                flight.tell(Reply::Read(store.read(reads)));
             }
             Step::Commit(txns) => {
-                flight.tell(Told::Committed(store.commit(txns)));
+                flight.tell(Reply::Committed(store.commit(txns)));
                 let hot = KeyRange::hot_shards_of(TENANT, RUN);
                 let found = store.read(vec![Read::Count(hot)]).unwrap().remove(0);
                 let Answer::Count(found) = found else { panic!("{found:?}") };
                 shards_left = found;
             }
-            Step::Wait(_) => flight.tell(Told::Waited),
+            Step::Wait(_) => flight.tell(Reply::Waited),
             Step::Done(told) => {
                 assert!(told.unwrap().is_executed());
                 return;

@@ -6,7 +6,7 @@
 //! look. A wide range over few entries costs little, so nothing need be known of those.
 //!
 //! A handle that has never looked at a run cannot know how much there is. Its first claim begins
-//! with a [`Glance`]: one question for the narrowest of several intervals that holds anything. Any
+//! with a [`Probe`]: one question for the narrowest of several intervals that holds anything. Any
 //! other first look, for a hint or a listing of candidates, reads everything, once. The hint of a
 //! first claim does so with the *live* leases, which are as many as shards are worked on.
 //!
@@ -24,8 +24,8 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId
 use super::engine::{Page, Read};
 use super::flight::Answers;
 use super::key::Key;
-use super::place::{ClaimSpot, mixed, place_of};
 use super::range::ClaimsPath;
+use super::scatter::{ClaimSpot, mixed, scatter};
 use crate::outcome::CAPACITY_COUNT_MAX;
 use crate::protocol::CLAIM_CANDIDATES_MAX;
 
@@ -52,12 +52,12 @@ const FREE_PAGE: usize = 512;
 /// Intervals never get narrower than for far more shards than any run has.
 const BITS_MAX: u32 = 40;
 
-/// A glance reads the narrowest of these intervals that holds a free shard: one of two to the power
+/// A probe reads the narrowest of these intervals that holds a free shard: one of two to the power
 /// of so many. Each is sixteen times the last, so that what is found is a few dozen at most; the
 /// first is narrow enough for runs of a million, the last is all.
 const GLANCE_BITS: [u32; 5] = [16, 12, 8, 4, 0];
 
-/// By how many bits the next look is wider than a glance suggests. A glance sees few shards, which
+/// By how many bits the next look is wider than a probe suggests. A probe sees few shards, which
 /// by chance stand too close: one in sixteen times sixteen times closer than others. Two glances
 /// and this leave one in a thousand first claims whose hint takes a look more.
 const GLANCE_DOUBT: u32 = 3;
@@ -83,14 +83,14 @@ const _: () = assert!(GLANCE_BITS[0] <= BITS_MAX && FREE_PAGE >= EXPIRED_PAGE);
 
 /// What is remembered of each run.
 #[derive(Debug, Default)]
-pub(super) struct Sights {
-    runs: BTreeMap<(TenantId, RunId), Sight>,
+pub(super) struct ClaimStats {
+    runs: BTreeMap<(TenantId, RunId), RunClaimStats>,
     /// Looks so far.
     count: u64,
 }
 
-impl Sights {
-    pub(super) fn of(&self, tenant: TenantId, run: RunId) -> Sight {
+impl ClaimStats {
+    pub(super) fn of(&self, tenant: TenantId, run: RunId) -> RunClaimStats {
         self.runs.get(&(tenant, run)).copied().unwrap_or_default()
     }
 
@@ -99,7 +99,7 @@ impl Sights {
         self.runs.contains_key(&(tenant, run))
     }
 
-    pub(super) fn remember(&mut self, tenant: TenantId, run: RunId, sight: Sight) {
+    pub(super) fn remember(&mut self, tenant: TenantId, run: RunId, sight: RunClaimStats) {
         if self.runs.len() >= SIGHTS_MAX && !self.runs.contains_key(&(tenant, run)) {
             self.runs.clear();
         }
@@ -118,25 +118,25 @@ impl Sights {
 ///
 /// By default everything is read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct RunClaimStats {
     /// Free shards are read in one of two to the power of this many intervals.
     free_bits: u32,
     /// Present while many leases have expired.
-    expired: Option<Crowd>,
+    expired: Option<Spacing>,
     /// Present while many leases are live.
     live: Option<LiveCrowd>,
 }
 
 /// Entries that stand close together.
 #[derive(Clone, Copy, Debug)]
-struct Crowd {
+struct Spacing {
     /// The first one.
     front: ClaimSpot,
     /// From one to the next, on average; not zero.
     gap: u128,
 }
 
-impl Crowd {
+impl Spacing {
     fn of(spots: &[ClaimSpot]) -> Option<Self> {
         let (front, last) = (*spots.first()?, *spots.last()?);
         let gap = last.behind(front) / (spots.len() as u128 - 1).max(1);
@@ -151,7 +151,7 @@ impl Crowd {
 /// The front of the live leases. While their owners renew them, it moves with the clock.
 #[derive(Clone, Copy, Debug)]
 struct LiveCrowd {
-    crowd: Crowd,
+    crowd: Spacing,
     seen_at: LogicalTime,
     moves: bool,
 }
@@ -167,7 +167,7 @@ impl LiveCrowd {
 
 /// One batch of reads of a claim index: which ranges, and how they are read.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct ScanPlan {
     now: LogicalTime,
     tenant: TenantId,
     run: RunId,
@@ -216,12 +216,12 @@ impl Seen {
     }
 }
 
-impl Look {
-    /// A look at the index of `run` around `point`, as wide as `sight` asks for.
+impl ScanPlan {
+    /// A look at the index of `run` around `point`, as wide as `claim_stats` asks for.
     pub(super) fn new(
         (tenant, run): (TenantId, RunId),
         now: LogicalTime,
-        sight: &Sight,
+        sight: &RunClaimStats,
         point: u64,
         by_name: bool,
         page: usize,
@@ -261,7 +261,7 @@ impl Look {
         reads
     }
 
-    /// Takes the answers to [`Look::reads`].
+    /// Takes the answers to [`ScanPlan::reads`].
     pub(super) fn take(&self, answers: &mut Answers) -> Seen {
         let mut seen = Seen::default();
         if self.by_name {
@@ -295,7 +295,7 @@ impl Look {
     /// Among how many places of `spots` the shards of `page` were found: a full page stops early.
     fn span(&self, spots: &RangeInclusive<ClaimSpot>, page: &[ShardId]) -> u128 {
         let last = page.last().filter(|_| page.len() >= FREE_PAGE.min(self.page));
-        let last = last.map_or_else(|| spots.end().place(), |shard| place_of(*shard));
+        let last = last.map_or_else(|| spots.end().place(), |shard| scatter(*shard));
         u128::from(last.saturating_sub(spots.start().place())) + 1
     }
 
@@ -329,14 +329,14 @@ impl Look {
 
 /// The first look of a handle at a run whose size it does not know: some shards that are due.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Glance {
+pub(super) struct Probe {
     pub(super) tenant: TenantId,
     pub(super) run: RunId,
     pub(super) now: LogicalTime,
     pub(super) point: u64,
 }
 
-impl Glance {
+impl Probe {
     /// The questions: free shards around the point, and expired leases if there are none; the same
     /// around another point, because what one sees may be chance.
     pub(super) fn reads(&self, page: usize) -> [Read; 2] {
@@ -344,9 +344,9 @@ impl Glance {
     }
 
     /// Takes the answers: what was found, and what it says of the run.
-    pub(super) fn take(&self, answers: &mut Answers) -> (Seen, Sight) {
-        let (seen, mut sight) = self.judge(&answers.page());
-        let (_, other) = self.elsewhere().judge(&answers.page());
+    pub(super) fn take(&self, answers: &mut Answers) -> (Seen, RunClaimStats) {
+        let (seen, mut sight) = self.plan_commit(&answers.page());
+        let (_, other) = self.elsewhere().plan_commit(&answers.page());
         sight.free_bits = sight.free_bits.min(other.free_bits);
         (seen, sight)
     }
@@ -359,8 +359,8 @@ impl Glance {
         Read::ScanFirst { ranges, limit: FREE_PAGE.min(page) }
     }
 
-    fn judge(&self, page: &Page) -> (Seen, Sight) {
-        let (mut seen, mut sight) = (Seen::default(), Sight::default());
+    fn plan_commit(&self, page: &Page) -> (Seen, RunClaimStats) {
+        let (mut seen, mut sight) = (Seen::default(), RunClaimStats::default());
         let found: Vec<(ClaimSpot, ShardId)> = entries(page).collect();
         // The first interval that holds it is the one that was read: narrower ones were empty.
         let held = |first: &(ClaimSpot, ShardId)| {
@@ -375,28 +375,28 @@ impl Glance {
             (seen.expired_spots, seen.expired) = found.into_iter().unzip();
             seen.expired_count = seen.expired.len();
             let many = seen.expired_count >= EXPIRED_PAGE;
-            sight.expired = Crowd::of(&seen.expired_spots).filter(|_| many);
+            sight.expired = Spacing::of(&seen.expired_spots).filter(|_| many);
         }
         (seen, sight)
     }
 
     fn interval(&self, free_bits: u32) -> RangeInclusive<ClaimSpot> {
-        Sight { free_bits, ..Sight::default() }.interval(self.point)
+        RunClaimStats { free_bits, ..RunClaimStats::default() }.interval(self.point)
     }
 
-    /// The same glance as far away as can be.
+    /// The same probe as far away as can be.
     const fn elsewhere(self) -> Self {
         Self { point: self.point ^ (1 << (u64::BITS - 1)), ..self }
     }
 }
 
-impl Sight {
+impl RunClaimStats {
     /// Learns from what `look` found, and answers whether it settles what was asked for: `need` due
     /// shards, and the next deadline beside the lease that `own` says. If not, the next look is
     /// wider; `looks` were taken.
     pub(super) fn learn(
         &mut self,
-        look: &Look,
+        look: &ScanPlan,
         seen: &Seen,
         (need, own): (usize, Option<(ShardId, LogicalTime)>),
         looks: usize,
@@ -448,10 +448,10 @@ impl Sight {
         self.free_bits = if settled { bits } else { bits.min(self.free_bits.saturating_sub(1)) };
     }
 
-    fn learn_expired(&mut self, look: &Look, seen: &Seen, settled: bool) {
+    fn learn_expired(&mut self, look: &ScanPlan, seen: &Seen, settled: bool) {
         let spots = &seen.expired_spots;
         if spots.len() >= EXPIRED_PAGE {
-            self.expired = Crowd::of(spots);
+            self.expired = Spacing::of(spots);
         } else if look.saw_all_expired() {
             self.expired = None;
         } else if let Some(crowd) = &mut self.expired {
@@ -460,12 +460,12 @@ impl Sight {
         }
     }
 
-    fn learn_live(&mut self, look: &Look, seen: &Seen, settled: bool) {
+    fn learn_live(&mut self, look: &ScanPlan, seen: &Seen, settled: bool) {
         let before = self.live;
         if seen.live.len() >= LIVE_PAGE {
             let spots: Vec<ClaimSpot> = seen.live.iter().map(|(spot, _)| *spot).collect();
             let moves = before.is_some_and(|live| live.moves && live.crowd.front != spots[0]);
-            let crowd = Crowd::of(&spots);
+            let crowd = Spacing::of(&spots);
             self.live = crowd.map(|crowd| LiveCrowd { crowd, seen_at: look.now, moves });
         } else if look.saw_all_live() {
             self.live = None;
@@ -506,7 +506,7 @@ const fn whole_expired(now: LogicalTime) -> RangeInclusive<ClaimSpot> {
 fn entries(page: &Page) -> impl Iterator<Item = (ClaimSpot, ShardId)> + '_ {
     page.iter().filter_map(|(key, _)| {
         let Key::ClaimIndex { shard, at, .. } = key else { return None };
-        Some((ClaimSpot::new(*at, place_of(shard.shard())), shard.shard()))
+        Some((ClaimSpot::new(*at, scatter(shard.shard())), shard.shard()))
     })
 }
 

@@ -5,7 +5,7 @@
 //!
 //! A run is gone with its head, before the first batch. So whatever ends a sweep says that the
 //! operation may have happened: repeating it goes on. The names of the roots go last: as long as
-//! anything is left, they are, and names without a head are the mark by which `upkeep` finds a
+//! anything is left, they are, and names without a head are the mark by which `gc` finds a
 //! sweep that broke off. Any number of handles may sweep one run at once.
 //!
 //! A hot part that cannot be decoded is no reason to keep its run: its shard goes by its key, and
@@ -32,7 +32,7 @@ const COUNTER_WRITES: usize = 1;
 
 /// Takes away everything of a run whose head is gone, or whose shards nobody ever finds because it
 /// was cancelled before all were registered.
-pub(super) async fn sweep(
+pub(super) async fn purge(
     core: &mut Core,
     io: &Io,
     tenant: TenantId,
@@ -82,7 +82,7 @@ pub(super) async fn sweep(
 /// Refuses to delete a run, before anything of it is deleted, if a record of one of its shards is
 /// of a newer format. Says nothing about a run that is not over or not there.
 ///
-/// The run may still be written to: then `sweep` finds the record, and leaves it as well.
+/// The run may still be written to: then `purge` finds the record, and leaves it as well.
 pub(super) async fn refuse_newer_shards(
     core: &Core,
     io: &Io,

@@ -8,8 +8,8 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 use super::core::Core;
 use super::test_support::overwrite;
 use super::{
-    Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Step, Store, StoreConfig,
-    StoreCoordinator, StoreLimits, Told,
+    Answer, CommitOutcome, Conflict, Fault, Flight, Key, MapStore, Read, Reply, Step, Store,
+    StoreConfig, StoreCoordinator, StoreLimits,
 };
 use crate::protocol::{
     Acquire, Checkpoint, CreateRun, DeleteRun, Grant, ReleaseMode, Renew, RequestAction,
@@ -60,9 +60,9 @@ fn fly<A>(
     let mut lost = false;
     loop {
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Wait(_) => Told::Waited,
-            Step::Commit(txns) if lost => Told::Committed(store.commit(txns)),
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
+            Step::Commit(txns) if lost => Reply::Committed(store.commit(txns)),
             Step::Commit(txns) => {
                 lost = true;
                 if happens {
@@ -70,7 +70,7 @@ fn fly<A>(
                     assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
                 }
                 meanwhile(admin);
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Done(answer) => return answer,
         };
@@ -83,9 +83,9 @@ fn fly_plainly<A>(admin: &mut StoreCoordinator<MapStore>, mut flight: Flight<'_,
     let mut store = admin.store().another_handle();
     loop {
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Wait(_) => Told::Waited,
-            Step::Commit(txns) => Told::Committed(store.commit(txns)),
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
+            Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Done(answer) => return answer,
         };
         flight.tell(told);
@@ -123,8 +123,8 @@ fn a_renewal_is_not_denied_by_its_second_try() {
     let mut commits = 0;
     let told = loop {
         let answer = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Wait(_) => Told::Waited,
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
                 commits += 1;
                 match commits {
@@ -136,7 +136,7 @@ fn a_renewal_is_not_denied_by_its_second_try() {
                     }
                     _ => _ = admin.fail_run(at(22), TENANT, RUN, op(3)).unwrap(),
                 }
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Done(told) => break told,
         };
@@ -172,16 +172,16 @@ fn a_grant_is_never_told_with_the_fence_of_another_try() {
                 if reads == 2 {
                     answers[0] = old.clone();
                 }
-                Told::Read(Ok(answers))
+                Reply::Read(Ok(answers))
             }
-            Step::Wait(_) => Told::Waited,
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
                 commits += 1;
                 if commits == 1 {
                     let outcome = store.commit(txns).remove(0);
                     assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
                 }
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Done(told) => break told,
         };
@@ -218,9 +218,9 @@ fn a_grant_is_known_again_by_its_fence_as_well() {
                     lost.revision = hot.revision + 1;
                     hot.clone_from(&lost);
                 }
-                Told::Read(Ok(answers))
+                Reply::Read(Ok(answers))
             }
-            Step::Wait(_) => Told::Waited,
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
                 sent.push(txns);
                 if sent.len() == 2 {
@@ -230,7 +230,7 @@ fn a_grant_is_known_again_by_its_fence_as_well() {
                     let outcome = store.commit(sent[0].clone()).remove(0);
                     assert!(matches!(outcome, Ok(CommitOutcome::Applied { .. })), "{outcome:?}");
                 }
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Done(told) => break told,
         };
@@ -320,15 +320,15 @@ fn a_commit_that_comes_late_is_shut_out_by_the_deletion_of_the_run() {
     let mut flight = core.on_shard(at(11), checkpoint);
     let told = loop {
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Wait(_) => Told::Waited,
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
                 assert!(late.replace(txns).is_none(), "one try");
                 admin.cancel_run(at(11), TENANT, RUN, op(8)).unwrap();
                 admin.store_mut().inject(Fault::None);
                 admin.store_mut().inject(Fault::Fail);
                 admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap_err();
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Done(told) => break told,
         };
@@ -354,13 +354,13 @@ fn checkpoint_late(
     let mut flight = core.on_shard(at(11), checkpoint);
     let told = loop {
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Wait(_) => Told::Waited,
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) if late.is_none() => {
                 late = Some(txns);
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
-            Step::Commit(_) => Told::Committed(vec![then(&mut admin)]),
+            Step::Commit(_) => Reply::Committed(vec![then(&mut admin)]),
             Step::Done(told) => break told,
         };
         flight.tell(told);
@@ -388,16 +388,16 @@ fn a_refusal_does_not_deny_a_registration_of_a_worker_that_comes_late() {
     let mut flight = core.register_worker(at(11), TENANT, WORKER);
     let told = loop {
         let told = match flight.step() {
-            Step::Read(reads) => Told::Read(store.read(reads)),
-            Step::Wait(_) => Told::Waited,
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) if late.is_none() => {
                 late = Some(txns);
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Commit(_) => {
                 let (operation, message) = ("commit", "full".to_owned());
                 let why = StoreRefusal::NoSpace;
-                Told::Committed(vec![Err(InfraError::Refused { operation, why, message })])
+                Reply::Committed(vec![Err(InfraError::Refused { operation, why, message })])
             }
             Step::Done(told) => break told,
         };
@@ -421,7 +421,7 @@ fn lost_races_do_not_deny_a_commit_that_comes_late() {
     assert!(error.to_string().contains("may have happened"), "{error}");
 }
 
-/// Found by the simulator: the look that should settle a doubt shows damaged bytes.
+/// Found by the simulator: the look that should settle a unresolved shows damaged bytes.
 #[test]
 fn damage_does_not_deny_a_commit_whose_reply_was_lost() {
     let (mut admin, mut core) = (administrator(), core());
@@ -439,14 +439,14 @@ fn damage_does_not_deny_a_commit_whose_reply_was_lost() {
                 if let (true, Answer::Value(Some(hot))) = (lost, &mut answers[0]) {
                     *hot.bytes.last_mut().unwrap() ^= 1;
                 }
-                Told::Read(Ok(answers))
+                Reply::Read(Ok(answers))
             }
             Step::Commit(txns) => {
                 assert!(matches!(store.commit(txns)[0], Ok(CommitOutcome::Applied { .. })));
                 lost = true;
-                Told::Committed(vec![Ok(CommitOutcome::Unknown)])
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
-            Step::Wait(_) => Told::Waited,
+            Step::Wait(_) => Reply::Waited,
             Step::Done(told) => break told,
         };
         flight.tell(told);

@@ -25,13 +25,13 @@ const _: () = assert!(SPREAD.wrapping_mul(UNSPREAD) == 1 && MIX.wrapping_mul(UNM
 
 /// The place of a shard among those of one time.
 #[must_use]
-pub const fn place_of(shard: ShardId) -> u64 {
+pub const fn scatter(shard: ShardId) -> u64 {
     mixed(shard.as_raw())
 }
 
-/// The shard whose place is `place`.
+/// The shard whose place is `scatter`.
 #[must_use]
-pub const fn shard_at(place: u64) -> ShardId {
+pub const fn unscatter(place: u64) -> ShardId {
     let low = place.wrapping_mul(UNMIX);
     ShardId::from_raw((low ^ (low >> FOLD)).wrapping_mul(UNSPREAD))
 }
@@ -62,7 +62,7 @@ impl ClaimSpot {
     /// Behind every entry.
     pub const LAST: Self = Self(u128::MAX);
 
-    /// The spot of `place` at time `at`.
+    /// The spot of `scatter` at time `at`.
     #[must_use]
     pub const fn new(at: LogicalTime, place: u64) -> Self {
         Self((at.as_raw() as u128) << u64::BITS | place as u128)

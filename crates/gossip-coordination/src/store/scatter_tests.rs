@@ -3,7 +3,7 @@
 use gossip_contracts::identity::{LogicalTime, ShardId};
 use proptest::prelude::*;
 
-use super::{ClaimSpot, place_of, shard_at};
+use super::{ClaimSpot, scatter, unscatter};
 
 /// Ids as they come: small consecutive ones, derived ones, any.
 fn id() -> impl Strategy<Value = u64> {
@@ -14,8 +14,8 @@ proptest! {
     #[test]
     fn an_id_has_one_place_and_a_place_one_id(number in id()) {
         let shard = ShardId::from_raw(number);
-        prop_assert_eq!(shard_at(place_of(shard)), shard);
-        prop_assert_eq!(place_of(shard_at(number)), number);
+        prop_assert_eq!(unscatter(scatter(shard)), shard);
+        prop_assert_eq!(scatter(unscatter(number)), number);
     }
 
     #[test]
@@ -37,7 +37,7 @@ fn ids_are_spread_evenly_over_all_places() {
     for step in [1, 2, 10, 1 << 16, 1 << 32, 1 << 48] {
         let mut shares = [0_u32; 256];
         for number in 0..IDS {
-            shares[(place_of(ShardId::from_raw(number * step)) >> 56) as usize] += 1;
+            shares[(scatter(ShardId::from_raw(number * step)) >> 56) as usize] += 1;
         }
         let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
         assert!(*least >= 100 && *most <= 300, "step {step}: {least} to {most} of 200");

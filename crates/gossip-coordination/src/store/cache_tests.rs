@@ -5,8 +5,8 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
+use super::cache::{Cache, CachedShard, GENERATION_BYTES_MAX, GENERATION_SHARDS_MAX};
 use super::loaded::Head;
-use super::memory::{GENERATION_BYTES_MAX, GENERATION_SHARDS_MAX, Memory, Remembered};
 use super::{
     Answer, CommitOutcome, Fault, Key, MapStore, Read, Store, StoreConfig, StoreCoordinator,
     StoreLimits, Txn, Versioned,
@@ -264,7 +264,7 @@ fn handles_that_share_a_memory_do_not_make_it_out_of_date() {
     let (_, mut owner, leases) = set_up();
     let store = Watched { store: owner.store().store.another_handle(), shard_reads: 0 };
     let config = StoreConfig { nonce: 3 << 32, ..owner.config() };
-    let mut renewer = StoreCoordinator::sharing(store, config, owner.memory());
+    let mut renewer = StoreCoordinator::sharing(store, config, owner.cache());
     for (step, key) in (0..).zip([b"b", b"c", b"d"]) {
         assert_eq!(checkpoint(&mut owner, &leases[0], key, op(10 + step)), ONE_COMMIT);
         let (told, cost) = cost(&mut renewer, |it| it.renew(at(9 + step), TENANT, &leases[0]));
@@ -275,7 +275,7 @@ fn handles_that_share_a_memory_do_not_make_it_out_of_date() {
 
 #[test]
 fn what_is_newer_is_not_replaced_by_what_is_older() {
-    let mut memory = Memory::default();
+    let mut memory = Cache::default();
     for revision in [5, 7, 6] {
         put_at(&mut memory, 1, revision, 9);
     }
@@ -288,21 +288,21 @@ fn what_is_newer_is_not_replaced_by_what_is_older() {
 }
 
 /// A shard of which `len` bytes are remembered, with a run of its own.
-fn put(memory: &mut Memory, number: u64, len: usize) {
+fn put(memory: &mut Cache, number: u64, len: usize) {
     put_at(memory, number, number, len);
 }
 
 /// The same at a revision.
-fn put_at(memory: &mut Memory, number: u64, revision: u64, len: usize) {
+fn put_at(memory: &mut Cache, number: u64, revision: u64, len: usize) {
     let value = |len| Versioned { revision, bytes: vec![0; len] };
     let key = ShardKey::new(RunId::from_raw(number), ShardId::from_raw(0));
-    let remembered = Remembered { hot: value(len), cold: value(0), bound: None };
+    let remembered = CachedShard { hot: value(len), cold: value(0), bound: None };
     let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
     let run = RunHead { status: RunStatus::Active, paused: false, config };
     memory.put(TENANT, key, remembered, Head { revision, run, has_roots: true });
 }
 
-fn take(memory: &mut Memory, number: u64) -> Option<u64> {
+fn take(memory: &mut Cache, number: u64) -> Option<u64> {
     let key = ShardKey::new(RunId::from_raw(number), ShardId::from_raw(0));
     let head = memory.head(TENANT, key.run()).map(|head| head.revision);
     let hot = memory.take(TENANT, key).map(|shard| shard.hot.revision);
@@ -313,7 +313,7 @@ fn take(memory: &mut Memory, number: u64) -> Option<u64> {
 #[test]
 fn memory_is_bounded_and_keeps_what_was_used_last() {
     let max = GENERATION_SHARDS_MAX as u64;
-    let mut memory = Memory::default();
+    let mut memory = Cache::default();
     put(&mut memory, 0, 9);
     for number in 1..4 * max {
         put(&mut memory, number, 9);
@@ -326,10 +326,10 @@ fn memory_is_bounded_and_keeps_what_was_used_last() {
 
 #[test]
 fn memory_is_bounded_in_bytes() {
-    let mut memory = Memory::default();
+    let mut memory = Cache::default();
     let len = GENERATION_BYTES_MAX / 8;
     (0..100).for_each(|number| put(&mut memory, number, len));
     let kept = (0..100).filter(|number| take(&mut memory, *number).is_some()).count();
     assert!((8..=16).contains(&kept), "{kept} shards");
-    assert_eq!(format!("{memory:?}"), "Memory { shards: 0, bytes: 0, .. }");
+    assert_eq!(format!("{memory:?}"), "Cache { shards: 0, bytes: 0, .. }");
 }

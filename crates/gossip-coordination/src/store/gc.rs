@@ -19,7 +19,7 @@ use super::flight::Io;
 use super::key::Key;
 use super::range::KeyRange;
 use super::txn::Versioned;
-use super::{run_flight, sweep};
+use super::{purge, run_flight};
 use crate::error::InfraError;
 use crate::protocol::{COLLECTION_DELETES, CollectRun, DeleteRun, NotCollected};
 use crate::run_errors::DeleteRunError;
@@ -106,7 +106,7 @@ async fn finish_deletions(
             if out.len() >= wanted {
                 return failed;
             }
-            match sweep::sweep(core, io, tenant, run).await {
+            match purge::purge(core, io, tenant, run).await {
                 Ok(()) => out.push(run),
                 Err(error) => failed = failed.and(Err(error)),
             }
@@ -173,7 +173,7 @@ async fn collect_one(
         Err(NotCollected::Stored(error)) => return Err(error),
     }
     let CollectRun { tenant, run, .. } = operation;
-    sweep::sweep(core, io, tenant, run).await?;
+    purge::purge(core, io, tenant, run).await?;
     let delete = DeleteRun { tenant, run, op_id: COLLECTION_DELETES };
     match run_flight::fly(core, io, now, &delete, false).await {
         Ok(deleted) => Ok(deleted.is_executed()),

@@ -35,7 +35,7 @@ pub(super) const GENERATION_SHARDS_MAX: usize = 8_192;
 pub(super) const GENERATION_BYTES_MAX: usize = 16 << 20;
 
 /// A shard as this handle last saw it.
-pub(super) struct Remembered {
+pub(super) struct CachedShard {
     pub(super) hot: Versioned,
     pub(super) cold: Versioned,
     /// The store's binding when this handle last wrote the shard's owner key; `None` if it never
@@ -43,7 +43,7 @@ pub(super) struct Remembered {
     pub(super) bound: Option<u64>,
 }
 
-impl Remembered {
+impl CachedShard {
     const fn byte_count(&self) -> usize {
         self.hot.bytes.len() + self.cold.bytes.len()
     }
@@ -55,15 +55,15 @@ impl Remembered {
 /// It is of **one** store: what it holds is compared by revision, and a revision of another store
 /// says nothing.
 #[derive(Clone, Debug, Default)]
-pub struct SharedMemory(Arc<Mutex<Memory>>);
+pub struct RecordCache(Arc<Mutex<Cache>>);
 
-impl SharedMemory {
+impl RecordCache {
     /// Takes a shard out, and tells the head of its run; each if it is remembered.
     pub(super) fn take(
         &self,
         tenant: TenantId,
         shard: ShardKey,
-    ) -> (Option<Remembered>, Option<Head>) {
+    ) -> (Option<CachedShard>, Option<Head>) {
         self.with(|memory| (memory.take(tenant, shard), memory.head(tenant, shard.run())))
     }
 
@@ -72,7 +72,7 @@ impl SharedMemory {
         &self,
         tenant: TenantId,
         shard: ShardKey,
-        remembered: Remembered,
+        remembered: CachedShard,
         head: Head,
     ) {
         self.with(|memory| memory.put(tenant, shard, remembered, head));
@@ -84,30 +84,30 @@ impl SharedMemory {
     }
 
     /// Nothing waits while it has the lock, and nothing panics.
-    fn with<R>(&self, look: impl FnOnce(&mut Memory) -> R) -> R {
+    fn with<R>(&self, look: impl FnOnce(&mut Cache) -> R) -> R {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// The shards that are remembered, and the heads of their runs.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct Cache {
     young: Generation,
     old: Generation,
 }
 
 #[derive(Default)]
 struct Generation {
-    shards: HashMap<(TenantId, ShardKey), Remembered, FixedState>,
+    shards: HashMap<(TenantId, ShardKey), CachedShard, FixedState>,
     /// Shared by the shards of a run, so that one of them learns of a change for all.
     heads: HashMap<(TenantId, RunId), Head, FixedState>,
     /// Of all shards.
     byte_count: usize,
 }
 
-impl Memory {
+impl Cache {
     /// Takes a shard out.
-    pub(super) fn take(&mut self, tenant: TenantId, shard: ShardKey) -> Option<Remembered> {
+    pub(super) fn take(&mut self, tenant: TenantId, shard: ShardKey) -> Option<CachedShard> {
         let (young, old) = (self.young.take(tenant, shard), self.old.take(tenant, shard));
         young.or(old)
     }
@@ -129,7 +129,7 @@ impl Memory {
         &mut self,
         tenant: TenantId,
         shard: ShardKey,
-        remembered: Remembered,
+        remembered: CachedShard,
         head: Head,
     ) {
         let known = self.take(tenant, shard);
@@ -144,9 +144,9 @@ impl Memory {
 }
 
 /// Values hold keys and owners of tenants, so only numbers are shown.
-impl fmt::Debug for Memory {
+impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory")
+        f.debug_struct("Cache")
             .field("shards", &(self.young.shards.len() + self.old.shards.len()))
             .field("bytes", &(self.young.byte_count + self.old.byte_count))
             .finish_non_exhaustive()
@@ -159,7 +159,7 @@ impl Generation {
             || self.byte_count >= GENERATION_BYTES_MAX
     }
 
-    fn take(&mut self, tenant: TenantId, shard: ShardKey) -> Option<Remembered> {
+    fn take(&mut self, tenant: TenantId, shard: ShardKey) -> Option<CachedShard> {
         // Of two generations one is often empty, and to hash a key takes longer than to see that.
         if self.shards.is_empty() {
             return None;
@@ -169,7 +169,7 @@ impl Generation {
         Some(found)
     }
 
-    fn put(&mut self, tenant: TenantId, shard: ShardKey, remembered: Remembered, head: Head) {
+    fn put(&mut self, tenant: TenantId, shard: ShardKey, remembered: CachedShard, head: Head) {
         self.byte_count += remembered.byte_count();
         let before = self.shards.insert((tenant, shard), remembered);
         debug_assert!(before.is_none(), "what was known of it was taken out");

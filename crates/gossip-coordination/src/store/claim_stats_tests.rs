@@ -14,13 +14,13 @@ use gossip_testkit::Rng;
 use super::core::{Core, encoded};
 use super::index::{move_claim, put_claim};
 use super::{
-    Answer, CommitOutcome, Flight, Key, KeyRange, MapStore, Read, Step, Store, StoreConfig,
-    StoreCoordinator, StoreLimits, Told, Txn, encode_cold, encode_hot,
+    Answer, CommitOutcome, Flight, Key, KeyRange, MapStore, Read, Reply, Step, Store, StoreConfig,
+    StoreCoordinator, StoreLimits, Txn, encode_cold, encode_hot,
 };
 use crate::lease::{GrantToken, LeaseHolder};
 use crate::outcome::CAPACITY_COUNT_MAX;
 use crate::protocol::{ClaimCandidates, ReleaseMode, ShardChange, evolve};
-use crate::record::{Birth, ShardRecord, ShardView};
+use crate::record::{NewShard, ShardRecord, ShardView};
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([9; 32]);
@@ -36,7 +36,7 @@ const KEYS_PER_CLAIM_MAX: u64 = 1_000;
 /// The look, the load of the shard with the hint, the commit. Also of the first claim of a handle.
 const TRIPS_PER_CLAIM_MAX: u64 = 3;
 
-/// Keys in the ranges that the first claim of a handle reads while shards are free: what a glance
+/// Keys in the ranges that the first claim of a handle reads while shards are free: what a probe
 /// finds, then the whole run or what a hint needs up to thirty times over, and the live leases.
 const KEYS_PER_FIRST_CLAIM_MAX: u64 = 7_000;
 
@@ -120,7 +120,7 @@ fn run_of(count: u64, deadline: Deadline<'_>) -> MapStore {
 /// made quickly, and looks see no difference.
 fn put_shard(store: &mut MapStore, shard: ShardId, deadline: Option<u64>) {
     let mut core = Core::new(StoreConfig::new(0), StoreLimits::GENEROUS);
-    let birth = Birth {
+    let birth = NewShard {
         shard,
         spec: ShardSpecRef::new(b"a", b"b", b""),
         cursor: CursorUpdate::initial(),
@@ -171,7 +171,7 @@ fn claims(store: &mut MapStore, deadline: Deadline<'_>) -> Cost {
         let before = (handle.store().keys, handle.store().trips);
         // What `claim_next_available` does, with a stop at which the records are made.
         let mut found = ClaimCandidates::new();
-        let look = handle.glance_at_candidates_into(now, TENANT, RUN, worker, 32, &mut found);
+        let look = handle.probe_candidates_into(now, TENANT, RUN, worker, 32, &mut found);
         look.unwrap();
         let Some(first) = found.first() else { continue };
         put_shard(store, *first, deadline(first.as_raw()));
@@ -239,7 +239,7 @@ fn first_looks_of_handles_begin_in_different_places() {
         let mut handle = StoreCoordinator::new(store.another_handle(), config);
         let (now, worker) = (LogicalTime::from_raw(NOW), WorkerId::from_raw(1));
         let mut found = ClaimCandidates::new();
-        handle.glance_at_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
+        handle.probe_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
         assert_eq!(handle.store().read_count(), 1, "one look");
         first.insert(found[0]);
     }
@@ -260,7 +260,7 @@ fn first_claims_of_handles_read_little_in_three_trips() {
             let mut scratch = Box::new(AcquireScratch::new());
             let (now, worker) = (LogicalTime::from_raw(NOW), WorkerId::from_raw(1));
             let mut found = ClaimCandidates::new();
-            handle.glance_at_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
+            handle.probe_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
             put_shard(&mut store, found[0], None);
             let key = ShardKey::new(RUN, found[0]);
             let grant = handle.acquire_and_restore_into(now, TENANT, key, worker, &mut scratch);
@@ -385,12 +385,12 @@ fn check_glance(
     let config = StoreConfig::new((1_000 + nonce) << 40);
     let mut handle = StoreCoordinator::new(store.another_handle(), config);
     let mut found = ClaimCandidates::new();
-    let glance = handle.glance_at_candidates_into(at, TENANT, RUN, worker, limit, &mut found);
-    let next = glance.unwrap().earliest_deadline.map(|at| at.as_raw());
+    let probe = handle.probe_candidates_into(at, TENANT, RUN, worker, limit, &mut found);
+    let next = probe.unwrap().earliest_deadline.map(|at| at.as_raw());
     let distinct: BTreeSet<u64> = found.iter().map(|shard| shard.as_raw()).collect();
-    assert!(distinct.len() == found.len() && distinct.is_subset(due), "glance {nonce}");
+    assert!(distinct.len() == found.len() && distinct.is_subset(due), "probe {nonce}");
     assert!(found.len() <= limit && found.is_empty() == (limit == 0 || due.is_empty()), "{nonce}");
-    assert!(!due.is_empty() || next == first, "glance {nonce}");
+    assert!(!due.is_empty() || next == first, "probe {nonce}");
 }
 
 /// The hint that is told with a renewal.
@@ -400,7 +400,7 @@ fn capacity(core: &mut Core, store: &mut MapStore, now: LogicalTime, by: WorkerI
     });
     loop {
         match flight.step() {
-            Step::Read(reads) => flight.tell(Told::Read(store.read(reads))),
+            Step::Read(reads) => flight.tell(Reply::Read(store.read(reads))),
             Step::Done(hint) => return hint,
             step @ (Step::Commit(_) | Step::Wait(_)) => panic!("a hint only reads: {step:?}"),
         }
