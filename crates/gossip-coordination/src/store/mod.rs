@@ -43,8 +43,8 @@
 //! | list_workers, list_active_runs, list_runs | 1 | read, as often as there are pages |
 //!
 //! A handle without a cached record loads it first: one more. A handle whose claim statistics are
-//! out of date takes up to three more reads (`claim_stats`). The first claim of a handle in a run is
-//! of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
+//! out of date takes up to three more reads (`claim_stats`). The first claim of a handle in a run
+//! is of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
 //! Where owner keys are tied to a lease of the process, it is granted beside the read of the first
 //! owner key, which takes no trip more; after the lease was lost, the next operation that writes an
 //! owner key takes one more.
