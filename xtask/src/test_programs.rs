@@ -88,11 +88,13 @@ fn program(message: &str) -> Option<Program> {
 fn run_all(programs: Vec<Program>) -> Vec<Ended> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let queue = Mutex::new(VecDeque::from(programs));
+    // A function, because a guard in the condition of a loop is held while its body runs.
+    let next = || locked(&queue).pop_front();
     let ended = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(program) = locked(&queue).pop_front() {
+                while let Some(program) = next() {
                     let result = run_one(program);
                     // Printed under the lock, so that outputs do not mix.
                     let mut ended = locked(&ended);
@@ -153,6 +155,30 @@ mod tests {
         assert_eq!(program(&ARTIFACT.replace("true", "false")), None);
         assert_eq!(program(&ARTIFACT.replace("\"/t/laws-1\"", "null")), None);
         assert_eq!(program(&ARTIFACT.replace("compiler-artifact", "build-finished")), None);
+    }
+
+    /// Each program waits for the other one's file, so they end only if both run.
+    #[test]
+    fn programs_run_at_the_same_time() {
+        if thread::available_parallelism().map_or(1, usize::from) < 2 {
+            return;
+        }
+        let directory = std::env::temp_dir().join(format!("test-programs-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let script = |own: &str, other: &str| {
+            let path = directory.join(format!("{own}.sh"));
+            let text = format!(
+                "#!/bin/sh\n: > {own}\nn=0\nwhile [ ! -e {other} ] && [ $n -lt 200 ]; do\n\
+                 sleep 0.05; n=$((n + 1))\ndone\n[ -e {other} ]\n"
+            );
+            std::fs::write(&path, text).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).unwrap();
+            Program { name: own.to_owned(), executable: path, directory: directory.clone() }
+        };
+        let ended = run_all(vec![script("a", "b"), script("b", "a")]);
+        assert!(ended.iter().all(|program| program.succeeded));
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
