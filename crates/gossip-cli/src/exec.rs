@@ -9,7 +9,7 @@ use std::time::Duration;
 use gossip::coordination::RunStatus;
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::exec::{ExecConfig, Handler, Rendering};
-use gossip::runtime::{Drain, Finish, Limits, OpenedState, TaskConfig, WorkerError};
+use gossip::runtime::{Drain, Finish, Limits, OpenedState, RunWorkerError, TaskConfig};
 use gossip::sources::SourceRegistry;
 use gossip::store::Backend;
 use gossip::{Joined, ScanError, Session, Totals, WorkOptions};
@@ -293,15 +293,15 @@ fn work_failure(error: &ScanError, run: RunId) -> Failure {
     }
 }
 
-fn worker_failure(error: &WorkerError, id: &str) -> Failure {
+fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
     match error {
-        WorkerError::Store(error) => Failure::store(error),
-        WorkerError::RunNotFound => Failure::new(Code::Usage, format!("there is no run {id}"))
+        RunWorkerError::Store(error) => Failure::store(error),
+        RunWorkerError::RunNotFound => Failure::new(Code::Usage, format!("there is no run {id}"))
             .next("gossip run list shows the runs"),
-        WorkerError::Broken(broken) => Failure::new(Code::Internal, "the command does not work")
+        RunWorkerError::Broken(broken) => Failure::new(Code::Internal, "the command does not work")
             .why(broken)
             .next("mend it and type the same again; what was finished is recorded"),
-        WorkerError::TooManyParked { .. } => {
+        RunWorkerError::TooManyParked { .. } => {
             Failure::new(Code::Incomplete, "stopped because too much fails").why(error).next(
                 format!(
                     "mend the command, then gossip shard unpark {id} --all, and type the same \

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use gossip::connector::Connector;
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{
-    Clock as _, Ending, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter,
-    RunLook, SystemClock,
+    Clock as _, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter, RunLook,
+    SystemClock, TaskOutcome,
 };
 use gossip::sources::Source;
 use gossip::store::{Backend, Coordinator};
@@ -91,11 +91,11 @@ impl Observer for Progress {
                 "shard {:016x}: nobody took it, or its move was withdrawn; it goes on here",
                 shard.shard().as_raw()
             )),
-            Event::Ended { shard, ending } => {
-                if *ending == Ending::Completed {
+            Event::Ended { shard, outcome } => {
+                if *outcome == TaskOutcome::Completed {
                     self.shards_done.fetch_add(1, Ordering::Relaxed);
                 }
-                console.detail(&format!("shard {:016x}: {ending:?}", shard.shard().as_raw()));
+                console.detail(&format!("shard {:016x}: {outcome:?}", shard.shard().as_raw()));
             }
             Event::Split { shard, residual } => console.detail(&format!(
                 "shard {:016x}: gave {:016x} away",

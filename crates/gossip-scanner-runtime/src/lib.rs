@@ -7,7 +7,7 @@
 //! | [`stepping`] | the worker as state machines, for your own scheduler or a simulator |
 //! | [`Processor`] | what is done with every key |
 //! | [`ProgressMeter`] | how far a run has come, and when it will be over |
-//! | [`Watermark`] | how far a shard has come when its items finish out of order |
+//! | [`ItemWatermark`] | how far a shard has come when its items finish out of order |
 //! | [`RuntimeToken`] | what the runtime keeps beside a cursor |
 //!
 //! It is generic over the coordinator and never picks a store; it reads no environment, no
@@ -61,7 +61,7 @@ pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError
 pub use self::job::{Job, JobError};
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;
-pub use self::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+pub use self::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
 pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Tally};
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
@@ -71,10 +71,10 @@ pub use self::start::{
     LEASE_SHORTEST, ReadJobError, RunRequest, SHARDS_PER_THREAD, Setting, StartError,
     collect_abandoned, job_of,
 };
-pub use self::task::{Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
+pub use self::task::{Cut, ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
-pub use self::watermark::{Settled, Watermark};
+pub use self::watermark::{ItemWatermark, Settled};
 pub use self::worker::{
-    Drain, Finish, MAX_THREADS, Parts, WorkerConfig, WorkerError, work, worker_of,
+    Drain, Finish, MAX_THREADS, Parts, RunWorkerError, WorkerConfig, work, worker_of,
 };

@@ -11,7 +11,7 @@ use gossip_contracts::identity::{ShardId, ShardKey};
 use gossip_coordination::ParkReason;
 
 use crate::run_plan::OpenedRun;
-use crate::task::Ending;
+use crate::task::TaskOutcome;
 
 /// Something that happened.
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ pub enum Event<'a> {
         /// The shard.
         shard: ShardKey,
         /// How.
-        ending: &'a Ending,
+        outcome: &'a TaskOutcome,
     },
     /// Nothing can be claimed because the run is paused.
     Paused,

@@ -43,7 +43,7 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Connector::open`]; report it as [`Verdict::Unopened`].
+    /// As [`Connector::open`]; report it as [`ItemResult::Unopened`].
     pub fn open<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<ItemBody<'s>, OpenError>
     where
         'a: 's,
@@ -67,7 +67,7 @@ impl fmt::Debug for Work<'_> {
 /// What became of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum ItemResult {
     /// Its results are durable.
     Done,
     /// Its results are durable, and so many of them are findings: what whoever runs it looks for.
@@ -89,7 +89,7 @@ pub struct Report {
     /// Which item.
     pub ticket: usize,
     /// What became of it.
-    pub verdict: Verdict,
+    pub result: ItemResult,
 }
 
 /// The processor itself cannot work, whatever the item: the worker stops.
@@ -124,7 +124,7 @@ pub struct Inline<F> {
 
 impl<F> Inline<F>
 where
-    F: FnMut(Work<'_>, &mut Vec<u8>) -> Verdict,
+    F: FnMut(Work<'_>, &mut Vec<u8>) -> ItemResult,
 {
     /// Calls `process` with every item and a buffer for its body.
     ///
@@ -136,7 +136,7 @@ where
 
 impl<F> Processor for Inline<F>
 where
-    F: FnMut(Work<'_>, &mut Vec<u8>) -> Verdict,
+    F: FnMut(Work<'_>, &mut Vec<u8>) -> ItemResult,
 {
     fn capacity(&self) -> usize {
         1
@@ -146,9 +146,9 @@ where
         let ticket = work.ticket;
         let (process, scratch) = (&mut self.process, &mut self.scratch);
         // Whatever the closure left half done belongs to the item, which is set aside.
-        let verdict = catch_unwind(AssertUnwindSafe(|| process(work, scratch)))
-            .unwrap_or_else(|_| Verdict::Hopeless("the processor panicked".into()));
-        self.report = Some(Report { ticket, verdict });
+        let result = catch_unwind(AssertUnwindSafe(|| process(work, scratch)))
+            .unwrap_or_else(|_| ItemResult::Hopeless("the processor panicked".into()));
+        self.report = Some(Report { ticket, result });
         Ok(())
     }
 

@@ -25,8 +25,8 @@
 //! use gossip_coordination::{
 //!     AcquireScratch, CoordinationBackend, InMemoryCoordinator, RunConfig, RunManagement,
 //! };
-//! use gossip_scanner_runtime::stepping::{Ending, Gear, ShardTask, TaskConfig, Throttle, Turn};
-//! use gossip_scanner_runtime::{Inline, Verdict};
+//! use gossip_scanner_runtime::stepping::{TaskOutcome, TaskContext, ShardTask, TaskConfig, Throttle, TaskStep};
+//! use gossip_scanner_runtime::{Inline, ItemResult};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut coordinator = InMemoryCoordinator::default();
@@ -51,25 +51,25 @@
 //! let mut keys = Vec::new();
 //! let mut processor = Inline::new(|work, _body| {
 //!     keys.push(work.key().to_vec());
-//!     Verdict::Done
+//!     ItemResult::Done
 //! });
 //! let throttle = Throttle::default();
-//! let ending = loop {
-//!     let mut gear = Gear {
+//! let outcome = loop {
+//!     let mut context = TaskContext {
 //!         coordinator: &mut coordinator,
 //!         connector: &connector,
 //!         processor: &mut processor,
 //!         throttle: &throttle,
 //!         observer: &(),
 //!     };
-//!     match task.step(now, &mut gear) {
-//!         Turn::Going => {}
+//!     match task.step(now, &mut context) {
+//!         TaskStep::Continue => {}
 //!         // Virtual time: jump to the deadline instead of sleeping.
-//!         Turn::Wait(until) => now = until,
-//!         Turn::Over(ending) => break ending,
+//!         TaskStep::Wait(until) => now = until,
+//!         TaskStep::Over(outcome) => break outcome,
 //!     }
 //! };
-//! assert_eq!(ending, Ending::Completed);
+//! assert_eq!(outcome, TaskOutcome::Completed);
 //! assert_eq!(keys, [b"b", b"c"]);
 //! # Ok(())
 //! # }
@@ -90,9 +90,10 @@
 //!
 //! A process that dies is simulated by dropping its parts between two steps.
 
-pub use crate::task::{COLLECT_PATIENCE, Cut, Ending, Gear, ShardTask, TaskConfig, Turn};
+pub use crate::task::{
+    COLLECT_PATIENCE, Cut, ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep,
+};
 pub use crate::throttle::{Limits, Throttle};
 pub use crate::worker::{
-    Crew as WorkerShared, PORTER_NAP_LONGEST as HANDOFF_WAIT_MAX, Porter as HandoffThread, Renewer,
-    Rest, SLOT_NAP_LONGEST as RUNNER_WAIT_MAX, Slot as ShardRunner,
+    HANDOFF_WAIT_MAX, HandoffThread, RUNNER_WAIT_MAX, Renewer, Rest, ShardRunner, WorkerShared,
 };

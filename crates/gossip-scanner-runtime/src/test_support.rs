@@ -18,8 +18,8 @@ use gossip_coordination::{
 use gossip_handoff::{Repository, StoreRepository};
 
 use crate::observer::Observer;
-use crate::processor::{Inline, Processor, Verdict};
-use crate::task::{Ending, Gear, ShardTask, TaskConfig, Turn};
+use crate::processor::{Inline, ItemResult, Processor};
+use crate::task::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 use crate::throttle::Throttle;
 use crate::token::RuntimeToken;
 
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Claims and works until nothing is left, each shard by its own processor.
-    pub(crate) fn work_everything(&mut self, connector: &dyn Connector) -> Vec<Ending> {
+    pub(crate) fn work_everything(&mut self, connector: &dyn Connector) -> Vec<TaskOutcome> {
         let mut endings = Vec::new();
         let mut handle = self.handle();
         while let Some(mut task) = self.claim(&mut handle, TaskConfig::default(), 1) {
@@ -130,13 +130,13 @@ impl World {
         task: &mut ShardTask,
         handle: &mut Coordinator,
         connector: &dyn Connector,
-    ) -> Ending {
+    ) -> TaskOutcome {
         let done = std::mem::take(&mut self.done);
         let mut processor = noting(&done);
-        let ending = self.drive(task, handle, connector, &mut processor, &());
+        let outcome = self.drive(task, handle, connector, &mut processor, &());
         drop(processor);
         self.done = done;
-        ending
+        outcome
     }
 
     /// Steps a task to its end; waiting moves the clock, and the lease is renewed meanwhile.
@@ -147,15 +147,20 @@ impl World {
         connector: &dyn Connector,
         processor: &mut dyn Processor,
         observer: &dyn Observer,
-    ) -> Ending {
+    ) -> TaskOutcome {
         let throttle = Throttle::default();
         for _ in 0..MAX_STEPS {
-            let mut gear =
-                Gear { coordinator: handle, connector, processor, throttle: &throttle, observer };
-            match task.step(at(self.now), &mut gear) {
-                Turn::Going => {}
-                Turn::Wait(until) => self.pass_time(until, task, handle),
-                Turn::Over(ending) => return ending,
+            let mut context = TaskContext {
+                coordinator: handle,
+                connector,
+                processor,
+                throttle: &throttle,
+                observer,
+            };
+            match task.step(at(self.now), &mut context) {
+                TaskStep::Continue => {}
+                TaskStep::Wait(until) => self.pass_time(until, task, handle),
+                TaskStep::Over(outcome) => return outcome,
             }
         }
         panic!("the task goes on and on");
@@ -210,13 +215,13 @@ pub(crate) fn key(number: usize) -> Vec<u8> {
 /// Opens each item and notes it as done.
 pub(crate) fn noting(
     done: &Mutex<BTreeMap<Vec<u8>, u32>>,
-) -> Inline<impl FnMut(crate::processor::Work<'_>, &mut Vec<u8>) -> Verdict> {
+) -> Inline<impl FnMut(crate::processor::Work<'_>, &mut Vec<u8>) -> ItemResult> {
     Inline::new(|work, scratch| {
         if let Err(error) = work.open(scratch) {
-            return Verdict::Unopened(error);
+            return ItemResult::Unopened(error);
         }
         *done.lock().unwrap().entry(work.key().to_vec()).or_default() += 1;
-        Verdict::Done
+        ItemResult::Done
     })
 }
 

@@ -1,9 +1,9 @@
 //! How far a shard has come when its items finish out of order.
 //!
-//! A [`Watermark`] follows the items of one page by their index. Items are started in order and
+//! A [`ItemWatermark`] follows the items of one page by their index. Items are started in order and
 //! finish in any; the mark stands behind the last item of the *finished prefix*, so that a cursor
 //! at the mark never covers an item that is still on its way. Whatever finished beyond it is done
-//! again after a crash; whoever starts items bounds it ([`Watermark::ahead`]).
+//! again after a crash; whoever starts items bounds it ([`ItemWatermark::ahead`]).
 //!
 //! It knows no keys, no clock and no coordinator, and allocates only when a page is larger than
 //! every page before.
@@ -32,7 +32,7 @@ pub enum Settled {
 
 /// The finished prefix of one page.
 #[derive(Debug, Default)]
-pub struct Watermark {
+pub struct ItemWatermark {
     /// One for each item of the page; `None` while the item is not settled.
     items: Vec<Option<Settled>>,
     /// The first index that is not settled.
@@ -43,7 +43,7 @@ pub struct Watermark {
     in_flight: usize,
 }
 
-impl Watermark {
+impl ItemWatermark {
     /// Begins a page of `len` items.
     ///
     /// # Panics

@@ -2,10 +2,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::watermark::{Settled, Watermark};
+use crate::watermark::{ItemWatermark, Settled};
 
-fn of(len: usize) -> Watermark {
-    let mut mark = Watermark::default();
+fn of(len: usize) -> ItemWatermark {
+    let mut mark = ItemWatermark::default();
     mark.begin(len);
     mark
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use gossip_scanner_runtime::Verdict;
+use gossip_scanner_runtime::ItemResult;
 use gossip_scanner_runtime::exec::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Template, parse_answers};
 use serde_json::{Value, json};
 
@@ -25,10 +25,10 @@ pub(crate) fn stream_answer(data: &[u8]) -> bool {
     let lines = naive_lines(data);
     assert_eq!(answers.len(), lines.len(), "another number of lines");
     for (answer, line) in answers.iter().zip(lines) {
-        let Some((id, verdict)) = answer else { continue };
+        let Some((id, result)) = answer else { continue };
         let said: Value = serde_json::from_slice(line).expect("what was understood is JSON");
         assert_eq!(said["id"].as_u64(), Some(*id), "an answer for another item");
-        check_verdict(verdict, &said);
+        check_verdict(result, &said);
     }
     answers.iter().any(Option::is_some)
 }
@@ -40,12 +40,12 @@ fn naive_lines(data: &[u8]) -> Vec<&[u8]> {
     lines[..long.map_or(lines.len(), |at| at + 1)].to_vec()
 }
 
-fn check_verdict(verdict: &Verdict, said: &Value) {
-    let (message, retry) = match verdict {
-        Verdict::Done => return check_findings(0, said),
-        Verdict::Found(findings) => return check_findings(findings.get(), said),
-        Verdict::Failed(message) => (message, said["retry"] != json!(false)),
-        Verdict::Hopeless(message) => (message, said["retry"] == json!(false)),
+fn check_verdict(result: &ItemResult, said: &Value) {
+    let (message, retry) = match result {
+        ItemResult::Done => return check_findings(0, said),
+        ItemResult::Found(findings) => return check_findings(findings.get(), said),
+        ItemResult::Failed(message) => (message, said["retry"] != json!(false)),
+        ItemResult::Hopeless(message) => (message, said["retry"] == json!(false)),
         other => panic!("no program can say {other:?}"),
     };
     assert_eq!(said["type"], json!("error"));

@@ -14,7 +14,7 @@ use gossip_contracts::identity::{FenceEpoch, ShardKey};
 
 use super::child::{Running, cannot_start, complaint, is_unread};
 use super::{ExecConfig, MAX_BATCH, Rendering, Template};
-use crate::processor::{Broken, Processor, Report, Verdict, Work};
+use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 
 /// Bytes of keys that one process gets: Linux takes 128 KiB in one argument and 2 MiB in all.
 const MAX_BATCH_BYTES: usize = 512 * 1024;
@@ -128,7 +128,7 @@ impl BatchProcessor {
                 return Err(Broken("nobody reads what it writes any more".into()));
             }
             Ok(Some(status)) => match complaint(status) {
-                None => self.report(&part, &Verdict::Done),
+                None => self.report(&part, &ItemResult::Done),
                 Some(complaint) => self.fail(part, &complaint),
             },
             Ok(None) if self.timeout.is_some_and(|timeout| running.age() >= timeout) => {
@@ -150,14 +150,14 @@ impl BatchProcessor {
     /// All keys are done. In which of them it was found is not known, so it counts once.
     fn report_found(&mut self, part: &[Item]) {
         let Some((first, rest)) = part.split_first() else { return };
-        self.report(std::slice::from_ref(first), &Verdict::Found(NonZeroU32::MIN));
-        self.report(rest, &Verdict::Done);
+        self.report(std::slice::from_ref(first), &ItemResult::Found(NonZeroU32::MIN));
+        self.report(rest, &ItemResult::Done);
     }
 
     /// One key has failed; of several it is not known which.
     fn fail(&mut self, part: Vec<Item>, complaint: &str) {
         if part.len() == 1 {
-            self.report(&part, &Verdict::Failed(complaint.into()));
+            self.report(&part, &ItemResult::Failed(complaint.into()));
         } else {
             self.halve(part);
         }
@@ -169,8 +169,8 @@ impl BatchProcessor {
         self.parts.push_front(part);
     }
 
-    fn report(&mut self, part: &[Item], verdict: &Verdict) {
-        let report = |item: &Item| Report { ticket: item.ticket, verdict: verdict.clone() };
+    fn report(&mut self, part: &[Item], result: &ItemResult) {
+        let report = |item: &Item| Report { ticket: item.ticket, result: result.clone() };
         self.ready.extend(part.iter().map(report));
     }
 }
@@ -183,18 +183,18 @@ impl Processor for BatchProcessor {
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         self.holder = Some((work.shard, work.fence));
         let mut text = Vec::new();
-        let verdict = match self.rendering.write(&work, &mut self.scratch, &mut text) {
-            Err(error) => Some(Verdict::Unopened(error)),
-            Ok(()) if text.contains(&0) => {
-                Some(Verdict::Hopeless("the key holds a zero byte, which no argument can".into()))
-            }
+        let result = match self.rendering.write(&work, &mut self.scratch, &mut text) {
+            Err(error) => Some(ItemResult::Unopened(error)),
+            Ok(()) if text.contains(&0) => Some(ItemResult::Hopeless(
+                "the key holds a zero byte, which no argument can".into(),
+            )),
             Ok(()) if text.len() > MAX_KEY_ARGUMENT => {
-                Some(Verdict::Hopeless("the key is too long for an argument".into()))
+                Some(ItemResult::Hopeless("the key is too long for an argument".into()))
             }
             Ok(()) => None,
         };
-        match verdict {
-            Some(verdict) => self.ready.push(Report { ticket: work.ticket, verdict }),
+        match result {
+            Some(result) => self.ready.push(Report { ticket: work.ticket, result }),
             None => self.waiting.push(Item { ticket: work.ticket, text }),
         }
         Ok(())

@@ -7,7 +7,7 @@ use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey};
 use rstest::rstest;
 
 use super::{BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template};
-use crate::processor::{Broken, Processor, Report, Verdict, Work};
+use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 
 /// No program of these tests takes longer, on the slowest machine.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(super) fn stream(script: &str, config: ExecConfig) -> StreamProcessor {
 pub(super) fn process(
     processor: &mut dyn Processor,
     keys: &[&[u8]],
-) -> Result<Vec<Verdict>, Broken> {
+) -> Result<Vec<ItemResult>, Broken> {
     let connector = MemoryConnector::try_new(keys.iter().map(|key| (*key, *b""))).unwrap();
     let mut waiting: Vec<usize> = (0..keys.len()).rev().collect();
     let (mut submitted, mut reports) = (0, Vec::new());
@@ -48,11 +48,11 @@ pub(super) fn process(
             submitted += 1;
         }
         processor.collect(Duration::from_millis(50), &mut reports)?;
-        for Report { ticket, verdict } in reports.drain(..) {
+        for Report { ticket, result } in reports.drain(..) {
             submitted -= 1;
-            match verdict {
-                Verdict::Undone => waiting.push(ticket),
-                verdict => drop(verdicts.insert(ticket, verdict)),
+            match result {
+                ItemResult::Undone => waiting.push(ticket),
+                result => drop(verdicts.insert(ticket, result)),
             }
         }
     }
@@ -69,8 +69,8 @@ fn work<'a>(connector: &'a dyn Connector, key: &'a [u8], ticket: usize) -> Work<
     }
 }
 
-pub(super) fn is_failed(verdict: &Verdict, needle: &str) -> bool {
-    matches!(verdict, Verdict::Failed(message) if message.contains(needle))
+pub(super) fn is_failed(result: &ItemResult, needle: &str) -> bool {
+    matches!(result, ItemResult::Failed(message) if message.contains(needle))
 }
 
 #[rstest]
@@ -78,7 +78,7 @@ pub(super) fn is_failed(verdict: &Verdict, needle: &str) -> bool {
 #[case::together(3)]
 fn a_program_that_succeeds_finishes_its_keys(#[case] size: usize) {
     let mut processor = batch(&["true"], config(size, None));
-    assert_eq!(process(&mut processor, &[b"a", b"b", b"c", b"d"]), Ok(vec![Verdict::Done; 4]));
+    assert_eq!(process(&mut processor, &[b"a", b"b", b"c", b"d"]), Ok(vec![ItemResult::Done; 4]));
 }
 
 /// Whatever bytes they have, and with the fence beside them.
@@ -91,7 +91,7 @@ fn a_program_gets_keys_and_fence() {
     let keys: [&[u8]; 3] = [b"$(c)", b"a b", b"b\n"];
     // Keys of a source come sorted; the order given here is that of their tickets.
     let ordered = [keys[1], keys[2], keys[0]];
-    assert_eq!(process(&mut processor, &ordered), Ok(vec![Verdict::Done; 3]));
+    assert_eq!(process(&mut processor, &ordered), Ok(vec![ItemResult::Done; 3]));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn of_a_batch_that_fails_only_the_bad_key_is_told() {
     let mut processor = batch(&["sh", "-c", script, "sh", "{}"], config(8, None));
     let verdicts = process(&mut processor, &[b"a", b"b", b"bad", b"c", b"d"]).unwrap();
     assert!(is_failed(&verdicts[2], "exit status 3"), "{:?}", verdicts[2]);
-    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Done).count(), 4);
+    assert_eq!(verdicts.iter().filter(|result| **result == ItemResult::Done).count(), 4);
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn a_program_that_is_not_there_breaks_the_processor() {
 fn a_key_that_no_argument_can_hold_is_hopeless() {
     let mut processor = batch(&["true"], config(4, None));
     let verdicts = process(&mut processor, &[b"a", b"b\0", b"c"]).unwrap();
-    assert!(matches!(verdicts[1], Verdict::Hopeless(_)));
-    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));
+    assert!(matches!(verdicts[1], ItemResult::Hopeless(_)));
+    assert_eq!((&verdicts[0], &verdicts[2]), (&ItemResult::Done, &ItemResult::Done));
 }
 
 #[test]

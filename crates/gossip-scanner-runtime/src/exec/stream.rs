@@ -35,7 +35,7 @@ use serde_json::{Map, Value};
 
 use super::child::{Running, cannot_start, complaint};
 use super::{ExecConfig, MAX_BATCH, Rendering};
-use crate::processor::{Broken, Processor, Report, Verdict, Work};
+use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 
 /// The longest line that a program may answer; more is nonsense.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
@@ -63,27 +63,27 @@ pub const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// Parses everything that a handler wrote to its standard output, one answer per line.
 ///
-/// Returns the item number and the verdict of each line, or `None` for a line that
+/// Returns the item number and the result of each line, or `None` for a line that
 /// [`StreamProcessor`] would reject. Parsing ends at the first line longer than
 /// [`MAX_LINE_BYTES`], because the processor stops such a handler. Authors of handlers can test
 /// their output with it.
 ///
 /// ```
-/// use gossip_scanner_runtime::Verdict;
+/// use gossip_scanner_runtime::ItemResult;
 /// use gossip_scanner_runtime::exec::parse_answers;
 ///
 /// let answers = parse_answers(b"{\"type\":\"done\",\"id\":7}\nprocessing 8\n");
-/// assert_eq!(answers, [Some((7, Verdict::Done)), None]);
+/// assert_eq!(answers, [Some((7, ItemResult::Done)), None]);
 /// ```
 #[must_use]
-pub fn parse_answers(mut output: &[u8]) -> Vec<Option<(u64, Verdict)>> {
+pub fn parse_answers(mut output: &[u8]) -> Vec<Option<(u64, ItemResult)>> {
     let mut answers = Vec::new();
     while let Some(line) = next_line(&mut output) {
         let Line::Whole(line) = line else {
             answers.push(None);
             break;
         };
-        answers.push(Answer::parse(&line).map(|answer| (answer.id, answer.verdict)));
+        answers.push(Answer::parse(&line).map(|answer| (answer.id, answer.result)));
     }
     answers
 }
@@ -173,7 +173,7 @@ impl StreamProcessor {
                 self.silent_items.clear();
                 self.answered_at = Some(Instant::now());
                 self.cautious = self.cautious.saturating_sub(1);
-                self.ready.push(Report { ticket: given.ticket, verdict: answer.verdict });
+                self.ready.push(Report { ticket: given.ticket, result: answer.result });
                 Ok(())
             }
             // The number of an item of a shard that was lost meanwhile.
@@ -205,11 +205,11 @@ impl StreamProcessor {
         }
         let alone = self.given.len() == 1;
         for given in std::mem::take(&mut self.given).into_values() {
-            let verdict = match alone {
-                true => Verdict::Failed(complaint.into()),
-                false => Verdict::Undone,
+            let result = match alone {
+                true => ItemResult::Failed(complaint.into()),
+                false => ItemResult::Undone,
             };
-            self.ready.push(Report { ticket: given.ticket, verdict });
+            self.ready.push(Report { ticket: given.ticket, result });
         }
         self.cautious = CAUTIOUS_ITEMS;
     }
@@ -248,7 +248,7 @@ impl Processor for StreamProcessor {
         let mut text = std::mem::take(&mut self.text);
         let written = self.rendering.write(&work, &mut self.scratch, &mut text);
         if let Err(error) = written {
-            self.ready.push(Report { ticket: work.ticket, verdict: Verdict::Unopened(error) });
+            self.ready.push(Report { ticket: work.ticket, result: ItemResult::Unopened(error) });
         } else {
             let id = self.next_id;
             let line = item_line(id, &work, &text);
@@ -358,34 +358,34 @@ impl Talk {
 /// One answer.
 struct Answer {
     id: u64,
-    verdict: Verdict,
+    result: ItemResult,
 }
 
 impl Answer {
     fn parse(line: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(line).ok()?;
         let id = value.get("id")?.as_u64()?;
-        let verdict = match value.get("type")?.as_str()? {
+        let result = match value.get("type")?.as_str()? {
             "done" => done(value.get("findings"))?,
             "error" => {
                 let message = value.get("message").and_then(Value::as_str).unwrap_or("no message");
                 let message = clip(message).into();
                 match value.get("retry").and_then(Value::as_bool) {
-                    Some(false) => Verdict::Hopeless(message),
-                    Some(true) | None => Verdict::Failed(message),
+                    Some(false) => ItemResult::Hopeless(message),
+                    Some(true) | None => ItemResult::Failed(message),
                 }
             }
             _ => return None,
         };
-        Some(Self { id, verdict })
+        Some(Self { id, result })
     }
 }
 
 /// How much an item that is done says it found; `None` if that is no number.
-fn done(findings: Option<&Value>) -> Option<Verdict> {
+fn done(findings: Option<&Value>) -> Option<ItemResult> {
     let number = findings.map_or(Some(0), Value::as_u64)?;
     let number = NonZeroU32::new(u32::try_from(number).unwrap_or(u32::MAX));
-    Some(number.map_or(Verdict::Done, Verdict::Found))
+    Some(number.map_or(ItemResult::Done, ItemResult::Found))
 }
 
 fn hash_of(key: &[u8]) -> u64 {

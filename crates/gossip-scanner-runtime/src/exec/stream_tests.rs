@@ -2,7 +2,7 @@ use rstest::rstest;
 
 use super::batch_tests::{config, is_failed, process, stream};
 use super::{MAX_LINE_BYTES, Rendering, StreamProcessor};
-use crate::processor::{Broken, Verdict};
+use crate::processor::{Broken, ItemResult};
 
 /// A handler in sh: answers every item with what `answer` makes of its number and line.
 fn handler(answer: &str) -> String {
@@ -21,7 +21,7 @@ fn a_handler_answers_items(#[case] window: usize) {
     let mut processor = stream(&handler(DONE), config(window, None));
     let keys: Vec<Vec<u8>> = (0..50).map(|number| format!("k{number:02}").into_bytes()).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    assert_eq!(process(&mut processor, &keys), Ok(vec![Verdict::Done; 50]));
+    assert_eq!(process(&mut processor, &keys), Ok(vec![ItemResult::Done; 50]));
 }
 
 #[test]
@@ -30,14 +30,17 @@ fn a_handler_may_answer_in_any_order() {
         echo '{\"type\":\"error\",\"id\":1,\"message\":\"no\"}'; cat >/dev/null";
     let mut processor = stream(script, config(2, None));
     let verdicts = process(&mut processor, &[b"a", b"b"]).unwrap();
-    assert_eq!(verdicts, [Verdict::Failed("no".into()), Verdict::Done]);
+    assert_eq!(verdicts, [ItemResult::Failed("no".into()), ItemResult::Done]);
 }
 
 #[test]
 fn an_error_without_retry_is_hopeless() {
     let answer = "echo \"{\\\"type\\\":\\\"error\\\",\\\"id\\\":$id,\\\"retry\\\":false}\"";
     let mut processor = stream(&handler(answer), config(1, None));
-    assert_eq!(process(&mut processor, &[b"a"]), Ok(vec![Verdict::Hopeless("no message".into())]));
+    assert_eq!(
+        process(&mut processor, &[b"a"]),
+        Ok(vec![ItemResult::Hopeless("no message".into())])
+    );
 }
 
 /// Alone, it is the item that is at fault; together, nobody knows, and each is given alone.
@@ -47,7 +50,7 @@ fn a_handler_that_dies_fails_the_item_it_died_of() {
     let mut processor = stream(&handler(&answer), config(4, None));
     let verdicts = process(&mut processor, &[b"a", b"b", b"bad", b"c", b"d"]).unwrap();
     assert!(is_failed(&verdicts[2], "exit status 7"), "{:?}", verdicts[2]);
-    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Done).count(), 4);
+    assert_eq!(verdicts.iter().filter(|result| **result == ItemResult::Done).count(), 4);
 }
 
 /// Something that the handler started holds its output open, so that no end of it is seen there.
@@ -57,7 +60,7 @@ fn a_handler_that_dies_is_noticed_though_its_output_stays_open() {
     let mut processor = stream(&handler(&answer), config(1, None));
     let verdicts = process(&mut processor, &[b"a", b"bad", b"c"]).unwrap();
     assert!(is_failed(&verdicts[1], "exit status 7"), "{:?}", verdicts[1]);
-    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));
+    assert_eq!((&verdicts[0], &verdicts[2]), (&ItemResult::Done, &ItemResult::Done));
 }
 
 /// Sixteen items are out at once, and the last is answered long after the timeout.
@@ -67,7 +70,7 @@ fn the_time_of_an_item_is_not_that_of_those_before_it() {
     let mut processor = stream(&handler(&answer), config(16, Some(1_500)));
     let keys: Vec<[u8; 1]> = (b'a'..=b'p').map(|letter| [letter]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(<[u8; 1]>::as_slice).collect();
-    assert_eq!(process(&mut processor, &keys), Ok(vec![Verdict::Done; 16]));
+    assert_eq!(process(&mut processor, &keys), Ok(vec![ItemResult::Done; 16]));
 }
 
 #[rstest]
@@ -78,7 +81,7 @@ fn a_handler_that_hangs_fails_the_item_it_hangs_on(#[case] window: usize) {
     let mut processor = stream(&handler(&answer), config(window, Some(300)));
     let verdicts = process(&mut processor, &[b"a", b"bad", b"c"]).unwrap();
     assert!(is_failed(&verdicts[1], "too long"), "{:?}", verdicts[1]);
-    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Done, &Verdict::Done));
+    assert_eq!((&verdicts[0], &verdicts[2]), (&ItemResult::Done, &ItemResult::Done));
 }
 
 #[rstest]
@@ -112,9 +115,9 @@ fn a_few_keys_that_kill_their_handler_do_not_break_the_processor() {
     let mut processor = stream(&handler(&answer), config(1, None));
     for _ in 0..4 {
         let verdicts = process(&mut processor, &[b"bad1", b"bad2", b"bad3", b"bad4"]).unwrap();
-        assert!(verdicts.iter().all(|verdict| is_failed(verdict, "exit status 7")), "{verdicts:?}");
+        assert!(verdicts.iter().all(|result| is_failed(result, "exit status 7")), "{verdicts:?}");
     }
-    assert_eq!(process(&mut processor, &[b"good"]), Ok(vec![Verdict::Done]));
+    assert_eq!(process(&mut processor, &[b"good"]), Ok(vec![ItemResult::Done]));
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn a_handler_that_is_not_there_breaks_the_processor() {
 fn any_key_reaches_the_handler() {
     let answer = format!("case $line in *'\"key_hex\":\"ff0a\"'*) {DONE};; esac");
     let mut processor = stream(&handler(&answer), config(1, Some(20_000)));
-    assert_eq!(process(&mut processor, &[b"\xFF\n"]), Ok(vec![Verdict::Done]));
+    assert_eq!(process(&mut processor, &[b"\xFF\n"]), Ok(vec![ItemResult::Done]));
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn a_handler_is_drained_when_it_is_no_longer_needed() {
         "echo '{\"type\":\"done\",\"id\":1}'",
     );
     let mut processor = stream(&script, config(1, None));
-    assert_eq!(process(&mut processor, &[b"a"]), Ok(vec![Verdict::Done]));
+    assert_eq!(process(&mut processor, &[b"a"]), Ok(vec![ItemResult::Done]));
     drop(processor);
     let drained = marker.exists();
     std::fs::remove_dir_all(&directory).unwrap();

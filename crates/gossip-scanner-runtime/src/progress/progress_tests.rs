@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Tally};
 use crate::density::Density;
-use crate::task::{Gear, ShardTask, TaskConfig, Turn};
+use crate::task::{ShardTask, TaskConfig, TaskContext, TaskStep};
 use crate::test_support::{Coordinator, LASTS, ROOT, RUN, TENANT, World, at, noting, numbered};
 use crate::throttle::Throttle;
 
@@ -82,7 +82,7 @@ impl Play {
             Act::Work { steps } => self.work(steps),
             Act::Split => {
                 if let Some(task) = &mut self.task {
-                    task.order(&gossip_coordination::ShardAction::Split(None));
+                    task.request(&gossip_coordination::ShardAction::Split(None));
                 }
             }
             Act::Park => {
@@ -117,14 +117,14 @@ impl Play {
         let throttle = Throttle::default();
         let mut over = false;
         for _ in 0..steps {
-            let mut gear = Gear {
+            let mut context = TaskContext {
                 coordinator: &mut self.handle,
                 connector: &self.connector,
                 processor: &mut processor,
                 throttle: &throttle,
                 observer: &(),
             };
-            over = matches!(task.step(at(self.world.now), &mut gear), Turn::Over(_));
+            over = matches!(task.step(at(self.world.now), &mut context), TaskStep::Over(_));
             if over {
                 break;
             }

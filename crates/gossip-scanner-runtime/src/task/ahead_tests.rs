@@ -6,8 +6,8 @@ use gossip_contracts::connector::Connector;
 use gossip_coordination::ShardAction;
 use rstest::rstest;
 
-use super::{Ending, Gear, ShardTask, TaskConfig, Turn};
-use crate::processor::{Inline, Processor, Verdict, Work};
+use super::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use crate::processor::{Inline, ItemResult, Processor, Work};
 use crate::test_support::{Coordinator, World, at, key, numbered};
 use crate::throttle::Throttle;
 
@@ -37,23 +37,23 @@ impl Ahead {
         Self { world, handle, task, failures: AtomicU32::new(0), failures_max: 1 }
     }
 
-    fn step(&mut self, connector: &dyn Connector) -> Turn {
+    fn step(&mut self, connector: &dyn Connector) -> TaskStep {
         let mut processor = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
             let waits = work.key() == key(WAITS);
             if waits && self.failures.fetch_add(1, Ordering::Relaxed) < self.failures_max {
-                return Verdict::Failed("this time".into());
+                return ItemResult::Failed("this time".into());
             }
             *self.world.done.lock().unwrap().entry(work.key().to_vec()).or_default() += 1;
-            Verdict::Done
+            ItemResult::Done
         });
-        let mut gear = Gear {
+        let mut context = TaskContext {
             coordinator: &mut self.handle,
             connector,
             processor: &mut processor as &mut dyn Processor,
             throttle: &Throttle::default(),
             observer: &(),
         };
-        self.task.step(at(self.world.now), &mut gear)
+        self.task.step(at(self.world.now), &mut context)
     }
 
     fn done(&self) -> usize {
@@ -63,17 +63,17 @@ impl Ahead {
     /// Steps until `count` keys are done, which is before the item is tried again.
     fn step_until(&mut self, count: usize, connector: &dyn Connector) {
         while self.done() < count {
-            assert!(matches!(self.step(connector), Turn::Going));
+            assert!(matches!(self.step(connector), TaskStep::Continue));
         }
     }
 
     /// Steps to the end; time passes only while the task waits.
-    fn end(&mut self, connector: &dyn Connector) -> Ending {
+    fn end(&mut self, connector: &dyn Connector) -> TaskOutcome {
         for _ in 0..STEPS_MAX {
             match self.step(connector) {
-                Turn::Going => {}
-                Turn::Wait(until) => self.world.now = until.as_raw(),
-                Turn::Over(ending) => return ending,
+                TaskStep::Continue => {}
+                TaskStep::Wait(until) => self.world.now = until.as_raw(),
+                TaskStep::Over(outcome) => return outcome,
             }
         }
         panic!("it goes on without end");
@@ -85,16 +85,16 @@ impl Ahead {
 fn no_more_than_an_interval_is_finished_behind_an_item_that_waits() {
     let connector = numbered(200);
     let mut ahead = Ahead::new();
-    while matches!(ahead.step(&connector), Turn::Going) {}
+    while matches!(ahead.step(&connector), TaskStep::Continue) {}
     let behind = ahead.done() - WAITS;
     assert!(behind as u64 <= INTERVAL, "{behind} keys are finished and not recorded");
-    assert_eq!(ahead.end(&connector), Ending::Completed);
+    assert_eq!(ahead.end(&connector), TaskOutcome::Completed);
 }
 
 #[rstest]
 #[case::released(|task: &mut ShardTask| task.release())]
-#[case::released_on_request(|task: &mut ShardTask| task.order(&ShardAction::Release))]
-#[case::split(|task: &mut ShardTask| task.order(&ShardAction::Split(None)))]
+#[case::released_on_request(|task: &mut ShardTask| task.request(&ShardAction::Release))]
+#[case::split(|task: &mut ShardTask| task.request(&ShardAction::Split(None)))]
 fn what_is_planned_repeats_nothing_behind_an_item_that_waits(#[case] ask: fn(&mut ShardTask)) {
     let connector = numbered(100);
     let mut ahead = Ahead::new();
@@ -110,13 +110,13 @@ fn a_shard_stands_still_when_nothing_waits_to_be_tried_again() {
     let connector = numbered(100);
     let mut ahead = Ahead::new();
     ahead.step_until(WAITS + 4, &connector);
-    ahead.task.stand();
+    ahead.task.freeze();
     let mut still = None;
     while still.is_none() {
-        if let Turn::Wait(until) = ahead.step(&connector) {
+        if let TaskStep::Wait(until) = ahead.step(&connector) {
             ahead.world.now = until.as_raw();
         }
-        still = ahead.task.still_at();
+        still = ahead.task.frozen_at();
     }
     let last = key(ahead.done() - 1);
     assert_eq!(still.unwrap().last_key(), Some(last.as_slice()), "everything done is covered");
@@ -128,13 +128,13 @@ fn an_item_that_turns_out_hopeless_while_the_shard_stands_is_set_aside_afterward
     let connector = numbered(100);
     let mut ahead = Ahead { failures_max: u32::MAX, ..Ahead::new() };
     ahead.step_until(WAITS + 4, &connector);
-    ahead.task.stand();
-    while ahead.task.still_at().is_none() {
-        if let Turn::Wait(until) = ahead.step(&connector) {
+    ahead.task.freeze();
+    while ahead.task.frozen_at().is_none() {
+        if let TaskStep::Wait(until) = ahead.step(&connector) {
             ahead.world.now = until.as_raw();
         }
     }
-    ahead.task.go_on();
+    ahead.task.unfreeze();
     ahead.end(&connector);
     ahead.world.work_everything(&connector);
     let is_done = |number| ahead.world.times_done(&key(number)) > 0;

@@ -7,10 +7,10 @@ use gossip_contracts::coordination::{MAX_KEY_SIZE, key_successor_into};
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::ParkReason;
 
-use super::remnants::Left;
-use super::{Decision, Gear, Operation, ShardTask, Troubled, Turn, park_reason};
+use super::result_cache::CachedResult;
+use super::{Decision, Operation, Retrying, ShardTask, TaskContext, TaskStep, park_reason};
 use crate::observer::Event;
-use crate::processor::{Broken, Report, Verdict, Work};
+use crate::processor::{Broken, ItemResult, Report, Work};
 use crate::watermark::Settled;
 
 /// The longest time that a step waits for reports. A request or the loss of the lease takes effect
@@ -31,32 +31,32 @@ impl ShardTask {
     pub(super) fn submit<B>(
         &mut self,
         now: LogicalTime,
-        gear: &mut Gear<'_, B>,
+        context: &mut TaskContext<'_, B>,
     ) -> Result<Option<LogicalTime>, Broken> {
-        let most = if self.cautious > 0 { 1 } else { gear.processor.capacity() };
+        let most = if self.cautious > 0 { 1 } else { context.processor.capacity() };
         while self.submitted < most {
             let Some(index) = self.next_item(now, most) else { break };
             if self.was_tried_before(now, index) {
-                self.advance(gear);
+                self.advance(context);
                 continue;
             }
             let item = self.page.item(index).expect("the mark follows this page");
-            if let Some(until) = gear.throttle.take(now, item.size_hint().unwrap_or(0)) {
+            if let Some(until) = context.throttle.take(now, item.size_hint().unwrap_or(0)) {
                 return Ok(Some(until));
             }
             if !self.mark.is_in_flight(index) {
                 self.mark.start();
             }
-            if let Some(troubled) = self.troubled.get_mut(&index) {
-                troubled.retry_at = None;
+            if let Some(retrying) = self.retrying.get_mut(&index) {
+                retrying.retry_at = None;
             }
             self.submitted += 1;
-            gear.processor.submit(Work {
+            context.processor.submit(Work {
                 ticket: index,
                 item,
                 shard: self.lease.key(),
                 fence: self.lease.fence(),
-                connector: gear.connector,
+                connector: context.connector,
             })?;
         }
         Ok(None)
@@ -68,18 +68,18 @@ impl ShardTask {
         if self.mark.is_in_flight(index) {
             return false;
         }
-        let Some(left) = self.remnants.as_ref().and_then(|it| it.take(now, self.key_at(index)))
+        let Some(left) = self.result_cache.as_ref().and_then(|it| it.take(now, self.key_at(index)))
         else {
             return false;
         };
         match left {
-            Left::Settled(settled) => {
+            CachedResult::Settled(settled) => {
                 self.mark.start();
                 self.settle_item(index, settled);
                 true
             }
-            Left::Failed(failures) => {
-                self.troubled.entry(index).or_insert(Troubled::NEW).failures = failures;
+            CachedResult::Failed(failures) => {
+                self.retrying.entry(index).or_insert(Retrying::NEW).failures = failures;
                 let hopeless = failures >= self.config.item_tries;
                 if hopeless {
                     self.mark.start();
@@ -92,16 +92,16 @@ impl ShardTask {
 
     /// Remembers what became of the items from `point` on, which are another shard's now.
     pub(super) fn leave_behind(&self, now: LogicalTime, point: &[u8]) {
-        let Some(remnants) = &self.remnants else { return };
+        let Some(result_cache) = &self.result_cache else { return };
         let is_cut_off = |index: &usize| self.key_at(*index) >= point;
         for index in (self.mark.mark()..self.page.len()).filter(is_cut_off) {
-            let failures = self.troubled.get(&index).map_or(0, |item| item.failures);
+            let failures = self.retrying.get(&index).map_or(0, |item| item.failures);
             let left = match self.mark.settled(index) {
-                Some(settled) => Left::Settled(settled),
-                None if failures > 0 => Left::Failed(failures),
+                Some(settled) => CachedResult::Settled(settled),
+                None if failures > 0 => CachedResult::Failed(failures),
                 None => continue,
             };
-            remnants.leave(now, self.key_at(index), left);
+            result_cache.leave(now, self.key_at(index), left);
         }
     }
 
@@ -109,15 +109,15 @@ impl ShardTask {
     pub(super) fn collect<B>(
         &mut self,
         now: LogicalTime,
-        gear: &mut Gear<'_, B>,
+        context: &mut TaskContext<'_, B>,
     ) -> Result<(), Broken> {
         let mut reports = std::mem::take(&mut self.reports);
-        let collected = gear.processor.collect(COLLECT_PATIENCE, &mut reports);
+        let collected = context.processor.collect(COLLECT_PATIENCE, &mut reports);
         for report in reports.drain(..) {
-            self.take_report(now, report, gear);
+            self.take_report(now, report, context);
         }
         self.reports = reports;
-        self.advance(gear);
+        self.advance(context);
         collected
     }
 
@@ -127,56 +127,56 @@ impl ShardTask {
         &mut self,
         now: LogicalTime,
         throttled: Option<LogicalTime>,
-    ) -> Turn {
+    ) -> TaskStep {
         if self.checkpoint_is_due(now) {
             self.begin(Operation::Checkpoint);
-            return Turn::Going;
+            return TaskStep::Continue;
         }
-        let end = match self.verdict {
+        let end = match self.decision {
             Some(Decision::ParkItem(index)) => index,
             None
             | Some(Decision::Park(_) | Decision::Release)
-            | Some(Decision::GiveUp(_) | Decision::Stand) => self.page.len(),
+            | Some(Decision::GiveUp(_) | Decision::Freeze) => self.page.len(),
         };
         let retries = self.retries_before(end).map(|(_, at)| at);
         match throttled.into_iter().chain(retries).min() {
             Some(until) => {
                 let until = self.checkpoint_due_at().map_or(until, |due| until.min(due));
                 self.wait_until = Some(until);
-                Turn::Wait(until)
+                TaskStep::Wait(until)
             }
-            None => Turn::Going,
+            None => TaskStep::Continue,
         }
     }
 
-    fn advance<B>(&mut self, gear: &Gear<'_, B>) {
+    fn advance<B>(&mut self, context: &TaskContext<'_, B>) {
         let (items, bytes) = self.covered.advance(&mut self.mark, &self.page);
         self.cautious = self.cautious.saturating_sub(items);
         if items > 0 {
-            gear.observer.observe(Event::Covered { items, bytes });
+            context.observer.observe(Event::Covered { items, bytes });
         }
     }
 
-    fn take_report<B>(&mut self, now: LogicalTime, report: Report, gear: &Gear<'_, B>) {
-        let Report { ticket, verdict } = report;
-        let waits = self.troubled.get(&ticket).is_some_and(|item| item.retry_at.is_some());
+    fn take_report<B>(&mut self, now: LogicalTime, report: Report, context: &TaskContext<'_, B>) {
+        let Report { ticket, result } = report;
+        let waits = self.retrying.get(&ticket).is_some_and(|item| item.retry_at.is_some());
         // A report of something that is not with the processor cannot be about an item of ours.
         if waits || !self.mark.is_in_flight(ticket) {
             return;
         }
         self.submitted -= 1;
-        match verdict {
-            Verdict::Done => self.settle_item(ticket, Settled::Done),
-            Verdict::Found(number) => self.settle_item(ticket, Settled::Found(number)),
-            Verdict::Unopened(error) => self.unopened(now, ticket, error, gear),
-            Verdict::Failed(message) => self.failed(now, ticket, &message, gear),
-            Verdict::Hopeless(message) => self.hopeless(ticket, &message, gear),
-            Verdict::Undone => self.undone(now, ticket, gear),
+        match result {
+            ItemResult::Done => self.settle_item(ticket, Settled::Done),
+            ItemResult::Found(number) => self.settle_item(ticket, Settled::Found(number)),
+            ItemResult::Unopened(error) => self.unopened(now, ticket, error, context),
+            ItemResult::Failed(message) => self.failed(now, ticket, &message, context),
+            ItemResult::Hopeless(message) => self.hopeless(ticket, &message, context),
+            ItemResult::Undone => self.undone(now, ticket, context),
         }
     }
 
     fn settle_item(&mut self, index: usize, settled: Settled) {
-        self.troubled.remove(&index);
+        self.retrying.remove(&index);
         self.settles += 1;
         self.mark.settle(index, settled);
     }
@@ -186,53 +186,59 @@ impl ShardTask {
         now: LogicalTime,
         index: usize,
         error: OpenError,
-        gear: &Gear<'_, B>,
+        context: &TaskContext<'_, B>,
     ) {
         match error.reaction() {
             Reaction::SkipGone => self.settle_item(index, Settled::Gone),
             Reaction::SkipUnread => {
-                gear.observer.observe(Event::Unread { key: self.key_at(index), error });
+                context.observer.observe(Event::Unread { key: self.key_at(index), error });
                 self.settle_item(index, Settled::Unread);
             }
             Reaction::Park(cause) => {
-                self.verdict.get_or_insert_with(|| Decision::Park(park_reason(cause)));
+                self.decision.get_or_insert_with(|| Decision::Park(park_reason(cause)));
                 self.put_off(index);
             }
             // The enum of the contract may grow; trying again is safe, and bounded.
-            Reaction::Retry | _ => self.failed(now, index, &error.to_string(), gear),
+            Reaction::Retry | _ => self.failed(now, index, &error.to_string(), context),
         }
     }
 
     /// Given again at once: nothing was tried. A handler that never gets round to an item fails it.
-    fn undone<B>(&mut self, now: LogicalTime, index: usize, gear: &Gear<'_, B>) {
+    fn undone<B>(&mut self, now: LogicalTime, index: usize, context: &TaskContext<'_, B>) {
         let settles = self.settles;
-        let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        let item = self.retrying.entry(index).or_insert(Retrying::NEW);
         // Something was finished since: a program that is ended now and then gets on.
         if item.settles != settles {
             (item.settles, item.undone) = (settles, 0);
         }
         item.undone += 1;
         if item.undone >= MAX_UNDONE {
-            return self.hopeless(index, "handed back untried too often", gear);
+            return self.hopeless(index, "handed back untried too often", context);
         }
         item.retry_at = Some(now);
     }
 
-    fn failed<B>(&mut self, now: LogicalTime, index: usize, message: &str, gear: &Gear<'_, B>) {
+    fn failed<B>(
+        &mut self,
+        now: LogicalTime,
+        index: usize,
+        message: &str,
+        context: &TaskContext<'_, B>,
+    ) {
         let retry_at = Some(now.saturating_add(self.backoff.wait()));
-        let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        let item = self.retrying.entry(index).or_insert(Retrying::NEW);
         item.failures += 1;
         item.retry_at = retry_at;
         if item.failures >= self.config.item_tries {
-            return self.hopeless(index, message, gear);
+            return self.hopeless(index, message, context);
         }
         let key = self.key_at(index);
-        gear.observer.observe(Event::Failed { key, message, again: true });
+        context.observer.observe(Event::Failed { key, message, again: true });
     }
 
-    fn hopeless<B>(&mut self, index: usize, message: &str, gear: &Gear<'_, B>) {
+    fn hopeless<B>(&mut self, index: usize, message: &str, context: &TaskContext<'_, B>) {
         let key = self.key_at(index);
-        gear.observer.observe(Event::Failed { key, message, again: false });
+        context.observer.observe(Event::Failed { key, message, again: false });
         self.set_aside(index);
     }
 
@@ -240,39 +246,40 @@ impl ShardTask {
     fn set_aside(&mut self, index: usize) {
         self.put_off(index);
         // The smallest one is first; whoever takes what follows meets the others again.
-        match &mut self.verdict {
-            None => self.verdict = Some(Decision::ParkItem(index)),
+        match &mut self.decision {
+            None => self.decision = Some(Decision::ParkItem(index)),
             Some(Decision::ParkItem(first)) => *first = index.min(*first),
-            Some(Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Stand) => {
-            }
+            Some(
+                Decision::Park(_) | Decision::Release | Decision::GiveUp(_) | Decision::Freeze,
+            ) => {}
         }
     }
 
     /// Keeps an item unsettled without trying it again.
     fn put_off(&mut self, index: usize) {
-        let item = self.troubled.entry(index).or_insert(Troubled::NEW);
+        let item = self.retrying.entry(index).or_insert(Retrying::NEW);
         item.retry_at = Some(NEVER);
     }
 
     /// The first item that was put off, if one was.
     pub(super) fn hopeless_item(&self) -> Option<usize> {
-        let mut items = self.troubled.iter();
+        let mut items = self.retrying.iter();
         items.find(|(_, item)| item.retry_at == Some(NEVER)).map(|(index, _)| *index)
     }
 
     /// What is to be given to the processor next, if anything is.
     fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
-        if self.is_resting() {
+        if self.is_pausing() {
             return None;
         }
-        match self.verdict {
+        match self.decision {
             None if self.split.is_none() && self.cuts.is_empty() => {
                 self.due_before(now, self.page.len()).or_else(|| self.fresh_item(most))
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
             // Nothing new is begun. What waits for another try is tried, so that nothing behind it
             // is done once more by whoever goes on.
-            None | Some(Decision::Release | Decision::Stand) => {
+            None | Some(Decision::Release | Decision::Freeze) => {
                 self.due_before(now, self.page.len())
             }
             Some(Decision::Park(_) | Decision::GiveUp(_)) => None,
@@ -302,7 +309,7 @@ impl ShardTask {
         &self,
         index: usize,
     ) -> impl Iterator<Item = (usize, LogicalTime)> {
-        let waiting = self.troubled.range(..index);
+        let waiting = self.retrying.range(..index);
         waiting.filter_map(|(index, item)| Some((*index, item.retry_at.filter(|at| *at < NEVER)?)))
     }
 
@@ -313,11 +320,11 @@ impl ShardTask {
     /// Sets the item at `index` aside: cuts off what follows it, then parks what is left.
     ///
     /// Everything before the item is recorded, so that what is left is the item alone.
-    pub(super) fn isolate<B>(&mut self, index: usize, gear: &Gear<'_, B>) {
+    pub(super) fn isolate<B>(&mut self, index: usize, context: &TaskContext<'_, B>) {
         let (reason, key) = (ParkReason::Poisoned, Some(self.key_at(index)));
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
-        gear.observer.observe(Event::Parking { shard: self.lease.key(), reason, key });
-        self.verdict = Some(Decision::Park(reason));
+        context.observer.observe(Event::Parking { shard: self.lease.key(), reason, key });
+        self.decision = Some(Decision::Park(reason));
         self.begin(match self.point_behind(index).filter(|_| !is_last) {
             Some(point) => Operation::Split(point),
             None => Operation::Park(reason),
@@ -333,6 +340,6 @@ impl ShardTask {
     }
 }
 
-impl Troubled {
+impl Retrying {
     const NEW: Self = Self { failures: 0, undone: 0, settles: 0, retry_at: None };
 }

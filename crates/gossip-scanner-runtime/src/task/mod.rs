@@ -21,12 +21,12 @@
 //! - An operation that may have happened is repeated with its own id until it is answered.
 //! - A shard that ends here was completed, parked or released, or somebody else decides about it.
 
-mod covered;
+mod covered_keys;
 mod items;
 mod operations;
-mod orders;
 mod refusal;
-mod remnants;
+mod requests;
+mod result_cache;
 
 #[cfg(test)]
 mod ahead_tests;
@@ -49,15 +49,15 @@ use gossip_coordination::{
     AcquireResultView, CoordinationFacade, InfraError, Lease, ParkReason, RunStatus, ShardAction,
 };
 
-use self::covered::Covered;
+use self::covered_keys::CoveredKeys;
 pub use self::items::COLLECT_PATIENCE;
-pub(crate) use self::remnants::Remnants;
+pub(crate) use self::result_cache::ResultCache;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
 use crate::processor::{Broken, Processor, Report};
 use crate::throttle::Throttle;
-use crate::watermark::Watermark;
+use crate::watermark::ItemWatermark;
 
 /// How a task works; the same for all tasks of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ impl Default for TaskConfig {
 }
 
 /// What a task works with. The worker lends it for each step.
-pub struct Gear<'g, B> {
+pub struct TaskContext<'g, B> {
     /// The handle of the task's thread.
     pub coordinator: &'g mut B,
     /// The source.
@@ -135,28 +135,28 @@ pub struct Gear<'g, B> {
     pub observer: &'g dyn Observer,
 }
 
-impl<B> fmt::Debug for Gear<'_, B> {
+impl<B> fmt::Debug for TaskContext<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gear").finish_non_exhaustive()
+        f.debug_struct("TaskContext").finish_non_exhaustive()
     }
 }
 
 /// What a step came to.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle each of them")]
-pub enum Turn {
+pub enum TaskStep {
     /// Step again.
-    Going,
+    Continue,
     /// There is nothing to do before this time, unless an order comes.
     Wait(LogicalTime),
     /// The task is over.
-    Over(Ending),
+    Over(TaskOutcome),
 }
 
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ending {
+pub enum TaskOutcome {
     /// Every item was covered.
     Completed,
     /// The shard was set aside.
@@ -182,16 +182,16 @@ pub struct ShardTask {
     /// Grants since the last progress, as the store has it: none when some was recorded.
     attempts: u32,
     /// Whether another shard of the process wants to be alone.
-    held: bool,
+    pause_requested: bool,
     /// Only narrows.
     spec: ShardSpec,
-    covered: Covered,
+    covered: CoveredKeys,
     /// Dropped after an error and when the range is narrowed; opened again from `covered`.
     listing: Option<CheckedEnumeration>,
     page: Page,
-    mark: Watermark,
+    mark: ItemWatermark,
     /// Failed items of the page, by index; each waits for its next try or is with the processor.
-    troubled: BTreeMap<usize, Troubled>,
+    retrying: BTreeMap<usize, Retrying>,
     /// How many items are with the processor.
     submitted: usize,
     /// How many items were settled in this lease.
@@ -208,7 +208,7 @@ pub struct ShardTask {
     /// Nothing is done before this time.
     wait_until: Option<LogicalTime>,
     /// What was decided about the shard as a whole; the first decision stands.
-    verdict: Option<Decision>,
+    decision: Option<Decision>,
     /// Items left to be processed one by one, each recorded before the next begins.
     cautious: u64,
     /// Whether the next grant without progress would park the shard.
@@ -218,14 +218,14 @@ pub struct ShardTask {
     /// Where it is still to be cut, in order; the last one first.
     cuts: Vec<Box<[u8]>>,
     /// How it ended without an operation of its own.
-    ended: Option<Ending>,
+    ended: Option<TaskOutcome>,
     /// What other threads of the process have left of items that are this shard's now.
-    remnants: Option<Arc<Remnants>>,
+    result_cache: Option<Arc<ResultCache>>,
 }
 
 /// An item that failed.
 #[derive(Clone, Copy, Debug)]
-struct Troubled {
+struct Retrying {
     /// How often it was tried in vain.
     failures: u32,
     /// How often it was handed back untried since something was settled.
@@ -248,7 +248,7 @@ enum Decision {
     /// Give it back: the processor cannot work.
     GiveUp(Broken),
     /// Do nothing more until it is known who has it: it is being moved.
-    Stand,
+    Freeze,
 }
 
 /// A call of the coordinator.
@@ -267,7 +267,7 @@ enum Operation {
 const CAUTION_FROM: u32 = 2;
 
 /// How long a task that stands still rests between two looks, in ticks; it is woken before.
-const STILL_LOOK: u64 = 100;
+const FROZEN_POLL_TICKS: u64 = 100;
 
 /// How many items are processed so. The killer is among those that were listed and not recorded
 /// when the last owner died, which are fewer than two pages.
@@ -286,22 +286,22 @@ impl ShardTask {
         seed: u64,
     ) -> Self {
         let snapshot = &acquired.snapshot;
-        let restored = Covered::restore(snapshot.cursor());
-        let verdict = restored.is_err().then_some(Decision::Park(ParkReason::Poisoned));
+        let restored = CoveredKeys::restore(snapshot.cursor());
+        let decision = restored.is_err().then_some(Decision::Park(ParkReason::Poisoned));
         let start = gossip_contracts::coordination::CursorUpdate::initial();
-        let covered = restored.or_else(|_| Covered::restore(start));
+        let covered = restored.or_else(|_| CoveredKeys::restore(start));
         Self {
             config,
             lease: acquired.lease.clone(),
             attempts: acquired.attempts,
-            held: false,
+            pause_requested: false,
             spec: ShardSpec::try_from(snapshot.spec())
                 .expect("a spec that a backend holds was checked on its way in"),
             covered: covered.expect("a cursor without a token has nothing to misread"),
             listing: None,
             page: Page::default(),
-            mark: Watermark::default(),
-            troubled: BTreeMap::new(),
+            mark: ItemWatermark::default(),
+            retrying: BTreeMap::new(),
             submitted: 0,
             settles: 0,
             reports: Vec::new(),
@@ -312,31 +312,31 @@ impl ShardTask {
             backoff: Backoff::new(config.retry_first, config.retry_longest, seed),
             listing_failures: 0,
             wait_until: None,
-            verdict,
+            decision,
             cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
             last_chance: config.is_last_chance(acquired.attempts),
             split: None,
             cuts: Vec::new(),
             ended: None,
-            remnants: None,
+            result_cache: None,
         }
     }
 
     /// The same with what threads of one process leave to each other.
-    pub(crate) fn knowing(self, remnants: &Arc<Remnants>) -> Self {
-        Self { remnants: Some(Arc::clone(remnants)), ..self }
+    pub(crate) fn with_result_cache(self, result_cache: &Arc<ResultCache>) -> Self {
+        Self { result_cache: Some(Arc::clone(result_cache)), ..self }
     }
 
     /// Does the next thing.
-    pub fn step<B>(&mut self, now: LogicalTime, gear: &mut Gear<'_, B>) -> Turn
+    pub fn step<B>(&mut self, now: LogicalTime, context: &mut TaskContext<'_, B>) -> TaskStep
     where
         B: CoordinationFacade,
     {
         let has_ended = now >= self.lease.deadline();
         let is_over = has_ended && self.pending.is_none();
-        if let Some(ending) = self.ended.take().or_else(|| is_over.then_some(Ending::Lost)) {
-            self.forget_items(gear);
-            return Turn::Over(ending);
+        if let Some(outcome) = self.ended.take().or_else(|| is_over.then_some(TaskOutcome::Lost)) {
+            self.forget_items(context);
+            return TaskStep::Over(outcome);
         }
         // A decision does not wait for the next item, nor an order for the throttle. An operation
         // that failed does wait.
@@ -344,15 +344,15 @@ impl ShardTask {
         let until = self.wait_until.take().filter(|until| now < *until);
         if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
-            return Turn::Wait(until);
+            return TaskStep::Wait(until);
         }
         if self.pending.is_some() {
-            return self.perform(now, gear);
+            return self.perform(now, context);
         }
         if is_decided {
-            return self.settle(now, gear);
+            return self.settle(now, context);
         }
-        self.work(now, gear)
+        self.work(now, context)
     }
 
     /// The lease, whose deadline follows the renewals.
@@ -362,60 +362,60 @@ impl ShardTask {
     }
 
     /// Lists, or gives out items and takes reports in.
-    fn work<B>(&mut self, now: LogicalTime, gear: &mut Gear<'_, B>) -> Turn {
-        if self.is_resting() && self.submitted == 0 {
+    fn work<B>(&mut self, now: LogicalTime, context: &mut TaskContext<'_, B>) -> TaskStep {
+        if self.is_pausing() && self.submitted == 0 {
             return self.rest(now);
         }
         if self.submitted == 0 && self.mark.is_finished() {
-            return self.turn_page(now, gear);
+            return self.turn_page(now, context);
         }
-        let throttled = match self.submit(now, gear) {
+        let throttled = match self.submit(now, context) {
             Ok(throttled) => throttled,
-            Err(broken) => return self.give_up(broken, gear),
+            Err(broken) => return self.give_up(broken, context),
         };
         if self.submitted == 0 {
             return self.wait_for_items(now, throttled);
         }
-        if let Err(broken) = self.collect(now, gear) {
-            return self.give_up(broken, gear);
+        if let Err(broken) = self.collect(now, context) {
+            return self.give_up(broken, context);
         }
         if self.checkpoint_is_due(now) {
             self.begin(Operation::Checkpoint);
         }
-        Turn::Going
+        TaskStep::Continue
     }
 
     /// Begins nothing for a while: records what is finished, and waits.
-    fn rest(&mut self, now: LogicalTime) -> Turn {
+    fn rest(&mut self, now: LogicalTime) -> TaskStep {
         if self.covered.unsaved > 0 {
             self.begin(Operation::Checkpoint);
-            return Turn::Going;
+            return TaskStep::Continue;
         }
-        Turn::Wait(now.saturating_add(STILL_LOOK))
+        TaskStep::Wait(now.saturating_add(FROZEN_POLL_TICKS))
     }
 
     /// No item can be processed: what was finished is recorded, and the shard given back.
-    fn give_up<B>(&mut self, broken: Broken, gear: &mut Gear<'_, B>) -> Turn {
-        self.forget_items(gear);
+    fn give_up<B>(&mut self, broken: Broken, context: &mut TaskContext<'_, B>) -> TaskStep {
+        self.forget_items(context);
         self.decide(Decision::GiveUp(broken))
     }
 
     /// Everything that was started is settled: gets more, or ends the shard.
-    fn turn_page<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
+    fn turn_page<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) -> TaskStep {
         if self.listing.is_some() && self.page.is_exhausted() {
             self.begin(Operation::Complete);
-            return Turn::Going;
+            return TaskStep::Continue;
         }
-        match self.list(gear.connector) {
+        match self.list(context.connector) {
             Ok(()) => {
                 self.listing_failures = 0;
                 self.backoff.reset();
                 self.mark.begin(self.page.len());
-                self.troubled.clear();
+                self.retrying.clear();
                 self.leave_suspect_alone();
-                Turn::Going
+                TaskStep::Continue
             }
-            Err(error) => self.listing_failed(now, error, gear.observer),
+            Err(error) => self.listing_failed(now, error, context.observer),
         }
     }
 
@@ -448,7 +448,7 @@ impl ShardTask {
         now: LogicalTime,
         error: PageError,
         observer: &dyn Observer,
-    ) -> Turn {
+    ) -> TaskStep {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
         let listing = self.listing.take();
         // The page is empty now, and everything on it was settled.
@@ -469,7 +469,7 @@ impl ShardTask {
 
     /// Sets aside what cannot be listed: cuts off what lies behind it, if that is known, and parks
     /// what is left.
-    fn park_in_front_of(&mut self, behind: Option<&[u8]>, reason: ParkReason) -> Turn {
+    fn park_in_front_of(&mut self, behind: Option<&[u8]>, reason: ParkReason) -> TaskStep {
         if let Some(point) = behind.and_then(|behind| self.admissible(behind)) {
             self.begin(Operation::Split(point));
         }
@@ -477,25 +477,25 @@ impl ShardTask {
     }
 
     /// Something was decided, and nothing that it concerns is under way: does it, progress first.
-    fn settle<B>(&mut self, now: LogicalTime, gear: &Gear<'_, B>) -> Turn {
-        if matches!(self.verdict, Some(Decision::Stand)) {
+    fn settle<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) -> TaskStep {
+        if matches!(self.decision, Some(Decision::Freeze)) {
             // The cursor travels with the offer, which is somebody else's business.
-            return Turn::Wait(now.saturating_add(STILL_LOOK));
+            return TaskStep::Wait(now.saturating_add(FROZEN_POLL_TICKS));
         }
         if self.covered.unsaved > 0 {
             self.begin(Operation::Checkpoint);
-            return Turn::Going;
+            return TaskStep::Continue;
         }
-        match self.verdict.clone() {
-            None => self.serve_split(gear),
+        match self.decision.clone() {
+            None => self.serve_split(context),
             Some(Decision::Release | Decision::GiveUp(_)) => {
                 self.begin(Operation::Release(ReleaseMode::Clean));
             }
             Some(Decision::Park(reason)) => self.begin(Operation::Park(reason)),
-            Some(Decision::ParkItem(index)) => self.isolate(index, gear),
-            Some(Decision::Stand) => {}
+            Some(Decision::ParkItem(index)) => self.isolate(index, context),
+            Some(Decision::Freeze) => {}
         }
-        Turn::Going
+        TaskStep::Continue
     }
 
     /// Whether no more items are to be tried.
@@ -504,17 +504,17 @@ impl ShardTask {
     /// goes on with a shard that is split, given back or moved finds nothing behind the cursor that
     /// was done.
     fn is_decided(&self) -> bool {
-        match self.verdict {
+        match self.decision {
             None => (self.split.is_some() || !self.cuts.is_empty()) && !self.has_retries(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
-            Some(Decision::Release | Decision::Stand) => !self.has_retries(),
+            Some(Decision::Release | Decision::Freeze) => !self.has_retries(),
             Some(Decision::Park(_) | Decision::GiveUp(_)) => true,
         }
     }
 
-    fn decide(&mut self, decision: Decision) -> Turn {
-        self.verdict.get_or_insert(decision);
-        Turn::Going
+    fn decide(&mut self, decision: Decision) -> TaskStep {
+        self.decision.get_or_insert(decision);
+        TaskStep::Continue
     }
 
     fn begin(&mut self, operation: Operation) {
@@ -522,15 +522,15 @@ impl ShardTask {
         self.pending = Some((operation, self.ops.fresh()));
     }
 
-    fn wait(&mut self, now: LogicalTime) -> Turn {
+    fn wait(&mut self, now: LogicalTime) -> TaskStep {
         let until = now.saturating_add(self.backoff.wait());
         self.wait_until = Some(until);
-        Turn::Wait(until)
+        TaskStep::Wait(until)
     }
 
     fn checkpoint_is_due(&self, now: LogicalTime) -> bool {
         // Who is to rest may do so when its first progress is recorded.
-        if (self.cautious > 0 || self.held) && self.covered.unsaved > 0 {
+        if (self.cautious > 0 || self.pause_requested) && self.covered.unsaved > 0 {
             return true;
         }
         let by_time = self.checkpoint_due_at().is_some_and(|due| now >= due);
@@ -543,13 +543,13 @@ impl ShardTask {
         (self.covered.unsaved > 0).then_some(due)
     }
 
-    fn drop_everything<B>(&mut self, gear: &mut Gear<'_, B>) -> Turn {
-        self.forget_items(gear);
-        Turn::Over(Ending::Lost)
+    fn drop_everything<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
+        self.forget_items(context);
+        TaskStep::Over(TaskOutcome::Lost)
     }
 
-    fn forget_items<B>(&mut self, gear: &mut Gear<'_, B>) {
-        gear.processor.abandon();
+    fn forget_items<B>(&mut self, context: &mut TaskContext<'_, B>) {
+        context.processor.abandon();
         self.submitted = 0;
         self.forget_page();
     }
@@ -565,7 +565,7 @@ impl ShardTask {
         debug_assert!(self.submitted == 0, "items are settled or abandoned first");
         self.mark.abandon();
         self.page.clear();
-        self.troubled.clear();
+        self.retrying.clear();
         self.listing = None;
     }
 }

@@ -6,7 +6,7 @@ use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{CoordinationFacade, InfraError, ParkReason, PendingRequest};
 
 use super::refusal::Refusal;
-use super::{Decision, Ending, Gear, Operation, ShardTask, Turn};
+use super::{Decision, Operation, ShardTask, TaskContext, TaskOutcome, TaskStep};
 use crate::observer::{Event, Observer};
 
 /// What an answered operation leads to.
@@ -14,33 +14,37 @@ enum Answered {
     /// Go on.
     Went,
     /// The shard is over.
-    Over(Ending),
+    Over(TaskOutcome),
 }
 
 impl ShardTask {
     /// Sends the operation that is under way.
-    pub(super) fn perform<B>(&mut self, now: LogicalTime, gear: &mut Gear<'_, B>) -> Turn
+    pub(super) fn perform<B>(
+        &mut self,
+        now: LogicalTime,
+        context: &mut TaskContext<'_, B>,
+    ) -> TaskStep
     where
         B: CoordinationFacade,
     {
-        let Some((operation, op_id)) = self.pending.take() else { return Turn::Going };
+        let Some((operation, op_id)) = self.pending.take() else { return TaskStep::Continue };
         let answer = match &operation {
-            Operation::Checkpoint => self.checkpoint(now, op_id, gear),
-            Operation::Complete => self.complete(now, op_id, gear),
-            Operation::Park(reason) => self.park(now, *reason, op_id, gear),
-            Operation::Release(mode) => self.give_back(now, *mode, op_id, gear),
-            Operation::Split(point) => self.cut_off(now, point, op_id, gear),
+            Operation::Checkpoint => self.checkpoint(now, op_id, context),
+            Operation::Complete => self.complete(now, op_id, context),
+            Operation::Park(reason) => self.park(now, *reason, op_id, context),
+            Operation::Release(mode) => self.give_back(now, *mode, op_id, context),
+            Operation::Split(point) => self.cut_off(now, point, op_id, context),
         };
         match answer {
             Ok(answered) => {
                 self.store_fails_since = None;
                 self.backoff.reset();
                 match answered {
-                    Answered::Went => Turn::Going,
-                    Answered::Over(ending) => Turn::Over(ending),
+                    Answered::Went => TaskStep::Continue,
+                    Answered::Over(outcome) => TaskStep::Over(outcome),
                 }
             }
-            Err(refusal) => self.refused(now, (operation, op_id), refusal, gear),
+            Err(refusal) => self.refused(now, (operation, op_id), refusal, context),
         }
     }
 
@@ -48,16 +52,16 @@ impl ShardTask {
         &mut self,
         now: LogicalTime,
         op_id: OpId,
-        gear: &mut Gear<'_, B>,
+        context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
         let (tenant, cursor) = (self.lease.tenant(), self.covered.cursor());
-        let saved = gear.coordinator.checkpoint(now, tenant, &self.lease, cursor, op_id)?;
+        let saved = context.coordinator.checkpoint(now, tenant, &self.lease, cursor, op_id)?;
         if self.covered.unsaved > 0 {
             self.attempts = 0;
         }
         self.covered.unsaved = 0;
         self.saved_at = now;
-        gear.observer.observe(Event::Checkpointed { shard: self.lease.key() });
+        context.observer.observe(Event::Checkpointed { shard: self.lease.key() });
         if let Some(request) = saved.into_inner().request {
             self.asked(now, &request);
         }
@@ -68,11 +72,11 @@ impl ShardTask {
         &mut self,
         now: LogicalTime,
         op_id: OpId,
-        gear: &mut Gear<'_, B>,
+        context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
         let (tenant, cursor) = (self.lease.tenant(), self.covered.final_cursor(self.spec.start()));
-        gear.coordinator.complete(now, tenant, &self.lease, cursor, op_id)?;
-        Ok(Answered::Over(Ending::Completed))
+        context.coordinator.complete(now, tenant, &self.lease, cursor, op_id)?;
+        Ok(Answered::Over(TaskOutcome::Completed))
     }
 
     fn park<B: CoordinationFacade>(
@@ -80,10 +84,10 @@ impl ShardTask {
         now: LogicalTime,
         reason: ParkReason,
         op_id: OpId,
-        gear: &mut Gear<'_, B>,
+        context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        gear.coordinator.park_shard(now, self.lease.tenant(), &self.lease, reason, op_id)?;
-        Ok(Answered::Over(Ending::Parked(reason)))
+        context.coordinator.park_shard(now, self.lease.tenant(), &self.lease, reason, op_id)?;
+        Ok(Answered::Over(TaskOutcome::Parked(reason)))
     }
 
     fn give_back<B: CoordinationFacade>(
@@ -91,9 +95,9 @@ impl ShardTask {
         now: LogicalTime,
         mode: ReleaseMode,
         op_id: OpId,
-        gear: &mut Gear<'_, B>,
+        context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        gear.coordinator.release(now, self.lease.tenant(), &self.lease, mode, op_id)?;
+        context.coordinator.release(now, self.lease.tenant(), &self.lease, mode, op_id)?;
         Ok(Answered::Over(self.released()))
     }
 
@@ -103,12 +107,12 @@ impl ShardTask {
         now: LogicalTime,
         point: &[u8],
         op_id: OpId,
-        gear: &mut Gear<'_, B>,
+        context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
         let tenant = self.lease.tenant();
         let plan = plan_split_residual_at_point(self.spec.as_spec_ref(), point)
             .map_err(|_| Refusal::Declined)?;
-        let split = gear.coordinator.split_residual(now, tenant, &self.lease, &plan, op_id)?;
+        let split = context.coordinator.split_residual(now, tenant, &self.lease, &plan, op_id)?;
         let narrowed = ShardSpec::try_from(plan.new_parent());
         self.spec = narrowed.expect("the plan was checked when it was made");
         self.leave_behind(now, point);
@@ -118,7 +122,7 @@ impl ShardTask {
         }
         self.covered.since_cut = 0;
         let (shard, residual) = (self.lease.key(), split.into_inner().residual);
-        gear.observer.observe(Event::Split { shard, residual });
+        context.observer.observe(Event::Split { shard, residual });
         Ok(Answered::Went)
     }
 
@@ -127,33 +131,33 @@ impl ShardTask {
         now: LogicalTime,
         operation: (Operation, OpId),
         refusal: Refusal,
-        gear: &mut Gear<'_, B>,
-    ) -> Turn {
+        context: &mut TaskContext<'_, B>,
+    ) -> TaskStep {
         match refusal {
-            Refusal::Lost => self.drop_everything(gear),
+            Refusal::Lost => self.drop_everything(context),
             Refusal::Declined => {
                 self.cuts.clear();
-                Turn::Going
+                TaskStep::Continue
             }
-            Refusal::Store(error) => self.store_failed(now, operation, error, gear.observer),
+            Refusal::Store(error) => self.store_failed(now, operation, error, context.observer),
             Refusal::Nonsense(error) => {
                 let shard = self.lease.key();
-                gear.observer.observe(Event::Refused { shard, error: &error });
-                self.nonsense(gear)
+                context.observer.observe(Event::Refused { shard, error: &error });
+                self.nonsense(context)
             }
         }
     }
 
     /// Our own mistake: the shard is set aside, unless that is what was refused.
-    fn nonsense<B>(&mut self, gear: &mut Gear<'_, B>) -> Turn {
-        if matches!(self.verdict, Some(Decision::Park(_))) {
-            return self.drop_everything(gear);
+    fn nonsense<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
+        if matches!(self.decision, Some(Decision::Park(_))) {
+            return self.drop_everything(context);
         }
-        self.forget_items(gear);
+        self.forget_items(context);
         // Progress that the store does not take is not recorded before the parking.
         self.covered.unsaved = 0;
-        self.verdict = Some(Decision::Park(ParkReason::Poisoned));
-        Turn::Going
+        self.decision = Some(Decision::Park(ParkReason::Poisoned));
+        TaskStep::Continue
     }
 
     fn store_failed(
@@ -162,36 +166,36 @@ impl ShardTask {
         operation: (Operation, OpId),
         error: InfraError,
         observer: &dyn Observer,
-    ) -> Turn {
+    ) -> TaskStep {
         let since = *self.store_fails_since.get_or_insert(now);
         let patience = since.saturating_add(self.config.store_patience);
         // When its lease has ended there is nothing to give back: who leaves does not wait longer.
-        let patience = match self.verdict {
+        let patience = match self.decision {
             Some(Decision::Release | Decision::GiveUp(_)) => patience.min(self.lease.deadline()),
-            None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Stand) => patience,
+            None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Freeze) => patience,
         };
         if !error.is_retryable() || now >= patience {
-            return Turn::Over(Ending::StoreFailed(error));
+            return TaskStep::Over(TaskOutcome::StoreFailed(error));
         }
         observer.observe(Event::StoreFailed { error: &error });
         self.pending = Some(operation);
         self.wait(now)
     }
 
-    fn released(&self) -> Ending {
-        match &self.verdict {
-            Some(Decision::GiveUp(broken)) => Ending::Broken(broken.clone()),
+    fn released(&self) -> TaskOutcome {
+        match &self.decision {
+            Some(Decision::GiveUp(broken)) => TaskOutcome::Broken(broken.clone()),
             None
             | Some(
-                Decision::Park(_) | Decision::ParkItem(_) | Decision::Release | Decision::Stand,
-            ) => Ending::Released,
+                Decision::Park(_) | Decision::ParkItem(_) | Decision::Release | Decision::Freeze,
+            ) => TaskOutcome::Released,
         }
     }
 
     /// Hears a request of an administrator that came with a checkpoint.
     fn asked(&mut self, now: LogicalTime, request: &PendingRequest) {
         if request.is_pending_at(now) {
-            self.order(request.action());
+            self.request(request.action());
         }
     }
 }

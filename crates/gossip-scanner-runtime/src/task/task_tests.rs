@@ -12,15 +12,15 @@ use gossip_coordination::{CoordinationBackend, ParkReason, ShardAction, ShardSta
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::{Ending, Gear, ShardTask, TaskConfig, Turn};
-use crate::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+use super::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use crate::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
 use crate::test_support::{LASTS, TENANT, World, at, counted, key, noting, numbered};
 use crate::throttle::{Limits, Throttle};
 
 #[test]
 fn every_key_is_covered_and_the_shard_completed() {
     let mut world = World::new();
-    assert_eq!(world.work_everything(&numbered(2500)), [Ending::Completed]);
+    assert_eq!(world.work_everything(&numbered(2500)), [TaskOutcome::Completed]);
     assert!((0..1000).all(|number| world.times_done(&key(number)) == 1));
     let row = &world.rows()[0];
     assert_eq!((row.status, counted(row)), (ShardStatus::Done, (2500, 0)));
@@ -29,7 +29,7 @@ fn every_key_is_covered_and_the_shard_completed() {
 #[test]
 fn a_shard_without_items_is_completed_at_its_start() {
     let mut world = World::new();
-    assert_eq!(world.work_everything(&numbered(0)), [Ending::Completed]);
+    assert_eq!(world.work_everything(&numbered(0)), [TaskOutcome::Completed]);
     let row = &world.rows()[0];
     assert_eq!((row.last_key.as_deref(), counted(row)), (Some(b"a".as_slice()), (0, 0)));
 }
@@ -49,7 +49,7 @@ fn a_crash_repeats_at_most_what_was_not_recorded() {
     world.done = done;
     // The process is gone; its lease ends.
     world.now += LASTS;
-    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    assert_eq!(world.work_everything(&connector), [TaskOutcome::Completed]);
     let redone = (0..100).filter(|number| world.times_done(&key(*number)) == 2).count();
     assert!((0..100).all(|number| world.times_done(&key(number)) >= 1));
     assert!(redone <= 10, "{redone} keys were done again");
@@ -68,14 +68,14 @@ fn step_until(
     let mut counting = Counting { processor, submitted: 0 };
     let throttle = Throttle::default();
     while !stop(counting.submitted) {
-        let mut gear = Gear {
+        let mut context = TaskContext {
             coordinator: &mut *handle,
             connector,
             processor: &mut counting,
             throttle: &throttle,
             observer: &(),
         };
-        assert!(matches!(task.step(at(world.now), &mut gear), Turn::Going));
+        assert!(matches!(task.step(at(world.now), &mut context), TaskStep::Continue));
     }
 }
 
@@ -103,10 +103,10 @@ impl Processor for Counting<'_> {
     }
 }
 
-fn failing_on(bad: &'static [usize]) -> impl FnMut(Work<'_>, &mut Vec<u8>) -> Verdict {
+fn failing_on(bad: &'static [usize]) -> impl FnMut(Work<'_>, &mut Vec<u8>) -> ItemResult {
     move |work, _| match bad.iter().any(|number| work.key() == key(*number)) {
-        true => Verdict::Failed("no good".into()),
-        false => Verdict::Done,
+        true => ItemResult::Failed("no good".into()),
+        false => ItemResult::Done,
     }
 }
 
@@ -146,9 +146,9 @@ fn a_key_is_tried_again_before_it_is_given_up() {
     let mut flaky = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
         if work.key() == key(5) && failures < 2 {
             failures += 1;
-            return Verdict::Failed("not now".into());
+            return ItemResult::Failed("not now".into());
         }
-        Verdict::Done
+        ItemResult::Done
     });
     work_with(&mut world, &numbered(10), &mut flaky);
     let rows = world.rows();
@@ -160,7 +160,7 @@ fn a_panic_sets_the_item_aside_and_nothing_else() {
     let mut world = World::new();
     let mut touchy = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
         assert!(work.key() != key(7), "a bug of the user");
-        Verdict::Done
+        ItemResult::Done
     });
     work_with(&mut world, &numbered(20), &mut touchy);
     assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 19);
@@ -173,7 +173,7 @@ fn what_is_gone_is_not_counted_and_what_is_unread_is() {
     let mut opened = listed.clone();
     assert!(opened.spoil(&key(3), Spoil::Vanish) && opened.spoil(&key(4), Spoil::Deny));
     let connector = Stale { listed, opened };
-    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    assert_eq!(world.work_everything(&connector), [TaskOutcome::Completed]);
     assert_eq!(counted(&world.rows()[0]), (9, 1));
 }
 
@@ -256,7 +256,7 @@ fn a_source_that_fails_parks_its_shard(
     #[case] reason: ParkReason,
 ) {
     let mut world = World::new();
-    assert_eq!(world.work_everything(&Bad(error)), [Ending::Parked(reason)]);
+    assert_eq!(world.work_everything(&Bad(error)), [TaskOutcome::Parked(reason)]);
     let row = &world.rows()[0];
     assert_eq!((row.status, row.park_reason), (ShardStatus::Parked, Some(reason)));
 }
@@ -270,14 +270,14 @@ fn a_released_shard_keeps_its_progress() {
     let done = std::mem::take(&mut world.done);
     let mut processor = noting(&done);
     step_until(&mut world, &mut task, &mut handle, &connector, &mut processor, |done| done == 20);
-    task.order(&ShardAction::Release);
-    let ending = world.drive(&mut task, &mut handle, &connector, &mut processor, &());
+    task.request(&ShardAction::Release);
+    let outcome = world.drive(&mut task, &mut handle, &connector, &mut processor, &());
     drop(processor);
-    assert_eq!(ending, Ending::Released);
+    assert_eq!(outcome, TaskOutcome::Released);
     let row = &world.rows()[0];
     assert_eq!((row.status, row.leased, counted(row).0), (ShardStatus::Active, false, 20));
     world.done = done;
-    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    assert_eq!(world.work_everything(&connector), [TaskOutcome::Completed]);
     assert!((0..50).all(|number| world.times_done(&key(number)) == 1), "nothing was done twice");
 }
 
@@ -296,10 +296,10 @@ fn a_lost_lease_drops_the_shard_and_records_nothing() {
     // The zombie believes that its lease was renewed, and is told by the fence.
     late.renewed(at(world.now + LASTS));
     late.release();
-    let ending = world.drive(&mut late, &mut zombie, &connector, &mut noting(&done), &());
-    assert_eq!(ending, Ending::Lost);
+    let outcome = world.drive(&mut late, &mut zombie, &connector, &mut noting(&done), &());
+    assert_eq!(outcome, TaskOutcome::Lost);
     assert_eq!(counted(&world.rows()[0]), (0, 0));
-    assert_eq!(world.run_to_end(&mut task, &mut other, &connector), Ending::Completed);
+    assert_eq!(world.run_to_end(&mut task, &mut other, &connector), TaskOutcome::Completed);
     assert_eq!(counted(&world.rows()[0]), (50, 0));
 }
 
@@ -309,8 +309,8 @@ fn nothing_is_begun_under_a_lease_that_has_ended() {
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
     world.now += LASTS;
-    let ending = world.run_to_end(&mut task, &mut handle, &numbered(5));
-    assert_eq!((ending, world.times_done(&key(0))), (Ending::Lost, 0));
+    let outcome = world.run_to_end(&mut task, &mut handle, &numbered(5));
+    assert_eq!((outcome, world.times_done(&key(0))), (TaskOutcome::Lost, 0));
 }
 
 #[rstest]
@@ -327,8 +327,8 @@ fn a_split_on_request_loses_and_repeats_nothing(#[case] at_key: Option<SplitKey>
     step_until(&mut world, &mut task, &mut handle, &connector, &mut processor, |done| done == 10);
     drop(processor);
     world.done = done;
-    task.order(&ShardAction::Split(at_key));
-    assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), Ending::Completed);
+    task.request(&ShardAction::Split(at_key));
+    assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), TaskOutcome::Completed);
     let rows = world.rows();
     assert_eq!(
         rows.iter().map(|row| row.status).collect::<Vec<_>>(),
@@ -336,7 +336,7 @@ fn a_split_on_request_loses_and_repeats_nothing(#[case] at_key: Option<SplitKey>
     );
     let kept = counted(&rows[0]).0;
     assert!((20..=40).contains(&kept), "{kept} of 50 were kept");
-    assert_eq!(world.work_everything(&connector), [Ending::Completed]);
+    assert_eq!(world.work_everything(&connector), [TaskOutcome::Completed]);
     assert!((0..50).all(|number| world.times_done(&key(number)) == 1));
     assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 50);
 }
@@ -352,8 +352,8 @@ fn a_split_behind_the_cursor_is_not_made() {
         done == 9
     });
     world.done = done;
-    task.order(&ShardAction::Split(SplitKey::try_new(b"k003")));
-    assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), Ending::Completed);
+    task.request(&ShardAction::Split(SplitKey::try_new(b"k003")));
+    assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), TaskOutcome::Completed);
     assert_eq!(world.rows().len(), 1);
 }
 
@@ -366,7 +366,7 @@ fn a_token_of_somebody_else_parks_the_shard() {
     let op_id = OpId::from_raw(3);
     handle.checkpoint(at(world.now), TENANT, task.lease(), cursor, op_id).unwrap();
     world.now += LASTS;
-    assert_eq!(world.work_everything(&numbered(5)), [Ending::Parked(ParkReason::Poisoned)]);
+    assert_eq!(world.work_everything(&numbered(5)), [TaskOutcome::Parked(ParkReason::Poisoned)]);
 }
 
 #[rstest]
@@ -381,7 +381,7 @@ fn an_operation_in_doubt_is_repeated_until_it_is_answered(#[case] fault: Fault) 
     for _ in 0..4 {
         handle.store_mut().inject(fault);
     }
-    assert_eq!(world.run_to_end(&mut task, &mut handle, &numbered(30)), Ending::Completed);
+    assert_eq!(world.run_to_end(&mut task, &mut handle, &numbered(30)), TaskOutcome::Completed);
     assert_eq!(counted(&world.rows()[0]), (30, 0));
 }
 
@@ -403,8 +403,8 @@ fn a_broken_processor_gives_the_shard_back() {
     let mut world = World::new();
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
-    let ending = world.drive(&mut task, &mut handle, &numbered(5), &mut NoSuchProgram, &());
-    assert_eq!(ending, Ending::Broken(Broken("no such program".into())));
+    let outcome = world.drive(&mut task, &mut handle, &numbered(5), &mut NoSuchProgram, &());
+    assert_eq!(outcome, TaskOutcome::Broken(Broken("no such program".into())));
     assert!(!world.rows()[0].leased);
 }
 
@@ -461,7 +461,10 @@ impl Enumeration for ObstructedListing {
 fn everything_behind_an_obstacle_is_done() {
     let mut world = World::new();
     let endings = world.work_everything(&Obstructed(numbered(300)));
-    assert_eq!(endings, [Ending::Parked(ParkReason::PermissionDenied), Ending::Completed]);
+    assert_eq!(
+        endings,
+        [TaskOutcome::Parked(ParkReason::PermissionDenied), TaskOutcome::Completed]
+    );
     let done = |number| world.times_done(&key(number)) == 1;
     assert!((0..100).chain(200..300).all(done));
     let parked = &world.rows()[0];
@@ -486,8 +489,8 @@ impl Processor for Recycled {
 
     fn collect(&mut self, _: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
         for (at, ticket) in std::mem::take(&mut self.given).into_iter().enumerate() {
-            let verdict = if at < self.per_life { Verdict::Done } else { Verdict::Undone };
-            reports.push(Report { ticket, verdict });
+            let result = if at < self.per_life { ItemResult::Done } else { ItemResult::Undone };
+            reports.push(Report { ticket, result });
         }
         Ok(())
     }
@@ -498,15 +501,15 @@ impl Processor for Recycled {
 }
 
 #[rstest]
-#[case::as_long_as_something_is_finished(1, Ending::Completed)]
-#[case::but_not_for_ever(0, Ending::Parked(ParkReason::Poisoned))]
-fn items_may_be_handed_back_untried(#[case] per_life: usize, #[case] expected: Ending) {
+#[case::as_long_as_something_is_finished(1, TaskOutcome::Completed)]
+#[case::but_not_for_ever(0, TaskOutcome::Parked(ParkReason::Poisoned))]
+fn items_may_be_handed_back_untried(#[case] per_life: usize, #[case] expected: TaskOutcome) {
     let mut world = World::new();
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
     let mut processor = Recycled { per_life, given: Vec::new() };
-    let ending = world.drive(&mut task, &mut handle, &numbered(100), &mut processor, &());
-    assert_eq!(ending, expected);
+    let outcome = world.drive(&mut task, &mut handle, &numbered(100), &mut processor, &());
+    assert_eq!(outcome, expected);
 }
 
 #[test]
@@ -518,20 +521,20 @@ fn a_throttle_makes_a_task_wait() {
     let (connector, mut processor) = (numbered(3), Inline::new(failing_on(&[])));
     let mut waits = 0;
     loop {
-        let mut gear = Gear {
+        let mut context = TaskContext {
             coordinator: &mut handle,
             connector: &connector,
             processor: &mut processor,
             throttle: &throttle,
             observer: &(),
         };
-        match task.step(at(world.now), &mut gear) {
-            Turn::Going => {}
-            Turn::Wait(until) => {
+        match task.step(at(world.now), &mut context) {
+            TaskStep::Continue => {}
+            TaskStep::Wait(until) => {
                 waits += 1;
                 world.pass_time(until, &mut task, &mut handle);
             }
-            Turn::Over(_) => break,
+            TaskStep::Over(_) => break,
         }
     }
     assert!(waits >= 1 && world.now >= 1000, "{waits} waits until {}", world.now);
@@ -553,14 +556,14 @@ fn keys_that_kill_their_owners_are_parked_alone(#[case] killers: &[usize], #[cas
         let mut processor = Deadly { killers, reports: Vec::new(), killed: false };
         let throttle = Throttle::default();
         loop {
-            let mut gear = Gear {
+            let mut context = TaskContext {
                 coordinator: &mut handle,
                 connector: &connector,
                 processor: &mut processor,
                 throttle: &throttle,
                 observer: &(),
             };
-            let turn = task.step(at(world.now), &mut gear);
+            let turn = task.step(at(world.now), &mut context);
             if processor.killed {
                 crashes += 1;
                 world.now += LASTS;
@@ -568,9 +571,9 @@ fn keys_that_kill_their_owners_are_parked_alone(#[case] killers: &[usize], #[cas
                 break;
             }
             match turn {
-                Turn::Going => {}
-                Turn::Wait(until) => world.pass_time(until, &mut task, &mut handle),
-                Turn::Over(_) => break,
+                TaskStep::Continue => {}
+                TaskStep::Wait(until) => world.pass_time(until, &mut task, &mut handle),
+                TaskStep::Over(_) => break,
             }
         }
     }
@@ -597,7 +600,7 @@ impl Processor for Deadly<'_> {
 
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         self.killed |= self.killers.iter().any(|number| work.key() == key(*number));
-        self.reports.push(Report { ticket: work.ticket, verdict: Verdict::Done });
+        self.reports.push(Report { ticket: work.ticket, result: ItemResult::Done });
         Ok(())
     }
 
@@ -635,15 +638,15 @@ impl Processor for Shuffled {
     fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
         let chosen = self.dice.next_u32() as usize % self.waiting.len();
         let (ticket, key) = self.waiting.swap_remove(chosen);
-        let verdict = match self.dice.next_u32() % 8 {
-            0 => Verdict::Failed("a bad day".into()),
-            1 => Verdict::Undone,
+        let result = match self.dice.next_u32() % 8 {
+            0 => ItemResult::Failed("a bad day".into()),
+            1 => ItemResult::Undone,
             _ => {
                 self.durable.insert(key);
-                Verdict::Done
+                ItemResult::Done
             }
         };
-        reports.push(Report { ticket, verdict });
+        reports.push(Report { ticket, result });
         Ok(())
     }
 
@@ -669,17 +672,17 @@ proptest! {
             let Some(mut task) = world.claim(&mut handle, config, 1) else { break };
             let throttle = Throttle::default();
             for _ in 0..steps {
-                let mut gear = Gear {
+                let mut context = TaskContext {
                     coordinator: &mut handle,
                     connector: &connector,
                     processor: &mut processor,
                     throttle: &throttle,
                     observer: &(),
                 };
-                match task.step(at(world.now), &mut gear) {
-                    Turn::Over(_) => break,
-                    Turn::Wait(until) => world.pass_time(until, &mut task, &mut handle),
-                    Turn::Going => {}
+                match task.step(at(world.now), &mut context) {
+                    TaskStep::Over(_) => break,
+                    TaskStep::Wait(until) => world.pass_time(until, &mut task, &mut handle),
+                    TaskStep::Continue => {}
                 }
             }
             processor.abandon();

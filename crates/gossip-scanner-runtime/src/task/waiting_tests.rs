@@ -6,8 +6,8 @@ use gossip_contracts::connector::Connector;
 use gossip_coordination::{ShardAction, SplitKey};
 use rstest::rstest;
 
-use super::{Ending, Gear, ShardTask, TaskConfig, Turn};
-use crate::processor::{Broken, Inline, Processor, Report, Verdict, Work};
+use super::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use crate::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
 use crate::test_support::{Coordinator, World, at, counted, numbered};
 use crate::throttle::{Limits, Throttle};
 
@@ -32,25 +32,25 @@ impl Throttled {
         Self { world, handle, task, throttle }
     }
 
-    fn step(&mut self, connector: &dyn Connector) -> Turn {
-        let mut done = Inline::new(|_: Work<'_>, _: &mut Vec<u8>| Verdict::Done);
-        let mut gear = Gear {
+    fn step(&mut self, connector: &dyn Connector) -> TaskStep {
+        let mut done = Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done);
+        let mut context = TaskContext {
             coordinator: &mut self.handle,
             connector,
             processor: &mut done,
             throttle: &self.throttle,
             observer: &(),
         };
-        self.task.step(at(self.world.now), &mut gear)
+        self.task.step(at(self.world.now), &mut context)
     }
 
     /// Steps until the task waits; gives until when.
     fn step_until_it_waits(&mut self, connector: &dyn Connector) -> u64 {
         loop {
             match self.step(connector) {
-                Turn::Going => {}
-                Turn::Wait(until) => return until.as_raw(),
-                Turn::Over(ending) => panic!("over: {ending:?}"),
+                TaskStep::Continue => {}
+                TaskStep::Wait(until) => return until.as_raw(),
+                TaskStep::Over(outcome) => panic!("over: {outcome:?}"),
             }
         }
     }
@@ -63,12 +63,12 @@ fn a_throttled_task_is_given_back_at_once() {
     let until = throttled.step_until_it_waits(&connector);
     assert!(until > throttled.world.now, "it waits for the throttle");
     throttled.task.release();
-    let ending = std::iter::from_fn(|| match throttled.step(&connector) {
-        Turn::Going => Some(None),
-        Turn::Wait(_) => None,
-        Turn::Over(ending) => Some(Some(ending)),
+    let outcome = std::iter::from_fn(|| match throttled.step(&connector) {
+        TaskStep::Continue => Some(None),
+        TaskStep::Wait(_) => None,
+        TaskStep::Over(outcome) => Some(Some(outcome)),
     });
-    assert_eq!(ending.flatten().next(), Some(Ending::Released));
+    assert_eq!(outcome.flatten().next(), Some(TaskOutcome::Released));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_throttled_task_is_split_at_once() {
     let connector = numbered(100);
     let mut throttled = Throttled::new();
     throttled.step_until_it_waits(&connector);
-    throttled.task.order(&ShardAction::Split(None));
+    throttled.task.request(&ShardAction::Split(None));
     throttled.step_until_it_waits(&connector);
     assert_eq!(throttled.world.rows().len(), 2);
 }
@@ -113,7 +113,7 @@ impl Processor for Holding {
     }
 
     fn collect(&mut self, _: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
-        let done = |ticket| Report { ticket, verdict: Verdict::Done };
+        let done = |ticket| Report { ticket, result: ItemResult::Done };
         if self.lets_go {
             reports.extend(self.tickets.drain(..).map(done));
         }
@@ -146,23 +146,23 @@ fn a_split_does_not_wait_for_items_under_way(
         let connector = &connector;
         task.step(
             at(1),
-            &mut Gear { coordinator, connector, processor, throttle: &throttle, observer },
+            &mut TaskContext { coordinator, connector, processor, throttle: &throttle, observer },
         )
     };
     let mut steps = |task: &mut ShardTask, processor: &mut Holding| {
         (0..100).find_map(|_| match step(task, processor) {
-            Turn::Over(ending) => Some(ending),
-            Turn::Going | Turn::Wait(_) => None,
+            TaskStep::Over(outcome) => Some(outcome),
+            TaskStep::Continue | TaskStep::Wait(_) => None,
         })
     };
     assert_eq!(steps(&mut task, &mut processor), None);
-    task.order(&ShardAction::Split(at_key));
+    task.request(&ShardAction::Split(at_key));
     assert_eq!(steps(&mut task, &mut processor), None);
     assert_eq!((world.rows().len(), processor.tickets.len()), (rows, 2));
 
     processor.lets_go = true;
-    assert_eq!(steps(&mut task, &mut processor), Some(Ending::Completed));
-    assert_eq!(world.work_everything(&connector), vec![Ending::Completed; rows - 1]);
+    assert_eq!(steps(&mut task, &mut processor), Some(TaskOutcome::Completed));
+    assert_eq!(world.work_everything(&connector), vec![TaskOutcome::Completed; rows - 1]);
     let counts: Vec<u64> = world.rows().iter().map(|row| counted(row).0).collect();
     assert_eq!((counts.len(), counts.iter().sum::<u64>()), (rows, keys as u64));
 }
@@ -173,23 +173,23 @@ fn a_shard_that_is_to_rest_records_its_first_progress_before() {
     let connector = numbered(10);
     let mut throttled = Throttled::new();
     throttled.throttle = Throttle::default();
-    throttled.task.hold(true);
+    throttled.task.request_pause(true);
     let until = throttled.step_until_it_waits(&connector);
-    assert!(until > throttled.world.now && throttled.task.is_still());
+    assert!(until > throttled.world.now && throttled.task.is_paused());
     let row = throttled.world.rows().remove(0);
     assert_eq!(row.attempts, 0, "nothing that a death could be counted with");
     let recorded = counted(&row).0;
     assert!((1..10).contains(&recorded), "{recorded} keys");
     throttled.step_until_it_waits(&connector);
     assert_eq!(counted(&throttled.world.rows()[0]).0, recorded, "it rests");
-    throttled.task.hold(false);
-    let ending = loop {
+    throttled.task.request_pause(false);
+    let outcome = loop {
         match throttled.step(&connector) {
-            Turn::Going => {}
-            Turn::Wait(until) => panic!("waits until {until:?}"),
-            Turn::Over(ending) => break ending,
+            TaskStep::Continue => {}
+            TaskStep::Wait(until) => panic!("waits until {until:?}"),
+            TaskStep::Over(outcome) => break outcome,
         }
     };
-    assert_eq!(ending, Ending::Completed);
+    assert_eq!(outcome, TaskOutcome::Completed);
     assert_eq!(counted(&throttled.world.rows()[0]).0, 10);
 }

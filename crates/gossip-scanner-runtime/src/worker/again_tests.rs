@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey};
 use gossip_coordination::{RunManagement as _, ShardAction};
 
-use super::{Crew, Drain, Finish, Parts, Porter, Renewer, Rest, Slot, WorkerConfig, worker_of};
+use super::{
+    Drain, Finish, HandoffThread, Parts, Renewer, Rest, ShardRunner, WorkerConfig, WorkerShared,
+    worker_of,
+};
 use crate::clock::Clock;
-use crate::processor::{Inline, Verdict, Work};
+use crate::processor::{Inline, ItemResult, Work};
 use crate::task::TaskConfig;
 use crate::test_support::{Coordinator, RUN, TENANT, World, at, numbered};
 use crate::throttle::Limits;
@@ -42,20 +45,20 @@ fn config() -> WorkerConfig {
     }
 }
 
-/// A worker of one slot, stepped by hand.
+/// A worker of one runner, stepped by hand.
 struct Stepped<'c, 'a> {
-    crew: &'c Crew<'a, Coordinator>,
-    slot: Slot<'c, 'a, Coordinator>,
+    shared: &'c WorkerShared<'a, Coordinator>,
+    runner: ShardRunner<'c, 'a, Coordinator>,
     renewer: Renewer<'c, 'a, Coordinator>,
-    porter: Porter<'c, 'a, Coordinator>,
+    handoff: HandoffThread<'c, 'a, Coordinator>,
     now: u64,
 }
 
 impl Stepped<'_, '_> {
-    /// Lets the slot do so many things.
+    /// Lets the runner do so many things.
     fn work(&mut self, steps: usize) {
         for _ in 0..steps {
-            self.slot.step(at(self.now));
+            self.runner.step(at(self.now));
         }
     }
 
@@ -64,16 +67,16 @@ impl Stepped<'_, '_> {
         for _ in 0..STEPS {
             self.now += TICK;
             self.renewer.round(at(self.now));
-            while matches!(self.porter.step(at(self.now)), Rest::No) {}
+            while matches!(self.handoff.step(at(self.now)), Rest::No) {}
             self.work(1);
-            if self.crew.has_ended() {
+            if self.shared.has_ended() {
                 return;
             }
         }
     }
 }
 
-/// The porter may see the new lease only: the shard was away for no longer than a claim takes.
+/// The handoff may see the new lease only: the shard was away for no longer than a claim takes.
 #[test]
 fn a_move_of_an_earlier_lease_does_not_stop_the_next_one() {
     let world = World::lasting(LEASE, &[(b"a", b"z")]);
@@ -82,30 +85,30 @@ fn a_move_of_an_earlier_lease_does_not_stop_the_next_one() {
     let parts = Parts {
         coordinator: &|| world.handle(),
         connector: &keys,
-        processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| Verdict::Done)),
+        processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done)),
         records: Some(&|| world.records()),
         clock: &time,
         drain: &drain,
         observer: &(),
     };
-    let crew = &Crew::new(&config(), parts);
-    let porter = Porter::new(crew).unwrap();
-    let (slot, renewer) = (Slot::new(crew, 0), Renewer::new(crew));
-    let mut worker = Stepped { crew, slot, renewer, porter, now: 1 };
+    let shared = &WorkerShared::new(&config(), parts);
+    let handoff = HandoffThread::new(shared).unwrap();
+    let (runner, renewer) = (ShardRunner::new(shared, 0), Renewer::new(shared));
+    let mut worker = Stepped { shared, runner, renewer, handoff, now: 1 };
     worker.work(5);
     let mut admin = world.handle();
     let (shard, action) =
         (ShardKey::new(RUN, ShardId::from_raw(1)), ShardAction::HandOff(Some(worker_of(RUN, 2))));
     admin.request_action(at(1), TENANT, shard, &action, at(5_000), OpId::from_raw(7)).unwrap();
     worker.renewer.round(at(1));
-    while matches!(worker.porter.step(at(1)), Rest::No) {}
-    // The shard is given back because the run is paused, and claimed again by the same slot.
+    while matches!(worker.handoff.step(at(1)), Rest::No) {}
+    // The shard is given back because the run is paused, and claimed again by the same runner.
     admin.pause_run(at(1), TENANT, RUN, OpId::from_raw(8)).unwrap();
     worker.renewer.round(at(1));
     worker.work(3);
     admin.resume_run(at(1), TENANT, RUN, OpId::from_raw(9)).unwrap();
     worker.work(2);
     worker.work_to_the_end();
-    assert!(worker.crew.has_ended(), "the shard stands still for ever");
-    assert_eq!(worker.crew.ended(), Ok(Finish::Complete));
+    assert!(worker.shared.has_ended(), "the shard stands still for ever");
+    assert_eq!(worker.shared.ended(), Ok(Finish::Complete));
 }

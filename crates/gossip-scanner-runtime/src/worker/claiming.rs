@@ -14,7 +14,7 @@ use super::WorkerConfig;
 
 /// What came of a claim in company.
 #[derive(Debug)]
-pub(super) struct InCompany<T> {
+pub(super) struct SharedClaim<T> {
     /// The shard, or why there is none.
     pub(super) claimed: Result<T, ClaimError>,
     /// Whether there were shards that were passed over.
@@ -23,17 +23,17 @@ pub(super) struct InCompany<T> {
 
 /// Gets the worker the first shard above suspicion that nobody else takes meanwhile, as `restore`
 /// makes of it.
-pub(super) fn claim_in_company<B: CoordinationFacade, T>(
+pub(super) fn claim_shared<B: CoordinationFacade, T>(
     coordinator: &mut B,
     config: &WorkerConfig,
     now: LogicalTime,
     scratch: &mut AcquireScratch,
     restore: impl FnOnce(&AcquireResultView<'_>) -> T,
-) -> InCompany<T> {
+) -> SharedClaim<T> {
     let mut passed_over = false;
     let mut seeker = Seeker { coordinator, config, now, passed_over: &mut passed_over };
     let claimed = seeker.claim(scratch, restore);
-    InCompany { claimed, passed_over }
+    SharedClaim { claimed, passed_over }
 }
 
 struct Seeker<'s, B> {

@@ -1,10 +1,10 @@
 //! A worker: one process that goes through shards of one run until there is nothing left to do.
 //!
 //! ```text
-//!   slot 0 ─┐  each: own coordinator handle, own processor
-//!   slot 1 ─┼─ claim ─► ShardTask, stepped ─► next claim
-//!   slot n ─┘
-//!   renewer ── all leases at a third of their time, heartbeats, requests ─► seats
+//!   runner 0 ─┐  each: own coordinator handle, own processor
+//!   runner 1 ─┼─ claim ─► ShardTask, stepped ─► next claim
+//!   runner n ─┘
+//!   renewer ── all leases at a third of their time, heartbeats, requests ─► slots
 //! ```
 //!
 //! A worker ends when the run is settled, when it is told to drain, or when it cannot go on. It
@@ -19,17 +19,17 @@
 //! - lets a panic out of a shard: the shard is parked, and the others go on;
 //! - reads a clock or draws a random number of its own: both are arguments.
 
-mod bell;
 mod claiming;
-mod crew;
-mod porter;
+mod handoff_thread;
+mod lease_slot;
+mod notify;
 mod quarantine;
 mod records;
 mod renewer;
-mod seat;
+mod shard_runner;
 mod sharing;
-mod slot;
 mod sync;
+mod worker_shared;
 
 #[cfg(test)]
 mod again_tests;
@@ -50,10 +50,10 @@ use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::{InfraError, RunStatus};
 use thiserror::Error;
 
-pub use self::crew::{Crew, Drain, Parts, work};
-pub use self::porter::{NAP_LONGEST as PORTER_NAP_LONGEST, Porter, worker_of};
+pub use self::handoff_thread::{HANDOFF_WAIT_MAX, HandoffThread, worker_of};
 pub use self::renewer::Renewer;
-pub use self::slot::{NAP_LONGEST as SLOT_NAP_LONGEST, Rest, Slot};
+pub use self::shard_runner::{RUNNER_WAIT_MAX, Rest, ShardRunner};
+pub use self::worker_shared::{Drain, Parts, WorkerShared, work};
 use crate::processor::Broken;
 use crate::task::TaskConfig;
 use crate::throttle::Limits;
@@ -120,7 +120,7 @@ impl Finish {
 /// Why a worker could not go on. What was finished is recorded.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WorkerError {
+pub enum RunWorkerError {
     /// The tenant has no such run.
     #[error("no such run")]
     RunNotFound,

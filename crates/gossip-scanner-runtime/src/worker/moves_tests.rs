@@ -10,11 +10,11 @@ use gossip_coordination::{
 };
 use rstest::rstest;
 
-use super::{Drain, Finish, Parts, WorkerConfig, WorkerError, work, worker_of};
+use super::{Drain, Finish, Parts, RunWorkerError, WorkerConfig, work, worker_of};
 use crate::clock::{Clock, SystemClock};
 use crate::observer::{Event, Observer};
-use crate::processor::{Inline, Verdict, Work};
-use crate::task::{Ending, TaskConfig};
+use crate::processor::{Inline, ItemResult, Work};
+use crate::task::{TaskConfig, TaskOutcome};
 use crate::test_support::{Coordinator, RUN, TENANT, World, counted, key, numbered};
 use crate::throttle::Limits;
 
@@ -61,18 +61,20 @@ impl Observer for Seen {
         match event {
             Event::Arrived { .. } => self.arrived.fetch_add(1, Ordering::SeqCst),
             Event::Kept { .. } => self.kept.fetch_add(1, Ordering::SeqCst),
-            Event::Ended { ending: Ending::Moved, .. } => self.moved.fetch_add(1, Ordering::SeqCst),
+            Event::Ended { outcome: TaskOutcome::Moved, .. } => {
+                self.moved.fetch_add(1, Ordering::SeqCst)
+            }
             _ => 0,
         };
     }
 }
 
 impl Seen {
-    fn process(&self, key: &[u8]) -> Verdict {
+    fn process(&self, key: &[u8]) -> ItemResult {
         thread::sleep(KEY_TAKES);
         *self.done.lock().unwrap().entry(key.to_vec()).or_default() += 1;
         self.count.fetch_add(1, Ordering::SeqCst);
-        Verdict::Done
+        ItemResult::Done
     }
 
     /// Waits until so many keys are done.
@@ -98,7 +100,7 @@ fn run(
     config: &WorkerConfig,
     drain: &Drain,
     seen: &Seen,
-) -> Result<Finish, WorkerError> {
+) -> Result<Finish, RunWorkerError> {
     let clock = SystemClock::new();
     let parts = Parts {
         coordinator: &|| world.handle(),
@@ -116,7 +118,10 @@ fn run(
 
 /// One worker that has everything and one that has nothing; what happens when `act` is done in the
 /// middle of it.
-fn two(world: &World, act: &(dyn Fn(&Drain) + Sync)) -> (Seen, [Result<Finish, WorkerError>; 2]) {
+fn two(
+    world: &World,
+    act: &(dyn Fn(&Drain) + Sync),
+) -> (Seen, [Result<Finish, RunWorkerError>; 2]) {
     let (seen, first, second) = (Seen::default(), Drain::new(), Drain::new());
     let ends = thread::scope(|scope| {
         let one = scope.spawn(|| run(world, &config(1, 2), &first, &seen));

@@ -10,9 +10,9 @@ use gossip_coordination::{ParkReason, ShardStatus};
 use gossip_testkit::Rng;
 use rstest::rstest;
 
-use super::{Crew, Drain, Finish, Parts, Renewer, Rest, Slot, WorkerConfig};
+use super::{Drain, Finish, Parts, Renewer, Rest, ShardRunner, WorkerConfig, WorkerShared};
 use crate::clock::Clock;
-use crate::processor::{Broken, Processor, Report, Verdict, Work};
+use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 use crate::task::TaskConfig;
 use crate::test_support::{RUN, TENANT, World, at, counted, key, numbered};
 use crate::throttle::Limits;
@@ -58,7 +58,7 @@ impl Processor for Deadly<'_> {
         } else if *deadly {
             self.killed.store(true, Ordering::SeqCst);
         } else {
-            reports.push(Report { ticket: *ticket, verdict: Verdict::Done });
+            reports.push(Report { ticket: *ticket, result: ItemResult::Done });
             self.under_way.pop_front();
         }
         Ok(())
@@ -110,16 +110,17 @@ fn live(
         drain: &drain,
         observer: &(),
     };
-    let crew = Crew::new(&config(threads, seed), parts);
-    let mut slots: Vec<_> = (0..threads).map(|number| Slot::new(&crew, number)).collect();
-    let mut renewer = Renewer::new(&crew);
+    let shared = WorkerShared::new(&config(threads, seed), parts);
+    let mut runners: Vec<_> =
+        (0..threads).map(|number| ShardRunner::new(&shared, number)).collect();
+    let mut renewer = Renewer::new(&shared);
     let mut renew_at = time.now();
     for _ in 0..MAX_STEPS {
         if time.now() >= renew_at {
             renew_at = time.now().saturating_add(renewer.round(time.now()));
         }
         let chosen = rng.index(threads);
-        if let Rest::No | Rest::Over = slots[chosen].step(time.now()) {
+        if let Rest::No | Rest::Over = runners[chosen].step(time.now()) {
             // Something was done: most things take no time worth mentioning.
             time.0.fetch_add(rng.below(2), Ordering::SeqCst);
         } else {
@@ -128,8 +129,8 @@ fn live(
         if killed.load(Ordering::SeqCst) {
             return None;
         }
-        if crew.has_ended() {
-            return crew.end.lock().unwrap().clone().map(|end| end.expect("no error"));
+        if shared.has_ended() {
+            return shared.end.lock().unwrap().clone().map(|end| end.expect("no error"));
         }
     }
     panic!("the process goes on and on");

@@ -52,7 +52,7 @@ pub(super) struct Quarantine(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    turn: Turn,
+    turn: Phase,
     /// Counts turns: rest in an earlier one says nothing about this one.
     turns: u64,
     threads: Vec<Doing>,
@@ -62,7 +62,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Phase {
     Open,
     /// A thread wants to be alone since this time.
     Wanted(usize, LogicalTime),
@@ -83,9 +83,9 @@ enum Doing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// It may claim what is above suspicion.
-    InCompany,
+    Shared,
     /// It may claim anything: nobody else has anything under way.
-    Alone,
+    Exclusive,
     /// It may claim nothing before this time.
     Wait(LogicalTime),
 }
@@ -100,7 +100,7 @@ pub(super) struct Word {
 impl Quarantine {
     pub(super) fn new(threads: usize) -> Self {
         Self(Mutex::new(State {
-            turn: Turn::Open,
+            turn: Phase::Open,
             turns: 0,
             threads: vec![Doing::Nothing; threads],
             patience: PATIENCE_FIRST,
@@ -113,20 +113,20 @@ impl Quarantine {
     pub(super) fn enter(&self, thread: usize, now: LogicalTime) -> Entry {
         let mut state = self.lock();
         if state.threads.len() == 1 {
-            return Entry::Alone;
+            return Entry::Exclusive;
         }
         match state.turn {
-            Turn::Open => state.begin_claim(thread),
-            Turn::Wanted(by, _) if by == thread && state.others_rest(thread) => {
-                state.turn = Turn::Alone(thread);
+            Phase::Open => state.begin_claim(thread),
+            Phase::Wanted(by, _) if by == thread && state.others_rest(thread) => {
+                state.turn = Phase::Alone(thread);
                 state.patience = PATIENCE_FIRST;
-                Entry::Alone
+                Entry::Exclusive
             }
-            Turn::Wanted(by, since) if by == thread && state.is_out_of_patience(since, now) => {
+            Phase::Wanted(by, since) if by == thread && state.is_out_of_patience(since, now) => {
                 state.give_up(now);
                 state.begin_claim(thread)
             }
-            Turn::Wanted(..) | Turn::Alone(_) => Entry::Wait(now.saturating_add(LOOK)),
+            Phase::Wanted(..) | Phase::Alone(_) => Entry::Wait(now.saturating_add(LOOK)),
         }
     }
 
@@ -141,9 +141,9 @@ impl Quarantine {
     /// rest for it.
     pub(super) fn want(&self, thread: usize, now: LogicalTime) -> bool {
         let mut state = self.lock();
-        let may = state.turn == Turn::Open && now >= state.not_before;
+        let may = state.turn == Phase::Open && now >= state.not_before;
         if may {
-            state.turn = Turn::Wanted(thread, now);
+            state.turn = Phase::Wanted(thread, now);
             state.turns += 1;
             state.threads[thread] = Doing::Nothing;
         }
@@ -154,8 +154,8 @@ impl Quarantine {
     pub(super) fn word(&self, thread: usize) -> Word {
         let state = self.lock();
         let rest = match state.turn {
-            Turn::Open => false,
-            Turn::Wanted(by, _) | Turn::Alone(by) => by != thread,
+            Phase::Open => false,
+            Phase::Wanted(by, _) | Phase::Alone(by) => by != thread,
         };
         Word { rest, turn: state.turns }
     }
@@ -174,7 +174,7 @@ impl Quarantine {
     pub(super) fn left(&self, thread: usize) -> bool {
         let mut state = self.lock();
         state.threads[thread] = Doing::Nothing;
-        state.open(thread) || state.turn != Turn::Open
+        state.open(thread) || state.turn != Phase::Open
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -192,7 +192,7 @@ pub(super) enum Suspicion {
 impl State {
     fn begin_claim(&mut self, thread: usize) -> Entry {
         self.threads[thread] = Doing::Something;
-        Entry::InCompany
+        Entry::Shared
     }
 
     fn others_rest(&self, thread: usize) -> bool {
@@ -207,7 +207,7 @@ impl State {
     }
 
     fn give_up(&mut self, now: LogicalTime) {
-        self.turn = Turn::Open;
+        self.turn = Phase::Open;
         self.not_before = now.saturating_add(self.patience.saturating_mul(GO_ON_TIMES));
         self.patience = self.patience.saturating_mul(2).min(PATIENCE_LONGEST);
     }
@@ -215,11 +215,11 @@ impl State {
     /// Ends the turn of `thread`, if it is its turn.
     fn open(&mut self, thread: usize) -> bool {
         let is_mine = match self.turn {
-            Turn::Open => false,
-            Turn::Wanted(by, _) | Turn::Alone(by) => by == thread,
+            Phase::Open => false,
+            Phase::Wanted(by, _) | Phase::Alone(by) => by == thread,
         };
         if is_mine {
-            self.turn = Turn::Open;
+            self.turn = Phase::Open;
         }
         is_mine
     }

@@ -10,7 +10,7 @@ fn at(time: u64) -> LogicalTime {
 fn two_at_work() -> Quarantine {
     let quarantine = Quarantine::new(3);
     for thread in [0, 1] {
-        assert_eq!(quarantine.enter(thread, at(0)), Entry::InCompany);
+        assert_eq!(quarantine.enter(thread, at(0)), Entry::Shared);
         quarantine.claimed(thread, Suspicion::None);
     }
     quarantine
@@ -27,7 +27,7 @@ fn step(quarantine: &Quarantine, thread: usize) -> bool {
 fn one_thread_is_always_alone() {
     let quarantine = Quarantine::new(1);
     for _ in 0..3 {
-        assert_eq!(quarantine.enter(0, at(0)), Entry::Alone);
+        assert_eq!(quarantine.enter(0, at(0)), Entry::Exclusive);
         quarantine.claimed(0, Suspicion::Suspect);
         quarantine.left(0);
     }
@@ -36,13 +36,13 @@ fn one_thread_is_always_alone() {
 #[test]
 fn a_suspect_is_claimed_when_all_others_rest_and_they_rest_until_it_has_come_forward() {
     let quarantine = two_at_work();
-    assert_eq!(quarantine.enter(2, at(0)), Entry::InCompany);
+    assert_eq!(quarantine.enter(2, at(0)), Entry::Shared);
     assert!(quarantine.want(2, at(0)));
     assert_eq!(quarantine.enter(2, at(1)), Entry::Wait(at(1 + LOOK)));
     assert!(step(&quarantine, 0));
     assert_eq!(quarantine.enter(2, at(2)), Entry::Wait(at(2 + LOOK)), "thread 1 works");
     assert!(step(&quarantine, 1));
-    assert_eq!(quarantine.enter(2, at(3)), Entry::Alone);
+    assert_eq!(quarantine.enter(2, at(3)), Entry::Exclusive);
     assert!(!quarantine.claimed(2, Suspicion::Suspect));
     let word = quarantine.word(2);
     assert!(!word.rest, "it does not rest for itself");
@@ -61,12 +61,12 @@ fn rest_of_an_earlier_turn_does_not_count() {
     assert!(step(&quarantine, 0));
     let late = quarantine.word(1);
     assert!(quarantine.left(2), "it goes home, and the others go on");
-    assert_eq!(quarantine.enter(2, at(1)), Entry::InCompany);
+    assert_eq!(quarantine.enter(2, at(1)), Entry::Shared);
     assert!(quarantine.want(2, at(1)));
     quarantine.stepped(1, late, true, false);
     assert_eq!(quarantine.enter(2, at(2)), Entry::Wait(at(2 + LOOK)));
     assert!(step(&quarantine, 0) && step(&quarantine, 1));
-    assert_eq!(quarantine.enter(2, at(3)), Entry::Alone);
+    assert_eq!(quarantine.enter(2, at(3)), Entry::Exclusive);
 }
 
 /// Whoever is in the middle of a claim may come out of it with a shard.
@@ -74,13 +74,13 @@ fn rest_of_an_earlier_turn_does_not_count() {
 fn a_thread_that_claims_is_waited_for() {
     let quarantine = two_at_work();
     quarantine.left(1);
-    assert_eq!(quarantine.enter(1, at(0)), Entry::InCompany);
-    assert_eq!(quarantine.enter(2, at(0)), Entry::InCompany);
+    assert_eq!(quarantine.enter(1, at(0)), Entry::Shared);
+    assert_eq!(quarantine.enter(2, at(0)), Entry::Shared);
     assert!(quarantine.want(2, at(0)));
     assert!(step(&quarantine, 0));
     assert_eq!(quarantine.enter(2, at(1)), Entry::Wait(at(1 + LOOK)));
     quarantine.left(1);
-    assert_eq!(quarantine.enter(2, at(2)), Entry::Alone);
+    assert_eq!(quarantine.enter(2, at(2)), Entry::Exclusive);
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn who_does_not_come_to_rest_is_not_waited_for_for_ever() {
     let quarantine = two_at_work();
     let (mut now, mut patience) = (0, PATIENCE_FIRST);
     for _ in 0..16 {
-        assert_eq!(quarantine.enter(2, at(now)), Entry::InCompany);
+        assert_eq!(quarantine.enter(2, at(now)), Entry::Shared);
         assert!(quarantine.want(2, at(now)));
         assert_eq!(
             quarantine.enter(2, at(now + patience - 1)),
             Entry::Wait(at(now + patience - 1 + LOOK))
         );
         now += patience;
-        assert_eq!(quarantine.enter(2, at(now)), Entry::InCompany, "the others go on");
+        assert_eq!(quarantine.enter(2, at(now)), Entry::Shared, "the others go on");
         assert!(!step(&quarantine, 0));
         assert!(!quarantine.want(2, at(now + GO_ON_TIMES * patience - 1)));
         quarantine.left(2);

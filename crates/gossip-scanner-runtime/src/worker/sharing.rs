@@ -1,7 +1,7 @@
-//! How an idle slot comes by a part of somebody else's shard.
+//! How an idle runner comes by a part of somebody else's shard.
 //!
-//! It looks through the coordinator at what others hold, lets the policy choose, and asks: a slot
-//! of the same process by a note on its seat, another process by a request that its owner hears
+//! It looks through the coordinator at what others hold, lets the policy choose, and asks: a runner
+//! of the same process by a note on its slot, another process by a request that its owner hears
 //! with its next checkpoint or renewal. Of several who ask for the same shard one is heard.
 
 use gossip_contracts::identity::{
@@ -9,8 +9,8 @@ use gossip_contracts::identity::{
 };
 use gossip_coordination::{CoordinationFacade, RequestActionError, ShardAction, ShardFilter};
 
-use super::Crew;
-use super::seat::Seat;
+use super::WorkerShared;
+use super::lease_slot::LeaseSlot;
 use super::sync::{Mutex, MutexGuard, PoisonError};
 use crate::backoff::Backoff;
 use crate::density::Density;
@@ -30,7 +30,7 @@ const REQUEST_TICKS: u64 = 4_000;
 
 const _: () = assert!(LOOK_FIRST < LOOK_LONGEST);
 
-/// What the slots of a worker know together of the shards of others.
+/// What the runners of a worker know together of the shards of others.
 #[derive(Debug)]
 pub(super) struct Sharing(Mutex<Known>);
 
@@ -66,7 +66,7 @@ impl Sharing {
         }))
     }
 
-    /// A slot has spent so many ticks on so many keys.
+    /// A runner has spent so many ticks on so many keys.
     pub(super) fn learn(&self, ticks: u64, keys: u64) {
         let mut known = self.lock();
         known.experience.0 += ticks;
@@ -82,21 +82,21 @@ impl Sharing {
 ///
 /// What fails here is tried again at the next look: nothing depends on it.
 pub(super) fn ask<B: CoordinationFacade>(
-    crew: &Crew<'_, B>,
+    shared: &WorkerShared<'_, B>,
     coordinator: &mut B,
     now: LogicalTime,
 ) {
-    if !crew.config.auto_split || crew.is_stopping() {
+    if !shared.config.auto_split || shared.is_stopping() {
         return;
     }
-    let mut known = crew.sharing.lock();
+    let mut known = shared.sharing.lock();
     if now < known.next_look {
         return;
     }
     let wait = known.backoff.wait();
     known.next_look = now.saturating_add(wait);
-    let Some(candidates) = known.look(crew, coordinator, now) else { return };
-    if candidates.into_iter().any(|shard| known.ask_owner(crew, coordinator, now, shard)) {
+    let Some(candidates) = known.look(shared, coordinator, now) else { return };
+    if candidates.into_iter().any(|shard| known.ask_owner(shared, coordinator, now, shard)) {
         known.backoff.reset();
     }
 }
@@ -105,11 +105,11 @@ impl Known {
     /// Whom to ask, best first; `None` if there is nothing to be seen.
     fn look<B: CoordinationFacade>(
         &mut self,
-        crew: &Crew<'_, B>,
+        shared: &WorkerShared<'_, B>,
         coordinator: &mut B,
         now: LogicalTime,
     ) -> Option<Vec<ShardId>> {
-        let (tenant, run) = (crew.config.tenant, crew.config.run);
+        let (tenant, run) = (shared.config.tenant, shared.config.run);
         let roots = match self.roots {
             Some(roots) => roots,
             None => {
@@ -122,7 +122,7 @@ impl Known {
         }
         let mut shards = Vec::new();
         coordinator.list_shards_into(now, tenant, run, ShardFilter::all(), &mut shards).ok()?;
-        let density = self.density.get_or_insert_with(|| density(crew));
+        let density = self.density.get_or_insert_with(|| density(shared));
         let (ticks, keys) = self.experience;
         let situation = Situation {
             now,
@@ -130,7 +130,7 @@ impl Known {
             roots,
             shards: &shards,
             ticks_per_key: (keys > 0).then(|| ticks as f64 / keys as f64),
-            near: &|shard| crew.seats.iter().find_map(|seat| seat.progress_of(shard)),
+            near: &|shard| shared.slots.iter().find_map(|slot| slot.progress_of(shard)),
         };
         Some(self.policy.candidates(situation, density))
     }
@@ -138,19 +138,19 @@ impl Known {
     /// Asks the owner of `shard`; whether it will hear of it.
     fn ask_owner<B: CoordinationFacade>(
         &mut self,
-        crew: &Crew<'_, B>,
+        shared: &WorkerShared<'_, B>,
         coordinator: &mut B,
         now: LogicalTime,
         shard: ShardId,
     ) -> bool {
-        if crew.seats.iter().any(|seat| Seat::ask_split(seat, shard)) {
+        if shared.slots.iter().any(|slot| LeaseSlot::ask_split(slot, shard)) {
             return true;
         }
-        let key = ShardKey::new(crew.config.run, shard);
+        let key = ShardKey::new(shared.config.run, shard);
         let (action, until) = (ShardAction::Split(None), now.saturating_add(REQUEST_TICKS));
         self.asked += 1;
-        let op_id = request_id(crew, key, self.asked, now);
-        let tenant = crew.config.tenant;
+        let op_id = request_id(shared, key, self.asked, now);
+        let tenant = shared.config.tenant;
         let asked = coordinator.request_action(now, tenant, key, &action, until, op_id);
         // Somebody else has asked: what is split off is for whoever comes first.
         !matches!(asked, Err(RequestActionError::RequestPending)) && asked.is_ok()
@@ -158,15 +158,20 @@ impl Known {
 }
 
 /// Where the keys of the source are; a source that cannot be asked is not known.
-fn density<B>(crew: &Crew<'_, B>) -> Density {
+fn density<B>(shared: &WorkerShared<'_, B>) -> Density {
     let everything = gossip_contracts::coordination::ShardSpecRef::new(b"", b"", b"");
-    Density::look(crew.parts.connector, everything).unwrap_or_default()
+    Density::look(shared.parts.connector, everything).unwrap_or_default()
 }
 
-fn request_id<B>(crew: &Crew<'_, B>, shard: ShardKey, number: u64, now: LogicalTime) -> OpId {
+fn request_id<B>(
+    shared: &WorkerShared<'_, B>,
+    shard: ShardKey,
+    number: u64,
+    now: LogicalTime,
+) -> OpId {
     let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
     hasher.write_raw(b"ask_split");
-    crew.config.worker.write_canonical(&mut hasher);
+    shared.config.worker.write_canonical(&mut hasher);
     shard.write_canonical(&mut hasher);
     hasher.write_u64(number);
     hasher.write_u64(now.as_raw());

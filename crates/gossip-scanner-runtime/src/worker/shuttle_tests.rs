@@ -3,7 +3,7 @@
 //! The same files are compiled once more, over locks, waits and a clock that `shuttle` schedules:
 //! it decides at every lock, at every operation of the store and at every wake-up who goes on. A
 //! schedule in which nobody can go on is a test that fails, and so is one that does not end
-//! (`stopped_clock.rs`). Whole workers are run: slots, renewer and porter over the real task and
+//! (`stopped_clock.rs`). Whole workers are run: runners, renewer and handoff over the real task and
 //! the real coordinator.
 //!
 //! # Laws
@@ -29,13 +29,13 @@ use shuttle::rand::Rng as _;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-use self::crew::{Crew, Drain, Parts, work};
-use self::porter::worker_of;
+use self::handoff_thread::worker_of;
+use self::worker_shared::{Drain, Parts, WorkerShared, work};
 use super::stopped_clock::{self, StoppedClock, begin, now, pass, scope, sleep};
-use super::{Finish, MAX_THREADS, WorkerConfig, WorkerError};
+use super::{Finish, MAX_THREADS, RunWorkerError, WorkerConfig};
 use crate::observer::{Event, Observer};
-use crate::processor::{Inline, Verdict, Work};
-use crate::task::{Ending, TaskConfig};
+use crate::processor::{Inline, ItemResult, Work};
+use crate::task::{TaskConfig, TaskOutcome};
 use crate::test_support::{RUN, TENANT, World, key, numbered};
 use crate::throttle::Limits;
 
@@ -61,16 +61,16 @@ macro_rules! once_more {
 }
 
 once_more! {
-    bell from "bell.rs";
     claiming from "claiming.rs";
-    crew from "crew.rs";
-    porter from "porter.rs";
+    handoff_thread from "handoff_thread.rs";
+    lease_slot from "lease_slot.rs";
+    notify from "notify.rs";
     quarantine from "quarantine.rs";
     records from "records.rs";
     renewer from "renewer.rs";
-    seat from "seat.rs";
+    shard_runner from "shard_runner.rs";
     sharing from "sharing.rs";
-    slot from "slot.rs";
+    worker_shared from "worker_shared.rs";
 }
 
 /// Schedules of each world and each way to draw them: a few seconds without optimisation.
@@ -206,13 +206,13 @@ impl Scene {
     }
 
     /// One worker, from its beginning to its end.
-    fn work(&self, number: u64, drain: &Drain) -> Result<Finish, WorkerError> {
+    fn work(&self, number: u64, drain: &Drain) -> Result<Finish, RunWorkerError> {
         let config =
             WorkerConfig { worker: worker_of(RUN, number), seed: number, ..self.config.clone() };
         let process = |work: Work<'_>, _: &mut Vec<u8>| {
             sleep(self.key_takes);
             *self.done.lock().unwrap().entry(work.key().to_vec()).or_default() += 1;
-            Verdict::Done
+            ItemResult::Done
         };
         let records = || self.records();
         let parts = Parts {
@@ -259,8 +259,8 @@ impl Scene {
 
 impl Observer for Scene {
     fn observe(&self, event: Event<'_>) {
-        if let Event::Ended { shard, ending } = event {
-            self.ended.lock().unwrap().push((shard, now(), *ending == Ending::Lost));
+        if let Event::Ended { shard, outcome } = event {
+            self.ended.lock().unwrap().push((shard, now(), *outcome == TaskOutcome::Lost));
         }
     }
 }

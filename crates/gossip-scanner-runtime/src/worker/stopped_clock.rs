@@ -102,8 +102,8 @@ pub(super) fn pass(ticks: u64) {
     unpark(&woken);
 }
 
-/// Sleeps, after `let_go`, which may let others come between: a wake-up from then on is not lost.
-fn fall_asleep(ticks: u64, condvar: Option<u64>, let_go: impl FnOnce()) {
+/// Sleeps, after `release_all`, which may let others come between: a wake-up from then on is not lost.
+fn fall_asleep(ticks: u64, condvar: Option<u64>, release_all: impl FnOnce()) {
     let thread = shuttle::thread::current();
     let woken = TIME.with_borrow_mut(|time| {
         let until = time.now.saturating_add(ticks);
@@ -111,7 +111,7 @@ fn fall_asleep(ticks: u64, condvar: Option<u64>, let_go: impl FnOnce()) {
         time.awake -= 1;
         time.leap()
     });
-    let_go();
+    release_all();
     unpark(&woken);
     while TIME.with_borrow(|time| time.is_asleep(&thread)) {
         shuttle::thread::park();

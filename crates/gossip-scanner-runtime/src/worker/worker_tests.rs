@@ -14,11 +14,11 @@ use gossip_coordination::{
 };
 
 use super::renewer::Renewer;
-use super::{Crew, Drain, Finish, Parts, WorkerConfig, WorkerError, work};
+use super::{Drain, Finish, Parts, RunWorkerError, WorkerConfig, WorkerShared, work};
 use crate::clock::{Clock, SystemClock};
 use crate::observer::{Event, Observer};
-use crate::processor::{Broken, Inline, Processor, Report, Verdict, Work};
-use crate::task::{Ending, TaskConfig};
+use crate::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
+use crate::task::{TaskConfig, TaskOutcome};
 use crate::test_support::{RUN, TENANT, World, at, counted, key, numbered};
 use crate::throttle::Limits;
 
@@ -49,8 +49,8 @@ fn run(
     connector: &dyn Connector,
     drain: &Drain,
     observer: &dyn Observer,
-    process: &(dyn Fn(&[u8]) -> Verdict + Sync),
-) -> Result<Finish, WorkerError> {
+    process: &(dyn Fn(&[u8]) -> ItemResult + Sync),
+) -> Result<Finish, RunWorkerError> {
     let clock = SystemClock::new();
     let parts = Parts {
         coordinator: &|| world.handle(),
@@ -66,9 +66,9 @@ fn run(
     work(config, parts)
 }
 
-fn note(done: &Done, key: &[u8]) -> Verdict {
+fn note(done: &Done, key: &[u8]) -> ItemResult {
     *done.lock().unwrap().entry(key.to_vec()).or_default() += 1;
-    Verdict::Done
+    ItemResult::Done
 }
 
 fn roots() -> World {
@@ -100,8 +100,8 @@ fn a_crew_touches_every_key_once_and_ends_the_run() {
 fn a_run_with_something_set_aside_stays_active() {
     let mut world = roots();
     let process = |seen: &[u8]| match seen == key(33) {
-        true => Verdict::Failed("no good".into()),
-        false => Verdict::Done,
+        true => ItemResult::Failed("no good".into()),
+        false => ItemResult::Done,
     };
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &(), &process);
     assert_eq!(finish, Ok(Finish::Incomplete { parked: 1 }));
@@ -119,8 +119,8 @@ fn keys_behind_one_that_is_set_aside_are_not_done_again() {
     let process = |seen: &[u8]| {
         note(&done, seen);
         match (0..80).any(|number| fails(number) && seen == key(number)) {
-            true => Verdict::Failed("no good".into()),
-            false => Verdict::Done,
+            true => ItemResult::Failed("no good".into()),
+            false => ItemResult::Done,
         }
     };
     let config = WorkerConfig { max_parked: 80, ..config(1) };
@@ -138,9 +138,9 @@ fn keys_behind_one_that_is_set_aside_are_not_done_again() {
 fn too_much_set_aside_stops_the_worker_and_gives_the_rest_back() {
     let mut world = roots();
     let config = WorkerConfig { max_parked: 3, ..config(2) };
-    let process = |_: &[u8]| Verdict::Hopeless("broken".into());
+    let process = |_: &[u8]| ItemResult::Hopeless("broken".into());
     let finish = run(&world, &config, &numbered(80), &Drain::new(), &(), &process);
-    let Err(WorkerError::TooManyParked { parked: 4, max: 3 }) = finish else {
+    let Err(RunWorkerError::TooManyParked { parked: 4, max: 3 }) = finish else {
         panic!("{finish:?}");
     };
     let rows = world.rows();
@@ -148,7 +148,7 @@ fn too_much_set_aside_stops_the_worker_and_gives_the_rest_back() {
     assert!(rows.iter().filter(|row| row.status == ShardStatus::Parked).count() <= 6);
 }
 
-/// The worker has ended with an error, and an item of another slot goes on for several leases.
+/// The worker has ended with an error, and an item of another runner goes on for several leases.
 #[test]
 fn leases_are_kept_until_the_last_item_is_settled() {
     let mut world = roots();
@@ -157,13 +157,13 @@ fn leases_are_kept_until_the_last_item_is_settled() {
     let process = |seen: &[u8]| {
         both_at_work.wait();
         if seen == key(0) {
-            return Verdict::Hopeless("ends the worker".into());
+            return ItemResult::Hopeless("ends the worker".into());
         }
         thread::sleep(Duration::from_millis(4 * LEASE));
-        Verdict::Done
+        ItemResult::Done
     };
     let finish = run(&world, &config, &numbered(80), &Drain::new(), &(), &process);
-    assert_eq!(finish, Err(WorkerError::TooManyParked { parked: 1, max: 0 }));
+    assert_eq!(finish, Err(RunWorkerError::TooManyParked { parked: 1, max: 0 }));
     let rows = world.rows();
     assert!(rows.iter().all(|row| !row.leased), "every shard was given back");
     assert_eq!(rows.iter().map(|row| counted(row).0).sum::<u64>(), 1, "the item is recorded");
@@ -176,14 +176,14 @@ fn the_registry_never_forgets_a_worker_for_longer_than_a_round() {
     let parts = Parts {
         coordinator: &|| world.handle(),
         connector: &numbered(0),
-        processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| Verdict::Done)),
+        processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done)),
         clock: &clock,
         drain: &drain,
         observer: &(),
         records: None,
     };
-    let crew = Crew::new(&WorkerConfig { lease_ticks: 600_000, ..config(1) }, parts);
-    let mut renewer = Renewer::new(&crew);
+    let shared = WorkerShared::new(&WorkerConfig { lease_ticks: 600_000, ..config(1) }, parts);
+    let mut renewer = Renewer::new(&shared);
     let is_known = |now: u64| {
         let mut workers = Vec::new();
         world.handle().list_workers_into(at(now), TENANT, &mut workers).unwrap();
@@ -257,7 +257,7 @@ fn a_cancelled_run_stops_its_workers() {
     };
     let process = |_: &[u8]| {
         thread::sleep(Duration::from_millis(5));
-        Verdict::Done
+        ItemResult::Done
     };
     let observer = Once(AtomicUsize::new(0), &cancel);
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &observer, &process);
@@ -304,7 +304,7 @@ fn a_request_to_release_reaches_the_owner() {
     };
     let released = AtomicUsize::new(0);
     let observe = |event: &Event<'_>| {
-        if matches!(event, Event::Ended { ending: Ending::Released, .. }) {
+        if matches!(event, Event::Ended { outcome: TaskOutcome::Released, .. }) {
             released.fetch_add(1, Ordering::SeqCst);
         }
         ask(event)
@@ -348,7 +348,7 @@ fn a_worker_registers_and_says_what_it_does() {
         let now = SystemClock::new().now();
         world.handle().list_workers_into(now, TENANT, &mut workers).unwrap();
         seen.lock().unwrap().extend(workers);
-        Verdict::Done
+        ItemResult::Done
     };
     run(&world, &config(2), &numbered(30), &Drain::new(), &(), &process).unwrap();
     let seen = seen.lock().unwrap();
@@ -385,7 +385,7 @@ impl Connector for Touchy {
 #[test]
 fn a_panic_parks_its_shard_and_the_others_go_on() {
     let mut world = roots();
-    let process = |_: &[u8]| Verdict::Done;
+    let process = |_: &[u8]| ItemResult::Done;
     let finish = run(&world, &config(2), &Touchy(numbered(80)), &Drain::new(), &(), &process);
     assert_eq!(finish, Ok(Finish::Incomplete { parked: 1 }));
     let rows = world.rows();
@@ -425,7 +425,7 @@ fn a_processor_that_cannot_work_stops_the_worker() {
         observer: &(),
     };
     let finish = work(&config(2), parts);
-    assert_eq!(finish, Err(WorkerError::Broken(Broken("no such program".into()))));
+    assert_eq!(finish, Err(RunWorkerError::Broken(Broken("no such program".into()))));
     assert!(world.rows().iter().all(|row| !row.leased && row.status == ShardStatus::Active));
 }
 
@@ -433,6 +433,6 @@ fn a_processor_that_cannot_work_stops_the_worker() {
 fn a_run_that_is_not_there_is_named_as_such() {
     let world = roots();
     let config = WorkerConfig { run: RunId::from_raw(99), ..config(1) };
-    let finish = run(&world, &config, &numbered(1), &Drain::new(), &(), &|_| Verdict::Done);
-    assert_eq!(finish, Err(WorkerError::RunNotFound));
+    let finish = run(&world, &config, &numbered(1), &Drain::new(), &(), &|_| ItemResult::Done);
+    assert_eq!(finish, Err(RunWorkerError::RunNotFound));
 }

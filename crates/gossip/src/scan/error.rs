@@ -4,10 +4,10 @@ use gossip_contracts::connector::ConnectorError;
 use gossip_coordination::GetRunError;
 use gossip_scanner_runtime::connectors::{RegisterError, SourceError};
 use gossip_scanner_runtime::exec::TemplateError;
-use gossip_scanner_runtime::{Broken, ReadJobError, StartError, WorkerError};
+use gossip_scanner_runtime::{Broken, ReadJobError, RunWorkerError, StartError};
 use thiserror::Error;
 
-use crate::store::{OpenError, StoreUrlError};
+use crate::store::{OpenStoreError, StoreUrlError};
 use crate::tenant::TenantNameError;
 
 /// Why a scan could not be performed. Finished items are recorded in any case.
@@ -22,7 +22,7 @@ pub enum ScanError {
     StoreUrl(#[from] StoreUrlError),
     /// The store cannot be opened.
     #[error("the store cannot be opened: {0}")]
-    Store(#[from] OpenError),
+    Store(#[from] OpenStoreError),
     /// The tenant's name is invalid.
     #[error(transparent)]
     Tenant(#[from] TenantNameError),
@@ -55,5 +55,5 @@ pub enum ScanError {
     Run(#[from] GetRunError),
     /// The worker stopped.
     #[error(transparent)]
-    Worker(#[from] WorkerError),
+    Worker(#[from] RunWorkerError),
 }

@@ -13,7 +13,7 @@ use gossip_contracts::connector::{ItemBody, OpenError};
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
 use gossip_scanner_runtime::connectors::parse_number_key;
 use gossip_scanner_runtime::exec::Rendering;
-use gossip_scanner_runtime::{Verdict, Work};
+use gossip_scanner_runtime::{ItemResult, Work};
 
 /// One item of a source.
 ///
@@ -116,9 +116,9 @@ impl<'a> Item<'a> {
         self.findings = self.findings.saturating_add(findings);
     }
 
-    pub(super) fn verdict(self, ended: Result<(), ItemError>) -> Verdict {
+    pub(super) fn result(self, ended: Result<(), ItemError>) -> ItemResult {
         match ended {
-            Ok(()) => NonZeroU32::new(self.findings).map_or(Verdict::Done, Verdict::Found),
+            Ok(()) => NonZeroU32::new(self.findings).map_or(ItemResult::Done, ItemResult::Found),
             Err(error) => error.0,
         }
     }
@@ -143,23 +143,23 @@ impl fmt::Debug for Item<'_> {
 ///
 /// The texts are passed to the observer of the scan, and nowhere else.
 // It does not implement `Error` itself: the conversion from every error would overlap.
-pub struct ItemError(Verdict);
+pub struct ItemError(ItemResult);
 
 impl ItemError {
     /// A failure; another try may succeed.
     pub fn failed(message: impl fmt::Display) -> Self {
-        Self(Verdict::Failed(message.to_string().into()))
+        Self(ItemResult::Failed(message.to_string().into()))
     }
 
     /// A failure that would occur again.
     pub fn permanent(message: impl fmt::Display) -> Self {
-        Self(Verdict::Hopeless(message.to_string().into()))
+        Self(ItemResult::Hopeless(message.to_string().into()))
     }
 
     /// The content cannot be read.
     #[must_use]
     pub const fn unread(error: OpenError) -> Self {
-        Self(Verdict::Unopened(error))
+        Self(ItemResult::Unopened(error))
     }
 }
 
@@ -176,8 +176,8 @@ impl<E: std::error::Error + 'static> From<E> for ItemError {
 impl fmt::Debug for ItemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Verdict::Unopened(_) => "Unread",
-            Verdict::Hopeless(_) => "Permanent",
+            ItemResult::Unopened(_) => "Unread",
+            ItemResult::Hopeless(_) => "Permanent",
             _ => "Failed",
         })
     }

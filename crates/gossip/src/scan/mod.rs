@@ -329,7 +329,7 @@ impl<'a> Scan<'a> {
         let process = |work: Work<'_>, buffer: &mut Vec<u8>| {
             let mut item = Item::new(work, &rendering, buffer);
             let ended = handler(&mut item);
-            item.verdict(ended)
+            item.result(ended)
         };
         self.run(&prepared, &|_| Box::new(Inline::new(process)))
     }

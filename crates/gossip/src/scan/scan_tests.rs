@@ -9,7 +9,7 @@ use gossip_contracts::connector::{Connector, ConnectorError, MemoryConnector};
 use gossip_contracts::identity::WorkerId;
 use gossip_coordination::{RunManagement as _, WorkerState};
 use gossip_scanner_runtime::{
-    Clock as _, Ending, InitialShardsError, OpenRunError, StartError, SystemClock, job_of,
+    Clock as _, InitialShardsError, OpenRunError, StartError, SystemClock, TaskOutcome, job_of,
 };
 use gossip_testkit::test_support::TestDirectory;
 
@@ -67,7 +67,9 @@ impl Moves {
     fn observe(&self, event: Event<'_>) {
         match event {
             Event::Arrived { .. } => self.arrived.fetch_add(1, Ordering::SeqCst),
-            Event::Ended { ending: Ending::Moved, .. } => self.moved.fetch_add(1, Ordering::SeqCst),
+            Event::Ended { outcome: TaskOutcome::Moved, .. } => {
+                self.moved.fetch_add(1, Ordering::SeqCst)
+            }
             _ => 0,
         };
     }

@@ -12,7 +12,7 @@ use gossip_scanner_runtime::connectors::{Source, SourceRegistry};
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
     Clock as _, Drain, Finish, Limits, Observer, OpenedRun, OpenedState, Parts, Processor,
-    SystemClock, TaskConfig, WorkerConfig, WorkerError, job_of, work, worker_of,
+    RunWorkerError, SystemClock, TaskConfig, WorkerConfig, job_of, work, worker_of,
 };
 
 use super::{Outcome, ScanError};
@@ -223,8 +223,8 @@ impl fmt::Debug for Joined {
 }
 
 /// After every end but a failed store: other workers need not wait for the owner keys to expire.
-const fn may_retire(finish: &Result<Finish, WorkerError>) -> bool {
-    !matches!(finish, Err(WorkerError::Store(_)))
+const fn may_retire(finish: &Result<Finish, RunWorkerError>) -> bool {
+    !matches!(finish, Err(RunWorkerError::Store(_)))
 }
 
 #[cfg(test)]

@@ -1,23 +1,26 @@
 //! After which ends of a worker its owner keys are removed from the store.
 
 use gossip_coordination::InfraError;
-use gossip_scanner_runtime::{Broken, Finish, WorkerError};
+use gossip_scanner_runtime::{Broken, Finish, RunWorkerError};
 use rstest::rstest;
 
 use super::may_retire;
 
-fn away() -> WorkerError {
-    WorkerError::Store(InfraError::Transient { operation: "renew.commit", message: String::new() })
+fn away() -> RunWorkerError {
+    RunWorkerError::Store(InfraError::Transient {
+        operation: "renew.commit",
+        message: String::new(),
+    })
 }
 
 #[rstest]
 #[case::complete(Ok(Finish::Complete), true)]
 #[case::drained(Ok(Finish::Drained), true)]
-#[case::broken(Err(WorkerError::Broken(Broken("no such program".into()))), true)]
-#[case::parked(Err(WorkerError::TooManyParked { parked: 2, max: 1 }), true)]
+#[case::broken(Err(RunWorkerError::Broken(Broken("no such program".into()))), true)]
+#[case::parked(Err(RunWorkerError::TooManyParked { parked: 2, max: 1 }), true)]
 #[case::store(Err(away()), false)]
 fn only_a_store_that_failed_is_not_told(
-    #[case] finish: Result<Finish, WorkerError>,
+    #[case] finish: Result<Finish, RunWorkerError>,
     #[case] retires: bool,
 ) {
     assert_eq!(may_retire(&finish), retires);

@@ -33,8 +33,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], with the cause and the remedy in its text.
-    pub fn open(url: &StoreUrl) -> Result<Self, OpenError> {
+    /// [`OpenStoreError`], with the cause and the remedy in its text.
+    pub fn open(url: &StoreUrl) -> Result<Self, OpenStoreError> {
         let open = match url {
             StoreUrl::Memory => Open::Memory(MapStore::new()),
             StoreUrl::Sqlite { path, options } => {
@@ -91,7 +91,7 @@ impl Backend {
 /// Why a store could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum OpenStoreError {
     /// The file.
     #[error(transparent)]
     Sqlite(#[from] sqlite::OpenError),

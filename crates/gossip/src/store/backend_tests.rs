@@ -95,9 +95,9 @@ fn what_cannot_be_opened_says_so() {
     let directory = TestDirectory::new("stores-missing");
     let url = format!("sqlite:{}", directory.path().join("no/such/place").display());
     let error = Backend::open(&url.parse().unwrap()).unwrap_err();
-    assert!(matches!(error, OpenError::Sqlite(_)), "{error}");
+    assert!(matches!(error, OpenStoreError::Sqlite(_)), "{error}");
     // No process listens on the discard port of this machine.
     let url = "etcd://127.0.0.1:9/x?connect_timeout=500ms&request_timeout=1s";
     let error = Backend::open(&url.parse().unwrap()).unwrap_err();
-    assert!(matches!(error, OpenError::Etcd(_)), "{error}");
+    assert!(matches!(error, OpenStoreError::Etcd(_)), "{error}");
 }

@@ -34,7 +34,7 @@ mod backend;
 mod url;
 
 pub use self::any_store::AnyStore;
-pub use self::backend::{Backend, Coordinator, OpenError};
+pub use self::backend::{Backend, Coordinator, OpenStoreError};
 pub use self::url::{StoreUrl, StoreUrlError};
 
 #[cfg(doc)]

@@ -15,7 +15,7 @@ use gossip_scanner_runtime::stepping::{
     Cut, Limits, Renewer, Rest, ShardRunner, TaskConfig, WorkerShared,
 };
 use gossip_scanner_runtime::{
-    Broken, Clock, Drain, INITIAL_SHARDS_MAX, Parts, Processor, Report, Verdict, Work,
+    Broken, Clock, Drain, INITIAL_SHARDS_MAX, ItemResult, Parts, Processor, Report, Work,
     WorkerConfig, initial_shards,
 };
 
@@ -297,7 +297,7 @@ impl Processor for Waiting<'_> {
         }
         if let Some(ticket) = self.desk.under_way.swap(0, Ordering::Relaxed).checked_sub(1) {
             self.desk.done.fetch_add(1, Ordering::Relaxed);
-            reports.push(Report { ticket: ticket as usize, verdict: Verdict::Done });
+            reports.push(Report { ticket: ticket as usize, result: ItemResult::Done });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::store::{RecordCache, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::{
-    Broken, Clock, Drain, Event, Observer, Processor, Report, Verdict, Work,
+    Broken, Clock, Drain, Event, ItemResult, Observer, Processor, Report, Work,
 };
 use gossip_sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
 
@@ -170,8 +170,8 @@ impl Observer for Door<'_> {
             Event::Arrived { shard } => {
                 self.stage.say(|| format!("p{process} gets {:x}", shard.shard().as_raw()));
             }
-            Event::Ended { shard, ending } => self.stage.say(|| {
-                format!("p{process} is done with {:x}: {ending:?}", shard.shard().as_raw())
+            Event::Ended { shard, outcome } => self.stage.say(|| {
+                format!("p{process} is done with {:x}: {outcome:?}", shard.shard().as_raw())
             }),
             Event::Split { shard, residual } => self.stage.say(|| {
                 let (shard, residual) = (shard.shard().as_raw(), residual.as_raw());
@@ -205,7 +205,7 @@ struct Desk<'w> {
 
 impl Desk<'_> {
     /// The item is finished: what becomes of it, or nothing if that killed the process.
-    fn finish(&self, item: &Item) -> Option<Verdict> {
+    fn finish(&self, item: &Item) -> Option<ItemResult> {
         let stage = self.door.stage;
         let tries = stage.tries[item.number].fetch_add(1, Ordering::Relaxed);
         match stage.source.entries[item.number].temper {
@@ -214,14 +214,14 @@ impl Desk<'_> {
                 stage.disk.kill(self.door.process);
                 None
             }
-            Temper::AlwaysFails => Some(Verdict::Failed("it always does".into())),
-            Temper::Hopeless => Some(Verdict::Hopeless("it always does".into())),
-            Temper::Fails(times) if tries < times => Some(Verdict::Failed("this time".into())),
+            Temper::AlwaysFails => Some(ItemResult::Failed("it always does".into())),
+            Temper::Hopeless => Some(ItemResult::Hopeless("it always does".into())),
+            Temper::Fails(times) if tries < times => Some(ItemResult::Failed("this time".into())),
             Temper::Good | Temper::Fails(_) => {
                 match stage.oracle().result(item.shard, item.fence, item.number) {
-                    true => Some(Verdict::Done),
+                    true => Some(ItemResult::Done),
                     // Somebody newer is at work.
-                    false => Some(Verdict::Failed("stale".into())),
+                    false => Some(ItemResult::Failed("stale".into())),
                 }
             }
         }
@@ -272,8 +272,8 @@ impl Processor for Desk<'_> {
                 break;
             }
             let item = self.under_way.remove(place);
-            if let Some(verdict) = self.finish(&item) {
-                reports.push(Report { ticket: item.ticket, verdict });
+            if let Some(result) = self.finish(&item) {
+                reports.push(Report { ticket: item.ticket, result });
             }
         }
         self.tell_ready();

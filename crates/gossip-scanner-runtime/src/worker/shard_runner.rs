@@ -11,21 +11,21 @@ use gossip_coordination::{
 
 use super::quarantine::{Entry, Suspicion};
 use super::sync::Ordering;
-use super::{Crew, Finish, WorkerError, claiming, sharing};
+use super::{Finish, RunWorkerError, WorkerShared, claiming, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
 use crate::op_ids::OpIds;
 use crate::processor::Processor;
-use crate::task::{Ending, Gear, ShardTask, Turn};
+use crate::task::{ShardTask, TaskContext, TaskOutcome, TaskStep};
 
-/// The first and the longest wait of a slot that found nothing, in ticks: short enough that a shard
+/// The first and the longest wait of a runner that found nothing, in ticks: short enough that a shard
 /// that was split off starts at once, long enough that a hundred idle workers do not trouble a
 /// store.
 const IDLE_FIRST: u64 = 20;
 const IDLE_LONGEST: u64 = 1_000;
 
 /// The longest time between two steps of a runner that waits, in ticks, whatever it waits for.
-pub const NAP_LONGEST: u64 = 500;
+pub const RUNNER_WAIT_MAX: u64 = 500;
 
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
@@ -33,15 +33,15 @@ const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
 
 /// Works until the worker ends.
-pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>, number: usize) {
-    let mut slot = Slot::new(crew, number);
+pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>, number: usize) {
+    let mut runner = ShardRunner::new(shared, number);
     loop {
-        let (heard, now) = (crew.bell().heard(), crew.parts.clock.now());
-        match slot.step(now) {
+        let (heard, now) = (shared.notify().count(), shared.parts.clock.now());
+        match runner.step(now) {
             Rest::No => {}
             Rest::Until(until) => {
-                let ticks = until.as_raw().saturating_sub(now.as_raw()).min(NAP_LONGEST);
-                crew.bell().wait(heard, Duration::from_millis(ticks));
+                let ticks = until.as_raw().saturating_sub(now.as_raw()).min(RUNNER_WAIT_MAX);
+                shared.notify().wait(heard, Duration::from_millis(ticks));
             }
             Rest::Over => return,
         }
@@ -64,8 +64,8 @@ pub enum Rest {
 }
 
 /// Claims shards and works on one at a time, for one thread of a worker.
-pub struct Slot<'c, 'a, B> {
-    crew: &'c Crew<'a, B>,
+pub struct ShardRunner<'c, 'a, B> {
+    shared: &'c WorkerShared<'a, B>,
     number: usize,
     coordinator: B,
     processor: Box<dyn Processor + 'a>,
@@ -78,20 +78,20 @@ pub struct Slot<'c, 'a, B> {
     claims: u64,
 }
 
-impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
+impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// Returns a runner without a shard. `number` is below the worker's number of threads, and no
     /// other runner of the worker has it.
     ///
     /// It opens its own coordinator handle and processor.
-    pub fn new(crew: &'c Crew<'a, B>, number: usize) -> Self {
+    pub fn new(shared: &'c WorkerShared<'a, B>, number: usize) -> Self {
         Self {
-            crew,
+            shared,
             number,
-            coordinator: (crew.parts.coordinator)(),
-            processor: (crew.parts.processor)(number),
+            coordinator: (shared.parts.coordinator)(),
+            processor: (shared.parts.processor)(number),
             scratch: Box::default(),
             task: None,
-            idle: Backoff::new(IDLE_FIRST, IDLE_LONGEST, crew.config.seed ^ number as u64),
+            idle: Backoff::new(IDLE_FIRST, IDLE_LONGEST, shared.config.seed ^ number as u64),
             store_fails_since: None,
             claims: 0,
         }
@@ -101,17 +101,19 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     pub fn step(&mut self, now: LogicalTime) -> Rest {
         match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
-            None if self.crew.is_stopping() => self.go_home(now),
-            None => match self.crew.quarantine.enter(self.number, now) {
+            None if self.shared.is_stopping() => self.shut_down(now),
+            None => match self.shared.quarantine.enter(self.number, now) {
                 Entry::Wait(until) => Rest::Until(until),
-                entry @ (Entry::InCompany | Entry::Alone) => self.seek(now, entry == Entry::Alone),
+                entry @ (Entry::Shared | Entry::Exclusive) => {
+                    self.seek(now, entry == Entry::Exclusive)
+                }
             },
         }
     }
 
     /// Gives back what has arrived, and claims nothing more.
-    fn go_home(&mut self, now: LogicalTime) -> Rest {
-        if let Some(mut task) = self.crew.porch.take() {
+    fn shut_down(&mut self, now: LogicalTime) -> Rest {
+        if let Some(mut task) = self.shared.inbox.take() {
             task.release();
             return self.begin(now, task, false);
         }
@@ -121,21 +123,21 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
 
     /// Takes what has arrived, or claims.
     fn seek(&mut self, now: LogicalTime, alone: bool) -> Rest {
-        match self.crew.porch.take() {
+        match self.shared.inbox.take() {
             Some(task) => self.begin(now, task, alone),
-            None if alone => self.claim_alone(now),
-            None => self.claim_in_company(now),
+            None if alone => self.claim_exclusive(now),
+            None => self.claim_shared(now),
         }
     }
 
     /// Claims what is above suspicion, or asks the others to rest if there is nothing else.
-    fn claim_in_company(&mut self, now: LogicalTime) -> Rest {
-        let crew = self.crew;
+    fn claim_shared(&mut self, now: LogicalTime) -> Rest {
+        let shared = self.shared;
         self.claims += 1;
-        let restore = restore(crew, self.number, self.claims, now);
-        let found = claiming::claim_in_company(
+        let restore = restore(shared, self.number, self.claims, now);
+        let found = claiming::claim_shared(
             &mut self.coordinator,
-            &crew.config,
+            &shared.config,
             now,
             &mut self.scratch,
             restore,
@@ -143,10 +145,10 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
         match found.claimed {
             Ok(task) => self.begin(now, task, false),
             Err(ClaimError::NoneAvailable { .. })
-                if found.passed_over && crew.quarantine.want(self.number, now) =>
+                if found.passed_over && shared.quarantine.want(self.number, now) =>
             {
                 self.store_fails_since = None;
-                crew.bell().ring();
+                shared.notify().wake_all();
                 Rest::No
             }
             Err(ClaimError::NoneAvailable { .. }) if found.passed_over => {
@@ -162,10 +164,10 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     }
 
     /// Claims anything: nobody else has anything under way.
-    fn claim_alone(&mut self, now: LogicalTime) -> Rest {
-        let (crew, config) = (self.crew, &self.crew.config);
+    fn claim_exclusive(&mut self, now: LogicalTime) -> Rest {
+        let (shared, config) = (self.shared, &self.shared.config);
         self.claims += 1;
-        let restore = restore(crew, self.number, self.claims, now);
+        let restore = restore(shared, self.number, self.claims, now);
         let claimed = self.coordinator.claim_next_available(
             now,
             config.tenant,
@@ -183,8 +185,8 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     }
 
     fn leave_quarantine(&self) {
-        if self.crew.quarantine.left(self.number) {
-            self.crew.bell().ring();
+        if self.shared.quarantine.left(self.number) {
+            self.shared.notify().wake_all();
         }
     }
 
@@ -194,12 +196,12 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
             // It came from another worker, or between a look and the grant: given back, uncounted.
             task.release();
         }
-        if self.crew.quarantine.claimed(self.number, suspicion) {
-            self.crew.bell().ring();
+        if self.shared.quarantine.claimed(self.number, suspicion) {
+            self.shared.notify().wake_all();
         }
         self.answered();
-        self.crew.seats[self.number].take(task.lease().clone());
-        self.crew.busy.fetch_add(1, Ordering::SeqCst);
+        self.shared.slots[self.number].take(task.lease().clone());
+        self.shared.busy.fetch_add(1, Ordering::SeqCst);
         self.task = Some((Box::new(task), now));
         Rest::No
     }
@@ -212,43 +214,43 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
             ClaimError::Throttled { retry_after } => Rest::Until(retry_after),
             ClaimError::RunPaused => {
                 self.answered();
-                self.crew.parts.observer.observe(Event::Paused);
+                self.shared.parts.observer.observe(Event::Paused);
                 Rest::Until(now.saturating_add(self.idle.jitter(IDLE_LONGEST)))
             }
             ClaimError::RunTerminal { status } => self.finish(Ok(Finish::of_run(status))),
             ClaimError::BackendError(error) => self.store_failed(now, error),
             // The last two, and whatever the coordinator may add: there is nothing to claim from.
             ClaimError::RunNotFound | ClaimError::TenantMismatch { .. } | _ => {
-                self.finish(Err(WorkerError::RunNotFound))
+                self.finish(Err(RunWorkerError::RunNotFound))
             }
         }
     }
 
-    fn finish(&self, end: Result<Finish, WorkerError>) -> Rest {
-        self.crew.finish(end);
+    fn finish(&self, end: Result<Finish, RunWorkerError>) -> Rest {
+        self.shared.finish(end);
         Rest::No
     }
 
     /// Everything is taken or finished: ends the run if it is settled, or waits for work.
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         self.store_fails_since = None;
-        let crew = self.crew;
+        let shared = self.shared;
         // While somebody holds a shard the run is not settled, and counting it is not cheap.
-        if earliest.is_none() && crew.busy.load(Ordering::SeqCst) == 0 {
+        if earliest.is_none() && shared.busy.load(Ordering::SeqCst) == 0 {
             match self.settle_run(now) {
                 Ok(Some(finish)) => return self.finish(Ok(finish)),
                 Ok(None) => {}
                 Err(error) => return self.store_failed(now, error),
             }
         }
-        sharing::ask(crew, &mut self.coordinator, now);
+        sharing::ask(shared, &mut self.coordinator, now);
         let wait = now.saturating_add(self.idle.wait());
         Rest::Until(earliest.map_or(wait, |deadline| wait.min(deadline.max(soon(now)))))
     }
 
     /// Ends the run if every shard is done; tells how it stands if it is settled.
     fn settle_run(&mut self, now: LogicalTime) -> Result<Option<Finish>, InfraError> {
-        let config = &self.crew.config;
+        let config = &self.shared.config;
         let progress = match self.coordinator.get_run_progress(now, config.tenant, config.run) {
             Ok(progress) => progress,
             Err(GetRunError::BackendError(error)) => return Err(error),
@@ -271,89 +273,95 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
         }
     }
 
-    /// Does the next thing for a shard, and gives the seat up when it is over.
+    /// Does the next thing for a shard, and gives the slot up when it is over.
     fn work(&mut self, now: LogicalTime, mut task: Box<ShardTask>, since: LogicalTime) -> Rest {
-        let ending = match catch_unwind(AssertUnwindSafe(|| self.step_task(now, &mut task))) {
-            Ok(Turn::Over(ending)) => ending,
+        let outcome = match catch_unwind(AssertUnwindSafe(|| self.step_task(now, &mut task))) {
+            Ok(TaskStep::Over(outcome)) => outcome,
             Ok(turn) => {
                 self.task = Some((task, since));
                 return match turn {
-                    Turn::Wait(until) => Rest::Until(until),
-                    Turn::Going | Turn::Over(_) => Rest::No,
+                    TaskStep::Wait(until) => Rest::Until(until),
+                    TaskStep::Continue | TaskStep::Over(_) => Rest::No,
                 };
             }
             Err(_) => self.park_after_panic(now, task.lease()),
         };
-        let crew = self.crew;
+        let shared = self.shared;
         self.processor.abandon();
-        crew.seats[self.number].leave();
-        crew.busy.fetch_sub(1, Ordering::SeqCst);
+        shared.slots[self.number].leave();
+        shared.busy.fetch_sub(1, Ordering::SeqCst);
         self.leave_quarantine();
-        crew.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
-        crew.parts.observer.observe(Event::Ended { shard: task.lease().key(), ending: &ending });
-        self.account_for(ending);
+        shared.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
+        shared
+            .parts
+            .observer
+            .observe(Event::Ended { shard: task.lease().key(), outcome: &outcome });
+        self.account_for(outcome);
         // Others may wait for what was split off or given back.
-        crew.bell().ring();
+        shared.notify().wake_all();
         Rest::No
     }
 
-    fn step_task(&mut self, now: LogicalTime, task: &mut ShardTask) -> Turn {
-        let crew = self.crew;
-        let seat = &crew.seats[self.number];
-        seat.tell(task);
-        if crew.has_ended() {
+    fn step_task(&mut self, now: LogicalTime, task: &mut ShardTask) -> TaskStep {
+        let shared = self.shared;
+        let slot = &shared.slots[self.number];
+        slot.tell(task);
+        if shared.has_ended() {
             // Nobody moves it any more.
-            task.go_on();
+            task.unfreeze();
         }
-        if crew.is_let_go() {
+        if shared.is_releasing() {
             task.release();
         }
-        let word = crew.quarantine.word(self.number);
-        task.hold(word.rest);
-        let mut gear = Gear {
+        let word = shared.quarantine.word(self.number);
+        task.request_pause(word.rest);
+        let mut context = TaskContext {
             coordinator: &mut self.coordinator,
-            connector: crew.parts.connector,
+            connector: shared.parts.connector,
             processor: &mut *self.processor,
-            throttle: &crew.throttle,
-            observer: crew.parts.observer,
+            throttle: &shared.throttle,
+            observer: shared.parts.observer,
         };
-        let turn = task.step(now, &mut gear);
-        let (still, suspect) = (task.is_still(), task.is_suspect());
-        let is_news = crew.quarantine.stepped(self.number, word, still, suspect);
-        if seat.note(task) || is_news {
-            crew.bell().ring();
+        let turn = task.step(now, &mut context);
+        let (still, suspect) = (task.is_paused(), task.is_suspect());
+        let is_news = shared.quarantine.stepped(self.number, word, still, suspect);
+        if slot.note(task) || is_news {
+            shared.notify().wake_all();
         }
         turn
     }
 
     /// A broken invariant: nothing of it was stored. The shard is set aside, and whatever may be in
     /// a bad state is made anew.
-    fn park_after_panic(&mut self, now: LogicalTime, lease: &Lease) -> Ending {
-        let crew = self.crew;
-        self.coordinator = (crew.parts.coordinator)();
-        self.processor = (crew.parts.processor)(self.number);
+    fn park_after_panic(&mut self, now: LogicalTime, lease: &Lease) -> TaskOutcome {
+        let shared = self.shared;
+        self.coordinator = (shared.parts.coordinator)();
+        self.processor = (shared.parts.processor)(self.number);
         let reason = ParkReason::Poisoned;
         let op_id = OpIds::after_panic(lease);
-        match self.coordinator.park_shard(now, crew.config.tenant, lease, reason, op_id) {
-            Ok(_) => Ending::Parked(reason),
-            Err(_) => Ending::Lost,
+        match self.coordinator.park_shard(now, shared.config.tenant, lease, reason, op_id) {
+            Ok(_) => TaskOutcome::Parked(reason),
+            Err(_) => TaskOutcome::Lost,
         }
     }
 
-    fn account_for(&mut self, ending: Ending) {
-        let crew = self.crew;
-        match ending {
-            Ending::Completed | Ending::Released | Ending::Moved | Ending::Lost => {}
-            Ending::Parked(_) => {
-                let parked = crew.parked.fetch_add(1, Ordering::SeqCst) + 1;
-                let max = crew.config.max_parked;
+    fn account_for(&mut self, outcome: TaskOutcome) {
+        let shared = self.shared;
+        match outcome {
+            TaskOutcome::Completed
+            | TaskOutcome::Released
+            | TaskOutcome::Moved
+            | TaskOutcome::Lost => {}
+            TaskOutcome::Parked(_) => {
+                let parked = shared.parked.fetch_add(1, Ordering::SeqCst) + 1;
+                let max = shared.config.max_parked;
                 if parked > max {
-                    crew.finish(Err(WorkerError::TooManyParked { parked, max }));
+                    shared.finish(Err(RunWorkerError::TooManyParked { parked, max }));
                 }
             }
-            Ending::RunOver(status) => crew.finish(Ok(Finish::of_run(status))),
-            Ending::StoreFailed(error) => crew.finish(Err(WorkerError::Store(error))),
-            Ending::Broken(broken) => crew.finish(Err(WorkerError::Broken(broken))),
+            TaskOutcome::RunOver(status) => shared.finish(Ok(Finish::of_run(status))),
+            TaskOutcome::StoreFailed(error) => shared.finish(Err(RunWorkerError::Store(error))),
+            TaskOutcome::Broken(broken) => shared.finish(Err(RunWorkerError::Broken(broken))),
         }
     }
 
@@ -363,29 +371,30 @@ impl<'c, 'a, B: CoordinationFacade> Slot<'c, 'a, B> {
     }
 
     fn store_failed(&mut self, now: LogicalTime, error: InfraError) -> Rest {
-        let crew = self.crew;
+        let shared = self.shared;
         let since = *self.store_fails_since.get_or_insert(now);
-        let patience = since.saturating_add(crew.config.task.store_patience);
+        let patience = since.saturating_add(shared.config.task.store_patience);
         if !error.is_retryable() || now >= patience {
-            return self.finish(Err(WorkerError::Store(error)));
+            return self.finish(Err(RunWorkerError::Store(error)));
         }
-        crew.parts.observer.observe(Event::StoreFailed { error: &error });
+        shared.parts.observer.observe(Event::StoreFailed { error: &error });
         Rest::Until(now.saturating_add(self.idle.wait()))
     }
 }
 
 /// Makes a task of a grant.
 fn restore<B>(
-    crew: &Crew<'_, B>,
+    shared: &WorkerShared<'_, B>,
     number: usize,
     claims: u64,
     now: LogicalTime,
 ) -> impl FnOnce(&AcquireResultView<'_>) -> ShardTask {
     move |acquired| {
         let (shard, attempts) = (acquired.lease.key(), acquired.attempts);
-        let seed = crew.config.seed ^ claims.rotate_left(32) ^ number as u64;
-        crew.parts.observer.observe(Event::Claimed { shard, attempts });
-        ShardTask::restore(crew.config.task, acquired, now, seed).knowing(&crew.remnants)
+        let seed = shared.config.seed ^ claims.rotate_left(32) ^ number as u64;
+        shared.parts.observer.observe(Event::Claimed { shard, attempts });
+        ShardTask::restore(shared.config.task, acquired, now, seed)
+            .with_result_cache(&shared.result_cache)
     }
 }
 

@@ -10,9 +10,9 @@
 //! # Invariants
 //! - What stands here was finished or tried before a split that the store took under the same
 //!   lease: by the shard's owner, then.
-//! - Each item is told once, and none for longer than [`LEFT_TICKS`]: who unparks a key later wants
+//! - Each item is told once, and none for longer than [`CACHED_TICKS`]: who unparks a key later wants
 //!   it tried.
-//! - There are at most [`LEFT_MAX`].
+//! - There are at most [`CACHED_MAX`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,15 +23,15 @@ use gossip_contracts::identity::LogicalTime;
 use crate::watermark::Settled;
 
 /// Items that are remembered at a time: some pages. More are done again, as by another process.
-const LEFT_MAX: usize = 8_192;
+const CACHED_MAX: usize = 8_192;
 
 /// How long an item is remembered, in ticks: a shard that was split off is claimed within seconds
 /// if it stays in this process.
-const LEFT_TICKS: u64 = 60_000;
+const CACHED_TICKS: u64 = 60_000;
 
 /// What became of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum CachedResult {
     Settled(Settled),
     /// It failed so often.
     Failed(u32),
@@ -39,30 +39,30 @@ pub(crate) enum Left {
 
 /// What the threads of a worker leave to each other.
 #[derive(Debug, Default)]
-pub(crate) struct Remnants {
+pub(crate) struct ResultCache {
     /// As many as `items`, to be looked at without the lock: mostly there are none.
     count: AtomicUsize,
     items: Mutex<ByKey>,
 }
 
 /// What became of items, by their keys, with the time at which it is forgotten.
-type ByKey = BTreeMap<Box<[u8]>, (Left, LogicalTime)>;
+type ByKey = BTreeMap<Box<[u8]>, (CachedResult, LogicalTime)>;
 
-impl Remnants {
+impl ResultCache {
     /// Remembers what became of the item `key`.
-    pub(crate) fn leave(&self, now: LogicalTime, key: &[u8], left: Left) {
+    pub(crate) fn leave(&self, now: LogicalTime, key: &[u8], left: CachedResult) {
         let mut items = self.items();
-        if items.len() >= LEFT_MAX {
+        if items.len() >= CACHED_MAX {
             items.retain(|_, (_, until)| now < *until);
         }
-        if items.len() < LEFT_MAX {
-            items.insert(key.into(), (left, now.saturating_add(LEFT_TICKS)));
+        if items.len() < CACHED_MAX {
+            items.insert(key.into(), (left, now.saturating_add(CACHED_TICKS)));
         }
         self.count.store(items.len(), Ordering::Release);
     }
 
     /// What became of the item `key`, if it is remembered. It is forgotten with that.
-    pub(crate) fn take(&self, now: LogicalTime, key: &[u8]) -> Option<Left> {
+    pub(crate) fn take(&self, now: LogicalTime, key: &[u8]) -> Option<CachedResult> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -87,24 +87,24 @@ mod tests {
 
     #[test]
     fn an_item_is_told_once_and_not_too_late() {
-        let remnants = Remnants::default();
-        assert_eq!(remnants.take(at(1), b"a"), None);
-        remnants.leave(at(1), b"a", Left::Settled(Settled::Done));
-        remnants.leave(at(1), b"b", Left::Failed(3));
-        assert_eq!(remnants.take(at(2), b"a"), Some(Left::Settled(Settled::Done)));
-        assert_eq!(remnants.take(at(2), b"a"), None);
-        assert_eq!(remnants.take(at(1 + LEFT_TICKS), b"b"), None, "it was unparked, perhaps");
+        let result_cache = ResultCache::default();
+        assert_eq!(result_cache.take(at(1), b"a"), None);
+        result_cache.leave(at(1), b"a", CachedResult::Settled(Settled::Done));
+        result_cache.leave(at(1), b"b", CachedResult::Failed(3));
+        assert_eq!(result_cache.take(at(2), b"a"), Some(CachedResult::Settled(Settled::Done)));
+        assert_eq!(result_cache.take(at(2), b"a"), None);
+        assert_eq!(result_cache.take(at(1 + CACHED_TICKS), b"b"), None, "it was unparked, perhaps");
     }
 
     #[test]
     fn there_are_never_too_many_and_old_ones_make_room() {
-        let remnants = Remnants::default();
-        for number in 0..=LEFT_MAX {
-            remnants.leave(at(1), &number.to_be_bytes(), Left::Failed(1));
+        let result_cache = ResultCache::default();
+        for number in 0..=CACHED_MAX {
+            result_cache.leave(at(1), &number.to_be_bytes(), CachedResult::Failed(1));
         }
-        assert_eq!(remnants.take(at(1), &LEFT_MAX.to_be_bytes()), None);
-        let later = at(2 + LEFT_TICKS);
-        remnants.leave(later, b"new", Left::Failed(1));
-        assert_eq!(remnants.take(later, b"new"), Some(Left::Failed(1)));
+        assert_eq!(result_cache.take(at(1), &CACHED_MAX.to_be_bytes()), None);
+        let later = at(2 + CACHED_TICKS);
+        result_cache.leave(later, b"new", CachedResult::Failed(1));
+        assert_eq!(result_cache.take(later, b"new"), Some(CachedResult::Failed(1)));
     }
 }

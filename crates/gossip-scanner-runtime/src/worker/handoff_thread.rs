@@ -2,11 +2,11 @@
 //! administrator or the end of the worker asks for.
 //!
 //! ```text
-//!   offers to us ─► Inbound ─► porch ─► a free slot
-//!   HandOff, Drain ─► Drain ─► seat: stand still ─► offer, accepted ─► seat: it is gone
+//!   offers to us ─► Inbound ─► inbox ─► a free runner
+//!   HandOff, Drain ─► Drain ─► slot: stand still ─► offer, accepted ─► slot: it is gone
 //! ```
 //!
-//! A shard is worked on until its own turn comes; then its slot finishes the items under way and
+//! A shard is worked on until its own turn comes; then its runner finishes the items under way and
 //! stands still, and the cursor travels with the offer: a planned move redoes nothing. What nobody
 //! takes is released with its progress, so a drain ends within [`DRAIN_TICKS`] and a little.
 //!
@@ -14,7 +14,7 @@
 //! item may take longer than any offer stands. If nobody takes it, its owner goes on with it.
 //!
 //! Shards go only to idle workers of the same run, which are known by their names
-//! ([`worker_of`]). One that finds no free slot here is released again.
+//! ([`worker_of`]). One that finds no free runner here is released again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -27,11 +27,11 @@ use gossip_handoff::lease_handoff::{
     RecoveryNext, WorkerDrain, collect_ended,
 };
 
+use super::lease_slot::LeaseSlot;
 use super::records::Records;
-use super::seat::Seat;
-use super::slot::Rest;
+use super::shard_runner::Rest;
 use super::sync::{Mutex, MutexGuard, PoisonError};
-use super::{Crew, WorkerError};
+use super::{RunWorkerError, WorkerShared};
 use crate::observer::Event;
 use crate::op_ids::OpIds;
 use crate::processor::Broken;
@@ -41,9 +41,9 @@ use crate::task::ShardTask;
 /// lease, so that it is not worse than being killed.
 const DRAIN_TICKS: u64 = 10_000;
 
-/// How long a shard that has arrived waits for a slot before it is released, in ticks: a claim by
+/// How long a shard that has arrived waits for a runner before it is released, in ticks: a claim by
 /// somebody else takes about as long.
-const PORCH_TICKS: u64 = 1_000;
+const INBOX_TICKS: u64 = 1_000;
 
 /// Between two looks after what earlier processes of this name left behind, in ticks.
 const UPKEEP_TICKS: u64 = 5_000;
@@ -54,7 +54,7 @@ const FAREWELL_TICKS: u64 = 2_000;
 
 /// The longest time between two steps of the handoff part, in ticks: it polls whether a shard has
 /// stopped.
-pub const NAP_LONGEST: u64 = 25;
+pub const HANDOFF_WAIT_MAX: u64 = 25;
 
 /// Workers look for offers ten times a second, which costs one read each; a source lets them look
 /// twice before its shard stands still.
@@ -99,11 +99,11 @@ const fn is_colleague(one: WorkerId, other: WorkerId) -> bool {
     one.as_raw() >> 32 == other.as_raw() >> 32
 }
 
-/// Shards that have arrived and wait for a slot.
+/// Shards that have arrived and wait for a runner.
 #[derive(Debug, Default)]
-pub(super) struct Porch(Mutex<Vec<(ShardTask, LogicalTime)>>);
+pub(super) struct Inbox(Mutex<Vec<(ShardTask, LogicalTime)>>);
 
-impl Porch {
+impl Inbox {
     /// The shard that has waited longest.
     pub(super) fn take(&self) -> Option<ShardTask> {
         let mut waiting = self.lock();
@@ -117,7 +117,7 @@ impl Porch {
     /// One that has waited for too long, or all of them if nobody will come.
     fn take_overdue(&self, now: LogicalTime, nobody_comes: bool) -> Option<ShardTask> {
         let mut waiting = self.lock();
-        let overdue = |since: LogicalTime| now >= since.saturating_add(PORCH_TICKS);
+        let overdue = |since: LogicalTime| now >= since.saturating_add(INBOX_TICKS);
         let index = waiting.iter().position(|(_, since)| nobody_comes || overdue(*since))?;
         Some(waiting.remove(index).0)
     }
@@ -130,22 +130,22 @@ impl Porch {
 /// Carries shards until the worker has ended; does nothing without records.
 ///
 /// A panic in it ends the worker: shards that stand still would wait for it for ever.
-pub(super) fn run<B: CoordinationFacade>(crew: &Crew<'_, B>) {
-    if catch_unwind(AssertUnwindSafe(|| carry(crew))).is_err() {
-        crew.finish(Err(WorkerError::Broken(Broken("moving shards panicked".into()))));
+pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
+    if catch_unwind(AssertUnwindSafe(|| carry(shared))).is_err() {
+        shared.finish(Err(RunWorkerError::Broken(Broken("moving shards panicked".into()))));
     }
 }
 
-fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
-    let Some(mut porter) = Porter::new(crew) else { return };
+fn carry<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
+    let Some(mut handoff) = HandoffThread::new(shared) else { return };
     loop {
-        let now = crew.parts.clock.now();
-        match porter.step(now) {
+        let now = shared.parts.clock.now();
+        match handoff.step(now) {
             Rest::No => {}
             Rest::Until(until) => {
-                let heard = crew.bell().heard();
-                let ticks = until.as_raw().saturating_sub(now.as_raw()).min(NAP_LONGEST);
-                crew.bell().wait(heard, Duration::from_millis(ticks));
+                let heard = shared.notify().count();
+                let ticks = until.as_raw().saturating_sub(now.as_raw()).min(HANDOFF_WAIT_MAX);
+                shared.notify().wait(heard, Duration::from_millis(ticks));
             }
             Rest::Over => return,
         }
@@ -153,8 +153,8 @@ fn carry<B: CoordinationFacade>(crew: &Crew<'_, B>) {
 }
 
 /// Takes over shards that other workers offer, and hands over those of this one.
-pub struct Porter<'c, 'a, B> {
-    crew: &'c Crew<'a, B>,
+pub struct HandoffThread<'c, 'a, B> {
+    shared: &'c WorkerShared<'a, B>,
     coordinator: B,
     records: Records<'a>,
     scratch: Box<AcquireScratch>,
@@ -172,15 +172,15 @@ pub struct Porter<'c, 'a, B> {
     ended_at: Option<LogicalTime>,
 }
 
-impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
+impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     /// Returns the handoff part of a worker, or `None` if its [`Parts`](super::Parts) have no
     /// records of moves. It opens its own coordinator handle and repository.
-    pub fn new(crew: &'c Crew<'a, B>) -> Option<Self> {
-        let records = Records::new((crew.parts.records?)());
-        let (worker, join) = (crew.config.worker, join(crew.config.lease_ticks));
+    pub fn new(shared: &'c WorkerShared<'a, B>) -> Option<Self> {
+        let records = Records::new((shared.parts.records?)());
+        let (worker, join) = (shared.config.worker, join(shared.config.lease_ticks));
         Some(Self {
-            crew,
-            coordinator: (crew.parts.coordinator)(),
+            shared,
+            coordinator: (shared.parts.coordinator)(),
             records,
             scratch: Box::default(),
             inbound: Inbound::new(worker, join),
@@ -196,13 +196,16 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Advances whatever handoffs are in flight, and searches for new ones.
     pub fn step(&mut self, now: LogicalTime) -> Rest {
-        if self.crew.has_ended() {
+        if self.shared.has_ended() {
             return self.farewell(now);
         }
-        if let Some(task) = self.crew.porch.take_overdue(now, self.crew.is_stopping()) {
+        if let Some(task) = self.shared.inbox.take_overdue(now, self.shared.is_stopping()) {
             self.turn_away(now, &task);
         }
-        if self.crew.parts.drain.is_asked() && !self.crew.is_let_go() && self.leaving.is_none() {
+        if self.shared.parts.drain.is_asked()
+            && !self.shared.is_releasing()
+            && self.leaving.is_none()
+        {
             self.begin_drain(now);
         }
         if self.leaving.is_none() {
@@ -219,40 +222,40 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         self.inbound.close();
         if let Some((lease, _)) = self.wanted.take() {
             // It moves with all others, or is released like them.
-            self.crew.seats.iter().for_each(|seat| seat.go_on(&lease));
+            self.shared.slots.iter().for_each(|slot| slot.unfreeze(&lease));
         }
         let willing = self.willing(now);
         if willing.is_empty() {
-            return self.crew.let_go();
+            return self.shared.release_all();
         }
-        let holdings = self.crew.seats.iter().filter_map(|seat| seat.begin_move());
+        let holdings = self.shared.slots.iter().filter_map(|slot| slot.begin_move());
         let holdings: Vec<_> =
             holdings.map(|(lease, moves)| HeldShard::working(lease, moves)).collect();
         let deadline = now.saturating_add(DRAIN_TICKS);
         let drain =
-            WorkerDrain::new(self.crew.config.worker, holdings, &willing, self.join, deadline);
+            WorkerDrain::new(self.shared.config.worker, holdings, &willing, self.join, deadline);
         self.leaving = Some((drain, true));
     }
 
     /// An administrator wants a shard elsewhere: first it stands still, and then its move begins.
     fn begin_requested(&mut self, now: LogicalTime) {
-        let seats = &self.crew.seats;
+        let slots = &self.shared.slots;
         let Some((lease, to)) = self.wanted.clone() else {
-            let asked = seats.iter().find_map(Seat::take_request);
+            let asked = slots.iter().find_map(LeaseSlot::take_request);
             // While nobody is willing, every renewal brings the request again, until it expires.
             self.wanted = asked.filter(|(_, to)| !self.willing_to_take(*to, now).is_empty());
             if let Some((lease, _)) = &self.wanted {
-                self.crew.seats.iter().for_each(|seat| seat.stand(lease));
-                self.crew.bell().ring();
+                self.shared.slots.iter().for_each(|slot| slot.freeze(lease));
+                self.shared.notify().wake_all();
             }
             return;
         };
-        let is_over = !seats.iter().any(|seat| seat.holds(&lease));
-        let is_still = seats.iter().any(|seat| seat.still_at(&lease).is_some());
-        if is_over || is_still {
+        let is_over = !slots.iter().any(|slot| slot.holds(&lease));
+        let is_paused = slots.iter().any(|slot| slot.frozen_at(&lease).is_some());
+        if is_over || is_paused {
             self.wanted = None;
         }
-        if is_still {
+        if is_paused {
             let willing = self.willing_to_take(to, now);
             self.begin_move(&lease, &willing, now);
         }
@@ -260,8 +263,8 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Offers a shard that stands still to the willing, and keeps it if nobody takes it.
     fn begin_move(&mut self, lease: &Lease, willing: &[WorkerEntry], now: LogicalTime) {
-        let (seats, me) = (&self.crew.seats, self.crew.config.worker);
-        let Some((lease, moves, cursor)) = seats.iter().find_map(|seat| seat.begin_move_of(lease))
+        let (slots, me) = (&self.shared.slots, self.shared.config.worker);
+        let Some((lease, moves, cursor)) = slots.iter().find_map(|slot| slot.begin_move_of(lease))
         else {
             return;
         };
@@ -273,7 +276,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// The worker that was named, if it can have a shard of this one, or whoever has nothing to do.
     fn willing_to_take(&mut self, to: Option<WorkerId>, now: LogicalTime) -> Vec<WorkerEntry> {
-        let me = self.crew.config.worker;
+        let me = self.shared.config.worker;
         match to {
             Some(to) if to == me || !is_colleague(to, me) => Vec::new(),
             Some(to) => vec![WorkerEntry::heard_of(to, WorkerState::Idle, now)],
@@ -283,8 +286,8 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Idle workers of the run, in an order of our own, so that not all give to the same one.
     fn willing(&mut self, now: LogicalTime) -> Vec<WorkerEntry> {
-        let (me, mut workers) = (self.crew.config.worker, Vec::new());
-        let tenant = self.crew.config.tenant;
+        let (me, mut workers) = (self.shared.config.worker, Vec::new());
+        let tenant = self.shared.config.tenant;
         if self.coordinator.list_workers_into(now, tenant, &mut workers).is_err() {
             return Vec::new();
         }
@@ -292,7 +295,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
             entry.state == WorkerState::Idle && entry.worker != me && is_colleague(entry.worker, me)
         });
         let count = workers.len().max(1) as u64;
-        workers.rotate_left((self.crew.config.seed % count) as usize);
+        workers.rotate_left((self.shared.config.seed % count) as usize);
         workers
     }
 
@@ -300,33 +303,33 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
     fn leave(&mut self, now: LogicalTime) -> Rest {
         let Some((mut drain, everything)) = self.leaving.take() else { return Rest::Until(NEVER) };
         self.hear_of_asked(&mut drain, now);
-        let tenant = self.crew.config.tenant;
+        let tenant = self.shared.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let next = drain.step(&mut Driver { tenant, backend, records }, now);
         for (lease, end) in drain.take_ended() {
             // Shards that are gone, or about to be given back, end so too, and do not go on here.
-            let stays = || self.crew.seats.iter().any(|seat| seat.keeps(&lease));
+            let stays = || self.shared.slots.iter().any(|slot| slot.keeps(&lease));
             if end == DrainEnd::Finished && !everything && stays() {
-                self.crew.parts.observer.observe(Event::Kept { shard: lease.key() });
+                self.shared.parts.observer.observe(Event::Kept { shard: lease.key() });
             }
-            self.crew.seats.iter().for_each(|seat| seat.end_move(&lease, end));
-            self.crew.bell().ring();
+            self.shared.slots.iter().for_each(|slot| slot.end_move(&lease, end));
+            self.shared.notify().wake_all();
         }
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
                 // One that is gone by now is heard of before the next step.
                 if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
-                    self.crew.seats.iter().for_each(|seat| seat.stand(lease));
+                    self.shared.slots.iter().for_each(|slot| slot.freeze(lease));
                     self.asked.push(lease.clone());
                 }
-                self.crew.bell().ring();
+                self.shared.notify().wake_all();
                 Rest::No
             }
             DrainNext::Wait(until) => Rest::Until(until),
             DrainNext::Done(_) => {
                 if everything {
-                    self.crew.let_go();
+                    self.shared.release_all();
                 }
                 return Rest::No;
             }
@@ -337,17 +340,17 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Tells the drain which shards stand still by now, and which are over.
     fn hear_of_asked(&mut self, drain: &mut WorkerDrain, now: LogicalTime) {
-        let seats = &self.crew.seats;
-        self.asked.retain(|lease| match seats.iter().find_map(|seat| seat.still_at(lease)) {
+        let slots = &self.shared.slots;
+        self.asked.retain(|lease| match slots.iter().find_map(|slot| slot.frozen_at(lease)) {
             Some(cursor) => {
                 drain.freeze(now, lease.key(), cursor);
                 false
             }
             None => true,
         });
-        let over = |lease: &&Lease| !seats.iter().any(|seat| seat.holds(lease));
+        let over = |lease: &&Lease| !slots.iter().any(|slot| slot.holds(lease));
         let gone: Vec<ShardKey> = drain.leases().filter(over).map(|lease| lease.key()).collect();
-        let withdrawn = seats.iter().filter_map(|seat| seat.take_withdrawal());
+        let withdrawn = slots.iter().filter_map(|slot| slot.take_withdrawal());
         for key in gone.into_iter().chain(withdrawn) {
             self.asked.retain(|asked| asked.key() != key);
             drain.finished(key);
@@ -356,21 +359,21 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Takes in what is offered.
     fn arrive(&mut self, now: LogicalTime) -> Rest {
-        let tenant = self.crew.config.tenant;
+        let tenant = self.shared.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let mut driver = Driver { tenant, backend, records };
         match self.inbound.step(&mut driver, &mut self.scratch, now) {
             InboundNext::Again => Rest::No,
             InboundNext::Wait(until) => Rest::Until(until),
             InboundNext::Live(arrived) => {
-                let (config, view) = (&self.crew.config, &arrived.view);
+                let (config, view) = (&self.shared.config, &arrived.view);
                 let shard = view.lease.key();
                 let seed = config.seed ^ view.lease.token().as_raw();
                 let task = ShardTask::restore(config.task, view, now, seed);
                 if shard.run() == config.run {
-                    self.crew.parts.observer.observe(Event::Arrived { shard });
-                    self.crew.porch.put(task, now);
-                    self.crew.bell().ring();
+                    self.shared.parts.observer.observe(Event::Arrived { shard });
+                    self.shared.inbox.put(task, now);
+                    self.shared.notify().wake_all();
                 } else {
                     self.turn_away(now, &task);
                 }
@@ -381,7 +384,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
 
     /// Gives a shard back that nobody here can work on.
     fn turn_away(&mut self, now: LogicalTime, task: &ShardTask) {
-        let (tenant, lease) = (self.crew.config.tenant, task.lease());
+        let (tenant, lease) = (self.shared.config.tenant, task.lease());
         let op_id = OpIds::after_panic(lease);
         // If this fails the lease runs out, and somebody claims it then.
         drop(self.coordinator.release(now, tenant, lease, ReleaseMode::Clean, op_id));
@@ -392,7 +395,7 @@ impl<'c, 'a, B: CoordinationFacade> Porter<'c, 'a, B> {
         if now < self.upkeep_at {
             return Rest::Until(self.upkeep_at);
         }
-        let tenant = self.crew.config.tenant;
+        let tenant = self.shared.config.tenant;
         if self.upkeep_at == LogicalTime::ZERO {
             // Once, at the start. What fails here is done by the next worker that starts.
             drop(collect_ended(&mut self.records, None, now));

@@ -7,10 +7,10 @@ use gossip_contracts::coordination::CursorUpdate;
 
 use crate::accumulator::Accumulator;
 use crate::token::{RuntimeToken, TokenError};
-use crate::watermark::{Settled, Watermark};
+use crate::watermark::{ItemWatermark, Settled};
 
 /// The finished part of a shard: a cursor, and what the runtime knows of the keys at or below it.
-pub(super) struct Covered {
+pub(super) struct CoveredKeys {
     /// Empty before the first key.
     key: Vec<u8>,
     /// The connector's token of that key; may be empty.
@@ -30,7 +30,7 @@ pub(super) struct Covered {
     pub(super) finished: u64,
 }
 
-impl Covered {
+impl CoveredKeys {
     /// What a stored cursor says.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Covered {
     }
 
     /// Takes in what the mark has passed; tells how many items and how many bytes.
-    pub(super) fn advance(&mut self, mark: &mut Watermark, page: &Page) -> (u64, u64) {
+    pub(super) fn advance(&mut self, mark: &mut ItemWatermark, page: &Page) -> (u64, u64) {
         let passed = mark.advance();
         let (mut items, mut bytes) = (0, 0);
         for index in passed.clone() {
@@ -137,9 +137,9 @@ fn cursor<'a>(key: &'a [u8], token: &'a [u8]) -> CursorUpdate<'a> {
 }
 
 // Numbers only.
-impl fmt::Debug for Covered {
+impl fmt::Debug for CoveredKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Covered")
+        f.debug_struct("CoveredKeys")
             .field("key_len", &self.key.len())
             .field("accumulator", &self.accumulator)
             .field("unread", &self.unread)

@@ -6,17 +6,17 @@ use gossip_contracts::connector::Connector;
 use gossip_coordination::CoordinationFacade;
 use gossip_handoff::Repository;
 
-use super::bell::Bell;
-use super::porter::{self, Porch};
+use super::handoff_thread::{self, Inbox};
+use super::lease_slot::LeaseSlot;
+use super::notify::Notify;
 use super::quarantine::Quarantine;
-use super::seat::Seat;
 use super::sharing::Sharing;
 use super::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, PoisonError, thread};
-use super::{Finish, MAX_THREADS, WorkerConfig, WorkerError, renewer, slot};
+use super::{Finish, MAX_THREADS, RunWorkerError, WorkerConfig, renewer, shard_runner};
 use crate::clock::Clock;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
-use crate::task::Remnants;
+use crate::task::ResultCache;
 use crate::throttle::Throttle;
 
 /// Tells a worker to stop, from any thread.
@@ -26,7 +26,7 @@ pub struct Drain(Arc<DrainState>);
 #[derive(Debug, Default)]
 struct DrainState {
     asked: AtomicBool,
-    bell: Bell,
+    notify: Notify,
 }
 
 impl Drain {
@@ -39,7 +39,7 @@ impl Drain {
     /// Asks the worker to finish the items under way, record progress and give its shards back.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::SeqCst);
-        self.0.bell.ring();
+        self.0.notify.wake_all();
     }
 
     /// Whether somebody has asked.
@@ -79,73 +79,74 @@ impl<B> fmt::Debug for Parts<'_, B> {
 ///
 /// # Errors
 ///
-/// [`WorkerError`]. The shards were given back, unless it is the store that failed.
-pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, WorkerError>
+/// [`RunWorkerError`]. The shards were given back, unless it is the store that failed.
+pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, RunWorkerError>
 where
     B: CoordinationFacade,
 {
-    let crew = Crew::new(config, parts);
-    let (crew, gone_home) = (&crew, &AtomicBool::new(false));
+    let shared = WorkerShared::new(config, parts);
+    let (shared, runners_done) = (&shared, &AtomicBool::new(false));
     thread::scope(|scope| {
-        let renewer = scope.spawn(|| renewer::run(crew, gone_home));
-        let porter = scope.spawn(|| porter::run(crew));
-        let slots: Vec<_> = (0..crew.seats.len())
-            .map(|number| scope.spawn(move || slot::run(crew, number)))
+        let renewer = scope.spawn(|| renewer::run(shared, runners_done));
+        let handoff = scope.spawn(|| handoff_thread::run(shared));
+        let runners: Vec<_> = (0..shared.slots.len())
+            .map(|number| scope.spawn(move || shard_runner::run(shared, number)))
             .collect();
-        for slot in slots {
-            // A slot catches what its shards throw; what is left is our own bug.
-            if slot.join().is_err() {
-                crew.finish(Err(WorkerError::Broken(Broken("a worker thread panicked".into()))));
+        for runner in runners {
+            // A runner catches what its shards throw; what is left is our own bug.
+            if runner.join().is_err() {
+                shared
+                    .finish(Err(RunWorkerError::Broken(Broken("a worker thread panicked".into()))));
             }
         }
-        gone_home.store(true, Ordering::SeqCst);
-        crew.shut_down();
-        drop((renewer, porter));
+        runners_done.store(true, Ordering::SeqCst);
+        shared.shut_down();
+        drop((renewer, handoff));
     });
-    crew.ended()
+    shared.ended()
 }
 
 /// State that the parts of one worker share.
-pub struct Crew<'a, B> {
+pub struct WorkerShared<'a, B> {
     pub(super) config: WorkerConfig,
     pub(super) parts: Parts<'a, B>,
     pub(super) throttle: Throttle,
-    /// One for each slot.
-    pub(super) seats: Vec<Seat>,
+    /// One for each runner.
+    pub(super) slots: Vec<LeaseSlot>,
     /// Who may claim what.
     pub(super) quarantine: Quarantine,
     /// Shards that have arrived from other workers.
-    pub(super) porch: Porch,
+    pub(super) inbox: Inbox,
     /// What is known of items of shards that were split off.
-    pub(super) remnants: Arc<Remnants>,
+    pub(super) result_cache: Arc<ResultCache>,
     /// Whether a worker that drains has given away what it could.
-    pub(super) let_go: AtomicBool,
-    /// How many slots have a shard.
+    pub(super) releasing: AtomicBool,
+    /// How many runners have a shard.
     pub(super) busy: AtomicUsize,
     /// How many shards this worker has set aside.
     pub(super) parked: AtomicUsize,
     /// What is known of the shards of others.
     pub(super) sharing: Sharing,
     /// How the worker ends; the first to say so decides.
-    pub(super) end: Mutex<Option<Result<Finish, WorkerError>>>,
+    pub(super) end: Mutex<Option<Result<Finish, RunWorkerError>>>,
 }
 
-impl<'a, B> Crew<'a, B> {
+impl<'a, B> WorkerShared<'a, B> {
     /// Returns the shared state of a worker that has not started.
     pub fn new(config: &WorkerConfig, parts: Parts<'a, B>) -> Self {
         let threads = config.threads.clamp(1, MAX_THREADS);
         // Without records nothing is given away: it is let go at once.
-        let let_go = AtomicBool::new(parts.records.is_none());
+        let releasing = AtomicBool::new(parts.records.is_none());
         let sharing = Sharing::new(config.seed, parts.clock.now());
         Self {
             config: config.clone(),
             parts,
             throttle: Throttle::new(config.limits),
-            seats: (0..threads).map(|_| Seat::default()).collect(),
+            slots: (0..threads).map(|_| LeaseSlot::default()).collect(),
             quarantine: Quarantine::new(threads),
-            porch: Porch::default(),
-            remnants: Arc::default(),
-            let_go,
+            inbox: Inbox::default(),
+            result_cache: Arc::default(),
+            releasing,
             busy: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
             sharing,
@@ -154,11 +155,11 @@ impl<'a, B> Crew<'a, B> {
     }
 
     /// Ends the worker, unless it has ended.
-    pub(super) fn finish(&self, end: Result<Finish, WorkerError>) {
+    pub(super) fn finish(&self, end: Result<Finish, RunWorkerError>) {
         let mut decided = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         decided.get_or_insert(end);
         drop(decided);
-        self.bell().ring();
+        self.notify().wake_all();
     }
 
     /// Ends the worker. Called when every runner is over; a worker that has no result by then has
@@ -171,8 +172,8 @@ impl<'a, B> Crew<'a, B> {
     ///
     /// # Errors
     ///
-    /// The first [`WorkerError`] that ended it.
-    pub fn ended(&self) -> Result<Finish, WorkerError> {
+    /// The first [`RunWorkerError`] that ended it.
+    pub fn ended(&self) -> Result<Finish, RunWorkerError> {
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
         end.unwrap_or(Ok(Finish::Drained))
     }
@@ -183,14 +184,14 @@ impl<'a, B> Crew<'a, B> {
     }
 
     /// Whether shards are given back.
-    pub(super) fn is_let_go(&self) -> bool {
-        (self.parts.drain.is_asked() && self.let_go.load(Ordering::SeqCst)) || self.has_ended()
+    pub(super) fn is_releasing(&self) -> bool {
+        (self.parts.drain.is_asked() && self.releasing.load(Ordering::SeqCst)) || self.has_ended()
     }
 
     /// Nothing more is given away: a worker that drains gives back what it has.
-    pub(super) fn let_go(&self) {
-        self.let_go.store(true, Ordering::SeqCst);
-        self.bell().ring();
+    pub(super) fn release_all(&self) {
+        self.releasing.store(true, Ordering::SeqCst);
+        self.notify().wake_all();
     }
 
     /// Returns whether the worker has a result, so that its parts finish.
@@ -201,10 +202,10 @@ impl<'a, B> Crew<'a, B> {
     /// Returns how often waiting parts were notified. When the number rises, every part that waits
     /// must be stepped, except the renewer, which has [`Renewer::has_news`](super::Renewer).
     pub fn notifications(&self) -> u64 {
-        self.bell().heard()
+        self.notify().count()
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.parts.drain.0.bell
+    pub(crate) fn notify(&self) -> &Notify {
+        &self.parts.drain.0.notify
     }
 }

@@ -6,7 +6,7 @@ use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{ShardAction, SplitKey};
 use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
-use super::{Cut, Decision, Ending, Gear, Operation, ShardTask};
+use super::{Cut, Decision, Operation, ShardTask, TaskContext, TaskOutcome};
 use crate::split_policy::SPLIT_KEYS_MIN;
 
 /// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
@@ -32,20 +32,20 @@ impl ShardTask {
 
     /// The lease is gone: whatever is on its way is forgotten at the next step.
     pub fn lost(&mut self) {
-        self.ended = Some(Ending::Lost);
+        self.ended = Some(TaskOutcome::Lost);
     }
 
     /// Asks the shard to stand still when the items under way are finished, because it is to be
     /// moved. One that ends for another reason does not.
-    pub fn stand(&mut self) {
-        self.verdict.get_or_insert(Decision::Stand);
+    pub fn freeze(&mut self) {
+        self.decision.get_or_insert(Decision::Freeze);
     }
 
     /// Where the shard stands still, if it does: nothing of it is under way or waits for another
     /// try, and everything up to this cursor is finished.
     #[must_use]
-    pub fn still_at(&self) -> Option<Cursor> {
-        let stands = matches!(self.verdict, Some(Decision::Stand));
+    pub fn frozen_at(&self) -> Option<Cursor> {
+        let stands = matches!(self.decision, Some(Decision::Freeze));
         let rests = self.submitted == 0 && self.pending.is_none();
         let still = stands && rests && !self.has_retries();
         still.then(|| self.covered.cursor().into())
@@ -53,25 +53,25 @@ impl ShardTask {
 
     /// It was not moved: goes on where it stood still. What turned out to be hopeless meanwhile is
     /// set aside, as it would have been.
-    pub fn go_on(&mut self) {
-        if matches!(self.verdict, Some(Decision::Stand)) {
-            self.verdict = self.hopeless_item().map(Decision::ParkItem);
+    pub fn unfreeze(&mut self) {
+        if matches!(self.decision, Some(Decision::Freeze)) {
+            self.decision = self.hopeless_item().map(Decision::ParkItem);
         }
     }
 
     /// Asks the shard to rest, because another one of the process is to be worked on alone, or not
     /// to any more. One without progress under its lease goes on until some is recorded: if the
     /// process died while it rests, that would be held against it.
-    pub fn hold(&mut self, held: bool) {
-        self.held = held;
+    pub fn request_pause(&mut self, held: bool) {
+        self.pause_requested = held;
     }
 
     /// Whether the shard rests, with nothing under way: whatever ends the process now is not this
     /// shard's doing, and is not counted as such.
     #[must_use]
-    pub fn is_still(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         let idle = self.submitted == 0 && self.pending.is_none() && self.covered.unsaved == 0;
-        self.is_resting() && idle
+        self.is_pausing() && idle
     }
 
     /// Whether the shard is parked if its owner dies now: it has come forward since, or not.
@@ -80,24 +80,24 @@ impl ShardTask {
         self.config.is_last_chance(self.attempts)
     }
 
-    pub(super) const fn is_resting(&self) -> bool {
-        self.held && self.attempts == 0
+    pub(super) const fn is_pausing(&self) -> bool {
+        self.pause_requested && self.attempts == 0
     }
 
     /// Somebody else took care of the shard, which stood still: the task is over at its next step.
-    pub fn end(&mut self, ending: Ending) {
-        self.ended = Some(ending);
+    pub fn end(&mut self, outcome: TaskOutcome) {
+        self.ended = Some(outcome);
     }
 
     /// Asks for the shard to be given back when the items under way are finished.
     pub fn release(&mut self) {
-        self.verdict.get_or_insert(Decision::Release);
+        self.decision.get_or_insert(Decision::Release);
     }
 
     /// Hears what an administrator asks.
     ///
     /// Moving a shard is not the task's business: a worker hears of that with a renewal.
-    pub fn order(&mut self, action: &ShardAction) {
+    pub fn request(&mut self, action: &ShardAction) {
         match action {
             ShardAction::Release => self.release(),
             ShardAction::Split(_) => {
@@ -130,16 +130,16 @@ impl ShardTask {
             Some(ShardAction::Split(Some(asked))) => asked.as_bytes() > self.rest_from(),
             _ => true,
         };
-        self.verdict.is_none() && ahead
+        self.decision.is_none() && ahead
     }
 
     /// Splits what remains, if there is a place for it. Several cuts are made from behind, one
     /// operation each, so that every one of them leaves this shard what is in front of it.
-    pub(super) fn serve_split<B>(&mut self, gear: &Gear<'_, B>) {
+    pub(super) fn serve_split<B>(&mut self, context: &TaskContext<'_, B>) {
         if let Some(ShardAction::Split(asked)) = self.split.take() {
             self.cuts = match asked {
                 Some(asked) => self.admissible(asked.as_bytes()).into_iter().collect(),
-                None => self.cuts_of_rest(gear),
+                None => self.cuts_of_rest(context),
             };
         }
         if let Some(point) = self.cuts.pop() {
@@ -155,9 +155,9 @@ impl ShardTask {
     }
 
     /// Keys in order between which there is about as much each, from what is known of the keys.
-    fn cuts_of_rest<B>(&self, gear: &Gear<'_, B>) -> Vec<Box<[u8]>> {
+    fn cuts_of_rest<B>(&self, context: &TaskContext<'_, B>) -> Vec<Box<[u8]>> {
         match self.config.cut {
-            Cut::Learned => self.cuts_by_keys(gear).unwrap_or_default(),
+            Cut::Learned => self.cuts_by_keys(context).unwrap_or_default(),
             Cut::Bytes => self.middle_by_bytes().into_iter().collect(),
         }
     }
@@ -165,7 +165,7 @@ impl ShardTask {
     /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
     /// sample of what lies behind the last item that was started; one that gives none is cut by
     /// bytes.
-    fn cuts_by_keys<B>(&self, gear: &Gear<'_, B>) -> Option<Vec<Box<[u8]>>> {
+    fn cuts_by_keys<B>(&self, context: &TaskContext<'_, B>) -> Option<Vec<Box<[u8]>>> {
         if self.page.is_exhausted() && self.listing.is_some() {
             let open = self.mark.mark();
             let started = self.mark.next().unwrap_or(self.page.len()) - open;
@@ -175,7 +175,7 @@ impl ShardTask {
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
         let rest = ShardSpecRef::new(self.rest_from(), self.spec.end(), self.spec.metadata());
-        gear.connector.sample_keys(rest, &mut sample).ok()?;
+        context.connector.sample_keys(rest, &mut sample).ok()?;
         if sample.is_empty() && !sample.is_exhausted() {
             return self.middle_by_bytes().map(|middle| vec![middle]);
         }
