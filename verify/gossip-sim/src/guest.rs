@@ -33,7 +33,7 @@ use gossip_coordination::Lease;
 
 use super::guest_coordinator::SimCoordinator;
 use super::keyspace::Keyspace;
-use super::letters::Letter;
+use super::messages::Message;
 use super::port::{Ask, Reply, SimStore};
 use super::random::Stream;
 
@@ -177,7 +177,7 @@ impl SimWorld {
         };
         match taken {
             Some(true) => {
-                self.store.post(Letter::Worked { lease: lease.clone(), key: key.to_vec() });
+                self.store.post(Message::Worked { lease: lease.clone(), key: key.to_vec() });
                 Written::Accepted
             }
             Some(false) => Written::Refused,

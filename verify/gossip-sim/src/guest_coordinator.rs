@@ -20,7 +20,7 @@ use gossip_coordination::{
 };
 
 use super::answers::Renewal;
-use super::letters::{About, Answered, Grant, Letter, Notice};
+use super::messages::{About, Answered, Grant, Message, Notice};
 use super::op::{Ending, Label, MayBeInfra, Verb, ending};
 use super::port::SimStore;
 use super::worker::Handle;
@@ -38,7 +38,7 @@ impl SimCoordinator {
     }
 
     fn begin(&self, notice: Notice) {
-        self.store.post(Letter::Begins(Box::new(notice)));
+        self.store.post(Message::Begins(Box::new(notice)));
     }
 
     fn end<T, E: MayBeInfra>(&self, told: &Result<IdempotentOutcome<T>, E>) {
@@ -57,7 +57,7 @@ impl SimCoordinator {
             Err(error) => failed(error),
         };
         answered.born = told.as_ref().ok().and_then(|told| born(told.as_ref().into_inner()));
-        self.store.post(Letter::Ended(Box::new(answered)));
+        self.store.post(Message::Ended(Box::new(answered)));
     }
 
     /// As [`SimCoordinator::end`] for what is never replayed.
@@ -75,7 +75,7 @@ impl SimCoordinator {
         if let Ok(told) = told {
             more(&mut letter, told);
         }
-        self.store.post(Letter::Ended(Box::new(letter)));
+        self.store.post(Message::Ended(Box::new(letter)));
     }
 }
 
@@ -297,7 +297,7 @@ impl AsyncCoordinationBackend for SimCoordinator {
         let first = results.iter().find_map(|told| told.as_ref().err()).filter(|_| none);
         let letter = first.map_or_else(|| answered(Ending::Executed, "Executed"), failed);
         let batch = results.iter().map(renewal).collect();
-        self.store.post(Letter::Ended(Box::new(Answered { batch, ..letter })));
+        self.store.post(Message::Ended(Box::new(Answered { batch, ..letter })));
     }
 }
 

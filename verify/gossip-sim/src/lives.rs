@@ -13,7 +13,7 @@ use super::context::{Clock, Cx};
 use super::faults::FaultKind;
 use super::guest::{SimWorker, SimWorld, Trial};
 use super::guest_coordinator::SimCoordinator;
-use super::letters::GuestSide;
+use super::messages::GuestSide;
 use super::port::SimStore;
 use super::random::{Stream, mix};
 use super::worker::{Handle, Worker};

@@ -13,7 +13,7 @@ use gossip_contracts::identity::RunId;
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
 use gossip_coordination::{InfraError, Lease};
 
-use super::letters::Letter;
+use super::messages::Message;
 
 /// What a process waits for.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ struct Port {
     binding: Option<u64>,
     limits: StoreLimits,
     /// What a guest wrote and the world has not read.
-    letters: Vec<Letter>,
+    messages: Vec<Message>,
     /// A guest's own clock.
     clock: u64,
     /// The runs that a guest knows of.
@@ -96,19 +96,19 @@ struct Port {
 
 impl SimStore {
     pub(super) fn new(binding: Option<u64>, limits: StoreLimits) -> Self {
-        let (asked, told, letters, runs) = (None, None, Vec::new(), Vec::new());
-        let port = Port { asked, told, binding, limits, letters, clock: 0, runs };
+        let (asked, told, messages, runs) = (None, None, Vec::new(), Vec::new());
+        let port = Port { asked, told, binding, limits, messages, clock: 0, runs };
         Self(Arc::new(Mutex::new(port)))
     }
 
     /// Writes a letter.
-    pub(super) fn post(&self, letter: Letter) {
-        self.port().letters.push(letter);
+    pub(super) fn post(&self, message: Message) {
+        self.port().messages.push(message);
     }
 
     /// Takes the letters that were written.
-    pub(super) fn letters(&self) -> Vec<Letter> {
-        std::mem::take(&mut self.port().letters)
+    pub(super) fn messages(&self) -> Vec<Message> {
+        std::mem::take(&mut self.port().messages)
     }
 
     /// Says what a guest sees when it goes on.

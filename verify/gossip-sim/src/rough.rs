@@ -437,8 +437,8 @@ impl Rough {
         if matches!(sent, Sent::Twice | Sent::Late) {
             let luck = &mut self.line(process).luck;
             let due = 1 + luck.below(OVERTAKEN_MAX);
-            let letters = txns.iter().map(|txn| (self.calls + due, process, txn.clone()));
-            self.late.extend(letters);
+            let messages = txns.iter().map(|txn| (self.calls + due, process, txn.clone()));
+            self.late.extend(messages);
         }
         if matches!(sent, Sent::Never | Sent::Late) {
             return unknown();

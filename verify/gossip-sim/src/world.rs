@@ -25,7 +25,7 @@ use super::faults::{Dice, FaultKind, FaultTally, Place};
 use super::guest::{ResultSink, Trial};
 use super::keyspace::Keyspace;
 use super::lent::Home;
-use super::letters::GuestSide;
+use super::messages::GuestSide;
 use super::op::Op;
 use super::oracle::{Limits, Oracle, Rule, Violation};
 use super::pairs::Turns;

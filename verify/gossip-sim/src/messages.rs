@@ -21,7 +21,7 @@ use super::world::World;
 
 /// One thing to know.
 #[derive(Clone, Debug)]
-pub(super) enum Letter {
+pub(super) enum Message {
     /// An operation is about to be called.
     Begins(Box<Notice>),
     /// The last one was answered.
@@ -104,11 +104,11 @@ impl GuestSide {
         Self { cx, op: None, grants: BTreeMap::new() }
     }
 
-    fn hear(&mut self, letter: Letter) {
-        match letter {
-            Letter::Begins(notice) => self.begins(*notice),
-            Letter::Ended(answered) => self.ended(&answered),
-            Letter::Worked { lease, key } => {
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Begins(notice) => self.begins(*notice),
+            Message::Ended(answered) => self.ended(&answered),
+            Message::Worked { lease, key } => {
                 let oracle = &mut self.cx.shared.borrow_mut().oracle;
                 let (known, number) = (self.grants.get(&token(&lease)), oracle.keys.number(&key));
                 let Some((lease, number)) = known.zip(number) else { return };
@@ -250,7 +250,7 @@ impl World {
     pub(super) fn hear(&mut self, number: u32) {
         let process = &mut self.processes[number as usize];
         if let Some(guest) = &mut process.guest {
-            process.store.letters().into_iter().for_each(|letter| guest.hear(letter));
+            process.store.messages().into_iter().for_each(|message| guest.hear(message));
         }
     }
 
