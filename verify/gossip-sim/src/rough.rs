@@ -28,7 +28,7 @@ use super::backend::SimulationBackend;
 use super::context::{Clock, EPOCH};
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultSet, FaultTally, Place};
-use super::lives::DRIFT_MAX;
+use super::processes::DRIFT_MAX;
 use super::random::Stream;
 use super::wire::{
     CLOCK_STEP_MAX, LATENCY_MAX, OVERTAKEN_MAX, Roll, TIMEOUT_TICKS, refusal, transient,
