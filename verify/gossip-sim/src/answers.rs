@@ -2,11 +2,11 @@
 
 use gossip_coordination::{OP_LOG_CAP, PendingRequest, RUN_OP_LOG_CAP, ShardStatus};
 
+use super::admin_requests::NOT_SHOWN;
 use super::effects::{answer_of, has_op_id};
 use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Verb};
 use super::oracle::{Holder, Log, Oracle, Remembered, Rule, Violation};
 use super::processes::CLOCK_SKEW_HONOURED;
-use super::wishes::NOT_SHOWN;
 
 /// What a caller was told.
 #[derive(Clone, Copy, Debug)]

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod admin_requests;
 mod answers;
 mod audit;
 mod backend;
@@ -57,7 +58,6 @@ mod sink;
 mod splits;
 mod stranger;
 mod wire;
-mod wishes;
 mod worker;
 mod world;
 
@@ -83,6 +83,8 @@ pub use self::shrink::shrink;
 use self::world::World;
 
 #[cfg(test)]
+mod admin_requests_tests;
+#[cfg(test)]
 mod audit_tests;
 #[cfg(test)]
 mod backend_tests;
@@ -106,8 +108,6 @@ mod rough_tests;
 mod sim_tests;
 #[cfg(test)]
 mod verbs_tests;
-#[cfg(test)]
-mod wishes_tests;
 
 /// Plays worlds, one after another.
 #[derive(Debug)]

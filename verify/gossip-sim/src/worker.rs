@@ -79,7 +79,7 @@ pub(super) struct Held {
     /// Present once the worker was told that it lost the lease: what it still does under it.
     zombie: Option<u64>,
     /// What an administrator asked last.
-    wish: Option<ShardAction>,
+    requested: Option<ShardAction>,
 }
 
 /// A worker.
@@ -149,7 +149,7 @@ impl Worker {
                 _ => self.cx.sleep(1 + roll % IDLE_TICKS).await,
             };
         }
-        if let Some(action) = self.held[place].wish.take().filter(|_| roll < 40) {
+        if let Some(action) = self.held[place].requested.take().filter(|_| roll < 40) {
             return self.obey(place, action).await;
         }
         match roll {
@@ -342,7 +342,7 @@ impl Worker {
                 if ending == Ending::Executed {
                     self.cx.judge(|oracle| oracle.was_shown(&op, request.as_ref()));
                 }
-                self.held[place].wish(request);
+                self.held[place].requested(request);
             }
             Err(_) => self.maybe_lost(place, ending),
         }
@@ -403,7 +403,7 @@ impl Worker {
                 self.cx.judge(|oracle| oracle.was_shown(&op, renewed.request.as_ref()));
                 self.cx.hear(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
-                self.held[place].wish(renewed.request);
+                self.held[place].requested(renewed.request);
             }
             Err(_) => self.maybe_lost(place, ending),
         }
@@ -614,8 +614,8 @@ impl Worker {
 }
 
 impl Held {
-    fn wish(&mut self, request: Option<PendingRequest>) {
-        self.wish = request.map(|request| request.action().clone());
+    fn requested(&mut self, request: Option<PendingRequest>) {
+        self.requested = request.map(|request| request.action().clone());
     }
 
     /// Where a split may cut: behind what is done, before the end.
@@ -662,7 +662,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
     let (fence, token) = (told.fence, lease.token().as_raw());
     let lease_ref = LeaseRef { shard, key: lease.key(), grant: told.grant, fence, token };
-    let (sequence, last_id, frozen, zombie, wish) = (0, None, None, None, None);
+    let (sequence, last_id, frozen, zombie, requested) = (0, None, None, None, None);
     let (worked, offered_by) = (done, OpId::from_raw(0));
     Some(Held {
         lease,
@@ -676,7 +676,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         frozen,
         offered_by,
         zombie,
-        wish,
+        requested,
     })
 }
 

@@ -5,7 +5,9 @@
 
 use gossip_coordination::ParkReason;
 
-use super::vocabulary::{Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, RunAct, Tick, Way, Wish};
+use super::vocabulary::{
+    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, RequestedAction, RunAct, Tick, Way,
+};
 
 /// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -514,7 +516,7 @@ fn runs(short: bool) -> Config {
         admin: &[
             (AdminAct::Unpark, 1),
             (AdminAct::Revoke, 2),
-            (AdminAct::Request { what: Wish::Release, expires: 3 }, 3),
+            (AdminAct::Request { what: RequestedAction::Release, expires: 3 }, 3),
         ],
         handoffs: &[1],
         sends: 1,
@@ -606,9 +608,9 @@ fn requests(short: bool) -> Config {
             ]
         },
         admin: &[
-            (AdminAct::Request { what: Wish::Split, expires: 3 }, 1),
-            (AdminAct::Request { what: Wish::HandOff, expires: 3 }, 1),
-            (AdminAct::Request { what: Wish::Withdraw, expires: 4 }, 2),
+            (AdminAct::Request { what: RequestedAction::Split, expires: 3 }, 1),
+            (AdminAct::Request { what: RequestedAction::HandOff, expires: 3 }, 1),
+            (AdminAct::Request { what: RequestedAction::Withdraw, expires: 4 }, 2),
             (AdminAct::Revoke, 3),
         ],
         handoffs: &[1],
@@ -677,7 +679,7 @@ fn everything(short: bool) -> Config {
         admin: &[
             (AdminAct::Unpark, 1),
             (AdminAct::Revoke, 2),
-            (AdminAct::Request { what: Wish::Split, expires: 3 }, 3),
+            (AdminAct::Request { what: RequestedAction::Split, expires: 3 }, 3),
         ],
         run_acts: &[
             (RunAct::Complete, 500),

@@ -36,7 +36,7 @@ use hashbrown::HashMap;
 use super::interner::Interner;
 use super::runs::{RunFacts, RunValue};
 use super::vocabulary::{
-    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, ShardNo, Tick, Way, Wish,
+    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, RequestedAction, ShardNo, Tick, Way,
 };
 
 /// The only run of a tenant. Tenants use the same ids, so that a mixed-up key is noticed.
@@ -98,7 +98,7 @@ pub(super) struct Step {
     pub(super) grant: Option<Granted>,
     pub(super) renewed_until: Option<Tick>,
     /// What the owner was shown to be asked of it.
-    pub(super) shown: Option<(Wish, Tick)>,
+    pub(super) shown: Option<(RequestedAction, Tick)>,
     /// The shard's new record.
     pub(super) record: Option<u32>,
     pub(super) born: Vec<Born>,
@@ -137,7 +137,7 @@ pub(super) struct Facts {
     /// Owner and deadline.
     pub(super) lease: Option<(u8, Tick)>,
     /// The request that is stored: its id, what it asks, and its end.
-    pub(super) request: Option<(u64, Wish, Tick)>,
+    pub(super) request: Option<(u64, RequestedAction, Tick)>,
     /// Zero for roots.
     pub(super) split_hash: u64,
 }
@@ -351,10 +351,10 @@ impl Kernel {
             AdminAct::Revoke => self.shard_step(q, by, &RevokeLease { tenant, key, op_id }),
             AdminAct::Request { what, expires } => {
                 let action = match what {
-                    Wish::Split => ShardAction::Split(None),
-                    Wish::Release => ShardAction::Release,
-                    Wish::HandOff => ShardAction::HandOff(None),
-                    Wish::Withdraw => ShardAction::Withdraw,
+                    RequestedAction::Split => ShardAction::Split(None),
+                    RequestedAction::Release => ShardAction::Release,
+                    RequestedAction::HandOff => ShardAction::HandOff(None),
+                    RequestedAction::Withdraw => ShardAction::Withdraw,
                 };
                 let expires_at = time(expires);
                 self.shard_step(q, by, &RequestAction { tenant, key, action, expires_at, op_id })
@@ -642,12 +642,12 @@ fn facts(view: ShardView<'_>) -> Facts {
 }
 
 /// A request in the model's words.
-fn asked(request: &PendingRequest) -> (Wish, Tick) {
+fn asked(request: &PendingRequest) -> (RequestedAction, Tick) {
     let what = match request.action() {
-        ShardAction::Split(_) => Wish::Split,
-        ShardAction::Release => Wish::Release,
-        ShardAction::HandOff(_) => Wish::HandOff,
-        ShardAction::Withdraw => Wish::Withdraw,
+        ShardAction::Split(_) => RequestedAction::Split,
+        ShardAction::Release => RequestedAction::Release,
+        ShardAction::HandOff(_) => RequestedAction::HandOff,
+        ShardAction::Withdraw => RequestedAction::Withdraw,
         other => unreachable!("the model does not ask to {}", other.label()),
     };
     (what, tick(request.expires_at()))

@@ -12,7 +12,7 @@ use gossip_coordination::{OP_LOG_CAP, RunStatus, ShardStatus};
 
 use super::kernel::{Granted, Step, Verdict};
 use super::vocabulary::{
-    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, Tick, Way, Wish,
+    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, RequestedAction, Tick, Way,
 };
 
 /// A law of the protocol, as the oracle names it.
@@ -115,7 +115,7 @@ pub(super) struct Asked {
     pub(super) op_id: u16,
     /// Its parameters, by the number of its payload.
     pub(super) payload: u32,
-    pub(super) what: Wish,
+    pub(super) what: RequestedAction,
     pub(super) expires: Tick,
 }
 
@@ -513,9 +513,9 @@ fn heed(shard: &mut OracleShard, heard: Heard<'_>, act: Act) -> Result<(), Viola
             require(shown, Rule::Acknowledged, "an owner was not shown what is asked of it")?;
             late
         }
-        Act::Residual { .. } => what == Wish::Split,
-        Act::Offer { .. } => what == Wish::HandOff,
-        Act::Withdraw { .. } => what == Wish::Withdraw,
+        Act::Residual { .. } => what == RequestedAction::Split,
+        Act::Offer { .. } => what == RequestedAction::HandOff,
+        Act::Withdraw { .. } => what == RequestedAction::Withdraw,
         Act::Complete(_) | Act::Park(_) | Act::Replace { .. } | Act::Release { .. } => true,
     };
     shard.request = shard.request.filter(|_| !ends);

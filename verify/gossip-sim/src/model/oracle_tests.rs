@@ -12,7 +12,9 @@ use super::oracle::{
 };
 use super::oracle_runs::hear_run;
 use super::state::{Move, State};
-use super::vocabulary::{Act, AdminAct, Command, Cursor, LeaseRef, Op, RunAct, Way, Wish};
+use super::vocabulary::{
+    Act, AdminAct, Command, Cursor, LeaseRef, Op, RequestedAction, RunAct, Way,
+};
 use super::world::World;
 
 const WORKER: u8 = 0;
@@ -426,12 +428,12 @@ fn a_leaf_that_is_missing_is_noticed() {
 
 /// The shard's owner is asked to split by operation 7, whose payload has number `payload`.
 fn asking(payload: u32) -> OracleShard {
-    let asked = Asked { op_id: 7, payload, what: Wish::Split, expires: 3 };
+    let asked = Asked { op_id: 7, payload, what: RequestedAction::Split, expires: 3 };
     OracleShard { request: Some(asked), ..shard() }
 }
 
 fn request(op_id: u16) -> Command {
-    let act = AdminAct::Request { what: Wish::Split, expires: 3 };
+    let act = AdminAct::Request { what: RequestedAction::Split, expires: 3 };
     Command::Admin { tenant: 0, shard: 0, act, op_id }
 }
 
@@ -457,13 +459,13 @@ fn a_request_is_its_own_memory(
 }
 
 #[rstest]
-#[case::it(asking(1), Some((Wish::Split, 3)), None)]
+#[case::it(asking(1), Some((RequestedAction::Split, 3)), None)]
 #[case::nothing(asking(1), None, Some(Rule::Acknowledged))]
-#[case::another(asking(1), Some((Wish::Release, 3)), Some(Rule::Acknowledged))]
-#[case::what_nobody_asks(shard(), Some((Wish::Split, 3)), Some(Rule::Acknowledged))]
+#[case::another(asking(1), Some((RequestedAction::Release, 3)), Some(Rule::Acknowledged))]
+#[case::what_nobody_asks(shard(), Some((RequestedAction::Split, 3)), Some(Rule::Acknowledged))]
 fn an_owner_is_shown_what_is_asked(
     #[case] shard: OracleShard,
-    #[case] shown: Option<(Wish, u8)>,
+    #[case] shown: Option<(RequestedAction, u8)>,
     #[case] expected: Option<Rule>,
 ) {
     let step = Step { shown, ..step(Op::Checkpoint, Verdict::Executed) };

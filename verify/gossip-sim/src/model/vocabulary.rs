@@ -148,14 +148,14 @@ pub(super) enum AdminAct {
     /// Bring a parked shard back.
     Unpark,
     /// Ask something of the owner.
-    Request { what: Wish, expires: Tick },
+    Request { what: RequestedAction, expires: Tick },
     /// Take the lease away.
     Revoke,
 }
 
 /// What an administrator may ask of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Wish {
+pub(super) enum RequestedAction {
     /// Split anywhere.
     Split,
     /// Give the shard back.
