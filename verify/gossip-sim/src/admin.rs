@@ -11,9 +11,9 @@ use gossip_coordination::{
 use super::context::{Cx, Draft, Phase};
 use super::effects::wanted_parts;
 use super::keyspace::KEYS_MAX;
-use super::lent::Lent;
 use super::op::{Ending, LeaseRef, Op, Said, Verb};
 use super::oracle::{Rule, RunFacts};
+use super::pools::Pooled;
 use super::random::mix;
 use super::splits::spec;
 use super::worker::{Handle, keys};
@@ -53,7 +53,7 @@ const FAR_LEASES: u64 = 2;
 /// An administrator.
 pub(super) struct Admin {
     pub(super) cx: Cx,
-    pub(super) handle: Lent<Handle>,
+    pub(super) handle: Pooled<Handle>,
     pub(super) sequence: u64,
 }
 

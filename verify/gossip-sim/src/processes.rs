@@ -113,7 +113,7 @@ impl World {
         let nonce = mix(self.plan.seed ^ mix(u64::from(number) << 32 | life));
         let config = StoreConfig { max_clock_skew: CLOCK_SKEW_HONOURED, ..StoreConfig::new(nonce) };
         let ours = store.clone();
-        let lend = |unused: Option<Handle>| match unused {
+        let make_handle = |unused: Option<Handle>| match unused {
             Some(handle) => handle.anew(ours, config),
             None => Handle::new(ours, config),
         };
@@ -129,13 +129,15 @@ impl World {
         };
         let program: Pin<Box<dyn Future<Output = ()>>> = match (role, self.trial.clone()) {
             (Role::Admin, _) => {
-                let handle = self.handles.lend(lend);
+                let handle = self.handles.take(make_handle);
                 Box::pin(Admin { cx, handle, sequence: life << 32 }.live())
             }
-            (Role::Worker | Role::Twin, Some(trial)) => self.invite(number, cx, lend(None), &trial),
+            (Role::Worker | Role::Twin, Some(trial)) => {
+                self.invite(number, cx, make_handle(None), &trial)
+            }
             (Role::Worker | Role::Twin, None) => {
-                let handle = self.handles.lend(lend);
-                let scratch = self.scratches.lend(Option::unwrap_or_default);
+                let handle = self.handles.take(make_handle);
+                let scratch = self.scratches.take(Option::unwrap_or_default);
                 Box::pin(Worker { cx, handle, scratch, held: Vec::new() }.live())
             }
         };

@@ -20,8 +20,8 @@ use super::answers::Renewal;
 use super::bugs::Bug;
 use super::context::{Cx, Draft, Phase, Posted};
 use super::keyspace::Keyspace;
-use super::lent::Lent;
 use super::op::{Ending, Granted, Label, LeaseRef, Said, Terms, Verb, ending};
+use super::pools::Pooled;
 use super::port::{SimStore, SinkWrite};
 use super::queries::carried;
 use super::random::mix;
@@ -85,8 +85,8 @@ pub(super) struct Held {
 /// A worker.
 pub(super) struct Worker {
     pub(super) cx: Cx,
-    pub(super) handle: Lent<Handle>,
-    pub(super) scratch: Lent<Box<AcquireScratch>>,
+    pub(super) handle: Pooled<Handle>,
+    pub(super) scratch: Pooled<Box<AcquireScratch>>,
     pub(super) held: Vec<Held>,
 }
 

@@ -24,12 +24,12 @@ use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultTally, Place};
 use super::guest::{ResultSink, Trial};
 use super::keyspace::Keyspace;
-use super::lent::Home;
 use super::messages::GuestSide;
 use super::op::Op;
 use super::oracle::{Limits, Oracle, Rule, Violation};
 use super::pairs::Turns;
 use super::plan::Plan;
+use super::pools::Pool;
 use super::port::{Reply, SimStore, SinkWrite};
 use super::random::Stream;
 use super::report::{Coverage, Failure, Report};
@@ -182,8 +182,8 @@ pub(super) struct World {
     pub(super) disk: Disk,
     pub(super) processes: Vec<Process>,
     /// A worker is lent one. It may hold what another left in it, as one that was used before may.
-    pub(super) scratches: Home<Box<AcquireScratch>>,
-    pub(super) handles: Home<Handle>,
+    pub(super) scratches: Pool<Box<AcquireScratch>>,
+    pub(super) handles: Pool<Handle>,
     pub(super) dice: [Dice; 3],
     pub(super) tally: FaultTally,
     /// The numbers of the faults that were injected.
@@ -244,8 +244,8 @@ impl World {
                 None => Disk::default(),
             },
             processes: Vec::new(),
-            scratches: Home::default(),
-            handles: Home::default(),
+            scratches: Pool::default(),
+            handles: Pool::default(),
             dice,
             tally: FaultTally::default(),
             injected: Vec::new(),

@@ -6,47 +6,47 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// What nobody uses at present.
-pub(super) struct Home<T>(Rc<RefCell<Vec<T>>>);
+pub(super) struct Pool<T>(Rc<RefCell<Vec<T>>>);
 
-impl<T> Home<T> {
+impl<T> Pool<T> {
     /// Lends what `make` makes, of something that nobody uses if there is such a thing.
-    pub(super) fn lend(&self, make: impl FnOnce(Option<T>) -> T) -> Lent<T> {
+    pub(super) fn take(&self, make: impl FnOnce(Option<T>) -> T) -> Pooled<T> {
         let unused = self.0.borrow_mut().pop();
-        Lent { it: Some(make(unused)), home: Self(Rc::clone(&self.0)) }
+        Pooled { it: Some(make(unused)), home: Self(Rc::clone(&self.0)) }
     }
 }
 
-impl<T> Default for Home<T> {
+impl<T> Default for Pool<T> {
     fn default() -> Self {
         Self(Rc::default())
     }
 }
 
 /// Something that goes home with the end of whoever was lent it.
-pub(super) struct Lent<T> {
+pub(super) struct Pooled<T> {
     /// Absent only while it goes home.
     it: Option<T>,
-    home: Home<T>,
+    home: Pool<T>,
 }
 
 /// There is one from `lend` to `drop`.
-const LENT: &str = "what is lent is there until it goes home";
+const PRESENT: &str = "what is lent is there until it goes home";
 
-impl<T> Deref for Lent<T> {
+impl<T> Deref for Pooled<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.it.as_ref().expect(LENT)
+        self.it.as_ref().expect(PRESENT)
     }
 }
 
-impl<T> DerefMut for Lent<T> {
+impl<T> DerefMut for Pooled<T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.it.as_mut().expect(LENT)
+        self.it.as_mut().expect(PRESENT)
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for Pooled<T> {
     fn drop(&mut self) {
         self.home.0.borrow_mut().extend(self.it.take());
     }
