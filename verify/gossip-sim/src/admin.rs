@@ -27,7 +27,7 @@ const RUNS_MAX: usize = 3;
 const REUSED_ONE_IN: u64 = 6;
 
 /// Every so many registrations come behind one that no run can have.
-const BLUNDER_ONE_IN: u64 = 8;
+const MALFORMED_ONE_IN: u64 = 8;
 
 /// Ticks between two things that an administrator does.
 const PAUSE_TICKS: u64 = 40;
@@ -232,8 +232,8 @@ impl Admin {
 
     /// Registers the shards of a run; whether it was refused because there is no room for them.
     async fn register(&mut self, run: u32) -> bool {
-        if self.cx.phase() == Phase::Rough && self.cx.odd_below(BLUNDER_ONE_IN) == 0 {
-            self.blunder(run).await;
+        if self.cx.phase() == Phase::Rough && self.cx.odd_below(MALFORMED_ONE_IN) == 0 {
+            self.send_malformed(run).await;
         }
         for _ in 0..TRIES_MAX {
             let (ending, no_room) = self.send_manifest(run, None).await;

@@ -25,10 +25,10 @@ mod admin_requests;
 mod answers;
 mod audit;
 mod backend;
-mod blunders;
 mod bugs;
 pub mod command;
 mod context;
+mod cross_tenant;
 mod damage;
 mod disk;
 mod effects;
@@ -38,6 +38,7 @@ mod guest;
 mod guest_coordinator;
 mod keyspace;
 mod listings;
+mod malformed_input;
 mod messages;
 pub mod model;
 mod op;
@@ -56,7 +57,6 @@ mod rough;
 mod shrink;
 mod sink;
 mod splits;
-mod stranger;
 mod wire;
 mod worker;
 mod world;
@@ -89,11 +89,11 @@ mod audit_tests;
 #[cfg(test)]
 mod backend_tests;
 #[cfg(test)]
-mod blunders_tests;
-#[cfg(test)]
 mod disk_tests;
 #[cfg(test)]
 mod expected_tests;
+#[cfg(test)]
+mod malformed_input_tests;
 #[cfg(test)]
 mod offers_tests;
 #[cfg(test)]

@@ -34,7 +34,7 @@ const HELD_MAX: usize = 3;
 const REUSED_ONE_IN: u64 = 48;
 
 /// Every so many misplaced checkpoints are replaced by something that nobody may present at all.
-const BLUNDER_ONE_IN: u64 = 2;
+const MALFORMED_ONE_IN: u64 = 2;
 
 /// Every so many offers one may stand for longer than the kernel allows.
 const LONG_OFFER_ONE_IN: u64 = 16;
@@ -160,7 +160,7 @@ impl Worker {
             51..55 => self.split_residual(place, None).await,
             55..57 => self.split_replace(place).await,
             57..60 => self.offer(place, None).await,
-            60 if self.cx.odd_below(BLUNDER_ONE_IN) == 0 => self.blunder(place).await,
+            60 if self.cx.odd_below(MALFORMED_ONE_IN) == 0 => self.send_malformed(place).await,
             60 => self.misplace(place).await,
             61 => self.withdraw(place).await,
             62 => self.probe_other_tenant(place).await,

@@ -28,7 +28,7 @@ const CHILDS_ID: u64 = 1 << 63;
 
 impl Worker {
     /// Records a position that no shard can have, or ends a shard before where it is.
-    pub(super) async fn blunder(&mut self, place: usize) {
+    pub(super) async fn send_malformed(&mut self, place: usize) {
         let (range, done) = (self.held[place].range, self.held[place].done());
         let kind = self.cx.odd_below(Flaw::OF_CURSORS.len() as u64 + 1) as usize;
         let flaw = Flaw::OF_CURSORS.get(kind).copied();
@@ -69,7 +69,7 @@ impl Worker {
 
 impl Admin {
     /// Registers a manifest that no run can have.
-    pub(super) async fn blunder(&mut self, run: u32) {
+    pub(super) async fn send_malformed(&mut self, run: u32) {
         let kinds = Flaw::OF_MANIFESTS;
         let flaw = kinds[self.cx.odd_below(kinds.len() as u64) as usize];
         let (id, count) = self.facts(run, |facts| (facts.id, facts.key_count));
