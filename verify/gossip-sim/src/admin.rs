@@ -60,8 +60,8 @@ pub(super) struct Admin {
 impl Admin {
     /// Administers for as long as the process lives.
     pub(super) async fn live(mut self) {
-        while self.cx.phase() == Phase::Rough {
-            self.rough_step().await;
+        while self.cx.phase() == Phase::Faulty {
+            self.faulty_step().await;
             self.cx.sleep(1 + self.cx.below(PAUSE_TICKS)).await;
         }
         while self.cx.phase() == Phase::Calm {
@@ -70,7 +70,7 @@ impl Admin {
         }
     }
 
-    async fn rough_step(&mut self) {
+    async fn faulty_step(&mut self) {
         let run = self.cx.any_run();
         let (Some(run), roll) = (run, self.cx.below(32)) else { return self.make_run().await };
         if self.facts(run, |facts| facts.status.is_none() && !facts.deleted) {
@@ -158,7 +158,7 @@ impl Admin {
 
     /// An id for the next operation: a new one, or now and then the last one again.
     fn next_op_id(&mut self) -> OpId {
-        let again = self.cx.phase() == Phase::Rough && self.cx.one_in(REUSED_ONE_IN);
+        let again = self.cx.phase() == Phase::Faulty && self.cx.one_in(REUSED_ONE_IN);
         self.sequence += u64::from(!again);
         self.last_op_id()
     }
@@ -232,7 +232,7 @@ impl Admin {
 
     /// Registers the shards of a run; whether it was refused because there is no room for them.
     async fn register(&mut self, run: u32) -> bool {
-        if self.cx.phase() == Phase::Rough && self.cx.odd_below(MALFORMED_ONE_IN) == 0 {
+        if self.cx.phase() == Phase::Faulty && self.cx.odd_below(MALFORMED_ONE_IN) == 0 {
             self.send_malformed(run).await;
         }
         for _ in 0..TRIES_MAX {
@@ -313,7 +313,7 @@ impl Admin {
                 break;
             }
         }
-        if self.cx.phase() == Phase::Rough && self.facts(run, RunFacts::is_over) {
+        if self.cx.phase() == Phase::Faulty && self.facts(run, RunFacts::is_over) {
             self.delete_any().await;
         }
     }

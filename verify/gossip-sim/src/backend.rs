@@ -1,7 +1,7 @@
 //! The simulator's stores as backends of their own, and the suite that holds them to the protocol.
 //!
 //! A [`SimulationBackend`] is a store that a simulation decides about. There are two: [`SimDisk`],
-//! the disk of the worlds answered at once, and [`RoughStore`](super::RoughStore), which programs
+//! the disk of the worlds answered at once, and [`FaultyStore`](super::FaultyStore), which programs
 //! that block are given with its faults. [`OnSimulation`] is the conformance hook: it takes any of
 //! them and shows it to the suite that every backend is held to, so what worlds run on is an engine
 //! like the others and not a convenience.

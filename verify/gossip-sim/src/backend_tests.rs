@@ -3,7 +3,7 @@
 use gossip_conformance::{check_sequences, run_all};
 
 use super::backend::{OnSimulation, SimDisk, SimulationBackend};
-use super::rough::RoughStore;
+use super::faulty_store::FaultyStore;
 
 fn conforms<B: SimulationBackend>() {
     let ran = run_all(&OnSimulation::<B>::new(), &mut |_| ());
@@ -16,12 +16,12 @@ fn the_simulated_disk_conforms() {
 }
 
 #[test]
-fn the_rough_store_conforms_where_nothing_happens_to_it() {
-    conforms::<RoughStore>();
+fn a_faulty_store_without_faults_conforms() {
+    conforms::<FaultyStore>();
 }
 
 #[test]
 fn sequences_on_the_simulated_stores_are_answered_as_the_model_answers() {
     check_sequences(&OnSimulation::<SimDisk>::new(), 2_000..2_050, 100);
-    check_sequences(&OnSimulation::<RoughStore>::new(), 2_050..2_070, 100);
+    check_sequences(&OnSimulation::<FaultyStore>::new(), 2_050..2_070, 100);
 }

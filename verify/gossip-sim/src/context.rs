@@ -36,7 +36,7 @@ const GREEDY_ONE_IN: u64 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Faults happen.
-    Rough,
+    Faulty,
     /// None happen any more, and everything must finish.
     Calm,
 }

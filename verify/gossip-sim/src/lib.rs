@@ -34,6 +34,7 @@ mod disk;
 mod effects;
 mod expected;
 mod faults;
+mod faulty_store;
 mod guest;
 mod guest_coordinator;
 mod keyspace;
@@ -53,7 +54,6 @@ mod queries;
 mod random;
 mod refusals;
 mod report;
-mod rough;
 mod shrink;
 mod sink;
 mod splits;
@@ -67,6 +67,7 @@ pub use self::backend::OnSimulation;
 pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
+pub use self::faulty_store::{FaultyDisk, FaultyStore, Nature};
 pub use self::guest::{ResultSink, SimWorker, SimWorld, Trial, Written};
 pub use self::guest_coordinator::SimCoordinator;
 use self::keyspace::Keyspace;
@@ -78,7 +79,6 @@ pub use self::port::SimStore;
 pub use self::progress::{FINGERPRINT, fingerprint};
 pub use self::random::{Stream, mix};
 pub use self::report::{Coverage, Failure, Figures, Report, fault_table, outcome_table};
-pub use self::rough::{Nature, RoughDisk, RoughStore};
 pub use self::shrink::shrink;
 use self::world::World;
 
@@ -93,6 +93,8 @@ mod disk_tests;
 #[cfg(test)]
 mod expected_tests;
 #[cfg(test)]
+mod faulty_store_tests;
+#[cfg(test)]
 mod malformed_input_tests;
 #[cfg(test)]
 mod offers_tests;
@@ -102,8 +104,6 @@ mod oracle_tests;
 mod progress_tests;
 #[cfg(test)]
 mod queries_tests;
-#[cfg(test)]
-mod rough_tests;
 #[cfg(test)]
 mod sim_tests;
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl World {
         let life = u64::from(process.life);
         let (role, tenant, name) = (process.role, process.tenant, process.name);
         let store = process.store.clone();
-        if keeps_name && self.is_rough() {
+        if keeps_name && self.is_faulty() {
             self.felt(FaultKind::SameName);
         }
         self.set_clock(number);
@@ -170,10 +170,10 @@ impl World {
         let mut luck =
             Stream::named(self.plan.seed, "clock", number.into()).fork(process.life.into());
         let (skew, drift) = (luck.below(2 * SKEW_MAX), luck.below(2 * DRIFT_MAX));
-        if self.is_rough() && self.plan.faults.has(FaultKind::ClockSkew) {
+        if self.is_faulty() && self.plan.faults.has(FaultKind::ClockSkew) {
             clock.offset = skew as i64 - SKEW_MAX as i64;
         }
-        if self.is_rough() && self.plan.faults.has(FaultKind::ClockDrift) {
+        if self.is_faulty() && self.plan.faults.has(FaultKind::ClockDrift) {
             clock.drift = drift as i64 - DRIFT_MAX as i64;
         }
         if clock.offset != 0 {

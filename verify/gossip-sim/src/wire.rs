@@ -55,7 +55,7 @@ pub(super) enum Roll {
 impl World {
     /// Casts the dice for a process. What comes of it is counted where it changes something.
     pub(super) fn roll(&mut self, process: u32, roll: Roll) -> Option<FaultKind> {
-        if !self.is_rough() {
+        if !self.is_faulty() {
             return None;
         }
         let luck = &mut self.processes[process as usize];
@@ -495,7 +495,7 @@ impl World {
     fn is_past_life(&self, who: Sender) -> bool {
         let process = &self.processes[who.process as usize];
         let reborn = process.life != who.life && process.program.is_some();
-        reborn && self.is_rough() && self.plan.faults.has(FaultKind::PastLifeReply)
+        reborn && self.is_faulty() && self.plan.faults.has(FaultKind::PastLifeReply)
     }
 
     /// Applies one transaction, if nothing stands against it, and lets the oracle hear of it.

@@ -95,8 +95,8 @@ impl Worker {
     pub(super) async fn live(mut self) {
         self.register().await;
         let forgets = self.cx.shared.borrow().bug.is_some_and(Bug::shows);
-        while self.cx.phase() == Phase::Rough {
-            self.rough_step().await;
+        while self.cx.phase() == Phase::Faulty {
+            self.faulty_step().await;
             if forgets {
                 self.handle.forget();
             }
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    async fn rough_step(&mut self) {
+    async fn faulty_step(&mut self) {
         let wants = self.held.is_empty() || self.held.len() < HELD_MAX && self.cx.one_in(6);
         match (wants, self.cx.below(64)) {
             (_, 0) => self.heartbeat().await,
@@ -592,7 +592,7 @@ impl Worker {
     /// An id for the next operation: a new one, or now and then the last one again.
     pub(super) fn next_op_id(&mut self, place: usize) -> OpId {
         let last = self.held[place].last_id;
-        let again = last.filter(|_| self.cx.phase() == Phase::Rough);
+        let again = last.filter(|_| self.cx.phase() == Phase::Faulty);
         match again.filter(|_| self.cx.one_in(REUSED_ONE_IN)) {
             Some(again) => again,
             None => self.new_op_id(place),

@@ -213,7 +213,7 @@ impl World {
         let shared = Shared {
             oracle,
             now: 0,
-            phase: Phase::Rough,
+            phase: Phase::Faulty,
             clocks: Vec::new(),
             tenants,
             names: vec![Vec::new(); per_tenant],
@@ -334,7 +334,7 @@ impl World {
             return false;
         }
         match (phase, self.calm_since) {
-            (Phase::Rough, _) => {
+            (Phase::Faulty, _) => {
                 if ops < self.plan.operations {
                     return false;
                 }
@@ -368,7 +368,7 @@ impl World {
         }
     }
 
-    pub(super) fn is_rough(&self) -> bool {
+    pub(super) fn is_faulty(&self) -> bool {
         self.calm_since.is_none()
     }
 

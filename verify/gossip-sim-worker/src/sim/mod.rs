@@ -11,7 +11,7 @@
 //! administrator. The processes are those of the product: slots, renewer and porter are stepped by
 //! a queue of times instead of threads, and everything beneath them, down to the bytes on the disk,
 //! is what runs in production. The disk is the simulator's
-//! ([`RoughDisk`](gossip_sim::RoughDisk)), with its faults; processing is waiting,
+//! ([`FaultyDisk`](gossip_sim::FaultyDisk)), with its faults; processing is waiting,
 //! and some keys fail, fail once, or kill the process.
 //!
 //! After a while faults stop. Then the run must settle within [`CALM_TICKS_MAX`], exactly the bad

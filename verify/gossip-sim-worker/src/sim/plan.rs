@@ -1,6 +1,6 @@
 //! What a world is made of, all of it from one seed.
 
-use gossip_sim::{FaultKind, FaultSet, Nature, RoughDisk, Stream};
+use gossip_sim::{FaultKind, FaultSet, FaultyDisk, Nature, Stream};
 
 use gossip_scanner_runtime::stepping::TaskConfig;
 
@@ -81,12 +81,9 @@ impl Setting {
 
 /// Each kind is there in four worlds of five.
 fn swarm(draw: &mut Stream) -> FaultSet {
-    RoughDisk::KINDS.iter().fold(
-        FaultSet::NONE,
-        |set: FaultSet, kind: &FaultKind| {
-            if draw.one_in(5) { set } else { set.with(*kind) }
-        },
-    )
+    FaultyDisk::KINDS.iter().fold(FaultSet::NONE, |set: FaultSet, kind: &FaultKind| {
+        if draw.one_in(5) { set } else { set.with(*kind) }
+    })
 }
 
 /// From one process with one slot to eight of them.

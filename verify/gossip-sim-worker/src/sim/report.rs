@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use gossip_sim::{FaultKind, FaultTally, RoughDisk};
+use gossip_sim::{FaultKind, FaultTally, FaultyDisk};
 
 use super::oracle::Seen;
 use super::{CALM_TICKS_MAX, Outcome};
@@ -94,7 +94,7 @@ impl Totals {
             let _ = writeln!(table, "| {what} | {count} |");
         }
         table.push_str("\n| fault | what it is | how often |\n|---|---|---|\n");
-        for kind in RoughDisk::KINDS {
+        for kind in FaultyDisk::KINDS {
             let (name, what, count) = (kind.name(), kind.what(), self.faults.of(*kind));
             let _ = writeln!(table, "| {name} | {what} | {count} |");
         }

@@ -1,6 +1,6 @@
 //! Worlds of the worker: none breaks a rule, and the same seed gives the same world.
 
-use gossip_sim::RoughDisk;
+use gossip_sim::FaultyDisk;
 
 use super::{Plan, Totals, play};
 
@@ -15,7 +15,7 @@ fn no_world_breaks_a_rule() {
         assert_eq!(outcome.broken, None, "{}", Plan::of_seed(seed).command());
         totals.add(&outcome);
     }
-    let unseen: Vec<_> = RoughDisk::KINDS.iter().filter(|it| totals.faults(**it) == 0).collect();
+    let unseen: Vec<_> = FaultyDisk::KINDS.iter().filter(|it| totals.faults(**it) == 0).collect();
     assert!(unseen.is_empty(), "{unseen:?} did not happen");
 }
 

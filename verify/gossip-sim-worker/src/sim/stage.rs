@@ -10,7 +10,7 @@ use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::{
     Broken, Clock, Drain, Event, ItemResult, Observer, Processor, Report, Work,
 };
-use gossip_sim::{FaultKind, RoughDisk, RoughStore, Stream, mix};
+use gossip_sim::{FaultKind, FaultyDisk, FaultyStore, Stream, mix};
 
 use super::oracle::{Oracle, Rule};
 use super::plan::Setting;
@@ -23,13 +23,13 @@ pub(super) const RUN: RunId = RunId::from_raw(1);
 pub(super) const ADMIN: u32 = u32::MAX;
 
 /// The coordinator of every process.
-pub(super) type Coordinator = StoreCoordinator<RoughStore>;
+pub(super) type Coordinator = StoreCoordinator<FaultyStore>;
 
 /// What all processes of a world share.
 pub(super) struct Stage {
     pub(super) setting: Setting,
     pub(super) source: Arc<WorldSource>,
-    pub(super) disk: RoughDisk,
+    pub(super) disk: FaultyDisk,
     pub(super) oracle: Arc<Mutex<Oracle>>,
     /// The true time.
     pub(super) now: AtomicU64,
@@ -47,7 +47,7 @@ impl Stage {
         // was full and when its checkpoint was sent.
         let unsaved_max = setting.task.checkpoint_items as usize + 2 * setting.capacity;
         let oracle = Oracle::new(Arc::clone(&source), unsaved_max, setting.nature.seed);
-        let (disk, oracle) = (RoughDisk::new(setting.nature), Arc::new(Mutex::new(oracle)));
+        let (disk, oracle) = (FaultyDisk::new(setting.nature), Arc::new(Mutex::new(oracle)));
         let listener = Arc::clone(&oracle);
         disk.watch(move |txn| {
             listener.lock().unwrap_or_else(PoisonError::into_inner).applied(txn);

@@ -6,14 +6,14 @@ use gossip_coordination::store::{StoreConfig, StoreCoordinator};
 use gossip_coordination::{RunConfig, RunManagement as _};
 
 use super::faults::{FaultKind, FaultSet};
-use super::rough::{Nature, RoughDisk};
+use super::faulty_store::{FaultyDisk, Nature};
 
 const CALM: Nature =
     Nature { seed: 1, faults: FaultSet::NONE, roughness: 1, binds: false, lease: 1_000 };
 
 /// Makes runs until the process dies; what each attempt came to, and what went wrong meanwhile.
 fn life(seed: u64) -> (Vec<bool>, Vec<u64>) {
-    let disk = RoughDisk::new(Nature { seed, faults: FaultSet::usual(), roughness: 8, ..CALM });
+    let disk = FaultyDisk::new(Nature { seed, faults: FaultSet::usual(), roughness: 8, ..CALM });
     disk.start(7);
     let mut handle = StoreCoordinator::new(disk.store(7), StoreConfig::new(3));
     let config = RunConfig::try_new(CursorSemantics::Completed, 1_000, None).unwrap();
@@ -34,7 +34,7 @@ fn the_same_seed_gives_the_same_faults() {
 
 #[test]
 fn nothing_of_a_dead_process_arrives() {
-    let disk = RoughDisk::new(CALM);
+    let disk = FaultyDisk::new(CALM);
     disk.start(1);
     disk.start_spared(2);
     let mut handle = StoreCoordinator::new(disk.store(1), StoreConfig::new(1));

@@ -3,7 +3,7 @@
 //! The simulator's own programs wait asynchronously, and every message of theirs is an event. A
 //! worker of the runtime blocks: it asks a [`Store`] and has the answer when the call returns. This
 //! is that store: the same disk, the same kinds, rates and dice of faults, counted in the same
-//! tally. What takes time is not waited for but added up ([`RoughDisk::take_busy`]), and whoever
+//! tally. What takes time is not waited for but added up ([`FaultyDisk::take_busy`]), and whoever
 //! drives the processes lets it pass.
 //!
 //! A *process* here is one life: it has a clock of its own, a line to the store, and dies for good.
@@ -34,13 +34,13 @@ use super::wire::{
     CLOCK_STEP_MAX, LATENCY_MAX, OVERTAKEN_MAX, Roll, TIMEOUT_TICKS, refusal, transient,
 };
 
-/// How the faults of a [`RoughDisk`] come about.
+/// How the faults of a [`FaultyDisk`] come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a plan is written down in full")]
 pub struct Nature {
     /// Where all choices come from.
     pub seed: u64,
-    /// What may go wrong; kinds that are not in [`RoughDisk::KINDS`] do not.
+    /// What may go wrong; kinds that are not in [`FaultyDisk::KINDS`] do not.
     pub faults: FaultSet,
     /// How often, in multiples of the usual rates.
     pub roughness: u64,
@@ -55,9 +55,9 @@ type Watcher = dyn FnMut(&Txn) + Send;
 
 /// A disk, the lines of processes to it, and the time.
 #[derive(Clone)]
-pub struct RoughDisk(Arc<Mutex<Rough>>);
+pub struct FaultyDisk(Arc<Mutex<FaultyState>>);
 
-struct Rough {
+struct FaultyState {
     nature: Nature,
     disk: Disk,
     dice: [Dice; 3],
@@ -94,7 +94,7 @@ struct Line {
     latency: Stream,
 }
 
-impl RoughDisk {
+impl FaultyDisk {
     /// What can go wrong here.
     pub const KINDS: &'static [FaultKind] = &[
         FaultKind::MessageDrop,
@@ -131,7 +131,7 @@ impl RoughDisk {
         let faults = possible.fold(FaultSet::NONE, FaultSet::with);
         let dice = [Place::Message, Place::Commit, Place::Read]
             .map(|place| Dice::new(place, faults, nature.roughness));
-        Self(Arc::new(Mutex::new(Rough {
+        Self(Arc::new(Mutex::new(FaultyState {
             nature: Nature { faults, ..nature },
             disk: Disk::default(),
             dice,
@@ -148,42 +148,42 @@ impl RoughDisk {
 
     /// Tells `watcher` of every transaction from now on, at the instant at which it is applied.
     pub fn watch(&self, watcher: impl FnMut(&Txn) + Send + 'static) {
-        self.rough().watcher = Some(Box::new(watcher));
+        self.state().watcher = Some(Box::new(watcher));
     }
 
     /// Begins the life of `process`, which nobody had before.
     pub fn start(&self, process: u32) {
-        let mut rough = self.rough();
-        let line = rough.new_line(process);
-        rough.lines.insert(process, line);
+        let mut state = self.state();
+        let line = state.new_line(process);
+        state.lines.insert(process, line);
     }
 
     /// Begins the life of somebody whom nothing happens to: who only looks and asks.
     pub fn start_spared(&self, process: u32) {
-        let mut rough = self.rough();
+        let mut state = self.state();
         let clock = Clock::default();
-        let line = Line { is_spared: true, clock, ..rough.new_line(process) };
-        rough.lines.insert(process, line);
+        let line = Line { is_spared: true, clock, ..state.new_line(process) };
+        state.lines.insert(process, line);
     }
 
     /// A handle of the disk for `process`, which was started.
     #[must_use]
-    pub fn store(&self, process: u32) -> RoughStore {
-        RoughStore { disk: self.clone(), process, loses_reply: false }
+    pub fn store(&self, process: u32) -> FaultyStore {
+        FaultyStore { disk: self.clone(), process, loses_reply: false }
     }
 
     /// Lets the time be `now`. It never goes back.
     pub fn set_now(&self, now: u64) {
-        let mut rough = self.rough();
-        rough.now = rough.now.max(now);
+        let mut state = self.state();
+        state.now = state.now.max(now);
     }
 
     /// What the clock of a process says: it may be wrong, and never goes back.
     #[must_use]
     pub fn clock(&self, process: u32) -> LogicalTime {
-        let mut rough = self.rough();
-        let now = rough.now;
-        let time = rough.lines.get_mut(&process).map_or(EPOCH + now, |line| {
+        let mut state = self.state();
+        let now = state.now;
+        let time = state.lines.get_mut(&process).map_or(EPOCH + now, |line| {
             line.latest = line.latest.max(line.clock.read(now));
             line.latest
         });
@@ -193,58 +193,58 @@ impl RoughDisk {
     /// The ticks that the calls of a process took since the last time.
     #[must_use]
     pub fn take_busy(&self, process: u32) -> u64 {
-        self.rough().lines.get_mut(&process).map_or(0, |line| std::mem::take(&mut line.busy))
+        self.state().lines.get_mut(&process).map_or(0, |line| std::mem::take(&mut line.busy))
     }
 
     /// Whether a process has died.
     #[must_use]
     pub fn is_dead(&self, process: u32) -> bool {
-        self.rough().lines.get(&process).is_none_or(|line| line.is_dead)
+        self.state().lines.get(&process).is_none_or(|line| line.is_dead)
     }
 
     /// Until when a process does nothing.
     #[must_use]
     pub fn paused_until(&self, process: u32) -> u64 {
-        self.rough().lines.get(&process).map_or(0, |line| line.paused_until)
+        self.state().lines.get(&process).map_or(0, |line| line.paused_until)
     }
 
     /// Whether somebody else is to be started under the name of a process; says so once.
     #[must_use]
     pub fn takes_twin(&self, process: u32) -> bool {
-        let mut rough = self.rough();
-        let asked = rough.lines.get_mut(&process);
+        let mut state = self.state();
+        let asked = state.lines.get_mut(&process);
         asked.is_some_and(|line| std::mem::take(&mut line.wants_twin))
     }
 
     /// Ends a process: by what it works on, or because it went.
     pub fn kill(&self, process: u32) {
-        if let Some(line) = self.rough().lines.get_mut(&process) {
+        if let Some(line) = self.state().lines.get_mut(&process) {
             line.is_dead = true;
         }
     }
 
     /// The store notices that a process is gone: what was bound to it vanishes.
     pub fn vanish(&self, process: u32) {
-        self.rough().disk.vanish(process);
+        self.state().disk.vanish(process);
     }
 
     /// Counts a fault that the driver made.
     pub fn felt(&self, kind: FaultKind) {
-        self.rough().tally.count(kind);
+        self.state().tally.count(kind);
     }
 
     /// Whether `kind` may happen now.
     #[must_use]
     pub fn allows(&self, kind: FaultKind) -> bool {
-        let rough = self.rough();
-        !rough.is_calm && rough.nature.faults.has(kind)
+        let state = self.state();
+        !state.is_calm && state.nature.faults.has(kind)
     }
 
     /// No fault happens any more, and those that last are over.
     pub fn calm(&self) {
-        let mut rough = self.rough();
-        (rough.is_calm, rough.leaderless_until) = (true, 0);
-        for line in rough.lines.values_mut() {
+        let mut state = self.state();
+        (state.is_calm, state.leaderless_until) = (true, 0);
+        for line in state.lines.values_mut() {
             (line.requests_cut_until, line.replies_cut_until) = (0, 0);
             line.paused_until = 0;
             line.clock = Clock::default();
@@ -254,17 +254,17 @@ impl RoughDisk {
     /// How often each kind happened.
     #[must_use]
     pub fn tally(&self) -> FaultTally {
-        self.rough().tally.clone()
+        self.state().tally.clone()
     }
 
-    fn rough(&self) -> MutexGuard<'_, Rough> {
+    fn state(&self) -> MutexGuard<'_, FaultyState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for RoughDisk {
+impl fmt::Debug for FaultyDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RoughDisk").field("nature", &self.rough().nature).finish_non_exhaustive()
+        f.debug_struct("FaultyDisk").field("nature", &self.state().nature).finish_non_exhaustive()
     }
 }
 
@@ -280,7 +280,7 @@ enum Sent {
     Late,
 }
 
-impl Rough {
+impl FaultyState {
     /// A line of a new process, with a clock that is as wrong as the plan allows.
     fn new_line(&mut self, process: u32) -> Line {
         let Nature { seed, faults, lease, binds, .. } = self.nature;
@@ -508,26 +508,26 @@ const LIMITS: StoreLimits = StoreLimits { txn_ops: 64, txn_bytes: 256 << 10, pag
 
 /// The disk as one process sees it.
 #[derive(Clone, Debug)]
-pub struct RoughStore {
-    disk: RoughDisk,
+pub struct FaultyStore {
+    disk: FaultyDisk,
     process: u32,
     /// Whether the reply to the next commit is lost, whatever the dice say.
     loses_reply: bool,
 }
 
 /// Without faults, and without keys that are tied to a process.
-impl SimulationBackend for RoughStore {
-    const NAME: &'static str = "the rough store";
+impl SimulationBackend for FaultyStore {
+    const NAME: &'static str = "faulty store";
 
     fn fresh() -> Self {
         let (faults, lease) = (FaultSet::NONE, 1_000);
-        let disk = RoughDisk::new(Nature { seed: 1, faults, roughness: 1, binds: false, lease });
+        let disk = FaultyDisk::new(Nature { seed: 1, faults, roughness: 1, binds: false, lease });
         disk.start(1);
         disk.store(1)
     }
 
     fn another_handle(&self) -> Self {
-        let last = self.disk.rough().lines.keys().next_back().copied();
+        let last = self.disk.state().lines.keys().next_back().copied();
         let next = last.map_or(1, |last| last + 1);
         self.disk.start(next);
         self.disk.store(next)
@@ -538,27 +538,27 @@ impl SimulationBackend for RoughStore {
     }
 }
 
-impl Store for RoughStore {
+impl Store for FaultyStore {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
-        let mut rough = self.disk.rough();
-        if rough.line(self.process).is_spared {
-            return Ok(rough.disk.read(&reads, LIMITS.page));
+        let mut state = self.disk.state();
+        if state.line(self.process).is_spared {
+            return Ok(state.disk.read(&reads, LIMITS.page));
         }
-        if rough.line(self.process).is_dead {
+        if state.line(self.process).is_dead {
             return Err(transient("the process is dead"));
         }
-        rough.read(self.process, &reads)
+        state.read(self.process, &reads)
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
-        let mut rough = self.disk.rough();
-        if rough.line(self.process).is_spared {
-            return txns.iter().map(|txn| Ok(rough.apply(self.process, txn))).collect();
+        let mut state = self.disk.state();
+        if state.line(self.process).is_spared {
+            return txns.iter().map(|txn| Ok(state.apply(self.process, txn))).collect();
         }
-        if rough.line(self.process).is_dead {
+        if state.line(self.process).is_dead {
             return txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         }
-        let mut outcomes = rough.commit(self.process, &txns);
+        let mut outcomes = state.commit(self.process, &txns);
         if let Some(first) = outcomes.first_mut()
             && std::mem::take(&mut self.loses_reply)
         {
@@ -568,7 +568,7 @@ impl Store for RoughStore {
     }
 
     fn wait(&mut self, ticks: u64) {
-        self.disk.rough().line(self.process).busy += ticks;
+        self.disk.state().line(self.process).busy += ticks;
     }
 
     fn limits(&self) -> StoreLimits {
@@ -576,6 +576,6 @@ impl Store for RoughStore {
     }
 
     fn binding(&self) -> Option<u64> {
-        self.disk.rough().line(self.process).binding
+        self.disk.state().line(self.process).binding
     }
 }
