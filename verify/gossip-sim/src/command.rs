@@ -197,7 +197,7 @@ pub fn run_with(
     let excused = sum.judged() < FLOOR_FROM || options.faults.is_some();
     // Whoever brings workers, or chooses how many there are, chooses what they do.
     let chosen = options.tenants.is_some() || options.workers.is_some();
-    let chosen = excused || chosen || options.roughness.is_some() || simulator.has_guests();
+    let chosen = excused || chosen || options.roughness.is_some() || simulator.has_user_workers();
     let met = chosen || tell_missing(&sum, out)?;
     Ok(if (enough || excused) && met { Verdict::Held } else { Verdict::Broken })
 }

@@ -35,7 +35,6 @@ mod effects;
 mod expected;
 mod faults;
 mod faulty_store;
-mod guest;
 mod guest_coordinator;
 mod keyspace;
 mod listings;
@@ -57,6 +56,7 @@ mod report;
 mod shrink;
 mod sink;
 mod splits;
+mod user_worker;
 mod wire;
 mod worker;
 mod world;
@@ -68,7 +68,6 @@ pub use self::backend::{SimDisk, SimulationBackend};
 pub use self::bugs::Bug;
 pub use self::faults::{FaultClass, FaultKind, FaultSet, FaultTally};
 pub use self::faulty_store::{FaultyDisk, FaultyStore, Nature};
-pub use self::guest::{ResultSink, SimWorker, SimWorld, Trial, Written};
 pub use self::guest_coordinator::SimCoordinator;
 use self::keyspace::Keyspace;
 pub use self::op::{Label, Verb};
@@ -80,6 +79,7 @@ pub use self::progress::{FINGERPRINT, fingerprint};
 pub use self::random::{Stream, mix};
 pub use self::report::{Coverage, Failure, Figures, Report, fault_table, outcome_table};
 pub use self::shrink::shrink;
+pub use self::user_worker::{ResultSink, SimWorker, SimWorld, Trial, Written};
 use self::world::World;
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ impl Simulator {
     }
 
     /// Whether the workers are somebody else's.
-    const fn has_guests(&self) -> bool {
+    const fn has_user_workers(&self) -> bool {
         self.trial.is_some()
     }
 

@@ -91,7 +91,7 @@ pub(super) struct Grant {
 
 /// What the world keeps of a guest for as long as it lives.
 #[derive(Debug)]
-pub(super) struct GuestSide {
+pub(super) struct UserWorkerState {
     pub(super) cx: Cx,
     /// What it is doing.
     op: Option<Rc<Op>>,
@@ -99,7 +99,7 @@ pub(super) struct GuestSide {
     grants: BTreeMap<u64, LeaseRef>,
 }
 
-impl GuestSide {
+impl UserWorkerState {
     pub(super) const fn new(cx: Cx) -> Self {
         Self { cx, op: None, grants: BTreeMap::new() }
     }
@@ -235,7 +235,7 @@ impl World {
     /// Shows a guest its clock and the runs that there are, before it goes on.
     pub(super) fn brief(&self, number: u32) {
         let process = &self.processes[number as usize];
-        if process.guest.is_none() {
+        if process.user_worker.is_none() {
             return;
         }
         let shared = &mut *self.shared.borrow_mut();
@@ -249,8 +249,8 @@ impl World {
     /// Reads what a guest wrote while it went on.
     pub(super) fn hear(&mut self, number: u32) {
         let process = &mut self.processes[number as usize];
-        if let Some(guest) = &mut process.guest {
-            process.store.messages().into_iter().for_each(|message| guest.hear(message));
+        if let Some(user_worker) = &mut process.user_worker {
+            process.store.messages().into_iter().for_each(|message| user_worker.hear(message));
         }
     }
 

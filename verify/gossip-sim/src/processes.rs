@@ -11,11 +11,11 @@ use gossip_coordination::store::StoreConfig;
 use super::admin::Admin;
 use super::context::{Clock, Cx};
 use super::faults::FaultKind;
-use super::guest::{SimWorker, SimWorld, Trial};
 use super::guest_coordinator::SimCoordinator;
-use super::messages::GuestSide;
+use super::messages::UserWorkerState;
 use super::port::SimStore;
 use super::random::{Stream, mix};
+use super::user_worker::{SimWorker, SimWorld, Trial};
 use super::worker::{Handle, Worker};
 use super::world::{Process, Role, What, World};
 
@@ -68,7 +68,7 @@ impl World {
             name,
             life: 0,
             program: None,
-            guest: None,
+            user_worker: None,
             store,
             exchange: 0,
             scheduled: 0,
@@ -156,7 +156,7 @@ impl World {
         let (tenant, worker) = (cx.tenant_id, cx.worker);
         let (store, choices) = (cx.store.clone(), cx.choices.borrow().clone());
         let keys = Rc::clone(&cx.shared.borrow().oracle.keys);
-        self.processes[number as usize].guest = Some(GuestSide::new(cx));
+        self.processes[number as usize].user_worker = Some(UserWorkerState::new(cx));
         // It may look at its clock before it waits for anything.
         self.brief(number);
         let coordinator = SimCoordinator::new(handle, store.clone());

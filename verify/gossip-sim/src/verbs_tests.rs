@@ -64,7 +64,7 @@ const PROGRAMS: [&str; 4] = [
     include_str!("worker.rs"),
 ];
 
-const GUEST: &str = include_str!("guest_coordinator.rs");
+const SIM_COORDINATOR: &str = include_str!("guest_coordinator.rs");
 
 /// The names of a trait's methods.
 fn names(source: &'static str, opening: &str) -> Vec<&'static str> {
@@ -100,11 +100,11 @@ fn every_operation_that_is_played_is_called() {
 
 /// A guest's operations go by the same names, but for those that it may not call.
 #[test]
-fn the_operations_of_a_guest_have_their_names() {
+fn operations_of_a_user_worker_have_their_names() {
     for (method, verb) in PLAYED {
         let start = [format!(" fn {method}("), format!(" fn {method}<")];
-        let found = start.iter().find_map(|start| GUEST.split_once(start));
-        let (_, rest) = found.expect("a guest has every operation");
+        let found = start.iter().find_map(|start| SIM_COORDINATOR.split_once(start));
+        let (_, rest) = found.expect("a user_worker has every operation");
         let (body, _) = rest.split_once("\n    }\n").expect("a method ends");
         let named = body.contains(&format!("Verb::{verb:?},")) || body.contains("not_yours()");
         assert!(named, "{method}");

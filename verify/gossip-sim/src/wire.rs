@@ -158,8 +158,8 @@ impl World {
             }
             Ask::Write(write) => self.send_results(from, write),
             Ask::Result { lease, key } => {
-                let guest = self.processes[process as usize].guest.as_ref();
-                match guest.and_then(|guest| guest.result(&lease, &key)) {
+                let user_worker = self.processes[process as usize].user_worker.as_ref();
+                match user_worker.and_then(|user_worker| user_worker.result(&lease, &key)) {
                     Some(write) => self.send_results(from, write),
                     None => self.lost_in_thought(),
                 }
@@ -338,7 +338,7 @@ impl World {
             for key in keys.0..keys.1 {
                 // By the order of the grants, which the sink does not know.
                 let stale = grant < oracle.sink.cell(run, key).grant;
-                let fate = match &mut self.guest_sink {
+                let fate = match &mut self.user_sink {
                     Some(sink) => {
                         let (id, name) = (oracle.runs[run as usize].id, oracle.keys.key(key));
                         match sink.write(id, name, FenceEpoch::from_raw(fence)) {

@@ -22,9 +22,8 @@ use super::audit::Torn;
 use super::context::{Clock, Phase, Shared};
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultTally, Place};
-use super::guest::{ResultSink, Trial};
 use super::keyspace::Keyspace;
-use super::messages::GuestSide;
+use super::messages::UserWorkerState;
 use super::op::Op;
 use super::oracle::{Limits, Oracle, Rule, Violation};
 use super::pairs::Turns;
@@ -33,6 +32,7 @@ use super::pools::Pool;
 use super::port::{Reply, SimStore, SinkWrite};
 use super::random::Stream;
 use super::report::{Coverage, Failure, Report};
+use super::user_worker::{ResultSink, Trial};
 use super::worker::Handle;
 
 /// Shards one tenant may have, small enough to be met.
@@ -61,7 +61,7 @@ pub(super) struct Process {
     pub(super) life: u32,
     pub(super) program: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// Present if the program is somebody else's.
-    pub(super) guest: Option<GuestSide>,
+    pub(super) user_worker: Option<UserWorkerState>,
     pub(super) store: SimStore,
     /// Of the question that it waits for.
     pub(super) exchange: u64,
@@ -177,7 +177,7 @@ pub(super) struct World {
     pub(super) plan: Plan,
     /// The worker that is tried; ours if absent.
     pub(super) trial: Option<Trial>,
-    pub(super) guest_sink: Option<Box<dyn ResultSink>>,
+    pub(super) user_sink: Option<Box<dyn ResultSink>>,
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) disk: Disk,
     pub(super) processes: Vec<Process>,
@@ -258,7 +258,7 @@ impl World {
             agenda: Agenda::default(),
             now: 0,
             calm_since: None,
-            guest_sink: trial.as_ref().and_then(Trial::sink),
+            user_sink: trial.as_ref().and_then(Trial::sink),
             trial,
             plan,
         };
@@ -439,7 +439,7 @@ impl World {
     /// Somebody starts a guest again that came to an end.
     fn schedule_return(&mut self, number: u32) {
         let process = &self.processes[number as usize];
-        if process.guest.is_some() && process.role == Role::Worker {
+        if process.user_worker.is_some() && process.role == Role::Worker {
             self.schedule(RETURNS_AFTER, number, What::Start(number));
         }
     }

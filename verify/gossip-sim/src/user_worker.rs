@@ -69,7 +69,7 @@ impl Trial {
     where
         F: Future<Output = ()> + 'static,
     {
-        Self { program: Rc::new(move |guest| Box::pin(worker(guest))), make_sink: None }
+        Self { program: Rc::new(move |user_worker| Box::pin(worker(user_worker))), make_sink: None }
     }
 
     /// The same with a sink of its own, one for each world.
