@@ -75,7 +75,7 @@ pub(crate) fn simulator(list: Option<&str>, seeds: u64) -> Result<Option<Finding
 fn first_failure(seeds: u64, plan: impl Fn(u64) -> Plan) -> Option<Finding> {
     let simulator = Simulator::new();
     (1..=seeds).find_map(|seed| {
-        let failure = simulator.play(&plan(seed)).err()?;
+        let failure = simulator.run(&plan(seed)).err()?;
         Some(Finding::new(format!("{:?}", failure.violation.rule), format!("{seed} worlds")))
     })
 }

@@ -28,7 +28,7 @@ const TRACE_LINES_MAX: usize = 200;
 /// What the words are that [`Options::parse`] reads.
 pub const USAGE: &str = "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs]\n\
     LIST is `all`, `usual`, `none`, or names of faults with commas between them\n\
-    to play one world again: [--tenants N] [--workers N] [--roughness N] [--binds true|false]\n\
+    to run one world again: [--tenants N] [--workers N] [--roughness N] [--binds true|false]\n\
     [--only LIST] [--bug NAME] [--trace]";
 
 /// What was asked for. What is absent is as the seed says.
@@ -183,7 +183,7 @@ pub fn run_with(
 ) -> io::Result<Verdict> {
     let (mut sum, started) = (Report::default(), elapsed());
     for seed in options.seeds() {
-        match simulator.play(&options.plan(seed)) {
+        match simulator.run(&options.plan(seed)) {
             Ok(report) => sum.add(&report),
             Err(failure) => {
                 tell_failure(simulator, options.plan(seed), &failure, out)?;
@@ -247,7 +247,7 @@ pub fn tell_failure(
     writeln!(out, "seed {}: {:?}: {}", plan.seed, violation.rule, violation.why)?;
     let small = if plan.trace { plan } else { shrink(simulator, plan) };
     let traced = Plan { trace: true, ..small };
-    if let Err(failure) = simulator.play(&traced) {
+    if let Err(failure) = simulator.run(&traced) {
         let from = failure.trace.len().saturating_sub(TRACE_LINES_MAX);
         for line in &failure.trace[from..] {
             writeln!(out, "{line}")?;
@@ -273,7 +273,7 @@ fn hunt(
         let (started, mut operations) = (elapsed(), 0);
         let found = (1..=BUG_SEEDS_MAX).find_map(|seed| {
             let plan = Plan { bug: Some(bug), ..options.plan(seed) };
-            match simulator.play(&plan) {
+            match simulator.run(&plan) {
                 Ok(report) => {
                     operations += report.operations;
                     None

@@ -150,7 +150,7 @@ impl Simulator {
     /// # Errors
     ///
     /// The rule that was broken.
-    pub fn play(&self, plan: &Plan) -> Result<Report, Failure> {
+    pub fn run(&self, plan: &Plan) -> Result<Report, Failure> {
         World::new(plan.clone(), Rc::clone(&self.keys), self.trial.clone()).run()
     }
 

@@ -151,14 +151,14 @@ impl Simulator {
     /// # Errors
     ///
     /// What is wrong with the pair.
-    pub fn play_pair(&self, seed: u64) -> Result<PairReport, PairFailure> {
+    pub fn run_pair(&self, seed: u64) -> Result<PairReport, PairFailure> {
         let failed = |why| PairFailure { seed, why };
-        let play = |plan: Plan| {
-            let played = self.play(&plan);
-            played.map_err(|failure| failed(PairWrong::Broken(Box::new((plan, failure)))))
+        let run = |plan: Plan| {
+            let simulated = self.run(&plan);
+            simulated.map_err(|failure| failed(PairWrong::Broken(Box::new((plan, failure)))))
         };
         let [both, alone] = pair(seed);
-        let (both, alone) = (play(both)?, play(alone)?);
+        let (both, alone) = (run(both)?, run(alone)?);
         let told = |report: &Report| (report.turns.first, report.tenant_hashes[0]);
         if told(&both) != told(&alone) {
             return Err(failed(PairWrong::Differs));
@@ -208,7 +208,7 @@ impl Simulator {
     }
 
     fn end_of_trace(&self, plan: &Plan) -> Vec<String> {
-        let traced = self.play(&Plan { trace: true, ..plan.clone() });
+        let traced = self.run(&Plan { trace: true, ..plan.clone() });
         let mut trace = traced.err().map(|failure| failure.trace).unwrap_or_default();
         trace.split_off(trace.len().saturating_sub(TRACE_LINES_MAX))
     }

@@ -86,7 +86,7 @@ impl Plan {
     pub fn command(&self) -> String {
         let Self { paired_until, alone, calm_ticks, .. } = self;
         if paired_until.is_some() || alone.is_some() || *calm_ticks != CALM_TICKS_MAX {
-            return format!("no command plays this world, only a test: {self:?}");
+            return format!("no command runs this world, only a test: {self:?}");
         }
         format!("cargo xtask sim {}", self.words())
     }

@@ -32,7 +32,7 @@ pub const FINGERPRINT: u64 = 0xd9a8_2eb7_a131_b594;
 /// The rule that the world breaks.
 pub fn fingerprint(simulator: &Simulator) -> Result<u64, super::Failure> {
     let plan = Plan::of_seed(FINGERPRINT_SEED, FINGERPRINT_OPERATIONS, None);
-    simulator.play(&plan).map(|report| report.trace_hash)
+    simulator.run(&plan).map(|report| report.trace_hash)
 }
 
 impl Report {

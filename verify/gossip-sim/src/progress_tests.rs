@@ -17,7 +17,7 @@ fn a_report_is_read_back_from_its_line() {
     let simulator = Simulator::new();
     let mut sum = Report::default();
     for seed in 1..=2 {
-        let report = simulator.play(&Plan::of_seed(seed, 300, None));
+        let report = simulator.run(&Plan::of_seed(seed, 300, None));
         sum.add(&report.expect("the world breaks no rule"));
     }
     let line = sum.to_line();

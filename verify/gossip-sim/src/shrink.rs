@@ -10,14 +10,14 @@ use super::oracle::Rule;
 use super::plan::Plan;
 
 /// Worlds that are played to shrink one, at most.
-const PLAYS_MAX: usize = 400;
+const RUNS_MAX: usize = 400;
 
 /// A smaller plan that breaks the rule that `plan` breaks, if there is one; `plan` itself if not.
 #[must_use]
 pub fn shrink(simulator: &Simulator, plan: Plan) -> Plan {
-    let Err(failure) = simulator.play(&plan) else { return plan };
+    let Err(failure) = simulator.run(&plan) else { return plan };
     let rule = failure.violation.rule;
-    let mut search = Search { simulator, rule, best: plan, plays: 0 };
+    let mut search = Search { simulator, rule, best: plan, runs: 0 };
     search.try_shorter(failure.operations);
     for kind in FaultKind::ALL {
         let faults = search.best.faults.without(*kind);
@@ -43,17 +43,17 @@ struct Search<'s> {
     simulator: &'s Simulator,
     rule: Rule,
     best: Plan,
-    plays: usize,
+    runs: usize,
 }
 
 impl Search<'_> {
     /// Takes `plan` if it breaks the rule; whether it does.
     fn try_plan(&mut self, plan: Plan) -> bool {
-        if self.plays == PLAYS_MAX {
+        if self.runs == RUNS_MAX {
             return false;
         }
-        self.plays += 1;
-        match self.simulator.play(&plan) {
+        self.runs += 1;
+        match self.simulator.run(&plan) {
             Err(failure) if failure.violation.rule == self.rule => {
                 self.best = plan;
                 self.try_shorter(failure.operations);
@@ -74,13 +74,13 @@ impl Search<'_> {
 
     /// Drops single faults: halves of what is left, then quarters, and so on.
     fn drop_faults(&mut self) {
-        let Err(failure) = self.simulator.play(&self.best) else { return };
+        let Err(failure) = self.simulator.run(&self.best) else { return };
         let mut left = failure.injected;
         if !self.try_plan(Plan { only: Some(left.clone()), ..self.best.clone() }) {
             return;
         }
         let mut size = left.len().div_ceil(2);
-        while size > 0 && self.plays < PLAYS_MAX {
+        while size > 0 && self.runs < RUNS_MAX {
             let mut from = 0;
             while from < left.len() {
                 let to = (from + size).min(left.len());

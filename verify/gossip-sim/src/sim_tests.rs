@@ -35,8 +35,8 @@ const BUG_SEEDS: u64 = 30;
 /// At most one operation in so many may be judged by fewer than all rules.
 const EXCUSED_ONE_IN: u64 = 25;
 
-fn play(plan: &Plan) -> Report {
-    match Simulator::new().play(plan) {
+fn run(plan: &Plan) -> Report {
+    match Simulator::new().run(plan) {
         Ok(report) => report,
         Err(failure) => panic!("{:?}\n{}", failure.violation, plan.command()),
     }
@@ -48,7 +48,7 @@ fn campaign(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         // Worlds differ in their faults; every fourth has all that leave the rules in force.
         let faults = seed.is_multiple_of(4).then(FaultSet::usual);
-        sum.add(&play(&Plan::of_seed(seed, OPERATIONS, faults)));
+        sum.add(&run(&Plan::of_seed(seed, OPERATIONS, faults)));
     }
     println!("{} operations, {} commits, {:?}", sum.operations, sum.commits, sum.stale);
     assert_eq!(sum.stale.operations_accepted + sum.stale.keys_accepted, 0);
@@ -79,7 +79,7 @@ fn worlds_of_more_seeds_keep_the_rules() {
 #[test]
 fn worlds_without_faults_keep_the_rules() {
     for seed in 1..=6 {
-        let report = play(&Plan::of_seed(seed, OPERATIONS, Some(FaultSet::NONE)));
+        let report = run(&Plan::of_seed(seed, OPERATIONS, Some(FaultSet::NONE)));
         assert!(FaultKind::ALL.iter().all(|kind| report.faults.of(*kind) == 0));
         assert_eq!((report.corruption_told, report.older_told), (0, 0), "a false alarm");
     }
@@ -90,11 +90,11 @@ fn worlds_without_faults_keep_the_rules() {
 fn an_old_version_excuses_the_operation_that_was_shown_it() {
     let faults = FaultSet::NONE.with(FaultKind::OldVersionRead);
     let plan = Plan { roughness: 16, ..Plan::of_seed(3, 2 * OPERATIONS, Some(faults)) };
-    let report = play(&plan);
+    let report = run(&plan);
     let shown = report.faults.of(FaultKind::OldVersionRead);
     assert!(shown > 10 && (1..=shown).contains(&report.operations_excused), "{report:?}");
     let wrong = Plan { bug: Some(Bug::CheckpointLost), ..plan };
-    let failure = Simulator::new().play(&wrong).expect_err("no fault excuses this");
+    let failure = Simulator::new().run(&wrong).expect_err("no fault excuses this");
     assert_eq!(failure.violation.rule, Rule::Acknowledged);
 }
 
@@ -154,12 +154,12 @@ fn a_fault_counts_when_it_changes_something() {
     let revoked = |binds: bool| {
         let faults = FaultSet::NONE.with(FaultKind::EarlyRevoke);
         let usual = Plan::of_seed(4, OPERATIONS, Some(faults));
-        play(&Plan { binds, ..usual }).faults.of(FaultKind::EarlyRevoke)
+        run(&Plan { binds, ..usual }).faults.of(FaultKind::EarlyRevoke)
     };
     assert!(revoked(true) > 0);
     assert_eq!(revoked(false), 0, "nothing was bound that could vanish");
     let faults = FaultSet::NONE.with(FaultKind::PastLifeReply);
-    let past = play(&Plan::of_seed(4, OPERATIONS, Some(faults)));
+    let past = run(&Plan::of_seed(4, OPERATIONS, Some(faults)));
     assert!(past.faults.of(FaultKind::PastLifeReply) > 0, "a past life was never met");
 }
 
@@ -167,15 +167,15 @@ fn a_fault_counts_when_it_changes_something() {
 fn a_rule_is_suspended_by_what_happened_and_not_by_what_might() {
     let faults = FaultSet::NONE.with(FaultKind::LostWrite);
     let might = Plan::of_seed(6, OPERATIONS, Some(faults));
-    let happened = play(&might);
+    let happened = run(&might);
     assert!(happened.faults.of(FaultKind::LostWrite) > 0);
     assert!(happened.operations_excused > 0);
     let judged = happened.operations - happened.operations_excused;
     assert!(judged >= OPERATIONS / 4 * 3, "{judged}");
     let never = Plan { only: Some(Vec::new()), ..might };
-    assert_eq!(play(&never).operations_excused, 0);
+    assert_eq!(run(&never).operations_excused, 0);
     let wrong = Plan { bug: Some(Bug::CheckpointLost), ..never };
-    let failure = Simulator::new().play(&wrong).expect_err("no fault excuses this");
+    let failure = Simulator::new().run(&wrong).expect_err("no fault excuses this");
     assert_eq!(failure.violation.rule, Rule::Acknowledged);
 }
 
@@ -185,7 +185,7 @@ fn a_world_that_may_never_finish_ends_when_it_calms_down() {
     let faults = FaultSet::usual().with(FaultKind::LostWrite);
     for seed in 1..=4 {
         let plan = Plan { roughness: 4, ..Plan::of_seed(seed, 1_000, Some(faults)) };
-        let report = play(&plan);
+        let report = run(&plan);
         assert!(report.faults.of(FaultKind::LostWrite) > 0);
         assert_eq!(report.operations, plan.operations, "seed {seed}");
         // Writes are lost in the last quarter; an old version excuses whoever was shown it.
@@ -295,7 +295,7 @@ fn the_same_plan_is_the_same_world_event_by_event() {
         assert_eq!(first.len(), second.len());
         assert!(first.len() > 1_000, "{} events", first.len());
         assert_eq!(report.to_line(), again.to_line());
-        assert_eq!(report.trace_hash, play(&plan).trace_hash, "to look on changes nothing");
+        assert_eq!(report.trace_hash, run(&plan).trace_hash, "to look on changes nothing");
         let (other, of_other) = traced_with_report(&Plan { seed: seed + 1, ..plan });
         assert_ne!(report.trace_hash, of_other.trace_hash, "a hash over nothing proves nothing");
         assert_ne!(first, other);
@@ -307,7 +307,7 @@ fn the_same_plan_is_the_same_world_event_by_event() {
 fn a_tenant_is_answered_the_same_with_and_without_another() {
     let (simulator, mut sum) = (Simulator::new(), PairReport::default());
     for seed in 1..=6 {
-        match simulator.play_pair(seed) {
+        match simulator.run_pair(seed) {
             Ok(report) => sum.add(&report),
             Err(failure) => {
                 let mut told = Vec::new();
@@ -345,7 +345,7 @@ fn every_mutant_of_the_store_is_found() {
     for bug in Bug::ALL {
         let mut plans = (1..=BUG_SEEDS)
             .map(|seed| Plan { bug: Some(bug), ..Plan::of_seed(seed, OPERATIONS, None) });
-        let found = plans.find_map(|plan| simulator.play(&plan).err());
+        let found = plans.find_map(|plan| simulator.run(&plan).err());
         let found = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
         println!("{bug:?}: {:?}", found.violation);
     }
@@ -356,7 +356,7 @@ fn a_failure_shrinks_to_a_plan_that_fails_alike() {
     let simulator = Simulator::new();
     let bug = Some(Bug::CheckpointLost);
     let plan = Plan { bug, ..Plan::of_seed(5, 600, Some(FaultSet::usual())) };
-    let rule = |plan: &Plan| simulator.play(plan).expect_err("it fails").violation.rule;
+    let rule = |plan: &Plan| simulator.run(plan).expect_err("it fails").violation.rule;
     let small = shrink(&simulator, plan.clone());
     assert_eq!(rule(&small), rule(&plan));
     assert!(small.operations < plan.operations && small.faults == FaultSet::NONE, "{small:?}");
@@ -367,7 +367,7 @@ fn a_failure_shrinks_to_a_plan_that_fails_alike() {
 #[test]
 fn what_never_ends_is_noticed() {
     let plan = Plan { calm_ticks: 1, ..Plan::of_seed(2, 500, Some(FaultSet::NONE)) };
-    let failure = Simulator::new().play(&plan).expect_err("one tick is not enough");
+    let failure = Simulator::new().run(&plan).expect_err("one tick is not enough");
     assert_eq!(failure.violation.rule, Rule::NeverFinishes);
 }
 
@@ -391,7 +391,7 @@ fn a_panic_is_noticed_although_the_oracle_is_borrowed() {
     drop(held);
     let failure = world.run().expect_err("somebody panicked");
     assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
-    assert_eq!(failure.operations, 0, "nothing is played after it");
+    assert_eq!(failure.operations, 0, "nothing is simulated after it");
 }
 
 /// The first dice of a process, with whatever is drawn between them.

@@ -11,7 +11,7 @@ const RUN_MANAGEMENT: &str =
 const FACADE: &str = include_str!("../../../crates/gossip-coordination/src/facade.rs");
 
 /// What is called for each operation, in the order of [`Verb::ALL`].
-const PLAYED: [(&str, Verb); Verb::COUNT] = [
+const SIMULATED: [(&str, Verb); Verb::COUNT] = [
     ("claim_next_available", Verb::Claim),
     ("acquire_and_restore_into", Verb::Acquire),
     ("renew", Verb::Renew),
@@ -49,7 +49,10 @@ const PLAYED: [(&str, Verb); Verb::COUNT] = [
 
 /// What is not played on its own, and why.
 const LEFT_OUT: [(&str, &str); 5] = [
-    ("create_run_with_shards", "makes a run and registers its shards, which are played one by one"),
+    (
+        "create_run_with_shards",
+        "makes a run and registers its shards, which are simulated one by one",
+    ),
     ("collect_claim_candidates_into", "is how a claim looks"),
     ("probe_candidates_into", "is how a claim looks first"),
     ("claim_throttled_until", "is what a claim asks before it looks; no store says anything else"),
@@ -75,23 +78,24 @@ fn names(source: &'static str, opening: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_operation_is_played_or_left_out_for_a_reason() {
+fn every_operation_is_simulated_or_left_out_for_a_reason() {
     let mut offered = names(TRAITS, "pub trait AsyncCoordinationBackend: ");
     offered.extend(names(RUN_MANAGEMENT, "pub trait AsyncRunManagement: "));
     offered.extend(names(FACADE, "pub trait AsyncShardClaiming: "));
-    let played = PLAYED.iter().map(|(method, _)| *method);
-    let mut known: Vec<&str> = played.chain(LEFT_OUT.iter().map(|(method, _)| *method)).collect();
+    let simulated = SIMULATED.iter().map(|(method, _)| *method);
+    let mut known: Vec<&str> =
+        simulated.chain(LEFT_OUT.iter().map(|(method, _)| *method)).collect();
     offered.sort_unstable();
     known.sort_unstable();
     assert_eq!(offered, known);
-    assert_eq!(PLAYED.map(|(_, verb)| verb), Verb::ALL);
+    assert_eq!(SIMULATED.map(|(_, verb)| verb), Verb::ALL);
 }
 
 #[test]
-fn every_operation_that_is_played_is_called() {
+fn every_simulated_operation_is_called() {
     // Where a line ends in between is a matter of taste.
     let programs = PROGRAMS.map(|program| program.split_whitespace().collect::<String>());
-    for (method, verb) in PLAYED {
+    for (method, verb) in SIMULATED {
         let (call, name) = (format!("self.handle.{method}("), format!("Verb::{verb:?}"));
         let called = |program: &String| program.contains(&call) && program.contains(&name);
         assert!(programs.iter().any(called), "nobody calls {method}");
@@ -101,10 +105,10 @@ fn every_operation_that_is_played_is_called() {
 /// A guest's operations go by the same names, but for those that it may not call.
 #[test]
 fn operations_of_a_user_worker_have_their_names() {
-    for (method, verb) in PLAYED {
+    for (method, verb) in SIMULATED {
         let start = [format!(" fn {method}("), format!(" fn {method}<")];
         let found = start.iter().find_map(|start| SIM_COORDINATOR.split_once(start));
-        let (_, rest) = found.expect("a user_worker has every operation");
+        let (_, rest) = found.expect("a user worker has every operation");
         let (body, _) = rest.split_once("\n    }\n").expect("a method ends");
         let named = body.contains(&format!("Verb::{verb:?},")) || body.contains("not_yours()");
         assert!(named, "{method}");

@@ -6,8 +6,8 @@
 
 use gossip_sim::{FINGERPRINT, FaultSet, Plan, Report, Simulator, fingerprint};
 
-fn play(plan: &Plan) -> Report {
-    Simulator::new().play(plan).unwrap_or_else(|failure| panic!("{:?}", failure.violation))
+fn run(plan: &Plan) -> Report {
+    Simulator::new().run(plan).unwrap_or_else(|failure| panic!("{:?}", failure.violation))
 }
 
 #[test]
@@ -20,9 +20,9 @@ fn the_golden_world_is_the_same_in_debug_and_in_release() {
 fn the_same_plan_is_the_same_world() {
     for seed in [3, 8, 21] {
         let plan = Plan::of_seed(seed, 1_000, Some(FaultSet::usual()));
-        let first = play(&plan);
-        assert_eq!(first.to_line(), play(&plan).to_line());
-        let other = play(&Plan { seed: seed + 1, ..plan });
+        let first = run(&plan);
+        assert_eq!(first.to_line(), run(&plan).to_line());
+        let other = run(&Plan { seed: seed + 1, ..plan });
         assert_ne!(first.trace_hash, other.trace_hash, "a hash over nothing proves nothing");
     }
 }

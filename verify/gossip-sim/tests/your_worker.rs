@@ -24,7 +24,7 @@ fn simulator(manner: Manner) -> Simulator {
 fn first_failure(simulator: &Simulator) -> Option<(Plan, Failure)> {
     (1..=SEEDS).find_map(|seed| {
         let plan = Plan::of_seed(seed, OPERATIONS, Some(FaultSet::usual()));
-        Some((plan.clone(), simulator.play(&plan).err()?))
+        Some((plan.clone(), simulator.run(&plan).err()?))
     })
 }
 
@@ -44,15 +44,15 @@ fn a_hasty_worker_is_caught_and_its_replay_fails_alike() {
     let line = simulator.replay(&small);
     let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).collect();
     let options = Options::parse(&words).expect("a replay is a command");
-    let again = simulator.play(&options.plan(small.seed)).expect_err("it is the same world");
+    let again = simulator.run(&options.plan(small.seed)).expect_err("it is the same world");
     assert_eq!(again.violation.rule, Rule::LostKey);
     assert!(!again.trace.is_empty(), "a replay shows what happens");
 }
 
 #[test]
-fn a_worker_is_the_same_worker_whenever_its_world_is_played() {
+fn a_user_worker_is_deterministic() {
     let plan = Plan::of_seed(3, OPERATIONS, None);
-    let hash = || simulator(Manner::Careful).play(&plan).map(|report| report.trace_hash).ok();
+    let hash = || simulator(Manner::Careful).run(&plan).map(|report| report.trace_hash).ok();
     assert!(hash().is_some());
     assert_eq!(hash(), hash());
 }
@@ -78,6 +78,6 @@ fn a_sink_that_ignores_fences_is_caught() {
 fn a_worker_that_waits_for_another_world_is_caught() {
     let trial = Trial::of(|_: SimWorker| std::future::pending());
     let plan = Plan::of_seed(1, OPERATIONS, None);
-    let failure = Simulator::of(trial, "your_worker").play(&plan).expect_err("it never goes on");
+    let failure = Simulator::of(trial, "your_worker").run(&plan).expect_err("it never goes on");
     assert_eq!(failure.violation.rule, Rule::Panicked);
 }

@@ -90,7 +90,7 @@ pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> 
     let known = progress.chunks.len();
     let (all, commit) = (wanted.chunk_count(), &progress.commit);
     writeln!(out, "{known} of {all} chunks are there, of commit {commit}")?;
-    if let Some((seed, failure)) = play_missing(wanted, &mut progress, out)? {
+    if let Some((seed, failure)) = run_missing(wanted, &mut progress, out)? {
         tell_failure(&Simulator::new(), wanted.options.plan(seed), &failure, out)?;
         return Ok(Verdict::Broken);
     }
@@ -105,7 +105,7 @@ pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> 
 }
 
 /// Plays the chunks that are missing; the world that broke a rule, if one did.
-fn play_missing(
+fn run_missing(
     wanted: &Wanted,
     progress: &mut Progress,
     out: &mut impl Write,
@@ -121,8 +121,8 @@ fn play_missing(
             scope.spawn(move || {
                 let place = || next.fetch_add(1, Ordering::Relaxed) as usize;
                 while let Some(chunk) = missing.get(place()) {
-                    match play_chunk(wanted, *chunk) {
-                        Ok(played) => _ = sender.send((*chunk, played)),
+                    match run_chunk(wanted, *chunk) {
+                        Ok(simulated) => _ = sender.send((*chunk, simulated)),
                         Err(found) => {
                             // Nobody begins another chunk; those that were begun are finished.
                             next.store(missing.len() as u64, Ordering::Relaxed);
@@ -133,8 +133,8 @@ fn play_missing(
             });
         }
         drop(sender);
-        for (chunk, played) in finished {
-            progress.add(chunk, played)?;
+        for (chunk, simulated) in finished {
+            progress.add(chunk, simulated)?;
             let count = progress.chunks.len();
             writeln!(out, "chunk {chunk} is done: {count} of {}", wanted.chunk_count())?;
             out.flush()?;
@@ -143,11 +143,11 @@ fn play_missing(
     })
 }
 
-fn play_chunk(wanted: &Wanted, chunk: u64) -> Result<Chunk, (u64, Failure)> {
+fn run_chunk(wanted: &Wanted, chunk: u64) -> Result<Chunk, (u64, Failure)> {
     let (simulator, started) = (Simulator::new(), time::processor());
     let mut sum = Report::default();
     for seed in wanted.chunk(chunk) {
-        let report = simulator.play(&wanted.options.plan(seed));
+        let report = simulator.run(&wanted.options.plan(seed));
         sum.add(&report.map_err(|failure| (seed, failure))?);
     }
     Ok((sum, time::processor().saturating_sub(started)))
@@ -177,11 +177,11 @@ impl Head {
     }
 
     /// The commit that `first` tells, if the chunks behind it may be summed up by this build.
-    fn commit_of(&self, first: &str, plays_nothing: bool, any_build: bool) -> Option<String> {
+    fn commit_of(&self, first: &str, runs_nothing: bool, any_build: bool) -> Option<String> {
         let (commit, rest) = first.strip_prefix("commit ")?.split_once(" build ")?;
         let (build, campaign) = rest.split_once(' ')?;
         let is_ours = commit == self.commit && build == self.build;
-        let is_alike = plays_nothing && (build == self.build || any_build);
+        let is_alike = runs_nothing && (build == self.build || any_build);
         (campaign == self.campaign && (is_ours || is_alike)).then(|| commit.to_owned())
     }
 }
@@ -201,7 +201,7 @@ impl Progress {
         let golden = fingerprint(&Simulator::new())
             .map_err(|failure| io::Error::other(format!("{:?}", failure.violation.rule)))?;
         if golden != FINGERPRINT {
-            return Err(io::Error::other("this build plays a world differently than its tests"));
+            return Err(io::Error::other("this build runs a world differently than its tests"));
         }
         let head = Head::of(wanted, golden);
         let text = match fs::read_to_string(&wanted.progress) {
@@ -223,8 +223,8 @@ impl Progress {
         let read: Option<BTreeMap<u64, Chunk>> = rest.lines().map(read_chunk).collect();
         let chunks = read.ok_or_else(|| io::Error::other("the progress file is damaged"))?;
         let is_complete = (0..wanted.chunk_count()).all(|chunk| chunks.contains_key(&chunk));
-        let plays_nothing = is_complete || wanted.so_far;
-        match head.commit_of(first, plays_nothing, wanted.any_build) {
+        let runs_nothing = is_complete || wanted.so_far;
+        match head.commit_of(first, runs_nothing, wanted.any_build) {
             Some(commit) => Ok(Self { file, commit, chunks }),
             None => {
                 let why = "the progress file is of another build or another campaign";

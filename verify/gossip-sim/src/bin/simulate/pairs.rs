@@ -39,14 +39,14 @@ impl Wanted {
 
 /// What the pairs came to, and those that are not as they must be.
 #[derive(Default)]
-struct Played {
+struct PairRuns {
     sum: PairReport,
     wrong: Vec<PairFailure>,
 }
 
 /// Plays the pairs, and tells what they came to.
 pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> {
-    let Played { sum, mut wrong } = play(wanted);
+    let PairRuns { sum, mut wrong } = run_all(wanted);
     sum.write(wrong.len() as u64, out)?;
     wrong.sort_by_key(|failure| failure.seed);
     match wrong.first() {
@@ -58,23 +58,23 @@ pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> 
     }
 }
 
-fn play(wanted: &Wanted) -> Played {
-    let (next, played) = (AtomicU64::new(0), Mutex::new(Played::default()));
+fn run_all(wanted: &Wanted) -> PairRuns {
+    let (next, simulated) = (AtomicU64::new(0), Mutex::new(PairRuns::default()));
     std::thread::scope(|scope| {
         for _ in 0..wanted.threads {
             scope.spawn(|| {
                 let simulator = Simulator::new();
                 let place = || next.fetch_add(1, Ordering::Relaxed);
                 while let Some(place) = Some(place()).filter(|place| *place < wanted.count) {
-                    let pair = simulator.play_pair(wanted.first.saturating_add(place));
-                    let mut played = played.lock().expect("nobody panics with it");
+                    let pair = simulator.run_pair(wanted.first.saturating_add(place));
+                    let mut simulated = simulated.lock().expect("nobody panics with it");
                     match pair {
-                        Ok(report) => played.sum.add(&report),
-                        Err(failure) => played.wrong.push(failure),
+                        Ok(report) => simulated.sum.add(&report),
+                        Err(failure) => simulated.wrong.push(failure),
                     }
                 }
             });
         }
     });
-    played.into_inner().expect("nobody panics with it")
+    simulated.into_inner().expect("nobody panics with it")
 }
