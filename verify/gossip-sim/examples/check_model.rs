@@ -124,9 +124,9 @@ fn print_coverage(reached: &BTreeSet<(Op, String)>) -> bool {
 fn print_unreachable(pairs: &[(Op, &str, &str)]) {
     println!("\n## Outcomes that cannot be met\n");
     println!("| outcome | of | why |\n|---|---|---|");
-    let mut told = BTreeSet::new();
+    let mut result = BTreeSet::new();
     for (_, name, why) in pairs {
-        if told.insert((name, why)) {
+        if result.insert((name, why)) {
             let same = pairs.iter().filter(|(_, other, reason)| other == name && reason == why);
             let ops: Vec<String> = same.map(|(op, ..)| format!("{op:?}")).collect();
             println!("| {name} | {} | {why} |", ops.join(", "));

@@ -104,9 +104,9 @@ impl Admin {
         }
         for run in runs {
             let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
-            let told = self.handle.get_run(self.cx.tenant_id, id).await;
-            self.cx.end_plain(&op, &told);
-            let known = match told {
+            let result = self.handle.get_run(self.cx.tenant_id, id).await;
+            self.cx.end_plain(&op, &result);
+            let known = match result {
                 Ok(record) => Some((record.status(), record.is_paused())),
                 Err(GetRunError::RunNotFound) => None,
                 // Something is torn and will be repaired.
@@ -225,9 +225,9 @@ impl Admin {
         let op = self.cx.begin(Draft::of_run(Verb::CreateRun, run, OpId::from_raw(0)));
         let config = RunConfig::try_new(semantics, lease, retries);
         let config = config.expect("a lease lasts");
-        let told = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
-        self.cx.end_plain(&op, &told);
-        matches!(told, Err(CreateRunError::RunAlreadyExists { .. }))
+        let result = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
+        self.cx.end_plain(&op, &result);
+        matches!(result, Err(CreateRunError::RunAlreadyExists { .. }))
     }
 
     /// Registers the shards of a run; whether it was refused because there is no room for them.
@@ -272,9 +272,9 @@ impl Admin {
         let said = Said { cuts, ..Said::default() };
         let op = self.cx.begin(Draft { said, ..Draft::of_run(Verb::RegisterShards, run, op_id) });
         let (now, tenant) = (op.now, self.cx.tenant_id);
-        let told = self.handle.register_shards(now, tenant, id, &shards, op_id).await;
-        let ending = self.cx.end(&op, &told, None);
-        (ending, matches!(told, Err(RegisterShardsError::ShardLimitExceeded { .. })))
+        let result = self.handle.register_shards(now, tenant, id, &shards, op_id).await;
+        let ending = self.cx.end(&op, &result, None);
+        (ending, matches!(result, Err(RegisterShardsError::ShardLimitExceeded { .. })))
     }
 
     async fn switch(&mut self, run: u32, verb: Verb) {
@@ -282,12 +282,12 @@ impl Admin {
         for _ in 0..TRIES_MAX {
             let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
             let (now, tenant) = (op.now, self.cx.tenant_id);
-            let told = if verb == Verb::PauseRun {
+            let result = if verb == Verb::PauseRun {
                 self.handle.pause_run(now, tenant, id, op_id).await
             } else {
                 self.handle.resume_run(now, tenant, id, op_id).await
             };
-            if !self.again(&op, &told) {
+            if !self.again(&op, &result) {
                 break;
             }
         }
@@ -298,15 +298,15 @@ impl Admin {
         for _ in 0..TRIES_MAX {
             let (op, id) = (self.cx.begin(Draft::of_run(verb, run, op_id)), self.id(run));
             let (now, tenant) = (op.now, self.cx.tenant_id);
-            let told = match verb {
+            let result = match verb {
                 Verb::CompleteRun => self.handle.complete_run(now, tenant, id, op_id).await,
                 Verb::FailRun => self.handle.fail_run(now, tenant, id, op_id).await,
                 Verb::CancelRun => self.handle.cancel_run(now, tenant, id, op_id).await,
                 other => unreachable!("{other:?} does not end a run"),
             };
-            let again = self.again(&op, &told);
-            let over = matches!(told, Err(RunTransitionError::RunTerminal { .. }));
-            if told.is_ok() || over {
+            let again = self.again(&op, &result);
+            let over = matches!(result, Err(RunTransitionError::RunTerminal { .. }));
+            if result.is_ok() || over {
                 self.strike(run);
             }
             if !again {
@@ -319,8 +319,8 @@ impl Admin {
     }
 
     /// Whether to send it again: it may have happened, or it did and that is worth a look.
-    fn again(&self, op: &Op, told: &Result<IdempotentOutcome<()>, RunTransitionError>) -> bool {
-        match self.cx.end(op, told, None) {
+    fn again(&self, op: &Op, result: &Result<IdempotentOutcome<()>, RunTransitionError>) -> bool {
+        match self.cx.end(op, result, None) {
             Ending::Failed { corrupt, .. } => !corrupt,
             Ending::Executed | Ending::Replayed => self.cx.one_in(8),
             Ending::Refused => false,
@@ -356,8 +356,8 @@ impl Admin {
         for _ in 0..TRIES_MAX {
             let (op, id) =
                 (self.cx.begin(Draft::of_run(Verb::DeleteRun, run, op_id)), self.id(run));
-            let told = self.handle.delete_run(op.now, self.cx.tenant_id, id, op_id).await;
-            match self.cx.end(&op, &told, None) {
+            let result = self.handle.delete_run(op.now, self.cx.tenant_id, id, op_id).await;
+            match self.cx.end(&op, &result, None) {
                 Ending::Failed { corrupt: false, .. } => {}
                 Ending::Executed | Ending::Replayed if self.cx.one_in(4) => {}
                 Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
@@ -371,12 +371,12 @@ impl Admin {
     async fn collect(&mut self) -> bool {
         let op = self.cx.begin(Draft::new(Verb::CollectRuns));
         let (mut gone, tenant) = (Vec::new(), self.cx.tenant_id);
-        let told = self
+        let result = self
             .handle
             .gc_stale_initializing_runs_into(op.now, tenant, STALE_AFTER, COLLECT_MAX, &mut gone)
             .await;
-        self.cx.end_plain(&op, &told);
-        let all = told.is_ok() && gone.len() < COLLECT_MAX;
+        self.cx.end_plain(&op, &result);
+        let all = result.is_ok() && gone.len() < COLLECT_MAX;
         if all {
             self.cx.judge(|oracle| oracle.told_collected(&op));
         }
@@ -414,9 +414,9 @@ impl Admin {
             let draft = Draft::about(Verb::RequestAction, target, op_id);
             let op = self.cx.begin(Draft { said, ..draft });
             let (now, tenant) = (op.now, self.cx.tenant_id);
-            let told =
+            let result =
                 self.handle.request_action(now, tenant, target.key, &action, until, op_id).await;
-            match self.cx.end(&op, &told, None) {
+            match self.cx.end(&op, &result, None) {
                 Ending::Failed { corrupt: false, .. } => {}
                 Ending::Executed | Ending::Replayed if self.cx.one_in(8) => {}
                 Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
@@ -454,8 +454,8 @@ impl Admin {
     async fn revoke_lease(&mut self, target: LeaseRef) {
         let op_id = self.next_op_id();
         let op = self.cx.begin(Draft::about(Verb::RevokeLease, target, op_id));
-        let told = self.handle.revoke_lease(op.now, self.cx.tenant_id, target.key, op_id).await;
-        self.cx.end(&op, &told, None);
+        let result = self.handle.revoke_lease(op.now, self.cx.tenant_id, target.key, op_id).await;
+        self.cx.end(&op, &result, None);
     }
 
     async fn unpark(&mut self, run: u32) {
@@ -468,8 +468,9 @@ impl Admin {
         let op_id = self.next_op_id();
         for _ in 0..TRIES_MAX {
             let op = self.cx.begin(Draft::about(Verb::Unpark, target, op_id));
-            let told = self.handle.unpark_shard(op.now, self.cx.tenant_id, target.key, op_id).await;
-            match self.cx.end(&op, &told, None) {
+            let result =
+                self.handle.unpark_shard(op.now, self.cx.tenant_id, target.key, op_id).await;
+            match self.cx.end(&op, &result, None) {
                 Ending::Failed { corrupt: false, .. } => {}
                 Ending::Executed if self.cx.one_in(4) => {}
                 Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => {
@@ -481,18 +482,18 @@ impl Admin {
 
     async fn look(&mut self, run: u32) {
         let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
-        let told = self.handle.get_run(self.cx.tenant_id, id).await;
-        self.cx.end_plain(&op, &told);
-        if let Ok(told) = told {
-            self.cx.judge(|oracle| oracle.told_run(&op, &told));
-            let (status, roots) = (told.status() as u64, told.root_shards().len() as u64);
-            self.cx.hear(&[status, told.is_paused().into(), roots]);
+        let result = self.handle.get_run(self.cx.tenant_id, id).await;
+        self.cx.end_plain(&op, &result);
+        if let Ok(result) = result {
+            self.cx.judge(|oracle| oracle.check_run_query(&op, &result));
+            let (status, roots) = (result.status() as u64, result.root_shards().len() as u64);
+            self.cx.hear(&[status, result.is_paused().into(), roots]);
         }
         let op = self.cx.begin(self.about(Verb::Progress, run));
-        let told = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
-        self.cx.end_plain(&op, &told);
-        if let Ok(progress) = told {
-            self.cx.judge(|oracle| oracle.told_progress(&op, &progress));
+        let result = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
+        self.cx.end_plain(&op, &result);
+        if let Ok(progress) = result {
+            self.cx.judge(|oracle| oracle.check_progress_query(&op, &progress));
             let RunProgress { total, active, done, split, parked, leased, .. } = progress;
             self.cx.hear(&[total, active, done, split, parked, leased]);
         }

@@ -30,8 +30,8 @@ impl Oracle {
         }
         let request = written(txn).and_then(|hot| hot.request);
         let right = request.as_ref().zip(op.said.asked.as_ref()).is_some_and(|(it, asked)| {
-            let told = (it.action(), it.expires_at().as_raw());
-            it.op_id() == op.op_id && told == (&asked.0, asked.1)
+            let result = (it.action(), it.expires_at().as_raw());
+            it.op_id() == op.op_id && result == (&asked.0, asked.1)
         });
         self.require(right, Rule::Acknowledged, "another request was stored")?;
         let (op_id, payload, stored_at) = (op.op_id, op.payload, self.commits);
@@ -102,9 +102,9 @@ impl Oracle {
     pub(super) fn was_shown(
         &self,
         op: &Op,
-        told: Option<&PendingRequest>,
+        result: Option<&PendingRequest>,
     ) -> Result<(), Violation> {
-        let right = op.shown.borrow().as_ref() == told;
+        let right = op.shown.borrow().as_ref() == result;
         let judged = op.applied.get() == 1 && !op.misled.get() && !op.unsure.get();
         self.require(right || !judged, Rule::Acknowledged, NOT_SHOWN)
     }

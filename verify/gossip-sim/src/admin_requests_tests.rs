@@ -6,13 +6,13 @@ use rstest::rstest;
 
 use super::op::{Ending, LeaseRef, Op, Verb};
 use super::oracle::{Asked, Rule};
-use super::oracle_tests::{Book, NOW, at, key, rule};
+use super::oracle_tests::{History, NOW, at, key, rule};
 
 /// The first shard's owner was asked for something: operation 9, whose payload is 1.
-fn asked(book: &mut Book, ended_at: Option<u64>) -> PendingRequest {
+fn asked(history: &mut History, ended_at: Option<u64>) -> PendingRequest {
     let (op_id, until) = (OpId::from_raw(9), LogicalTime::from_raw(NOW + 50));
     let request = PendingRequest::new(op_id, 5, ShardAction::Release, until);
-    let shard = &mut book.oracle.shards[0];
+    let shard = &mut history.oracle.shards[0];
     shard.asked.push(Asked { op_id, payload: 1, stored_at: 1, ended_at });
     shard.request = Some(request.clone()).filter(|_| ended_at.is_none());
     request
@@ -38,10 +38,10 @@ fn a_request_is_replayed_only_if_it_stood(
     #[case] ended_at: Option<u64>,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    asked(&mut book, ended_at);
+    let mut history = History::new();
+    asked(&mut history, ended_at);
     let op = request(op_id, payload, begun_at);
-    assert_eq!(rule(book.told(&op, Ending::Replayed, "Replayed")), expected);
+    assert_eq!(rule(history.ended(&op, Ending::Replayed, "Replayed")), expected);
 }
 
 #[rstest]
@@ -59,10 +59,10 @@ fn a_request_is_refused_for_its_id_only_if_that_is_taken(
     #[case] name: &str,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    asked(&mut book, None);
+    let mut history = History::new();
+    asked(&mut history, None);
     let op = request(op_id, payload, begun_at);
-    assert_eq!(rule(book.told(&op, Ending::Refused, name)), expected);
+    assert_eq!(rule(history.ended(&op, Ending::Refused, name)), expected);
 }
 
 #[rstest]
@@ -75,12 +75,12 @@ fn an_owner_is_shown_what_is_asked(
     #[case] shown: bool,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let request = asked(&mut book, None);
-    let renew = book.under(Verb::Renew, |op| op.now = LogicalTime::from_raw(now));
-    book.applied(&renew, 0).expect("a holder renews");
-    let told = Some(&request).filter(|_| shown);
-    assert_eq!(rule(book.oracle.was_shown(&renew, told)), expected);
-    let ended = book.oracle.shards[0].asked[0].ended_at;
+    let mut history = History::new();
+    let request = asked(&mut history, None);
+    let renew = history.under(Verb::Renew, |op| op.now = LogicalTime::from_raw(now));
+    history.applied(&renew, 0).expect("a holder renews");
+    let result = Some(&request).filter(|_| shown);
+    assert_eq!(rule(history.oracle.was_shown(&renew, result)), expected);
+    let ended = history.oracle.shards[0].asked[0].ended_at;
     assert_eq!(ended.is_some(), now > NOW + 1, "a renewal ends what is over");
 }

@@ -10,7 +10,7 @@ use super::processes::CLOCK_SKEW_HONOURED;
 
 /// What a caller was told.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'t> {
+pub(super) struct OpResult<'t> {
     pub(super) ending: Ending,
     /// The name of the outcome.
     pub(super) name: &'t str,
@@ -33,25 +33,25 @@ impl Oracle {
     /// # Errors
     ///
     /// The rule that this breaks.
-    pub(super) fn ended(&mut self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
-        op.ended.set(Some(told.ending));
+    pub(super) fn ended(&mut self, op: &Op, result: OpResult<'_>) -> Result<(), Violation> {
+        op.ended.set(Some(result.ending));
         if op.misled.get() {
             return Ok(());
         }
         let applied = op.applied.get() > 0 && !self.is_over(op);
         // A flipped bit may look like a newer format, so any failure will do. A batch is told apart
         // for each of its leases.
-        let failed = matches!(told.ending, Ending::Failed { .. });
+        let failed = matches!(result.ending, Ending::Failed { .. });
         let noticed = !op.damaged.get() || failed || op.verb == Verb::RenewMany;
         self.require(noticed, Rule::Undetected, "something was decided about damaged bytes")?;
-        match told.ending {
-            Ending::Executed => self.judge_success(op, op.applied.get() > 0, told),
-            Ending::Replayed => self.judge_replay(op, told),
+        match result.ending {
+            Ending::Executed => self.judge_success(op, op.applied.get() > 0, result),
+            Ending::Replayed => self.judge_replay(op, result),
             // Of a batch some may have happened: `batch_ended` heard which.
             Ending::Refused if op.verb == Verb::RenewMany => Ok(()),
             Ending::Refused => {
                 self.require(!applied, Rule::RefusedHappened, "what was refused had happened")?;
-                self.judge_refusal(op, told)
+                self.judge_refusal(op, result)
             }
             Ending::Failed { doubtful, .. } => {
                 self.judge_doubt(op, doubtful)?;
@@ -79,23 +79,23 @@ impl Oracle {
     /// # Errors
     ///
     /// The rule that this breaks.
-    pub(super) fn granted(&self, op: &Op, told: Granted) -> Result<(), Violation> {
+    pub(super) fn granted(&self, op: &Op, result: Granted) -> Result<(), Violation> {
         if op.misled.get() {
             return Ok(());
         }
-        let Some(known) = op.granted.get().filter(|known| known.key == told.key) else {
+        let Some(known) = op.granted.get().filter(|known| known.key == result.key) else {
             return self.require(false, Rule::Acknowledged, "a grant was told that never happened");
         };
-        self.require(told.fence == known.fence, Rule::FenceFell, "a grant has the wrong fence")?;
-        let same = told.deadline == known.deadline;
+        self.require(result.fence == known.fence, Rule::FenceFell, "a grant has the wrong fence")?;
+        let same = result.deadline == known.deadline;
         self.require(same, Rule::Acknowledged, "a lease ends when it was not to")?;
-        let same = told.range == known.range;
+        let same = result.range == known.range;
         self.require(same, Rule::Acknowledged, "a worker was told another range")?;
-        let same = told.done == known.done;
+        let same = result.done == known.done;
         self.require(same, Rule::Acknowledged, "a worker was told another position")?;
-        let same = told.carried == known.carried || known.carried == 0 || told.carried == 0;
+        let same = result.carried == known.carried || known.carried == 0 || result.carried == 0;
         self.require(same, Rule::Acknowledged, "a worker was told another token or metadata")?;
-        let same = told.attempts == known.attempts;
+        let same = result.attempts == known.attempts;
         self.require(same, Rule::Attempts, "a worker was told another number of attempts")
     }
 
@@ -108,13 +108,13 @@ impl Oracle {
         &self,
         lease: LeaseRef,
         until: Option<u64>,
-        told: u64,
+        result: u64,
     ) -> Result<(), Violation> {
-        let same = until == Some(told);
+        let same = until == Some(result);
         self.require(same, Rule::Acknowledged, "a lease ends when its renewal did not say")?;
         // Somebody may have come since; whoever is there still was told nothing beyond its end.
         let Some(holder) = self.shards[lease.shard as usize].holder else { return Ok(()) };
-        let kept = holder.grant != lease.grant || told <= holder.deadline;
+        let kept = holder.grant != lease.grant || result <= holder.deadline;
         self.require(kept, Rule::Acknowledged, "a renewal was told that never happened")
     }
 
@@ -209,7 +209,7 @@ impl Oracle {
         holder.map(|holder| holder.deadline)
     }
 
-    fn judge_success(&self, op: &Op, applied: bool, told: Told<'_>) -> Result<(), Violation> {
+    fn judge_success(&self, op: &Op, applied: bool, result: OpResult<'_>) -> Result<(), Violation> {
         if !changes_something(op.verb) {
             return Ok(());
         }
@@ -226,7 +226,7 @@ impl Oracle {
             || op.verb == Verb::Offer && log.is_some_and(|it| self.is_done_otherwise(op, it));
         let done = done || op.unsure.get() && (self.is_asked(op) || offered());
         self.require(done, Rule::Acknowledged, "what was acknowledged had not happened")?;
-        let same = match (told.answer, applied, known) {
+        let same = match (result.answer, applied, known) {
             (Some(answer), true, _) => answer == answer_of(&op.born.borrow()),
             (Some(answer), false, Some(known)) => answer == known.answer,
             (Some(_), false, None) | (None, _, _) => true,
@@ -234,7 +234,7 @@ impl Oracle {
         self.require(same, Rule::Acknowledged, "an answer names other shards than were made")
     }
 
-    fn judge_replay(&self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
+    fn judge_replay(&self, op: &Op, result: OpResult<'_>) -> Result<(), Violation> {
         if op.verb == Verb::RequestAction {
             return self.judge_repeated_request(op);
         }
@@ -242,7 +242,7 @@ impl Oracle {
         let known = self.recall(log, op.op_id).filter(|known| known.payload == op.payload);
         let honest = known.is_some() || self.is_done_otherwise(op, log);
         self.require(honest, Rule::Replay, "something that never happened was replayed")?;
-        let same = known.zip(told.answer).is_none_or(|(known, answer)| known.answer == answer);
+        let same = known.zip(result.answer).is_none_or(|(known, answer)| known.answer == answer);
         self.require(same, Rule::Replay, "a retry was answered differently")
     }
 
@@ -265,20 +265,20 @@ impl Oracle {
     }
 
     /// A refusal must have a reason.
-    fn judge_refusal(&self, op: &Op, told: Told<'_>) -> Result<(), Violation> {
-        self.judge_forgetting(op, told.name)?;
-        self.judge_reason(op, told.name)?;
+    fn judge_refusal(&self, op: &Op, result: OpResult<'_>) -> Result<(), Violation> {
+        self.judge_forgetting(op, result.name)?;
+        self.judge_reason(op, result.name)?;
         if let Some(lease) = op.lease
             && op.verb.is_leased()
             && self.is_held_by(lease)
         {
             let good = op.now.as_raw() < op.good_until && !self.is_gone(lease.shard);
             let why = "the holder of a live lease was refused";
-            self.require(!(good && shuts_out(told.name)), Rule::OwnerShutOut, why)?;
+            self.require(!(good && shuts_out(result.name)), Rule::OwnerShutOut, why)?;
         }
-        let withheld = if op.verb == Verb::Acquire && told.name == "AlreadyLeased" {
+        let withheld = if op.verb == Verb::Acquire && result.name == "AlreadyLeased" {
             op.target.is_some_and(|target| self.was_free(op, target.shard))
-        } else if op.verb == Verb::Claim && told.name == "NoneAvailable" {
+        } else if op.verb == Verb::Claim && result.name == "NoneAvailable" {
             op.run.is_some_and(|run| self.had_free(op, run))
         } else {
             false

@@ -90,7 +90,7 @@ pub(super) struct Mutated {
     /// What is stored.
     pub(super) txn: Txn,
     /// What the caller is told instead of the truth, if it would have been applied.
-    pub(super) told: Option<CommitOutcome>,
+    pub(super) result: Option<CommitOutcome>,
 }
 
 impl Mutated {
@@ -125,7 +125,7 @@ impl Mutated {
 
     /// Changes what becomes of a transaction.
     pub(super) fn store(bug: Option<Bug>, op: &Op, txn: Txn, disk: &Disk) -> Self {
-        let Some(bug) = bug else { return Self { txn, told: None } };
+        let Some(bug) = bug else { return Self { txn, result: None } };
         let applied = disk.conflict(&txn).is_none();
         match bug {
             Bug::FenceIgnored if op.verb.is_leased() => {
@@ -155,14 +155,14 @@ impl Mutated {
             Bug::AppliedTakenForConflict if applied && op.verb == Verb::Claim => {
                 let found = txn.writes().first().map(|write| *write.key());
                 let conflict = found.map(|key| vec![(key, disk.get(&key).cloned())]);
-                let told = conflict.and_then(Conflict::new).map(CommitOutcome::Conflict);
-                Self { txn, told }
+                let result = conflict.and_then(Conflict::new).map(CommitOutcome::Conflict);
+                Self { txn, result }
             }
             Bug::ConflictTakenForApplied if !applied && op.verb == Verb::Checkpoint => {
-                let told = Some(CommitOutcome::Applied { revision: 1 });
-                Self { txn: Txn::new(), told }
+                let result = Some(CommitOutcome::Applied { revision: 1 });
+                Self { txn: Txn::new(), result }
             }
-            _ => Self { txn, told: None },
+            _ => Self { txn, result: None },
         }
     }
 
@@ -173,7 +173,7 @@ impl Mutated {
 
     /// The transaction without its writes: it is acknowledged and not stored.
     fn unwritten(txn: &Txn) -> Self {
-        Self { txn: rebuilt(txn, |_| true, |_| None), told: None }
+        Self { txn: rebuilt(txn, |_| true, |_| None), result: None }
     }
 
     fn uncompared(txn: &Txn, forgets: impl Fn(&Key) -> bool) -> Self {
@@ -185,7 +185,7 @@ impl Mutated {
             }
             Compare::Absent(_) | Compare::Empty(_) => true,
         };
-        Self { txn: rebuilt(txn, keeps, |write| Some(write.clone())), told: None }
+        Self { txn: rebuilt(txn, keeps, |write| Some(write.clone())), result: None }
     }
 
     fn without_last_child(txn: &Txn) -> Self {
@@ -199,7 +199,7 @@ impl Mutated {
             _ => false,
         };
         let keep = |write: &Write| (!is_lost(write.key())).then(|| write.clone());
-        Self { txn: rebuilt(txn, |_| true, keep), told: None }
+        Self { txn: rebuilt(txn, |_| true, keep), result: None }
     }
 
     fn reset(txn: &Txn, disk: &Disk) -> Self {
@@ -221,7 +221,7 @@ impl Mutated {
             });
             Some(Write::Put(*key, altered.unwrap_or_else(|| bytes.clone())))
         };
-        Self { txn: rebuilt(txn, |_| true, rewrite), told: None }
+        Self { txn: rebuilt(txn, |_| true, rewrite), result: None }
     }
 }
 

@@ -14,7 +14,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId,
 use gossip_coordination::store::OLDER;
 use gossip_coordination::{IdempotentOutcome, InfraError, ShardAction};
 
-use super::answers::Told;
+use super::answers::OpResult;
 use super::bugs::Bug;
 use super::op::{Ending, Label, LeaseRef, MayBeInfra, Member, Op, Said, Terms, Verb, ending};
 use super::oracle::{Oracle, Violation};
@@ -99,9 +99,9 @@ pub(super) struct Shared {
     pub(super) current: Vec<Option<Rc<Op>>>,
     pub(super) violation: Option<Violation>,
     /// Operations that ended as corruption.
-    pub(super) corruption_told: u64,
+    pub(super) corruption_reported: u64,
     /// Of those, how many because a revision fell.
-    pub(super) older_told: u64,
+    pub(super) older_reported: u64,
     pub(super) trace: Option<Vec<String>>,
     pub(super) bug: Option<Bug>,
     /// Whether nobody asks about another tenant on purpose.
@@ -347,7 +347,7 @@ impl Cx {
 
     fn fail(&self, op: &Op, error: &impl MayBeInfra, answer: Option<u64>) -> Ending {
         if let Some(InfraError::Corruption { operation: OLDER, .. }) = error.infra() {
-            self.shared.borrow_mut().older_told += 1;
+            self.shared.borrow_mut().older_reported += 1;
         }
         self.finish(op, ending(error), Label::of(error), answer)
     }
@@ -383,14 +383,14 @@ impl Cx {
         }
         shared.coverage.count(op.verb, label);
         let corrupt = matches!(ending, Ending::Failed { corrupt: true, .. });
-        shared.corruption_told += u64::from(corrupt);
+        shared.corruption_reported += u64::from(corrupt);
         let code = op.verb as u64 | (Label::code(label) << 8);
         shared.note(code, op.number);
         let of_tenant = &mut shared.tenant_hashes[self.tenant as usize];
         *of_tenant = mix(*of_tenant ^ code ^ answer.unwrap_or(0));
-        let told = Told { ending, name: label.as_str(), answer };
-        let verdict = shared.oracle.ended(op, told);
-        shared.say(|| format!("p{} op {} {:?} told {label:?}", op.process, op.number, op.verb));
+        let result = OpResult { ending, name: label.as_str(), answer };
+        let verdict = shared.oracle.ended(op, result);
+        shared.say(|| format!("p{} op {} {:?} returned {label:?}", op.process, op.number, op.verb));
         shared.judge(verdict);
         // Nobody may build on what it was told then; the programs here take it for unknown.
         match ending {
@@ -403,10 +403,10 @@ impl Cx {
     /// the outcome: times, fences, positions and counts must not depend on another tenant either.
     pub(super) fn hear(&self, numbers: &[u64]) {
         let shared = &mut *self.shared.borrow_mut();
-        let told = numbers.iter().fold(0, |hash, number| mix(hash ^ *number));
+        let result = numbers.iter().fold(0, |hash, number| mix(hash ^ *number));
         let hash = &mut shared.tenant_hashes[self.tenant as usize];
-        *hash = mix(*hash ^ told);
-        shared.note(told, u64::from(self.tenant));
+        *hash = mix(*hash ^ result);
+        shared.note(result, u64::from(self.tenant));
     }
 
     /// Holds something against the oracle.

@@ -61,38 +61,38 @@ impl Worker {
         let lease = &self.lease(place).clone();
         match op.verb {
             Verb::Renew => {
-                let told = self.handle.renew(now, tenant, lease).await;
-                self.cx.end_plain(op, &told);
+                let result = self.handle.renew(now, tenant, lease).await;
+                self.cx.end_plain(op, &result);
             }
             Verb::Checkpoint => {
-                let told = self.handle.checkpoint(now, tenant, lease, cursor, op_id).await;
-                self.cx.end(op, &told, None);
+                let result = self.handle.checkpoint(now, tenant, lease, cursor, op_id).await;
+                self.cx.end(op, &result, None);
             }
             Verb::Complete => {
-                let told = self.handle.complete(now, tenant, lease, cursor, op_id).await;
-                self.cx.end(op, &told, None);
+                let result = self.handle.complete(now, tenant, lease, cursor, op_id).await;
+                self.cx.end(op, &result, None);
             }
             Verb::Park => {
                 let reason = ParkReason::Poisoned;
-                let told = self.handle.park_shard(now, tenant, lease, reason, op_id).await;
-                self.cx.end(op, &told, None);
+                let result = self.handle.park_shard(now, tenant, lease, reason, op_id).await;
+                self.cx.end(op, &result, None);
             }
             Verb::Release => {
                 let mode = ReleaseMode::Failed;
-                let told = self.handle.release(now, tenant, lease, mode, op_id).await;
-                self.cx.end(op, &told, None);
+                let result = self.handle.release(now, tenant, lease, mode, op_id).await;
+                self.cx.end(op, &result, None);
             }
             Verb::Offer => {
                 let destination = WorkerId::from_raw(self.cx.worker.as_raw() + 1);
                 let deadline = LogicalTime::from_raw(now.as_raw() + 1);
                 let terms = OfferTerms { handoff: HandoffId::from_raw(7), destination, deadline };
-                let told = self.handle.offer(now, tenant, lease, terms, cursor, op_id).await;
-                self.cx.end(op, &told, None);
+                let result = self.handle.offer(now, tenant, lease, terms, cursor, op_id).await;
+                self.cx.end(op, &result, None);
             }
             Verb::Withdraw => {
                 let handoff = HandoffId::from_raw(7);
-                let told = self.handle.withdraw(now, tenant, lease, handoff, op_id).await;
-                self.cx.end(op, &told, None);
+                let result = self.handle.withdraw(now, tenant, lease, handoff, op_id).await;
+                self.cx.end(op, &result, None);
             }
             other => unreachable!("{other:?} is tried with no whole shard"),
         }
@@ -109,14 +109,14 @@ impl Worker {
         if op.verb == Verb::SplitResidual {
             let plan = SplitResidualPlan::try_new(parts[0], parts[1]);
             let plan = plan.expect("the two parts differ");
-            let told = self.handle.split_residual(now, tenant, lease, &plan, op_id).await;
-            self.cx.end(op, &told, None);
+            let result = self.handle.split_residual(now, tenant, lease, &plan, op_id).await;
+            self.cx.end(op, &result, None);
         } else {
             let child = |part| SplitChild::new(part, CursorUpdate::initial());
             let plan = SplitReplacePlan::try_new(parts.into_iter().map(child));
             let plan = plan.expect("two parts make a plan");
-            let told = self.handle.split_replace(now, tenant, lease, &plan, op_id).await;
-            self.cx.end(op, &told, None);
+            let result = self.handle.split_replace(now, tenant, lease, &plan, op_id).await;
+            self.cx.end(op, &result, None);
         }
     }
 }

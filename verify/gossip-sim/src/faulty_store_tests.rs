@@ -17,13 +17,13 @@ fn life(seed: u64) -> (Vec<bool>, Vec<u64>) {
     disk.start(7);
     let mut handle = StoreCoordinator::new(disk.store(7), StoreConfig::new(3));
     let config = RunConfig::try_new(CursorSemantics::Completed, 1_000, None).unwrap();
-    let told = (1..200).map(|run| {
+    let result = (1..200).map(|run| {
         let (tenant, run) = (TenantId::from_bytes([1; 32]), RunId::from_raw(run));
         handle.create_run(LogicalTime::from_raw(1), tenant, run, config).is_ok()
     });
-    let told = told.collect();
+    let result = result.collect();
     let tally = disk.tally();
-    (told, FaultKind::ALL.iter().map(|kind| tally.of(*kind)).collect())
+    (result, FaultKind::ALL.iter().map(|kind| tally.of(*kind)).collect())
 }
 
 #[test]

@@ -51,16 +51,16 @@ impl Admin {
         let op = self.cx.begin(Draft::new(verb));
         let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
         let RunPage { after, limit } = page;
-        let told = if verb == Verb::ListRuns {
+        let result = if verb == Verb::ListRuns {
             self.handle.list_runs_into(tenant, after, limit, &mut runs).await
         } else {
             self.handle.list_active_runs_into(tenant, after, limit, &mut runs).await
         };
         self.cx.say_answer(&op, &runs);
-        self.cx.end_plain(&op, &told);
+        self.cx.end_plain(&op, &result);
         runs.iter().for_each(|run| self.cx.hear(&[run.as_raw()]));
-        told.ok()?;
-        self.cx.judge(|oracle| oracle.told_runs(&op, page, &runs));
+        result.ok()?;
+        self.cx.judge(|oracle| oracle.check_listed_runs(&op, page, &runs));
         let last = runs.last().copied().filter(|_| runs.len() >= limit)?;
         Some(RunPage { after: Some(last), limit })
     }
@@ -98,17 +98,17 @@ impl Admin {
     async fn list_by(&mut self, run: u32, filter: ShardFilter) -> Vec<ShardSummary> {
         let (op, id) = (self.cx.begin(self.about(Verb::ListShards, run)), self.id(run));
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
-        let told = self.handle.list_shards_into(op.now, tenant, id, filter, &mut rows).await;
+        let result = self.handle.list_shards_into(op.now, tenant, id, filter, &mut rows).await;
         self.cx.say_answer(&op, &rows);
-        self.cx.end_plain(&op, &told);
-        if told.is_ok() {
-            self.cx.judge(|oracle| oracle.told_shards(&op, filter, &rows));
+        self.cx.end_plain(&op, &result);
+        if result.is_ok() {
+            self.cx.judge(|oracle| oracle.check_listed_shards(&op, filter, &rows));
         }
         let keys = keys(&self.cx);
         for row in &rows {
             let until = row.lease_deadline.map_or(0, |until| until.as_raw());
-            let told = [row.shard.as_raw(), row.fence_epoch.as_raw(), row.status as u64, until];
-            self.cx.hear(&told);
+            let result = [row.shard.as_raw(), row.fence_epoch.as_raw(), row.status as u64, until];
+            self.cx.hear(&result);
             let found = self.cx.find(self.cx.key_of_run(run, row.shard));
             let done =
                 row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);

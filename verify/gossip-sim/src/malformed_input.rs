@@ -58,11 +58,11 @@ impl Worker {
         };
         let lease = self.lease(place).clone();
         if verb == Verb::Complete {
-            let told = self.handle.complete(op.now, tenant, &lease, cursor, op_id).await;
-            self.cx.end(&op, &told, None);
+            let result = self.handle.complete(op.now, tenant, &lease, cursor, op_id).await;
+            self.cx.end(&op, &result, None);
         } else {
-            let told = self.handle.checkpoint(op.now, tenant, &lease, cursor, op_id).await;
-            self.cx.end(&op, &told, None);
+            let result = self.handle.checkpoint(op.now, tenant, &lease, cursor, op_id).await;
+            self.cx.end(&op, &result, None);
         }
     }
 }
@@ -96,7 +96,7 @@ impl Admin {
         let said = Said { flaw: Some(flaw), ..Said::default() };
         let op = self.cx.begin(Draft { said, ..Draft::of_run(Verb::RegisterShards, run, op_id) });
         let tenant = self.cx.tenant_id;
-        let told = self.handle.register_shards(op.now, tenant, id, roots, op_id).await;
-        self.cx.end(&op, &told, None);
+        let result = self.handle.register_shards(op.now, tenant, id, roots, op_id).await;
+        self.cx.end(&op, &result, None);
     }
 }

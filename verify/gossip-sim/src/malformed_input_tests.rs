@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::op::{Ending, Flaw, Verb};
 use super::oracle::Rule;
-use super::oracle_tests::{Book, NOW, at};
+use super::oracle_tests::{History, NOW, at};
 
 #[rstest]
 #[case::no_key(Some(Flaw::NoKey), "CheckpointMissingKey", None)]
@@ -20,10 +20,10 @@ fn only_a_wrong_position_is_refused_as_one(
     #[case] expected: Option<Rule>,
 ) {
     for changed_at in [0, 9] {
-        let mut book = Book::new();
-        let op = book.under(Verb::Checkpoint, |op| (op.said.flaw, op.said.to) = (flaw, Some(3)));
-        book.oracle.shards[0].changed_at = changed_at;
-        let verdict = book.told(&op, Ending::Refused, name);
+        let mut history = History::new();
+        let op = history.under(Verb::Checkpoint, |op| (op.said.flaw, op.said.to) = (flaw, Some(3)));
+        history.oracle.shards[0].changed_at = changed_at;
+        let verdict = history.ended(&op, Ending::Refused, name);
         let found = verdict.err().map(|violation| violation.rule);
         // Whatever becomes of a shard, what was presented stays what it was.
         let of_input = Flaw::is_told_by(name);
@@ -43,13 +43,13 @@ fn only_a_wrong_manifest_is_refused_as_one(
     #[case] roots_born: u32,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let run = &mut book.oracle.runs[0];
+    let mut history = History::new();
+    let run = &mut history.oracle.runs[0];
     (run.status, run.roots_born) = (Some(gossip_coordination::RunStatus::Initializing), roots_born);
     let mut op = at(NOW, Verb::RegisterShards);
     op.run = Some(0);
     (op.said.flaw, op.said.cuts) = (flaw, run.cuts.clone());
-    let verdict = book.told(&op, Ending::Refused, name);
+    let verdict = history.ended(&op, Ending::Refused, name);
     assert_eq!(verdict.err().map(|violation| violation.rule), expected);
 }
 
@@ -58,9 +58,9 @@ fn only_a_wrong_manifest_is_refused_as_one(
 #[case::of_an_end(Verb::Complete)]
 fn a_wrong_position_is_never_taken(#[case] verb: Verb) {
     for flaw in Flaw::OF_CURSORS {
-        let mut book = Book::new();
-        let op = book.under(verb, |op| (op.said.flaw, op.said.to) = (Some(flaw), Some(3)));
-        let violation = book.applied(&op, 0).expect_err("no shard can have it");
+        let mut history = History::new();
+        let op = history.under(verb, |op| (op.said.flaw, op.said.to) = (Some(flaw), Some(3)));
+        let violation = history.applied(&op, 0).expect_err("no shard can have it");
         assert_eq!(violation.rule, Rule::ProgressFell);
         assert!(violation.why.contains("no shard can have"), "{violation:?}");
     }

@@ -197,7 +197,7 @@ impl UserWorkerState {
                 grant.last_key.as_ref().map_or(Some(from), |key| Some(keys.number(key)? + 1));
             (from, keys.number(&grant.end).unwrap_or(u32::MAX), done.unwrap_or(u32::MAX))
         };
-        let told = Granted {
+        let result = Granted {
             shard: self.cx.find(lease.key()).unwrap_or(u32::MAX),
             key: lease.key(),
             grant: op.granted.get().map_or(0, |granted| granted.grant),
@@ -208,8 +208,8 @@ impl UserWorkerState {
             attempts: grant.attempts,
             carried: 0,
         };
-        self.cx.judge(|oracle| oracle.granted(op, told));
-        let Granted { shard, key, grant, fence, .. } = told;
+        self.cx.judge(|oracle| oracle.granted(op, result));
+        let Granted { shard, key, grant, fence, .. } = result;
         if shard != u32::MAX {
             let token = token(lease);
             self.grants.insert(token, LeaseRef { shard, key, grant, fence, token });

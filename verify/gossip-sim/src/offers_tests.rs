@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::op::{Ending, Op, Terms, Verb};
 use super::oracle::Rule;
-use super::oracle_tests::{Book, NOW, rule};
+use super::oracle_tests::{History, NOW, rule};
 
 const OFFER: Terms = Terms { handoff: 5, destination: 8, until: NOW + 50 };
 
@@ -19,9 +19,10 @@ fn an_offer_may_stand_by_an_earlier_try_of_it(
     #[case] unsure: bool,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let offer: Op = book.under(Verb::Offer, |op| (op.said.terms, op.begun_at) = (Some(OFFER), 1));
+    let mut history = History::new();
+    let offer: Op =
+        history.under(Verb::Offer, |op| (op.said.terms, op.begun_at) = (Some(OFFER), 1));
     offer.unsure.set(unsure);
-    book.oracle.shards[0].offer = stands;
-    assert_eq!(rule(book.told(&offer, Ending::Executed, "Executed")), expected);
+    history.oracle.shards[0].offer = stands;
+    assert_eq!(rule(history.ended(&offer, Ending::Executed, "Executed")), expected);
 }

@@ -9,7 +9,7 @@ use gossip_coordination::store::{Key, Txn};
 use gossip_coordination::{RunProgress, RunStatus, ShardStatus};
 use rstest::rstest;
 
-use super::answers::{Renewal, Told};
+use super::answers::{OpResult, Renewal};
 use super::effects::newborn;
 use super::keyspace::Keyspace;
 use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Said, Terms, Verb};
@@ -29,13 +29,13 @@ pub(super) const fn key(shard: u64) -> ShardKey {
 }
 
 /// A run of ten keys with two shards, of which the first is held by [`WORKER`].
-pub(super) struct Book {
+pub(super) struct History {
     pub(super) oracle: Oracle,
     /// The lease of the first shard.
     lease: LeaseRef,
 }
 
-impl Book {
+impl History {
     pub(super) fn new() -> Self {
         let limits = Limits { per_tenant: 2 };
         let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits);
@@ -45,9 +45,9 @@ impl Book {
         }
         oracle.live_shards[0] = 2;
         let lease = LeaseRef { grant: 1, fence: 2, token: 1, ..LeaseRef::to(0, key(0)) };
-        let mut book = Self { oracle, lease };
-        book.applied(&at(NOW, Verb::Acquire), 0).expect("a free shard is granted");
-        book
+        let mut history = Self { oracle, lease };
+        history.applied(&at(NOW, Verb::Acquire), 0).expect("a free shard is granted");
+        history
     }
 
     /// `op` changes shard `shard`.
@@ -69,8 +69,8 @@ impl Book {
         }
     }
 
-    pub(super) fn told(&mut self, op: &Op, ending: Ending, name: &str) -> Result<(), Violation> {
-        self.oracle.ended(op, Told { ending, name, answer: None })
+    pub(super) fn ended(&mut self, op: &Op, ending: Ending, name: &str) -> Result<(), Violation> {
+        self.oracle.ended(op, OpResult { ending, name, answer: None })
     }
 }
 
@@ -144,47 +144,47 @@ fn to(position: u32) -> impl FnOnce(&mut Op) {
 
 #[test]
 fn an_honest_history_is_accepted() {
-    let mut book = Book::new();
-    book.write(0..5);
-    let checkpoint = book.under(Verb::Checkpoint, to(3));
-    assert_eq!(rule(book.applied(&checkpoint, 0)), None);
-    assert_eq!(rule(book.told(&checkpoint, Ending::Executed, "Executed")), None);
-    let complete = book.under(Verb::Complete, |op| {
+    let mut history = History::new();
+    history.write(0..5);
+    let checkpoint = history.under(Verb::Checkpoint, to(3));
+    assert_eq!(rule(history.applied(&checkpoint, 0)), None);
+    assert_eq!(rule(history.ended(&checkpoint, Ending::Executed, "Executed")), None);
+    let complete = history.under(Verb::Complete, |op| {
         to(5)(op);
         op.op_id = OpId::from_raw(10);
     });
-    assert_eq!(rule(book.applied(&complete, 0)), None);
-    assert_eq!(book.oracle.shards[0].status, ShardStatus::Done);
+    assert_eq!(rule(history.applied(&complete, 0)), None);
+    assert_eq!(history.oracle.shards[0].status, ShardStatus::Done);
 }
 
 #[rstest]
 #[case::somebody_else_holds_it(1, Rule::StaleFence)]
 #[case::the_shard_is_nobodys(0, Rule::StaleFence)]
 fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected: Rule) {
-    let mut book = Book::new();
-    let checkpoint = book.under(Verb::Park, |_| ());
-    let holder = &mut book.oracle.shards[0].holder;
+    let mut history = History::new();
+    let checkpoint = history.under(Verb::Park, |_| ());
+    let holder = &mut history.oracle.shards[0].holder;
     *holder = (current > 0).then_some(Holder { grant: 2, worker: OTHER, deadline: NOW + LEASE });
-    assert_eq!(rule(book.applied(&checkpoint, 0)), Some(expected));
-    assert_eq!(book.oracle.stale.operations_accepted, 1);
+    assert_eq!(rule(history.applied(&checkpoint, 0)), Some(expected));
+    assert_eq!(history.oracle.stale.operations_accepted, 1);
 }
 
 #[test]
 fn an_operation_is_stale_by_its_fence_and_judged_while_the_rule_stands() {
-    let mut book = Book::new();
-    let early = book.under(Verb::Renew, |_| ());
-    book.oracle.count_stale(&early);
-    book.oracle.shards[0].holder = None;
-    book.oracle.count_stale(&early);
-    assert_eq!(book.oracle.stale.operations, 0, "nobody came after it");
-    book.oracle.shards[0].fence += 1;
-    book.oracle.count_stale(&early);
-    book.oracle.count_stale(&early);
-    assert_eq!(book.oracle.stale.operations, 1, "each is counted once");
-    book.oracle.suspend(&[Rule::StaleFence]);
-    let late = book.under(Verb::Renew, |_| ());
-    book.oracle.count_stale(&late);
-    let stale = book.oracle.stale;
+    let mut history = History::new();
+    let early = history.under(Verb::Renew, |_| ());
+    history.oracle.count_stale(&early);
+    history.oracle.shards[0].holder = None;
+    history.oracle.count_stale(&early);
+    assert_eq!(history.oracle.stale.operations, 0, "nobody came after it");
+    history.oracle.shards[0].fence += 1;
+    history.oracle.count_stale(&early);
+    history.oracle.count_stale(&early);
+    assert_eq!(history.oracle.stale.operations, 1, "each is counted once");
+    history.oracle.suspend(&[Rule::StaleFence]);
+    let late = history.under(Verb::Renew, |_| ());
+    history.oracle.count_stale(&late);
+    let stale = history.oracle.stale;
     assert_eq!((stale.operations, stale.operations_unjudged), (1, 1));
 }
 
@@ -197,28 +197,28 @@ fn a_renewal_that_another_had_made_is_acknowledged_only_in_doubt(
     #[case] unsure: bool,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let (late, own) = (book.under(Verb::Renew, |_| ()), book.under(Verb::Renew, |_| ()));
+    let mut history = History::new();
+    let (late, own) = (history.under(Verb::Renew, |_| ()), history.under(Verb::Renew, |_| ()));
     own.unsure.set(unsure);
-    assert_eq!(rule(book.applied(&late, 0)), None);
-    assert_eq!(rule(book.told(&own, Ending::Executed, "Executed")), expected);
+    assert_eq!(rule(history.applied(&late, 0)), None);
+    assert_eq!(rule(history.ended(&own, Ending::Executed, "Executed")), expected);
 }
 
 #[rstest]
 #[case::just_in_time(NOW + LEASE - 1, None)]
 #[case::at_the_deadline(NOW + LEASE, Some(Rule::Expired))]
 fn an_effect_after_the_deadline_is_refused(#[case] now: u64, #[case] expected: Option<Rule>) {
-    let mut book = Book::new();
-    let late = book.under(Verb::Park, |op| op.now = LogicalTime::from_raw(now));
-    assert_eq!(rule(book.applied(&late, 0)), expected);
+    let mut history = History::new();
+    let late = history.under(Verb::Park, |op| op.now = LogicalTime::from_raw(now));
+    assert_eq!(rule(history.applied(&late, 0)), expected);
 }
 
 #[rstest]
 #[case::early(NOW + LEASE - 1, Some(Rule::TwoOwners))]
 #[case::in_time(NOW + LEASE, None)]
 fn a_grant_of_a_live_lease_is_refused(#[case] now: u64, #[case] expected: Option<Rule>) {
-    let mut book = Book::new();
-    assert_eq!(rule(book.applied(&at(now, Verb::Claim), 0)), expected);
+    let mut history = History::new();
+    assert_eq!(rule(history.applied(&at(now, Verb::Claim), 0)), expected);
 }
 
 #[rstest]
@@ -232,21 +232,21 @@ fn a_wrong_acceptance_is_refused(
     #[case] handoff: u64,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    book.oracle.shards[0].offer = Some(OFFER);
+    let mut history = History::new();
+    history.oracle.shards[0].offer = Some(OFFER);
     let mut accept = at(now, Verb::Accept);
     (accept.worker, accept.said.terms) = (worker, Some(Terms { handoff, ..OFFER }));
-    assert_eq!(rule(book.applied(&accept, 0)), expected);
+    assert_eq!(rule(history.applied(&accept, 0)), expected);
 }
 
 #[test]
 fn a_move_that_redoes_keys_is_refused() {
-    let mut book = Book::new();
-    book.oracle.shards[0].offer = Some(OFFER);
-    book.oracle.worked[1] = 3;
+    let mut history = History::new();
+    history.oracle.shards[0].offer = Some(OFFER);
+    history.oracle.worked[1] = 3;
     let mut accept = at(NOW + 1, Verb::Accept);
     (accept.worker, accept.said.terms) = (OTHER, Some(OFFER));
-    assert_eq!(rule(book.applied(&accept, 0)), Some(Rule::MoveRedoesNothing));
+    assert_eq!(rule(history.applied(&accept, 0)), Some(Rule::MoveRedoesNothing));
 }
 
 #[rstest]
@@ -254,25 +254,25 @@ fn a_move_that_redoes_keys_is_refused() {
 #[case::renews(Verb::Renew, None)]
 #[case::withdraws(Verb::Withdraw, None)]
 fn a_source_that_goes_on_is_refused(#[case] verb: Verb, #[case] expected: Option<Rule>) {
-    let mut book = Book::new();
-    book.oracle.shards[0].offer = Some(OFFER);
-    let act = book.under(verb, |op| op.said.terms = Some(OFFER));
-    assert_eq!(rule(book.applied(&act, 0)), expected);
+    let mut history = History::new();
+    history.oracle.shards[0].offer = Some(OFFER);
+    let act = history.under(verb, |op| op.said.terms = Some(OFFER));
+    assert_eq!(rule(history.applied(&act, 0)), expected);
 }
 
 #[rstest]
 #[case::the_same(1, Rule::Replay)]
 #[case::other_parameters(2, Rule::OpIdReused)]
 fn an_operation_that_is_done_twice_is_refused(#[case] payload: u64, #[case] expected: Rule) {
-    let mut book = Book::new();
-    book.write(0..5);
-    let first = book.under(Verb::Checkpoint, to(1));
-    book.applied(&first, 0).expect("the first time is fine");
-    let again = book.under(Verb::Checkpoint, |op| {
+    let mut history = History::new();
+    history.write(0..5);
+    let first = history.under(Verb::Checkpoint, to(1));
+    history.applied(&first, 0).expect("the first time is fine");
+    let again = history.under(Verb::Checkpoint, |op| {
         to(2)(op);
         op.payload = payload;
     });
-    assert_eq!(rule(book.applied(&again, 0)), Some(expected));
+    assert_eq!(rule(history.applied(&again, 0)), Some(expected));
 }
 
 #[rstest]
@@ -293,15 +293,15 @@ fn a_wrong_answer_to_a_retry_is_refused(
     #[case] name: &str,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    book.write(0..5);
-    let first = book.under(Verb::Checkpoint, to(1));
-    book.applied(&first, 0).expect("the first time is fine");
-    let retry = book.under(Verb::Checkpoint, |op| {
+    let mut history = History::new();
+    history.write(0..5);
+    let first = history.under(Verb::Checkpoint, to(1));
+    history.applied(&first, 0).expect("the first time is fine");
+    let retry = history.under(Verb::Checkpoint, |op| {
         to(1)(op);
         (op.payload, op.begun_at) = (payload, 10);
     });
-    assert_eq!(rule(book.told(&retry, ending, name)), expected);
+    assert_eq!(rule(history.ended(&retry, ending, name)), expected);
 }
 
 #[rstest]
@@ -314,34 +314,34 @@ fn a_cursor_that_passes_a_lost_key_is_refused(
     #[case] position: u32,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    book.write(written);
-    let checkpoint = book.under(Verb::Checkpoint, to(position));
-    assert_eq!(rule(book.applied(&checkpoint, 0)), expected);
+    let mut history = History::new();
+    history.write(written);
+    let checkpoint = history.under(Verb::Checkpoint, to(position));
+    assert_eq!(rule(history.applied(&checkpoint, 0)), expected);
 }
 
 #[test]
 fn a_cursor_that_goes_back_is_refused() {
-    let mut book = Book::new();
-    book.write(0..5);
-    book.oracle.shards[0].done = 3;
-    let checkpoint = book.under(Verb::Checkpoint, to(2));
-    assert_eq!(rule(book.applied(&checkpoint, 0)), Some(Rule::ProgressFell));
+    let mut history = History::new();
+    history.write(0..5);
+    history.oracle.shards[0].done = 3;
+    let checkpoint = history.under(Verb::Checkpoint, to(2));
+    assert_eq!(rule(history.applied(&checkpoint, 0)), Some(Rule::ProgressFell));
 }
 
 #[test]
 fn an_end_with_keys_left_is_refused() {
-    let mut book = Book::new();
-    book.write(0..4);
-    let complete = book.under(Verb::Complete, to(4));
-    assert_eq!(rule(book.applied(&complete, 0)), Some(Rule::DoneUncovered));
+    let mut history = History::new();
+    history.write(0..4);
+    let complete = history.under(Verb::Complete, to(4));
+    assert_eq!(rule(history.applied(&complete, 0)), Some(Rule::DoneUncovered));
 }
 
 #[test]
 fn a_sink_orders_fences() {
-    let mut book = Book::new();
-    book.write(0..1);
-    let sink = &mut book.oracle.sink;
+    let mut history = History::new();
+    history.write(0..1);
+    let sink = &mut history.oracle.sink;
     assert_eq!(sink.write(0, 0, 1, 9), Taken::Stale);
     assert_eq!(sink.write(0, 0, 2, 9), Taken::Crossed);
     assert_eq!(sink.write(0, 0, 3, 9), Taken::Accepted);
@@ -349,19 +349,19 @@ fn a_sink_orders_fences() {
 
 #[test]
 fn a_split_that_loses_its_parts_is_refused() {
-    let mut book = Book::new();
+    let mut history = History::new();
     for verb in [Verb::SplitReplace, Verb::SplitResidual] {
-        let split = book.under(verb, |op| op.said.cuts = vec![3]);
-        assert_eq!(rule(book.applied(&split, 0)), Some(Rule::Tiling));
+        let split = history.under(verb, |op| op.said.cuts = vec![3]);
+        assert_eq!(rule(history.applied(&split, 0)), Some(Rule::Tiling));
     }
 }
 
 #[test]
 fn a_shard_too_many_is_refused() {
-    let mut book = Book::new();
+    let mut history = History::new();
     let op = at(NOW, Verb::SplitResidual);
     let born = newborn(key(2), 0, (3, 5), 1, 3);
-    assert_eq!(rule(book.oracle.birth(&op, TENANT, born)), Some(Rule::Limit));
+    assert_eq!(rule(history.oracle.birth(&op, TENANT, born)), Some(Rule::Limit));
 }
 
 #[rstest]
@@ -375,44 +375,47 @@ fn a_grant_that_tells_something_else_is_refused(
     #[case] attempts: u32,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
+    let mut history = History::new();
     let claim = at(NOW, Verb::Claim);
-    book.applied(&claim, 1).expect("the second shard is free");
+    history.applied(&claim, 1).expect("the second shard is free");
     let known = claim.granted.get().expect("it was granted");
-    let told = Granted { fence, done: known.done + done, attempts, ..known };
-    assert_eq!(rule(book.oracle.granted(&claim, told)), expected);
+    let result = Granted { fence, done: known.done + done, attempts, ..known };
+    assert_eq!(rule(history.oracle.granted(&claim, result)), expected);
 }
 
 #[test]
 fn what_never_happened_cannot_be_acknowledged() {
-    let mut book = Book::new();
-    let checkpoint = book.under(Verb::Checkpoint, to(1));
-    let told = book.told(&checkpoint, Ending::Executed, "Executed");
-    assert_eq!(rule(told), Some(Rule::Acknowledged));
-    let lease = book.lease;
-    let told = Some(NOW + LEASE + 1);
-    assert_eq!(rule(book.oracle.renewed(lease, told, NOW + LEASE + 1)), Some(Rule::Acknowledged));
+    let mut history = History::new();
+    let checkpoint = history.under(Verb::Checkpoint, to(1));
+    let result = history.ended(&checkpoint, Ending::Executed, "Executed");
+    assert_eq!(rule(result), Some(Rule::Acknowledged));
+    let lease = history.lease;
+    let result = Some(NOW + LEASE + 1);
+    assert_eq!(
+        rule(history.oracle.renewed(lease, result, NOW + LEASE + 1)),
+        Some(Rule::Acknowledged)
+    );
 }
 
 #[test]
 fn what_happened_cannot_be_refused() {
-    let mut book = Book::new();
-    let park = book.under(Verb::Park, |_| ());
-    book.applied(&park, 0).expect("its holder may park it");
-    let told = book.told(&park, Ending::Refused, "LeaseExpired");
-    assert_eq!(rule(told), Some(Rule::RefusedHappened));
+    let mut history = History::new();
+    let park = history.under(Verb::Park, |_| ());
+    history.applied(&park, 0).expect("its holder may park it");
+    let result = history.ended(&park, Ending::Refused, "LeaseExpired");
+    assert_eq!(rule(result), Some(Rule::RefusedHappened));
     let failed = Ending::Failed { doubtful: false, corrupt: false };
-    assert_eq!(rule(book.told(&park, failed, "BackendError")), Some(Rule::RefusedHappened));
+    assert_eq!(rule(history.ended(&park, failed, "BackendError")), Some(Rule::RefusedHappened));
     let doubtful = Ending::Failed { doubtful: true, corrupt: false };
-    assert_eq!(rule(book.told(&park, doubtful, "BackendError")), None);
+    assert_eq!(rule(history.ended(&park, doubtful, "BackendError")), None);
 }
 
 #[test]
 fn what_was_refused_cannot_happen_later() {
-    let mut book = Book::new();
-    let park = book.under(Verb::Park, |_| ());
-    book.told(&park, Ending::Refused, "ShardNotFound").expect("nothing happened yet");
-    assert_eq!(rule(book.applied(&park, 0)), Some(Rule::RefusedHappened));
+    let mut history = History::new();
+    let park = history.under(Verb::Park, |_| ());
+    history.ended(&park, Ending::Refused, "ShardNotFound").expect("nothing happened yet");
+    assert_eq!(rule(history.applied(&park, 0)), Some(Rule::RefusedHappened));
 }
 
 #[rstest]
@@ -422,20 +425,20 @@ fn what_failed_without_a_doubt_cannot_happen_later(
     #[case] doubtful: bool,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let park = book.under(Verb::Park, |_| ());
+    let mut history = History::new();
+    let park = history.under(Verb::Park, |_| ());
     park.unsure.set(doubtful);
     let failed = Ending::Failed { doubtful, corrupt: false };
-    book.told(&park, failed, "Transient").expect("nothing happened yet");
-    assert_eq!(rule(book.applied(&park, 0)), expected);
+    history.ended(&park, failed, "Transient").expect("nothing happened yet");
+    assert_eq!(rule(history.applied(&park, 0)), expected);
 }
 
 #[test]
 fn one_claim_cannot_be_granted_two_shards() {
-    let mut book = Book::new();
+    let mut history = History::new();
     let claim = at(NOW + 2 * LEASE, Verb::Claim);
-    book.applied(&claim, 0).expect("the lease of the first has run out");
-    assert_eq!(rule(book.applied(&claim, 1)), Some(Rule::Acknowledged));
+    history.applied(&claim, 0).expect("the lease of the first has run out");
+    assert_eq!(rule(history.applied(&claim, 1)), Some(Rule::Acknowledged));
 }
 
 #[rstest]
@@ -443,39 +446,39 @@ fn one_claim_cannot_be_granted_two_shards() {
 #[case::for_no_time(Terms { until: NOW + 1, ..OFFER })]
 #[case::for_too_long(Terms { until: NOW + 2 + 4 * LEASE, ..OFFER })]
 fn an_offer_beyond_its_bounds_is_refused(#[case] terms: Terms) {
-    let mut book = Book::new();
-    let offer = book.under(Verb::Offer, |op| op.said.terms = Some(terms));
-    assert_eq!(rule(book.applied(&offer, 0)), Some(Rule::Handoff));
+    let mut history = History::new();
+    let offer = history.under(Verb::Offer, |op| op.said.terms = Some(terms));
+    assert_eq!(rule(history.applied(&offer, 0)), Some(Rule::Handoff));
 }
 
 #[rstest]
 #[case::its_own(5, None)]
 #[case::another(6, Some(Rule::Handoff))]
 fn an_offer_is_withdrawn_by_its_name(#[case] handoff: u64, #[case] expected: Option<Rule>) {
-    let mut book = Book::new();
-    let offer = book.under(Verb::Offer, |op| op.said.terms = Some(OFFER));
-    book.applied(&offer, 0).expect("an offer within its bounds");
-    let withdraw = book.under(Verb::Withdraw, |op| {
+    let mut history = History::new();
+    let offer = history.under(Verb::Offer, |op| op.said.terms = Some(OFFER));
+    history.applied(&offer, 0).expect("an offer within its bounds");
+    let withdraw = history.under(Verb::Withdraw, |op| {
         (op.said.terms, op.op_id) = (Some(Terms { handoff, ..OFFER }), OpId::from_raw(10));
     });
-    assert_eq!(rule(book.applied(&withdraw, 0)), expected);
+    assert_eq!(rule(history.applied(&withdraw, 0)), expected);
 }
 
 #[test]
 fn the_holder_of_a_live_lease_cannot_be_shut_out() {
-    let mut book = Book::new();
-    let renew = book.under(Verb::Renew, |op| op.good_until = NOW + LEASE);
-    let told = book.told(&renew, Ending::Refused, "StaleFence");
-    assert_eq!(rule(told), Some(Rule::OwnerShutOut));
+    let mut history = History::new();
+    let renew = history.under(Verb::Renew, |op| op.good_until = NOW + LEASE);
+    let result = history.ended(&renew, Ending::Refused, "StaleFence");
+    assert_eq!(rule(result), Some(Rule::OwnerShutOut));
 }
 
 #[test]
 fn a_free_shard_cannot_be_withheld() {
-    let mut book = Book::new();
+    let mut history = History::new();
     let mut acquire = at(NOW, Verb::Acquire);
     acquire.target = Some(LeaseRef::to(1, key(1)));
-    let told = book.told(&acquire, Ending::Refused, "AlreadyLeased");
-    assert_eq!(rule(told), Some(Rule::FreeShardWithheld));
+    let result = history.ended(&acquire, Ending::Refused, "AlreadyLeased");
+    assert_eq!(rule(result), Some(Rule::FreeShardWithheld));
 }
 
 #[rstest]
@@ -485,12 +488,12 @@ fn a_shard_that_is_given_up_too_early_is_refused(
     #[case] attempts: u32,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    book.oracle.shards[1].attempts = attempts;
+    let mut history = History::new();
+    history.oracle.shards[1].attempts = attempts;
     let mut parks = change(1);
     parks.put(Key::ParkedIndex { tenant: TENANT, shard: key(1) }, Vec::new());
     let claim = at(NOW, Verb::Claim);
-    assert_eq!(rule(book.oracle.applied(&claim, TENANT, &parks)), expected);
+    assert_eq!(rule(history.oracle.applied(&claim, TENANT, &parks)), expected);
 }
 
 /// A parked shard has another life, by an unpark; what is done or split has none.
@@ -504,20 +507,20 @@ fn what_ended_is_not_revived(#[case] status: ShardStatus, #[case] unparked: Opti
         (Verb::Claim, Some(Rule::StaleFence)),
         (Verb::Unpark, unparked),
     ] {
-        let mut book = Book::new();
-        book.oracle.shards[1].status = status;
-        assert_eq!(rule(book.applied(&at(NOW, verb), 1)), expected, "{verb:?}");
+        let mut history = History::new();
+        history.oracle.shards[1].status = status;
+        assert_eq!(rule(history.applied(&at(NOW, verb), 1)), expected, "{verb:?}");
     }
 }
 
 #[test]
 fn a_run_that_is_over_or_paused_grows_nothing() {
-    let mut book = Book::new();
-    book.oracle.runs[0].paused = true;
-    assert_eq!(rule(book.applied(&at(NOW, Verb::Claim), 1)), Some(Rule::RunOver));
-    book.oracle.runs[0].status = Some(RunStatus::Failed);
-    let renew = book.under(Verb::Renew, |_| ());
-    assert_eq!(rule(book.applied(&renew, 0)), Some(Rule::RunOver));
+    let mut history = History::new();
+    history.oracle.runs[0].paused = true;
+    assert_eq!(rule(history.applied(&at(NOW, Verb::Claim), 1)), Some(Rule::RunOver));
+    history.oracle.runs[0].status = Some(RunStatus::Failed);
+    let renew = history.under(Verb::Renew, |_| ());
+    assert_eq!(rule(history.applied(&renew, 0)), Some(Rule::RunOver));
 }
 
 #[rstest]
@@ -531,21 +534,21 @@ fn a_wrong_step_of_a_run_is_refused(
     #[case] status: Option<RunStatus>,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    book.oracle.runs[0].status = status;
+    let mut history = History::new();
+    history.oracle.runs[0].status = status;
     let mut txn = Txn::new();
     txn.put(Key::RunHead { tenant: TENANT, run: RUN }, Vec::new());
     let mut op = at(NOW, verb);
     op.run = Some(0);
-    assert_eq!(rule(book.oracle.applied(&op, TENANT, &txn)), expected);
+    assert_eq!(rule(history.oracle.applied(&op, TENANT, &txn)), expected);
 }
 
 #[test]
 fn a_deleted_run_cannot_come_back() {
-    let mut book = Book::new();
-    book.oracle.runs[0].deleted = true;
-    let park = book.under(Verb::Park, |_| ());
-    assert_eq!(rule(book.applied(&park, 0)), Some(Rule::RunReborn));
+    let mut history = History::new();
+    history.oracle.runs[0].deleted = true;
+    let park = history.under(Verb::Park, |_| ());
+    assert_eq!(rule(history.applied(&park, 0)), Some(Rule::RunReborn));
 }
 
 #[rstest]
@@ -559,33 +562,37 @@ fn a_collection_leaves_nothing_of_a_run_that_was_gone_before(
     #[case] deleted_at: u64,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let run = &mut book.oracle.runs[0];
+    let mut history = History::new();
+    let run = &mut history.oracle.runs[0];
     (run.deleted, run.changed_at) = (true, deleted_at);
     run.chunks.iter_mut().filter(|_| !names).for_each(|chunk| *chunk = None);
-    book.oracle.shards.iter_mut().for_each(|shard| shard.swept = !shards);
+    history.oracle.shards.iter_mut().for_each(|shard| shard.swept = !shards);
     let collect = Op { begun_at: 0, ..at(NOW, Verb::CollectRuns) };
-    assert_eq!(rule(book.oracle.told_collected(&collect)), expected);
+    assert_eq!(rule(history.oracle.told_collected(&collect)), expected);
     collect.misled.set(true);
-    assert_eq!(rule(book.oracle.told_collected(&collect)), None, "the store showed old versions");
+    assert_eq!(
+        rule(history.oracle.told_collected(&collect)),
+        None,
+        "the store showed old versions"
+    );
 }
 
 #[test]
 fn another_tenants_shard_cannot_be_changed() {
-    let mut book = Book::new();
-    let park = book.under(Verb::Park, |_| ());
+    let mut history = History::new();
+    let park = history.under(Verb::Park, |_| ());
     let stranger = TenantId::from_bytes([2; 32]);
-    let told = book.oracle.applied(&park, stranger, &change(0));
-    assert_eq!(rule(told), Some(Rule::Tenants));
+    let result = history.oracle.applied(&park, stranger, &change(0));
+    assert_eq!(rule(result), Some(Rule::Tenants));
 }
 
 #[test]
 fn damaged_bytes_cannot_be_decided_about() {
-    let mut book = Book::new();
-    let renew = book.under(Verb::Renew, |_| ());
+    let mut history = History::new();
+    let renew = history.under(Verb::Renew, |_| ());
     renew.damaged.set(true);
-    let told = book.told(&renew, Ending::Refused, "LeaseExpired");
-    assert_eq!(rule(told), Some(Rule::Undetected));
+    let result = history.ended(&renew, Ending::Refused, "LeaseExpired");
+    assert_eq!(rule(result), Some(Rule::Undetected));
 }
 
 #[test]
@@ -601,9 +608,9 @@ fn a_suspended_rule_is_not_held_against_anybody() {
 }
 
 /// A renewal of the lease of `book` and of nothing else, as a batch.
-fn batch(book: &Book) -> Op {
+fn batch(history: &History) -> Op {
     let op = at(NOW + 1, Verb::RenewMany);
-    let (lease, good_until) = (book.lease, book.oracle.good_until(book.lease));
+    let (lease, good_until) = (history.lease, history.oracle.good_until(history.lease));
     op.batch.replace(vec![Member {
         lease,
         good_until,
@@ -639,66 +646,66 @@ fn a_wrong_answer_to_one_of_many_renewals_is_refused(
     #[case] answer: Renewal,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let op = batch(&book);
+    let mut history = History::new();
+    let op = batch(&history);
     if applied {
-        book.applied(&op, 0).expect("the holder renews");
+        history.applied(&op, 0).expect("the holder renews");
     }
-    assert_eq!(rule(book.oracle.batch_ended(&op, &[answer])), expected);
+    assert_eq!(rule(history.oracle.batch_ended(&op, &[answer])), expected);
 }
 
 #[test]
 fn one_of_many_that_was_refused_cannot_be_renewed_later() {
-    let mut book = Book::new();
-    let mut op = batch(&book);
+    let mut history = History::new();
+    let mut op = batch(&history);
     // By a clock for which the lease is over, a refusal is right.
     op.now = LogicalTime::from_raw(NOW + LEASE);
-    book.oracle.batch_ended(&op, &[refused()]).expect("the lease has run out");
+    history.oracle.batch_ended(&op, &[refused()]).expect("the lease has run out");
     op.now = LogicalTime::from_raw(NOW + 1);
-    assert_eq!(rule(book.applied(&op, 0)), Some(Rule::RefusedHappened));
+    assert_eq!(rule(history.applied(&op, 0)), Some(Rule::RefusedHappened));
 }
 
 #[test]
 fn a_batch_cannot_be_decided_about_damaged_bytes() {
-    let mut book = Book::new();
-    let op = batch(&book);
-    book.applied(&op, 0).expect("the holder renews");
+    let mut history = History::new();
+    let op = batch(&history);
+    history.applied(&op, 0).expect("the holder renews");
     op.damaged.set(true);
     let renewed = Renewal::Until(NOW + 1 + LEASE, None);
-    assert_eq!(rule(book.oracle.batch_ended(&op, &[renewed])), Some(Rule::Undetected));
-    assert_eq!(rule(book.oracle.batch_ended(&op, &[failed(true)])), None);
+    assert_eq!(rule(history.oracle.batch_ended(&op, &[renewed])), Some(Rule::Undetected));
+    assert_eq!(rule(history.oracle.batch_ended(&op, &[failed(true)])), None);
 }
 
 #[test]
 fn a_batch_answers_for_every_lease() {
-    let book = Book::new();
-    let op = batch(&book);
-    assert_eq!(rule(book.oracle.batch_ended(&op, &[])), Some(Rule::Acknowledged));
+    let history = History::new();
+    let op = batch(&history);
+    assert_eq!(rule(history.oracle.batch_ended(&op, &[])), Some(Rule::Acknowledged));
 }
 
 #[rstest]
-#[case::free(|_: &mut Book| (), NOW, Some(Rule::FreeShardWithheld))]
-#[case::paused(|book: &mut Book| book.oracle.runs[0].paused = true, NOW, None)]
-#[case::run_changed(|book: &mut Book| book.oracle.runs[0].changed_at = 9, NOW, None)]
-#[case::taken(|book: &mut Book| hold(book, NOW + 1), NOW, None)]
-#[case::late(|book: &mut Book| hold(book, NOW - 40), NOW, Some(Rule::FreeShardWithheld))]
-#[case::within_the_skew(|book: &mut Book| hold(book, NOW - 39), NOW, None)]
-#[case::changed_meanwhile(|book: &mut Book| book.oracle.shards[1].changed_at = 9, NOW, None)]
+#[case::free(|_: &mut History| (), NOW, Some(Rule::FreeShardWithheld))]
+#[case::paused(|history: &mut History| history.oracle.runs[0].paused = true, NOW, None)]
+#[case::run_changed(|history: &mut History| history.oracle.runs[0].changed_at = 9, NOW, None)]
+#[case::taken(|history: &mut History| hold(history, NOW + 1), NOW, None)]
+#[case::late(|history: &mut History| hold(history, NOW - 40), NOW, Some(Rule::FreeShardWithheld))]
+#[case::within_the_skew(|history: &mut History| hold(history, NOW - 39), NOW, None)]
+#[case::changed_meanwhile(|history: &mut History| history.oracle.shards[1].changed_at = 9, NOW, None)]
 fn a_claim_cannot_overlook_a_free_shard(
-    #[case] change: impl FnOnce(&mut Book),
+    #[case] change: impl FnOnce(&mut History),
     #[case] now: u64,
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    change(&mut book);
+    let mut history = History::new();
+    change(&mut history);
     let mut op = at(now, Verb::Claim);
-    (op.run, op.begun_at) = (Some(0), book.oracle.commits);
-    assert_eq!(rule(book.told(&op, Ending::Refused, "NoneAvailable")), expected);
+    (op.run, op.begun_at) = (Some(0), history.oracle.commits);
+    assert_eq!(rule(history.ended(&op, Ending::Refused, "NoneAvailable")), expected);
 }
 
 /// Somebody else holds the second shard until `deadline`.
-fn hold(book: &mut Book, deadline: u64) {
-    book.oracle.shards[1].holder = Some(Holder { grant: 7, worker: OTHER, deadline });
+fn hold(history: &mut History, deadline: u64) {
+    history.oracle.shards[1].holder = Some(Holder { grant: 7, worker: OTHER, deadline });
 }
 
 #[rstest]
@@ -706,12 +713,12 @@ fn hold(book: &mut Book, deadline: u64) {
 #[case::of_what_was_begun(false, true, None)]
 #[case::of_nothing(false, false, Some(Rule::Unfounded))]
 fn a_doubt_has_a_reason(#[case] unsure: bool, #[case] begun: bool, #[case] expected: Option<Rule>) {
-    let mut book = Book::new();
-    let park = book.under(Verb::Park, |_| ());
+    let mut history = History::new();
+    let park = history.under(Verb::Park, |_| ());
     park.unsure.set(unsure);
     park.begun.set(begun);
     let failed = Ending::Failed { doubtful: true, corrupt: false };
-    assert_eq!(rule(book.told(&park, failed, "Transient")), expected);
+    assert_eq!(rule(history.ended(&park, failed, "Transient")), expected);
 }
 
 /// Each refusal, of an operation of the holder of the first shard, and whether it may be told.
@@ -733,15 +740,15 @@ fn a_doubt_has_a_reason(#[case] unsure: bool, #[case] begun: bool, #[case] expec
 #[case(Verb::Unpark, "NotParked", true)]
 #[case(Verb::Accept, "NoOffer", true)]
 fn a_refusal_has_a_reason(#[case] verb: Verb, #[case] name: &str, #[case] is_so: bool) {
-    let mut book = Book::new();
-    let op = book.under(verb, |op| {
+    let mut history = History::new();
+    let op = history.under(verb, |op| {
         (op.said.to, op.said.terms, op.said.cuts) = (Some(3), Some(OFFER), vec![3]);
         op.begun_at = 1;
     });
     let expected = (!is_so).then_some(Rule::Unfounded);
-    assert_eq!(rule(book.told(&op, Ending::Refused, name)), expected);
-    book.oracle.shards[0].changed_at = 2;
-    assert_eq!(rule(book.oracle.judge_reason(&op, name)), None, "it may have been so meanwhile");
+    assert_eq!(rule(history.ended(&op, Ending::Refused, name)), expected);
+    history.oracle.shards[0].changed_at = 2;
+    assert_eq!(rule(history.oracle.judge_reason(&op, name)), None, "it may have been so meanwhile");
 }
 
 #[rstest]
@@ -755,44 +762,49 @@ fn a_refusal_has_a_reason(#[case] verb: Verb, #[case] name: &str, #[case] is_so:
 #[case(Verb::Claim, "RunPaused", false)]
 #[case(Verb::Progress, "RunNotFound", false)]
 fn a_refusal_about_a_run_has_a_reason(#[case] verb: Verb, #[case] name: &str, #[case] is_so: bool) {
-    let mut book = Book::new();
-    book.oracle.runs[0].unsettled = 2;
+    let mut history = History::new();
+    history.oracle.runs[0].unsettled = 2;
     let mut op = at(NOW + 1, verb);
     (op.run, op.begun_at) = (Some(0), 1);
     let expected = (!is_so).then_some(Rule::Unfounded);
-    assert_eq!(rule(book.told(&op, Ending::Refused, name)), expected);
+    assert_eq!(rule(history.ended(&op, Ending::Refused, name)), expected);
 }
 
 #[test]
 fn an_offer_is_replayed_only_while_it_stands() {
-    let mut book = Book::new();
-    let offer = book.under(Verb::Offer, |op| (op.said.terms, op.begun_at) = (Some(OFFER), 1));
-    let replayed = |book: &mut Book| rule(book.told(&offer, Ending::Replayed, "Replayed"));
-    assert_eq!(replayed(&mut book), Some(Rule::Replay));
-    book.oracle.shards[0].offer = Some(OFFER);
-    assert_eq!(replayed(&mut book), None);
+    let mut history = History::new();
+    let offer = history.under(Verb::Offer, |op| (op.said.terms, op.begun_at) = (Some(OFFER), 1));
+    let replayed =
+        |history: &mut History| rule(history.ended(&offer, Ending::Replayed, "Replayed"));
+    assert_eq!(replayed(&mut history), Some(Rule::Replay));
+    history.oracle.shards[0].offer = Some(OFFER);
+    assert_eq!(replayed(&mut history), None);
 }
 
 #[test]
 fn a_renewal_is_told_as_it_was() {
-    let mut book = Book::new();
-    let renew = book.under(Verb::Renew, |_| ());
-    book.applied(&renew, 0).expect("a holder renews");
-    let (lease, until) = (book.lease, renew.renewed.get());
-    assert_eq!(rule(book.oracle.renewed(lease, until, NOW + 1 + LEASE)), None);
-    assert_eq!(rule(book.oracle.renewed(lease, until, NOW + LEASE)), Some(Rule::Acknowledged));
+    let mut history = History::new();
+    let renew = history.under(Verb::Renew, |_| ());
+    history.applied(&renew, 0).expect("a holder renews");
+    let (lease, until) = (history.lease, renew.renewed.get());
+    assert_eq!(rule(history.oracle.renewed(lease, until, NOW + 1 + LEASE)), None);
+    assert_eq!(rule(history.oracle.renewed(lease, until, NOW + LEASE)), Some(Rule::Acknowledged));
 }
 
 #[test]
 fn progress_is_told_as_it_is() {
-    let mut book = Book::new();
-    book.oracle.shards[1].status = ShardStatus::Done;
+    let mut history = History::new();
+    history.oracle.shards[1].status = ShardStatus::Done;
     let mut op = at(NOW + 1, Verb::Progress);
     (op.run, op.begun_at) = (Some(0), 1);
-    let told = RunProgress { total: 2, active: 1, done: 1, leased: 1, ..RunProgress::default() };
-    assert_eq!(rule(book.oracle.told_progress(&op, &told)), None);
-    let twice = RunProgress { done: 2, ..told };
-    assert_eq!(rule(book.oracle.told_progress(&op, &twice)), Some(Rule::Acknowledged));
-    book.oracle.runs[0].touched_at = 2;
-    assert_eq!(rule(book.oracle.told_progress(&op, &twice)), None, "it changed meanwhile");
+    let result = RunProgress { total: 2, active: 1, done: 1, leased: 1, ..RunProgress::default() };
+    assert_eq!(rule(history.oracle.check_progress_query(&op, &result)), None);
+    let twice = RunProgress { done: 2, ..result };
+    assert_eq!(rule(history.oracle.check_progress_query(&op, &twice)), Some(Rule::Acknowledged));
+    history.oracle.runs[0].touched_at = 2;
+    assert_eq!(
+        rule(history.oracle.check_progress_query(&op, &twice)),
+        None,
+        "it changed meanwhile"
+    );
 }

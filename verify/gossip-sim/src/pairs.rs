@@ -159,8 +159,8 @@ impl Simulator {
         };
         let [both, alone] = pair(seed);
         let (both, alone) = (run(both)?, run(alone)?);
-        let told = |report: &Report| (report.turns.first, report.tenant_hashes[0]);
-        if told(&both) != told(&alone) {
+        let result = |report: &Report| (report.turns.first, report.tenant_hashes[0]);
+        if result(&both) != result(&alone) {
             return Err(failed(PairWrong::Differs));
         }
         if both.turns.between == 0 {
@@ -233,7 +233,7 @@ fn answer_of(line: &str, processes: usize) -> Option<String> {
     let (at, process) = (words.next()?, words.next()?.strip_prefix('p')?);
     let of_first = process.parse::<usize>().is_ok_and(|number| number < processes);
     let op = words.next()? == "op" && words.next().is_some();
-    let told: Vec<&str> = words.collect();
-    let is_answer = told.iter().any(|word| matches!(*word, "answer" | "told"));
-    (of_first && op && is_answer).then(|| format!("{at} p{process} {}", told.join(" ")))
+    let result: Vec<&str> = words.collect();
+    let is_answer = result.iter().any(|word| matches!(*word, "answer" | "returned"));
+    (of_first && op && is_answer).then(|| format!("{at} p{process} {}", result.join(" ")))
 }

@@ -83,7 +83,7 @@ pub struct SimStore(Arc<Mutex<Port>>);
 #[derive(Debug)]
 struct Port {
     asked: Option<Ask>,
-    told: Option<Reply>,
+    result: Option<Reply>,
     binding: Option<u64>,
     limits: StoreLimits,
     /// What a guest wrote and the world has not read.
@@ -96,8 +96,8 @@ struct Port {
 
 impl SimStore {
     pub(super) fn new(binding: Option<u64>, limits: StoreLimits) -> Self {
-        let (asked, told, messages, runs) = (None, None, Vec::new(), Vec::new());
-        let port = Port { asked, told, binding, limits, messages, clock: 0, runs };
+        let (asked, result, messages, runs) = (None, None, Vec::new(), Vec::new());
+        let port = Port { asked, result, binding, limits, messages, clock: 0, runs };
         Self(Arc::new(Mutex::new(port)))
     }
 
@@ -134,7 +134,7 @@ impl SimStore {
 
     /// Answers the question that was taken.
     pub(super) fn tell(&self, reply: Reply) {
-        self.port().told = Some(reply);
+        self.port().result = Some(reply);
     }
 
     /// Says that what was bound may have vanished.
@@ -169,7 +169,7 @@ impl Future for Exchange<'_> {
             port.asked = ask;
             return Poll::Pending;
         }
-        port.told.take().map_or(Poll::Pending, Poll::Ready)
+        port.result.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

@@ -90,8 +90,8 @@ impl Report {
             self.commits,
             self.ticks,
             self.damaged_reads,
-            self.corruption_told,
-            self.older_told,
+            self.corruption_reported,
+            self.older_reported,
             self.runs_finished,
             self.calm_ticks_max,
             self.trace_hash,
@@ -107,7 +107,7 @@ impl Report {
 
     fn of_numbers(numbers: [u64; NUMBERS]) -> Self {
         let [worlds, operations, operations_excused, commits, ticks, rest @ ..] = numbers;
-        let [damaged_reads, corruption_told, older_told, rest @ ..] = rest;
+        let [damaged_reads, corruption_reported, older_reported, rest @ ..] = rest;
         let [runs_finished, calm_ticks_max, trace_hash, stale @ ..] = rest;
         let [sent, unjudged, accepted, excused, keys, keys_accepted, keys_early] = stale;
         Self {
@@ -117,8 +117,8 @@ impl Report {
             commits,
             ticks,
             damaged_reads,
-            corruption_told,
-            older_told,
+            corruption_reported,
+            older_reported,
             runs_finished,
             calm_ticks_max,
             trace_hash,

@@ -69,50 +69,55 @@ impl Oracle {
             let until = op.now.as_raw() + WORKER_ENTRY_TTL;
             let lasts = entry.is_some_and(|entry| entry.expires_at.as_raw() >= until);
             self.require(lasts, Rule::Acknowledged, "a worker is forgotten too soon")?;
-            let told = entry.zip(op.said.state).is_none_or(|(entry, state)| entry.state == state);
-            self.require(told, Rule::Acknowledged, "a worker is said to do something else")?;
+            let result = entry.zip(op.said.state).is_none_or(|(entry, state)| entry.state == state);
+            self.require(result, Rule::Acknowledged, "a worker is said to do something else")?;
         }
         Ok(())
     }
 
     /// Holds the workers that were listed against those that are there.
-    pub(super) fn told_workers(&self, op: &Op, told: &[WorkerEntry]) -> Result<(), Violation> {
+    pub(super) fn check_listed_workers(
+        &self,
+        op: &Op,
+        result: &[WorkerEntry],
+    ) -> Result<(), Violation> {
         let registry = &self.registries[op.tenant as usize];
         if registry.changed_at > op.begun_at || op.misled.get() {
             return Ok(());
         }
         let live = registry.entries.values().filter(|entry| entry.is_live_at(op.now));
-        let same = live.eq(told.iter());
+        let same = live.eq(result.iter());
         self.require(same, Rule::Acknowledged, "other workers were listed than are there")
     }
 
     /// Holds a page of runs against those that there are. One that changed meanwhile may be there
     /// or not, and behind the last of a full page nobody has looked.
-    pub(super) fn told_runs(
+    pub(super) fn check_listed_runs(
         &self,
         op: &Op,
         page: RunPage,
-        told: &[RunId],
+        result: &[RunId],
     ) -> Result<(), Violation> {
         if op.misled.get() {
             return Ok(());
         }
         let RunPage { after, limit } = page;
-        let behind = told.first().is_none_or(|first| Some(*first) > after);
-        let in_order = behind && told.is_sorted_by(|one, next| one < next) && told.len() <= limit;
+        let behind = result.first().is_none_or(|first| Some(*first) > after);
+        let in_order =
+            behind && result.is_sorted_by(|one, next| one < next) && result.len() <= limit;
         self.require(in_order, Rule::Acknowledged, "a page of runs is too long or not in order")?;
-        let end = told.last().filter(|_| told.len() == limit);
+        let end = result.last().filter(|_| result.len() == limit);
         let looked_at =
             |run: &&RunFacts| Some(run.id) > after && end.is_none_or(|end| run.id <= *end);
         let runs = self.runs_of[op.tenant as usize].iter().map(|run| &self.runs[*run as usize]);
         let mut known = 0;
         for run in runs.filter(looked_at) {
-            let there = told.binary_search(&run.id).is_ok();
+            let there = result.binary_search(&run.id).is_ok();
             known += usize::from(there);
             let right = run.changed_at > op.begun_at || there == is_listed(op.verb, run);
             self.require(right, Rule::Acknowledged, "other runs were listed than are there")?;
         }
-        self.require(known == told.len(), Rule::Acknowledged, "a run was listed that is nobody's")
+        self.require(known == result.len(), Rule::Acknowledged, "a run was listed that is nobody's")
     }
 
     /// Holds a collection that says that it has done everything against what deletions have left:
@@ -132,18 +137,22 @@ impl Oracle {
     }
 
     /// Holds the record of a run against what became of it.
-    pub(super) fn told_run(&self, op: &Op, told: &RunRecord) -> Result<(), Violation> {
+    pub(super) fn check_run_query(&self, op: &Op, result: &RunRecord) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
         let roots = if run.is_whole() { run.cuts.len() + 1 } else { 0 };
-        let is = (told.status(), told.is_paused());
+        let is = (result.status(), result.is_paused());
         let same = (Some(is.0), is.1) == (run.status, run.paused)
-            && told.root_shards().len() == roots
-            && run.is_set_as(told.config());
+            && result.root_shards().len() == roots
+            && run.is_set_as(result.config());
         self.require(same && !run.deleted, Rule::Acknowledged, "a run was told as it is not")
     }
 
     /// Holds the sums over a run against its shards.
-    pub(super) fn told_progress(&self, op: &Op, told: &RunProgress) -> Result<(), Violation> {
+    pub(super) fn check_progress_query(
+        &self,
+        op: &Op,
+        result: &RunProgress,
+    ) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
         let mut wanted = RunProgress::default();
         let mut lowest: Option<&[u8]> = None;
@@ -160,24 +169,24 @@ impl Oracle {
             lowest = lowest.into_iter().chain(reached).min();
         }
         wanted.watermark = lowest.map(Watermark::new);
-        self.require(*told == wanted, Rule::Acknowledged, "a run has come further, or less far")
+        self.require(*result == wanted, Rule::Acknowledged, "a run has come further, or less far")
     }
 
     /// Holds a listing of the shards that `filter` admits against them.
-    pub(super) fn told_shards(
+    pub(super) fn check_listed_shards(
         &self,
         op: &Op,
         filter: ShardFilter,
-        told: &[ShardSummary],
+        result: &[ShardSummary],
     ) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
         let wanted = || self.shown(run).filter(|shard| is_admitted(op, filter, shard));
-        let all = told.len() == wanted().count();
+        let all = result.len() == wanted().count();
         self.require(all, Rule::Acknowledged, "shards are missing in a listing, or too many")?;
-        let in_order = told.is_sorted_by_key(|row| (&row.start, row.shard));
+        let in_order = result.is_sorted_by_key(|row| (&row.start, row.shard));
         self.require(in_order, Rule::Acknowledged, "a listing is not in the order of its keys")?;
         for shard in wanted() {
-            let mut rows = told.iter().filter(|row| row.shard == shard.key.shard());
+            let mut rows = result.iter().filter(|row| row.shard == shard.key.shard());
             let same = rows.next().is_some_and(|row| self.is_row_of(op, row, shard));
             self.require(same, Rule::Acknowledged, "a shard was listed as it is not")?;
         }

@@ -8,23 +8,23 @@ use rstest::rstest;
 
 use super::op::Verb;
 use super::oracle::{Rule, RunFacts};
-use super::oracle_tests::{Book, NOW, at, key, run};
+use super::oracle_tests::{History, NOW, at, key, run};
 use super::queries::RunPage;
 use super::splits::metadata_of;
 
 /// A tenant of six runs: 1 and 4 are open, 2 is over, 3 is deleted, 5 was never made, and 6 was
 /// made while somebody listed them.
-fn tenant_of_six() -> Book {
-    let mut book = Book::new();
+fn tenant_of_six() -> History {
+    let mut history = History::new();
     let made = |id, status| RunFacts { id: RunId::from_raw(id), status, ..run() };
     let over = Some(RunStatus::Done);
     let open = Some(RunStatus::Active);
-    book.oracle.expect_run(made(2, over));
-    book.oracle.expect_run(RunFacts { deleted: true, ..made(3, over) });
-    book.oracle.expect_run(made(4, open));
-    book.oracle.expect_run(made(5, None));
-    book.oracle.expect_run(RunFacts { changed_at: 9, ..made(6, open) });
-    book
+    history.oracle.expect_run(made(2, over));
+    history.oracle.expect_run(RunFacts { deleted: true, ..made(3, over) });
+    history.oracle.expect_run(made(4, open));
+    history.oracle.expect_run(made(5, None));
+    history.oracle.expect_run(RunFacts { changed_at: 9, ..made(6, open) });
+    history
 }
 
 const WRONG: Option<Rule> = Some(Rule::Acknowledged);
@@ -54,30 +54,30 @@ fn a_page_shows_the_runs_that_there_are(
     #[case] verb: Verb,
     #[case] after: u64,
     #[case] limit: usize,
-    #[case] told: &[u64],
+    #[case] result: &[u64],
     #[case] expected: Option<Rule>,
 ) {
-    let book = tenant_of_six();
-    let told: Vec<RunId> = told.iter().copied().map(RunId::from_raw).collect();
+    let history = tenant_of_six();
+    let result: Vec<RunId> = result.iter().copied().map(RunId::from_raw).collect();
     let after = (after > 0).then(|| RunId::from_raw(after));
     let op = at(NOW, verb);
-    let verdict = book.oracle.told_runs(&op, RunPage { after, limit }, &told);
+    let verdict = history.oracle.check_listed_runs(&op, RunPage { after, limit }, &result);
     assert_eq!(verdict.err().map(|violation| violation.rule), expected);
     // Who was shown an old version may tell of it.
     op.misled.set(true);
-    assert!(book.oracle.told_runs(&op, RunPage { after, limit }, &told).is_ok());
+    assert!(history.oracle.check_listed_runs(&op, RunPage { after, limit }, &result).is_ok());
 }
 
 /// The rows of a run of two roots, of which the first is held, and of a child of it that is done.
-fn rows_of_three(book: &mut Book) -> Vec<ShardSummary> {
+fn rows_of_three(history: &mut History) -> Vec<ShardSummary> {
     let child = ShardId::from_raw(1 << 63 | 7);
-    let mut born = book.oracle.shards[1].clone();
+    let mut born = history.oracle.shards[1].clone();
     (born.key, born.range) = (ShardKey::new(run().id, child), (7, 10));
     (born.parent, born.status) = (Some(ShardId::from_raw(1)), ShardStatus::Done);
-    book.oracle.add_shard(TenantId::from_bytes([1; 32]), born);
-    book.oracle.shards[1].range.1 = 7;
-    book.oracle.shards[1].spawned.push(child);
-    book.oracle.runs[0].touched_at = 0;
+    history.oracle.add_shard(TenantId::from_bytes([1; 32]), born);
+    history.oracle.shards[1].range.1 = 7;
+    history.oracle.shards[1].spawned.push(child);
+    history.oracle.runs[0].touched_at = 0;
     let held = (Some(WorkerId::from_raw(7)), Some(LogicalTime::from_raw(NOW + 100)));
     let nobody = (None, None);
     let known = [
@@ -85,7 +85,7 @@ fn rows_of_three(book: &mut Book) -> Vec<ShardSummary> {
         (key(1).shard(), ShardStatus::Active, nobody, (1, 0), (5, 7)),
         (child, ShardStatus::Done, nobody, (1, 0), (7, 10)),
     ];
-    let keys = &book.oracle.keys;
+    let keys = &history.oracle.keys;
     let row = |(shard, status, (owner, lease_deadline), (fence, granted), (start, end))| {
         let owner: Option<WorkerId> = owner;
         let parent = (shard == child).then(|| key(1).shard());
@@ -138,12 +138,12 @@ fn a_listing_shows_the_shards_that_its_filter_admits(
     #[case] shown: &[usize],
     #[case] expected: Option<Rule>,
 ) {
-    let mut book = Book::new();
-    let rows = rows_of_three(&mut book);
+    let mut history = History::new();
+    let rows = rows_of_three(&mut history);
     let mut op = at(now, Verb::ListShards);
     (op.run, op.begun_at) = (Some(0), 1);
-    let told: Vec<_> = shown.iter().map(|place| rows[*place].clone()).collect();
-    let verdict = book.oracle.told_shards(&op, filter, &told);
+    let result: Vec<_> = shown.iter().map(|place| rows[*place].clone()).collect();
+    let verdict = history.oracle.check_listed_shards(&op, filter, &result);
     assert_eq!(verdict.err().map(|violation| violation.rule), expected);
 }
 
@@ -160,11 +160,12 @@ fn a_listing_shows_the_shards_that_its_filter_admits(
 #[case(|row: &mut ShardSummary| row.parent = Some(ShardId::from_raw(9)))]
 #[case(|row: &mut ShardSummary| row.spawned_count = 9)]
 fn a_row_tells_everything_as_it_is(#[case] change: fn(&mut ShardSummary)) {
-    let mut book = Book::new();
-    let mut rows = rows_of_three(&mut book);
+    let mut history = History::new();
+    let mut rows = rows_of_three(&mut history);
     let mut op = at(NOW, Verb::ListShards);
     (op.run, op.begun_at) = (Some(0), 1);
     change(&mut rows[0]);
-    let violation = book.oracle.told_shards(&op, ALL, &rows).expect_err("a row is wrong");
+    let violation =
+        history.oracle.check_listed_shards(&op, ALL, &rows).expect_err("a row is wrong");
     assert_eq!(violation.rule, Rule::Acknowledged);
 }

@@ -23,8 +23,8 @@ impl Oracle {
     pub(super) fn judge_reason(&self, op: &Op, name: &str) -> Result<(), Violation> {
         if op.said.stranger {
             // Another tenant has no such shard, or one with which this lease has nothing to do.
-            let told = matches!(name, "TenantMismatch" | "ShardNotFound");
-            return self.require(told, Rule::Unfounded, "a stranger was told something else");
+            let result = matches!(name, "TenantMismatch" | "ShardNotFound");
+            return self.require(result, Rule::Unfounded, "a stranger was told something else");
         }
         if Flaw::is_told_by(name) {
             // What a guest presents is not known in such detail.
@@ -115,7 +115,7 @@ impl Oracle {
             (Verb::Heartbeat, "NotRegistered") => !live || registry.changed_at > op.begun_at,
             (Verb::Heartbeat | Verb::RegisterWorker | Verb::ListWorkers, _) => false,
             // What a guest asks about that never was is not there.
-            (_, told) => told.ends_with("NotFound"),
+            (_, result) => result.ends_with("NotFound"),
         }
     }
 

@@ -83,9 +83,9 @@ pub struct Report {
     /// Damaged values that were shown to a process.
     pub damaged_reads: u64,
     /// Operations that ended as corruption.
-    pub corruption_told: u64,
+    pub corruption_reported: u64,
     /// Of those, how many because the store showed a lower revision than the handle knew of.
-    pub older_told: u64,
+    pub older_reported: u64,
     /// Runs that finished.
     pub runs_finished: u64,
     /// The longest that a world took to finish after the last fault, in ticks.
@@ -110,8 +110,8 @@ impl Report {
         self.stale.add(&other.stale);
         self.coverage.merge(&other.coverage);
         self.damaged_reads += other.damaged_reads;
-        self.corruption_told += other.corruption_told;
-        self.older_told += other.older_told;
+        self.corruption_reported += other.corruption_reported;
+        self.older_reported += other.older_reported;
         self.runs_finished += other.runs_finished;
         self.calm_ticks_max = self.calm_ticks_max.max(other.calm_ticks_max);
         self.trace_hash = super::random::mix(self.trace_hash ^ other.trace_hash);
@@ -214,9 +214,9 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent} |")?;
         let early = grouped(stale.keys_early);
         writeln!(f, "| keys of lost leases that came before anybody else's | {early} |")?;
-        let shown = pair(report.damaged_reads, report.corruption_told);
+        let shown = pair(report.damaged_reads, report.corruption_reported);
         writeln!(f, "| damaged reads shown, operations ended as corruption | {shown} |")?;
-        let older = grouped(report.older_told);
+        let older = grouped(report.older_reported);
         writeln!(f, "| of those, because a revision fell | {older} |")?;
         writeln!(f, "| trace hash | {:016x} |", report.trace_hash)
     }

@@ -60,7 +60,7 @@ fn campaign(seeds: std::ops::Range<u64>) {
     let missing: Vec<_> =
         sum.below_floor(3).into_iter().filter(|kind| !rare.contains(kind)).collect();
     assert!(missing.is_empty(), "too few of {missing:?}");
-    assert!(sum.corruption_told > 50 && sum.runs_finished > 100, "{sum:?}");
+    assert!(sum.corruption_reported > 50 && sum.runs_finished > 100, "{sum:?}");
     let unused: Vec<_> =
         Verb::ALL.iter().filter(|verb| sum.coverage.of(**verb).is_empty()).collect();
     assert!(unused.is_empty() && sum.coverage.pair_count() > 130, "{unused:?}");
@@ -81,7 +81,7 @@ fn worlds_without_faults_keep_the_rules() {
     for seed in 1..=6 {
         let report = run(&Plan::of_seed(seed, OPERATIONS, Some(FaultSet::NONE)));
         assert!(FaultKind::ALL.iter().all(|kind| report.faults.of(*kind) == 0));
-        assert_eq!((report.corruption_told, report.older_told), (0, 0), "a false alarm");
+        assert_eq!((report.corruption_reported, report.older_reported), (0, 0), "a false alarm");
     }
 }
 
@@ -112,10 +112,10 @@ fn half_of_a_lost_write_is_noticed_or_harmless() {
         let usual = Plan { only: Some(Vec::new()), ..Plan::of_seed(seed, 800, Some(faults)) };
         let whole = Plan { roughness: 4, ..usual };
         let spared = traced(&whole);
-        let told = answers(&spared);
+        let result = answers(&spared);
         let (mut ended, mut splitting) = (0, BTreeSet::new());
         for line in &spared {
-            ended += u64::from(line.contains(" told ") && line.contains(" op "));
+            ended += u64::from(line.contains(" returned ") && line.contains(" op "));
             let process = line.split_whitespace().nth(1).unwrap_or_default();
             if line.contains(" op ") && line.contains(" grant ") {
                 splitting.remove(process);
@@ -133,9 +133,9 @@ fn half_of_a_lost_write_is_noticed_or_harmless() {
             if report.faults.of(FaultKind::LostWrite) == 0 {
                 continue;
             }
-            fell += u64::from(report.older_told > 0);
+            fell += u64::from(report.older_reported > 0);
             let half = trace.iter().any(|line| line.contains("loses half of a shard: true"));
-            match (report.corruption_told > 0, told.starts_with(&answers(&trace))) {
+            match (report.corruption_reported > 0, result.starts_with(&answers(&trace))) {
                 (true, _) => noticed += 1,
                 (false, true) => harmless += 1,
                 (false, false) => {
@@ -214,7 +214,7 @@ fn traced_with_report(plan: &Plan) -> (Vec<String>, Report) {
 
 /// What all operations were answered, and when.
 fn answers(trace: &[String]) -> Vec<String> {
-    let is_answer = |line: &&String| line.contains(" op ") && line.contains(" told ");
+    let is_answer = |line: &&String| line.contains(" op ") && line.contains(" returned ");
     let is_digest = |line: &&String| line.contains(" answer ");
     trace.iter().filter(|line| is_answer(line) || is_digest(line)).cloned().collect()
 }
@@ -224,10 +224,10 @@ fn answer_after(trace: &[String], from: usize, process: &str) -> Vec<String> {
     let said = trace[from..].iter().map(|line| line[8..].to_owned());
     let mut answer = Vec::new();
     for line in said.filter(|line| line.starts_with(&format!("{process} op "))) {
-        if line.contains(" answer ") || line.contains(" told ") {
+        if line.contains(" answer ") || line.contains(" returned ") {
             answer.push(line);
         }
-        if answer.last().is_some_and(|line| line.contains(" told ")) {
+        if answer.last().is_some_and(|line| line.contains(" returned ")) {
             return answer;
         }
     }
@@ -264,13 +264,13 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
             kinds.insert(kind.to_owned());
             let (before, after) =
                 (answer_after(&spared, place, process), answer_after(&damaged, place, process));
-            let told = after.last().map_or("", String::as_str);
+            let result = after.last().map_or("", String::as_str);
             let fails = ["BackendError", "Corruption", "Transient", "Refused"];
             // Whose owner key cannot be read is taken to be alive, so others wait longer.
-            let waits = ["AlreadyLeased", "NoneAvailable"].iter().any(|name| told.ends_with(name));
+            let waits = ["AlreadyLeased", "NoneAvailable"].iter().any(|name| result.ends_with(name));
             // Of a batch each is told apart, and the oracle asks that one of them failed.
-            let one_of_many = told.contains(" RenewMany told ") && after != before;
-            let fails = fails.iter().any(|name| told.ends_with(name)) || one_of_many;
+            let one_of_many = result.contains(" RenewMany returned ") && after != before;
+            let fails = fails.iter().any(|name| result.ends_with(name)) || one_of_many;
             if fails || kind == "Owner" && waits {
                 failed += 1;
             } else {
@@ -310,9 +310,9 @@ fn a_tenant_is_answered_the_same_with_and_without_another() {
         match simulator.run_pair(seed) {
             Ok(report) => sum.add(&report),
             Err(failure) => {
-                let mut told = Vec::new();
-                simulator.tell_pair(&failure, &mut told).expect("a vector takes everything");
-                panic!("{}", String::from_utf8_lossy(&told));
+                let mut result = Vec::new();
+                simulator.tell_pair(&failure, &mut result).expect("a vector takes everything");
+                panic!("{}", String::from_utf8_lossy(&result));
             }
         }
     }
@@ -327,13 +327,13 @@ fn a_tenant_is_answered_the_same_with_and_without_another() {
 /// makes this test fail.
 #[test]
 fn lists_are_answered_the_same_with_and_without_another_tenant() {
-    let told = |plan: Plan| {
+    let result = |plan: Plan| {
         let world = World::new(plan, Rc::new(Keyspace::new()), None);
         world.shared.borrow_mut().oracle.suspend(&[Rule::Acknowledged]);
         world.run().expect("no other rule is about it").tenant_hashes[0]
     };
     let apart = |seed| {
-        let [both, alone] = pair(seed).map(told);
+        let [both, alone] = pair(seed).map(result);
         both != alone
     };
     assert!(!(1..=6).any(apart), "an answer depends on another tenant");
@@ -375,10 +375,13 @@ fn what_never_ends_is_noticed() {
 fn a_program_that_panics_is_noticed() {
     let plan = Plan::of_seed(2, 500, Some(FaultSet::NONE));
     let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
-    world.processes[0].program = Some(Box::pin(async { panic!("told to") }));
+    world.processes[0].program = Some(Box::pin(async { panic!("requested by the test") }));
     world.poll(0);
     let failure = world.run().expect_err("somebody panicked");
-    assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
+    assert_eq!(
+        (failure.violation.rule, &*failure.violation.why),
+        (Rule::Panicked, "requested by the test")
+    );
 }
 
 #[test]
@@ -387,10 +390,13 @@ fn a_panic_is_noticed_although_the_oracle_is_borrowed() {
     let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
     let shared = Rc::clone(&world.shared);
     let held = shared.borrow_mut();
-    world.panicked("told to");
+    world.panicked("requested by the test");
     drop(held);
     let failure = world.run().expect_err("somebody panicked");
-    assert_eq!((failure.violation.rule, &*failure.violation.why), (Rule::Panicked, "told to"));
+    assert_eq!(
+        (failure.violation.rule, &*failure.violation.why),
+        (Rule::Panicked, "requested by the test")
+    );
     assert_eq!(failure.operations, 0, "nothing is simulated after it");
 }
 

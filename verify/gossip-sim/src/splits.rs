@@ -67,12 +67,12 @@ impl Worker {
         let plan = SplitResidualPlan::try_new(left, right).expect("the two parts differ");
         let tenant = self.cx.tenant_id;
         let lease = self.lease(place).clone();
-        let told = self.handle.split_residual(op.now, tenant, &lease, &plan, op_id).await;
-        let answer = told.as_ref().ok().map(|told| {
-            let result = told.as_ref().into_inner();
+        let result = self.handle.split_residual(op.now, tenant, &lease, &plan, op_id).await;
+        let answer = result.as_ref().ok().map(|result| {
+            let result = result.as_ref().into_inner();
             answer_of(&[result.residual])
         });
-        self.cx.end(&op, &told, answer)
+        self.cx.end(&op, &result, answer)
     }
 
     /// Replaces a shard by children.
@@ -116,9 +116,10 @@ impl Worker {
         let plan = SplitReplacePlan::try_new(parts).expect("two or three parts make a plan");
         let tenant = self.cx.tenant_id;
         let lease = self.lease(place).clone();
-        let told = self.handle.split_replace(op.now, tenant, &lease, &plan, op_id).await;
-        let answer = told.as_ref().ok().map(|told| answer_of(&told.as_ref().into_inner().children));
-        self.cx.end(&op, &told, answer)
+        let result = self.handle.split_replace(op.now, tenant, &lease, &plan, op_id).await;
+        let answer =
+            result.as_ref().ok().map(|result| answer_of(&result.as_ref().into_inner().children));
+        self.cx.end(&op, &result, answer)
     }
 }
 

@@ -508,7 +508,7 @@ impl World {
     ) -> Option<Result<CommitOutcome, InfraError>> {
         let op = op.expect("only operations commit");
         let mutated = Mutated::store(self.plan.bug, op, txn, &self.disk);
-        let Mutated { txn, told } = mutated;
+        let Mutated { txn, result } = mutated;
         if let Some(conflict) = self.disk.conflict(&txn) {
             return Some(Ok(CommitOutcome::Conflict(conflict)));
         }
@@ -529,7 +529,7 @@ impl World {
             Some(FaultKind::LostWrite) => self.forget_write(from.process, &txn),
             Some(_) | None => {}
         }
-        Some(Ok(told.unwrap_or(CommitOutcome::Applied { revision })))
+        Some(Ok(result.unwrap_or(CommitOutcome::Applied { revision })))
     }
 }
 

@@ -171,8 +171,8 @@ impl Worker {
     async fn register(&mut self) {
         let op = self.cx.begin(Draft::new(Verb::RegisterWorker));
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
-        let told = self.handle.register_worker(op.now, tenant, worker).await;
-        self.cx.end_plain(&op, &told);
+        let result = self.handle.register_worker(op.now, tenant, worker).await;
+        self.cx.end_plain(&op, &result);
     }
 
     async fn heartbeat(&mut self) {
@@ -180,18 +180,18 @@ impl Worker {
         let said = Said { state: Some(state), ..Said::default() };
         let op = self.cx.begin(Draft { said, ..Draft::new(Verb::Heartbeat) });
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
-        let told = self.handle.heartbeat(op.now, tenant, worker, state).await;
-        self.cx.end_plain(&op, &told);
+        let result = self.handle.heartbeat(op.now, tenant, worker, state).await;
+        self.cx.end_plain(&op, &result);
     }
 
     async fn listen(&mut self) {
         let op = self.cx.begin(Draft::new(Verb::ListWorkers));
         let mut workers = Vec::new();
-        let told = self.handle.list_workers_into(op.now, self.cx.tenant_id, &mut workers).await;
+        let result = self.handle.list_workers_into(op.now, self.cx.tenant_id, &mut workers).await;
         self.cx.say_answer(&op, &workers);
-        self.cx.end_plain(&op, &told);
-        if told.is_ok() {
-            self.cx.judge(|oracle| oracle.told_workers(&op, &workers));
+        self.cx.end_plain(&op, &result);
+        if result.is_ok() {
+            self.cx.judge(|oracle| oracle.check_listed_workers(&op, &workers));
         }
         for WorkerEntry { worker, state, expires_at } in workers {
             self.cx.hear(&[worker.as_raw(), state as u64, expires_at.as_raw()]);
@@ -203,10 +203,10 @@ impl Worker {
         let op = self.cx.begin(Draft { run: Some(run), ..Draft::new(Verb::Claim) });
         let id = self.cx.shared.borrow().oracle.runs[run as usize].id;
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
-        let told =
+        let result =
             self.handle.claim_next_available(op.now, tenant, id, worker, &mut self.scratch).await;
-        self.cx.end_plain(&op, &told);
-        match told {
+        self.cx.end_plain(&op, &result);
+        match result {
             Ok(view) => {
                 let held = take(&self.cx, &op, run, view);
                 self.held.extend(held);
@@ -225,12 +225,12 @@ impl Worker {
         let Some((run, target)) = self.any_shard() else { return };
         let op = self.cx.begin(Draft::about(Verb::Acquire, target, OpId::from_raw(0)));
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
-        let told = self
+        let result = self
             .handle
             .acquire_and_restore_into(op.now, tenant, target.key, worker, &mut self.scratch)
             .await;
-        self.cx.end_plain(&op, &told);
-        if let Ok(view) = told {
+        self.cx.end_plain(&op, &result);
+        if let Ok(view) = result {
             self.held.extend(take(&self.cx, &op, run, view));
         }
     }
@@ -254,12 +254,12 @@ impl Worker {
         let op = self.cx.begin(draft);
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
         let handoff = HandoffId::from_raw(terms.handoff);
-        let told = self
+        let result = self
             .handle
             .accept(op.now, tenant, target.key, worker, handoff, &mut self.scratch)
             .await;
-        self.cx.end_plain(&op, &told);
-        if let Ok(view) = told {
+        self.cx.end_plain(&op, &result);
+        if let Ok(view) = result {
             self.held.extend(take(&self.cx, &op, run, view));
         }
         true
@@ -333,9 +333,9 @@ impl Worker {
         let keys = keys(&self.cx);
         let cursor = cursor_at(&keys, to);
         let (now, tenant) = (op.now, self.cx.tenant_id);
-        let told = self.handle.checkpoint(now, tenant, &held.lease, cursor, op_id).await;
-        let ending = self.cx.end(&op, &told, None);
-        match told {
+        let result = self.handle.checkpoint(now, tenant, &held.lease, cursor, op_id).await;
+        let ending = self.cx.end(&op, &result, None);
+        match result {
             Ok(result) => {
                 self.held[place].done = self.held[place].done.max(to);
                 let request = result.into_inner().request;
@@ -373,9 +373,9 @@ impl Worker {
             let op = self.cx.begin(draft);
             let keys = keys(&self.cx);
             let (cursor, tenant) = (cursor_at(&keys, to), self.cx.tenant_id);
-            let told = self.handle.complete(op.now, tenant, &held.lease, cursor, op_id).await;
-            let ending = self.cx.end(&op, &told, None);
-            if told.is_ok() && !self.cx.one_in(16) {
+            let result = self.handle.complete(op.now, tenant, &held.lease, cursor, op_id).await;
+            let ending = self.cx.end(&op, &result, None);
+            if result.is_ok() && !self.cx.one_in(16) {
                 self.held.swap_remove(place);
                 return;
             }
@@ -392,13 +392,13 @@ impl Worker {
         let held = &self.held[place];
         let lease = held.lease_ref;
         let op = self.cx.begin(Draft::under(Verb::Renew, lease, OpId::from_raw(0)));
-        let told = self.handle.renew(op.now, self.cx.tenant_id, &held.lease).await;
-        let ending = self.cx.end_plain(&op, &told);
-        match told {
+        let result = self.handle.renew(op.now, self.cx.tenant_id, &held.lease).await;
+        let ending = self.cx.end_plain(&op, &result);
+        match result {
             Ok(renewed) => {
-                let (until, told) = (op.renewed.get(), renewed.new_deadline.as_raw());
+                let (until, result) = (op.renewed.get(), renewed.new_deadline.as_raw());
                 if !op.misled.get() {
-                    self.cx.judge(|oracle| oracle.renewed(lease, until, told));
+                    self.cx.judge(|oracle| oracle.renewed(lease, until, result));
                 }
                 self.cx.judge(|oracle| oracle.was_shown(&op, renewed.request.as_ref()));
                 self.cx.hear(&[renewed.new_deadline.as_raw()]);
@@ -417,17 +417,17 @@ impl Worker {
         let refs: Vec<LeaseRef> = self.held.iter().map(|held| held.lease_ref).collect();
         let op = self.cx.begin(Draft::new(Verb::RenewMany));
         self.cx.begin_batch(&op, &refs);
-        let mut told = Vec::new();
-        self.handle.renew_many(op.now, self.cx.tenant_id, &leases, &mut told).await;
-        self.cx.say_answer(&op, &told);
+        let mut result = Vec::new();
+        self.handle.renew_many(op.now, self.cx.tenant_id, &leases, &mut result).await;
+        self.cx.say_answer(&op, &result);
         let mut first = None;
-        for (place, told) in told.iter().enumerate() {
-            match told {
+        for (place, result) in result.iter().enumerate() {
+            match result {
                 Ok(renewed) => self.prolong(place, renewed.new_deadline),
                 Err(error) => first = first.or_else(|| Some(error.clone())),
             }
         }
-        let answers = told.iter().map(|told| match told {
+        let answers = result.iter().map(|result| match result {
             Ok(it) => Renewal::Until(it.new_deadline.as_raw(), it.request.clone()),
             Err(error) => Renewal::Not(ending(error), Label::of(error)),
         });
@@ -439,7 +439,7 @@ impl Worker {
             }]);
         }
         self.cx.judge(|oracle| oracle.batch_ended(&op, &answers));
-        let all_failed = told.iter().all(Result::is_err);
+        let all_failed = result.iter().all(Result::is_err);
         self.cx.end_plain(&op, &first.filter(|_| all_failed).map_or(Ok(()), Err));
     }
 
@@ -457,8 +457,8 @@ impl Worker {
             let draft = Draft { said, ..Draft::under(Verb::Release, held.lease_ref, op_id) };
             let op = self.cx.begin(draft);
             let tenant = self.cx.tenant_id;
-            let told = self.handle.release(op.now, tenant, &held.lease, mode, op_id).await;
-            match self.cx.end(&op, &told, None) {
+            let result = self.handle.release(op.now, tenant, &held.lease, mode, op_id).await;
+            match self.cx.end(&op, &result, None) {
                 Ending::Failed { corrupt: false, .. } => self.cx.sleep(4).await,
                 Ending::Executed | Ending::Replayed if self.cx.below(8) > 0 => break,
                 Ending::Executed | Ending::Replayed => {}
@@ -476,8 +476,8 @@ impl Worker {
             let said = Said { reason: Some(reason), ..Said::default() };
             let draft = Draft { said, ..Draft::under(Verb::Park, held.lease_ref, op_id) };
             let (op, tenant) = (self.cx.begin(draft), self.cx.tenant_id);
-            let told = self.handle.park_shard(op.now, tenant, &held.lease, reason, op_id).await;
-            match self.cx.end(&op, &told, None) {
+            let result = self.handle.park_shard(op.now, tenant, &held.lease, reason, op_id).await;
+            match self.cx.end(&op, &result, None) {
                 Ending::Failed { corrupt: false, .. } => self.cx.sleep(4).await,
                 Ending::Executed | Ending::Replayed if self.cx.below(8) > 0 => break,
                 Ending::Executed | Ending::Replayed => {}
@@ -532,9 +532,9 @@ impl Worker {
         let deadline = LogicalTime::from_raw(terms.until);
         let offered = OfferTerms { handoff, destination, deadline };
         let lease = &self.held[place].lease;
-        let told =
+        let result =
             self.handle.offer(op.now, self.cx.tenant_id, lease, offered, cursor, op_id).await;
-        let ending = self.cx.end(&op, &told, None);
+        let ending = self.cx.end(&op, &result, None);
         self.cx.post(Posted { target, run, terms });
         ending
     }
@@ -553,8 +553,8 @@ impl Worker {
         let draft = Draft { said, ..Draft::under(Verb::Withdraw, held.lease_ref, op_id) };
         let op = self.cx.begin(draft);
         let (tenant, handoff) = (self.cx.tenant_id, HandoffId::from_raw(terms.handoff));
-        let told = self.handle.withdraw(op.now, tenant, &held.lease, handoff, op_id).await;
-        match self.cx.end(&op, &told, None) {
+        let result = self.handle.withdraw(op.now, tenant, &held.lease, handoff, op_id).await;
+        match self.cx.end(&op, &result, None) {
             Ending::Executed | Ending::Replayed => self.held[place].frozen = None,
             ending @ (Ending::Refused | Ending::Failed { .. }) => self.maybe_lost(place, ending),
         }
@@ -644,7 +644,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
     // Who was shown an old version may have made two grants; the lease is of one of them.
     let of_shard = op.granted.get().filter(|granted| granted.key == lease.key());
     let known = of_shard.map(|granted| granted.grant).or_else(|| cx.holder(shard?));
-    let told = Granted {
+    let result = Granted {
         shard: shard.unwrap_or(u32::MAX),
         key: lease.key(),
         grant: known.unwrap_or(0),
@@ -655,13 +655,13 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         attempts,
         carried: carried(cursor.token(), spec.metadata, snapshot.cursor_semantics()),
     };
-    cx.judge(|oracle| oracle.granted(op, told));
-    let (first, last) = (u64::from(told.range.0), u64::from(told.range.1));
-    let rest = [u64::from(told.done), u64::from(told.attempts)];
-    cx.hear(&[told.fence, told.deadline, first, last, rest[0], rest[1]]);
+    cx.judge(|oracle| oracle.granted(op, result));
+    let (first, last) = (u64::from(result.range.0), u64::from(result.range.1));
+    let rest = [u64::from(result.done), u64::from(result.attempts)];
+    cx.hear(&[result.fence, result.deadline, first, last, rest[0], rest[1]]);
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
-    let (fence, token) = (told.fence, lease.token().as_raw());
-    let lease_ref = LeaseRef { shard, key: lease.key(), grant: told.grant, fence, token };
+    let (fence, token) = (result.fence, lease.token().as_raw());
+    let lease_ref = LeaseRef { shard, key: lease.key(), grant: result.grant, fence, token };
     let (sequence, last_id, frozen, zombie, requested) = (0, None, None, None, None);
     let (worked, offered_by) = (done, OpId::from_raw(0));
     Some(Held {

@@ -375,7 +375,7 @@ impl Kernel {
     fn shard_step<T>(&mut self, q: Question, by: u8, operation: &T) -> Step
     where
         T: ShardTransition,
-        T::Output: Told,
+        T::Output: AnswerText,
         T::Error: Debug,
     {
         let command = *self.commands.get(q.command);
@@ -403,7 +403,7 @@ impl Kernel {
             }
             Ok(Decision::Replay(answer)) => {
                 let step = self.blank(command.op(), Verdict::Replayed, "Replayed");
-                Step { answer: self.name(&answer.told()), ..step }
+                Step { answer: self.name(&answer.text()), ..step }
             }
             Ok(Decision::Commit { change, answer }) => {
                 let record = record.as_mut().expect("a decision to commit looked at a shard");
@@ -416,7 +416,7 @@ impl Kernel {
         step
     }
 
-    fn commit<T: Told, E: Debug>(
+    fn commit<T: AnswerText, E: Debug>(
         &mut self,
         by: u8,
         command: Command,
@@ -429,7 +429,7 @@ impl Kernel {
         let mut step = match &answer {
             Ok(answer) => {
                 let step = self.blank(command.op(), Verdict::Executed, "Executed");
-                Step { answer: self.name(&answer.told()), ..step }
+                Step { answer: self.name(&answer.text()), ..step }
             }
             Err(error) => {
                 let outcome = format!("Parks, answers {}", variant(error));
@@ -493,9 +493,9 @@ impl Kernel {
 }
 
 /// What the oracle is told of an answer.
-pub(super) trait Told {
+pub(super) trait AnswerText {
     /// What a replay must answer too.
-    fn told(&self) -> String {
+    fn text(&self) -> String {
         String::new()
     }
 
@@ -512,34 +512,34 @@ pub(super) trait Told {
     }
 }
 
-impl Told for () {}
+impl AnswerText for () {}
 
 /// Requests travel with a checkpoint's answer as news, not as its result; a replay brings none.
-impl Told for CheckpointResult {
+impl AnswerText for CheckpointResult {
     fn request(&self) -> Option<&PendingRequest> {
         self.request.as_ref()
     }
 }
 
-impl Told for SplitReplaceResult {
-    fn told(&self) -> String {
+impl AnswerText for SplitReplaceResult {
+    fn text(&self) -> String {
         format!("{self:?}")
     }
 }
 
-impl Told for SplitResidualResult {
-    fn told(&self) -> String {
+impl AnswerText for SplitResidualResult {
+    fn text(&self) -> String {
         format!("{self:?}")
     }
 }
 
-impl Told for Grant {
+impl AnswerText for Grant {
     fn grant(&self) -> Option<Grant> {
         Some(self.clone())
     }
 }
 
-impl Told for Renewed {
+impl AnswerText for Renewed {
     fn renewed_until(&self) -> Option<Tick> {
         Some(tick(self.new_deadline))
     }

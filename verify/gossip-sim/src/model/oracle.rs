@@ -429,12 +429,12 @@ fn hear_grant(
             shard.attempts
         }
     };
-    let Granted { fence, deadline, attempts: told, range, done } =
+    let Granted { fence, deadline, attempts: result, range, done } =
         heard.step.grant.expect("a grant was answered");
     require(fence > shard.fence, Rule::FenceFell, "a grant did not raise the fence")?;
-    require(told == attempts, Rule::Attempts, "a grant told a wrong number of attempts")?;
+    require(result == attempts, Rule::Attempts, "a grant returned a wrong number of attempts")?;
     let restored = range == shard.range && done == shard.done;
-    require(restored, Rule::Acknowledged, "a new owner was not told what is done already")?;
+    require(restored, Rule::Acknowledged, "a grant did not return the completed position")?;
     let lasts = u64::from(deadline) == u64::from(heard.now) + heard.lease;
     require(lasts, Rule::Acknowledged, "a lease does not last as long as the run says")?;
     shard.holder = Some(Holder { worker, fence, deadline });

@@ -71,7 +71,7 @@ const ACQUIRE: Way = Way::Acquire { alive: false };
 const CHECKPOINT: Act = Act::Checkpoint(Cursor::At(1));
 
 /// The oracle hears at `now` that `command` was answered by `step`; its payload has number 1.
-fn told(
+fn check(
     shard: &OracleShard,
     run: &OracleRun,
     command: Command,
@@ -86,12 +86,12 @@ fn told(
 /// The same for something that was executed.
 fn executed(shard: &OracleShard, command: Command, now: u8) -> Result<Learned, Violation> {
     let step = step(command.op(), Verdict::Executed);
-    told(shard, &run(), command, now, "Executed", &step)
+    check(shard, &run(), command, now, "Executed", &step)
 }
 
 fn refused(shard: &OracleShard, command: Command, now: u8, outcome: &str) -> Option<Rule> {
     let step = step(command.op(), Verdict::Refused);
-    rule(told(shard, &run(), command, now, outcome, &step))
+    rule(check(shard, &run(), command, now, outcome, &step))
 }
 
 fn rule<T>(result: Result<T, Violation>) -> Option<Rule> {
@@ -100,10 +100,10 @@ fn rule<T>(result: Result<T, Violation>) -> Option<Rule> {
 
 #[test]
 fn an_honest_history_is_believed() {
-    let learned = executed(&shard(), held(CHECKPOINT), 2).unwrap();
-    assert_eq!(learned.shard.done, 2);
-    assert_eq!(learned.shard.attempts, 0);
-    assert!(learned.run.is_covered((0, 2)) && !learned.run.is_covered((2, 3)));
+    let verdict = executed(&shard(), held(CHECKPOINT), 2).unwrap();
+    assert_eq!(verdict.shard.done, 2);
+    assert_eq!(verdict.shard.attempts, 0);
+    assert!(verdict.run.is_covered((0, 2)) && !verdict.run.is_covered((2, 3)));
     assert_eq!(refused(&shard(), held(CHECKPOINT), DEADLINE, "LeaseExpired"), None);
 }
 
@@ -143,7 +143,7 @@ const GRANT: Granted =
 fn granted(shard: &OracleShard, way: Way, now: u8, grant: Granted) -> Option<Rule> {
     let command = claim(OTHER, way);
     let step = Step { grant: Some(grant), ..step(command.op(), Verdict::Executed) };
-    rule(told(shard, &run(), command, now, "Executed", &step))
+    rule(check(shard, &run(), command, now, "Executed", &step))
 }
 
 #[rstest]
@@ -168,7 +168,7 @@ fn a_shard_is_granted_and_parked_by_the_count_of_its_attempts() {
     let grant = Granted { attempts: 3, ..GRANT };
     assert_eq!(granted(&used_up, ACQUIRE, 3, grant), Some(Rule::Attempts));
     let gave_up = step(Op::Acquire, Verdict::GaveUp);
-    let park = |shard| rule(told(shard, &run(), claim(OTHER, ACQUIRE), 3, "Parks", &gave_up));
+    let park = |shard| rule(check(shard, &run(), claim(OTHER, ACQUIRE), 3, "Parks", &gave_up));
     assert_eq!(park(&used_up), None);
     assert_eq!(park(&shard()), Some(Rule::Attempts));
 }
@@ -193,8 +193,8 @@ fn a_move_is_accepted_by_its_destination_only() {
     let command = claim(2, Way::Accept(1));
     let grant = Some(Granted { deadline: 4, attempts: 1, ..GRANT });
     let step = Step { grant, ..step(Op::Accept, Verdict::Executed) };
-    let heard = told(&offered(3), &run(), command, 2, "Executed", &step);
-    assert_eq!(rule(heard), Some(Rule::Handoff));
+    let verdict = check(&offered(3), &run(), command, 2, "Executed", &step);
+    assert_eq!(rule(verdict), Some(Rule::Handoff));
 }
 
 #[rstest]
@@ -211,7 +211,7 @@ fn a_frozen_source_does_nothing(#[case] act: Act) {
 fn a_retry_is_answered_from_memory_and_as_before() {
     let replayed = |shard: &OracleShard, answer| {
         let step = Step { answer, ..step(Op::Checkpoint, Verdict::Replayed) };
-        rule(told(shard, &run(), held(CHECKPOINT), 9, "Replayed", &step))
+        rule(check(shard, &run(), held(CHECKPOINT), 9, "Replayed", &step))
     };
     assert_eq!(replayed(&remembering(7, 1, 5), 5), None);
     assert_eq!(replayed(&remembering(7, 1, 5), 6), Some(Rule::Replay));
@@ -252,7 +252,7 @@ fn a_sink_can_order_the_writers_of_a_key() {
         let writer = Writer { shard: 0, worker, fence };
         let run = OracleRun { writers: vec![Some(writer), None, None], ..run() };
         let step = step(Op::Checkpoint, Verdict::Executed);
-        rule(told(&shard(), &run, held(CHECKPOINT), 2, "Executed", &step))
+        rule(check(&shard(), &run, held(CHECKPOINT), 2, "Executed", &step))
     };
     assert_eq!(written(OTHER, FENCE - 1), None);
     assert_eq!(written(WORKER, FENCE), None);
@@ -288,21 +288,21 @@ fn a_run_that_is_over_or_paused_starts_nothing(
 ) {
     let run = OracleRun { status, paused, ..run() };
     let step = Step { grant: Some(GRANT), ..step(Op::Acquire, Verdict::Executed) };
-    let heard = told(&shard(), &run, claim(OTHER, ACQUIRE), 3, "Executed", &step);
-    assert_eq!(rule(heard), Some(Rule::RunOver));
+    let verdict = check(&shard(), &run, claim(OTHER, ACQUIRE), 3, "Executed", &step);
+    assert_eq!(rule(verdict), Some(Rule::RunOver));
 }
 
 #[test]
 fn a_run_that_is_over_is_not_renewed_and_not_unparked() {
     let over = OracleRun { status: Some(RunStatus::Failed), ..run() };
     let renewed = Step { renewed_until: Some(4), ..step(Op::Renew, Verdict::Executed) };
-    let heard = told(&shard(), &over, held(Act::Renew), 2, "Executed", &renewed);
-    assert_eq!(rule(heard), Some(Rule::RunOver));
+    let verdict = check(&shard(), &over, held(Act::Renew), 2, "Executed", &renewed);
+    assert_eq!(rule(verdict), Some(Rule::RunOver));
     let parked = OracleShard { status: ShardStatus::Parked, holder: None, ..shard() };
     let unpark = Command::Admin { tenant: 0, shard: 0, act: AdminAct::Unpark, op_id: 7 };
     let unparked = step(Op::Unpark, Verdict::Executed);
-    let heard = told(&parked, &over, unpark, 2, "Executed", &unparked);
-    assert_eq!(rule(heard), Some(Rule::RunOver));
+    let verdict = check(&parked, &over, unpark, 2, "Executed", &unparked);
+    assert_eq!(rule(verdict), Some(Rule::RunOver));
 }
 
 #[rstest]
@@ -317,8 +317,8 @@ fn a_renewal_lasts_one_lease(
     #[case] broken: Option<Rule>,
 ) {
     let renewed = Step { renewed_until: Some(until), ..step(Op::Renew, Verdict::Executed) };
-    let heard = told(&shard, &run(), held(Act::Renew), 2, "Executed", &renewed);
-    assert_eq!(rule(heard), broken);
+    let verdict = check(&shard, &run(), held(Act::Renew), 2, "Executed", &renewed);
+    assert_eq!(rule(verdict), broken);
 }
 
 #[test]
@@ -334,8 +334,8 @@ fn owners_are_not_shut_out_and_free_shards_not_withheld() {
 fn a_panic_is_a_finding() {
     let fault = Some("INV-4: a real fence".to_owned());
     let step = Step { fault, ..step(Op::Checkpoint, Verdict::Refused) };
-    let heard = told(&shard(), &run(), held(CHECKPOINT), 2, "Fault", &step);
-    assert_eq!(rule(heard), Some(Rule::Panicked));
+    let verdict = check(&shard(), &run(), held(CHECKPOINT), 2, "Fault", &step);
+    assert_eq!(rule(verdict), Some(Rule::Panicked));
 }
 
 #[rstest]
@@ -357,8 +357,8 @@ fn a_run_is_made_once_and_ends_once(
     let command = Command::Run { tenant: 0, act, op_id: 7 };
     let step = step(act.op(), Verdict::Executed);
     let (now, outcome, retries, lease) = (2, "Executed", None, 2);
-    let heard = Heard { command, payload: 1, now, step: &step, outcome, retries, lease };
-    assert_eq!(rule(hear_run(&run, unsettled, &[], heard)), broken);
+    let verdict = Heard { command, payload: 1, now, step: &step, outcome, retries, lease };
+    assert_eq!(rule(hear_run(&run, unsettled, &[], verdict)), broken);
 }
 
 #[rstest]
@@ -454,8 +454,8 @@ fn a_request_is_its_own_memory(
     #[case] expected: Option<Rule>,
 ) {
     let step = step(Op::RequestAction, verdict);
-    let learned = told(&shard, &run(), request(op_id), 2, outcome, &step);
-    assert_eq!(rule(learned), expected);
+    let verdict = check(&shard, &run(), request(op_id), 2, outcome, &step);
+    assert_eq!(rule(verdict), expected);
 }
 
 #[rstest]
@@ -469,6 +469,6 @@ fn an_owner_is_shown_what_is_asked(
     #[case] expected: Option<Rule>,
 ) {
     let step = Step { shown, ..step(Op::Checkpoint, Verdict::Executed) };
-    let learned = told(&shard, &run(), held(CHECKPOINT), 2, "Executed", &step);
-    assert_eq!(rule(learned), expected);
+    let verdict = check(&shard, &run(), held(CHECKPOINT), 2, "Executed", &step);
+    assert_eq!(rule(verdict), expected);
 }

@@ -17,7 +17,7 @@ use gossip_coordination::store::{
 use gossip_coordination::{RunHead, RunOpResult, RunRecord, RunStatus};
 
 use super::kernel::{
-    Kernel, NOTHING, Question, RUN, Step, Told, Verdict, join_value, root, split_value, time,
+    AnswerText, Kernel, NOTHING, Question, RUN, Step, Verdict, join_value, root, split_value, time,
     variant,
 };
 use super::vocabulary::{RunAct, Tick};
@@ -74,7 +74,7 @@ impl Kernel {
     fn ask_run<T>(&mut self, q: Question, by: u8, act: RunAct, operation: &T) -> Step
     where
         T: RunTransitionRules,
-        T::Output: Told,
+        T::Output: AnswerText,
         T::Error: Debug,
     {
         let tenant = *self.tenants[usize::from(by)];
@@ -94,12 +94,12 @@ impl Kernel {
             }
             Ok(Decision::Replay(answer)) => {
                 let step = self.blank(act.op(), Verdict::Replayed, "Replayed");
-                Step { answer: self.name(&answer.told()), ..step }
+                Step { answer: self.name(&answer.text()), ..step }
             }
             Ok(Decision::Commit { change, answer }) => {
                 let answer = answer.expect("a run's commits answer what they did");
                 let step = self.blank(act.op(), Verdict::Executed, "Executed");
-                let step = Step { answer: self.name(&answer.told()), ..step };
+                let step = Step { answer: self.name(&answer.text()), ..step };
                 self.commit_run(q.now, by, step, record, roots, change)
             }
         }
@@ -181,8 +181,8 @@ impl Kernel {
     }
 }
 
-impl Told for RunOpResult {
-    fn told(&self) -> String {
+impl AnswerText for RunOpResult {
+    fn text(&self) -> String {
         format!("{self:?}")
     }
 }

@@ -206,7 +206,7 @@ impl Progress {
         let head = Head::of(wanted, golden);
         let text = match fs::read_to_string(&wanted.progress) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            told => told?,
+            result => result?,
         };
         // A line that was not written to its end does not count.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);

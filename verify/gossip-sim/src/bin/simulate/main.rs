@@ -19,7 +19,7 @@ use gossip_sim::command::{self, Options, USAGE, Verdict};
 fn main() -> ExitCode {
     #[expect(clippy::disallowed_methods, reason = "a program reads its own arguments")]
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let told = match arguments.split_first() {
+    let result = match arguments.split_first() {
         Some((first, rest)) if first == "--campaign" => campaign::Wanted::parse(rest)
             .map(|wanted| campaign::run(&wanted, &mut io::stdout().lock())),
         Some((first, rest)) if first == "--pairs" => {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             })
         }),
     };
-    match told {
+    match result {
         Some(Ok(Verdict::Held)) => ExitCode::SUCCESS,
         Some(Ok(Verdict::Broken)) => ExitCode::FAILURE,
         Some(Err(error)) => {
