@@ -10,16 +10,13 @@ use gossip_conformance::testscript::{
 };
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{
-    Answer, AsyncStoreCoordinator, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator,
-    StoreLimits, Txn,
+    Answer, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
+    fresh_nonce,
 };
-use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
+use gossip_coordination::{EventCollector, InfraError, StateTransitionEvent};
 
 use crate::test_support::Scratch;
-use crate::{
-    AsyncSqliteCoordinator, OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions,
-    SqliteStore, fresh_nonce,
-};
+use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions, SqliteStore};
 
 fn config(settings: Settings) -> StoreConfig {
     settings.limit(StoreConfig::new(fresh_nonce()))
@@ -122,60 +119,6 @@ fn databases_on_one_file_conform() {
 #[test]
 fn random_sequences_are_answered_as_the_model_answers() {
     check_sequences(&OverSqlite::sharing(), 0..20, 120);
-}
-
-/// The asynchronous coordinator, polled by a thread that waits.
-#[derive(Default)]
-struct OverAsyncSqlite {
-    houses: Houses,
-}
-
-impl ConformanceTarget for OverAsyncSqlite {
-    type Backend = Blocking<AsyncSqliteCoordinator>;
-
-    fn name(&self) -> &str {
-        "SQLite, asynchronous"
-    }
-
-    /// [`OverForgetful`] can.
-    fn lacks(&self) -> &'static [Ability] {
-        &[Ability::LostReplies, Ability::TotalLimit]
-    }
-
-    fn fresh(&self, settings: Settings) -> Self::Backend {
-        let database = self.houses.fresh();
-        settings.allot(&mut database.store());
-        let store = database.async_store().unwrap();
-        Blocking::new(AsyncStoreCoordinator::new(store, config(settings)))
-    }
-
-    fn with_events<R>(
-        &self,
-        backend: &mut Self::Backend,
-        call: impl FnOnce(&mut Self::Backend) -> R,
-    ) -> (R, Option<Vec<StateTransitionEvent>>) {
-        backend.get_mut().collect_events(Some(EventCollector::new()));
-        let result = call(backend);
-        let events = backend.get_mut().collect_events(None);
-        (result, events.map(|mut events| events.drain()))
-    }
-
-    fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
-        let coordinator = backend.get_ref();
-        let store = coordinator.store().database().async_store().unwrap();
-        let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
-        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
-    }
-
-    fn race(&self, jobs: Vec<RaceJob<'_>>) {
-        race(jobs);
-    }
-}
-
-#[test]
-fn tasks_on_one_database_conform() {
-    run_all(&OverAsyncSqlite::default(), &mut |_| ());
-    check_sequences(&OverAsyncSqlite::default(), 500..505, 120);
 }
 
 /// A store whose replies get lost when told to: what it did is done, and nobody says so.
@@ -293,45 +236,9 @@ impl ScriptBackend for Scripts {
     }
 }
 
-/// Scripts through the coordinator of tasks, each on a file of its own.
-#[derive(Default)]
-struct AsyncScripts {
-    houses: Houses,
-}
-
-impl ScriptBackend for AsyncScripts {
-    type Coordinator = Blocking<AsyncSqliteCoordinator>;
-
-    fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator> {
-        if !settings.fit_a_store() {
-            return None;
-        }
-        let config = settings.limit(StoreConfig::new(fresh_nonce()));
-        let database = self.houses.fresh();
-        settings.allot(&mut database.store());
-        let store = database.async_store().unwrap();
-        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
-    }
-
-    fn observe<R>(
-        coordinator: &mut Self::Coordinator,
-        call: impl FnOnce(&mut Self::Coordinator) -> R,
-    ) -> (R, Vec<StateTransitionEvent>) {
-        coordinator.get_mut().collect_events(Some(EventCollector::new()));
-        let result = call(coordinator);
-        let events = coordinator.get_mut().collect_events(None);
-        (result, events.map(|mut events| events.drain()).unwrap_or_default())
-    }
-}
-
 #[test]
 fn golden_scripts_are_answered_as_written() {
     play_all(&mut Scripts::default());
-}
-
-#[test]
-fn golden_scripts_of_tasks_are_answered_as_written() {
-    play_all(&mut AsyncScripts::default());
 }
 
 /// Every script, but those that fill a slab.
@@ -378,10 +285,4 @@ fn the_third_quarter_is_answered_as_memory_answers() {
 #[test]
 fn the_last_quarter_is_answered_as_memory_answers() {
     compare_with_memory(3_000);
-}
-
-#[test]
-fn tasks_are_answered_as_memory_answers() {
-    let plan = Plan { seeds: 9_000..9_010, steps: OPERATIONS, list_every: 10 };
-    check_plan(&OverAsyncSqlite::default(), &plan, |_, _| ());
 }

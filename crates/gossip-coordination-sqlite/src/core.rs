@@ -41,14 +41,6 @@ struct Job {
     not_begun: Option<InfraError>,
 }
 
-/// How long those who came at once are prepared to wait for a file that somebody else holds: once,
-/// for all of their groups. Behind one that waited in vain nobody waits again.
-#[derive(Debug, Default)]
-pub(crate) struct Patience {
-    /// Why it is over, if it is.
-    ended: Option<InfraError>,
-}
-
 /// The shared part of a database.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -73,14 +65,18 @@ impl Core {
         })
     }
 
-    /// Commits `txns` together with what others commit meanwhile.
-    pub(crate) fn commit(&self, txns: Vec<Txn>, patience: &mut Patience) -> Vec<Outcome> {
+    /// Commits `txns` in one or more groups, each shared with concurrent callers, and returns one
+    /// outcome per transaction.
+    pub(crate) fn commit(&self, txns: Vec<Txn>) -> Vec<Outcome> {
+        // Set once a group timed out on the lock of another process: the call waits for at most
+        // one `busy_timeout`, however many groups it has.
+        let mut timed_out = None;
         // The usual case: one transaction, nothing to sort out.
         if let [txn] = txns.as_slice()
             && LIMITS.admit(txn)
         {
             let load = load(txn);
-            return self.commit_group(txns, load, patience);
+            return self.commit_group(txns, load, &mut timed_out);
         }
         let mut outcomes = Vec::with_capacity(txns.len());
         let (mut group, mut group_load) = (Vec::new(), 0);
@@ -88,7 +84,7 @@ impl Core {
             let is_admitted = LIMITS.admit(&txn);
             if !is_admitted || group_load + load(&txn) > GROUP_LOAD_MAX {
                 let full = std::mem::take(&mut group);
-                outcomes.extend(self.commit_group(full, group_load, patience));
+                outcomes.extend(self.commit_group(full, group_load, &mut timed_out));
                 group_load = 0;
             }
             if is_admitted {
@@ -98,22 +94,27 @@ impl Core {
                 outcomes.push(Err(too_large(&txn)));
             }
         }
-        outcomes.extend(self.commit_group(group, group_load, patience));
+        outcomes.extend(self.commit_group(group, group_load, &mut timed_out));
         outcomes
     }
 
-    fn commit_group(&self, txns: Vec<Txn>, load: usize, patience: &mut Patience) -> Vec<Outcome> {
+    fn commit_group(
+        &self,
+        txns: Vec<Txn>,
+        load: usize,
+        timed_out: &mut Option<InfraError>,
+    ) -> Vec<Outcome> {
         let count = txns.len();
         if count == 0 {
             return Vec::new();
         }
-        if let Some(error) = &patience.ended {
+        if let Some(error) = timed_out {
             return vec![Err(error.clone()); count];
         }
         let job = Job { txns, outcomes: Vec::with_capacity(count), not_begun: None };
         match self.convoy.ride(job, load, |jobs| self.drive(jobs)) {
             Some(job) => {
-                patience.ended = job.not_begun;
+                *timed_out = job.not_begun;
                 job.outcomes
             }
             // Whoever drove panicked, perhaps before, perhaps after the commit.
@@ -134,12 +135,9 @@ impl Core {
         }
     }
 
-    /// Answers each of `batches`, all of one instant.
-    pub(crate) fn read(
-        &self,
-        batches: &[Vec<Read>],
-    ) -> Result<Vec<Result<Vec<Answer>, InfraError>>, InfraError> {
-        self.readers.read(batches, LIMITS.page)
+    /// Returns the answers to `reads`, all from one snapshot.
+    pub(crate) fn read(&self, reads: &[Read]) -> Result<Vec<Answer>, InfraError> {
+        self.readers.read(reads, LIMITS.page)
     }
 
     #[cfg(test)]
@@ -179,16 +177,6 @@ impl Core {
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
-}
-
-/// How many of `calls` make one group, one at least.
-pub(crate) fn group_len<'t>(calls: impl Iterator<Item = &'t [Txn]>) -> usize {
-    let mut sum = 0_usize;
-    let fits = |txns: &&[Txn]| {
-        sum = sum.saturating_add(txns.iter().map(load).sum());
-        sum <= GROUP_LOAD_MAX
-    };
-    calls.take_while(fits).count().max(1)
 }
 
 /// How much work a transaction is.

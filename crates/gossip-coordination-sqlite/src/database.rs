@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use gossip_coordination::InfraError;
 use rusqlite::Connection;
 
-use crate::async_store::{AsyncSqliteStore, Couriers};
 use crate::backup::{self, BackupError};
 use crate::core::Core;
 use crate::failure::{corruption, infra};
@@ -38,7 +37,6 @@ pub struct SqliteDatabase {
 struct Inner {
     /// Ends by [`Log::stop`].
     _keeper: Thread,
-    couriers: OnceLock<Couriers>,
     core: Arc<Core>,
     log: Arc<Log>,
 }
@@ -60,7 +58,7 @@ impl SqliteDatabase {
         let keeper = place.connect(Role::Keep).map_err(fail)?;
         // Last of all: whoever drops it waits for it, and only `Inner` tells it to end.
         let keeper = start_keeper(keeper, Arc::clone(&log), place.path())?;
-        let inner = Inner { core, log, couriers: OnceLock::new(), _keeper: keeper };
+        let inner = Inner { core, log, _keeper: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -68,23 +66,6 @@ impl SqliteDatabase {
     #[must_use]
     pub fn store(&self) -> SqliteStore {
         SqliteStore::new(self.clone())
-    }
-
-    /// A handle for tasks, which must not wait. The first one starts three threads.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError::Engine`] if the system gives no threads.
-    pub fn async_store(&self) -> Result<AsyncSqliteStore, OpenError> {
-        if self.inner.couriers.get().is_none() {
-            let couriers = Couriers::start(&self.inner.core).map_err(|error| {
-                let path = self.path().to_path_buf();
-                OpenError::Engine { path, message: format!("no thread was started: {error}") }
-            })?;
-            // Of two who come at once one is kept; the other's threads end at once.
-            let _ = self.inner.couriers.set(couriers);
-        }
-        Ok(AsyncSqliteStore::new(self.clone()))
     }
 
     /// Copies the database to a new file at `path` while others go on reading and writing; the copy
@@ -129,10 +110,6 @@ impl SqliteDatabase {
 
     pub(crate) fn core(&self) -> &Core {
         &self.inner.core
-    }
-
-    pub(crate) fn couriers(&self) -> &Couriers {
-        self.inner.couriers.get().expect("an asynchronous handle is made after they were started")
     }
 }
 

@@ -19,6 +19,7 @@ use gossip_coordination::{
 };
 use gossip_testkit::Rng;
 
+use crate::core::LIMITS;
 use crate::failure::infra;
 use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored, stranger};
 use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
@@ -26,6 +27,9 @@ use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 const RUN: RunId = RunId::from_raw(4);
 const NOW: LogicalTime = LogicalTime::from_raw(10);
 const SHARDS: u64 = 12;
+
+/// How long a test holds the file: long enough for callers that wait once too often to get it.
+const HOLD: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_full_file_refuses_what_needs_room_and_keeps_the_rest() {
@@ -87,12 +91,48 @@ fn a_writer_that_is_held_up_gives_up_in_time_and_readers_are_not() {
 #[test]
 fn a_group_that_falls_apart_waits_once() {
     const WAIT: Duration = Duration::from_millis(50);
-    // Long enough for those behind the first to come too, if they waited.
-    const HOLD: Duration = Duration::from_secs(2);
     let scratch = Scratch::new();
     let options = SqliteOptions { busy_timeout: WAIT, ..SqliteOptions::default().relaxed() };
     let database = scratch.database_with(options);
     let mut store = database.store();
+    let release = hold_after_first_commit(&database);
+    let mut spoiler = Txn::new();
+    spoiler.bind(key(1_000), b"what a file cannot do".to_vec());
+    let group = [put(0, b"first"), spoiler].into_iter();
+    let outcomes = store.commit(group.chain((1..500).map(|number| put(number, b"x"))).collect());
+    release();
+    assert!(matches!(outcomes[0], Ok(CommitOutcome::Applied { .. })), "{:?}", outcomes[0]);
+    assert!(outcomes[1..].iter().all(|it| it.as_ref().is_err_and(InfraError::is_retryable)));
+    assert_eq!(stored(&mut store, 499), None);
+}
+
+#[test]
+fn call_of_several_groups_waits_for_the_file_once() {
+    // The groups after the first would wait longer than the file is held, if each waited.
+    const WAIT: Duration = Duration::from_millis(500);
+    const GROUPS: u64 = 8;
+    const _: () = assert!((GROUPS - 1) as u128 * WAIT.as_millis() > HOLD.as_millis());
+    const OPS: u64 = LIMITS.txn_ops as u64;
+    /// A transaction that fills a quarter of a group.
+    fn large(number: u64) -> Txn {
+        let mut txn = Txn::new();
+        (number * OPS..(number + 1) * OPS).for_each(|number| txn.put(key(number), Vec::new()));
+        txn
+    }
+    let scratch = Scratch::new();
+    let options = SqliteOptions { busy_timeout: WAIT, ..SqliteOptions::default().relaxed() };
+    let database = scratch.database_with(options);
+    let release = hold_after_first_commit(&database);
+    let outcomes = database.store().commit((0..GROUPS * 4).map(large).collect());
+    release();
+    let (first, rest) = outcomes.split_at(4);
+    assert!(first.iter().all(|it| matches!(it, Ok(CommitOutcome::Applied { .. }))), "{first:?}");
+    assert!(rest.iter().all(|it| it.as_ref().is_err_and(InfraError::is_retryable)));
+}
+
+/// Holds the file's write lock from the first commit on, for [`HOLD`] or until the returned
+/// function is called.
+fn hold_after_first_commit(database: &SqliteDatabase) -> impl FnOnce() {
     let (held, is_held) = channel::<rusqlite::Connection>();
     let (over, is_over) = channel::<()>();
     let releasing = std::thread::spawn(move || {
@@ -100,22 +140,17 @@ fn a_group_that_falls_apart_waits_once() {
         let _ = is_over.recv_timeout(HOLD);
         drop(holder);
     });
-    let mut holder = Some(stranger(&database));
+    let mut holder = Some(stranger(database));
     database.core().after_commit(move || {
         if let Some(holder) = holder.take() {
             holder.execute_batch("BEGIN IMMEDIATE").unwrap();
             held.send(holder).unwrap();
         }
     });
-    let mut spoiler = Txn::new();
-    spoiler.bind(key(1_000), b"what a file cannot do".to_vec());
-    let group = [put(0, b"first"), spoiler].into_iter();
-    let outcomes = store.commit(group.chain((1..500).map(|number| put(number, b"x"))).collect());
-    over.send(()).unwrap();
-    releasing.join().unwrap();
-    assert!(matches!(outcomes[0], Ok(CommitOutcome::Applied { .. })), "{:?}", outcomes[0]);
-    assert!(outcomes[1..].iter().all(|it| it.as_ref().is_err_and(InfraError::is_retryable)));
-    assert_eq!(stored(&mut store, 499), None);
+    move || {
+        over.send(()).unwrap();
+        releasing.join().unwrap();
+    }
 }
 
 /// Every commit is a sync, and others wait for the file meanwhile.

@@ -71,8 +71,8 @@
 //! | `place` | which file it is, and whether its name still leads there |
 //! | `readers` | connections that read |
 //! | `core` | all of these together |
-//! | `database`, `store`, `async_store`, `coordinator` | what callers hold |
-//! | `courier`, `alarm`, `one_shot`, `thread` | what carries the work of tasks |
+//! | `database`, `store`, `coordinator` | what callers hold |
+//! | `thread` | a thread that is joined on drop |
 //! | `backup` | copies |
 //! | `failure` | what SQLite's codes mean |
 //!
@@ -83,18 +83,14 @@
 //! - shows a byte of a key or a value in an error.
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod apply;
-mod async_store;
 mod backup;
 mod convoy;
 mod coordinator;
 mod core;
-mod courier;
 mod database;
 mod failure;
 mod log;
-mod one_shot;
 mod open_error;
 mod options;
 mod place;
@@ -105,14 +101,12 @@ mod sync;
 mod thread;
 mod writer;
 
-pub use self::async_store::AsyncSqliteStore;
 pub use self::backup::BackupError;
-pub use self::coordinator::{AsyncSqliteCoordinator, SqliteCoordinator};
+pub use self::coordinator::SqliteCoordinator;
 pub use self::database::SqliteDatabase;
 pub use self::open_error::OpenError;
 pub use self::options::{OpenCheck, SqliteOptions, SyncMode};
 pub use self::store::SqliteStore;
-pub use gossip_coordination::store::fresh_nonce;
 
 #[cfg(test)]
 mod backup_tests;
@@ -132,7 +126,5 @@ mod open_tests;
 mod shuttle_tests;
 #[cfg(test)]
 mod store_tests;
-#[cfg(test)]
-mod task_tests;
 #[cfg(test)]
 mod test_support;

@@ -44,30 +44,23 @@ impl Readers {
         Self { place, pool, returned: Condvar::new() }
     }
 
-    /// Answers each of `batches`, all of one instant.
-    pub(crate) fn read(
-        &self,
-        batches: &[Vec<Read>],
-        page_max: usize,
-    ) -> Result<Vec<Result<Vec<Answer>, InfraError>>, InfraError> {
+    /// Returns the answers to `reads`, all from one snapshot.
+    pub(crate) fn read(&self, reads: &[Read], page_max: usize) -> Result<Vec<Answer>, InfraError> {
         let lent = self.lend().map_err(|error| infra(READ, &error))?;
         let connection = lent.connection();
-        let answer = |batch: &Vec<Read>| {
-            batch.iter().map(|read| answer(connection, read, page_max)).collect()
-        };
-        // One statement is one instant by itself.
-        if let [batch] = batches
-            && batch.len() <= 1
-        {
-            return Ok(vec![answer(batch)]);
+        let answer = |read| answer(connection, read, page_max);
+        // A single statement reads from one snapshot without an explicit transaction.
+        if reads.len() <= 1 {
+            return reads.iter().map(answer).collect();
         }
         let run = |sql: &str| -> rusqlite::Result<()> {
             connection.prepare_cached(sql)?.execute([]).map(|_| ())
         };
         run("BEGIN").map_err(|error| infra(READ, &error))?;
-        let answers = answer_each(batches, answer);
+        let answers = reads.iter().map(answer).collect();
+        // Also after a failed read: an open transaction would keep the log from starting over.
         run("COMMIT").map_err(|error| infra(READ, &error))?;
-        Ok(answers)
+        answers
     }
 
     fn lend(&self) -> rusqlite::Result<Lent<'_>> {
@@ -118,21 +111,6 @@ impl Drop for Lent<'_> {
         }
         self.readers.returned.notify_one();
     }
-}
-
-/// Answers for each of `batches`. Behind one that waited in vain for the file nobody waits again.
-pub(crate) fn answer_each<B, A>(
-    batches: &[B],
-    mut answer: impl FnMut(&B) -> Result<A, InfraError>,
-) -> Vec<Result<A, InfraError>> {
-    let mut held: Option<InfraError> = None;
-    let one = |batch| match &held {
-        Some(error) => Err(error.clone()),
-        None => answer(batch).inspect_err(|error| {
-            held = error.is_retryable().then(|| error.clone());
-        }),
-    };
-    batches.iter().map(one).collect()
 }
 
 fn answer(connection: &Connection, read: &Read, page_max: usize) -> Result<Answer, InfraError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, CommitOutcome, Read, Store, StoreLimits, Txn};
 
-use crate::core::{LIMITS, Patience};
+use crate::core::LIMITS;
 use crate::database::SqliteDatabase;
 
 /// A handle of a database for callers that may wait. Clones are cheap, and each caller has one.
@@ -28,12 +28,11 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
-        let mut answers = self.database.core().read(&[reads])?;
-        answers.pop().unwrap_or_else(|| Ok(Vec::new()))
+        self.database.core().read(&reads)
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
-        self.database.core().commit(txns, &mut Patience::default())
+        self.database.core().commit(txns)
     }
 
     /// A tick is a millisecond.

@@ -10,7 +10,6 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use proptest::prelude::*;
 
 use crate::SqliteStore;
-use crate::readers::answer_each;
 use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored};
 
 #[test]
@@ -229,22 +228,6 @@ fn callers_are_committed_together_and_each_is_answered() {
     for caller in 0..CALLERS {
         assert_eq!(stored(&mut store, caller).unwrap().bytes, (COMMITS - 1).to_be_bytes());
     }
-}
-
-#[test]
-fn behind_a_read_that_waited_in_vain_nobody_waits_again() {
-    let busy =
-        || InfraError::Transient { operation: "sqlite.read", message: "the file is held".into() };
-    let mut asked = Vec::new();
-    let answers = answer_each(&[1, 2, 3], |batch| {
-        asked.push(*batch);
-        if *batch == 2 { Err(busy()) } else { Ok(*batch) }
-    });
-    assert_eq!((answers, asked), (vec![Ok(1), Err(busy()), Err(busy())], vec![1, 2]));
-    // A damaged record harms only who asks for it.
-    let damage = || InfraError::Corruption { operation: "sqlite.read", message: "bits".into() };
-    let answers = answer_each(&[1, 2], |batch| if *batch == 1 { Err(damage()) } else { Ok(2) });
-    assert_eq!(answers, [Err(damage()), Ok(2)]);
 }
 
 /// A key of a tenant that only one case of a property has.

@@ -1,7 +1,7 @@
 //! A thread that is waited for when its owner goes.
 
 use std::io;
-use std::thread::{Builder, JoinHandle, current};
+use std::thread::{Builder, JoinHandle};
 
 /// Waits for its thread when dropped. Whoever owns it has told the thread to end by then.
 #[derive(Debug)]
@@ -19,10 +19,7 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
-        // A task that is woken may drop the last handle on the very thread that woke it.
-        if handle.thread().id() != current().id() {
-            // A panic of the thread was reported when it happened.
-            let _ = handle.join();
-        }
+        // A panic of the thread was reported when it happened.
+        let _ = handle.join();
     }
 }

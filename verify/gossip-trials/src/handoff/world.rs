@@ -7,8 +7,8 @@ use std::time::Duration;
 use gossip::store::{AnyStore, Backend, Coordinator, StoreUrl};
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::OpId;
+use gossip_coordination::store::fresh_nonce;
 use gossip_coordination::{RunConfig, RunManagement};
-use gossip_coordination_sqlite::fresh_nonce;
 use gossip_handoff::StoreRepository;
 use gossip_handoff::lease_handoff::{Driver, HandoffConfig};
 

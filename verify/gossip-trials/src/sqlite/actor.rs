@@ -8,11 +8,9 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use gossip_conformance::testscript::{Actor, ScriptBackend, WorldSettings};
-use gossip_coordination::store::{StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{StoreConfig, StoreCoordinator, fresh_nonce};
 use gossip_coordination::{EventCollector, StateTransitionEvent};
-use gossip_coordination_sqlite::{
-    OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce,
-};
+use gossip_coordination_sqlite::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
 use crate::Failure;
 

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::OpId;
-use gossip_coordination::store::{Allotment, StoreConfig, StoreCoordinator, fly, set_allotment};
+use gossip_coordination::store::{
+    Allotment, StoreConfig, StoreCoordinator, fly, fresh_nonce, set_allotment,
+};
 use gossip_coordination::{RunConfig, RunManagement};
-use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase, SqliteOptions, fresh_nonce};
+use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
 use crate::Failure;
 use crate::run::{RUN, TENANT, now, shards_between};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gossip_contracts::identity::TenantId;
 use gossip_coordination::block_on;
-use gossip_coordination::store::Store;
-use gossip_coordination_etcd::{EtcdConfig, RETRIES_MAX};
-use gossip_coordination_sqlite::{AsyncSqliteStore, SqliteDatabase, SqliteOptions, fresh_nonce};
+use gossip_coordination::store::{Store, fresh_nonce};
+use gossip_coordination_etcd::{EtcdConfig, EtcdStore, RETRIES_MAX};
+use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions};
 use gossip_handoff::{
     AsyncStoreRepository, InProgress, Record, RecordId, Repository, RepositoryError,
     StoreRepository, Stored, Version,
@@ -71,10 +71,10 @@ fn records_in_real_etcd_conform() {
     check(&Over(|| coordinator.store().clone()));
 }
 
-/// The asynchronous repository, waited for.
-struct Waits(AsyncStoreRepository<AsyncSqliteStore>);
+/// The asynchronous repository behind the blocking trait.
+struct Blocked(AsyncStoreRepository<EtcdStore<SimEtcdKv>>);
 
-impl Repository for Waits {
+impl Repository for Blocked {
     fn save(
         &mut self,
         record: &Record,
@@ -109,19 +109,19 @@ impl Repository for Waits {
     }
 }
 
-struct Tasks(SqliteDatabase);
+struct AsyncOverModel(SimEtcdKv, EtcdConfig);
 
-impl RepositoryTarget for Tasks {
-    type Handle = Waits;
+impl RepositoryTarget for AsyncOverModel {
+    type Handle = Blocked;
 
-    fn handle(&self) -> Waits {
-        let store = self.0.async_store().expect("threads are to be had");
-        Waits(AsyncStoreRepository::new(store, TENANT, fresh_nonce()))
+    fn handle(&self) -> Blocked {
+        let store = EtcdStore::without_tasks(self.0.clone(), &self.1).unwrap();
+        Blocked(AsyncStoreRepository::new(store, TENANT, fresh_nonce()))
     }
 }
 
 #[test]
-fn records_of_tasks_in_sqlite_conform() {
-    let (_directory, path) = file("handoff-tasks");
-    check(&Tasks(SqliteDatabase::open(&path, SqliteOptions::default()).unwrap()));
+fn asynchronous_records_in_modelled_etcd_conform() {
+    let config = EtcdConfig::new(["model:2379"], "sim").unwrap();
+    check(&AsyncOverModel(SimEtcdKv::new(), config));
 }

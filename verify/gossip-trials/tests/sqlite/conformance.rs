@@ -13,8 +13,8 @@ use gossip_conformance::in_turn::InTurn;
 use gossip_conformance::remote::{Carrier, RemoteStore, from_line, to_line};
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::StateTransitionEvent;
-use gossip_coordination::store::{StoreConfig, StoreCoordinator, StoreLimits};
-use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions, fresh_nonce};
+use gossip_coordination::store::{StoreConfig, StoreCoordinator, StoreLimits, fresh_nonce};
+use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions};
 
 use crate::support::{PROCESSES, Process, Scratch};
 
