@@ -12,7 +12,7 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId};
-use gossip_coordination::store::{CommitOutcome, Store, Txn};
+use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, InfraError, RunConfig, RunManagement, ShardFilter,
     ShardSummary, StoreRefusal,
@@ -323,8 +323,10 @@ fn a_flipped_bit_in_a_stored_record_is_corruption() {
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         rows.collect::<Result<_, _>>().unwrap()
     };
-    let hot = rows.iter().filter(|(key, _)| key.starts_with(b"hot/"));
-    for (nth, (key, value)) in hot.enumerate() {
+    let is_hot = |key: &[u8]| matches!(Key::parse(key), Ok(Key::ShardHot { .. }));
+    let hot: Vec<_> = rows.iter().filter(|(key, _)| is_hot(key)).collect();
+    assert_eq!(hot.len(), SHARDS as usize);
+    for (nth, (key, value)) in hot.into_iter().enumerate() {
         for at in (nth..value.len()).step_by(9) {
             let mut bad = value.clone();
             bad[at] ^= 1 << (at % 8);
