@@ -82,7 +82,7 @@ pub(crate) fn make(core: &Core, path: &Path) -> Result<u64, BackupError> {
         return Err(BackupError::Exists { path: path.clone() });
     }
     let unfinished = unfinished(path);
-    prepare(core.place().path(), &unfinished).map_err(place)?;
+    prepare(core.file().path(), &unfinished).map_err(place)?;
     let copied = core
         .visit()
         .map_err(|error| infra(BACKUP, &error))

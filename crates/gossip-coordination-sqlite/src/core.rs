@@ -8,11 +8,11 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use rusqlite::Connection;
 
 use crate::apply::COMMIT;
-use crate::convoy::Convoy;
-use crate::log::Log;
-use crate::place::Place;
+use crate::db_file::DbFile;
+use crate::group_commit::GroupCommit;
 use crate::readers::Readers;
 use crate::schema::Role;
+use crate::wal_checkpointer::WalCheckpointer;
 use crate::writer::{Committed, Outcome, Writer};
 
 /// What fits in one transaction. SQLite would take more; but whoever holds the file's write lock
@@ -44,8 +44,8 @@ struct Job {
 /// The shared part of a database.
 #[derive(Debug)]
 pub(crate) struct Core {
-    place: Arc<Place>,
-    convoy: Convoy<Job>,
+    file: Arc<DbFile>,
+    group_commit: GroupCommit<Job>,
     /// Locked by whoever drives a convoy, and by nobody else.
     writer: Mutex<Writer>,
     readers: Readers,
@@ -53,15 +53,15 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(
-        place: Arc<Place>,
+        file: Arc<DbFile>,
         connection: Connection,
-        log: Arc<Log>,
+        log: Arc<WalCheckpointer>,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
-            convoy: Convoy::new(GROUP_LOAD_MAX, LEAD_TIME_MAX),
-            writer: Mutex::new(Writer::new(Arc::clone(&place), connection, log)?),
-            readers: Readers::new(Arc::clone(&place)),
-            place,
+            group_commit: GroupCommit::new(GROUP_LOAD_MAX, LEAD_TIME_MAX),
+            writer: Mutex::new(Writer::new(Arc::clone(&file), connection, log)?),
+            readers: Readers::new(Arc::clone(&file)),
+            file,
         })
     }
 
@@ -112,7 +112,7 @@ impl Core {
             return vec![Err(error.clone()); count];
         }
         let job = Job { txns, outcomes: Vec::with_capacity(count), not_begun: None };
-        match self.convoy.ride(job, load, |jobs| self.drive(jobs)) {
+        match self.group_commit.submit(job, load, |jobs| self.commit_batch(jobs)) {
             Some(job) => {
                 *timed_out = job.not_begun;
                 job.outcomes
@@ -122,7 +122,7 @@ impl Core {
         }
     }
 
-    fn drive(&self, jobs: &mut [Job]) {
+    fn commit_batch(&self, jobs: &mut [Job]) {
         let group: Vec<&Txn> = jobs.iter().flat_map(|job| &job.txns).collect();
         // The writer puts itself in order before each group, also after a panic.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,11 +171,11 @@ impl Core {
 
     /// A connection of its own for whoever reads long, so that nobody waits for it.
     pub(crate) fn visit(&self) -> rusqlite::Result<Connection> {
-        self.place.connect(Role::Read)
+        self.file.connect(Role::Read)
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn file(&self) -> &DbFile {
+        &self.file
     }
 }
 

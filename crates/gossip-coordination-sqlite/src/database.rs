@@ -9,14 +9,14 @@ use rusqlite::Connection;
 
 use crate::backup::{self, BackupError};
 use crate::core::Core;
+use crate::db_file::DbFile;
 use crate::failure::{corruption, infra};
-use crate::log::Log;
-use crate::open_error::OpenError;
+use crate::open_error::OpenSqliteError;
 use crate::options::SqliteOptions;
-use crate::place::Place;
 use crate::schema::{Role, first_damage, open_file};
 use crate::store::SqliteStore;
 use crate::thread::Thread;
+use crate::wal_checkpointer::WalCheckpointer;
 
 /// The step that errors of a check name.
 const CHECK: &str = "sqlite.check";
@@ -35,10 +35,10 @@ pub struct SqliteDatabase {
 /// They are waited for in the order of the fields, and the connections of the core are closed last:
 /// SQLite takes the log away with the last connection, and of two that close at once neither is it.
 struct Inner {
-    /// Ends by [`Log::stop`].
-    _keeper: Thread,
+    /// Ends by [`WalCheckpointer::stop`].
+    _checkpointer: Thread,
     core: Arc<Core>,
-    log: Arc<Log>,
+    log: Arc<WalCheckpointer>,
 }
 
 impl SqliteDatabase {
@@ -46,19 +46,19 @@ impl SqliteDatabase {
     ///
     /// # Errors
     ///
-    /// [`OpenError`] says what is in the way and what to do about it.
-    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
+    /// [`OpenSqliteError`] says what is in the way and what to do about it.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenSqliteError> {
         let (path, options) = (whole(path.as_ref())?, options.bounded());
         let connection = open_file(&path, &options)?;
-        let place = Arc::new(Place::new(path, options)?);
-        let fail = |error: rusqlite::Error| OpenError::of(place.path(), &error);
-        let log = Arc::new(Log::new());
-        let core = Core::new(Arc::clone(&place), connection, Arc::clone(&log));
+        let file = Arc::new(DbFile::new(path, options)?);
+        let fail = |error: rusqlite::Error| OpenSqliteError::of(file.path(), &error);
+        let log = Arc::new(WalCheckpointer::new());
+        let core = Core::new(Arc::clone(&file), connection, Arc::clone(&log));
         let core = Arc::new(core.map_err(fail)?);
-        let keeper = place.connect(Role::Keep).map_err(fail)?;
+        let keeper = file.connect(Role::Checkpoint).map_err(fail)?;
         // Last of all: whoever drops it waits for it, and only `Inner` tells it to end.
-        let keeper = start_keeper(keeper, Arc::clone(&log), place.path())?;
-        let inner = Inner { core, log, _keeper: keeper };
+        let keeper = start_checkpointer(keeper, Arc::clone(&log), file.path())?;
+        let inner = Inner { core, log, _checkpointer: keeper };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -99,13 +99,13 @@ impl SqliteDatabase {
     /// Where the file is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.inner.core.place().path()
+        self.inner.core.file().path()
     }
 
     /// How it was opened.
     #[must_use]
     pub fn options(&self) -> &SqliteOptions {
-        self.inner.core.place().options()
+        self.inner.core.file().options()
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -130,14 +130,20 @@ impl fmt::Debug for SqliteDatabase {
 
 /// The path from the root. It stays the same if the process moves to another directory, and names a
 /// file even where SQLite would see more in a name, such as `:memory:`.
-fn whole(path: &Path) -> Result<PathBuf, OpenError> {
-    std::path::absolute(path)
-        .map_err(|error| OpenError::Engine { path: path.to_path_buf(), message: error.to_string() })
+fn whole(path: &Path) -> Result<PathBuf, OpenSqliteError> {
+    std::path::absolute(path).map_err(|error| OpenSqliteError::Engine {
+        path: path.to_path_buf(),
+        message: error.to_string(),
+    })
 }
 
-fn start_keeper(connection: Connection, log: Arc<Log>, path: &Path) -> Result<Thread, OpenError> {
-    let keep = move || log.keep(&connection);
-    Thread::start("gossip-sqlite-log", keep).map_err(|error| OpenError::Engine {
+fn start_checkpointer(
+    connection: Connection,
+    log: Arc<WalCheckpointer>,
+    path: &Path,
+) -> Result<Thread, OpenSqliteError> {
+    let keep = move || log.run(&connection);
+    Thread::start("gossip-sqlite-log", keep).map_err(|error| OpenSqliteError::Engine {
         path: path.to_path_buf(),
         message: format!("no thread was started: {error}"),
     })

@@ -35,8 +35,8 @@
 //! - A process that dies at any moment leaves a file that the next one opens as if nothing
 //!   happened.
 //! - Callers that commit at the same time share one sync. Nobody waits to fill a group.
-//! - What goes wrong has a typed error that says what to do: [`OpenError`] on opening, `InfraError`
-//!   from then on. If a commit may have happened, its outcome is `Unknown`, and the coordinator
+//! - What goes wrong has a typed error that says what to do: [`OpenSqliteError`] on opening,
+//!   `InfraError` from then on. If a commit may have happened, its outcome is `Unknown`, and the coordinator
 //!   finds out by itself.
 //!
 //! `docs/reliability.md` tells how each of these is shown, and with which command.
@@ -65,10 +65,10 @@
 //! | `options`, `open_error` | how a file is opened, and why not |
 //! | `schema` | whose a file is, its tables, every `PRAGMA` with its reason |
 //! | `apply` | one transaction: compares, then writes, at one revision |
-//! | `convoy`, `sync` | who commits for whom, without a thread |
+//! | `group_commit`, `sync` | who commits for whom, without a thread |
 //! | `writer` | one group as one SQLite transaction, and what its failure means |
-//! | `log` | who copies the log back, and when |
-//! | `place` | which file it is, and whether its name still leads there |
+//! | `wal_checkpointer` | who copies the log back, and when |
+//! | `db_file` | which file it is, and whether its name still leads there |
 //! | `readers` | connections that read |
 //! | `core` | all of these together |
 //! | `database`, `store`, `coordinator` | what callers hold |
@@ -85,26 +85,26 @@
 
 mod apply;
 mod backup;
-mod convoy;
 mod coordinator;
 mod core;
 mod database;
+mod db_file;
 mod failure;
-mod log;
+mod group_commit;
 mod open_error;
 mod options;
-mod place;
 mod readers;
 mod schema;
 mod store;
 mod sync;
 mod thread;
+mod wal_checkpointer;
 mod writer;
 
 pub use self::backup::BackupError;
 pub use self::coordinator::SqliteCoordinator;
 pub use self::database::SqliteDatabase;
-pub use self::open_error::OpenError;
+pub use self::open_error::OpenSqliteError;
 pub use self::options::{OpenCheck, SqliteOptions, SyncMode};
 pub use self::store::SqliteStore;
 
@@ -113,13 +113,11 @@ mod backup_tests;
 #[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]
-mod convoy_tests;
-#[cfg(test)]
 mod failure_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
-mod log_tests;
+mod group_commit_tests;
 #[cfg(test)]
 mod open_tests;
 #[cfg(test)]
@@ -128,3 +126,5 @@ mod shuttle_tests;
 mod store_tests;
 #[cfg(test)]
 mod test_support;
+#[cfg(test)]
+mod wal_checkpointer_tests;

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// there now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum OpenSqliteError {
     /// The directory of the file does not exist.
     #[error("{path}: its directory does not exist; create it first", path = .path.display())]
     MissingDirectory {
@@ -109,7 +109,7 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl OpenSqliteError {
     /// What a failure of SQLite means for opening `path`.
     pub(crate) fn of(path: &Path, error: &rusqlite::Error) -> Self {
         let path = path.to_path_buf();
@@ -142,12 +142,12 @@ impl OpenError {
 }
 
 /// For those who open a store among other things and know one kind of failure only.
-impl From<OpenError> for InfraError {
-    fn from(error: OpenError) -> Self {
+impl From<OpenSqliteError> for InfraError {
+    fn from(error: OpenSqliteError) -> Self {
         let (operation, message) = ("sqlite.open", error.to_string());
         match (error.refusal(), error) {
             (Some(why), _) => Self::Refused { operation, why, message },
-            (None, OpenError::Corrupt { .. }) => Self::Corruption { operation, message },
+            (None, OpenSqliteError::Corrupt { .. }) => Self::Corruption { operation, message },
             (None, _) => Self::Transient { operation, message },
         }
     }

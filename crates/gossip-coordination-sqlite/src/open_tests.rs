@@ -10,12 +10,12 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::schema::{APPLICATION_ID, FORMAT, Role, connect, is_new};
 use crate::test_support::{Scratch, applied, put, stored};
-use crate::{OpenCheck, OpenError, SqliteDatabase, SqliteOptions, SqliteStore};
+use crate::{OpenCheck, OpenSqliteError, SqliteDatabase, SqliteOptions, SqliteStore};
 
 /// Bytes of a page.
 const PAGE: usize = 4_096;
 
-fn open(path: &Path) -> Result<SqliteDatabase, OpenError> {
+fn open(path: &Path) -> Result<SqliteDatabase, OpenSqliteError> {
     SqliteDatabase::open(path, SqliteOptions::default().relaxed())
 }
 
@@ -25,7 +25,7 @@ fn fill(store: &mut SqliteStore) {
     }
 }
 
-fn refused(path: &Path) -> OpenError {
+fn refused(path: &Path) -> OpenSqliteError {
     open(path).expect_err("this is not to be opened")
 }
 
@@ -33,7 +33,7 @@ fn refused(path: &Path) -> OpenError {
 fn a_missing_directory_is_named() {
     let scratch = Scratch::new();
     let error = refused(&scratch.file("no/such/store.db"));
-    assert!(matches!(error, OpenError::MissingDirectory { .. }), "{error}");
+    assert!(matches!(error, OpenSqliteError::MissingDirectory { .. }), "{error}");
     assert!(error.to_string().contains("create it first"));
 }
 
@@ -42,7 +42,7 @@ fn a_directory_is_no_file() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.file("store.db")).unwrap();
     let error = refused(&scratch.file("store.db"));
-    assert!(matches!(error, OpenError::NotAFile { .. }), "{error}");
+    assert!(matches!(error, OpenSqliteError::NotAFile { .. }), "{error}");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_file_of_another_kind_is_left_alone() {
     let (path, text) = (scratch.file("notes.txt"), "not a database, whatever its name ".repeat(99));
     fs::write(&path, &text).unwrap();
     let error = refused(&path);
-    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
+    assert!(matches!(error, OpenSqliteError::NotADatabase { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
 
@@ -65,12 +65,12 @@ fn a_database_of_another_program_is_left_alone() {
     let expected = APPLICATION_ID;
     assert_eq!(
         refused(&path),
-        OpenError::ForeignDatabase { path: path.clone(), found: 0, expected }
+        OpenSqliteError::ForeignDatabase { path: path.clone(), found: 0, expected }
     );
     other.pragma_update(None, "application_id", 77).unwrap();
     assert_eq!(
         refused(&path),
-        OpenError::ForeignDatabase { path: path.clone(), found: 77, expected }
+        OpenSqliteError::ForeignDatabase { path: path.clone(), found: 77, expected }
     );
     drop(other);
     assert_eq!(before.len(), fs::read(&path).unwrap().len());
@@ -86,7 +86,7 @@ fn a_newer_format_is_left_to_a_newer_program() {
     drop(newer);
     let error = refused(&path);
     let (found, supported) = (FORMAT + 1, FORMAT);
-    assert_eq!(error, OpenError::NewerFormat { path, found, supported });
+    assert_eq!(error, OpenSqliteError::NewerFormat { path, found, supported });
     let infra = InfraError::from(error);
     assert!(matches!(infra, InfraError::Refused { why: StoreRefusal::NewerFormat, .. }));
 }
@@ -99,7 +99,7 @@ fn an_older_format_that_never_was_is_damage() {
     let older = Connection::open(&path).unwrap();
     older.pragma_update(None, "user_version", FORMAT - 1).unwrap();
     drop(older);
-    assert!(matches!(refused(&path), OpenError::Corrupt { .. }));
+    assert!(matches!(refused(&path), OpenSqliteError::Corrupt { .. }));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_file_that_somebody_holds_is_waited_for_and_then_given_up() {
     let options =
         SqliteOptions { busy_timeout: Duration::from_millis(20), ..SqliteOptions::default() };
     let error = SqliteDatabase::open(&path, options).expect_err("it is held");
-    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    assert!(matches!(error, OpenSqliteError::Locked { .. }), "{error}");
     assert!(InfraError::from(error).is_retryable());
     drop(holder);
     open(&path).unwrap();
@@ -149,7 +149,8 @@ fn a_truncated_file_is_damaged_or_empty() {
     for len in (2..last_page).step_by(whole.len() / 40).chain([100, PAGE, last_page]) {
         fs::write(&path, &whole[..len]).unwrap();
         let error = open(&path).expect_err(&format!("{len} of {} bytes", whole.len()));
-        let is_told = matches!(error, OpenError::Corrupt { .. } | OpenError::NotADatabase { .. });
+        let is_told =
+            matches!(error, OpenSqliteError::Corrupt { .. } | OpenSqliteError::NotADatabase { .. });
         assert!(is_told, "{len} of {} bytes: {error}", whole.len());
         for beside in ["store.db-wal", "store.db-shm"] {
             let _ = fs::remove_file(scratch.file(beside));
@@ -175,7 +176,7 @@ fn large_files_are_opened_without_reading_every_page() {
     let middle = bytes.len() / 2 / PAGE * PAGE;
     bytes[middle..middle + 8].fill(0xFF);
     fs::write(&path, &bytes).unwrap();
-    assert!(matches!(refused(&path), OpenError::Corrupt { .. }));
+    assert!(matches!(refused(&path), OpenSqliteError::Corrupt { .. }));
     let check = OpenCheck::UpTo(4_096);
     let options = SqliteOptions { check, ..SqliteOptions::default().relaxed() };
     let database = SqliteDatabase::open(&path, options).unwrap();

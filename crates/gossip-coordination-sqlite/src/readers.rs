@@ -10,8 +10,8 @@ use gossip_coordination::store::{Answer, KeyRange, Page, Read};
 use rusqlite::{Connection, params};
 
 use crate::apply::{get, scan};
+use crate::db_file::DbFile;
 use crate::failure::{corruption, infra};
-use crate::place::Place;
 use crate::schema::Role;
 
 /// Connections that are open at once. Reads do not wait for the disk as a rule, so more than there
@@ -26,7 +26,7 @@ const COUNT: &str = "SELECT count(*) FROM kv WHERE key >= ?1 AND key < ?2";
 /// The connections.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    place: Arc<Place>,
+    file: Arc<DbFile>,
     pool: Mutex<Pool>,
     returned: Condvar,
 }
@@ -39,9 +39,9 @@ struct Pool {
 }
 
 impl Readers {
-    pub(crate) const fn new(place: Arc<Place>) -> Self {
+    pub(crate) const fn new(file: Arc<DbFile>) -> Self {
         let pool = Mutex::new(Pool { idle: Vec::new(), open: 0 });
-        Self { place, pool, returned: Condvar::new() }
+        Self { file, pool, returned: Condvar::new() }
     }
 
     /// Returns the answers to `reads`, all from one snapshot.
@@ -78,7 +78,7 @@ impl Readers {
         drop(pool);
         // From here on the guard gives the place back, whatever happens.
         let mut lent = Lent { readers: self, connection: None };
-        lent.connection = Some(self.place.connect(Role::Read)?);
+        lent.connection = Some(self.file.connect(Role::Read)?);
         Ok(lent)
     }
 

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::failure::is_busy;
-use crate::open_error::OpenError;
+use crate::open_error::OpenSqliteError;
 use crate::options::{OpenCheck, SqliteOptions, SyncMode};
 
 /// Marks a file as ours (`PRAGMA application_id`): the letters `GosC`.
@@ -73,16 +73,19 @@ pub(crate) enum Role {
     /// Reads; it cannot write by mistake.
     Read,
     /// Copies the log back.
-    Keep,
+    Checkpoint,
 }
 
 /// Opens the file at `path`, makes it ours if it is new, and checks it.
-pub(crate) fn open_file(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+pub(crate) fn open_file(
+    path: &Path,
+    options: &SqliteOptions,
+) -> Result<Connection, OpenSqliteError> {
     check_place(path)?;
-    let fail = |error: rusqlite::Error| OpenError::of(path, &error);
+    let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     let connection = connect(path, options, Role::Write).map_err(fail)?;
     if connection.is_readonly("main").map_err(fail)? {
-        return Err(OpenError::ReadOnly { path: path.to_path_buf() });
+        return Err(OpenSqliteError::ReadOnly { path: path.to_path_buf() });
     }
     let is_new = is_new(&connection, path)?;
     if is_new {
@@ -90,7 +93,10 @@ pub(crate) fn open_file(path: &Path, options: &SqliteOptions) -> Result<Connecti
     }
     if !switch_to_log(&connection, options.busy_timeout).map_err(fail)? {
         let message = "this file system cannot share memory between processes; use a local disk";
-        return Err(OpenError::Engine { path: path.to_path_buf(), message: message.to_owned() });
+        return Err(OpenSqliteError::Engine {
+            path: path.to_path_buf(),
+            message: message.to_owned(),
+        });
     }
     if is_new {
         create(&connection, path)?;
@@ -147,30 +153,30 @@ pub(crate) fn connect(
 }
 
 /// Says what the system would only call "cannot open".
-fn check_place(path: &Path) -> Result<(), OpenError> {
+fn check_place(path: &Path) -> Result<(), OpenSqliteError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     // Only looked at, never opened: closing a second handle would drop SQLite's locks.
     if parent.is_some_and(|parent| !parent.is_dir()) {
-        return Err(OpenError::MissingDirectory { path: path.to_path_buf() });
+        return Err(OpenSqliteError::MissingDirectory { path: path.to_path_buf() });
     }
     if path.exists() && !path.is_file() {
-        return Err(OpenError::NotAFile { path: path.to_path_buf() });
+        return Err(OpenSqliteError::NotAFile { path: path.to_path_buf() });
     }
     Ok(())
 }
 
 /// Whether the file is nobody's yet; an error if it is somebody else's.
-pub(crate) fn is_new(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
+pub(crate) fn is_new(connection: &Connection, path: &Path) -> Result<bool, OpenSqliteError> {
     // Of one instant: in between, another process could make the file its own, and half of what is
     // found would be of before and half of after.
     let instant = connection.unchecked_transaction();
-    let _instant = instant.map_err(|error| OpenError::of(path, &error))?;
+    let _instant = instant.map_err(|error| OpenSqliteError::of(path, &error))?;
     Ok(!is_ours(connection, path)?)
 }
 
 /// Whether the file is ours already; an error if it is somebody else's. A new file is nobody's.
-fn is_ours(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
-    let fail = |error: rusqlite::Error| OpenError::of(path, &error);
+fn is_ours(connection: &Connection, path: &Path) -> Result<bool, OpenSqliteError> {
+    let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
     let application: i32 = number("application_id").map_err(fail)?;
     let format: i32 = number("user_version").map_err(fail)?;
@@ -181,19 +187,22 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
         (0, 0, 0) => Ok(false),
         (APPLICATION_ID, FORMAT, _) => Ok(true),
         (APPLICATION_ID, found, _) if found > FORMAT => {
-            Err(OpenError::NewerFormat { path, found, supported: FORMAT })
+            Err(OpenSqliteError::NewerFormat { path, found, supported: FORMAT })
         }
         // Mark and format are written together, and no lower format was ever released.
-        (APPLICATION_ID, found, _) => {
-            Err(OpenError::Corrupt { path, what: format!("format {found} was never released") })
+        (APPLICATION_ID, found, _) => Err(OpenSqliteError::Corrupt {
+            path,
+            what: format!("format {found} was never released"),
+        }),
+        (found, ..) => {
+            Err(OpenSqliteError::ForeignDatabase { path, found, expected: APPLICATION_ID })
         }
-        (found, ..) => Err(OpenError::ForeignDatabase { path, found, expected: APPLICATION_ID }),
     }
 }
 
 /// Makes an empty file ours. Of several processes that try at once one does, and the others see it.
-fn create(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    let fail = |error: rusqlite::Error| OpenError::of(path, &error);
+fn create(connection: &Connection, path: &Path) -> Result<(), OpenSqliteError> {
+    let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     connection.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
     if is_ours(connection, path)? {
         return connection.execute_batch("ROLLBACK").map_err(fail);
@@ -223,8 +232,12 @@ fn switch_to_log(connection: &Connection, patience: Duration) -> rusqlite::Resul
     }
 }
 
-fn check_pages(connection: &Connection, path: &Path, check: OpenCheck) -> Result<(), OpenError> {
-    let fail = |error: rusqlite::Error| OpenError::of(path, &error);
+fn check_pages(
+    connection: &Connection,
+    path: &Path,
+    check: OpenCheck,
+) -> Result<(), OpenSqliteError> {
+    let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
     let pages: i64 = number("page_count").map_err(fail)?;
     let page_bytes: i64 = number("page_size").map_err(fail)?;
@@ -237,7 +250,7 @@ fn check_pages(connection: &Connection, path: &Path, check: OpenCheck) -> Result
     }
     match first_damage(connection, "quick_check").map_err(fail)? {
         None => Ok(()),
-        Some(what) => Err(OpenError::Corrupt { path: path.to_path_buf(), what }),
+        Some(what) => Err(OpenSqliteError::Corrupt { path: path.to_path_buf(), what }),
     }
 }
 

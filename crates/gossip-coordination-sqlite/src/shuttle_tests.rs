@@ -1,4 +1,4 @@
-//! The convoy under schedules that no machine would come to by itself.
+//! The group_commit under schedules that no machine would come to by itself.
 //!
 //! The same source is compiled once more, over threads and locks that `shuttle` schedules at
 //! random: it decides at every lock and every wake-up who goes on, and a schedule in which nobody
@@ -11,11 +11,11 @@ use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::{check_pct, check_random, thread};
 
-use self::convoy::Convoy;
+use self::group_commit::GroupCommit;
 
-/// What the convoy waits and locks with here. Threads that `shuttle` parks may wake at any time for
-/// no reason, which hides most wake-ups that are lost; so ours wait for a token, and wake for no
-/// reason only when they would begin to sleep.
+/// The locks and threads of the group commit under `shuttle`. Threads that `shuttle` parks may wake
+/// spuriously at any time, which hides most lost wake-ups; so these wait for a token, and wake
+/// spuriously only when they are about to sleep.
 mod sync {
     pub(crate) use std::sync::PoisonError;
 
@@ -36,7 +36,7 @@ mod sync {
 
     impl Thread {
         pub(crate) fn unpark(&self) {
-            // Also by a driver that breaks down, which poisons the lock and leaves it whole.
+            // Also by a leader that breaks down, which poisons the lock and leaves it whole.
             *self.0.is_there.lock().unwrap_or_else(PoisonError::into_inner) = true;
             self.0.came.notify_one();
         }
@@ -68,10 +68,10 @@ mod sync {
     }
 }
 
-#[path = "convoy.rs"]
+#[path = "group_commit.rs"]
 #[expect(clippy::duplicate_mod, reason = "the same code over other locks is the point")]
 #[expect(dead_code, reason = "not every test needs everything")]
-mod convoy;
+mod group_commit;
 
 /// Schedules of each test and each way to draw them: some seconds without optimisation.
 const SCHEDULES: usize = 1_000;
@@ -79,7 +79,7 @@ const SCHEDULES: usize = 1_000;
 const DEPARTURES: usize = 3;
 
 const CALLERS: u64 = 4;
-const RIDES: u64 = 3;
+const SUBMISSIONS: u64 = 3;
 
 /// Runs `world` under schedules drawn evenly, and under those that depart a few times.
 fn explore(world: fn()) {
@@ -89,17 +89,17 @@ fn explore(world: fn()) {
 
 /// Callers that ride again and again, in convoys of at most `load_max`, each of whom leads for
 /// `lead_time_max`.
-fn everybody_rides(load_max: usize, lead_time_max: Duration) {
-    let convoy = Arc::new(Convoy::new(load_max, lead_time_max));
-    let driven = Arc::new(AtomicUsize::new(0));
-    let ride = |caller: u64| {
-        let (convoy, driven) = (Arc::clone(&convoy), Arc::clone(&driven));
+fn all_submit(load_max: usize, lead_time_max: Duration) {
+    let group_commit = Arc::new(GroupCommit::new(load_max, lead_time_max));
+    let committed = Arc::new(AtomicUsize::new(0));
+    let submit = |caller: u64| {
+        let (group_commit, committed) = (Arc::clone(&group_commit), Arc::clone(&committed));
         thread::spawn(move || {
-            for nth in 0..RIDES {
+            for nth in 0..SUBMISSIONS {
                 let job = 10 * caller + nth;
-                let answer = convoy.ride(job, 1, |jobs| {
+                let answer = group_commit.submit(job, 1, |jobs| {
                     assert!(jobs.len() <= load_max, "{} of {load_max} jobs", jobs.len());
-                    driven.fetch_add(jobs.len(), Ordering::Relaxed);
+                    committed.fetch_add(jobs.len(), Ordering::Relaxed);
                     // Others board while this one is under way.
                     thread::yield_now();
                     jobs.iter_mut().for_each(|job| *job *= 2);
@@ -108,61 +108,67 @@ fn everybody_rides(load_max: usize, lead_time_max: Duration) {
             }
         })
     };
-    let callers: Vec<_> = (0..CALLERS).map(ride).collect();
+    let callers: Vec<_> = (0..CALLERS).map(submit).collect();
     callers.into_iter().for_each(|caller| caller.join().unwrap());
-    assert_eq!(driven.load(Ordering::Relaxed), (CALLERS * RIDES) as usize, "each job once");
-    assert_eq!(convoy.waiting_count(), 0);
+    assert_eq!(
+        committed.load(Ordering::Relaxed),
+        (CALLERS * SUBMISSIONS) as usize,
+        "each job once"
+    );
+    assert_eq!(group_commit.waiting_count(), 0);
 }
 
 #[test]
 fn under_every_schedule_everybody_is_answered_once() {
-    explore(|| everybody_rides(2, Duration::MAX));
+    explore(|| all_submit(2, Duration::MAX));
 }
 
 /// Who is answered wakes others, whatever those do at that moment.
 #[test]
 fn under_every_schedule_the_callers_of_a_large_convoy_wake_each_other() {
-    explore(|| everybody_rides(CALLERS as usize, Duration::MAX));
+    explore(|| all_submit(CALLERS as usize, Duration::MAX));
 }
 
 /// Whoever was told to drive has a convoy of its own, with others in it.
 #[test]
 fn under_every_schedule_the_lead_is_passed_on() {
-    explore(|| everybody_rides(CALLERS as usize, Duration::ZERO));
+    explore(|| all_submit(CALLERS as usize, Duration::ZERO));
 }
 
-/// A driver that panics takes its convoy with it, and leaves nobody waiting. Each caller rides
-/// until its job is done, as the layer above does.
-fn somebody_breaks_down() {
-    let (convoy, panics) = (Arc::new(Convoy::new(3, Duration::MAX)), Arc::new(AtomicUsize::new(0)));
-    let ride = |caller: u64| {
-        let (convoy, panics) = (Arc::clone(&convoy), Arc::clone(&panics));
+/// A leader panics: its batch is lost and no caller keeps waiting. Each caller submits until its
+/// job is done, as the layer above does.
+fn leader_panics() {
+    let (group_commit, panics) =
+        (Arc::new(GroupCommit::new(3, Duration::MAX)), Arc::new(AtomicUsize::new(0)));
+    let submit = |caller: u64| {
+        let (group_commit, panics) = (Arc::clone(&group_commit), Arc::clone(&panics));
         thread::spawn(move || {
-            let drive = |jobs: &mut [u64]| {
+            let commit_batch = |jobs: &mut [u64]| {
                 thread::yield_now();
                 if jobs.contains(&0) && panics.fetch_add(1, Ordering::Relaxed) == 0 {
                     // As a panic, and without its report.
                     std::panic::resume_unwind(Box::new("told to"));
                 }
             };
-            let ride = || catch_unwind(AssertUnwindSafe(|| convoy.ride(caller, 1, drive)));
-            while !matches!(ride(), Ok(Some(job)) if job == caller) {}
+            let submit =
+                || catch_unwind(AssertUnwindSafe(|| group_commit.submit(caller, 1, commit_batch)));
+            while !matches!(submit(), Ok(Some(job)) if job == caller) {}
         })
     };
-    let callers: Vec<_> = (0..CALLERS).map(ride).collect();
+    let callers: Vec<_> = (0..CALLERS).map(submit).collect();
     callers.into_iter().for_each(|caller| caller.join().unwrap());
-    assert_eq!(convoy.waiting_count(), 0);
-    assert_eq!(convoy.ride(7, 1, |_| ()), Some(7), "the road is open again");
+    assert_eq!(group_commit.waiting_count(), 0);
+    assert_eq!(group_commit.submit(7, 1, |_| ()), Some(7), "the queue is open again");
 }
 
 #[test]
 fn under_every_schedule_nobody_waits_for_a_driver_that_broke_down() {
-    explore(somebody_breaks_down);
+    explore(leader_panics);
 }
 
-/// The convoy once more, over threads that now and then do not hear that they are woken.
+/// The group_commit once more, over threads that now and then do not hear that they are woken.
 #[path = "."]
-mod deaf {
+mod lost_wakeups {
     use std::time::Duration;
 
     use shuttle::sync::Arc;
@@ -193,25 +199,27 @@ mod deaf {
         }
     }
 
-    #[path = "convoy.rs"]
+    #[path = "group_commit.rs"]
     #[expect(clippy::duplicate_mod, reason = "the same code over other locks is the point")]
     #[expect(dead_code, reason = "not every test needs everything")]
-    mod convoy;
+    mod group_commit;
 
     /// Callers that ride once.
     pub(super) fn world() {
-        let convoy = Arc::new(convoy::Convoy::new(10, Duration::MAX));
-        let ride = |caller: u64| {
-            let convoy = Arc::clone(&convoy);
-            shuttle::thread::spawn(move || convoy.ride(caller, 1, |_| shuttle::thread::yield_now()))
+        let group_commit = Arc::new(group_commit::GroupCommit::new(10, Duration::MAX));
+        let submit = |caller: u64| {
+            let group_commit = Arc::clone(&group_commit);
+            shuttle::thread::spawn(move || {
+                group_commit.submit(caller, 1, |_| shuttle::thread::yield_now())
+            })
         };
-        let callers: Vec<_> = (0..super::CALLERS).map(ride).collect();
+        let callers: Vec<_> = (0..super::CALLERS).map(submit).collect();
         callers.into_iter().for_each(|caller| assert!(caller.join().unwrap().is_some()));
     }
 }
 
 #[test]
 fn a_wake_up_that_is_lost_is_found() {
-    let hunt = || check_random(deaf::world, SCHEDULES);
+    let hunt = || check_random(lost_wakeups::world, SCHEDULES);
     assert!(catch_unwind(AssertUnwindSafe(hunt)).is_err(), "somebody sleeps for ever");
 }

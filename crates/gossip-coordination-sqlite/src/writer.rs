@@ -20,10 +20,10 @@ use gossip_coordination::store::{CommitOutcome, Txn};
 use rusqlite::Connection;
 
 use crate::apply::{COMMIT, Group};
+use crate::db_file::DbFile;
 use crate::failure::{certainly_did_not_happen, infra, is_busy};
-use crate::log::{Log, LogTurn};
-use crate::place::Place;
 use crate::schema::Role;
+use crate::wal_checkpointer::{CheckpointSchedule, WalCheckpointer};
 
 /// What became of one transaction.
 pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
@@ -41,12 +41,12 @@ const _: () = assert!(BUSY_PAUSE_MIN.as_nanos() < BUSY_PAUSE_MAX.as_nanos());
 /// The writing connection and what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    place: Arc<Place>,
+    file: Arc<DbFile>,
     /// `None` during a group, and after one that left it in a transaction or panicked; then the
     /// next group opens another.
     connection: Option<Connection>,
-    log: Arc<Log>,
-    turn: LogTurn,
+    log: Arc<WalCheckpointer>,
+    schedule: CheckpointSchedule,
     /// Whether a `COMMIT` failed in doubt and none succeeded since. The log then holds frames that
     /// a later failure could leave whole, so that one is in doubt as well.
     in_doubt: bool,
@@ -75,24 +75,24 @@ pub(crate) enum GroupFailure {
 
 impl Writer {
     pub(crate) fn new(
-        place: Arc<Place>,
+        file: Arc<DbFile>,
         mut connection: Connection,
-        log: Arc<Log>,
+        log: Arc<WalCheckpointer>,
     ) -> rusqlite::Result<Self> {
         log.watch(&mut connection)?;
-        let turn = LogTurn::new(Arc::clone(&log));
-        Ok(Self { place, connection: Some(connection), log, turn, in_doubt: false })
+        let schedule = CheckpointSchedule::new(Arc::clone(&log));
+        Ok(Self { file, connection: Some(connection), log, schedule, in_doubt: false })
     }
 
     /// Commits `txns` as one group, and answers for each.
     pub(crate) fn commit(&mut self, txns: &[&Txn]) -> Committed {
         let committed = self.commit_parts(txns);
-        self.turn.after_group();
+        self.schedule.after_group();
         committed
     }
 
     #[cfg(test)]
-    pub(crate) fn log(&self) -> &Log {
+    pub(crate) fn log(&self) -> &WalCheckpointer {
         &self.log
     }
 
@@ -145,9 +145,9 @@ impl Writer {
         connection: &Connection,
         txns: &[&Txn],
     ) -> Result<Vec<CommitOutcome>, GroupFailure> {
-        self.place.check().map_err(|error| not_begun(&error))?;
-        self.turn.before_group(connection);
-        let patience = self.place.options().busy_timeout;
+        self.file.check().map_err(|error| not_begun(&error))?;
+        self.schedule.before_group(connection);
+        let patience = self.file.options().busy_timeout;
         begin(connection, patience).map_err(|error| not_begun(&error))?;
         let mut group = Group::new(connection);
         let applied = txns.iter().map(|txn| group.apply(txn));
@@ -168,7 +168,7 @@ impl Writer {
     }
 
     fn reconnect(&self) -> rusqlite::Result<Connection> {
-        let mut connection = self.place.connect(Role::Keep)?;
+        let mut connection = self.file.connect(Role::Checkpoint)?;
         connection.busy_timeout(Duration::ZERO)?;
         self.log.watch(&mut connection)?;
         Ok(connection)

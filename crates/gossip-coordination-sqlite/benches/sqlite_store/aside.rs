@@ -1,6 +1,6 @@
-//! Copying the log back off the commit path, in the shape in which ours does it (`log.rs` of the
-//! crate, whose numbers these are): a thread copies beside the commits, the writer copies the
-//! little that is left so that the log starts over, and does all of it if the log gets too long.
+//! Checkpoints off the commit path, as `wal_checkpointer.rs` of the crate does them, with the same
+//! limits: a thread checkpoints concurrently with commits, the writer checkpoints the remainder so
+//! that the log restarts, and all of it if the log grows too long.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -55,7 +55,7 @@ impl Aside {
         writer.wal_hook(Some(note)).unwrap();
         let (calls, called) = mpsc::sync_channel(1);
         let (keeper, copied) = (Connection::open(path).unwrap(), Arc::clone(&shared));
-        std::thread::spawn(move || copied.keep(&keeper, &called));
+        std::thread::spawn(move || copied.run(&keeper, &called));
         Self { shared, calls, next_call: FRAMES_SOFT, next_own: FRAMES_HARD }
     }
 
@@ -90,7 +90,7 @@ impl Aside {
 
 impl Shared {
     /// The life of the thread.
-    fn keep(&self, connection: &Connection, called: &mpsc::Receiver<()>) {
+    fn run(&self, connection: &Connection, called: &mpsc::Receiver<()>) {
         while called.recv().is_ok() {
             let nearly = (0..ROUNDS_MAX).any(|_| {
                 let _alone = self.copying.lock().unwrap();

@@ -15,7 +15,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::VALUE_LEN;
 use crate::aside::Aside;
-use crate::convoy::Convoy;
+use crate::group_commit::GroupCommit;
 
 /// What each connection of ours may cache, in KiB (`schema.rs` of the crate).
 const CACHE_KIB: i32 = -4_096;
@@ -35,7 +35,7 @@ pub enum Custom {
     Usual,
     /// The same with a thread of its own that copies the log, as ours has.
     Aside,
-    /// As ours is: the log is copied aside, and callers are grouped by the very same convoy.
+    /// As ours is: the log is copied aside, and callers are grouped by the same group commit.
     Alike,
 }
 
@@ -48,7 +48,7 @@ pub struct Bare {
 enum Way {
     Alone(Mutex<Writer>),
     Handed(mpsc::Sender<Request>),
-    Convoy(Convoy<Swap>, Mutex<Writer>),
+    GroupCommit(GroupCommit<Swap>, Mutex<Writer>),
 }
 
 /// As for ours.
@@ -131,7 +131,7 @@ impl Way {
                 Self::Handed(requests)
             }
             Custom::Alike => {
-                Self::Convoy(Convoy::new(GROUP_MAX, LEAD_TIME_MAX), Mutex::new(writer))
+                Self::GroupCommit(GroupCommit::new(GROUP_MAX, LEAD_TIME_MAX), Mutex::new(writer))
             }
         }
     }
@@ -140,9 +140,9 @@ impl Way {
         let swap = record.next();
         match self {
             Self::Alone(writer) => writer.lock().unwrap().commit([&swap]),
-            Self::Convoy(convoy, writer) => {
-                let drive = |swaps: &mut [Swap]| writer.lock().unwrap().commit(&*swaps);
-                convoy.ride(swap, 1, drive).unwrap();
+            Self::GroupCommit(group_commit, writer) => {
+                let commit_batch = |swaps: &mut [Swap]| writer.lock().unwrap().commit(&*swaps);
+                group_commit.submit(swap, 1, commit_batch).unwrap();
             }
             Self::Handed(requests) => {
                 record.done.store(false, Ordering::Relaxed);

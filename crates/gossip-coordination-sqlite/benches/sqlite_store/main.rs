@@ -18,9 +18,9 @@
 
 mod aside;
 mod bare;
-#[path = "../../src/convoy.rs"]
+#[path = "../../src/group_commit.rs"]
 #[allow(dead_code, reason = "only what a bare engine needs of it")]
-mod convoy;
+mod group_commit;
 mod ours;
 mod raw;
 #[path = "../../src/sync.rs"]

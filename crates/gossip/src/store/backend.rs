@@ -94,7 +94,7 @@ impl Backend {
 pub enum OpenStoreError {
     /// The file.
     #[error(transparent)]
-    Sqlite(#[from] sqlite::OpenError),
+    Sqlite(#[from] sqlite::OpenSqliteError),
     /// The cluster.
     #[error(transparent)]
     Etcd(#[from] ConnectError),

@@ -5,7 +5,7 @@ use std::path::Path;
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::store::{CommitOutcome, Key, Read, Store, Txn};
 use gossip_coordination::{InfraError, StoreRefusal};
-use gossip_coordination_sqlite::{OpenError, SqliteDatabase, SqliteOptions};
+use gossip_coordination_sqlite::{OpenSqliteError, SqliteDatabase, SqliteOptions};
 
 use crate::Failure;
 
@@ -18,10 +18,10 @@ const VALUES_MAX: u64 = 10_000;
 pub(crate) fn open(file: &Path) -> String {
     let name = match SqliteDatabase::open(file, SqliteOptions::default()) {
         Ok(_) => "Opened",
-        Err(OpenError::ReadOnly { .. }) => "ReadOnly",
-        Err(OpenError::NotPermitted { .. }) => "NotPermitted",
-        Err(OpenError::NoSpace { .. }) => "NoSpace",
-        Err(OpenError::Locked { .. }) => "Locked",
+        Err(OpenSqliteError::ReadOnly { .. }) => "ReadOnly",
+        Err(OpenSqliteError::NotPermitted { .. }) => "NotPermitted",
+        Err(OpenSqliteError::NoSpace { .. }) => "NoSpace",
+        Err(OpenSqliteError::Locked { .. }) => "Locked",
         Err(error) => return format!("{error:?}"),
     };
     name.to_owned()

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::log::{FRAMES_HARD, FRAMES_SOFT};
 use crate::test_support::{Scratch, applied, put, stored, stranger};
+use crate::wal_checkpointer::{FRAMES_HARD, FRAMES_SOFT};
 
 /// Commits that fill the log several times over, each a frame or more.
 const COMMITS: u64 = 8 * FRAMES_SOFT as u64;

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Error, ffi};
 
-use crate::open_error::OpenError;
+use crate::open_error::OpenSqliteError;
 use crate::options::SqliteOptions;
 use crate::schema::{Role, connect};
 
 /// Where a database is and how it is opened.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct DbFile {
     path: PathBuf,
     options: SqliteOptions,
     /// As it was when the database was opened.
@@ -34,12 +34,12 @@ struct FileId {
     number: u64,
 }
 
-impl Place {
+impl DbFile {
     /// The file that has this name now.
-    pub(crate) fn new(path: PathBuf, options: SqliteOptions) -> Result<Self, OpenError> {
+    pub(crate) fn new(path: PathBuf, options: SqliteOptions) -> Result<Self, OpenSqliteError> {
         match std::fs::metadata(&path) {
             Ok(metadata) => Ok(Self { file: FileId::of(&metadata), path, options }),
-            Err(error) => Err(OpenError::Engine { path, message: error.to_string() }),
+            Err(error) => Err(OpenSqliteError::Engine { path, message: error.to_string() }),
         }
     }
 

@@ -38,8 +38,8 @@ pub(crate) const ROUNDS_MAX: usize = 32;
 
 /// Jobs `J` that are done together and given back one by one.
 #[derive(Debug)]
-pub(crate) struct Convoy<J> {
-    road: Mutex<Road<J>>,
+pub(crate) struct GroupCommit<J> {
+    queue: Mutex<Queue<J>>,
     /// The most load of one convoy; a job that is heavier alone drives alone.
     load_max: usize,
     /// How long one caller drives before it passes the lead on, however few convoys that were.
@@ -47,214 +47,221 @@ pub(crate) struct Convoy<J> {
 }
 
 #[derive(Debug)]
-struct Road<J> {
-    waiting: VecDeque<Passenger<J>>,
+struct Queue<J> {
+    waiting: VecDeque<Waiter<J>>,
     /// Whether somebody drives, or has been told to.
-    is_driven: bool,
+    has_leader: bool,
 }
 
 #[derive(Debug)]
-struct Passenger<J> {
+struct Waiter<J> {
     job: J,
     load: usize,
-    seat: Arc<Seat<J>>,
+    ticket: Arc<Ticket<J>>,
 }
 
 /// Where one caller waits.
 #[derive(Debug)]
-struct Seat<J> {
-    word: Mutex<Word<J>>,
+struct Ticket<J> {
+    signal: Mutex<Signal<J>>,
     /// Who waits. Waking a thread that does not sleep costs no call of the system, and a driver
     /// never sleeps for its own answer.
     caller: Thread,
 }
 
 #[derive(Debug)]
-enum Word<J> {
+enum Signal<J> {
     /// Nothing yet.
     Wait,
     /// You are the first now.
-    Drive,
+    Lead,
     /// Your job is done. Wake these: theirs are, too.
-    Done(J, Vec<Arc<Seat<J>>>),
+    Done(J, Vec<Arc<Ticket<J>>>),
     /// The driver is gone, and what it did is not known.
     Lost,
 }
 
-impl<J> Convoy<J> {
+impl<J> GroupCommit<J> {
     /// A convoy that takes up to `load_max` at once, and whose lead is passed on after
     /// `lead_time_max`.
     pub(crate) const fn new(load_max: usize, lead_time_max: Duration) -> Self {
-        let road = Road { waiting: VecDeque::new(), is_driven: false };
-        Self { road: Mutex::new(road), load_max, lead_time_max }
+        let queue = Queue { waiting: VecDeque::new(), has_leader: false };
+        Self { queue: Mutex::new(queue), load_max, lead_time_max }
     }
 
     /// Has `job` done, by `drive` together with others or by the `drive` of another caller, and
     /// gives it back; `None` if the driver panicked.
-    pub(crate) fn ride(&self, job: J, load: usize, mut drive: impl FnMut(&mut [J])) -> Option<J> {
-        let seat = Arc::new(Seat { word: Mutex::new(Word::Wait), caller: thread::current() });
-        if !self.board(Passenger { job, load, seat: Arc::clone(&seat) }) {
-            match seat.listen() {
-                Word::Done(job, others) => {
+    pub(crate) fn submit(
+        &self,
+        job: J,
+        load: usize,
+        mut commit_batch: impl FnMut(&mut [J]),
+    ) -> Option<J> {
+        let ticket =
+            Arc::new(Ticket { signal: Mutex::new(Signal::Wait), caller: thread::current() });
+        if !self.enqueue(Waiter { job, load, ticket: Arc::clone(&ticket) }) {
+            match ticket.wait() {
+                Signal::Done(job, others) => {
                     others.iter().for_each(|other| other.caller.unpark());
                     return Some(job);
                 }
-                Word::Lost => return None,
-                Word::Drive | Word::Wait => {}
+                Signal::Lost => return None,
+                Signal::Lead | Signal::Wait => {}
             }
         }
-        self.lead(&mut drive);
-        match seat.listen() {
-            Word::Done(job, others) => {
+        self.lead(&mut commit_batch);
+        match ticket.wait() {
+            Signal::Done(job, others) => {
                 assert!(others.is_empty(), "a driver is asked to wake nobody");
                 Some(job)
             }
-            Word::Lost | Word::Drive | Word::Wait => None,
+            Signal::Lost | Signal::Lead | Signal::Wait => None,
         }
     }
 
     /// Drives what waits, and passes the lead on in time.
-    fn lead(&self, drive: &mut impl FnMut(&mut [J])) {
+    fn lead(&self, commit_batch: &mut impl FnMut(&mut [J])) {
         let begun = Instant::now();
         for round in 1.. {
-            let (mut jobs, seats) = self.take();
-            let mut trip = Trip { convoy: self, seats, is_led: true };
+            let (mut jobs, tickets) = self.take();
+            let mut batch = Batch { group_commit: self, tickets, leads: true };
             let is_own = round == 1;
             let is_done = match is_own {
                 true => {
-                    drive(&mut jobs);
+                    commit_batch(&mut jobs);
                     true
                 }
                 // It was reported when it happened. Whoever waits learns that its answer is lost.
-                false => catch_unwind(AssertUnwindSafe(|| drive(&mut jobs))).is_ok(),
+                false => catch_unwind(AssertUnwindSafe(|| commit_batch(&mut jobs))).is_ok(),
             };
             if is_done {
-                trip.hand_out(jobs, is_own);
+                batch.complete(jobs, is_own);
             }
-            if round == ROUNDS_MAX || begun.elapsed() >= self.lead_time_max || !trip.keep_lead() {
+            if round == ROUNDS_MAX || begun.elapsed() >= self.lead_time_max || !batch.keep_lead() {
                 break;
             }
         }
     }
 
-    /// Whether the passenger drives at once.
-    fn board(&self, passenger: Passenger<J>) -> bool {
-        let mut road = self.road();
-        road.waiting.push_back(passenger);
-        !std::mem::replace(&mut road.is_driven, true)
+    /// Whether the waiter drives at once.
+    fn enqueue(&self, waiter: Waiter<J>) -> bool {
+        let mut queue = self.queue();
+        queue.waiting.push_back(waiter);
+        !std::mem::replace(&mut queue.has_leader, true)
     }
 
-    /// The jobs of the next convoy and the seats of their callers, the driver's first.
-    fn take(&self) -> (Vec<J>, Vec<Arc<Seat<J>>>) {
-        let mut road = self.road();
+    /// The jobs of the next convoy and the tickets of their callers, the driver's first.
+    fn take(&self) -> (Vec<J>, Vec<Arc<Ticket<J>>>) {
+        let mut queue = self.queue();
         let mut load = 0_usize;
-        let mut fits = |passenger: &Passenger<J>| {
-            load = load.saturating_add(passenger.load);
+        let mut fits = |waiter: &Waiter<J>| {
+            load = load.saturating_add(waiter.load);
             load <= self.load_max
         };
-        let count = road.waiting.iter().take_while(|it| fits(it)).count().max(1);
-        road.waiting.drain(..count).map(|passenger| (passenger.job, passenger.seat)).unzip()
+        let count = queue.waiting.iter().take_while(|it| fits(it)).count().max(1);
+        queue.waiting.drain(..count).map(|waiter| (waiter.job, waiter.ticket)).unzip()
     }
 
     /// Tells the first who waits to drive.
     fn pass_lead(&self) {
-        let mut road = self.road();
-        match road.waiting.front() {
-            Some(next) => next.seat.say(Word::Drive),
-            None => road.is_driven = false,
+        let mut queue = self.queue();
+        match queue.waiting.front() {
+            Some(next) => next.ticket.send(Signal::Lead),
+            None => queue.has_leader = false,
         }
     }
 
     #[cfg(test)]
-    pub(crate) fn is_driven(&self) -> bool {
-        let road = self.road();
+    pub(crate) fn has_leader(&self) -> bool {
+        let queue = self.queue();
         // The driver has taken its own job by then.
-        road.is_driven && road.waiting.is_empty()
+        queue.has_leader && queue.waiting.is_empty()
     }
 
-    /// Puts a job on the road whose caller does not wait.
+    /// Puts a job on the queue whose caller does not wait.
     #[cfg(test)]
-    pub(crate) fn board_in_passing(&self, job: J) {
-        let seat = Arc::new(Seat { word: Mutex::new(Word::Wait), caller: thread::current() });
-        self.road().waiting.push_back(Passenger { job, load: 1, seat });
+    pub(crate) fn enqueue_unattended(&self, job: J) {
+        let ticket =
+            Arc::new(Ticket { signal: Mutex::new(Signal::Wait), caller: thread::current() });
+        self.queue().waiting.push_back(Waiter { job, load: 1, ticket });
     }
 
     #[cfg(test)]
     pub(crate) fn waiting_count(&self) -> usize {
-        self.road().waiting.len()
+        self.queue().waiting.len()
     }
 
-    fn road(&self) -> MutexGuard<'_, Road<J>> {
+    fn queue(&self) -> MutexGuard<'_, Queue<J>> {
         // Nothing that can panic runs under this lock.
-        self.road.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<J> Seat<J> {
-    fn say(&self, word: Word<J>) {
-        *self.word() = word;
+impl<J> Ticket<J> {
+    fn send(&self, signal: Signal<J>) {
+        *self.signal() = signal;
         self.caller.unpark();
     }
 
-    /// Waits for a word, and takes it. Only its caller listens.
-    fn listen(&self) -> Word<J> {
+    /// Waits for a signal, and takes it. Only its caller listens.
+    fn wait(&self) -> Signal<J> {
         loop {
-            // The lock is given back before the caller sleeps, or nobody could ever say a word.
-            let word = std::mem::replace(&mut *self.word(), Word::Wait);
-            match word {
+            // The lock is given back before the caller sleeps, or nobody could ever say a signal.
+            let signal = std::mem::replace(&mut *self.signal(), Signal::Wait);
+            match signal {
                 // It may wake for no reason, and then looks again.
-                Word::Wait => thread::park(),
-                said @ (Word::Drive | Word::Done(..) | Word::Lost) => return said,
+                Signal::Wait => thread::park(),
+                said @ (Signal::Lead | Signal::Done(..) | Signal::Lost) => return said,
             }
         }
     }
 
-    fn word(&self) -> MutexGuard<'_, Word<J>> {
-        self.word.lock().unwrap_or_else(PoisonError::into_inner)
+    fn signal(&self) -> MutexGuard<'_, Signal<J>> {
+        self.signal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A convoy on its way. Dropping it, also by a panic, leaves nobody waiting.
-struct Trip<'c, J> {
-    convoy: &'c Convoy<J>,
+struct Batch<'c, J> {
+    group_commit: &'c GroupCommit<J>,
     /// Those who have no answer yet.
-    seats: Vec<Arc<Seat<J>>>,
+    tickets: Vec<Arc<Ticket<J>>>,
     /// Whether the lead was not passed on yet.
-    is_led: bool,
+    leads: bool,
 }
 
-impl<J> Trip<'_, J> {
+impl<J> Batch<'_, J> {
     /// Gives the jobs back, which are done; the first is the driver's own if `is_own`.
-    fn hand_out(&mut self, jobs: Vec<J>, is_own: bool) {
-        let (mut seats, mut jobs) = (self.seats.drain(..), jobs.into_iter());
-        if is_own && let (Some(own), Some(job)) = (seats.next(), jobs.next()) {
-            *own.word() = Word::Done(job, Vec::new());
+    fn complete(&mut self, jobs: Vec<J>, is_own: bool) {
+        let (mut tickets, mut jobs) = (self.tickets.drain(..), jobs.into_iter());
+        if is_own && let (Some(own), Some(job)) = (tickets.next(), jobs.next()) {
+            *own.signal() = Signal::Done(job, Vec::new());
         }
-        while let (Some(first), Some(job)) = (seats.next(), jobs.next()) {
-            let others: Vec<_> = seats.by_ref().take(RELAY - 1).collect();
+        while let (Some(first), Some(job)) = (tickets.next(), jobs.next()) {
+            let others: Vec<_> = tickets.by_ref().take(RELAY - 1).collect();
             for (other, job) in others.iter().zip(&mut jobs) {
-                *other.word() = Word::Done(job, Vec::new());
+                *other.signal() = Signal::Done(job, Vec::new());
             }
-            first.say(Word::Done(job, others));
+            first.send(Signal::Done(job, others));
         }
     }
 
     /// Drives on if somebody waits; answers whether somebody does.
     fn keep_lead(&mut self) -> bool {
-        self.is_led = self.convoy.road().waiting.is_empty();
-        !self.is_led
+        self.leads = self.group_commit.queue().waiting.is_empty();
+        !self.leads
     }
 
     fn pass_lead(&mut self) {
-        if std::mem::replace(&mut self.is_led, false) {
-            self.convoy.pass_lead();
+        if std::mem::replace(&mut self.leads, false) {
+            self.group_commit.pass_lead();
         }
     }
 }
 
-impl<J> Drop for Trip<'_, J> {
+impl<J> Drop for Batch<'_, J> {
     fn drop(&mut self) {
         self.pass_lead();
-        self.seats.drain(..).for_each(|seat| seat.say(Word::Lost));
+        self.tickets.drain(..).for_each(|ticket| ticket.send(Signal::Lost));
     }
 }

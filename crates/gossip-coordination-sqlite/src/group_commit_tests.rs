@@ -6,12 +6,12 @@ use std::sync::mpsc::channel;
 use std::thread::scope;
 use std::time::Duration;
 
-use crate::convoy::{Convoy, ROUNDS_MAX};
+use crate::group_commit::{GroupCommit, ROUNDS_MAX};
 use crate::sync::RELAY;
 
-/// A convoy whose lead is passed on after some rounds, whatever the clock says.
-fn convoy(load_max: usize) -> Convoy<u64> {
-    Convoy::new(load_max, Duration::MAX)
+/// A group_commit whose lead is passed on after some rounds, whatever the clock says.
+fn group_commit(load_max: usize) -> GroupCommit<u64> {
+    GroupCommit::new(load_max, Duration::MAX)
 }
 
 fn doubled(jobs: &mut [u64]) {
@@ -20,9 +20,9 @@ fn doubled(jobs: &mut [u64]) {
 
 #[test]
 fn a_caller_alone_drives_its_own_job() {
-    let convoy = convoy(10);
+    let group_commit = group_commit(10);
     let thread = std::thread::current().id();
-    let answer = convoy.ride(21, 1, |jobs| {
+    let answer = group_commit.submit(21, 1, |jobs| {
         assert_eq!(std::thread::current().id(), thread);
         doubled(jobs);
     });
@@ -31,16 +31,16 @@ fn a_caller_alone_drives_its_own_job() {
 
 #[test]
 fn everybody_gets_the_answer_to_the_own_job() {
-    let (convoy, driven) = (convoy(8), AtomicUsize::new(0));
+    let (group_commit, committed) = (group_commit(8), AtomicUsize::new(0));
     scope(|scope| {
         for caller in 0..16_u64 {
-            let (convoy, driven) = (&convoy, &driven);
+            let (group_commit, committed) = (&group_commit, &committed);
             scope.spawn(move || {
                 for nth in 0..500 {
                     let job = caller * 1_000 + nth;
-                    let answer = convoy.ride(job, 1, |jobs| {
+                    let answer = group_commit.submit(job, 1, |jobs| {
                         assert!(jobs.len() <= 8, "{} jobs in a convoy of 8", jobs.len());
-                        driven.fetch_add(jobs.len(), Ordering::Relaxed);
+                        committed.fetch_add(jobs.len(), Ordering::Relaxed);
                         doubled(jobs);
                     });
                     assert_eq!(answer, Some(2 * job));
@@ -48,36 +48,36 @@ fn everybody_gets_the_answer_to_the_own_job() {
             });
         }
     });
-    assert_eq!(driven.into_inner(), 16 * 500);
+    assert_eq!(committed.into_inner(), 16 * 500);
 }
 
-/// Boards jobs one after the other behind a driver that waits, and answers how large the convoys
+/// Boards jobs one after the other behind a leader that waits, and answers how large the convoys
 /// behind its own are, whoever drives them.
-fn convoys_behind(loads: &[usize], load_max: usize) -> Vec<usize> {
-    let convoy = convoy(load_max);
+fn batches_behind(loads: &[usize], load_max: usize) -> Vec<usize> {
+    let group_commit = group_commit(load_max);
     let (sizes, seen) = channel();
     scope(|scope| {
         let (go, wait) = channel::<()>();
-        let convoy = &convoy;
+        let group_commit = &group_commit;
         let behind = sizes.clone();
         scope.spawn(move || {
             let mut is_own = true;
-            convoy.ride(0, 1, |jobs| match std::mem::replace(&mut is_own, false) {
+            group_commit.submit(0, 1, |jobs| match std::mem::replace(&mut is_own, false) {
                 true => wait.recv().unwrap(),
                 false => behind.send(jobs.len()).unwrap(),
             })
         });
-        while !convoy.is_driven() {
+        while !group_commit.has_leader() {
             std::thread::yield_now();
         }
         for (nth, load) in loads.iter().enumerate() {
             let sizes = sizes.clone();
             scope.spawn(move || {
-                convoy.ride(1, *load, |jobs| {
+                group_commit.submit(1, *load, |jobs| {
                     sizes.send(jobs.len()).unwrap();
                 })
             });
-            while convoy.waiting_count() < nth + 1 {
+            while group_commit.waiting_count() < nth + 1 {
                 std::thread::yield_now();
             }
         }
@@ -89,110 +89,110 @@ fn convoys_behind(loads: &[usize], load_max: usize) -> Vec<usize> {
 
 #[test]
 fn what_queued_up_is_taken_together_up_to_the_load() {
-    assert_eq!(convoys_behind(&[1, 1, 1, 1], 100), [4]);
-    assert_eq!(convoys_behind(&[3, 3, 3, 3], 6), [2, 2]);
-    assert_eq!(convoys_behind(&[9, 1, 1], 6), [1, 2]);
-    assert_eq!(convoys_behind(&[1, 9, 1], 6), [1, 1, 1]);
+    assert_eq!(batches_behind(&[1, 1, 1, 1], 100), [4]);
+    assert_eq!(batches_behind(&[3, 3, 3, 3], 6), [2, 2]);
+    assert_eq!(batches_behind(&[9, 1, 1], 6), [1, 2]);
+    assert_eq!(batches_behind(&[1, 9, 1], 6), [1, 1, 1]);
 }
 
 #[test]
 fn everybody_in_a_large_convoy_is_woken() {
     // Nobody to wake, one, a whole relay, and several.
     for count in [1, 2, RELAY, RELAY + 1, 3 * RELAY - 1] {
-        assert_eq!(convoys_behind(&vec![1; count], 100), [count]);
+        assert_eq!(batches_behind(&vec![1; count], 100), [count]);
     }
 }
 
 #[test]
 fn the_lead_is_passed_on_after_a_few_convoys() {
     // Each drives alone, being too heavy for a neighbour.
-    let driven = convoys_behind(&[9; 2 * ROUNDS_MAX], 6);
-    assert_eq!(driven, [1; 2 * ROUNDS_MAX]);
-    let convoy = convoy(100);
+    let committed = batches_behind(&[9; 2 * ROUNDS_MAX], 6);
+    assert_eq!(committed, [1; 2 * ROUNDS_MAX]);
+    let group_commit = group_commit(100);
     let mut rounds = 0;
-    let answer = convoy.ride(0, 1, |_| {
+    let answer = group_commit.submit(0, 1, |_| {
         rounds += 1;
         // Somebody always waits behind.
-        convoy.board_in_passing(1);
+        group_commit.enqueue_unattended(1);
     });
     assert_eq!((answer, rounds), (Some(0), ROUNDS_MAX));
 }
 
 #[test]
 fn the_lead_is_passed_on_after_a_while() {
-    // As if another process held the file: every convoy takes too long.
-    let convoy = Convoy::new(100, Duration::ZERO);
+    // As if another process held the file: every group_commit takes too long.
+    let group_commit = GroupCommit::new(100, Duration::ZERO);
     let mut rounds = 0;
-    let answer = convoy.ride(0, 1, |_| {
+    let answer = group_commit.submit(0, 1, |_| {
         rounds += 1;
-        convoy.board_in_passing(rounds);
+        group_commit.enqueue_unattended(rounds);
     });
     assert_eq!((answer, rounds), (Some(0), 1));
 }
 
 #[test]
 fn a_panic_in_the_convoy_of_others_is_not_the_drivers() {
-    let convoy = convoy(100);
+    let group_commit = group_commit(100);
     let (go, wait) = channel::<()>();
     scope(|scope| {
-        let convoy = &convoy;
-        let driver = scope.spawn(move || {
+        let group_commit = &group_commit;
+        let leader = scope.spawn(move || {
             let mut is_own = true;
-            convoy.ride(1, 1, |jobs| {
+            group_commit.submit(1, 1, |jobs| {
                 assert!(std::mem::replace(&mut is_own, false), "told to");
                 wait.recv().unwrap();
                 doubled(jobs);
             })
         });
-        while !convoy.is_driven() {
+        while !group_commit.has_leader() {
             std::thread::yield_now();
         }
-        let rider = scope.spawn(move || convoy.ride(2, 1, doubled));
-        while convoy.waiting_count() < 1 {
+        let waiter = scope.spawn(move || group_commit.submit(2, 1, doubled));
+        while group_commit.waiting_count() < 1 {
             std::thread::yield_now();
         }
         go.send(()).unwrap();
-        assert_eq!(driver.join().unwrap(), Some(2), "its own job was done");
-        assert_eq!(rider.join().unwrap(), None);
+        assert_eq!(leader.join().unwrap(), Some(2), "its own job was done");
+        assert_eq!(waiter.join().unwrap(), None);
     });
-    assert_eq!(convoy.ride(4, 1, doubled), Some(8), "the road is open again");
+    assert_eq!(group_commit.submit(4, 1, doubled), Some(8), "the queue is open again");
 }
 
 #[test]
 fn a_driver_that_panics_leaves_nobody_waiting() {
-    let convoy = convoy(100);
+    let group_commit = group_commit(100);
     let (go, wait) = channel::<()>();
     scope(|scope| {
-        let convoy = &convoy;
-        let driver = scope.spawn(move || {
+        let group_commit = &group_commit;
+        let leader = scope.spawn(move || {
             catch_unwind(AssertUnwindSafe(|| {
-                convoy.ride(0_u64, 1, |_| {
+                group_commit.submit(0_u64, 1, |_| {
                     wait.recv().unwrap();
                     panic!("told to")
                 })
             }))
         });
-        while !convoy.is_driven() {
+        while !group_commit.has_leader() {
             std::thread::yield_now();
         }
         // The first of these drives next, panics as well, and takes the others with it.
-        let riders: Vec<_> = (1..4)
+        let waiters: Vec<_> = (1..4)
             .map(|job| {
                 scope.spawn(move || {
                     catch_unwind(AssertUnwindSafe(|| {
-                        convoy.ride(job, 1, |_| panic!("told to, too"))
+                        group_commit.submit(job, 1, |_| panic!("told to, too"))
                     }))
                 })
             })
             .collect();
-        while convoy.waiting_count() < 3 {
+        while group_commit.waiting_count() < 3 {
             std::thread::yield_now();
         }
         go.send(()).unwrap();
-        assert!(driver.join().unwrap().is_err());
-        let ends: Vec<_> = riders.into_iter().map(|rider| rider.join().unwrap()).collect();
+        assert!(leader.join().unwrap().is_err());
+        let ends: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
         assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
         assert_eq!(ends.iter().filter(|end| matches!(end, Ok(None))).count(), 2);
     });
-    assert_eq!(convoy.ride(4, 1, doubled), Some(8), "the road is open again");
+    assert_eq!(group_commit.submit(4, 1, doubled), Some(8), "the queue is open again");
 }

@@ -36,48 +36,48 @@ pub(crate) const FRAMES_HARD: i32 = 16_000;
 
 /// Frames that a group may be asked to copy before it begins: 1 MiB. Groups of 64 callers write
 /// about as much while the keeper waits for the disk once, so it would seldom find less.
-const FRAMES_REST: i32 = 249;
+const FRAMES_REMAINDER_MAX: i32 = 249;
 
 /// How long a group that copies because the log is too long waits for readers to look away from
 /// it. They read for a fraction of a millisecond as a rule.
-const READERS_PATIENCE: Duration = Duration::from_millis(20);
+const READERS_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Times that the keeper copies in a row to catch up. Each leaves what was committed meanwhile, a
 /// small part of what it copied.
 const ROUNDS_MAX: usize = 4;
 
-const _: () = assert!(FRAMES_REST < FRAMES_STRIDE);
+const _: () = assert!(FRAMES_REMAINDER_MAX < FRAMES_STRIDE);
 const _: () = assert!(FRAMES_STRIDE < FRAMES_SOFT);
 const _: () = assert!(2 * FRAMES_SOFT < FRAMES_HARD);
 
 /// What the writer and the keeper tell each other.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct WalCheckpointer {
     /// Frames after the last commit of this process, as SQLite counted them.
     frames: AtomicI32,
     /// Whether so little is left to copy that a group shall do it.
-    rest_wanted: AtomicBool,
+    remainder_requested: AtomicBool,
     /// Held by whoever copies: SQLite lets only one.
-    copying: Mutex<()>,
-    call: Mutex<Call>,
-    called: Condvar,
+    checkpointing: Mutex<()>,
+    command: Mutex<Command>,
+    commanded: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
+enum Command {
     None,
     Copy,
     Stop,
 }
 
-impl Log {
+impl WalCheckpointer {
     pub(crate) const fn new() -> Self {
         Self {
             frames: AtomicI32::new(0),
-            rest_wanted: AtomicBool::new(false),
-            copying: Mutex::new(()),
-            call: Mutex::new(Call::None),
-            called: Condvar::new(),
+            remainder_requested: AtomicBool::new(false),
+            checkpointing: Mutex::new(()),
+            command: Mutex::new(Command::None),
+            commanded: Condvar::new(),
         }
     }
 
@@ -91,16 +91,16 @@ impl Log {
     }
 
     /// Copies until told to stop: the life of the keeper's thread.
-    pub(crate) fn keep(&self, connection: &Connection) {
-        while self.wait_for_call() {
+    pub(crate) fn run(&self, connection: &Connection) {
+        while self.wait_for_command() {
             let nearly = (0..ROUNDS_MAX).any(|_| {
-                let _alone = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
+                let _exclusive = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
                 // Another process copies, or something is wrong that the next try meets again.
                 let copied = connection.wal_checkpoint_v2(Some("main"), CheckpointMode::PASSIVE);
-                copied.is_ok_and(|(frames, copied)| frames - copied <= FRAMES_REST)
+                copied.is_ok_and(|(frames, copied)| frames - copied <= FRAMES_REMAINDER_MAX)
             });
             if nearly {
-                self.rest_wanted.store(true, Ordering::Relaxed);
+                self.remainder_requested.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -110,69 +110,69 @@ impl Log {
         self.frames.load(Ordering::Relaxed)
     }
 
-    /// Ends [`Log::keep`].
+    /// Ends [`WalCheckpointer::run`].
     pub(crate) fn stop(&self) {
-        self.tell(Call::Stop);
+        self.send(Command::Stop);
     }
 
-    fn tell(&self, call: Call) {
-        let mut told = self.call();
-        if *told != Call::Stop {
-            *told = call;
+    fn send(&self, command: Command) {
+        let mut pending = self.command();
+        if *pending != Command::Stop {
+            *pending = command;
         }
-        self.called.notify_one();
+        self.commanded.notify_one();
     }
 
     /// Whether there is something to copy; false to stop.
-    fn wait_for_call(&self) -> bool {
-        let mut call = self.call();
+    fn wait_for_command(&self) -> bool {
+        let mut command = self.command();
         loop {
-            match *call {
-                Call::Stop => return false,
-                Call::Copy => {
-                    *call = Call::None;
+            match *command {
+                Command::Stop => return false,
+                Command::Copy => {
+                    *command = Command::None;
                     return true;
                 }
-                Call::None => {
-                    call = self.called.wait(call).unwrap_or_else(PoisonError::into_inner);
+                Command::None => {
+                    command = self.commanded.wait(command).unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
     }
 
-    fn call(&self) -> MutexGuard<'_, Call> {
-        self.call.lock().unwrap_or_else(PoisonError::into_inner)
+    fn command(&self) -> MutexGuard<'_, Command> {
+        self.command.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What the writer remembers of the log. Only whoever leads a group has it.
 #[derive(Debug)]
-pub(crate) struct LogTurn {
-    log: Arc<Log>,
+pub(crate) struct CheckpointSchedule {
+    log: Arc<WalCheckpointer>,
     /// The length from which on the keeper is called next.
-    next_call: i32,
+    next_request: i32,
     /// The length from which on a group copies by itself.
-    next_own: i32,
+    next_forced: i32,
 }
 
-impl LogTurn {
-    pub(crate) const fn new(log: Arc<Log>) -> Self {
-        Self { log, next_call: FRAMES_SOFT, next_own: FRAMES_HARD }
+impl CheckpointSchedule {
+    pub(crate) const fn new(log: Arc<WalCheckpointer>) -> Self {
+        Self { log, next_request: FRAMES_SOFT, next_forced: FRAMES_HARD }
     }
 
     /// Copies on the writer's connection if it is asked for or overdue.
     pub(crate) fn before_group(&mut self, connection: &Connection) {
         let frames = self.log.frames.load(Ordering::Relaxed);
-        let is_overdue = frames >= self.next_own;
+        let is_overdue = frames >= self.next_forced;
         if is_overdue {
             // Waiting for the keeper is what keeps the log from growing without end.
-            let _alone = self.log.copying.lock().unwrap_or_else(PoisonError::into_inner);
-            start_over(connection, READERS_PATIENCE);
-            self.next_own = frames + FRAMES_STRIDE;
-        } else if self.log.rest_wanted.swap(false, Ordering::Relaxed)
-            && let Ok(_alone) = self.log.copying.try_lock()
+            let _exclusive = self.log.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+            restart_wal(connection, READERS_TIMEOUT);
+            self.next_forced = frames + FRAMES_STRIDE;
+        } else if self.log.remainder_requested.swap(false, Ordering::Relaxed)
+            && let Ok(_exclusive) = self.log.checkpointing.try_lock()
         {
-            start_over(connection, Duration::ZERO);
+            restart_wal(connection, Duration::ZERO);
         }
     }
 
@@ -180,18 +180,18 @@ impl LogTurn {
     pub(crate) fn after_group(&mut self) {
         let frames = self.log.frames.load(Ordering::Relaxed);
         if frames < FRAMES_SOFT {
-            (self.next_call, self.next_own) = (FRAMES_SOFT, FRAMES_HARD);
-        } else if frames >= self.next_call {
-            self.next_call = frames + FRAMES_STRIDE;
-            self.log.tell(Call::Copy);
+            (self.next_request, self.next_forced) = (FRAMES_SOFT, FRAMES_HARD);
+        } else if frames >= self.next_request {
+            self.next_request = frames + FRAMES_STRIDE;
+            self.log.send(Command::Copy);
         }
     }
 }
 
 /// Copies everything and lets the log start over, unless readers are in the way for longer than
-/// `patience`. Failing loses nothing, and the next turn comes.
-fn start_over(connection: &Connection, patience: Duration) {
-    if connection.busy_timeout(patience).is_ok() {
+/// `timeout`. Failing loses nothing, and the next turn comes.
+fn restart_wal(connection: &Connection, timeout: Duration) {
+    if connection.busy_timeout(timeout).is_ok() {
         let _ = connection.wal_checkpoint_v2(Some("main"), CheckpointMode::RESTART);
     }
     // The writer waits for the file's lock by itself.
