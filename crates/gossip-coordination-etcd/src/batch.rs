@@ -30,8 +30,8 @@ use crate::groups::{Group, Member, groups};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
 use crate::message::LoneTxn;
-use crate::post::{Letter, Outcome};
 use crate::proto::{Request, TxnRequest, TxnResponse};
+use crate::sender::{Outcome, SendRequest};
 use crate::wire;
 
 /// Tags and lengths around a nested transaction: two tags and two lengths of at most four bytes.
@@ -39,7 +39,7 @@ const NESTED_FRAME_LEN: usize = 10;
 
 /// A transaction ready to be sent.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct PreparedTxn {
     txn: Txn,
     /// Operations of its longest list.
     ops: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Parcel {
     limit: usize,
 }
 
-impl Parcel {
+impl PreparedTxn {
     /// Measures `txn`.
     ///
     /// # Errors
@@ -78,8 +78,8 @@ impl Parcel {
     }
 }
 
-/// A parcel that travels alone is sent as it is.
-impl Letter for Parcel {
+/// A prepared that travels alone is sent as it is.
+impl SendRequest for PreparedTxn {
     type Outcomes = Outcome;
 
     fn binds(&self) -> bool {
@@ -109,53 +109,58 @@ impl Letter for Parcel {
 /// Parcels that travel together, each with a note of the sender's own.
 #[derive(Debug)]
 pub(crate) struct Batch<N> {
-    parcels: Vec<(Parcel, N)>,
-    /// Of all parcels; `None` while there is one and nobody asked to join it.
+    txns: Vec<(PreparedTxn, N)>,
+    /// Of all txns; `None` while there is one and nobody asked to join it.
     footprint: Option<Footprint>,
-    /// Operations of the largest parcel.
+    /// Operations of the largest prepared.
     ops_max: usize,
-    /// Bytes of all parcels, nested.
+    /// Bytes of all txns, nested.
     bytes: usize,
 }
 
 impl<N> Batch<N> {
     /// A batch of one.
-    pub(crate) fn of(parcel: Parcel, note: N) -> Self {
-        let (ops_max, bytes) = (parcel.ops, NESTED_FRAME_LEN + parcel.bytes);
-        Self { parcels: vec![(parcel, note)], footprint: None, ops_max, bytes }
+    pub(crate) fn of(prepared: PreparedTxn, note: N) -> Self {
+        let (ops_max, bytes) = (prepared.ops, NESTED_FRAME_LEN + prepared.bytes);
+        Self { txns: vec![(prepared, note)], footprint: None, ops_max, bytes }
     }
 
-    /// Adds a parcel; gives it back if it has to travel with another batch.
-    pub(crate) fn add(&mut self, budget: &Budget, parcel: Parcel, note: N) -> Option<(Parcel, N)> {
-        let ops = self.parcels.len() + 1 + self.ops_max.max(parcel.ops);
-        let bytes = self.bytes + NESTED_FRAME_LEN + parcel.bytes;
+    /// Adds a prepared; gives it back if it has to travel with another batch.
+    pub(crate) fn add(
+        &mut self,
+        budget: &Budget,
+        prepared: PreparedTxn,
+        note: N,
+    ) -> Option<(PreparedTxn, N)> {
+        let ops = self.txns.len() + 1 + self.ops_max.max(prepared.ops);
+        let bytes = self.bytes + NESTED_FRAME_LEN + prepared.bytes;
         let fits = ops <= budget.ops && bytes <= budget.bytes;
-        let parcels = &self.parcels;
-        let footprint = self.footprint.get_or_insert_with(|| Footprint::of(parcels));
-        if !fits || footprint.meets(&parcel.txn) {
-            return Some((parcel, note));
+        let txns = &self.txns;
+        let footprint = self.footprint.get_or_insert_with(|| Footprint::of(txns));
+        if !fits || footprint.meets(&prepared.txn) {
+            return Some((prepared, note));
         }
-        footprint.add(&parcel.txn);
-        self.ops_max = self.ops_max.max(parcel.ops);
+        footprint.add(&prepared.txn);
+        self.ops_max = self.ops_max.max(prepared.ops);
         self.bytes = bytes;
-        self.parcels.push((parcel, note));
+        self.txns.push((prepared, note));
         None
     }
 
-    /// Whether the smallest parcel could still be added.
+    /// Whether the smallest prepared could still be added.
     pub(crate) fn has_room(&self, budget: &Budget) -> bool {
-        self.parcels.len() + 1 + self.ops_max <= budget.ops && self.bytes < budget.bytes
+        self.txns.len() + 1 + self.ops_max <= budget.ops && self.bytes < budget.bytes
     }
 
-    /// How many parcels there are; at least one.
+    /// How many txns there are; at least one.
     pub(crate) fn len(&self) -> usize {
-        self.parcels.len()
+        self.txns.len()
     }
 
-    /// What is sent: the parcel itself if there is one, else a transaction of transactions.
+    /// What is sent: the prepared itself if there is one, else a transaction of transactions.
     pub(crate) fn request(&self, namespace: &Namespace, lease: i64) -> TxnRequest {
-        let request = |place: usize| wire::txn_request(namespace, &self.parcels[place].0.txn);
-        let mut whole = match self.parcels.len() {
+        let request = |place: usize| wire::txn_request(namespace, &self.txns[place].0.txn);
+        let mut whole = match self.txns.len() {
             1 => request(0),
             _ => {
                 let groups = self.groups();
@@ -170,23 +175,22 @@ impl<N> Batch<N> {
         whole
     }
 
-    /// What became of each of several parcels, from the answer to [`Batch::request`].
+    /// What became of each of several txns, from the answer to [`Batch::request`].
     fn outcomes_of_several(&self, namespace: &Namespace, response: TxnResponse) -> Vec<Outcome> {
         // What the server did not say intelligibly may have happened.
         let Some(revision) = wire::revision(response.header.as_ref()) else {
-            return self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
+            return self.txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         };
-        let of = |parcel: &Parcel, response: Option<TxnResponse>| match response {
-            Some(response) => wire::outcome(namespace, &parcel.txn, None, response, revision),
+        let of = |prepared: &PreparedTxn, response: Option<TxnResponse>| match response {
+            Some(response) => wire::outcome(namespace, &prepared.txn, None, response, revision),
             None => Ok(CommitOutcome::Unknown),
         };
-        let mut outcomes: Vec<_> =
-            self.parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
+        let mut outcomes: Vec<_> = self.txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         let mut answers = response.responses.into_iter();
         for group in self.groups() {
             match (group, wire::txn_answer(answers.next())) {
                 (Group::Single(place), answer) => {
-                    outcomes[place] = of(&self.parcels[place].0, answer);
+                    outcomes[place] = of(&self.txns[place].0, answer);
                 }
                 (Group::Sharing(_), None) => {}
                 (Group::Sharing(members), Some(answer)) => {
@@ -199,25 +203,25 @@ impl<N> Batch<N> {
         outcomes
     }
 
-    /// Each parcel by itself, with its note.
-    pub(crate) fn apart(self) -> impl Iterator<Item = (Parcel, N)> {
-        self.parcels.into_iter()
+    /// Each prepared by itself, with its note.
+    pub(crate) fn apart(self) -> impl Iterator<Item = (PreparedTxn, N)> {
+        self.txns.into_iter()
     }
 
-    /// The notes, in the order of the parcels.
+    /// The notes, in the order of the txns.
     pub(crate) fn into_notes(self) -> impl Iterator<Item = N> {
-        self.parcels.into_iter().map(|(_, note)| note)
+        self.txns.into_iter().map(|(_, note)| note)
     }
 
-    /// Whether one of the parcels binds keys.
+    /// Whether one of the txns binds keys.
     fn has_bound(&self) -> bool {
-        self.parcels.iter().any(|(parcel, _)| parcel.binds)
+        self.txns.iter().any(|(prepared, _)| prepared.binds)
     }
 
-    /// How the parcels travel, if there are several.
+    /// How the txns travel, if there are several.
     fn groups(&self) -> Vec<Group> {
-        let limit = self.parcels.first().map_or(0, |(parcel, _)| parcel.limit);
-        groups(self.parcels.iter().map(|(parcel, _)| &parcel.txn), self.ops_max, limit)
+        let limit = self.txns.first().map_or(0, |(prepared, _)| prepared.limit);
+        groups(self.txns.iter().map(|(prepared, _)| &prepared.txn), self.ops_max, limit)
     }
 
     /// What became of the members of a group, by their places.
@@ -228,14 +232,14 @@ impl<N> Batch<N> {
         response: TxnResponse,
         revision: u64,
     ) -> Vec<(usize, Result<CommitOutcome, InfraError>)> {
-        let txn = |member: &Member| &self.parcels[member.place].0.txn;
+        let txn = |member: &Member| &self.txns[member.place].0.txn;
         let mut answers = response.responses.into_iter();
         if !response.succeeded {
             let asks = members.iter().find(|member| !txn(member).is_without_read_back());
             let compare = asks.map(|member| &txn(member).compares()[member.shared]);
-            let told = compare.map(|compare| wire::conflict(namespace, [compare], answers));
-            let outcome = |member: &Member| match &told {
-                Some(told) if !txn(member).is_without_read_back() => told.clone(),
+            let conflict = compare.map(|compare| wire::conflict(namespace, [compare], answers));
+            let outcome = |member: &Member| match &conflict {
+                Some(conflict) if !txn(member).is_without_read_back() => conflict.clone(),
                 _ => wire::untold(txn(member)),
             };
             return members.iter().map(|member| (member.place, outcome(member))).collect();
@@ -251,7 +255,7 @@ impl<N> Batch<N> {
     }
 }
 
-impl<N: Send + Sync> Letter for Batch<N> {
+impl<N: Send + Sync> SendRequest for Batch<N> {
     type Outcomes = Vec<Outcome>;
 
     fn binds(&self) -> bool {
@@ -264,21 +268,21 @@ impl<N: Send + Sync> Letter for Batch<N> {
         namespace: &Namespace,
         lease: i64,
     ) -> Result<TxnResponse, EtcdError> {
-        match &*self.parcels {
-            [(parcel, _)] => parcel.send(kv, namespace, lease).await,
+        match &*self.txns {
+            [(prepared, _)] => prepared.send(kv, namespace, lease).await,
             _ => kv.txn(self.request(namespace, lease)).await,
         }
     }
 
     fn outcomes(&self, namespace: &Namespace, response: TxnResponse) -> Vec<Outcome> {
-        match &*self.parcels {
-            [(parcel, _)] => vec![parcel.outcomes(namespace, response)],
+        match &*self.txns {
+            [(prepared, _)] => vec![prepared.outcomes(namespace, response)],
             _ => self.outcomes_of_several(namespace, response),
         }
     }
 }
 
-/// What is sent for a group of the parcels, each of which has its `request`.
+/// What is sent for a group of the txns, each of which has its `request`.
 fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnRequest {
     let members = match group {
         Group::Single(place) => return request(*place),
@@ -312,9 +316,9 @@ struct Footprint {
 }
 
 impl Footprint {
-    fn of<N>(parcels: &[(Parcel, N)]) -> Self {
+    fn of<N>(txns: &[(PreparedTxn, N)]) -> Self {
         let mut footprint = Self::default();
-        parcels.iter().for_each(|(parcel, _)| footprint.add(&parcel.txn));
+        txns.iter().for_each(|(prepared, _)| footprint.add(&prepared.txn));
         footprint
     }
 

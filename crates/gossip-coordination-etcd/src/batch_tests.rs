@@ -6,7 +6,7 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use proptest::prelude::*;
 use prost::Message;
 
-use crate::batch::{Batch, Parcel};
+use crate::batch::{Batch, PreparedTxn};
 use crate::budget::Budget;
 use crate::{EtcdConfig, NAMESPACE_LEN_MAX};
 
@@ -43,8 +43,8 @@ fn usual() -> EtcdConfig {
 fn travel_together(first: Txn, second: Txn) -> bool {
     let config = usual();
     let budget = Budget::new(&config).expect("the usual settings work");
-    let parcel = |txn| Parcel::new(&config.namespace, &budget, txn).expect("it is small");
-    Batch::of(parcel(first), ()).add(&budget, parcel(second), ()).is_none()
+    let prepared = |txn| PreparedTxn::new(&config.namespace, &budget, txn).expect("it is small");
+    Batch::of(prepared(first), ()).add(&budget, prepared(second), ()).is_none()
 }
 
 #[test]
@@ -89,13 +89,13 @@ fn a_batch_is_full_when_the_server_says_so() {
     let budget = Budget::new(&config).expect("the usual settings work");
     for (ops, expected) in [(1, 127), (4, 124), (64, 64), (128, 1)] {
         let mut next = 0;
-        let mut parcel = || {
+        let mut prepared = || {
             let keys: Vec<u64> = (next..next + ops).collect();
             next += ops;
-            Parcel::new(&config.namespace, &budget, txn(&keys, &keys)).expect("it is small")
+            PreparedTxn::new(&config.namespace, &budget, txn(&keys, &keys)).expect("it is small")
         };
-        let mut batch = Batch::of(parcel(), ());
-        while batch.add(&budget, parcel(), ()).is_none() {}
+        let mut batch = Batch::of(prepared(), ());
+        while batch.add(&budget, prepared(), ()).is_none() {}
         assert_eq!(batch.len(), expected, "of {ops} operations each");
     }
 }
@@ -104,10 +104,10 @@ fn a_batch_is_full_when_the_server_says_so() {
 fn one_transaction_is_sent_bare_and_several_nested() {
     let config = usual();
     let budget = Budget::new(&config).expect("the usual settings work");
-    let parcel = |txn| Parcel::new(&config.namespace, &budget, txn).expect("it is small");
-    let mut batch = Batch::of(parcel(txn(&[1], &[1])), ());
+    let prepared = |txn| PreparedTxn::new(&config.namespace, &budget, txn).expect("it is small");
+    let mut batch = Batch::of(prepared(txn(&[1], &[1])), ());
     assert_eq!(batch.request(&config.namespace, 0).compare.len(), 1);
-    assert!(batch.add(&budget, parcel(txn(&[2], &[2])), ()).is_none());
+    assert!(batch.add(&budget, prepared(txn(&[2], &[2])), ()).is_none());
     let nested = batch.request(&config.namespace, 0);
     assert_eq!((nested.compare.len(), nested.success.len()), (0, 2));
 }
@@ -117,7 +117,8 @@ fn what_is_too_large_is_refused_with_both_sizes() {
     let config = usual();
     let budget = Budget::new(&config).expect("the usual settings work");
     let numbers: Vec<u64> = (0..129).collect();
-    let error = Parcel::new(&config.namespace, &budget, txn(&[], &numbers)).expect_err("129 > 128");
+    let error =
+        PreparedTxn::new(&config.namespace, &budget, txn(&[], &numbers)).expect_err("129 > 128");
     let InfraError::Refused { why: StoreRefusal::TooLarge, message, .. } = error else {
         panic!("{error}");
     };
@@ -131,7 +132,7 @@ fn a_lease_never_makes_a_request_larger_than_it_was_measured() {
     let budget = Budget::new(&config).expect("the usual settings work");
     let mut txn = Txn::new();
     txn.bind(key(1), vec![1; 10]);
-    let batch = Batch::of(Parcel::new(&config.namespace, &budget, txn).expect("small"), ());
+    let batch = Batch::of(PreparedTxn::new(&config.namespace, &budget, txn).expect("small"), ());
     let measured = batch.request(&config.namespace, i64::MAX).encoded_len();
     for lease in [1, 1 << 40, i64::MAX - 1] {
         assert!(batch.request(&config.namespace, lease).encoded_len() <= measured);
@@ -168,8 +169,8 @@ proptest! {
             txn = larger;
         }
         prop_assert!(budget.limits.admit(&txn));
-        let parcel = Parcel::new(&config.namespace, &budget, txn);
-        prop_assert!(parcel.is_ok(), "{:?}", parcel.err());
+        let prepared = PreparedTxn::new(&config.namespace, &budget, txn);
+        prop_assert!(prepared.is_ok(), "{:?}", prepared.err());
     }
 
     #[test]
@@ -182,10 +183,10 @@ proptest! {
         for (number, size) in sizes.into_iter().enumerate() {
             let mut txn = Txn::new();
             txn.put(key(number as u64), vec![1; size]);
-            let parcel = Parcel::new(&config.namespace, &budget, txn).expect("it fits alone");
+            let prepared = PreparedTxn::new(&config.namespace, &budget, txn).expect("it fits alone");
             match &mut batch {
-                Some(batch) => drop(batch.add(&budget, parcel, ())),
-                None => batch = Some(Batch::of(parcel, ())),
+                Some(batch) => drop(batch.add(&budget, prepared, ())),
+                None => batch = Some(Batch::of(prepared, ())),
             }
         }
         let request = batch.expect("one at least").request(&config.namespace, 0);
@@ -212,10 +213,10 @@ proptest! {
             let (compared, written): (Vec<_>, Vec<_>) =
                 (compared.into_iter().collect(), written.into_iter().collect());
             let txn = txn(&compared, &written);
-            let parcel = Parcel::new(&config.namespace, &budget, txn.clone()).expect("small");
+            let prepared = PreparedTxn::new(&config.namespace, &budget, txn.clone()).expect("small");
             let left = match &mut batch {
-                Some(batch) => batch.add(&budget, parcel, ()),
-                None => { batch = Some(Batch::of(parcel, ())); None }
+                Some(batch) => batch.add(&budget, prepared, ()),
+                None => { batch = Some(Batch::of(prepared, ())); None }
             };
             if left.is_none() {
                 shared.push(txn);

@@ -27,8 +27,8 @@ use tokio::sync::Semaphore;
 
 use crate::explorer::{Explorer, pause};
 use crate::message::TxnMessage;
-use crate::post::Outcome;
 use crate::proto::{RangeRequest, RangeResponse, Request, TxnRequest, TxnResponse};
+use crate::sender::Outcome;
 use crate::sim_etcd_kv::{FaultRates, SimEtcdKv};
 use crate::tasks::Tasks;
 use crate::{Alarm, EtcdConfig, EtcdError, EtcdKv, EtcdStore, LeaseGrant, LeaseTtl, MemberStatus};
@@ -44,7 +44,7 @@ const COMMITS: u64 = 3;
 const QUIET_MILLIS: u64 = 10_000;
 
 /// As many requests may be in flight.
-const CARRIERS: usize = 2;
+const SENDER_TASKS: usize = 2;
 
 /// The number of the key that everybody expects to be absent.
 const CONTENDED: u64 = 1_000_000;
@@ -376,10 +376,10 @@ fn judge(stage: &Stage, store: &EtcdStore<SlowKv>, has_faults: bool) {
             None => {}
         }
     }
-    assert_eq!(store.free_flights(), Some(CARRIERS), "somebody keeps a place");
+    assert_eq!(store.free_permits(), Some(SENDER_TASKS), "somebody keeps a place");
     assert!(winners <= 1, "{winners} were told that they were first");
     let wire = stage.kv.wire();
-    assert!(wire.in_flight_max <= CARRIERS, "{} requests at a time", wire.in_flight_max);
+    assert!(wire.in_flight_max <= SENDER_TASKS, "{} requests at a time", wire.in_flight_max);
     if !has_faults {
         assert!(wire.grants <= 1, "{} leases", wire.grants);
         let put = |number: &&u64| told[number].deed != Deed::Bind;

@@ -6,11 +6,11 @@ use gossip_coordination::store::{CommitOutcome, Key, Txn, Versioned};
 use gossip_testkit::test_support::EtcdServer;
 use prost::Message;
 
-use crate::batch::{Batch, Parcel};
+use crate::batch::{Batch, PreparedTxn};
 use crate::budget::Budget;
 use crate::groups::{Group, groups};
-use crate::post::Letter;
 use crate::proto::{Request, TxnRequest};
+use crate::sender::SendRequest;
 use crate::sim_etcd_kv::SimEtcdKv;
 use crate::{EtcdConfig, EtcdKv, GrpcClient, GrpcConfig};
 
@@ -55,11 +55,11 @@ fn config() -> EtcdConfig {
 fn request(txns: impl IntoIterator<Item = Txn>) -> TxnRequest {
     let config = config();
     let budget = Budget::new(&config).expect("the usual settings work");
-    let parcel = |txn| Parcel::new(&config.namespace, &budget, txn).expect("it is small");
-    let mut parcels = txns.into_iter().map(parcel);
-    let mut batch = Batch::of(parcels.next().expect("one at least"), ());
-    for parcel in parcels {
-        assert!(batch.add(&budget, parcel, ()).is_none(), "it fits");
+    let prepared = |txn| PreparedTxn::new(&config.namespace, &budget, txn).expect("it is small");
+    let mut all_prepared = txns.into_iter().map(prepared);
+    let mut batch = Batch::of(all_prepared.next().expect("one at least"), ());
+    for prepared in all_prepared {
+        assert!(batch.add(&budget, prepared, ()).is_none(), "it fits");
     }
     batch.request(&config.namespace, 0)
 }
@@ -138,14 +138,14 @@ fn a_full_batch_of_groups_is_taken() {
     let budget = Budget::new(&config).expect("the usual settings work");
     for writes in [1, 2, 3, 4, 60, 62, 124, 125, 126] {
         for runs in [1, 2, 60] {
-            let parcel = |number: u64| {
+            let prepared = |number: u64| {
                 let mut txn = checkpoint(number % runs, number, 3, 5);
                 (1..writes).for_each(|write| txn.put(hot(1_000 + number, write), vec![1]));
-                Parcel::new(&config.namespace, &budget, txn).expect("it is small")
+                PreparedTxn::new(&config.namespace, &budget, txn).expect("it is small")
             };
-            let mut batch = Batch::of(parcel(0), ());
+            let mut batch = Batch::of(prepared(0), ());
             let mut number = 1;
-            while batch.add(&budget, parcel(number), ()).is_none() {
+            while batch.add(&budget, prepared(number), ()).is_none() {
                 number += 1;
             }
             let taken = block_on(SimEtcdKv::new().txn(batch.request(&config.namespace, 0)));
@@ -163,16 +163,16 @@ async fn a_real_server_takes_a_full_batch() {
     let budget = Budget::new(&config).expect("the usual settings work");
     for writes in 1..4_u64 {
         let mut number = 0;
-        let mut parcel = || {
+        let mut prepared = || {
             number += 1;
             let mut txn = Txn::new();
             txn.expect(head(1), None);
             txn.expect(hot(writes, number), None);
             (0..writes).for_each(|write| txn.put(hot(100 * writes + write, number), vec![1]));
-            Parcel::new(&config.namespace, &budget, txn).expect("it is small")
+            PreparedTxn::new(&config.namespace, &budget, txn).expect("it is small")
         };
-        let mut batch = Batch::of(parcel(), ());
-        while batch.add(&budget, parcel(), ()).is_none() {}
+        let mut batch = Batch::of(prepared(), ());
+        while batch.add(&budget, prepared(), ()).is_none() {}
         let answer = client.txn(batch.request(&config.namespace, 0)).await.expect("it fits");
         let outcomes = batch.outcomes(&config.namespace, answer);
         assert!(outcomes.len() > 120, "{} fit", outcomes.len());

@@ -23,7 +23,7 @@ use prost::bytes::Bytes;
 use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use crate::driven::Driven;
+use crate::abort_on_drop::AbortOnDrop;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_config::{Credentials, GrpcConfig};
 use crate::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
@@ -119,14 +119,14 @@ impl GrpcClient {
     /// # Errors
     ///
     /// [`EtcdCause::OtherCluster`] if they are not of one cluster.
-    pub async fn meet_members(&self) -> Result<(), EtcdError> {
+    pub async fn discover_members(&self) -> Result<(), EtcdError> {
         let meet = |index: usize| {
             let client = self.clone();
             async move { client.inner.nodes[index].open("connect").await.map(drop) }
         };
         let runtime = Tasks::current();
         let meetings: Vec<_> =
-            (0..self.inner.nodes.len()).map(|it| Driven::start(&runtime, meet(it))).collect();
+            (0..self.inner.nodes.len()).map(|it| AbortOnDrop::start(&runtime, meet(it))).collect();
         for meeting in meetings {
             if let Some(Err(error)) = meeting.await
                 && matches!(error.cause, EtcdCause::OtherCluster { .. })
@@ -151,7 +151,7 @@ impl GrpcClient {
         let client = self.clone();
         let work = async move { client.defragment_here().await };
         let ended = || Err(EtcdError::unknown(DEFRAGMENT.operation, EtcdCause::ended()));
-        Driven::start(&Tasks::current(), work).await.unwrap_or_else(ended)
+        AbortOnDrop::start(&Tasks::current(), work).await.unwrap_or_else(ended)
     }
 
     async fn defragment_here(&self) -> Result<(), EtcdError> {
@@ -193,7 +193,7 @@ impl GrpcClient {
         let (client, method) = (self.clone(), *method);
         // Others wait while a connection is made or a token renewed.
         let call = async move { client.call_here(&method, &message).await };
-        let answer = Driven::start(&Tasks::current(), call).await;
+        let answer = AbortOnDrop::start(&Tasks::current(), call).await;
         answer.unwrap_or_else(|| Err(EtcdError::unknown(method.operation, EtcdCause::ended())))
     }
 

@@ -11,13 +11,13 @@
 #[cfg(test)]
 extern crate self as gossip_coordination_etcd;
 
+mod abort_on_drop;
 mod backend;
 mod batch;
 mod budget;
 mod coalesce;
 mod config;
 mod diagnosis;
-mod driven;
 mod error;
 mod groups;
 mod grpc;
@@ -27,11 +27,11 @@ mod keyspace;
 mod kv;
 mod message;
 mod node;
-mod once;
 mod owner_lease;
-mod post;
 pub mod proto;
 mod reader;
+mod sender;
+mod single_use_connector;
 mod status;
 mod store;
 mod tasks;
@@ -84,7 +84,7 @@ mod keyspace_tests;
 #[cfg(test)]
 mod message_tests;
 #[cfg(test)]
-mod post_tests;
+mod sender_tests;
 // Included for tests of internals that need the model: `gossip-testkit-etcd` implements the trait
 // `EtcdKv` of the crate as it is built without `cfg(test)`, which is another trait than ours here.
 #[cfg(test)]

@@ -22,8 +22,8 @@ use crate::diagnosis::diagnose;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_codec::AnswerCodec;
 use crate::grpc_config::{GrpcConfig, TlsOptions};
-use crate::once::Once;
 use crate::proto::{StatusRequest, StatusResponse};
+use crate::single_use_connector::SingleUseConnector;
 use crate::status::{OLDEST_VERSION, Peer, classify, transport_failure, wrong_version};
 
 /// Connections that one request may find: one that broke while nobody used it, and another.
@@ -261,7 +261,7 @@ impl Node {
     }
 
     async fn try_connect(&self) -> Result<Channel, EtcdCause> {
-        let way = Once::new(self.connect_timeout);
+        let way = SingleUseConnector::new(self.connect_timeout);
         let connected = self.endpoint.connect_with_connector(way).await;
         let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
         let channel = connected.map_err(failure)?;

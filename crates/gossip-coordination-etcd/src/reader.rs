@@ -8,8 +8,8 @@
 
 use crate::error::{EtcdCause, EtcdError, SizeLimit};
 use crate::kv::EtcdKv;
-use crate::post::Post;
 use crate::proto::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest};
+use crate::sender::Sender;
 use crate::wire::{self, Question};
 
 /// Transactions nested in one another that are asked for at once. A decoder of answers follows a
@@ -20,25 +20,25 @@ const _: () = assert!(2 * NESTED_MAX < 100);
 
 /// The answers to `questions`, in their order. One that is missing at the end was not understood.
 pub(crate) async fn answers<K: EtcdKv>(
-    post: &Post<K>,
+    sender: &Sender<K>,
     questions: Vec<Question>,
 ) -> Result<Vec<RangeResponse>, EtcdError> {
     let mut answers: Vec<RangeResponse> = Vec::with_capacity(questions.len());
     let mut rest = questions.into_iter();
     let mut revision = 0;
     while rest.len() > 0 {
-        let fitting = fitting(rest.as_slice(), post.budget.ops);
+        let fitting = fitting(rest.as_slice(), sender.budget.ops);
         let mut chunk: Vec<Question> = rest.by_ref().take(fitting.max(1)).collect();
         let chunk_len = chunk.len();
         chunk.iter_mut().for_each(|question| question.pin(revision));
         // What is empty is compared as of now, so it is found out step by step for an instant that
         // has passed.
         let has_passed = revision != 0 && chunk.iter().any(|it| matches!(it, Question::FirstOf(_)));
-        let told = if has_passed || fitting == 0 { None } else { Some(ask(post, &chunk).await) };
+        let told = if has_passed || fitting == 0 { None } else { Some(ask(sender, &chunk).await) };
         let told = match told {
             Some(Err(error)) if !is_answer_too_large(&error) => return Err(error),
             Some(Ok(told)) => told,
-            Some(Err(_)) | None => one_by_one(post, chunk).await?,
+            Some(Err(_)) | None => one_by_one(sender, chunk).await?,
         };
         let is_whole = told.len() == chunk_len;
         answers.extend(told);
@@ -70,14 +70,14 @@ fn pinned(revision: i64, first: Option<&RangeResponse>) -> i64 {
 
 /// Asks again as often as is allowed: a read does no harm.
 async fn ask<K: EtcdKv>(
-    post: &Post<K>,
+    sender: &Sender<K>,
     questions: &[Question],
 ) -> Result<Vec<RangeResponse>, EtcdError> {
     let mut retry = 0;
     loop {
-        match ask_once(post, questions).await {
-            Err(error) if error.is_transient() && retry < post.retries => {
-                post.back_off(retry).await;
+        match ask_once(sender, questions).await {
+            Err(error) if error.is_transient() && retry < sender.retries => {
+                sender.back_off(retry).await;
                 retry += 1;
             }
             answer => return answer,
@@ -86,16 +86,16 @@ async fn ask<K: EtcdKv>(
 }
 
 async fn ask_once<K: EtcdKv>(
-    post: &Post<K>,
+    sender: &Sender<K>,
     questions: &[Question],
 ) -> Result<Vec<RangeResponse>, EtcdError> {
     let ops = match questions {
         [] => return Ok(Vec::new()),
-        [Question::One(request)] => return Ok(vec![post.kv.range(request.clone()).await?]),
+        [Question::One(request)] => return Ok(vec![sender.kv.range(request.clone()).await?]),
         questions => questions.iter().filter_map(|question| question.clone().into_op()),
     };
     let request = TxnRequest { success: ops.collect(), ..TxnRequest::default() };
-    let answer = post.kv.txn(request).await?;
+    let answer = sender.kv.txn(request).await?;
     let of_instant = |range| with_header(range, answer.header.as_ref());
     // One of another kind ends the list, and what is missing is noticed by whoever asked.
     let ranges = answer.responses.into_iter().map_while(|it| wire::question_answer(Some(it)));
@@ -109,7 +109,7 @@ fn with_header(range: RangeResponse, header: Option<&ResponseHeader>) -> RangeRe
 
 /// Asks one by one for what cannot be answered at once.
 async fn one_by_one<K: EtcdKv>(
-    post: &Post<K>,
+    sender: &Sender<K>,
     questions: Vec<Question>,
 ) -> Result<Vec<RangeResponse>, EtcdError> {
     let mut answers: Vec<RangeResponse> = Vec::with_capacity(questions.len());
@@ -121,7 +121,7 @@ async fn one_by_one<K: EtcdKv>(
         let mut answer = RangeResponse::default();
         for range in ranges {
             let revision = pinned(range.revision, answers.first().or(Some(&answer)));
-            answer = in_parts(post, RangeRequest { revision, ..range }).await?;
+            answer = in_parts(sender, RangeRequest { revision, ..range }).await?;
             if !answer.kvs.is_empty() {
                 break;
             }
@@ -134,7 +134,7 @@ async fn one_by_one<K: EtcdKv>(
 /// A range, in smaller and smaller parts if its answer is too large. Every part brings a key, or it
 /// is the last, whatever the server says: so there are at most as many parts as keys.
 async fn in_parts<K: EtcdKv>(
-    post: &Post<K>,
+    sender: &Sender<K>,
     request: RangeRequest,
 ) -> Result<RangeResponse, EtcdError> {
     let mut whole = RangeResponse::default();
@@ -143,7 +143,7 @@ async fn in_parts<K: EtcdKv>(
         let len = i64::try_from(whole.kvs.len()).unwrap_or(i64::MAX);
         // Without a limit there is one key, which has no parts.
         rest.limit = part.min(request.limit - len);
-        let answer = match ask(post, &[Question::One(rest.clone())]).await {
+        let answer = match ask(sender, &[Question::One(rest.clone())]).await {
             Err(error) if is_answer_too_large(&error) && part > 1 => {
                 part /= 2;
                 continue;

@@ -8,7 +8,7 @@
 //! # Never
 //! - knows a rule of the protocol, or decodes a value;
 //! - calls certain what may have happened: a lost reply is [`CommitOutcome::Unknown`];
-//! - sends what the server's limits refuse: that is told beforehand, with both sizes.
+//! - sends what the server's limits refuse: that is received beforehand, with both sizes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Key, Read, StoreLimits, Txn};
 
-use crate::batch::{Batch, Parcel};
+use crate::batch::{Batch, PreparedTxn};
 use crate::budget::Budget;
 use crate::coalesce::Coalescer;
 use crate::config::{ConfigError, EtcdConfig};
@@ -24,30 +24,30 @@ use crate::error::EtcdError;
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
 use crate::owner_lease::OwnerLease;
-use crate::post::{Outcome, Post, infra_error};
 use crate::proto::RangeResponse;
+use crate::sender::{Outcome, Sender, infra_error};
 use crate::tasks::Tasks;
 use crate::{reader, wire};
 
 /// A handle on a namespace of an etcd cluster. Clones share the connection, the group commit and
 /// the owner lease of the process.
 pub struct EtcdStore<K> {
-    post: Arc<Post<K>>,
+    sender: Arc<Sender<K>>,
     /// `None` sends every call by itself.
     coalescer: Option<Coalescer>,
 }
 
 impl<K> Clone for EtcdStore<K> {
     fn clone(&self) -> Self {
-        Self { post: Arc::clone(&self.post), coalescer: self.coalescer.clone() }
+        Self { sender: Arc::clone(&self.sender), coalescer: self.coalescer.clone() }
     }
 }
 
 impl<K> fmt::Debug for EtcdStore<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdStore")
-            .field("namespace", &self.post.namespace)
-            .field("limits", &self.post.budget.limits)
+            .field("namespace", &self.sender.namespace)
+            .field("limits", &self.sender.budget.limits)
             .finish_non_exhaustive()
     }
 }
@@ -60,7 +60,7 @@ impl<K: EtcdKv> EtcdStore<K> {
     ///
     /// What [`EtcdConfig::validate`] finds.
     pub fn without_tasks(kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
-        Ok(Self { post: Arc::new(post(kv, config, None)?), coalescer: None })
+        Ok(Self { sender: Arc::new(sender(kv, config, None)?), coalescer: None })
     }
 
     /// A store whose keep-alives and group commit run on the current runtime. The client's
@@ -79,33 +79,33 @@ impl<K: EtcdKv> EtcdStore<K> {
 
     /// As [`EtcdStore::start`], in this place.
     pub(crate) fn start_on(tasks: Tasks, kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
-        let post = Arc::new(post(kv, config, Some(tasks.clone()))?);
-        drop(tasks.spawn(keep_alive(Arc::downgrade(&post))));
-        let coalescer = config.coalesce.then(|| Coalescer::start(&post, tasks));
-        Ok(Self { post, coalescer })
+        let sender = Arc::new(sender(kv, config, Some(tasks.clone()))?);
+        drop(tasks.spawn(keep_alive(Arc::downgrade(&sender))));
+        let coalescer = config.coalesce.then(|| Coalescer::start(&sender, tasks));
+        Ok(Self { sender, coalescer })
     }
 
     /// The client that is used, for what is not coordination.
     #[must_use]
     pub fn kv(&self) -> &K {
-        &self.post.kv
+        &self.sender.kv
     }
 
     /// The part of the cluster that is ours.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
-        &self.post.namespace
+        &self.sender.namespace
     }
 
     /// Keeps the lease of this process, if there is one. A store that was started does so itself.
     pub async fn keep_alive(&self) {
-        self.post.lease.keep_alive(&self.post.kv).await;
+        self.sender.lease.keep_alive(&self.sender.kv).await;
     }
 
     /// The lease of this process, if it has one now. A hint of life for others, never safety.
     #[must_use]
     pub fn owner_lease(&self) -> Option<i64> {
-        self.post.lease.current()
+        self.sender.lease.current()
     }
 
     /// Gives the owner lease of this process back, so that others see at once that it is gone.
@@ -113,53 +113,53 @@ impl<K: EtcdKv> EtcdStore<K> {
     ///
     /// # Errors
     ///
-    /// If the server could not be told; the lease then runs out by itself.
+    /// If the server could not be received; the lease then runs out by itself.
     pub async fn revoke_owner_lease(&self) -> Result<(), EtcdError> {
-        self.post.lease.revoke(&self.post.kv).await
+        self.sender.lease.revoke(&self.sender.kv).await
     }
 
     /// How many requests more may be in flight, if there is a group commit.
     #[cfg(test)]
-    pub(crate) fn free_flights(&self) -> Option<usize> {
-        self.coalescer.as_ref().map(Coalescer::free_flights)
+    pub(crate) fn free_permits(&self) -> Option<usize> {
+        self.coalescer.as_ref().map(Coalescer::free_permits)
     }
 
-    async fn commit_all(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
+    async fn commit_all(&self, prepared: Vec<PreparedTxn>) -> Vec<Outcome> {
         match &self.coalescer {
-            Some(coalescer) => coalescer.commit_all(parcels).await,
-            None => self.commit_in_batches(parcels).await,
+            Some(coalescer) => coalescer.commit_all(prepared).await,
+            None => self.commit_in_batches(prepared).await,
         }
     }
 
     /// The usual case: one transaction, nothing to sort out.
     async fn commit_lone(&self, txn: Txn) -> Outcome {
-        let parcel = Parcel::new(&self.post.namespace, &self.post.budget, txn)?;
-        if parcel.binds() {
-            self.post.granted_lease().await.map_err(|error| infra_error(&error))?;
+        let txn = PreparedTxn::new(&self.sender.namespace, &self.sender.budget, txn)?;
+        if txn.binds() {
+            self.sender.granted_lease().await.map_err(|error| infra_error(&error))?;
         }
-        self.commit_one(parcel).await
+        self.commit_one(txn).await
     }
 
-    async fn commit_one(&self, parcel: Parcel) -> Outcome {
+    async fn commit_one(&self, txn: PreparedTxn) -> Outcome {
         if let Some(coalescer) = &self.coalescer {
-            return coalescer.commit(&self.post, parcel).await;
+            return coalescer.commit(&self.sender, txn).await;
         }
-        self.post.deliver_single(&parcel).await
+        self.sender.send_single(&txn).await
     }
 
     /// Without a group commit, the transactions of one call still travel together.
-    async fn commit_in_batches(&self, parcels: Vec<Parcel>) -> Vec<Outcome> {
+    async fn commit_in_batches(&self, prepared: Vec<PreparedTxn>) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> =
-            parcels.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
-        let mut rest: Vec<(Parcel, usize)> =
-            parcels.into_iter().enumerate().map(|(index, parcel)| (parcel, index)).collect();
+            prepared.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
+        let mut rest: Vec<(PreparedTxn, usize)> =
+            prepared.into_iter().enumerate().map(|(index, txn)| (txn, index)).collect();
         while !rest.is_empty() {
             let mut waiting = rest.into_iter();
-            let Some((parcel, index)) = waiting.next() else { break };
-            let mut batch = Batch::of(parcel, index);
-            let left = |(parcel, index)| batch.add(&self.post.budget, parcel, index);
+            let Some((txn, index)) = waiting.next() else { break };
+            let mut batch = Batch::of(txn, index);
+            let left = |(txn, index)| batch.add(&self.sender.budget, txn, index);
             rest = waiting.filter_map(left).collect();
-            for (index, outcome) in self.post.deliver(batch).await {
+            for (index, outcome) in self.sender.send_batch(batch).await {
                 outcomes[index] = outcome;
             }
         }
@@ -169,18 +169,18 @@ impl<K: EtcdKv> EtcdStore<K> {
 
 impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
-        let post = &self.post;
+        let sender = &self.sender;
         // Whoever looks for the owner of a shard is about to become it.
         if reads.iter().any(|read| matches!(read, Read::Get(Key::Owner { .. }))) {
-            post.expect_lease();
+            sender.expect_lease();
         }
-        let questions = wire::questions(&post.namespace, &reads, post.budget.limits.page);
+        let questions = wire::questions(&sender.namespace, &reads, sender.budget.limits.page);
         let is_asked: Vec<bool> = questions.iter().map(Option::is_some).collect();
-        let answers = reader::answers(post, questions.into_iter().flatten().collect()).await;
+        let answers = reader::answers(sender, questions.into_iter().flatten().collect()).await;
         let mut answers = answers.map_err(|error| infra_error(&error))?.into_iter();
         let answer = |(read, is_asked): (&Read, bool)| {
-            let told = if is_asked { answers.next() } else { Some(RangeResponse::default()) };
-            wire::answer(&post.namespace, read, told)
+            let received = if is_asked { answers.next() } else { Some(RangeResponse::default()) };
+            wire::answer(&sender.namespace, read, received)
         };
         reads.iter().zip(is_asked).map(answer).collect()
     }
@@ -192,31 +192,33 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
                 None => Vec::new(),
             };
         }
-        let post = &self.post;
-        let measured: Vec<Result<Parcel, InfraError>> =
-            txns.into_iter().map(|txn| Parcel::new(&post.namespace, &post.budget, txn)).collect();
+        let sender = &self.sender;
+        let measured: Vec<Result<PreparedTxn, InfraError>> = txns
+            .into_iter()
+            .map(|txn| PreparedTxn::new(&sender.namespace, &sender.budget, txn))
+            .collect();
         // Granted here, so that nobody else in the batch pays for a lease that is refused.
-        let lease_error = match measured.iter().flatten().any(Parcel::binds) {
-            true => post.granted_lease().await.err().map(|error| infra_error(&error)),
+        let lease_error = match measured.iter().flatten().any(PreparedTxn::binds) {
+            true => sender.granted_lease().await.err().map(|error| infra_error(&error)),
             false => None,
         };
         let mut outcomes = Vec::with_capacity(measured.len());
-        let mut parcels = Vec::with_capacity(measured.len());
-        for parcel in measured {
-            outcomes.push(match (parcel, &lease_error) {
-                (Ok(parcel), Some(error)) if parcel.binds() => Some(Err(error.clone())),
-                (Ok(parcel), _) => {
-                    parcels.push(parcel);
+        let mut prepared = Vec::with_capacity(measured.len());
+        for txn in measured {
+            outcomes.push(match (txn, &lease_error) {
+                (Ok(txn), Some(error)) if txn.binds() => Some(Err(error.clone())),
+                (Ok(txn), _) => {
+                    prepared.push(txn);
                     None
                 }
                 (Err(error), _) => Some(Err(error)),
             });
         }
-        let mut sent = match parcels.pop() {
-            Some(only) if parcels.is_empty() => vec![self.commit_one(only).await],
+        let mut sent = match prepared.pop() {
+            Some(only) if prepared.is_empty() => vec![self.commit_one(only).await],
             Some(last) => {
-                parcels.push(last);
-                self.commit_all(parcels).await
+                prepared.push(last);
+                self.commit_all(prepared).await
             }
             None => Vec::new(),
         }
@@ -228,23 +230,23 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     }
 
     async fn wait(&mut self, ticks: u64) {
-        self.post.kv.sleep(ticks).await;
+        self.sender.kv.sleep(ticks).await;
     }
 
     fn limits(&self) -> StoreLimits {
-        self.post.budget.limits
+        self.sender.budget.limits
     }
 
     fn binding(&self) -> Option<u64> {
-        Some(self.post.lease.binding())
+        Some(self.sender.lease.binding())
     }
 }
 
 /// What the handles of a store share, if the settings can work.
-fn post<K>(kv: K, config: &EtcdConfig, runtime: Option<Tasks>) -> Result<Post<K>, ConfigError> {
+fn sender<K>(kv: K, config: &EtcdConfig, runtime: Option<Tasks>) -> Result<Sender<K>, ConfigError> {
     config.validate()?;
     let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
-    Ok(Post {
+    Ok(Sender {
         kv,
         namespace: config.namespace.clone(),
         budget: Budget::new(config)?,
@@ -255,8 +257,8 @@ fn post<K>(kv: K, config: &EtcdConfig, runtime: Option<Tasks>) -> Result<Post<K>
 }
 
 /// Keeps the lease of a process until nobody uses the store any more.
-async fn keep_alive<K: EtcdKv>(post: Weak<Post<K>>) {
-    while let Some(alive) = post.upgrade() {
+async fn keep_alive<K: EtcdKv>(sender: Weak<Sender<K>>) {
+    while let Some(alive) = sender.upgrade() {
         alive.lease.keep_alive(&alive.kv).await;
         let (kv, millis) = (alive.kv.clone(), alive.lease.keep_alive_millis());
         // The store must be able to end while this waits.

@@ -89,7 +89,7 @@ pub(crate) fn outcome(
 pub(crate) fn untold(txn: &Txn) -> Result<CommitOutcome, InfraError> {
     Conflict::untold(txn)
         .map(CommitOutcome::Conflict)
-        .ok_or_else(|| crossed("a transaction failed that compares nothing"))
+        .ok_or_else(|| protocol_mismatch("a transaction failed that compares nothing"))
 }
 
 /// The conflict of a transaction with `compares`, of which at least one failed.
@@ -103,12 +103,12 @@ pub(crate) fn conflict<'c>(
     for compare in compares {
         let Some(target) = Target::of(namespace, compare) else { continue };
         let range = range_answer(answers.next());
-        let range = range.ok_or_else(|| crossed("a compared key is not told"))?;
+        let range = range.ok_or_else(|| protocol_mismatch("a compared key is not told"))?;
         found.extend(target.broken_by(namespace, range)?);
     }
     Conflict::new(found)
         .map(CommitOutcome::Conflict)
-        .ok_or_else(|| crossed("a transaction failed whose compares all hold"))
+        .ok_or_else(|| protocol_mismatch("a transaction failed whose compares all hold"))
 }
 
 /// The revision that an answer was given at; `None` if it does not say so.
@@ -196,7 +196,7 @@ pub(crate) fn answer(
     read: &Read,
     response: Option<RangeResponse>,
 ) -> Result<Answer, InfraError> {
-    let response = response.ok_or_else(|| crossed("a read is not answered"))?;
+    let response = response.ok_or_else(|| protocol_mismatch("a read is not answered"))?;
     Ok(match read {
         Read::Get(key) => Answer::Value(value_of(namespace, key, response)?),
         Read::Scan { range, limit } => {
@@ -207,7 +207,7 @@ pub(crate) fn answer(
         }
         Read::Count(_) => {
             let count = u64::try_from(response.count);
-            Answer::Count(count.map_err(|_| crossed("a count is negative"))?)
+            Answer::Count(count.map_err(|_| protocol_mismatch("a count is negative"))?)
         }
     })
 }
@@ -352,7 +352,7 @@ fn value_of(
     };
     let (found_key, value) = entry(namespace, first)?;
     if found_key != *key || found.next().is_some() {
-        return Err(crossed("a read is answered with another key"));
+        return Err(protocol_mismatch("a read is answered with another key"));
     }
     Ok(Some(value))
 }
@@ -367,11 +367,11 @@ fn page_of(
 ) -> Result<Page, InfraError> {
     let kvs = response.kvs;
     if kvs.len() > limit {
-        return Err(crossed("a page holds more keys than were asked for"));
+        return Err(protocol_mismatch("a page holds more keys than were asked for"));
     }
     let spans = || ranges.iter().filter_map(|range| namespace.span(range));
     if !kvs.is_empty() && !spans().any(|span| is_run_of_keys(&span, &kvs)) {
-        return Err(crossed("a page is not of the range that was asked for"));
+        return Err(protocol_mismatch("a page is not of the range that was asked for"));
     }
     kvs.into_iter().map(|kv| entry(namespace, kv)).collect()
 }
@@ -387,11 +387,11 @@ fn is_run_of_keys(span: &KeySpan, kvs: &[KeyValue]) -> bool {
 fn entry(namespace: &Namespace, kv: KeyValue) -> Result<(Key, Versioned), InfraError> {
     let key = namespace.parse(&kv.key)?;
     let revision = u64::try_from(kv.mod_revision).ok().filter(|revision| *revision > 0);
-    let revision = revision.ok_or_else(|| crossed("a revision is not above zero"))?;
+    let revision = revision.ok_or_else(|| protocol_mismatch("a revision is not above zero"))?;
     Ok((key, Versioned { revision, bytes: kv.value }))
 }
 
 /// An answer that does not fit its question.
-fn crossed(message: &str) -> InfraError {
+fn protocol_mismatch(message: &str) -> InfraError {
     InfraError::Corruption { operation: "etcd.answer", message: message.to_owned() }
 }

@@ -91,7 +91,7 @@ impl EtcdConfig {
     async fn connect_store(&self) -> Result<EtcdStore<GrpcClient>, ConnectError> {
         self.validate()?;
         let client = GrpcClient::new(&self.grpc_config()?)?;
-        client.meet_members().await?;
+        client.discover_members().await?;
         client.status().await?;
         Ok(EtcdStore::start(client, self)?)
     }

@@ -335,7 +335,7 @@ async fn a_server_of_another_cluster_is_never_asked() {
     assert!(!holds(&alone, "k").await, "it was asked all the same");
     one.restart();
     write_surely(&client, "k").await;
-    let error = client.meet_members().await.unwrap_err();
+    let error = client.discover_members().await.unwrap_err();
     assert!(is_named(&error.cause), "{error}");
 }
 

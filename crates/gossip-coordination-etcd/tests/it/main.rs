@@ -7,7 +7,6 @@
 mod backend_tests;
 mod conformance_tests;
 mod differential_tests;
-mod driven_tests;
 mod facts_tests;
 mod fake_grpc;
 mod fault_tests;
@@ -26,3 +25,4 @@ mod sim_coordinator_tests;
 mod space_tests;
 mod store_tests;
 mod tls_tests;
+mod unpolled_future_tests;

@@ -19,12 +19,12 @@ use tower_service::Service;
 
 /// Connects to what it is first called with, and never again.
 #[derive(Debug)]
-pub(crate) struct Once {
+pub(crate) struct SingleUseConnector {
     tcp: HttpConnector,
     is_used: bool,
 }
 
-impl Once {
+impl SingleUseConnector {
     /// A way that has not been gone yet.
     pub(crate) fn new(connect_timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
@@ -39,7 +39,7 @@ impl Once {
 type Connection = TokioIo<TcpStream>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-impl Service<Uri> for Once {
+impl Service<Uri> for SingleUseConnector {
     type Response = Connection;
     type Error = Failure;
     type Future = Pin<Box<dyn Future<Output = Result<Connection, Failure>> + Send>>;

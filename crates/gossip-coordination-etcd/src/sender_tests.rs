@@ -2,7 +2,7 @@
 
 use gossip_coordination::{InfraError, StoreRefusal};
 
-use crate::post::infra_error;
+use crate::sender::infra_error;
 use crate::{EtcdCause, EtcdError, SizeLimit};
 
 /// What a caller can do about it: come back, or call somebody.

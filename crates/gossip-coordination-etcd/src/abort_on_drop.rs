@@ -16,16 +16,16 @@ use crate::tasks::{Task, Tasks};
 
 /// Work in a task of its own. `None` if it ended without an answer: it panicked, or its runtime
 /// has ended.
-pub(crate) struct Driven<T>(Task<T>);
+pub(crate) struct AbortOnDrop<T>(Task<T>);
 
-impl<T: Send + 'static> Driven<T> {
+impl<T: Send + 'static> AbortOnDrop<T> {
     /// Begins at once.
     pub(crate) fn start(tasks: &Tasks, work: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tasks.spawn(work))
     }
 }
 
-impl<T> Future for Driven<T> {
+impl<T> Future for AbortOnDrop<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -33,7 +33,7 @@ impl<T> Future for Driven<T> {
     }
 }
 
-impl<T> Drop for Driven<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

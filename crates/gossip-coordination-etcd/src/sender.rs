@@ -17,9 +17,9 @@ use std::sync::Arc;
 use gossip_coordination::store::CommitOutcome;
 use gossip_coordination::{InfraError, StoreRefusal};
 
-use crate::batch::{Batch, Parcel};
+use crate::abort_on_drop::AbortOnDrop;
+use crate::batch::{Batch, PreparedTxn};
 use crate::budget::Budget;
-use crate::driven::Driven;
 use crate::error::{EtcdCause, EtcdError};
 use crate::keyspace::Namespace;
 use crate::kv::EtcdKv;
@@ -39,7 +39,7 @@ const LEASES_MAX: u32 = 3;
 pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
 
 /// What one request carries: a transaction alone, or several together.
-pub(crate) trait Letter: Sync {
+pub(crate) trait SendRequest: Sync {
     /// One outcome, or one for each.
     type Outcomes;
 
@@ -60,7 +60,7 @@ pub(crate) trait Letter: Sync {
 
 /// What every handle of a process shares.
 #[derive(Debug)]
-pub(crate) struct Post<K> {
+pub(crate) struct Sender<K> {
     pub(crate) kv: K,
     pub(crate) namespace: Namespace,
     pub(crate) budget: Budget,
@@ -72,9 +72,9 @@ pub(crate) struct Post<K> {
     pub(crate) runtime: Option<Tasks>,
 }
 
-impl<K: EtcdKv> Post<K> {
+impl<K: EtcdKv> Sender<K> {
     /// Sends `batch` and answers for each of its parcels, in their order, with its note.
-    pub(crate) async fn deliver<N: Send + Sync>(
+    pub(crate) async fn send_batch<N: Send + Sync>(
         self: &Arc<Self>,
         batch: Batch<N>,
     ) -> Vec<(N, Outcome)> {
@@ -83,8 +83,8 @@ impl<K: EtcdKv> Post<K> {
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
             }
-            Err(error) if batch.len() > 1 && may_be_of_one(&error.cause) => {
-                return self.deliver_apart(batch).await;
+            Err(error) if batch.len() > 1 && may_concern_one_txn(&error.cause) => {
+                return self.send_separately(batch).await;
             }
             Err(error) => {
                 let error = infra_error(&error);
@@ -94,9 +94,9 @@ impl<K: EtcdKv> Post<K> {
         batch.into_notes().zip(outcomes).collect()
     }
 
-    /// As [`Post::deliver`] for one parcel.
-    pub(crate) async fn deliver_single(self: &Arc<Self>, parcel: &Parcel) -> Outcome {
-        match self.send(parcel).await {
+    /// As [`Sender::send_batch`] for one txn.
+    pub(crate) async fn send_single(self: &Arc<Self>, txn: &PreparedTxn) -> Outcome {
+        match self.send(txn).await {
             Ok(outcome) => outcome,
             Err(error) if error.is_certain() => Err(infra_error(&error)),
             Err(_) => Ok(CommitOutcome::Unknown),
@@ -109,28 +109,31 @@ impl<K: EtcdKv> Post<K> {
         self.kv.sleep(doubled.min(BACKOFF_MILLIS_MAX)).await;
     }
 
-    async fn deliver_apart<N: Send + Sync>(self: &Arc<Self>, batch: Batch<N>) -> Vec<(N, Outcome)> {
+    async fn send_separately<N: Send + Sync>(
+        self: &Arc<Self>,
+        batch: Batch<N>,
+    ) -> Vec<(N, Outcome)> {
         let mut delivered = Vec::with_capacity(batch.len());
-        for (parcel, note) in batch.apart() {
-            delivered.push((note, self.deliver_single(&parcel).await));
+        for (txn, note) in batch.apart() {
+            delivered.push((note, self.send_single(&txn).await));
         }
         delivered
     }
 
-    async fn send<L: Letter>(self: &Arc<Self>, letter: &L) -> Result<L::Outcomes, EtcdError> {
+    async fn send<L: SendRequest>(self: &Arc<Self>, request: &L) -> Result<L::Outcomes, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
-            if letter.binds() {
-                // It was tried often enough when it fails. To try the letter again would try each
+            if request.binds() {
+                // It was tried often enough when it fails. To try the request again would try each
                 // of those tries again.
                 self.granted_lease().await?;
             }
-            let error = match self.send_once(letter).await {
+            let error = match self.send_once(request).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(error) => error,
             };
             let lost_lease = error.cause == EtcdCause::LeaseNotFound;
-            if lost_lease && letter.binds() && leases < LEASES_MAX {
+            if lost_lease && request.binds() && leases < LEASES_MAX {
                 leases += 1;
             } else if error.is_certain() && error.is_transient() && retry < self.retries {
                 self.back_off(retry).await;
@@ -141,13 +144,16 @@ impl<K: EtcdKv> Post<K> {
         }
     }
 
-    async fn send_once<L: Letter>(self: &Arc<Self>, letter: &L) -> Result<L::Outcomes, EtcdError> {
-        let lease = if letter.binds() { self.granted_lease().await? } else { 0 };
-        let answer = letter.send(&self.kv, &self.namespace, lease).await;
+    async fn send_once<L: SendRequest>(
+        self: &Arc<Self>,
+        request: &L,
+    ) -> Result<L::Outcomes, EtcdError> {
+        let lease = if request.binds() { self.granted_lease().await? } else { 0 };
+        let answer = request.send(&self.kv, &self.namespace, lease).await;
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
             self.lease.lost(lease);
         }
-        Ok(letter.outcomes(&self.namespace, answer?))
+        Ok(request.outcomes(&self.namespace, answer?))
     }
 
     /// The lease, granted if there is none. If it cannot be granted the transactions were not sent,
@@ -158,8 +164,9 @@ impl<K: EtcdKv> Post<K> {
             (Some(lease), _) => Ok(lease),
             (None, None) => self.grant_lease().await,
             (None, Some(runtime)) => {
-                let post = Arc::clone(self);
-                let granted = Driven::start(runtime, async move { post.grant_lease().await });
+                let sender = Arc::clone(self);
+                let granted =
+                    AbortOnDrop::start(runtime, async move { sender.grant_lease().await });
                 let ended = || Err(EtcdError::not_sent("lease grant", EtcdCause::ended()));
                 granted.await.unwrap_or_else(ended)
             }
@@ -171,8 +178,8 @@ impl<K: EtcdKv> Post<K> {
     /// Without tasks nothing goes on beside the caller, and the lease is granted when it is needed.
     pub(crate) fn expect_lease(self: &Arc<Self>) {
         if let (None, Some(runtime)) = (self.lease.current(), &self.runtime) {
-            let post = Arc::clone(self);
-            drop(runtime.spawn(async move { post.lease.get(&post.kv).await }));
+            let sender = Arc::clone(self);
+            drop(runtime.spawn(async move { sender.lease.get(&sender.kv).await }));
         }
     }
 
@@ -193,7 +200,7 @@ impl<K: EtcdKv> Post<K> {
 
 /// Whether a batch may have been refused for one of its transactions, so that the others would be
 /// taken without it.
-fn may_be_of_one(cause: &EtcdCause) -> bool {
+fn may_concern_one_txn(cause: &EtcdCause) -> bool {
     match cause {
         EtcdCause::TooLarge(_)
         | EtcdCause::PermissionDenied
