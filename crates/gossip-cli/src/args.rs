@@ -34,7 +34,7 @@ impl Cli {
 
 /// What every command takes.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Everywhere")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Where coordination lives: sqlite:PATH, etcd://HOST:PORT/PREFIX or memory:
     ///
@@ -120,7 +120,7 @@ pub(crate) struct ExecArgs {
 
 /// What makes a run.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What to do")]
+#[command(next_help_heading = "Run options")]
 pub(crate) struct JobArgs {
     /// What to go through: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
     #[arg(help_heading = None)]
@@ -150,11 +150,11 @@ pub(crate) struct JobArgs {
     #[arg(long, env = "GOSSIP_SHARDS", value_name = "N")]
     pub(crate) shards: Option<NonZeroUsize>,
     /// Begin anew although the same command was completed before
-    #[arg(long, env = "GOSSIP_AGAIN", value_parser = flag())]
-    pub(crate) again: bool,
+    #[arg(long, env = "GOSSIP_RESTART", value_parser = flag())]
+    pub(crate) restart: bool,
     /// Begin although a run of this source with other settings is not finished
-    #[arg(long, env = "GOSSIP_BESIDE", value_parser = flag())]
-    pub(crate) beside: bool,
+    #[arg(long, env = "GOSSIP_ALLOW_PARALLEL", value_parser = flag())]
+    pub(crate) allow_parallel: bool,
 }
 
 #[derive(Debug, Args)]
@@ -171,7 +171,7 @@ pub(crate) struct WorkerArgs {
 
 /// How this process works; no part of what makes a run.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How to work")]
+#[command(next_help_heading = "Worker options")]
 pub(crate) struct WorkArgs {
     /// How many commands run at a time; one for each processor unless given
     #[arg(short, long, env = "GOSSIP_JOBS", value_name = "N")]

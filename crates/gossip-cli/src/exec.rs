@@ -60,7 +60,7 @@ pub(crate) fn create(
         }
     };
     if let OpenedState::Over(_) = session.state() {
-        console.note(&format!("run {id}: already {state}; add --again to begin anew"));
+        console.note(&format!("run {id}: already {state}; add --restart to begin anew"));
     }
     // The bare id, so that a shell can keep it in a variable.
     let shown = Record::new().with("run", id).with("state", state);
@@ -213,7 +213,7 @@ const fn complete(work: &WorkArgs, tally: &Totals) -> Code {
 }
 
 /// What helps against keys that could not be read.
-const MEND_UNREAD: &str = "mend that, then add --again to go through all of them anew";
+const MEND_UNREAD: &str = "mend that, then add --restart to go through all of them anew";
 
 /// How many keys are done while something is missing, and how many of those passed were not read.
 fn done(tally: &Totals) -> String {
@@ -278,7 +278,7 @@ fn already_over(
             format!("run {id}: already over, incomplete: {}; {MEND_UNREAD}", done(&tally))
         }
         word => {
-            format!("run {id}: already {word} ({}); add --again to begin anew", all_done(&tally))
+            format!("run {id}: already {word} ({}); add --restart to begin anew", all_done(&tally))
         }
     });
     summary(global.output, run, code, &tally, 0)?;

@@ -27,8 +27,8 @@ pub(crate) fn prepare(args: &JobArgs, jobs: usize) -> Result<Prepared, Failure> 
         .source_options(options)
         .lease(args.lease)
         .retries(args.retries)
-        .restart(args.again)
-        .allow_parallel(args.beside)
+        .restart(args.restart)
+        .allow_parallel(args.allow_parallel)
         .stream(args.stream)
         .threads(jobs);
     let scan = match args.shards {
@@ -139,14 +139,14 @@ fn other_settings(run: u64, differing: &[Setting]) -> Failure {
         .why(format!("it was started with other settings{differing}"))
         .next(format!(
             "type its command again (gossip run show {run:016x}) to go on with it, \
-             gossip run cancel {run:016x} to give it up, or add --beside to have both"
+             gossip run cancel {run:016x} to give it up, or add --allow-parallel to have both"
         ))
 }
 
 fn source_changed(opened: &OpenedRun) -> Failure {
     let id = format!("{:016x}", opened.run.as_raw());
     changed().next(match opened.state {
-        OpenedState::Over(_) => "add --again to go through the file as it is now".to_owned(),
+        OpenedState::Over(_) => "add --restart to go through the file as it is now".to_owned(),
         OpenedState::New | OpenedState::Resumed => {
             format!("gossip run cancel {id} gives it up; then type the command again")
         }

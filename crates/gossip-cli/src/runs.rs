@@ -184,7 +184,7 @@ fn show(global: &Global, mut watched: Watched<'_>, console: &Console) -> Result<
     if unread > 0 {
         console.note(&format!(
             "{} could not be read; whoever met them has told which, \
-             and its command with --again goes through all of them anew",
+             and its command with --restart goes through all of them anew",
             output::count(unread, "key")
         ));
     }
@@ -353,9 +353,9 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
         RunTransitionError::BackendError(error) => Failure::store(error),
         RunTransitionError::RunNotFound => not_found(run, &GetRunError::RunNotFound),
         error @ RunTransitionError::RunTerminal { .. } => {
-            Failure::new(Code::Usage, format!("the run was not {done}"))
-                .why(error)
-                .next("what is over stays so: type its command again, with --again if it was done")
+            Failure::new(Code::Usage, format!("the run was not {done}")).why(error).next(
+                "what is over stays so: type its command again, with --restart if it was done",
+            )
         }
         error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),
     }

@@ -35,7 +35,7 @@ fn every_file_is_touched_once_and_the_same_again_is_done_at_once() {
     let again = scratch.run(&exec(&["tree", "--jobs", "2"], &NOTE));
     assert_eq!((again.code, scratch.lines("seen").len()), (Some(0), 30));
     assert!(again.stderr.contains("already done"), "{}", again.stderr);
-    let anew = scratch.run(&exec(&["tree", "--again"], &NOTE));
+    let anew = scratch.run(&exec(&["tree", "--restart"], &NOTE));
     assert_eq!((anew.code, scratch.lines("seen").len()), (Some(0), 60), "{}", anew.stderr);
 }
 
@@ -47,7 +47,7 @@ fn output_of_the_command_goes_to_standard_output() {
     let lines: BTreeSet<_> = ran.stdout.lines().collect();
     assert_eq!(lines, BTreeSet::from(["number 0", "number 1", "number 2", "number 3", "number 4"]));
     assert!(ran.stderr.contains("complete: 5 keys"), "{}", ran.stderr);
-    let quiet = scratch.run(&exec(&["range:0..5", "--again", "-q"], &["true", "number {}"]));
+    let quiet = scratch.run(&exec(&["range:0..5", "--restart", "-q"], &["true", "number {}"]));
     assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
 }
 
@@ -241,7 +241,7 @@ fn changed_settings_are_noticed() {
     assert_eq!(other.code, Some(2), "{}", other.stderr);
     let run = run_id(&scratch);
     assert!(other.stderr.contains(&format!("gossip run cancel {run}")), "{}", other.stderr);
-    assert_eq!(scratch.run(&exec(&["range:0..5", "--beside"], &["true"])).code, Some(0));
+    assert_eq!(scratch.run(&exec(&["range:0..5", "--allow-parallel"], &["true"])).code, Some(0));
     assert_eq!(scratch.run(&["run", "cancel", &run]).code, Some(0));
     assert_eq!(scratch.run(&["run", "rm", &run]).code, Some(0));
     // Cancelled or deleted, it is the next generation's turn.
@@ -324,8 +324,12 @@ fn a_file_that_has_grown_is_not_done() {
     scratch.file("list", "a\nb\nc\nd\n");
     let ran = scratch.run(&args);
     assert_eq!((ran.code, scratch.lines("seen").len()), (Some(2), 3), "{}", ran.stderr);
-    assert!(ran.stderr.contains("has changed") && ran.stderr.contains("--again"), "{}", ran.stderr);
-    let again = exec(&["lines:tree/list", "--again"], &NOTE);
+    assert!(
+        ran.stderr.contains("has changed") && ran.stderr.contains("--restart"),
+        "{}",
+        ran.stderr
+    );
+    let again = exec(&["lines:tree/list", "--restart"], &NOTE);
     assert_eq!(scratch.run(&again).code, Some(0));
     assert_eq!(scratch.lines("seen").len(), 7);
 }
@@ -335,7 +339,7 @@ fn a_file_that_has_grown_is_not_done() {
 fn every_generation_of_a_command_is_its_own() {
     let scratch = Scratch::new();
     scratch.file("fine", "");
-    let args = ["range:0..2", "--again", "--tries", "1"];
+    let args = ["range:0..2", "--restart", "--tries", "1"];
     let command = ["sh", "-c", "test -e tree/fine", "sh", "{}"];
     for night in 0..8 {
         assert_eq!(scratch.run(&exec(&args, &command)).code, Some(0), "night {night}");

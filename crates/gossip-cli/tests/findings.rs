@@ -47,7 +47,7 @@ fn findings_are_counted_and_fail_only_if_asked(
     let failing = [&args[..], &["--fail-on", "findings"]].concat();
     let again = scratch.run(&exec(&failing, command));
     assert_eq!((again.code, findings(&again)), (Some(10), number), "{}", again.stderr);
-    let anew = scratch.run(&exec(&[&failing[..], &["--again"]].concat(), command));
+    let anew = scratch.run(&exec(&[&failing[..], &["--restart"]].concat(), command));
     assert_eq!(anew.code, Some(10), "{}", anew.stderr);
 }
 

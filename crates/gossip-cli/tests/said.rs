@@ -57,7 +57,7 @@ fn what_was_not_read_is_not_called_done() {
     {
         let ran = scratch.run(&args);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-        assert!(ran.stderr.contains(said) && ran.stderr.contains("--again"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(said) && ran.stderr.contains("--restart"), "{}", ran.stderr);
         assert!(!ran.stderr.contains("already done"), "{}", ran.stderr);
     }
     let listed = scratch.run(&["run", "list"]).stdout;
