@@ -66,7 +66,7 @@ struct Command {
 const COMMANDS: [Command; 23] = [
     Command {
         name: "test",
-        arguments: "",
+        arguments: "[--quick]",
         purpose: "setup, format, tidy, clippy, all tests, documentation; counts the tests",
         run: test::run,
     },

@@ -2,6 +2,9 @@
 //!
 //! Stages run in order, cheap ones first, and the first that fails ends the run. However it ends,
 //! the last line on stdout is `N passed, M failed, K skipped`, alone.
+//!
+//! `--quick` runs formatting, tidy and the unit tests of the crates in [`QUICK`]: under 90 seconds
+//! on two cores when they are built. It does not replace the whole run before a change is finished.
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -24,6 +27,18 @@ const DETERMINISM: [&str; 4] = ["--package", "gossip-sim", "--test", "determinis
 /// the targets are named.
 const TEST_TARGETS: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 
+/// Crates whose unit tests start no server and take seconds.
+const QUICK: [&str; 8] = [
+    "gossip-stdx",
+    "gossip-contracts",
+    "gossip-frontier",
+    "gossip-coordination",
+    "gossip-handoff",
+    "gossip-engine",
+    "gossip-cli",
+    "gossip-mutants",
+];
+
 /// One stage of the run.
 struct Stage {
     name: &'static str,
@@ -44,21 +59,32 @@ const STAGES: [Stage; 11] = [
     Stage { name: "licences, bans, sources", run: |_| deny::check_if_installed() },
 ];
 
+/// The stages of `--quick`.
+const QUICK_STAGES: [Stage; 3] = [
+    Stage { name: "format", run: |_| format() },
+    Stage { name: "tidy", run: |_| tidy::check() },
+    Stage { name: "unit tests", run: quick_tests },
+];
+
 /// Runs every stage and closes with the number of tests.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
-    if !arguments.is_empty() {
-        let why = "it takes no arguments; for a single test use `cargo test -p CRATE NAME`";
-        return Err(Failure::usage("test", why, ""));
-    }
+    let stages: &[Stage] = match arguments {
+        [] => &STAGES,
+        [quick] if quick == "--quick" => &QUICK_STAGES,
+        _ => {
+            let why = "its only argument is --quick; for one test use `cargo test -p CRATE NAME`";
+            return Err(Failure::usage("test", why, "[--quick]"));
+        }
+    };
     let mut tally = Tally::default();
-    let result = run_stages(&mut tally);
+    let result = run_stages(stages, &mut tally);
     println!("{tally}");
     Ok(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A stage that fails is reported here, so that nothing is printed after the tally.
-fn run_stages(tally: &mut Tally) -> Result<(), Failure> {
-    for stage in &STAGES {
+fn run_stages(stages: &[Stage], tally: &mut Tally) -> Result<(), Failure> {
+    for stage in stages {
         eprintln!("== {}", stage.name);
         let started = Instant::now();
         (stage.run)(tally).inspect_err(|failure| {
@@ -88,7 +114,7 @@ fn clippy() -> Result<(), Failure> {
     let mut command = process::cargo();
     command.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
     command.args(["--", "-D", "warnings"]);
-    process::run(&mut command, "mend what clippy named above")
+    process::run(&mut command, "fix the warnings that clippy reported above")
 }
 
 /// Unit and integration tests. The tests of `gossip-trials` run the `gossip` binary. Cargo builds
@@ -96,6 +122,13 @@ fn clippy() -> Result<(), Failure> {
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
     let mut arguments = vec!["--workspace", "--all-features"];
     arguments.extend(TEST_TARGETS);
+    test_programs::run(&arguments, tally)
+}
+
+/// Unit tests of the crates in [`QUICK`].
+fn quick_tests(tally: &mut Tally) -> Result<(), Failure> {
+    let mut arguments = vec!["--lib", "--bins"];
+    arguments.extend(QUICK.iter().flat_map(|package| ["--package", package]));
     test_programs::run(&arguments, tally)
 }
 
@@ -128,5 +161,5 @@ fn documentation() -> Result<(), Failure> {
     let mut command = process::cargo();
     command.args(["doc", "--workspace", "--no-deps", "--all-features"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
-    process::run(&mut command, "mend what rustdoc named above")
+    process::run(&mut command, "fix the warnings that rustdoc reported above")
 }

@@ -20,6 +20,15 @@ use crate::tally::Tally;
 /// Programs listed at the end, slowest first, so that a slow test is noticed when it is added.
 const SLOWEST_SHOWN: usize = 8;
 
+/// Programs that take longest. They start first, so that the run does not end with one of them
+/// alone on one core.
+const SLOW: [&str; 4] = [
+    "gossip-coordination-etcd it",
+    "gossip-coordination-sqlite gossip_coordination_sqlite",
+    "gossip-sim gossip_sim",
+    "gossip-trials workers",
+];
+
 /// One test program that cargo built.
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
@@ -41,7 +50,8 @@ struct Ended {
 /// Builds the test programs that `cargo test` with these arguments would run, and runs them. Counts
 /// their tests in `tally`.
 pub(crate) fn run(arguments: &[&str], tally: &mut Tally) -> Result<(), Failure> {
-    let programs = build(arguments)?;
+    let mut programs = build(arguments)?;
+    programs.sort_by_key(|program| !SLOW.contains(&program.name.as_str()));
     let mut ended = run_all(programs);
     for line in ended.iter().flat_map(|program| program.output.lines()) {
         tally.add_line(line);
