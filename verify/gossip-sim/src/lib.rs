@@ -105,6 +105,8 @@ mod progress_tests;
 #[cfg(test)]
 mod queries_tests;
 #[cfg(test)]
+mod renew_many_tests;
+#[cfg(test)]
 mod sim_tests;
 #[cfg(test)]
 mod verbs_tests;

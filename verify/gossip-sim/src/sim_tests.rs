@@ -267,7 +267,8 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
             let result = after.last().map_or("", String::as_str);
             let fails = ["BackendError", "Corruption", "Transient", "Refused"];
             // Whose owner key cannot be read is taken to be alive, so others wait longer.
-            let waits = ["AlreadyLeased", "NoneAvailable"].iter().any(|name| result.ends_with(name));
+            let waits =
+                ["AlreadyLeased", "NoneAvailable"].iter().any(|name| result.ends_with(name));
             // Of a batch each is told apart, and the oracle asks that one of them failed.
             let one_of_many = result.contains(" RenewMany returned ") && after != before;
             let fails = fails.iter().any(|name| result.ends_with(name)) || one_of_many;
