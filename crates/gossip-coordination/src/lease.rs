@@ -343,7 +343,7 @@ impl OpLogEntry {
     /// If `payload_hash` or `executed_at` is zero.
     #[must_use]
     pub fn new(op_id: OpId, kind: OpKind, payload_hash: u64, executed_at: LogicalTime) -> Self {
-        assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
+        assert!(payload_hash != 0, "a payload hash is never zero");
         assert!(executed_at > LogicalTime::ZERO, "an operation happens at a real time");
         Self { op_id, payload_hash, executed_at, kind, result: OpResult::Completed }
     }
@@ -433,7 +433,7 @@ impl OpLog {
     ///
     /// If the id is already there or the time falls: the caller looks before it pushes.
     pub fn push(&mut self, entry: OpLogEntry) {
-        assert!(self.find(entry.op_id).is_none(), "an operation is remembered once");
+        assert!(self.find(entry.op_id).is_none(), "an operation is logged once");
         assert!(entry.executed_at >= self.last_time, "times in the log never fall");
         self.push_unchecked(entry);
     }

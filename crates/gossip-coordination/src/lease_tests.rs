@@ -90,7 +90,7 @@ fn an_entry_is_remembered_as_executed() {
 }
 
 #[test]
-#[should_panic(expected = "a payload hash of zero means that hashing is broken")]
+#[should_panic(expected = "a payload hash is never zero")]
 fn an_entry_without_a_hash_is_a_bug() {
     let _ = OpLogEntry::new(op(1), OpKind::Park, 0, at(1));
 }
@@ -125,7 +125,7 @@ fn a_cleared_log_remembers_nothing() {
 }
 
 #[test]
-#[should_panic(expected = "an operation is remembered once")]
+#[should_panic(expected = "an operation is logged once")]
 fn an_operation_is_never_remembered_twice() {
     full_log().push(entry(3, 99));
 }

@@ -59,7 +59,7 @@ fn logs_that_remember_the_same_are_equal_wherever_it_stands() {
 }
 
 #[test]
-#[should_panic(expected = "an operation is remembered once")]
+#[should_panic(expected = "an operation is logged once")]
 fn an_id_that_is_there_is_not_pushed_again() {
     let mut log = OpLog::new();
     log.push(entry(7, 1));

@@ -212,7 +212,7 @@ impl RunOpLogEntry {
     /// If `payload_hash` or `executed_at` is zero.
     #[must_use]
     pub fn new(op_id: OpId, kind: RunOpKind, payload_hash: u64, executed_at: LogicalTime) -> Self {
-        assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
+        assert!(payload_hash != 0, "a payload hash is never zero");
         assert!(executed_at > LogicalTime::ZERO, "an operation happens at a real time");
         Self { op_id, kind, payload_hash, executed_at }
     }

@@ -84,7 +84,7 @@ pub(crate) fn find_replay(
     op_id: OpId,
     payload_hash: u64,
 ) -> Result<Option<&OpLogEntry>, OpIdReused> {
-    assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
+    assert!(payload_hash != 0, "a payload hash is never zero");
     let Some(entry) = op_log.find(op_id) else {
         return Ok(None);
     };

@@ -276,7 +276,7 @@ impl InMemoryCoordinator {
         tenant: TenantId,
         change: &ShardChange<'_>,
     ) -> Result<(), SlabFull> {
-        let newborn = self.make_records(tenant, place.run, change.births())?;
+        let newborn = self.make_records(tenant, place.run, change.new_shards())?;
         if let Err(full) = self.apply(place, change) {
             newborn.into_iter().for_each(|record| record.free(&mut self.pool));
             return Err(full);
@@ -299,10 +299,10 @@ impl InMemoryCoordinator {
         &mut self,
         tenant: TenantId,
         run: RunSlot,
-        births: impl Iterator<Item = NewShard<'b>>,
+        new_shards: impl Iterator<Item = NewShard<'b>>,
     ) -> Result<Vec<ShardRecord>, SlabFull> {
         let mut made: Vec<ShardRecord> = Vec::new();
-        for birth in births {
+        for birth in new_shards {
             let home = self.tenants.get(tenant).expect("a tenant with a run is known");
             let owner = Arc::clone(&home.id);
             let run_id = run_ref(&self.runs, run).record.run();
@@ -382,7 +382,7 @@ impl InMemoryCoordinator {
         match change {
             RunChange::Delete(tombstone) => self.delete(tenant, slot, *tombstone),
             RunChange::Activate { roots, .. } => {
-                let roots = self.make_records(tenant, slot, roots.births())?;
+                let roots = self.make_records(tenant, slot, roots.new_shards())?;
                 evolve_run(&mut run_mut(&mut self.runs, slot).record, change);
                 self.publish(tenant, slot, roots);
             }

@@ -1,8 +1,8 @@
-//! `accept`: the named destination takes an offered shard over.
+//! `accept`: the named destination takes over an offered shard.
 //!
-//! It needs no expired lease, because the owner froze itself when it offered. **The bump of the
-//! fence in this commit is the commit point of the move**: before it the source owns the shard,
-//! after it the destination, and at no instant both or neither.
+//! It needs no expired lease, because the source froze itself with the offer. **The fence increment
+//! in this commit is the commit point of the handoff**: before it the source holds the shard, after
+//! it the destination does, and at no instant both or neither.
 
 use std::fmt;
 
@@ -17,18 +17,18 @@ use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
 use crate::move_errors::AcceptError;
 
-/// A worker accepts a shard that was offered to it.
+/// Accepts an offered shard.
 #[derive(Clone, Copy)]
 pub struct Accept {
-    /// Whose shard.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which shard.
+    /// The shard.
     pub key: ShardKey,
-    /// Who accepts.
+    /// The accepting worker.
     pub worker: WorkerId,
-    /// Which planned move.
+    /// The handoff.
     pub handoff: HandoffId,
-    /// A fresh number, by which a lost reply is recognised.
+    /// A fresh random number that identifies the grant if its reply is lost.
     pub token: GrantToken,
 }
 
@@ -59,7 +59,7 @@ impl ShardTransition for Accept {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
-        // The tenant first: whoever asks for another's shard learns nothing else about it.
+        // The tenant first, so that a caller from another tenant learns nothing about the shard.
         if record.tenant() != self.tenant {
             return Err(AcceptError::TenantMismatch { expected: self.tenant });
         }
@@ -69,22 +69,22 @@ impl ShardTransition for Accept {
             let status = record.status();
             return Err(AcceptError::ShardTerminal { shard: self.key, status });
         }
-        // An offer of another move is no offer: a late accept of a withdrawn move must not take
-        // over what was offered since to somebody else.
+        // Match the handoff: a late accept of a withdrawn handoff must not take over a shard that
+        // has since been offered to another worker.
         let offer = record.offer().filter(|offer| offer.handoff == self.handoff);
         let offer = offer.ok_or(AcceptError::NoOffer)?;
         if offer.destination != self.worker {
             return Err(AcceptError::NotDestination);
         }
-        // The source's lease is not asked. It may have run out while the offer stood: the source
-        // froze itself when it offered, so nobody has worked since.
+        // The source's lease may have expired since the offer. That is harmless: the source froze
+        // itself with the offer, so no work was done since.
         if now >= offer.deadline {
             return Err(AcceptError::OfferExpired { deadline: offer.deadline, now });
         }
-        // A planned move is no new attempt at the work.
+        // A handoff is not a new attempt, so the count is kept.
         let lease = grant(now, self.tenant, record, &run, self.worker, self.token);
-        assert!(lease.owner() == offer.destination, "only the named destination accepts");
-        assert!(record.lease().is_some(), "an offer stands on a held shard");
+        assert!(lease.owner() == offer.destination, "only the named destination can accept");
+        assert!(record.lease().is_some(), "an offered shard has a lease");
         let grant = Grant { lease, attempts: record.attempts() };
         Ok(Decision::commit(grant.change(Some(self.handoff)), grant))
     }

@@ -1,6 +1,6 @@
-//! `acquire_and_restore_into`: a worker gets a shard that nobody holds.
+//! `acquire_and_restore_into`: a worker acquires a shard without a live lease.
 //!
-//! Every grant raises the fence. That, and not the clock, is what keeps the last owner out.
+//! Every grant increments the fence. The fence, not the clock, excludes the previous lease holder.
 
 use std::fmt;
 
@@ -16,16 +16,16 @@ use crate::lease::{GrantToken, Lease, LeaseHolder};
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
-/// A worker asks for a shard.
+/// Acquires a shard.
 #[derive(Clone, Copy)]
 pub struct Acquire {
-    /// Whose shard.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which shard.
+    /// The shard.
     pub key: ShardKey,
-    /// Who asks.
+    /// The worker.
     pub worker: WorkerId,
-    /// A fresh number, by which a lost reply is recognised.
+    /// A fresh random number that identifies the grant if its reply is lost.
     pub token: GrantToken,
 }
 
@@ -35,21 +35,22 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// What a worker that got a shard is given.
+/// The result of a granted acquire or accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The capability to change the shard.
     pub lease: Lease,
-    /// Grants since the last progress. An acquire counts; an accepted move does not.
+    /// Grants since the last progress. An acquire counts as an attempt; an accepted handoff does
+    /// not.
     pub attempts: u32,
 }
 
-/// What becomes of a shard that an acquire is not refused.
+/// The outcome of an acquire that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The worker gets it.
+    /// The worker gets the shard.
     Grant,
-    /// It has used up its attempts and is parked.
+    /// The shard has exhausted its attempts and is parked.
     GiveUp,
 }
 
@@ -74,20 +75,20 @@ impl ShardTransition for Acquire {
         }
         let (shard, run) = seen.shard_and_run(self.key)?;
         let grant = self.grant(now, shard.record(), &run);
-        debug_assert!(!shard.record().is_leased_at(now), "nobody is robbed of a live lease");
+        debug_assert!(!shard.record().is_leased_at(now), "a grant never replaces a live lease");
         Ok(Decision::commit(grant.change(None), grant))
     }
 }
 
 impl Acquire {
-    /// The rules.
+    /// Checks whether the acquire is granted, parks the shard or is refused.
     ///
-    /// Apart from [`decide`](ShardTransition::decide), which puts change, answer and refusal into
-    /// one large value: the coordinator in memory is done with the rest before that is built.
+    /// Separate from [`decide`](ShardTransition::decide), which builds change, answer and refusal
+    /// as one large value; the in-memory coordinator avoids building it.
     ///
     /// # Errors
     ///
-    /// The first rule that does not hold.
+    /// Returns the first check that fails.
     #[inline]
     pub(crate) fn check(
         &self,
@@ -105,24 +106,25 @@ impl Acquire {
         if record.status().is_terminal() {
             return Err(terminal(self.key, record.status()));
         }
-        self.check_nobody_holds(now, record, seen)?;
-        // Counted at the grant and judged at the next: a shard that kills its owners says nothing,
-        // so only the one who comes after can notice.
+        self.check_not_leased(now, record, seen)?;
+        // Attempts are counted at a grant and checked at the next one: a shard that crashes its
+        // lease holders reports nothing, so only the next acquire can detect it.
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
             return Ok(Verdict::GiveUp);
         }
         Ok(Verdict::Grant)
     }
 
-    /// What the worker is given of a shard that passed [`Self::check`].
+    /// Returns the grant of a shard that passed [`Self::check`].
     #[inline]
     pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
         let lease = grant(now, self.tenant, record, run, self.worker, self.token);
         Grant { lease, attempts: record.attempts().saturating_add(1) }
     }
 
-    /// Also for the same worker: two processes may share a name by mistake.
-    fn check_nobody_holds(
+    /// Refuses while a lease is live, even the same worker's: two processes may share a worker id
+    /// by mistake.
+    fn check_not_leased(
         &self,
         now: LogicalTime,
         record: &ShardRecord,
@@ -140,7 +142,7 @@ impl Acquire {
         Ok(())
     }
 
-    /// The shard has used up its attempts: the acquire commits the parking and says so.
+    /// Parks a shard that has exhausted its attempts; the acquire returns that it is parked.
     const fn give_up<'c>(&self) -> Decision<ShardChange<'c>, Grant, AcquireError> {
         Decision::Commit {
             change: ShardChange::Park { reason: ParkReason::TooManyErrors, entry: None },
@@ -153,7 +155,7 @@ const fn terminal(shard: ShardKey, status: ShardStatus) -> AcquireError {
     AcquireError::ShardTerminal { shard, status }
 }
 
-/// The lease that a grant at `now` gives out.
+/// Returns the lease of a grant at `now`.
 #[inline]
 pub(super) fn grant(
     now: LogicalTime,
@@ -165,13 +167,13 @@ pub(super) fn grant(
 ) -> Lease {
     let deadline = now.saturating_add(run.config.lease_duration());
     let fence = record.fence_epoch().increment();
-    assert!(fence > record.fence_epoch(), "every grant raises the fence");
-    assert!(deadline >= now, "a lease does not end before it begins");
+    assert!(fence > record.fence_epoch(), "every grant increments the fence");
+    assert!(deadline >= now, "a deadline is at or after the grant");
     Lease::new(tenant, record.key(), worker, fence, deadline, token)
 }
 
 impl Grant {
-    /// The change by which the lease comes into force.
+    /// Returns the change that stores the lease.
     #[inline]
     pub(crate) fn change<'c>(&self, handoff: Option<HandoffId>) -> ShardChange<'c> {
         let Self { lease, attempts } = self;

@@ -1,4 +1,4 @@
-//! `checkpoint`: the owner records how far it has come.
+//! `checkpoint`: the lease holder durably advances the cursor.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
@@ -14,16 +14,16 @@ use crate::outcome::CheckpointResult;
 use crate::split_execution::hash_checkpoint;
 use crate::validation::{check_cursor, check_key_present, check_lease, find_replay};
 
-/// An owner records progress.
+/// Advances the cursor under a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// How far it has come.
+    /// The new cursor.
     pub cursor: CursorUpdate<'a>,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -37,7 +37,7 @@ impl ShardTransition for Checkpoint<'_> {
         (self.tenant, self.lease.key())
     }
 
-    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
+    // Inlined: the result is large, and copying it would cost as much as the decision.
     #[inline(always)]
     fn decide(
         &self,
@@ -47,8 +47,8 @@ impl ShardTransition for Checkpoint<'_> {
         let shard = seen.shard(self.lease.key())?;
         let record = shard.record();
         let payload_hash = hash_checkpoint(self.cursor);
-        // Before the lease is looked at: the reply to a checkpoint may be lost, and the retry come
-        // when the lease is gone. What happened has happened, and the caller must hear so.
+        // Before the lease checks: if the reply to a checkpoint is lost, its retry may arrive after
+        // the lease has expired. The checkpoint was applied, and the retry must return that.
         if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
             return Ok(Decision::Replay(CheckpointResult::default()));
         }
@@ -58,7 +58,7 @@ impl ShardTransition for Checkpoint<'_> {
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
         let is_owner = record.lease_owner() == Some(self.lease.owner());
-        debug_assert!(is_owner, "the owner is the caller");
+        debug_assert!(is_owner, "the caller is the lease holder");
         let at = stored_time(shard, now);
         let change = ShardChange::Advance {
             cursor: self.cursor,
@@ -66,7 +66,7 @@ impl ShardTransition for Checkpoint<'_> {
             drop_request: request_expired(record, now),
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
         };
-        // Busy owners checkpoint more often than they renew, so they hear of requests here too.
+        // Busy workers checkpoint more often than they renew, so requests are delivered here too.
         let request = shown_request(record, now);
         Ok(Decision::commit(change, CheckpointResult { request }))
     }

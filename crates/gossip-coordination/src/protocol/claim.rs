@@ -1,9 +1,9 @@
-//! Claiming: which shard a worker that has none should try first.
+//! Claims: which shard an idle worker should acquire next.
 //!
-//! A claim is an acquire of the first candidate that nobody else takes meanwhile. What is a rule
-//! is here: how long a worker waits between claims, where it starts looking, which refusals mean
-//! "try the next one", and when to give up. Finding candidates quickly is the store's work, and
-//! talking to the store is the driver's: [`Claim`] only says what to do next.
+//! A claim acquires the first candidate that no concurrent worker takes. This module holds the
+//! rules: the cooldown between claims, the scan offset, which refusals lead to the next candidate,
+//! and when a claim ends without a shard. The store finds candidates and the driver performs the
+//! I/O: [`Claim`] is a state machine that returns the next step.
 
 use gossip_contracts::identity::{LogicalTime, ShardId, WorkerId};
 use gossip_stdx::InlineVec;
@@ -12,57 +12,57 @@ use crate::error::AcquireError;
 use crate::facade::ClaimError;
 use crate::run_management::ClaimOutlook;
 
-/// The most candidates that one claim looks at. Losing this many races in a row means that enough
-/// workers are busy, and backing off is better than going on.
+/// Maximum number of candidates per claim. A claim that loses this many races should back off,
+/// because enough workers are active.
 pub const CLAIM_CANDIDATES_MAX: usize = 32;
 
-/// Shards that a worker may try, best first.
+/// Claim candidates, best first.
 pub type ClaimCandidates = InlineVec<ShardId, CLAIM_CANDIDATES_MAX>;
 
-/// One claim on its way.
+/// An in-flight claim.
 #[derive(Debug)]
 pub struct Claim {
     candidates: ClaimCandidates,
-    /// How many of `candidates` were looked at.
+    /// Number of `candidates` that were taken or skipped.
     passed: usize,
-    /// What was tried, in all looks; each shard once.
+    /// Shards tried in all scans, each once.
     tried: ClaimCandidates,
-    /// Whether one of `candidates` was.
+    /// Whether the current scan found a shard that was not tried before.
     found_new: bool,
-    /// Until when the first of the owners is honoured whose lease ran out and whose process lives.
+    /// Earliest time until which an expired lease is honoured because its holder is alive.
     honoured_until: Option<LogicalTime>,
     per_look: usize,
-    /// When the claim was made.
+    /// Start time of the claim.
     now: LogicalTime,
-    /// What the last look said, set by the driver.
+    /// Result of the last scan, set by the driver.
     pub outlook: Option<ClaimOutlook>,
 }
 
-/// What a claim needs next.
+/// The next step of a claim.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
 pub enum ClaimStep<'c> {
-    /// Look for up to `limit` candidates, put them into `found`, and set the claim's outlook.
+    /// Find up to `limit` candidates, put them into `found`, and set the claim's outlook.
     Look {
-        /// How many to look for.
+        /// Maximum number of candidates.
         limit: usize,
-        /// Whether a glance will do: some of the candidates, and no deadline unless there are none.
-        /// Only the first look may be one, so nobody gives up before everything was looked at.
+        /// Whether a partial scan suffices: some candidates, and no deadline unless there are none.
+        /// Only the first scan may be partial, so a claim ends only after a full scan.
         glance: bool,
-        /// Where to put them.
+        /// The list to fill.
         found: &'c mut ClaimCandidates,
     },
-    /// Acquire this shard; if that is refused, tell [`Claim::refused`].
+    /// Acquire this shard; pass a refusal to [`Claim::refused`].
     Try(ShardId),
-    /// There is nothing for this worker now.
+    /// End the claim: no shard is available to this worker.
     GiveUp(ClaimError),
 }
 
 impl Claim {
-    /// A claim that looks for `per_look` candidates at a time.
+    /// Creates a claim that requests `per_look` candidates per scan.
     #[must_use]
     pub fn new(per_look: usize, now: LogicalTime) -> Self {
-        assert!(per_look > 0, "a claim looks for something");
+        assert!(per_look > 0, "a claim requests at least one candidate");
         Self {
             candidates: ClaimCandidates::new(),
             passed: 0,
@@ -75,16 +75,20 @@ impl Claim {
         }
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub fn step(&mut self) -> ClaimStep<'_> {
         if let Some(shard) = self.next_candidate() {
-            return self.verdict().map_or(ClaimStep::Try(shard), ClaimStep::GiveUp);
+            return self.run_refusal().map_or(ClaimStep::Try(shard), ClaimStep::GiveUp);
         }
-        assert!(self.passed == self.candidates.len() || self.tried_all(), "none was passed over");
+        assert!(
+            self.passed == self.candidates.len() || self.tried_all(),
+            "every candidate was handled"
+        );
         let left = CLAIM_CANDIDATES_MAX - self.tried.len();
+        // A scan without new candidates cannot make progress: end the claim instead of looping.
         if self.outlook.is_some() && (!self.found_new || left == 0) {
             let nothing = ClaimError::NoneAvailable { earliest_deadline: self.come_back_at() };
-            return ClaimStep::GiveUp(self.verdict().unwrap_or(nothing));
+            return ClaimStep::GiveUp(self.run_refusal().unwrap_or(nothing));
         }
         (self.passed, self.found_new) = (0, false);
         self.candidates.clear();
@@ -92,18 +96,18 @@ impl Claim {
         ClaimStep::Look { limit, glance, found: &mut self.candidates }
     }
 
-    /// What a refused acquire means for the claim: another candidate, or the end.
+    /// Handles a refused acquire: the claim tries another candidate or ends.
     ///
     /// # Errors
     ///
-    /// [`ClaimError`] if no other candidate can help.
+    /// Returns [`ClaimError`] if no other candidate can succeed.
     pub fn refused(&mut self, refusal: AcquireError) -> Result<(), ClaimError> {
         match refusal {
             AcquireError::AlreadyLeased { lease_deadline, .. } => {
                 self.note_lease(lease_deadline);
                 Ok(())
             }
-            // Ended or split since the index was read: the index is a hint, the record decides.
+            // The shard ended or was split after the index was read: the index is only a hint.
             AcquireError::ShardTerminal { .. } | AcquireError::ShardNotFound { .. } => Ok(()),
             AcquireError::TenantMismatch { expected } => {
                 Err(ClaimError::TenantMismatch { expected })
@@ -114,9 +118,9 @@ impl Claim {
         }
     }
 
-    /// The next candidate that was not tried yet.
+    /// Returns the next candidate that was not tried before.
     fn next_candidate(&mut self) -> Option<ShardId> {
-        assert!(self.passed <= self.candidates.len(), "what was passed was found");
+        assert!(self.passed <= self.candidates.len(), "`passed` counts candidates");
         let full = self.tried_all();
         while let Some(shard) = self.candidates.get(self.passed).copied().filter(|_| !full) {
             self.passed += 1;
@@ -129,14 +133,14 @@ impl Claim {
         None
     }
 
-    /// Whether the claim has looked at as many shards as it may.
+    /// Returns whether the claim has tried the maximum number of shards.
     fn tried_all(&self) -> bool {
-        debug_assert!(self.tried.len() <= CLAIM_CANDIDATES_MAX, "each try is counted");
+        debug_assert!(self.tried.len() <= CLAIM_CANDIDATES_MAX, "tries are bounded");
         self.tried.len() == CLAIM_CANDIDATES_MAX
     }
 
-    /// Whoever won a race has a whole lease ahead. A candidate whose lease ends sooner had run out,
-    /// and is honoured for a while.
+    /// Records when an honoured lease ends. The winner of a race holds a full lease; a deadline
+    /// earlier than that belongs to an expired lease whose holder is still alive.
     fn note_lease(&mut self, until: LogicalTime) {
         let duration = self.outlook.map_or(0, |outlook| outlook.run.config.lease_duration());
         if until < self.now.saturating_add(duration) {
@@ -144,9 +148,8 @@ impl Claim {
         }
     }
 
-    /// When looking again makes sense: at once if candidates were left untried or came free again,
-    /// so that a worker that lost many races, or met many shards that had used up their attempts,
-    /// does not stop.
+    /// Returns when to claim again: immediately if candidates were left untried or became free, so
+    /// that a worker that lost many races, or parked many exhausted shards, does not stop.
     fn come_back_at(&self) -> Option<LogicalTime> {
         let earliest = self.outlook?.earliest_deadline;
         if self.candidates.is_empty() {
@@ -156,8 +159,8 @@ impl Claim {
         Some(earliest.map_or(until, |earliest| earliest.min(until)))
     }
 
-    /// Why nothing of the run may be claimed: it is over, or paused.
-    fn verdict(&self) -> Option<ClaimError> {
+    /// Returns the reason if the run itself prevents claims: it is terminal or paused.
+    fn run_refusal(&self) -> Option<ClaimError> {
         let run = self.outlook?.run;
         if run.status.is_terminal() {
             return Some(ClaimError::RunTerminal { status: run.status });
@@ -166,44 +169,44 @@ impl Claim {
     }
 }
 
-/// How long a worker waits after a successful claim before the next one.
+/// Minimum time between a worker's successful claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimCooldown {
     interval: u64,
 }
 
 impl ClaimCooldown {
-    /// Waits `interval` ticks; zero never waits.
+    /// Creates a cooldown of `interval` ticks; zero disables it.
     #[must_use]
     pub const fn new(interval: u64) -> Self {
         Self { interval }
     }
 
-    /// When a worker that claimed at `last` may claim again, if that is still ahead.
+    /// Returns when a worker that claimed at `last` may claim again, if that is after `now`.
     #[must_use]
     pub fn retry_after(self, last: LogicalTime, now: LogicalTime) -> Option<LogicalTime> {
         let again = last.saturating_add(self.interval);
         (now < again).then_some(again)
     }
 
-    /// Whether workers never wait.
+    /// Returns whether the cooldown is disabled.
     #[must_use]
     pub const fn is_disabled(self) -> bool {
         self.interval == 0
     }
 }
 
-/// Where `worker` starts among `count` candidates, so that workers spread out.
+/// Returns the offset at which `worker` starts among `count` candidates, to spread workers out.
 ///
-/// Worker ids are often small consecutive numbers; multiplying by an odd constant spreads those as
-/// well as random ones.
+/// Worker ids are often small consecutive numbers; multiplication by an odd constant spreads those
+/// as well as random ones.
 #[must_use]
 pub fn claim_offset(worker: WorkerId, count: usize) -> usize {
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
     let spread = u128::from(worker.as_raw().wrapping_mul(GOLDEN));
-    // The high half of the product: without the bias and the division of a remainder.
+    // The high half of the product maps to 0..count without modulo bias and without a division.
     let count_wide = u128::try_from(count).expect("usize fits in u128");
     let offset = usize::try_from((spread * count_wide) >> 64).expect("less than count");
-    assert!(offset < count || count == 0, "an offset is one of the candidates");
+    assert!(offset < count || count == 0, "an offset is less than count");
     offset
 }

@@ -1,9 +1,9 @@
-//! Collection of runs whose registration was given up (DESIGN Q16).
+//! Garbage collection of runs whose registration was abandoned (DESIGN Q16).
 //!
-//! A run that is made and never becomes active keeps its id, and what was registered of it keeps
-//! quota that nobody uses. Once nothing has happened to it for long enough, it is collected: first
-//! it becomes Cancelled, by a commit that excludes every further chunk of its registration, and
-//! then it is deleted like any other. A collection that broke off in between is taken up again.
+//! A run that never becomes active keeps its id, and its registered shards occupy quota. After a
+//! period without registration activity it is collected: it is first cancelled, by a commit that
+//! excludes further registration chunks, and then deleted like any other run. An interrupted
+//! collection is resumed.
 
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId};
 
@@ -11,28 +11,28 @@ use super::{Decision, RunChange, RunInputs, RunTransitionKind, RunTransitionRule
 use crate::error::InfraError;
 use crate::run::{RunOpKind, RunOpLogEntry, RunRecord, RunStatus};
 
-/// The operation by which a collection cancels. The numbers of both were drawn at random, once:
-/// whoever draws operation ids will not meet them.
+/// Operation id of the cancellation. Both ids were drawn at random once, so a caller's random
+/// operation ids do not collide with them.
 pub const COLLECTION_CANCELS: OpId = OpId::from_raw(0x6C1E_5B0D_93A7_42F8);
-/// The operation by which a collection deletes.
+/// Operation id of the deletion.
 pub const COLLECTION_DELETES: OpId = OpId::from_raw(0xB3D4_9E27_0F58_C16A);
 
-/// Somebody takes away a run that was never registered to the end.
+/// Collects a run whose registration was never completed.
 #[derive(Clone, Copy, Debug)]
 pub struct CollectRun {
-    /// Whose run.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// Ticks without a sign of its registration after which it counts as given up.
+    /// Ticks without registration activity after which the run counts as abandoned.
     pub stale_after: u64,
 }
 
-/// Why a run is not collected.
+/// The reason why a run is not collected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotCollected {
-    /// It is not there, it came further, somebody else ended it, or it may still go on.
+    /// The run does not exist, is active, was ended by another operation, or is too recent.
     NotStale,
     /// The store failed.
     Stored(InfraError),
@@ -45,8 +45,8 @@ impl From<InfraError> for NotCollected {
 }
 
 impl CollectRun {
-    /// Whether `run`, whose registration last went on at `registered_at` if it began, is to be
-    /// collected at `now`; also if a collection of it broke off.
+    /// Returns whether `run` is to be collected at `now`, or has an interrupted collection.
+    /// `registered_at` is the time of its last registration chunk.
     #[must_use]
     pub fn applies(&self, now: LogicalTime, run: &RunRecord, registered_at: LogicalTime) -> bool {
         let quiet_since = registered_at.max(run.created_at());
@@ -58,7 +58,7 @@ impl CollectRun {
     }
 }
 
-/// Whether a collection has cancelled the run.
+/// Returns whether a collection has cancelled the run.
 fn is_collected(run: &RunRecord) -> bool {
     let ours = |entry: &RunOpLogEntry| {
         (entry.op_id(), entry.kind()) == (COLLECTION_CANCELS, RunOpKind::CancelRun)
@@ -84,11 +84,12 @@ impl RunTransitionRules for CollectRun {
         if run.tenant() != self.tenant || !self.applies(now, run, seen.registered_at) {
             return Err(NotCollected::NotStale);
         }
+        // A collection was interrupted between cancellation and deletion: the caller deletes next.
         if run.status() == RunStatus::Cancelled {
             return Ok(Decision::Replay(()));
         }
-        assert!(run.status() == RunStatus::Initializing, "only a run without shards is collected");
-        assert!(run.root_shards().is_empty(), "a run without shards has none to lose");
+        assert!(run.status() == RunStatus::Initializing, "only an initializing run is collected");
+        assert!(run.root_shards().is_empty(), "an initializing run has no active shards");
         let payload_hash = RunTransitionKind::Cancel.payload_hash();
         let at = run.stored_time(now);
         let entry = RunOpLogEntry::new(COLLECTION_CANCELS, RunOpKind::CancelRun, payload_hash, at);

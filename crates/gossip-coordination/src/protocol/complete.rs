@@ -1,7 +1,8 @@
-//! `complete`: the owner has done everything in the shard.
+//! `complete`: the lease holder marks its shard as done.
 //!
-//! A shard without any item completes at its start key, which is within bounds; no other operation
-//! may use that key so, because it would skip an item there (DESIGN Q2).
+//! An empty shard completes at its start key, which is within bounds. No other operation may set
+//! the cursor to that key without processing it, because that would skip the item there (DESIGN
+//! Q2).
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
@@ -13,16 +14,16 @@ use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::split_execution::hash_complete;
 use crate::validation::{check_cursor, check_key_present, check_lease, find_replay};
 
-/// An owner ends its shard.
+/// Completes a shard under its lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Complete<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// The last position.
+    /// The final cursor.
     pub cursor: CursorUpdate<'a>,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -36,7 +37,7 @@ impl ShardTransition for Complete<'_> {
         (self.tenant, self.lease.key())
     }
 
-    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
+    // Inlined: the result is large, and copying it would cost as much as the decision.
     #[inline(always)]
     fn decide(
         &self,
@@ -50,11 +51,11 @@ impl ShardTransition for Complete<'_> {
         }
         check_lease(now, self.tenant, self.lease, shard.record())?;
         check_no_offer(shard.record())?;
-        // A shard ends at a position, so that a certificate can say how far it got.
+        // The coverage certificate reports the final key of each shard, so one is required.
         check_key_present(self.cursor)?;
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
-        debug_assert!(shard.record().is_leased_at(now), "only a live lease ends a shard");
+        debug_assert!(shard.record().is_leased_at(now), "only a live lease can complete a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Complete, payload_hash, at);
         Ok(Decision::commit(ShardChange::Complete { cursor: self.cursor, entry }, ()))

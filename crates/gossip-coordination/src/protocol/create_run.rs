@@ -1,4 +1,4 @@
-//! `create_run`: a run is made, without shards yet.
+//! `create_run`: creates a run without shards.
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
@@ -6,14 +6,14 @@ use super::{Decision, RunChange, RunInputs, RunTransitionRules, assert_clock};
 use crate::run::{RunConfig, RunRecord};
 use crate::run_errors::CreateRunError;
 
-/// Somebody makes a run.
+/// Creates a run.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateRun {
-    /// Whose run.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Its id, which must never have been used.
+    /// The run id, which must never have been used.
     pub run: RunId,
-    /// Its settings.
+    /// The run's configuration.
     pub config: RunConfig,
 }
 
@@ -31,7 +31,8 @@ impl RunTransitionRules for CreateRun {
         seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, (), CreateRunError>, CreateRunError> {
         assert_clock(now);
-        // A deleted run's id is never used again: its fences would start anew.
+        // A deleted run's id is never reused: its fences would restart, and a sink could then
+        // accept a write of the deleted run.
         if seen.run.is_some() || seen.tombstone.is_some() {
             return Err(CreateRunError::RunAlreadyExists { run: self.run });
         }

@@ -1,10 +1,10 @@
-//! `delete_run`: a run that is over disappears with its shards.
+//! `delete_run`: deletes a terminal run and its shards.
 //!
-//! A tombstone stays: its id is never used again, so fences never start anew, and a deletion that
-//! was interrupted goes on where it stopped.
+//! A tombstone remains. It reserves the run id for ever, so that fences never restart, and lets an
+//! interrupted deletion resume.
 //!
-//! A run whose record is damaged can be deleted too, by whoever asks for just that: nobody can read
-//! whether it is over, so it goes whatever it was. Its owners lose their shards as by any deletion.
+//! A run with a damaged record can be deleted by an explicit request. Its status is unreadable, so
+//! it is deleted whatever its status; its lease holders lose their shards as in any deletion.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ use super::{Decision, RunChange, RunInputs, RunTransitionRules, assert_clock};
 use crate::run_errors::{DeleteRunError, RunOpIdConflict};
 use crate::split_execution::hash_run_operation;
 
-/// What is left of a deleted run.
+/// The record that remains of a deleted run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tombstone {
-    /// The operation that deleted it.
+    /// The operation that deleted the run.
     pub op_id: OpId,
-    /// Its fingerprint.
+    /// The operation's payload hash.
     pub payload_hash: u64,
 }
 
@@ -30,20 +30,20 @@ impl fmt::Debug for Tombstone {
     }
 }
 
-/// An administrator deletes a run.
+/// Deletes a run.
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteRun {
-    /// Whose run.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which run.
+    /// The run.
     pub run: RunId,
     /// The idempotency key.
     pub op_id: OpId,
 }
 
 impl DeleteRun {
-    /// The rule for a run whose record is there and cannot be read. It has no status and no log to
-    /// look at, so nothing is refused: the caller has seen the damage and asked for this.
+    /// Decides the deletion of a run whose record cannot be decoded. Status and log are unreadable,
+    /// so nothing is refused: the caller has requested this deletion because of the damage.
     #[must_use]
     pub fn decide_damaged(&self, now: LogicalTime) -> Tombstone {
         assert_clock(now);
@@ -65,7 +65,7 @@ impl RunTransitionRules for DeleteRun {
         seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, (), DeleteRunError>, DeleteRunError> {
         assert_clock(now);
-        // Whoever asks: the run is gone, which is what was asked for, and its log is gone with it.
+        // Any operation id replays: the run is deleted, and its log is deleted with it.
         if seen.tombstone.is_some() {
             return Ok(Decision::Replay(()));
         }
@@ -79,13 +79,13 @@ impl RunTransitionRules for DeleteRun {
         if !run.status().is_terminal() {
             return Err(DeleteRunError::NotTerminal { status: run.status() });
         }
-        assert!(run.completed_at().is_some(), "a run that is over has an end");
+        assert!(run.completed_at().is_some(), "a terminal run has an end time");
         let tombstone = Tombstone { op_id: self.op_id, payload_hash };
         Ok(Decision::commit(RunChange::Delete(tombstone), ()))
     }
 }
 
-/// The fingerprint of every deletion: there is nothing to choose about it.
+/// Returns the payload hash of a deletion, which has no parameters.
 fn deletion_hash() -> u64 {
     hash_run_operation(b"delete_run")
 }

@@ -1,9 +1,9 @@
-//! Applying a change: the only code that mutates a record.
+//! Applies a change; the only code that mutates a record.
 //!
-//! A change was decided; nothing is refused here except for lack of room, and then the record is
-//! as it was. What needs room comes before what cannot fail. Every change is guarded on both sides
-//! (`guard.rs`) and ends by asserting the record's invariants, so that a broken rule stops before
-//! anything is stored.
+//! `decide` has accepted the change, so it fails here only if the slab is full, and then leaves the
+//! record unchanged. Steps that allocate therefore come before steps that cannot fail. `guard.rs`
+//! checks every change before and after, and the record's invariants are asserted last, so that a
+//! wrong rule panics before anything is stored.
 
 use gossip_contracts::coordination::{
     CursorUpdate, PooledShardSpec, PooledSpawnedError, ShardSpecRef,
@@ -20,16 +20,16 @@ use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
 use crate::run::{RunOpLogEntry, RunRecord, RunStatus};
 
-/// Applies `change` to `record`, whose bytes live in `pool`. Newborn shards are made apart.
+/// Applies `change` to `record`, whose bytes live in `pool`. The caller creates the new shards.
 ///
 /// # Errors
 ///
-/// [`SlabFull`] if the bytes do not fit; the record is then as it was.
+/// Returns [`SlabFull`] if the bytes do not fit; the record is then unchanged.
 ///
 /// # Panics
 ///
-/// If the result breaks an invariant: a rule is wrong, and nothing must be stored.
-// Into its caller, which mostly knows the kind of change: the others then cost nothing.
+/// Panics if the result violates an invariant: a rule is wrong, and nothing may be stored.
+// Inlined because most callers pass a constant kind of change, so the other arms disappear.
 #[inline(always)]
 pub fn evolve(
     record: &mut ShardRecord,
@@ -44,7 +44,7 @@ pub fn evolve(
     Ok(())
 }
 
-/// The table of changes: what each does to the fields, in the order that lets it fail early.
+/// Applies each kind of change; fallible steps first.
 #[inline(always)]
 fn apply(
     record: &mut ShardRecord,
@@ -114,48 +114,55 @@ fn apply(
     Ok(())
 }
 
-/// Applies `change` to `run`. A created run comes whole, and a deleted one goes whole; neither
-/// passes through here.
+/// Applies `change` to `run`. Creation and deletion store or remove whole records and do not pass
+/// through here.
 ///
 /// # Panics
 ///
-/// If the result breaks an invariant, or `change` makes or deletes the run.
+/// Panics if the result violates an invariant, or if `change` creates or deletes the run.
 pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
     match change {
         RunChange::Activate { registration, roots } => {
-            assert!(run.status.may_become(RunStatus::Active), "registration makes a run active");
-            assert!(run.root_shards.is_empty(), "a run gets its shards once");
-            // What began in chunks is ended under the operation that began it (DESIGN Q16).
+            assert!(
+                run.status.may_become(RunStatus::Active),
+                "only an initializing run can be activated"
+            );
+            assert!(run.root_shards.is_empty(), "a run's root shards are registered once");
+            // A chunked registration completes under the operation that stored its first chunk
+            // (Q16).
             assert!(
                 run.registration.is_none_or(|begun| begun == *registration),
-                "a registration ends as it began",
+                "one operation registers all chunks",
             );
             run.status = RunStatus::Active;
             run.registration = Some(*registration);
-            run.root_shards = roots.births().map(|birth| birth.shard).collect();
+            run.root_shards = roots.new_shards().map(|new| new.shard).collect();
         }
         RunChange::End { status, entry } => {
-            assert!(run.status.may_become(*status), "a run ends once, and by a legal way");
-            assert!(run.completed_at.is_none(), "a run that goes on has no end");
-            assert!(entry.executed_at() >= run.created_at(), "a run ends after it began");
+            assert!(run.status.may_become(*status), "the status transition is legal");
+            assert!(run.completed_at.is_none(), "a run that has not ended has no end time");
+            assert!(entry.executed_at() >= run.created_at(), "a run ends after its creation");
             run.status = *status;
             run.completed_at = Some(entry.executed_at());
             remember_run(run, *entry);
         }
         RunChange::Pause { paused, changed, entry } => {
-            assert!(run.status == RunStatus::Active, "only an active run is paused or resumed");
-            assert!(*changed == (run.paused != *paused), "observers are told what is new");
+            assert!(run.status == RunStatus::Active, "only an active run can be paused or resumed");
+            assert!(
+                *changed == (run.paused != *paused),
+                "an event is emitted only for a new state"
+            );
             run.paused = *paused;
             remember_run(run, *entry);
         }
         RunChange::Create(_) | RunChange::Delete(_) => {
-            unreachable!("runs are made and deleted whole")
+            unreachable!("whole run records are created and deleted")
         }
     }
     run.assert_invariants();
 }
 
-/// A new owner: the fence rises, and whatever was between the last owner and others ends.
+/// Installs a new lease holder under a new fence; offer and request of the previous one end.
 #[inline]
 fn grant(
     record: &mut ShardRecord,
@@ -176,10 +183,11 @@ fn renew(record: &mut ShardRecord, holder: LeaseHolder, drop_request: bool) {
     clear_request(record, drop_request);
 }
 
-/// Raises the fence. Any bump ends an offer and a request, and remembers the move behind it.
+/// Sets the fence, clears offer and request, and records the handoff that caused the grant.
 #[inline]
 fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>) {
     record.fence_epoch = fence;
+    // Most shards never have rare fields: allocate them only to record a handoff.
     if handoff.is_some() {
         rare(record);
     }
@@ -200,15 +208,16 @@ fn park(record: &mut ShardRecord, reason: ParkReason) {
     record.park_reason = Some(reason);
 }
 
-/// The one way out of a terminal status: a new life without the last one's attempts.
+/// Leaves the terminal status `Parked`, the only terminal status that can be left.
 fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
     record.status = ShardStatus::Active;
     record.park_reason = None;
+    // The administrator vouches for the shard: earlier attempts must not park it again.
     record.attempts = 0;
     bump(record, fence, None);
 }
 
-/// The shard reaches a terminal status: nobody holds it, offers it or is asked about it.
+/// Moves the shard to a terminal status and clears lease, offer and request.
 fn end(record: &mut ShardRecord, status: ShardStatus) {
     record.assert_transition_legal(status);
     record.status = status;
@@ -240,20 +249,20 @@ fn advance(
     }
 }
 
-/// Out of line: the list of children is large, and other changes should not make room for it.
+/// Out of line so that the large list of children stays off the other changes' stack frame.
 #[cold]
 fn replace(
     record: &mut ShardRecord,
     pool: &mut RecordPool,
     children: &Children<'_>,
 ) -> Result<(), SlabFull> {
-    let ids: Vec<ShardId> = children.births().map(|birth| birth.shard).collect();
+    let ids: Vec<ShardId> = children.new_shards().map(|new| new.shard).collect();
     add_spawned(record, pool, &ids)?;
     end(record, ShardStatus::Split);
     Ok(())
 }
 
-/// Two things need room, so the second one's failure undoes the first.
+/// Allocates the new range and the spawned-list entry; if the second fails, frees the first.
 fn shrink(
     record: &mut ShardRecord,
     pool: &mut RecordPool,
@@ -277,22 +286,22 @@ fn add_spawned(
     match rare(record).spawned.extend(ids, &mut pool.bytes) {
         Ok(()) => Ok(()),
         Err(PooledSpawnedError::Full(full)) => Err(full),
-        Err(error) => unreachable!("the cap on spawned shards is a rule of splits: {error}"),
+        Err(error) => unreachable!("splits check the cap on spawned shards: {error}"),
     }
 }
 
 fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
-    assert!(entry.result() == OpResult::Completed, "refusals are not remembered");
+    assert!(entry.result() == OpResult::Completed, "refused operations are not logged");
     pool.logs.get_mut(&mut record.op_log).push(entry);
 }
 
 fn remember_run(run: &mut RunRecord, entry: RunOpLogEntry) {
     let known = run.op_log.iter().any(|known| known.op_id() == entry.op_id());
-    assert!(!known, "an operation is remembered once");
+    assert!(!known, "an operation is logged once");
     run.op_log.push_back_overwrite(entry);
 }
 
-/// The parts that most shards never have, made when one is needed.
+/// Returns the rarely used fields, allocating them on first use.
 fn rare(record: &mut ShardRecord) -> &mut Rare {
     record.rare.get_or_insert_with(Box::default)
 }

@@ -1,12 +1,11 @@
-//! What a change takes for granted, and what it leaves behind.
+//! Preconditions and postconditions of a change.
 //!
-//! `decide` has just looked at the record, so nothing here fails unless a rule is wrong, or a
-//! change meets another record than the one it was decided about. Either would store a lie, and
-//! stops here instead: before the commit, in every build.
+//! `decide` has just read the record, so a guard fails only if a rule is wrong or if a change is
+//! applied to another record than the one it was decided on. Either would store wrong data, so the
+//! guards panic before the commit, in every build.
 //!
-//! Guards never refuse. Whatever can be wrong with a *caller* was refused by `decide`; whatever
-//! can be wrong with *stored bytes* was refused when they were decoded. What would read keys or
-//! the log on the path of every checkpoint is left to debug builds.
+//! Guards never refuse: `decide` rejects bad callers, and the decoder rejects bad stored bytes.
+//! Guards that would read keys or the log on every checkpoint are `debug_assert`s.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime};
@@ -17,7 +16,7 @@ use crate::lease::{LeaseHolder, OpKind, OpLogEntry};
 use crate::pool::RecordPool;
 use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
 
-/// The fields that [`assert_after`] compares with, copied before a change.
+/// The fields that [`assert_after`] compares, copied before a change.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     fence: FenceEpoch,
@@ -38,7 +37,7 @@ impl Before {
     }
 }
 
-/// Panics unless `change` fits the record that it is about to change.
+/// Panics unless `change` may be applied to `record`.
 #[inline(always)]
 pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &ShardChange<'_>) {
     match change {
@@ -47,10 +46,10 @@ pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &Sh
         ShardChange::Advance { cursor, attempts, entry, .. } => {
             before_work(record, *entry, OpKind::Checkpoint);
             before_cursor(record, pool, *cursor);
-            // A checkpoint is progress or none; it never uses an attempt up.
+            // A checkpoint either makes progress or repeats a position; it never uses an attempt.
             assert!(
                 *attempts == 0 || *attempts == record.attempts(),
-                "attempts start anew or stay"
+                "a checkpoint resets or keeps the attempts"
             );
         }
         ShardChange::Complete { cursor, entry } => {
@@ -65,19 +64,19 @@ pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &Sh
         ShardChange::Shrink { spec, residual, entry, .. } => {
             before_work(record, *entry, OpKind::SplitResidual);
             let old = ShardView::new(record, pool).spec();
-            assert!(spec.start == old.start, "a parent keeps the left part");
-            assert!(spec.end == residual.spec.start, "the parts of a range meet");
-            assert!(residual.spec.end == old.end, "the residual keeps the end");
-            before_birth(record, residual);
+            assert!(spec.start == old.start, "the parent keeps the left part");
+            assert!(spec.end == residual.spec.start, "the parts are adjacent");
+            assert!(residual.spec.end == old.end, "the residual ends where the parent ended");
+            before_new_shard(record, residual);
         }
         ShardChange::Unpark { fence, entry } => {
-            assert!(record.status() == ShardStatus::Parked, "only a parked shard is unparked");
-            assert!(entry.kind() == OpKind::Unpark, "an operation is remembered as what it was");
-            assert!(*fence == record.fence_epoch().increment(), "a fence rises by one");
+            assert!(record.status() == ShardStatus::Parked, "only a parked shard can be unparked");
+            assert!(entry.kind() == OpKind::Unpark, "a log entry has its operation's kind");
+            assert!(*fence == record.fence_epoch().increment(), "a fence increases by one");
         }
         ShardChange::Release { attempts, entry } => {
             before_work(record, *entry, OpKind::Release);
-            assert!(*attempts <= record.attempts(), "giving a shard back is no attempt");
+            assert!(*attempts <= record.attempts(), "a release does not count as an attempt");
         }
         ShardChange::Offer { offer, cursor, entry, .. } => {
             before_work(record, *entry, OpKind::Offer);
@@ -85,24 +84,27 @@ pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &Sh
         }
         ShardChange::Withdraw { handoff, entry, .. } => {
             before_owned(record, *entry, OpKind::Withdraw);
-            let standing = record.offer().map(|offer| offer.handoff);
-            assert!(standing.is_none_or(|it| it == *handoff), "an offer is taken back by its name");
+            let pending = record.offer().map(|offer| offer.handoff);
+            assert!(
+                pending.is_none_or(|it| it == *handoff),
+                "a withdrawal names the pending offer"
+            );
         }
         ShardChange::Request { payload_hash, .. } => {
-            assert!(record.lease().is_some(), "an owner is asked, and nobody else");
-            assert!(*payload_hash != 0, "a payload hash of zero means that hashing is broken");
+            assert!(record.lease().is_some(), "a request requires a lease holder");
+            assert!(*payload_hash != 0, "a payload hash is never zero");
         }
         ShardChange::Revoke { fence, entry } => {
             before_owned(record, *entry, OpKind::RevokeLease);
-            assert!(*fence == record.fence_epoch().increment(), "a fence rises by one");
+            assert!(*fence == record.fence_epoch().increment(), "a fence increases by one");
         }
     }
 }
 
-/// Panics unless the record is what `change` makes of one that was as `before`.
+/// Panics unless `record` is the result of `change` on a record that was as `before`.
 ///
-/// The record's own invariants are asserted apart ([`ShardRecord::assert_invariants`]): they hold
-/// of every record, and these of this step alone.
+/// [`ShardRecord::assert_invariants`] checks what holds for every record; this checks what holds
+/// for this step only.
 #[inline(always)]
 pub(super) fn assert_after(
     before: Before,
@@ -113,12 +115,12 @@ pub(super) fn assert_after(
     match change {
         ShardChange::Grant { holder, .. } => {
             after_bump(before, record);
-            assert!(record.lease() == Some(*holder), "whoever was granted the shard holds it");
-            assert!(record.acquire_count() > 0, "a grant is counted");
+            assert!(record.lease() == Some(*holder), "the grantee holds the lease");
+            assert!(record.acquire_count() > 0, "a grant increments the count");
         }
         ShardChange::Renew { holder, .. } => {
-            assert!(record.fence_epoch() == before.fence, "a renewal is no grant");
-            assert!(record.lease() == Some(*holder), "a renewed lease is the renewed one");
+            assert!(record.fence_epoch() == before.fence, "a renewal is not a grant");
+            assert!(record.lease() == Some(*holder), "the renewed lease is stored");
         }
         ShardChange::Advance { .. }
         | ShardChange::Withdraw { .. }
@@ -127,12 +129,15 @@ pub(super) fn assert_after(
         }
         ShardChange::Offer { offer, .. } => {
             after_step(before, record);
-            assert!(record.offer() == Some(offer), "an offer stands once it is made");
+            assert!(record.offer() == Some(offer), "the offer is stored");
         }
         ShardChange::Shrink { .. } => {
-            assert!(record.fence_epoch() == before.fence, "a cut changes no owner");
+            assert!(record.fence_epoch() == before.fence, "a residual split keeps the fence");
             assert!(record.lease() == before.lease, "the parent keeps its lease");
-            assert!(record.spawned_count() == before.spawned_count + 1, "one residual is born");
+            assert!(
+                record.spawned_count() == before.spawned_count + 1,
+                "a residual split creates one shard"
+            );
         }
         ShardChange::Complete { .. } => after_end(before, record, ShardStatus::Done),
         ShardChange::Park { .. } => after_end(before, record, ShardStatus::Parked),
@@ -142,88 +147,91 @@ pub(super) fn assert_after(
         }
         ShardChange::Release { .. } => {
             assert!(record.fence_epoch() == before.fence, "the next grant raises the fence");
-            assert!(record.lease().is_none(), "a shard that was given back is free");
+            assert!(record.lease().is_none(), "a released shard has no lease");
         }
         ShardChange::Unpark { .. } | ShardChange::Revoke { .. } => {
             after_bump(before, record);
-            assert!(record.lease().is_none(), "an administrator grants nothing");
+            assert!(record.lease().is_none(), "an unpark or a revocation grants no lease");
         }
     }
-    debug_assert!(remembers(record, pool, change.entry()), "what happened is remembered last");
+    debug_assert!(
+        is_newest_entry(record, pool, change.entry()),
+        "the newest log entry is this operation's"
+    );
 }
 
-/// Every grant raises the fence by one, whoever held the shard before and however that ended.
+/// Every grant increments the fence, whatever happened to the previous lease.
 #[inline]
 fn before_grant(record: &ShardRecord, holder: LeaseHolder, fence: FenceEpoch) {
-    assert!(record.status() == ShardStatus::Active, "only an active shard is granted");
-    assert!(fence == record.fence_epoch().increment(), "a fence rises by one");
-    assert!(holder.deadline() > LogicalTime::ZERO, "a grant ends at a real time");
+    assert!(record.status() == ShardStatus::Active, "only an active shard can be granted");
+    assert!(fence == record.fence_epoch().increment(), "a fence increases by one");
+    assert!(holder.deadline() > LogicalTime::ZERO, "a grant has a deadline");
 }
 
-/// A renewal moves a deadline forward and touches nothing else of a lease.
+/// A renewal extends the deadline and changes nothing else of the lease.
 #[inline]
 fn before_renewal(record: &ShardRecord, renewed: LeaseHolder) {
-    let held = record.lease().expect("a lease that is renewed is held");
-    assert!(renewed.owner() == held.owner(), "a renewal changes no owner");
-    assert!(renewed.token() == held.token(), "a renewal is no grant");
+    let held = record.lease().expect("a renewed shard has a lease");
+    assert!(renewed.owner() == held.owner(), "a renewal keeps the lease holder");
+    assert!(renewed.token() == held.token(), "a renewal is not a grant");
     assert!(renewed.deadline() >= held.deadline(), "a renewal never shortens a lease");
 }
 
-/// Work under a lease: somebody holds it, and no offer has frozen it.
+/// Checks an operation that does work: the shard has a lease and no offer has frozen it.
 #[inline(always)]
 fn before_work(record: &ShardRecord, entry: OpLogEntry, kind: OpKind) {
     before_owned(record, entry, kind);
-    assert!(record.offer().is_none(), "an offer freezes its source");
+    assert!(record.offer().is_none(), "a pending offer freezes its source");
 }
 
 #[inline(always)]
 fn before_owned(record: &ShardRecord, entry: OpLogEntry, kind: OpKind) {
-    assert!(record.status() == ShardStatus::Active, "only an active shard is worked on");
-    assert!(record.lease().is_some(), "only the holder of a lease works");
-    assert!(entry.kind() == kind, "an operation is remembered as what it was");
+    assert!(record.status() == ShardStatus::Active, "only an active shard accepts work");
+    assert!(record.lease().is_some(), "only a lease holder can change a shard");
+    assert!(entry.kind() == kind, "a log entry has its operation's kind");
 }
 
-/// Progress never falls, and never leaves the range.
+/// A cursor never moves backwards and never leaves the shard's range.
 #[inline(always)]
 fn before_cursor(record: &ShardRecord, pool: &RecordPool, cursor: CursorUpdate<'_>) {
-    debug_assert!(cursor.last_key().is_some(), "progress has a position");
+    debug_assert!(cursor.last_key().is_some(), "a cursor advance has a key");
     let shard = ShardView::new(record, pool);
-    debug_assert!(cursor.last_key() >= shard.cursor().last_key(), "progress never falls");
+    debug_assert!(cursor.last_key() >= shard.cursor().last_key(), "a cursor never moves backwards");
     debug_assert!(
         cursor.last_key().is_none_or(|key| shard.spec().contains_key(key)),
-        "progress stays within the range",
+        "a cursor stays within the range",
     );
 }
 
-/// An owner parks what it holds; an acquire parks what nobody holds any more. The second has no
-/// operation id, and its lease, if one is left, has run out.
+/// The lease holder parks its shard, or an acquire parks a shard without a live lease. The latter
+/// has no operation id; a remaining lease has expired.
 fn before_park(record: &ShardRecord, entry: Option<&OpLogEntry>) {
-    assert!(record.status() == ShardStatus::Active, "only an active shard is parked");
+    assert!(record.status() == ShardStatus::Active, "only an active shard can be parked");
     if let Some(entry) = entry {
         before_work(record, *entry, OpKind::Park);
     }
 }
 
-/// The children tile their parent's range, in order and without a gap. `decide` has checked the
-/// caller's plan; this looks at what is about to be made of it.
+/// The children tile their parent's range in order and without a gap. `decide` has validated the
+/// caller's plan; this validates the shards derived from it.
 #[cold]
 fn before_replacement(record: &ShardRecord, pool: &RecordPool, children: &Children<'_>) {
     let parent = ShardView::new(record, pool).spec();
     let mut covered = parent.start;
-    for birth in children.births() {
-        assert!(birth.spec.start == covered, "children leave no gap and do not overlap");
-        before_birth(record, &birth);
-        covered = birth.spec.end;
+    for new in children.new_shards() {
+        assert!(new.spec.start == covered, "children neither overlap nor leave a gap");
+        before_new_shard(record, &new);
+        covered = new.spec.end;
     }
-    assert!(covered == parent.end, "children cover their parent to its end");
+    assert!(covered == parent.end, "the last child ends where its parent ends");
 }
 
-/// A derived shard starts at its parent's fence, so that a sink can order the two.
-fn before_birth(parent: &ShardRecord, birth: &NewShard<'_>) {
-    assert!(birth.shard.is_derived(), "a shard that is cut off has a derived id");
-    assert!(birth.fence == parent.fence_epoch(), "a child starts at its parent's fence");
-    let lineage = birth.lineage.expect("a derived shard knows its parent");
-    assert!(lineage.parent == parent.key().shard(), "a child's parent is the one that was cut");
+/// A derived shard starts at its parent's fence, so that a sink can order writes of the two.
+fn before_new_shard(parent: &ShardRecord, new: &NewShard<'_>) {
+    assert!(new.shard.is_derived(), "a split creates derived ids");
+    assert!(new.fence == parent.fence_epoch(), "a child starts at its parent's fence");
+    let lineage = new.lineage.expect("a derived shard records its parent");
+    assert!(lineage.parent == parent.key().shard(), "a child records the shard that was split");
 }
 
 fn before_offer(
@@ -232,40 +240,40 @@ fn before_offer(
     offer: &Offer,
     cursor: Option<CursorUpdate<'_>>,
 ) {
-    assert!(record.lease_owner() != Some(offer.destination), "nobody offers to themselves");
-    assert!(offer.payload_hash != 0, "a payload hash of zero means that hashing is broken");
+    assert!(record.lease_owner() != Some(offer.destination), "the destination is another worker");
+    assert!(offer.payload_hash != 0, "a payload hash is never zero");
     if let Some(cursor) = cursor {
         before_cursor(record, pool, cursor);
     }
 }
 
-/// The fence rose by one, and with it ended whatever the last owner had going.
+/// The fence increased by one, which ends the previous lease's offer and request.
 #[inline]
 fn after_bump(before: Before, record: &ShardRecord) {
-    assert!(record.fence_epoch() == before.fence.increment(), "a fence rises by one");
-    assert!(record.status() == ShardStatus::Active, "a shard with a new fence is there for work");
-    assert!(record.offer().is_none(), "an offer ends with its fence");
-    assert!(record.request().is_none(), "a request ends with its fence");
+    assert!(record.fence_epoch() == before.fence.increment(), "a fence increases by one");
+    assert!(record.status() == ShardStatus::Active, "a shard with a new fence is active");
+    assert!(record.offer().is_none(), "a new fence clears the offer");
+    assert!(record.request().is_none(), "a new fence clears the request");
 }
 
-/// A step of the owner: same fence, same lease, same children.
+/// A step of the lease holder keeps the fence, the lease and the children.
 #[inline]
 fn after_step(before: Before, record: &ShardRecord) {
-    assert!(record.fence_epoch() == before.fence, "a step changes no fence");
-    assert!(record.lease() == before.lease, "a step changes no lease");
-    assert!(record.acquire_count() == before.acquire_count, "a step is no grant");
-    assert!(record.spawned_count() == before.spawned_count, "a step makes no shards");
+    assert!(record.fence_epoch() == before.fence, "a step keeps the fence");
+    assert!(record.lease() == before.lease, "a step keeps the lease");
+    assert!(record.acquire_count() == before.acquire_count, "a step is not a grant");
+    assert!(record.spawned_count() == before.spawned_count, "a step creates no shards");
 }
 
 fn after_end(before: Before, record: &ShardRecord, status: ShardStatus) {
-    assert!(record.status() == status, "a shard ends as it was decided");
-    assert!(record.fence_epoch() == before.fence, "an end changes no fence");
-    assert!(record.lease().is_none(), "nobody holds what has ended");
-    assert!(record.offer().is_none(), "nobody is offered what has ended");
+    assert!(record.status() == status, "the shard has the decided status");
+    assert!(record.fence_epoch() == before.fence, "a terminal change keeps the fence");
+    assert!(record.lease().is_none(), "a terminal shard has no lease");
+    assert!(record.offer().is_none(), "a terminal shard has no offer");
 }
 
-/// Whether the newest entry of the log is the change's own, if it has one.
-fn remembers(record: &ShardRecord, pool: &RecordPool, entry: Option<&OpLogEntry>) -> bool {
+/// Returns whether `entry`, if any, is the newest entry of the log.
+fn is_newest_entry(record: &ShardRecord, pool: &RecordPool, entry: Option<&OpLogEntry>) -> bool {
     let newest = || ShardView::new(record, pool).op_log().iter().last().copied();
     entry.is_none_or(|entry| newest() == Some(*entry))
 }

@@ -1,5 +1,5 @@
-//! Each guard stops a change that does not fit its record. The changes are made by hand here: no
-//! decision makes them, which is what the rest of the tests show.
+//! Each guard rejects a change that does not fit its record. The changes are built by hand, because
+//! no decision produces them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn range(start: &'static [u8], end: &'static [u8]) -> ShardSpecRef<'static> {
     ShardSpecRef::new(start, end, b"")
 }
 
-/// Where the shard of a case stands.
+/// The initial state of the shard of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     Free,
@@ -144,30 +144,34 @@ fn withdrawn(handoff: u64) -> ShardChange<'static> {
 }
 
 #[rstest]
-#[case::stale_grant(Start::Held, grant(2), "a fence rises by one")]
-#[case::grant_that_skips(Start::Held, grant(4), "a fence rises by one")]
-#[case::grant_of_what_ended(Start::Parked, grant(3), "only an active shard is granted")]
-#[case::renewal_by_another(Start::Held, renew(OTHER, 20, 1), "a renewal changes no owner")]
-#[case::renewal_of_another_grant(Start::Held, renew(OWNER, 20, 2), "a renewal is no grant")]
+#[case::stale_grant(Start::Held, grant(2), "a fence increases by one")]
+#[case::grant_that_skips(Start::Held, grant(4), "a fence increases by one")]
+#[case::grant_of_what_ended(Start::Parked, grant(3), "only an active shard can be granted")]
+#[case::renewal_by_another(Start::Held, renew(OTHER, 20, 1), "a renewal keeps the lease holder")]
+#[case::renewal_of_another_grant(Start::Held, renew(OWNER, 20, 2), "a renewal is not a grant")]
 #[case::renewal_that_shortens(Start::Held, renew(OWNER, 9, 1), "a renewal never shortens a lease")]
-#[case::work_without_a_lease(Start::Free, work(b"g"), "only the holder of a lease works")]
-#[case::work_while_offered(Start::Offered, work(b"g"), "an offer freezes its source")]
-#[case::work_on_what_ended(Start::Parked, work(b"g"), "only an active shard is worked on")]
-#[case::another_kind(Start::Held, checkpoint(b"g", OpKind::Park), "remembered as what it was")]
-#[case::progress_that_falls(Start::Held, work(b"e"), "progress never falls")]
-#[case::progress_outside(Start::Held, work(b"z"), "progress stays within the range")]
-#[case::a_gap(Start::Held, cut_at(b"m", b"n", b"y"), "the parts of a range meet")]
-#[case::a_lost_end(Start::Held, cut_at(b"m", b"m", b"x"), "the residual keeps the end")]
+#[case::work_without_a_lease(Start::Free, work(b"g"), "only a lease holder can change a shard")]
+#[case::work_while_offered(Start::Offered, work(b"g"), "a pending offer freezes its source")]
+#[case::work_on_what_ended(Start::Parked, work(b"g"), "only an active shard accepts work")]
+#[case::another_kind(Start::Held, checkpoint(b"g", OpKind::Park), "its operation's kind")]
+#[case::progress_that_falls(Start::Held, work(b"e"), "a cursor never moves backwards")]
+#[case::progress_outside(Start::Held, work(b"z"), "a cursor stays within the range")]
+#[case::a_gap(Start::Held, cut_at(b"m", b"n", b"y"), "the parts are adjacent")]
+#[case::a_lost_end(Start::Held, cut_at(b"m", b"m", b"x"), "ends where the parent ended")]
 #[case::a_lost_start(Start::Held, cut(range(b"c", b"m"), right(2)), "keeps the left part")]
 #[case::a_child_behind(Start::Held, cut(range(b"b", b"m"), right(1)), "at its parent's fence")]
-#[case::unparked_alive(Start::Held, unpark(3), "only a parked shard is unparked")]
-#[case::unparked_at_its_fence(Start::Parked, unpark(2), "a fence rises by one")]
-#[case::released_with_an_attempt(Start::Held, release(1), "is no attempt")]
-#[case::offered_to_oneself(Start::Held, offered_to(OWNER), "nobody offers to themselves")]
-#[case::offered_twice(Start::Offered, offered_to(OTHER), "an offer freezes its source")]
-#[case::another_offer_withdrawn(Start::Offered, withdrawn(4), "taken back by its name")]
-#[case::revoked_at_its_fence(Start::Held, revoke(2), "a fence rises by one")]
-fn a_change_that_does_not_fit_its_record_is_not_stored(
+#[case::unparked_alive(Start::Held, unpark(3), "only a parked shard can be unparked")]
+#[case::unparked_at_its_fence(Start::Parked, unpark(2), "a fence increases by one")]
+#[case::released_with_an_attempt(Start::Held, release(1), "does not count as an attempt")]
+#[case::offered_to_oneself(Start::Held, offered_to(OWNER), "the destination is another worker")]
+#[case::offered_twice(Start::Offered, offered_to(OTHER), "a pending offer freezes its source")]
+#[case::another_offer_withdrawn(
+    Start::Offered,
+    withdrawn(4),
+    "a withdrawal names the pending offer"
+)]
+#[case::revoked_at_its_fence(Start::Held, revoke(2), "a fence increases by one")]
+fn change_that_does_not_fit_its_record_panics(
     #[case] start: Start,
     #[case] change: ShardChange<'static>,
     #[case] because: &str,
@@ -175,9 +179,9 @@ fn a_change_that_does_not_fit_its_record_is_not_stored(
     let mut pool = RecordPool::new(1 << 16);
     let mut record = shard(start, &mut pool);
     let stopped = catch_unwind(AssertUnwindSafe(|| evolve(&mut record, &mut pool, &change)));
-    // Nothing was taken from the pool on the way: it would notice when it is dropped.
+    // The pool panics on drop if the rejected change leaked an allocation.
     record.free(&mut pool);
-    let panic = stopped.expect_err("the guard lets it through");
+    let panic = stopped.expect_err("the guard accepts the change");
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let words = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
     assert!(words.contains(because), "{words}");

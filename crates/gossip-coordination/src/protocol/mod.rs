@@ -1,30 +1,30 @@
-//! The rules of shard coordination, each written once.
+//! The protocol kernel: the rules of shard coordination as pure functions.
 //!
 //! ```text
 //!  load ──► decide ──► evolve ──► commit          (report: answer + events)
 //!  store    pure       pure       store: compare-and-swap
 //! ```
 //!
-//! One file holds one operation: its command, its `decide`, its rules as a ladder of early returns.
-//! `decide` looks at records and refuses, answers from memory, or returns a [`ShardChange`] or a
-//! [`RunChange`]. [`evolve`] applies a change, and is the only code that changes a record.
-//!
-//! # The order in which rules speak
+//! Each file holds one operation: its command and its `decide`, written as a sequence of early
+//! returns. `decide` reads records and either refuses, replays an earlier result, or returns a
+//! [`ShardChange`] or a [`RunChange`]. [`evolve`] applies a change and is the only code that
+//! mutates a record.
+//! # Order of checks
 //!
 //! 1. the shard or run exists, for this tenant;
-//! 2. **idempotency**: an operation that happened is answered, whatever became of the lease;
-//! 3. **the lease ladder**: tenant, terminal status, fence, expiry, owner
+//! 2. **idempotency**: a replayed operation returns its first result, whatever the lease state;
+//! 3. **lease checks**: tenant, terminal status, fence, expiry, owner
 //!    ([`validate_lease`](crate::validate_lease));
-//! 4. the run: over, then paused — for operations that start or grow work;
-//! 5. a standing offer, which freezes its source;
+//! 4. run status: terminal, then paused, for operations that start or add work;
+//! 5. a pending offer, which freezes its source;
 //! 6. the operation's own rules.
 //!
-//! Administrators hold no lease, so their operations go 1, 2, 4, 6.
+//! Administrators hold no lease, so their operations apply checks 1, 2, 4 and 6.
 //!
-//! # What is absent
+//! # Purity
 //!
-//! No store, no clock, no random source, no thread, no future: time is an argument, fresh numbers
-//! are arguments, and waiting is somebody else's. No error of infrastructure is made here.
+//! The kernel has no store, clock, random source, thread or future. Time and fresh random numbers
+//! are arguments; the caller does the waiting. The kernel returns no infrastructure error.
 
 mod accept;
 mod acquire;
@@ -105,39 +105,39 @@ use crate::shard_limits::ShardQuota;
 
 /// An operation on one shard.
 pub trait ShardTransition {
-    /// What it answers.
+    /// The result of a successful operation.
     type Output;
-    /// How it refuses.
+    /// The reasons to refuse the operation.
     type Error;
 
-    /// Whether it looks at the shard's run. If so, the run's head is compared in the commit.
+    /// Whether the operation reads the shard's run. If so, the commit compares the run's head.
     const CONSULTS_RUN: bool;
 
-    /// Whether it makes shards. If so, they are counted against the limits in the commit.
+    /// Whether the operation creates shards. If so, the commit counts them against the quota.
     const MAKES_SHARDS: bool = false;
 
-    /// Whether it looks at what the store knows of the owner beside the record.
+    /// Whether the operation reads the store's evidence that the lease holder is alive.
     const CONSULTS_OWNER: bool = false;
 
-    /// Whose shard, and which.
+    /// Returns the tenant and the key of the shard.
     fn subject(&self) -> (TenantId, ShardKey);
 
-    /// The rules.
+    /// Decides the operation at `now` from `seen`.
     ///
     /// # Errors
     ///
-    /// The first rule that does not hold.
+    /// Returns the first check that fails.
     fn decide(
         &self,
         now: LogicalTime,
         seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, Self::Output, Self::Error>, Self::Error>;
 
-    /// How it says that the record has no quota for its change.
+    /// Converts a full slab into the operation's error.
     ///
     /// # Panics
     ///
-    /// Unless the operation stores bytes: others need no quota.
+    /// Panics unless the operation stores bytes; the others cannot fill the slab.
     fn exhausted(full: SlabFull) -> Self::Error {
         unreachable!("this operation stores no bytes: {full}")
     }
@@ -145,59 +145,59 @@ pub trait ShardTransition {
 
 /// An operation on one run.
 pub trait RunTransitionRules {
-    /// What it answers.
+    /// The result of a successful operation.
     type Output;
-    /// How it refuses.
+    /// The reasons to refuse the operation.
     type Error;
 
-    /// Whose run, and which.
+    /// Returns the tenant and the id of the run.
     fn subject(&self) -> (TenantId, RunId);
 
-    /// The rules.
+    /// Decides the operation at `now` from `seen`.
     ///
     /// # Errors
     ///
-    /// The first rule that does not hold.
+    /// Returns the first check that fails.
     fn decide(
         &self,
         now: LogicalTime,
         seen: &RunInputs<'_>,
     ) -> Result<Decision<RunChange<'_>, Self::Output, Self::Error>, Self::Error>;
 
-    /// How it says that there is no quota for its change.
+    /// Converts a full slab into the operation's error.
     ///
     /// # Panics
     ///
-    /// Unless the operation makes shards: others need no quota.
+    /// Panics unless the operation creates shards; the others cannot fill the slab.
     fn exhausted(full: SlabFull) -> Self::Error {
         unreachable!("this operation stores no bytes: {full}")
     }
 }
 
-/// What a decision about a shard looks at.
+/// The inputs of a decision about a shard.
 #[derive(Clone, Copy)]
 pub struct ShardInputs<'a> {
-    /// The shard, if the tenant has it.
+    /// The shard, if it exists for this tenant.
     pub shard: Option<ShardView<'a>>,
-    /// Its run, if the operation consults it and the run exists.
+    /// Its run, if the operation reads it and the run exists.
     pub run: Option<RunHead>,
-    /// How many shards there are and may be.
+    /// Current shard counts and their limits.
     pub quota: ShardQuota,
-    /// What the store knows of the owner beside the record.
+    /// The store's evidence that the lease holder is alive.
     pub owner: OwnerEvidence,
-    /// The payload hash of the split that made a shard, for shards of the same run; roots answer
-    /// zero. `None` if there is no such shard.
+    /// Returns the payload hash of the split that created a shard of the same run, zero for a root
+    /// shard, `None` if the shard does not exist.
     pub split_hash_of: &'a dyn Fn(ShardId) -> Option<u64>,
 }
 
 impl<'a> ShardInputs<'a> {
-    /// The shard alone.
+    /// Returns the shard.
     fn shard(&self, key: ShardKey) -> Result<ShardView<'a>, ShardMissing> {
         self.shard.ok_or(ShardMissing(key))
     }
 
-    /// The shard and its run. Until registration has finished, and once deletion has begun, a run
-    /// has no shards.
+    /// Returns the shard and its run. A run has no shards before its registration is complete or
+    /// after its deletion has begun.
     fn shard_and_run(&self, key: ShardKey) -> Result<(ShardView<'a>, RunHead), ShardMissing> {
         let run = self.run.filter(|run| run.status != RunStatus::Initializing);
         match (self.shard, run) {
@@ -207,44 +207,45 @@ impl<'a> ShardInputs<'a> {
     }
 }
 
-/// What a decision about a run looks at.
+/// The inputs of a decision about a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunInputs<'a> {
-    /// The run, if the tenant has it.
+    /// The run, if it exists for this tenant.
     pub run: Option<&'a RunRecord>,
-    /// What is left of a deleted run.
+    /// The tombstone, if the run was deleted.
     pub tombstone: Option<Tombstone>,
-    /// Shards of the run that are active.
+    /// Number of active shards of the run.
     pub active: u64,
-    /// Shards of the run that are parked.
+    /// Number of parked shards of the run.
     pub parked: u64,
-    /// When a registration in several steps last went on; zero if it did not begin.
+    /// Time of the last chunk of a chunked registration; zero if none was stored.
     pub registered_at: LogicalTime,
-    /// How many shards there are and may be.
+    /// Current shard counts and their limits.
     pub quota: ShardQuota,
 }
 
-/// What a store knows of a shard's owner beside the record (DESIGN Q7).
+/// Evidence outside the record that a shard's lease holder is alive (DESIGN Q7).
 ///
-/// It can only delay a takeover, never bring one forward: that always needs an expired lease.
+/// Evidence can only delay a takeover: every takeover requires an expired lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "an owner key is gone or there; nothing in between")]
+#[expect(clippy::exhaustive_enums, reason = "an owner key exists or does not")]
 pub enum OwnerEvidence {
-    /// Nothing speaks for the owner; also what stores without owner keys report.
+    /// No liveness key exists. Stores without owner keys always report this.
     Gone,
-    /// The owner's liveness key exists.
+    /// The lease holder's liveness key exists.
     Alive {
         /// The worker it belongs to.
         owner: WorkerId,
-        /// How long after its deadline a lease is still honoured.
+        /// How long past its deadline a lease is still honoured.
         max_clock_skew: u64,
     },
 }
 
 impl OwnerEvidence {
-    /// The instant from which `worker` may take over what `holder` holds.
+    /// Returns the instant from which `worker` may take over the shard held by `holder`.
     fn effective_deadline(self, holder: LeaseHolder, worker: WorkerId) -> LogicalTime {
         match self {
+            // A worker's own liveness key must not delay its own retry after a restart.
             Self::Alive { owner, max_clock_skew } if owner != worker => {
                 holder.deadline().saturating_add(max_clock_skew)
             }
@@ -262,20 +263,20 @@ impl fmt::Debug for OwnerEvidence {
     }
 }
 
-/// What a decision comes to, unless it is a refusal.
+/// The result of a decision that is not a refusal.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a decision replays or commits; refusals are errors")]
 pub enum Decision<C, T, E> {
-    /// It happened before: answer, and change nothing.
+    /// The operation was applied before: return its result and change nothing.
     Replay(T),
-    /// Commit `change`, then give `answer`.
+    /// Commit `change`, then return `answer`.
     ///
-    /// The answer can be an error that is true only once the change is stored: an acquire that
-    /// parks a shard answers that the shard is parked.
+    /// The answer can be an error that holds only once the change is stored: an acquire that parks
+    /// a shard returns that the shard is parked.
     Commit {
-        /// What to apply.
+        /// The change to apply.
         change: C,
-        /// What to say once it is stored.
+        /// The result to return after the commit.
         answer: Result<T, E>,
     },
 }
@@ -286,134 +287,134 @@ impl<C, T, E> Decision<C, T, E> {
     }
 }
 
-/// One change of one shard, and of nothing else but the shards it makes.
+/// A change of one shard and of the shards it creates.
 ///
-/// It carries results, not rules: fences, attempts and times were decided before.
+/// It carries results, not rules: `decide` has computed fences, attempts and times.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ShardChange<'c> {
-    /// A worker gets the shard.
+    /// Grants the shard to a worker.
     Grant {
-        /// Who, until when, by which grant.
+        /// The lease holder, its deadline and its grant token.
         holder: LeaseHolder,
         /// The new fence.
         fence: FenceEpoch,
-        /// Attempts from now on.
+        /// The new attempt count.
         attempts: u32,
-        /// The planned move behind it, if it was one.
+        /// The handoff that this grant completes, if any.
         handoff: Option<HandoffId>,
     },
-    /// The lease lasts longer.
+    /// Extends the lease.
     Renew {
         /// The same owner and grant with a later deadline.
         holder: LeaseHolder,
-        /// Whether the pending request expired.
+        /// Whether to clear the pending request because it expired.
         drop_request: bool,
     },
-    /// The cursor moves.
+    /// Advances the cursor.
     Advance {
-        /// To here.
+        /// The new cursor.
         cursor: CursorUpdate<'c>,
-        /// Attempts from now on.
+        /// The new attempt count.
         attempts: u32,
-        /// Whether the pending request expired.
+        /// Whether to clear the pending request because it expired.
         drop_request: bool,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// The shard is done.
+    /// Completes the shard.
     Complete {
-        /// The last position.
+        /// The final cursor.
         cursor: CursorUpdate<'c>,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// The shard is set aside.
+    /// Parks the shard.
     Park {
-        /// Why.
+        /// The park reason.
         reason: ParkReason,
-        /// For replay; absent when an acquire parks.
+        /// The log entry, for replay; absent when an acquire parks.
         entry: Option<OpLogEntry>,
     },
-    /// Children replace the shard.
+    /// Replaces the shard by children.
     Replace {
-        /// They.
+        /// The children.
         children: Children<'c>,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// The shard keeps the left part of its range.
+    /// Keeps the left part of the range and creates a shard for the right part.
     Shrink {
         /// The left part.
         spec: ShardSpecRef<'c>,
         /// The shard that takes the right part.
         residual: NewShard<'c>,
-        /// Whether this is what an administrator asked for.
+        /// Whether the change fulfils the pending request.
         drop_request: bool,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// A parked shard becomes active.
+    /// Makes a parked shard active.
     Unpark {
         /// The new fence.
         fence: FenceEpoch,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// The owner gives the shard back.
+    /// Releases the lease.
     Release {
-        /// Attempts from now on.
+        /// The new attempt count.
         attempts: u32,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// The owner offers the shard.
+    /// Offers the shard to another worker.
     Offer {
-        /// To whom, until when.
+        /// The handoff, its destination and its deadline.
         offer: Offer,
-        /// The final position, if it moved.
+        /// The final cursor, if it advanced.
         cursor: Option<CursorUpdate<'c>>,
-        /// Attempts from now on.
+        /// The new attempt count.
         attempts: u32,
-        /// Whether this is what an administrator asked for.
+        /// Whether the change fulfils the pending request.
         drop_request: bool,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// The owner takes its offer back.
+    /// Withdraws the offer.
     Withdraw {
-        /// The planned move.
+        /// The handoff.
         handoff: HandoffId,
-        /// Whether this is what an administrator asked for.
+        /// Whether the change fulfils the pending request.
         drop_request: bool,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
-    /// An administrator asks something of the owner.
+    /// Stores an administrator's request to the lease holder.
     Request {
-        /// Its idempotency key.
+        /// The idempotency key.
         op_id: OpId,
-        /// Fingerprint of what is asked.
+        /// Hash of the request's parameters.
         payload_hash: u64,
-        /// What is asked.
+        /// The requested action.
         action: &'c ShardAction,
-        /// The first instant at which it no longer counts.
+        /// The first instant at which the request is expired.
         expires_at: LogicalTime,
     },
-    /// An administrator takes the lease away.
+    /// Revokes the lease.
     Revoke {
         /// The new fence.
         fence: FenceEpoch,
-        /// For replay.
+        /// The log entry, for replay.
         entry: OpLogEntry,
     },
 }
 
 impl<'c> ShardChange<'c> {
-    /// The shards that the change makes, in the order of their ranges.
-    pub fn births(&self) -> impl Iterator<Item = NewShard<'c>> {
+    /// Returns the shards that the change creates, in range order.
+    pub fn new_shards(&self) -> impl Iterator<Item = NewShard<'c>> {
         let (children, residual) = match self {
-            Self::Replace { children, .. } => (Some(children.births()), None),
+            Self::Replace { children, .. } => (Some(children.new_shards()), None),
             Self::Shrink { residual, .. } => (None, Some(*residual)),
             Self::Grant { .. }
             | Self::Renew { .. }
@@ -430,7 +431,7 @@ impl<'c> ShardChange<'c> {
         children.into_iter().flatten().chain(residual)
     }
 
-    /// What the shard's log remembers of the change; nothing of those without an operation id.
+    /// Returns the log entry of the change; `None` for changes without an operation id.
     #[must_use]
     pub const fn entry(&self) -> Option<&OpLogEntry> {
         match self {
@@ -448,7 +449,7 @@ impl<'c> ShardChange<'c> {
         }
     }
 
-    /// What to tell observers of `shard`: the mapping table of the seeds.
+    /// Returns the event for `shard`, by the mapping table of the seeds.
     #[must_use]
     pub fn event(&self, shard: ShardId) -> EventKind {
         match self {
@@ -468,7 +469,7 @@ impl<'c> ShardChange<'c> {
             Self::Park { reason, .. } => EventKind::ShardParked { shard, reason: *reason },
             Self::Replace { children, .. } => EventKind::ShardSplit {
                 parent: shard,
-                children: children.births().map(|birth| birth.shard).collect(),
+                children: children.new_shards().map(|new| new.shard).collect(),
             },
             Self::Shrink { residual, .. } => {
                 EventKind::ShardResidualCreated { parent: shard, residual: residual.shard }
@@ -491,41 +492,41 @@ impl<'c> ShardChange<'c> {
     }
 }
 
-/// One change of one run, and of nothing else but the root shards it makes or the shards it ends.
+/// A change of one run and of the shards it creates or deletes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunChange<'c> {
-    /// A run is made.
+    /// Creates a run.
     Create(Box<RunRecord>),
-    /// A run gets its shards.
+    /// Adds the root shards and activates the run.
     Activate {
-        /// Who registered them.
+        /// The registering operation.
         registration: Registration,
-        /// They.
+        /// The root shards.
         roots: Roots<'c>,
     },
-    /// A run ends.
+    /// Ends the run.
     End {
-        /// How.
+        /// The terminal status.
         status: RunStatus,
-        /// For replay; its time is the end of the run.
+        /// The log entry, for replay; its time is the run's end time.
         entry: RunOpLogEntry,
     },
-    /// Starting shards is suspended or allowed again.
+    /// Pauses or resumes claims.
     Pause {
-        /// Whether it is suspended from now on.
+        /// Whether the run is paused.
         paused: bool,
-        /// Whether that is anything new.
+        /// Whether this differs from the stored flag.
         changed: bool,
-        /// For replay.
+        /// The log entry, for replay.
         entry: RunOpLogEntry,
     },
-    /// A run that is over disappears with its shards.
+    /// Deletes a terminal run and its shards.
     Delete(Tombstone),
 }
 
 impl RunChange<'_> {
-    /// What to tell observers, if anything happened that they could not see before.
+    /// Returns the event for observers, or `None` if no visible state changed.
     #[must_use]
     pub fn event(&self) -> Option<EventKind> {
         Some(match self {
@@ -547,13 +548,13 @@ impl RunChange<'_> {
     }
 }
 
-/// Time zero is what an unset clock reports. It is a bug of the caller's process and never bad
-/// input, so it panics before anything is decided.
+/// Panics at time zero, which an unset clock reports. This is a bug in the calling process and
+/// never bad input.
 fn assert_clock(now: LogicalTime) {
     assert!(now > LogicalTime::ZERO, "time zero means a broken clock");
 }
 
-/// Rule 4, first half: a run that is over grows no new work.
+/// Check 4, first half: a terminal run accepts no new work.
 fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
     if run.status.is_terminal() {
         return Err(RunOver(run.status));
@@ -561,7 +562,7 @@ fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
     Ok(())
 }
 
-/// Rule 4, second half: nobody starts a shard of a paused run.
+/// Check 4, second half: no shard of a paused run is granted.
 fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
     if run.paused {
         return Err(RunOnPause);
@@ -569,8 +570,8 @@ fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
     Ok(())
 }
 
-/// Rule 5: while an offer stands, its source may renew and withdraw and nothing else. An expired
-/// offer still stands: it was sent, and only a committed withdrawal shows that nobody accepted it.
+/// Check 5: while an offer is pending, its source may only renew and withdraw. An expired offer is
+/// still pending: only a committed withdrawal proves that the destination did not accept it.
 fn check_no_offer(record: &ShardRecord) -> Result<(), OfferStands> {
     match record.offer() {
         Some(offer) => Err(OfferStands(offer.notice())),
@@ -578,43 +579,43 @@ fn check_no_offer(record: &ShardRecord) -> Result<(), OfferStands> {
     }
 }
 
-/// The time at which something done at `now` is remembered: stored times never fall, so a clock
-/// that lags behind another machine's breaks nothing.
+/// Returns the time to store for an operation at `now`. Stored times never decrease, so a clock
+/// that lags behind another machine's clock is harmless.
 fn stored_time(shard: ShardView<'_>, now: LogicalTime) -> LogicalTime {
     let at = now.max(shard.op_log().last_time());
-    assert!(at >= now, "a stored time is not before the present");
+    assert!(at >= now, "a stored time is at or after now");
     at
 }
 
-/// The pending request, if it still counts.
+/// Returns the pending request unless it has expired.
 fn live_request(record: &ShardRecord, now: LogicalTime) -> Option<&PendingRequest> {
     record.request().filter(|request| request.is_pending_at(now))
 }
 
-/// What the owner is shown to be asked of it.
+/// Returns a copy of the unexpired request for the lease holder.
 fn shown_request(record: &ShardRecord, now: LogicalTime) -> Option<PendingRequest> {
     live_request(record, now).cloned()
 }
 
-/// Whether a request is stored that no longer counts.
+/// Returns whether the stored request has expired.
 fn request_expired(record: &ShardRecord, now: LogicalTime) -> bool {
     record.request().is_some_and(|request| !request.is_pending_at(now))
 }
 
-/// Attempts after the cursor was set to `new`: a strict advance is progress, and starts anew.
+/// Returns the attempt count after a cursor update to `new`; an advance resets it.
 fn attempts_after_advance(shard: ShardView<'_>, new: CursorUpdate<'_>) -> u32 {
     let advanced = new.last_key() > shard.cursor().last_key();
-    // A position that was reached before says nothing about the next key, which may be the one
-    // that kills its owners: only what lies beyond starts the count anew.
+    // Repeating a position proves nothing about the next key, which may be the one that kills its
+    // lease holders. Only an advance beyond the stored key resets the count.
     if advanced { 0 } else { shard.record().attempts() }
 }
 
-/// Attempts that a shard hands down when it is split: one try for each part, so that bisection of
-/// a poisoned range goes on and the innocent part is not parked (DESIGN Q13).
+/// Returns the attempt count of a split's children. Each child keeps at least one try, so that
+/// bisection of a poisoned range continues and the healthy part is not parked (DESIGN Q13).
 fn inherited_attempts(parent: &ShardRecord, run: &RunHead) -> u32 {
     let one_try_left = run.config.max_shard_retries().map(|max| max.saturating_sub(1));
     let inherited = parent.attempts().min(one_try_left.unwrap_or(u32::MAX));
-    assert!(inherited <= parent.attempts(), "a split is no attempt");
+    assert!(inherited <= parent.attempts(), "a split does not count as an attempt");
     inherited
 }
 

@@ -1,7 +1,7 @@
-//! `offer`: the owner names the worker that shall take its shard over.
+//! `offer`: the lease holder names the worker that shall take over its shard.
 //!
-//! From the moment it sends the offer the source is frozen: it records no more progress, so a
-//! planned move redoes no key. It may renew, and it may withdraw.
+//! The source freezes itself when it sends the offer: it checkpoints no further progress, so a
+//! handoff processes no key twice. It may renew and withdraw.
 
 use std::fmt;
 
@@ -23,18 +23,18 @@ use crate::run::RunHead;
 use crate::split_execution::{hash_offer, hash_withdraw};
 use crate::validation::{check_cursor, check_lease, find_replay};
 
-/// An offer may stand for at most this many leases: a destination that has not come by then will
-/// not come, and the shard is frozen meanwhile.
+/// Maximum duration of an offer, in leases. The shard is frozen meanwhile, and a destination that
+/// has not accepted by then is assumed to be gone.
 pub const OFFER_LEASES_MAX: u64 = 4;
 
-/// What is offered to whom.
+/// The terms of an offer.
 #[derive(Clone, Copy)]
 pub struct OfferTerms {
-    /// Which planned move.
+    /// The handoff.
     pub handoff: HandoffId,
     /// The only worker that may accept.
     pub destination: WorkerId,
-    /// The first instant at which it can no longer be accepted.
+    /// The first instant at which the offer can no longer be accepted.
     pub deadline: LogicalTime,
 }
 
@@ -47,18 +47,18 @@ impl fmt::Debug for OfferTerms {
     }
 }
 
-/// An owner offers its shard to another worker.
+/// Offers a shard to another worker.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferShard<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// To whom, until when.
+    /// The handoff, its destination and its deadline.
     pub terms: OfferTerms,
-    /// The final position; an initial cursor keeps the stored one.
+    /// The final cursor; an initial cursor keeps the stored one.
     pub cursor: CursorUpdate<'a>,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -85,9 +85,9 @@ impl ShardTransition for OfferShard<'_> {
         }
         check_lease(now, self.tenant, self.lease, record)?;
         check_run_not_over(&run)?;
-        // One offer at a time: with two, both destinations could think themselves named.
-        if let Some(standing) = record.offer() {
-            return self.answer_standing(standing, payload_hash);
+        // One offer at a time: with two, both destinations could accept.
+        if let Some(pending) = record.offer() {
+            return self.answer_pending(pending, payload_hash);
         }
         if self.was_withdrawn(shard) {
             return Err(OfferError::Withdrawn { handoff: self.terms.handoff });
@@ -96,13 +96,13 @@ impl ShardTransition for OfferShard<'_> {
             return Err(OfferError::InvalidDestination);
         }
         self.check_deadline(now, &run)?;
-        // The final position rides along, so that a move costs one commit and not two.
+        // The offer carries the final cursor, so that a handoff costs one commit instead of two.
         if !self.cursor.is_initial() {
             check_cursor(self.cursor, shard.cursor(), shard.spec())?;
         }
 
-        assert!(self.terms.deadline > now, "an offer can be accepted for a while");
-        assert!(record.lease_owner() == Some(self.lease.owner()), "the owner is the caller");
+        assert!(self.terms.deadline > now, "an offer's deadline is in the future");
+        assert!(record.lease_owner() == Some(self.lease.owner()), "the caller is the lease holder");
         let at = stored_time(shard, now);
         let change = ShardChange::Offer {
             offer: Offer {
@@ -125,20 +125,21 @@ impl ShardTransition for OfferShard<'_> {
 }
 
 impl OfferShard<'_> {
-    /// The same offer under another operation id is the same offer; any other must wait.
-    fn answer_standing<'c>(
+    /// Replays an identical offer under another operation id; refuses any other offer.
+    fn answer_pending<'c>(
         &self,
-        standing: &Offer,
+        pending: &Offer,
         payload_hash: u64,
     ) -> Result<Decision<ShardChange<'c>, (), OfferError>, OfferError> {
-        if standing.handoff == self.terms.handoff && standing.payload_hash == payload_hash {
+        if pending.handoff == self.terms.handoff && pending.payload_hash == payload_hash {
             return Ok(Decision::Replay(()));
         }
-        Err(OfferStands(standing.notice()).into())
+        Err(OfferStands(pending.notice()).into())
     }
 
-    /// A withdrawal shuts out an offer that is still on its way, also one that is decided only
-    /// now: its sender went on working. The log remembers the withdrawal as long as any retry.
+    /// Returns whether the handoff was withdrawn. A delayed offer must be rejected even if it is
+    /// decided only now, because its sender has resumed work. The log keeps the withdrawal as long
+    /// as any retry.
     fn was_withdrawn(&self, shard: ShardView<'_>) -> bool {
         let withdrawal = hash_withdraw(self.terms.handoff);
         let mut log = shard.op_log().iter();
@@ -162,7 +163,7 @@ impl OfferShard<'_> {
     }
 }
 
-/// Whether this offer is what an administrator asked for: to anybody, or to this very worker.
+/// Returns whether the offer fulfils the pending request: to any worker, or to exactly this one.
 fn fulfils_request(record: &ShardRecord, destination: WorkerId) -> bool {
     match record.request().map(PendingRequest::action) {
         Some(ShardAction::HandOff(wanted)) => wanted.is_none_or(|wanted| wanted == destination),

@@ -1,4 +1,4 @@
-//! `park_shard`: the owner sets its shard aside because of an error.
+//! `park_shard`: the lease holder parks its shard because of an error.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
@@ -9,16 +9,16 @@ use crate::record::ParkReason;
 use crate::split_execution::hash_park;
 use crate::validation::{check_lease, find_replay};
 
-/// An owner sets its shard aside.
+/// Parks a shard under its lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Park<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// Why.
+    /// The park reason.
     pub reason: ParkReason,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -45,9 +45,9 @@ impl ShardTransition for Park<'_> {
         check_lease(now, self.tenant, self.lease, shard.record())?;
         check_no_offer(shard.record())?;
 
-        // The run is not asked: whoever found the error may set the shard aside, also while the
-        // run is paused or over, because parking starts nothing.
-        debug_assert!(shard.record().is_leased_at(now), "only a live lease parks a shard");
+        // The run status is not checked: parking starts no work, so it is allowed while the run is
+        // paused or terminal.
+        debug_assert!(shard.record().is_leased_at(now), "only a live lease can park a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);
         let change = ShardChange::Park { reason: self.reason, entry: Some(entry) };

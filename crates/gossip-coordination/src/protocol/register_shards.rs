@@ -1,7 +1,7 @@
-//! `register_shards`: a new run gets its root shards and becomes active.
+//! `register_shards`: adds the root shards of a new run and activates it.
 //!
-//! Who registered what is a field of the run and never forgotten, so a registration can be
-//! repeated at any time: by the same operation, or by another one with the same shards.
+//! The registration is a field of the run and is never dropped, so it can be replayed at any time:
+//! by the same operation, or by another operation with the same shards.
 
 use gossip_contracts::coordination::{
     CursorSemantics, InitialShardInput, MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE,
@@ -17,14 +17,14 @@ use crate::run::{Registration, RunOpResult, RunRecord, RunStatus};
 use crate::run_errors::{RegisterShardsError, RunOpIdConflict};
 use crate::split_execution::hash_register_shards;
 
-/// Somebody gives a run its shards.
+/// Registers the root shards of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RegisterShards<'a> {
-    /// Whose run.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// Its shards.
+    /// The root shards.
     pub shards: &'a [InitialShardInput<'a>],
     /// The idempotency key.
     pub op_id: OpId,
@@ -45,6 +45,7 @@ impl RunTransitionRules for RegisterShards<'_> {
     ) -> Result<Decision<RunChange<'_>, RunOpResult, RegisterShardsError>, RegisterShardsError>
     {
         assert_clock(now);
+        // Before hashing: the size check bounds the work that an invalid request can cause.
         check_sizes(self.shards).map_err(RegisterShardsError::ManifestInvalid)?;
         let run = seen.run.ok_or(RegisterShardsError::RunNotFound)?;
         if run.tenant() != self.tenant {
@@ -59,7 +60,7 @@ impl RunTransitionRules for RegisterShards<'_> {
             return Err(RegisterShardsError::WrongStatus { status: run.status() });
         }
         validate_manifest(self.shards).map_err(RegisterShardsError::ManifestInvalid)?;
-        // What began has reserved its quota and keeps the operation that began it.
+        // The first chunk reserved the quota and fixed the operation id of the registration.
         let registration = match run.registration() {
             Some(begun) => begun,
             None => {
@@ -68,9 +69,9 @@ impl RunTransitionRules for RegisterShards<'_> {
             }
         };
 
-        assert!(run.root_shards().is_empty(), "a run gets its shards once");
+        assert!(run.root_shards().is_empty(), "a run's root shards are registered once");
         assert!(!self.shards.is_empty(), "a valid manifest is not empty");
-        assert!(registration.payload_hash != 0, "hashing works");
+        assert!(registration.payload_hash != 0, "a payload hash is never zero");
         let cursor_semantics = run.config().cursor_semantics();
         let roots = Roots { shards: self.shards, cursor_semantics };
         let answer = registered(self.shards.iter().map(|shard| shard.shard_id));
@@ -82,7 +83,7 @@ impl RunTransitionRules for RegisterShards<'_> {
     }
 }
 
-/// The root shards of a run, ready to be made.
+/// The root shards to create.
 #[derive(Clone, Copy, Debug)]
 pub struct Roots<'c> {
     shards: &'c [InitialShardInput<'c>],
@@ -90,14 +91,14 @@ pub struct Roots<'c> {
 }
 
 impl<'c> Roots<'c> {
-    /// How many there are.
+    /// Returns the number of root shards.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.shards.len()
     }
 
-    /// The roots, in the caller's order.
-    pub fn births(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
+    /// Returns the root shards in the caller's order.
+    pub fn new_shards(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
         let cursor_semantics = self.cursor_semantics;
         self.shards.iter().map(move |shard| NewShard {
             shard: shard.shard_id,
@@ -115,36 +116,36 @@ fn registered(ids: impl Iterator<Item = ShardId>) -> RunOpResult {
     RunOpResult::RegisteredShards { ids: ids.collect() }
 }
 
-/// Whether the run was registered already, and so.
+/// Returns whether the registration was applied.
 ///
-/// The same operation is answered for ever; the same shards under another operation as long as the
-/// run is active. The same operation with other shards is a bug of the caller. A registration that
-/// has only begun, in chunks on a store, goes on with the same shards and no others (DESIGN Q16).
-fn is_replay(run: &RunRecord, asked: Registration) -> Result<bool, RegisterShardsError> {
+/// The same operation is replayed for ever; the same shards under another operation while the run
+/// is active. The same operation with other shards is a caller's error. A partly stored, chunked
+/// registration continues only with the same shards (DESIGN Q16).
+fn is_replay(run: &RunRecord, requested: Registration) -> Result<bool, RegisterShardsError> {
     let conflict = |expected_hash| {
-        let (op_id, actual_hash) = (asked.op_id, asked.payload_hash);
+        let (op_id, actual_hash) = (requested.op_id, requested.payload_hash);
         let reused = OpIdReused { op_id, expected_hash, actual_hash };
         RegisterShardsError::OpIdConflict(RunOpIdConflict::new(reused))
     };
-    if let Some(other) = run.op_log().find(|entry| entry.op_id() == asked.op_id) {
+    if let Some(other) = run.op_log().find(|entry| entry.op_id() == requested.op_id) {
         return Err(conflict(other.payload_hash()));
     }
     let Some(known) = run.registration() else {
         return Ok(false);
     };
-    if known.op_id == asked.op_id && known.payload_hash != asked.payload_hash {
+    if known.op_id == requested.op_id && known.payload_hash != requested.payload_hash {
         return Err(conflict(known.payload_hash));
     }
     let begun_only = run.root_shards().is_empty();
-    if begun_only && known.payload_hash != asked.payload_hash {
+    if begun_only && known.payload_hash != requested.payload_hash {
         return Err(RegisterShardsError::WrongStatus { status: run.status() });
     }
     let known_by_shards =
-        known.payload_hash == asked.payload_hash && run.status() == RunStatus::Active;
-    Ok(!begun_only && (known == asked || known_by_shards))
+        known.payload_hash == requested.payload_hash && run.status() == RunStatus::Active;
+    Ok(!begun_only && (known == requested || known_by_shards))
 }
 
-/// Bounds what is hashed next, whoever asks. The manifest's own order of rules comes later.
+/// Bounds the input before it is hashed. The manifest's own checks come later.
 fn check_sizes(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
     if shards.len() > MAX_INITIAL_SHARDS {
         let count = shards.len();

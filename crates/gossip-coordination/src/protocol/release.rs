@@ -1,4 +1,4 @@
-//! `release`: the owner gives its shard back before it is done.
+//! `release`: the lease holder releases its shard before the shard is complete.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
@@ -8,14 +8,14 @@ use crate::move_errors::ReleaseError;
 use crate::split_execution::hash_release;
 use crate::validation::{check_lease, find_replay};
 
-/// Why a shard is given back. The numbers are hashed.
+/// How a release counts. The discriminants are part of the payload hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(clippy::exhaustive_enums, reason = "an attempt counts against the shard or it does not")]
 pub enum ReleaseMode {
-    /// On purpose: the grant does not count as an attempt.
+    /// Voluntary: the grant does not count as an attempt.
     Clean = 0,
-    /// After a failure: the attempt counts.
+    /// After a failure: the grant counts as an attempt.
     Failed = 1,
 }
 
@@ -24,16 +24,16 @@ const _: () = {
     assert!(ReleaseMode::Failed as u8 == 1);
 };
 
-/// An owner gives its shard back.
+/// Releases a shard under its lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Release<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// Why.
+    /// Whether the attempt counts.
     pub mode: ReleaseMode,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -61,13 +61,13 @@ impl ShardTransition for Release<'_> {
         check_lease(now, self.tenant, self.lease, record)?;
         check_no_offer(record)?;
 
-        // The grant counted an attempt before anybody knew how it would end; a clean end takes that
-        // one back. Saturating, because progress meanwhile may have set the count to zero.
+        // The grant counted an attempt in advance; a clean release undoes that. Saturating, because
+        // a checkpoint may have reset the count to zero since.
         let attempts = match self.mode {
             ReleaseMode::Clean => record.attempts().saturating_sub(1),
             ReleaseMode::Failed => record.attempts(),
         };
-        assert!(attempts <= record.attempts(), "giving a shard back is no attempt");
+        assert!(attempts <= record.attempts(), "a release does not count as an attempt");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Release, payload_hash, at);
         Ok(Decision::commit(ShardChange::Release { attempts, entry }, ()))

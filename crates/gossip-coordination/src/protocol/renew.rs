@@ -1,7 +1,7 @@
-//! `renew`: the owner keeps its shard a while longer.
+//! `renew`: the lease holder extends its lease.
 //!
-//! A renewal never shortens a lease, so replies that arrive out of order are harmless, and it
-//! carries what the owner should know: its own standing offer, a request, a pause.
+//! A renewal never shortens a lease, so replies that arrive out of order are harmless. Its result
+//! carries notices for the lease holder: its own pending offer, a request, a pause.
 
 use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
 
@@ -17,23 +17,23 @@ use crate::request::PendingRequest;
 use crate::run::RunHead;
 use crate::validation::check_lease;
 
-/// An owner renews its lease.
+/// Renews a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Renew<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
 }
 
-/// What a renewal brought, as far as the record knows.
+/// The result of a renewal, from the record alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewed {
-    /// When the lease ends now.
+    /// The new deadline.
     pub new_deadline: LogicalTime,
-    /// The owner's own standing offer.
+    /// The lease holder's own pending offer.
     pub offer: Option<OfferNotice>,
-    /// What an administrator asks.
+    /// The administrator's pending request.
     pub request: Option<PendingRequest>,
     /// Whether the run is paused.
     pub run_paused: bool,
@@ -49,7 +49,7 @@ impl ShardTransition for Renew<'_> {
         (self.tenant, self.lease.key())
     }
 
-    // Into its caller: what it returns is large, and copying it would cost as much as deciding.
+    // Inlined: the result is large, and copying it would cost as much as the decision.
     #[inline(always)]
     fn decide(
         &self,
@@ -58,11 +58,11 @@ impl ShardTransition for Renew<'_> {
     ) -> Result<Decision<ShardChange<'_>, Renewed, RenewError>, RenewError> {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
         let record = shard.record();
-        // No operation id: a renewal changes only a deadline, and to do that twice is harmless.
+        // No operation id is needed: applying a renewal twice is harmless.
         check_lease(now, self.tenant, self.lease, record)?;
         check_run_not_over(&run)?;
 
-        let holder = record.lease().expect("a lease that passes the ladder has a holder");
+        let holder = record.lease().expect("a checked lease has a holder");
         let new_deadline = renewed_deadline(now, holder, record, &run);
         assert!(new_deadline >= holder.deadline(), "a renewal never shortens a lease");
         assert!(new_deadline > now, "a renewed lease is live");
@@ -74,13 +74,13 @@ impl ShardTransition for Renew<'_> {
         };
         let holder = LeaseHolder::new(holder.owner(), new_deadline, holder.token());
         let drop_request = request_expired(record, now);
-        // Made where it is returned, for the same reason.
+        // Built in the return expression to avoid a copy.
         Ok(Decision::commit(ShardChange::Renew { holder, drop_request }, renewed))
     }
 }
 
-/// A whole lease from now; while an offer stands, no longer than one lease beyond the offer, so
-/// that an owner that never withdraws cannot hold a frozen shard for ever.
+/// Returns one lease duration from `now`. While an offer is pending, the limit is one duration
+/// past the offer's deadline, so that a source that never withdraws cannot hold a frozen shard.
 fn renewed_deadline(
     now: LogicalTime,
     holder: LeaseHolder,
@@ -93,5 +93,6 @@ fn renewed_deadline(
         Some(offer) => wanted.min(offer.deadline.saturating_add(duration)),
         None => wanted,
     };
+    // A clock that lags behind another machine's must not move the deadline backwards.
     allowed.max(holder.deadline())
 }

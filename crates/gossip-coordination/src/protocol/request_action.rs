@@ -1,4 +1,4 @@
-//! `request_action`: an administrator, who holds no lease, asks something of a shard's owner.
+//! `request_action`: an administrator, who holds no lease, stores a request to the lease holder.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
@@ -12,16 +12,16 @@ use crate::request::ShardAction;
 use crate::run_errors::RequestActionError;
 use crate::split_execution::hash_request_action;
 
-/// An administrator asks something of a shard's owner.
+/// Requests an action of a shard's lease holder.
 #[derive(Clone, Debug)]
 pub struct RequestAction {
-    /// Whose shard.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which shard.
+    /// The shard.
     pub key: ShardKey,
-    /// What is asked.
+    /// The requested action.
     pub action: ShardAction,
-    /// The first instant at which it no longer counts.
+    /// The first instant at which the request is expired.
     pub expires_at: LogicalTime,
     /// The idempotency key.
     pub op_id: OpId,
@@ -57,8 +57,8 @@ impl ShardTransition for RequestAction {
         if record.status().is_terminal() {
             return Err(RequestActionError::ShardTerminal { status: record.status() });
         }
-        // A request is for an owner. A free shard has none, and whoever comes next would act on
-        // wishes about somebody else.
+        // A request addresses the current lease holder. On a free shard it would reach the next
+        // one, to which it does not apply.
         if !record.is_leased_at(now) {
             return Err(RequestActionError::NotLeased);
         }
@@ -66,8 +66,8 @@ impl ShardTransition for RequestAction {
             return Err(RequestActionError::RequestPending);
         }
 
-        assert!(payload_hash != 0, "a payload hash of zero means that hashing is broken");
-        assert!(record.lease().is_some(), "a request needs an owner");
+        assert!(payload_hash != 0, "a payload hash is never zero");
+        assert!(record.lease().is_some(), "a request requires a lease holder");
         let (op_id, action, expires_at) = (self.op_id, &self.action, self.expires_at);
         let change = ShardChange::Request { op_id, payload_hash, action, expires_at };
         Ok(Decision::commit(change, ()))
@@ -75,7 +75,8 @@ impl ShardTransition for RequestAction {
 }
 
 impl RequestAction {
-    /// The stored request is its own memory: idempotency is looked up there and not in the log.
+    /// Returns whether this request is already stored. Requests are not logged, so idempotency is
+    /// checked against the stored request.
     fn is_the_stored_one(
         &self,
         record: &ShardRecord,

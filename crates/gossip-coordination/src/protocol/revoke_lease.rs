@@ -1,6 +1,6 @@
-//! `revoke_lease`: an administrator frees a shard whose dead owner left a far deadline.
+//! `revoke_lease`: an administrator frees a shard whose dead lease holder has a distant deadline.
 //!
-//! The fence rises, so the owner, should it live after all, is fenced out.
+//! The fence increases, so a lease holder that is still alive is fenced out.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
@@ -10,12 +10,12 @@ use crate::run_errors::RevokeLeaseError;
 use crate::split_execution::hash_revoke_lease;
 use crate::validation::find_replay;
 
-/// An administrator takes a lease away.
+/// Revokes a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct RevokeLease {
-    /// Whose shard.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which shard.
+    /// The shard.
     pub key: ShardKey,
     /// The idempotency key.
     pub op_id: OpId,
@@ -25,7 +25,7 @@ impl ShardTransition for RevokeLease {
     type Output = ();
     type Error = RevokeLeaseError;
 
-    // Only to know whether the run has shards yet; a run that is over may be cleaned up.
+    // Only to check that registration is complete; leases of a terminal run may be revoked.
     const CONSULTS_RUN: bool = true;
 
     fn subject(&self) -> (TenantId, ShardKey) {
@@ -51,8 +51,8 @@ impl ShardTransition for RevokeLease {
         if record.status().is_terminal() {
             return Err(RevokeLeaseError::ShardTerminal { status: record.status() });
         }
-        // Whether the lease is live is not asked: the deadline is what the administrator does not
-        // believe.
+        // Expiry is not checked: the administrator revokes because the deadline is wrong or too far
+        // away.
         if record.lease().is_none() {
             return Err(RevokeLeaseError::NotLeased);
         }
@@ -60,7 +60,7 @@ impl ShardTransition for RevokeLease {
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::RevokeLease, payload_hash, at);
         let fence = record.fence_epoch().increment();
-        assert!(fence > record.fence_epoch(), "a revoked lease is fenced out");
+        assert!(fence > record.fence_epoch(), "a revocation increases the fence");
         Ok(Decision::commit(ShardChange::Revoke { fence, entry }, ()))
     }
 }

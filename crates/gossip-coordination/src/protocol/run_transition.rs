@@ -1,4 +1,4 @@
-//! `complete_run`, `fail_run`, `cancel_run`, `pause_run`, `resume_run`: one ladder, five ends.
+//! `complete_run`, `fail_run`, `cancel_run`, `pause_run`, `resume_run`: one sequence of checks.
 //!
 //! | operation | from | to | also needs |
 //! |---|---|---|---|
@@ -15,19 +15,19 @@ use crate::run::{RunOpKind, RunOpLogEntry, RunOpResult, RunRecord, RunStatus};
 use crate::run_errors::RunTransitionError;
 use crate::split_execution::hash_run_operation;
 
-/// Where a run is to go.
+/// The requested transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunTransitionKind {
-    /// Everything was done.
+    /// All shards are done.
     Complete,
-    /// Give up.
+    /// The run failed.
     Fail,
-    /// Stop.
+    /// The run is abandoned on request.
     Cancel,
-    /// Let nobody start a shard.
+    /// Grant no further shards.
     Pause,
-    /// Let shards be started again.
+    /// Grant shards again.
     Resume,
 }
 
@@ -36,7 +36,7 @@ impl RunTransitionKind {
     pub const ALL: [Self; 5] =
         [Self::Complete, Self::Fail, Self::Cancel, Self::Pause, Self::Resume];
 
-    /// The status that the run shall have.
+    /// Returns the status after the transition.
     const fn target(self) -> RunStatus {
         match self {
             Self::Complete => RunStatus::Done,
@@ -56,7 +56,7 @@ impl RunTransitionKind {
         }
     }
 
-    /// Fingerprint of the operation, which has no parameters but its name.
+    /// Returns the payload hash of the operation, whose only parameter is its name.
     #[must_use]
     pub fn payload_hash(self) -> u64 {
         hash_run_operation(match self {
@@ -69,14 +69,14 @@ impl RunTransitionKind {
     }
 }
 
-/// An administrator, or the runtime when a run settles, moves a run on.
+/// Changes a run's status, on behalf of an administrator or of the runtime at the end of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunTransition {
-    /// Whose run.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// Where to.
+    /// The transition.
     pub kind: RunTransitionKind,
     /// The idempotency key.
     pub op_id: OpId,
@@ -111,18 +111,18 @@ impl RunTransitionRules for RunTransition {
         if status != target && !status.may_become(target) {
             return Err(RunTransitionError::WrongStatus { status, target });
         }
-        // Registration alone makes a run active; pausing is for runs that are.
+        // Only registration activates a run; pause and resume need an active run.
         if status == RunStatus::Initializing && target == RunStatus::Active {
             return Err(RunTransitionError::WrongStatus { status, target });
         }
-        // Parked shards keep a run from being complete: their keys were not done.
+        // A parked shard's remaining keys were not processed, so the run is not complete.
         let unsettled = seen.active + seen.parked > 0;
         if self.kind == RunTransitionKind::Complete && unsettled {
             let (active, parked) = (seen.active, seen.parked);
             return Err(RunTransitionError::NotSettled { active, parked });
         }
-        debug_assert!(!status.is_terminal(), "a run ends once");
-        debug_assert!(target != RunStatus::Initializing, "nothing begins again");
+        debug_assert!(!status.is_terminal(), "a terminal run does not change");
+        debug_assert!(target != RunStatus::Initializing, "no transition leads to Initializing");
         Ok(Decision::commit(self.change(run, payload_hash, now), RunOpResult::Ack))
     }
 }
@@ -130,7 +130,7 @@ impl RunTransitionRules for RunTransition {
 impl RunTransition {
     fn change<'c>(&self, run: &RunRecord, payload_hash: u64, now: LogicalTime) -> RunChange<'c> {
         let at = run.stored_time(now);
-        assert!(at >= run.created_at(), "a run's operations come after its beginning");
+        assert!(at >= run.created_at(), "an operation is not earlier than its run");
         let entry = RunOpLogEntry::new(self.op_id, self.kind.op_kind(), payload_hash, at);
         let pause = |paused| RunChange::Pause { paused, changed: run.is_paused() != paused, entry };
         match self.kind {
@@ -143,7 +143,8 @@ impl RunTransition {
     }
 }
 
-/// Whether the run remembers the operation; its registration is one it never forgets.
+/// Returns whether the operation was applied. Registration is a field of the run, so it is found
+/// even after the log has dropped older entries.
 pub(super) fn find_run_replay(
     run: &RunRecord,
     op_id: OpId,

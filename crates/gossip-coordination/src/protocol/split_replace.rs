@@ -1,7 +1,7 @@
-//! `split_replace`: children take the place of their parent.
+//! `split_replace`: replaces a shard by children.
 //!
-//! The parent ends as Split, and the children together cover exactly its range. Progress is not
-//! lost: the child that contains the parent's cursor carries it on.
+//! The parent ends as `Split`, and the children together cover exactly its range. The child that
+//! contains the parent's cursor inherits it, so no progress is lost.
 
 use std::fmt;
 
@@ -24,18 +24,18 @@ use crate::split_execution::{
 };
 use crate::validation::{check_lease, find_replay};
 
-/// An owner replaces its shard by children.
+/// Replaces a shard by children.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitReplace<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// The children.
+    /// The split plan.
     pub plan: &'a SplitReplacePlan<'a>,
-    /// The most children that the store can publish at once.
+    /// Maximum number of children that the store can create in one transaction.
     pub children_max: usize,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -80,7 +80,8 @@ impl ShardTransition for SplitReplace<'_> {
             split_hash: payload_hash,
         };
         let ids: InlineVec<ShardId, MAX_SPLIT_CHILDREN> =
-            children.births().map(|birth| birth.shard).collect();
+            children.new_shards().map(|new| new.shard).collect();
+        // Last, because the lookup may need a store read; the cheap checks refuse first.
         check_ids_free(&ids, seen)?;
         assert!(ids.len() == self.plan.children().len(), "every child of the plan gets an id");
         assert!(ids.iter().all(|id| id.is_derived()), "children have derived ids");
@@ -96,7 +97,7 @@ impl ShardTransition for SplitReplace<'_> {
 }
 
 impl SplitReplace<'_> {
-    /// Coverage, then progress, then what the store can publish.
+    /// Checks coverage, then child cursors, then the store's limit.
     fn check_children(&self, shard: ShardView<'_>) -> Result<(), SplitValidationError> {
         let children = self.plan.children();
         let specs: InlineVec<ShardSpecRef<'_>, MAX_SPLIT_CHILDREN> =
@@ -112,23 +113,24 @@ impl SplitReplace<'_> {
         Ok(())
     }
 
-    /// The parent ended with this split, so its last children are the ones it made.
+    /// Returns the earlier result. A split ends its parent, so the last spawned shards are its
+    /// children.
     fn replayed(&self, shard: ShardView<'_>) -> SplitReplaceResult {
         let (spawned, made) = (shard.record().spawned_count(), self.plan.children().len());
-        assert!(shard.record().status() == ShardStatus::Split, "a remembered split happened");
-        assert!(spawned >= made, "a split shard remembers its children");
+        assert!(shard.record().status() == ShardStatus::Split, "a logged split ended its shard");
+        assert!(spawned >= made, "a split shard lists its children");
         let first = spawned - made;
         SplitReplaceResult { children: shard.spawned().skip(first).collect() }
     }
 }
 
-/// The shards that replace a parent, named and ready to be made.
+/// The children to create.
 #[derive(Clone, Copy)]
 pub struct Children<'c> {
     plan: &'c SplitReplacePlan<'c>,
     parent: ShardKey,
     op_id: OpId,
-    /// Number of the first child among everything the parent ever spawned.
+    /// Index of the first child in the parent's list of spawned shards.
     first_index: usize,
     fence: FenceEpoch,
     attempts: u32,
@@ -146,21 +148,21 @@ impl fmt::Debug for Children<'_> {
 }
 
 impl<'c> Children<'c> {
-    /// The children, in the order of their ranges, which is the order of their numbers.
-    pub fn births(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
+    /// Returns the children in range order, which is the order of their indexes.
+    pub fn new_shards(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
         let this = *self;
         let children = self.plan.children();
         let count = children.len();
         let mut order: InlineVec<usize, MAX_SPLIT_CHILDREN> = (0..count).collect();
         order.sort_unstable_by_key(|index| children[*index].spec.start);
         let in_order = order.into_iter().enumerate();
-        in_order.map(move |(number, index)| this.birth(number, index))
+        in_order.map(move |(number, index)| this.child(number, index))
     }
 
-    fn birth(&self, number: usize, index: usize) -> NewShard<'c> {
+    fn child(&self, number: usize, index: usize) -> NewShard<'c> {
         let child = self.plan.children()[index];
         let (run, parent) = (self.parent.run(), self.parent.shard());
-        // Numbers go on across splits, so that no two splits of one parent derive the same id.
+        // Indexes continue across splits, so that two splits of one parent derive different ids.
         let number = u32::try_from(self.first_index + number).expect("spawned is bounded");
         let kind = DerivedShardKind::Child;
         NewShard {
@@ -175,7 +177,7 @@ impl<'c> Children<'c> {
     }
 }
 
-/// A shard's list of everything it ever spawned is bounded.
+/// Checks the cap on a shard's list of spawned shards.
 pub(super) const fn check_spawn_cap(
     current: usize,
     additional: usize,
@@ -190,8 +192,8 @@ pub(super) const fn check_spawn_cap(
     Ok(())
 }
 
-/// Derived ids are hashes: a taken one is refused, never overwritten. Ids within one split are
-/// compared too, for the same reason.
+/// Checks that no derived id exists. Derived ids are hashes, so a collision is possible: it is
+/// refused instead of overwriting a shard. Ids within one split are compared for the same reason.
 pub(super) fn check_ids_free(
     ids: &[ShardId],
     seen: &ShardInputs<'_>,

@@ -1,8 +1,8 @@
 //! `split_residual`: the parent keeps the left part of its range, a new shard takes the right.
 //!
-//! The parent stays active and keeps its lease, so its log may forget the split while the worker
-//! still retries it. Its list of spawned shards never forgets: a replay is found there
-//! ([`find_replayed_residual`]).
+//! The parent stays active and keeps its lease, so its log may drop the entry of the split while
+//! the worker still retries it. Its list of spawned shards is never truncated, so a replay is
+//! found there ([`find_replayed_residual`]).
 
 use gossip_contracts::coordination::{
     CursorUpdate, SplitResidualPlan, SplitValidationError, validate_residual_split,
@@ -28,16 +28,16 @@ use crate::split_execution::{
 };
 use crate::validation::{check_lease, find_replay};
 
-/// An owner gives the right part of its shard away.
+/// Splits off the right part of a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitResidual<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// Where to cut.
+    /// The split plan.
     pub plan: &'a SplitResidualPlan<'a>,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -73,14 +73,15 @@ impl ShardTransition for SplitResidual<'_> {
         check_spawn_cap(record.spawned_count(), 1)?;
         seen.quota.check(1).map_err(SplitValidationError::from)?;
         let residual = self.residual_id(record.spawned_count());
+        // Last, because the lookup may need a store read; the cheap checks refuse first.
         check_ids_free(&[residual], seen)?;
         assert!(residual.is_derived(), "a residual has a derived id");
-        assert!(residual != self.lease.key().shard(), "nobody is their own residual");
+        assert!(residual != self.lease.key().shard(), "a residual differs from its parent");
 
         let at = stored_time(shard, now);
         let change = ShardChange::Shrink {
             spec: self.plan.new_parent(),
-            residual: self.birth(residual, record, &run, payload_hash),
+            residual: self.residual(residual, record, &run, payload_hash),
             drop_request: fulfils_request(record, self.plan.new_parent().end),
             entry: OpLogEntry::new(self.op_id, OpKind::SplitResidual, payload_hash, at),
         };
@@ -93,9 +94,9 @@ impl ShardTransition for SplitResidual<'_> {
 }
 
 impl SplitResidual<'_> {
-    /// The log says that it happened, the list of spawned shards says what it made. When the log
-    /// has forgotten, the list says both, and the child's own memory of its split tells whether
-    /// the parameters were the same.
+    /// Returns the earlier result of this operation, if any. The spawned list holds the residual
+    /// even after the log has dropped the entry; the child's split hash then shows whether the
+    /// parameters were the same.
     fn replayed(
         &self,
         shard: ShardView<'_>,
@@ -106,8 +107,8 @@ impl SplitResidual<'_> {
         let Some(residual) = find_replayed_residual(shard, self.op_id) else {
             return Ok(None);
         };
-        assert!(residual.is_derived(), "only derived shards are spawned");
-        // A child that is gone took its memory along; the parent's list is believed then.
+        assert!(residual.is_derived(), "spawned shards have derived ids");
+        // Without the child's record the hash is unknown; the parent's list then decides.
         let expected_hash = (seen.split_hash_of)(residual).unwrap_or(payload_hash);
         if expected_hash != payload_hash {
             let op_id = self.op_id;
@@ -116,7 +117,7 @@ impl SplitResidual<'_> {
         Ok(Some(SplitResidualResult { residual }))
     }
 
-    /// The two parts tile the old range, and the parent's progress stays in its part.
+    /// Checks that the parts tile the old range and that the cursor stays in the parent's part.
     fn check_cut(&self, shard: ShardView<'_>) -> Result<(), SplitValidationError> {
         let (new_parent, residual) = (self.plan.new_parent(), self.plan.residual());
         validate_residual_split(shard.spec(), new_parent, residual)?;
@@ -130,8 +131,8 @@ impl SplitResidual<'_> {
         derive_split_shard_id(key.run(), key.shard(), self.op_id, kind, index)
     }
 
-    /// The residual starts from nothing: the parent's progress lies to the left of it.
-    fn birth(
+    /// Returns the residual. Its cursor is initial: the parent's progress lies to the left of it.
+    fn residual(
         &self,
         shard: ShardId,
         parent: &ShardRecord,
@@ -150,7 +151,7 @@ impl SplitResidual<'_> {
     }
 }
 
-/// Whether this cut is what an administrator asked for: anywhere, or at this very key.
+/// Returns whether a split at `cut` fulfils the pending request: any key, or exactly this one.
 fn fulfils_request(record: &ShardRecord, cut: &[u8]) -> bool {
     match record.request().map(PendingRequest::action) {
         Some(ShardAction::Split(wanted)) => wanted.as_ref().is_none_or(|key| key.as_bytes() == cut),

@@ -34,7 +34,7 @@ fn decide<T: ShardTransition<Error = SplitError>>(
     };
     match operation.decide(at(20), &seen)? {
         Decision::Commit { change, answer: Ok(_) } => {
-            assert!(change.births().count() > 0);
+            assert!(change.new_shards().count() > 0);
             if let ShardChange::Replace { children, .. } = &change {
                 assert!(format!("{children:?}").contains("Children"));
             }

@@ -1,6 +1,6 @@
-//! `unpark_shard`: an administrator brings a parked shard back.
+//! `unpark_shard`: an administrator makes a parked shard active again.
 //!
-//! The fence rises, so a zombie from before the parking stays out.
+//! The fence increases, so a lease holder from before the park is fenced out.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
@@ -14,12 +14,12 @@ use crate::run_errors::UnparkError;
 use crate::split_execution::hash_unpark;
 use crate::validation::find_replay;
 
-/// An administrator brings a parked shard back.
+/// Unparks a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Unpark {
-    /// Whose shard.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which shard.
+    /// The shard.
     pub key: ShardKey,
     /// The idempotency key.
     pub op_id: OpId,
@@ -55,12 +55,12 @@ impl ShardTransition for Unpark {
             return Err(UnparkError::NotParked { status: record.status() });
         }
 
-        assert!(record.lease().is_none(), "nobody holds a parked shard");
+        assert!(record.lease().is_none(), "a parked shard has no lease");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Unpark, payload_hash, at);
-        // The worker that parked it may still think that it holds it, and come back.
+        // The worker that parked the shard may still use its lease if the park's reply was lost.
         let fence = record.fence_epoch().increment();
-        assert!(fence > record.fence_epoch(), "an unparked shard has a new fence");
+        assert!(fence > record.fence_epoch(), "an unpark increases the fence");
         Ok(Decision::commit(ShardChange::Unpark { fence, entry }, ()))
     }
 }

@@ -1,7 +1,7 @@
-//! `withdraw`: the owner takes its offer back and may go on working.
+//! `withdraw`: the lease holder withdraws its offer and may resume work.
 //!
-//! With no offer standing it still commits. An owner that does not know whether its offer arrived
-//! withdraws it, and the commit shuts out an offer that is still on its way.
+//! It commits even without a pending offer. A lease holder whose offer has an unknown outcome
+//! withdraws it, and the logged withdrawal rejects the offer if it arrives later.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
@@ -13,16 +13,16 @@ use crate::request::ShardAction;
 use crate::split_execution::hash_withdraw;
 use crate::validation::{check_lease, find_replay};
 
-/// An owner takes its offer back.
+/// Withdraws an offer.
 #[derive(Clone, Copy, Debug)]
 pub struct Withdraw<'a> {
-    /// The caller.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Its lease.
+    /// The caller's lease.
     pub lease: &'a Lease,
-    /// Which planned move.
+    /// The handoff.
     pub handoff: HandoffId,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub op_id: OpId,
 }
 
@@ -48,17 +48,17 @@ impl ShardTransition for Withdraw<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
-        // Another move's offer stays: its destination may be accepting it this moment.
+        // Another handoff's offer stays: its destination may be accepting it concurrently.
         if record.offer().is_some_and(|offer| offer.handoff != self.handoff) {
             return Err(WithdrawError::NoOffer);
         }
 
-        let asked = record.request().map(|request| request.action());
+        let requested = record.request().map(|request| request.action());
         let at = stored_time(shard, now);
-        assert!(at >= now, "stored times never fall");
+        assert!(at >= now, "a stored time is at or after now");
         let change = ShardChange::Withdraw {
             handoff: self.handoff,
-            drop_request: asked == Some(&ShardAction::Withdraw),
+            drop_request: requested == Some(&ShardAction::Withdraw),
             entry: OpLogEntry::new(self.op_id, OpKind::Withdraw, payload_hash, at),
         };
         Ok(Decision::commit(change, ()))

@@ -1,20 +1,20 @@
-//! What handles remember of the shards that they hold: their stored values and revisions.
+//! The record cache: stored values and revisions of shards that the handles of a process hold.
 //!
-//! A shard is remembered when a handle was granted its lease, or committed under it, and from then
-//! on an operation on it needs no load (`shard_flight` tells why that is sound). Whoever starts an
-//! operation takes the shard out, and puts back what it wrote: what ends in any other way is
-//! forgotten by that alone.
+//! A shard is cached when a handle acquires its lease or commits under it; from then on an
+//! operation on it needs no load (`shard_flight` explains why that is sound). An operation takes
+//! the entry out and puts back what it wrote, so an operation that ends in any other way
+//! invalidates the entry.
 //!
-//! The handles of a process share one memory. A thread checkpoints a shard and another one renews
-//! it: each would make what the other remembers out of date.
+//! Handles in a process share one cache, so a renewal on one thread does not invalidate another
+//! thread's entry.
 //!
 //! # Invariants
-//! - Hot and cold part of a remembered shard are of one instant.
-//! - What is newer is never replaced by what is older: of two operations on one shard that overlap
-//!   the first may be the last to put it back.
-//! - Two generations hold everything. Who is used moves to the young one; when that is full, the
-//!   old one is dropped and the young one takes its place. So what was used last stays, nothing
-//!   depends on a clock or on chance, and at most twice the bounds below are held.
+//! - Hot and cold part of a cached shard belong to one snapshot.
+//! - A newer entry is never replaced by an older one: of two overlapping operations on one shard,
+//!   the first to commit may be the last to put its entry back.
+//! - Two generations hold all entries. A used entry moves to the young generation; when that is
+//!   full, the old one is dropped and the young one becomes old. Eviction therefore approximates
+//!   LRU without a clock or randomness, and at most twice the bounds below are held.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,20 +26,20 @@ use hashbrown::HashMap;
 use super::loaded::Head;
 use super::txn::Versioned;
 
-/// Shards of one generation, and runs. A process that holds more leases than this renews some of
-/// them with a load, which is slower and as good.
+/// Maximum number of shards, and of runs, per generation. A process that holds more leases renews
+/// some of them with a load, which is slower but equally correct.
 pub(super) const GENERATION_SHARDS_MAX: usize = 8_192;
 
-/// Bytes of shards of one generation: usual shards take below 1 KiB, so the number of shards is
-/// what bounds them, and shards with the longest keys are bounded by this.
+/// Maximum bytes of shards per generation. Usual shards take less than 1 KiB, so their number is
+/// the effective bound; this one limits shards with the longest keys.
 pub(super) const GENERATION_BYTES_MAX: usize = 16 << 20;
 
-/// A shard as this handle last saw it.
+/// A cached shard.
 pub(super) struct CachedShard {
     pub(super) hot: Versioned,
     pub(super) cold: Versioned,
-    /// The store's binding when this handle last wrote the shard's owner key; `None` if it never
-    /// did, or the store binds nothing.
+    /// The store's binding under which this handle last wrote the shard's owner key; `None` if it
+    /// never did, or if the store binds no keys.
     pub(super) bound: Option<u64>,
 }
 
@@ -49,47 +49,40 @@ impl CachedShard {
     }
 }
 
-/// What the handles of one process on one store remember of the shards that they hold. Clones are
-/// the same memory.
+/// The record cache of a process for one store. Clones share the same cache.
 ///
-/// It is of **one** store: what it holds is compared by revision, and a revision of another store
-/// says nothing.
+/// A cache belongs to **one** store: entries are compared by revision, and revisions of different
+/// stores are unrelated.
 #[derive(Clone, Debug, Default)]
 pub struct RecordCache(Arc<Mutex<Cache>>);
 
 impl RecordCache {
-    /// Takes a shard out, and tells the head of its run; each if it is remembered.
+    /// Removes and returns a shard, and returns the head of its run; each if cached.
     pub(super) fn take(
         &self,
         tenant: TenantId,
         shard: ShardKey,
     ) -> (Option<CachedShard>, Option<Head>) {
-        self.with(|memory| (memory.take(tenant, shard), memory.head(tenant, shard.run())))
+        self.with(|cache| (cache.take(tenant, shard), cache.head(tenant, shard.run())))
     }
 
-    /// Puts a shard in, with the head of its run.
-    pub(super) fn put(
-        &self,
-        tenant: TenantId,
-        shard: ShardKey,
-        remembered: CachedShard,
-        head: Head,
-    ) {
-        self.with(|memory| memory.put(tenant, shard, remembered, head));
+    /// Inserts a shard and the head of its run.
+    pub(super) fn put(&self, tenant: TenantId, shard: ShardKey, entry: CachedShard, head: Head) {
+        self.with(|cache| cache.put(tenant, shard, entry, head));
     }
 
-    /// Forgets the head of a run: the store knows less than it.
+    /// Removes the head of a run, after the store has shown an older one.
     pub(super) fn forget_head(&self, tenant: TenantId, run: RunId) {
-        self.with(|memory| memory.forget_head(tenant, run));
+        self.with(|cache| cache.forget_head(tenant, run));
     }
 
-    /// Nothing waits while it has the lock, and nothing panics.
-    fn with<R>(&self, look: impl FnOnce(&mut Cache) -> R) -> R {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Runs `access` under the lock. `access` neither blocks nor panics.
+    fn with<R>(&self, access: impl FnOnce(&mut Cache) -> R) -> R {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The shards that are remembered, and the heads of their runs.
+/// Cached shards and the heads of their runs.
 #[derive(Default)]
 pub(super) struct Cache {
     young: Generation,
@@ -99,51 +92,52 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct Generation {
     shards: HashMap<(TenantId, ShardKey), CachedShard, FixedState>,
-    /// Shared by the shards of a run, so that one of them learns of a change for all.
+    /// Shared by the shards of a run, so that one shard's refresh serves all.
     heads: HashMap<(TenantId, RunId), Head, FixedState>,
-    /// Of all shards.
+    /// Total bytes of `shards`.
     byte_count: usize,
 }
 
 impl Cache {
-    /// Takes a shard out.
+    /// Removes and returns a shard.
     pub(super) fn take(&mut self, tenant: TenantId, shard: ShardKey) -> Option<CachedShard> {
         let (young, old) = (self.young.take(tenant, shard), self.old.take(tenant, shard));
         young.or(old)
     }
 
-    /// The head of a run, if it is remembered.
+    /// Returns the head of a run, if cached.
     pub(super) fn head(&self, tenant: TenantId, run: RunId) -> Option<Head> {
         let (young, old) = (&self.young.heads, &self.old.heads);
         young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).copied()
     }
 
-    /// Forgets the head of a run.
+    /// Removes the head of a run.
     fn forget_head(&mut self, tenant: TenantId, run: RunId) {
         self.young.heads.remove(&(tenant, run));
         self.old.heads.remove(&(tenant, run));
     }
 
-    /// Puts a shard in, with the head of its run, unless newer ones are there.
+    /// Inserts a shard and the head of its run, unless newer ones are cached.
     pub(super) fn put(
         &mut self,
         tenant: TenantId,
         shard: ShardKey,
-        remembered: CachedShard,
+        entry: CachedShard,
         head: Head,
     ) {
+        // A concurrent operation may have put a newer entry back while this one was in flight.
         let known = self.take(tenant, shard);
-        let newer = known.filter(|known| known.hot.revision > remembered.hot.revision);
+        let newer = known.filter(|known| known.hot.revision > entry.hot.revision);
         let newer_head = self.head(tenant, shard.run()).filter(|it| it.revision > head.revision);
         if self.young.is_full() {
             self.old = std::mem::take(&mut self.young);
         }
-        let (shown, head) = (newer.unwrap_or(remembered), newer_head.unwrap_or(head));
-        self.young.put(tenant, shard, shown, head);
+        let (entry, head) = (newer.unwrap_or(entry), newer_head.unwrap_or(head));
+        self.young.put(tenant, shard, entry, head);
     }
 }
 
-/// Values hold keys and owners of tenants, so only numbers are shown.
+/// Shows counts only: values contain keys and owners of tenants.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache")
@@ -160,7 +154,7 @@ impl Generation {
     }
 
     fn take(&mut self, tenant: TenantId, shard: ShardKey) -> Option<CachedShard> {
-        // Of two generations one is often empty, and to hash a key takes longer than to see that.
+        // One generation is often empty, and checking that is cheaper than hashing the key.
         if self.shards.is_empty() {
             return None;
         }
@@ -169,10 +163,10 @@ impl Generation {
         Some(found)
     }
 
-    fn put(&mut self, tenant: TenantId, shard: ShardKey, remembered: CachedShard, head: Head) {
-        self.byte_count += remembered.byte_count();
-        let before = self.shards.insert((tenant, shard), remembered);
-        debug_assert!(before.is_none(), "what was known of it was taken out");
+    fn put(&mut self, tenant: TenantId, shard: ShardKey, entry: CachedShard, head: Head) {
+        self.byte_count += entry.byte_count();
+        let before = self.shards.insert((tenant, shard), entry);
+        debug_assert!(before.is_none(), "the previous entry was removed");
         self.heads.insert((tenant, shard.run()), head);
     }
 }

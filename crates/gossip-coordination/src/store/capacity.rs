@@ -1,21 +1,21 @@
-//! How much work of a run waits: told with every grant and renewal.
+//! The capacity hint: how much claimable work a run has, returned with every grant and renewal.
 //!
-//! A grant loads the shard anyway, so the hint is read in the same batch and told as it is when the
-//! grant has happened: the shard itself no longer waits, and its lease is a live one. A renewal
-//! from memory loads nothing, so its hint is read when it has happened.
+//! A grant loads the shard anyway, so the hint is read in the same batch and adjusted for the
+//! grant: the shard itself is no longer claimable, and its lease is live. A renewal from the cache
+//! loads nothing, so its hint is read after the commit.
 //!
 //! # Never
-//! - fails an operation: what cannot be read is told as nothing.
+//! - fails an operation: if the index cannot be read, the hint is empty.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
-use super::claim_stats::{DUE_ENOUGH, LOOKS_MAX, ScanPlan, Seen};
+use super::claim_stats::{DUE_ENOUGH, SCANS_MAX, ScanPlan, ScanResult};
 use super::core::Core;
 use super::engine::Read;
 use super::flight::{Answers, Io};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint};
 
-/// How much work waits at `now`.
+/// Returns the capacity hint at `now`.
 pub(super) async fn capacity(
     core: &mut Core,
     io: &Io,
@@ -23,35 +23,35 @@ pub(super) async fn capacity(
     (tenant, run): (TenantId, RunId),
     worker: WorkerId,
 ) -> CapacityHint {
-    for looks in 1..=LOOKS_MAX {
-        let look = counting(core, now, (tenant, run), worker);
-        let Ok(mut answers) = io.read(look.reads(None)).await else { break };
-        let seen = look.take(&mut answers);
-        if learn(core, &look, &seen, None, looks) {
-            return hint(seen.due_count(), seen.first_deadline(None));
+    for scans in 1..=SCANS_MAX {
+        let plan = counting(core, now, (tenant, run), worker);
+        let Ok(mut answers) = io.read(plan.reads(None)).await else { break };
+        let found = plan.take(&mut answers);
+        if learn(core, &plan, &found, None, scans) {
+            return hint(found.due_count(), found.first_deadline(None));
         }
     }
     CapacityHint::default()
 }
 
-/// A hint that rides along with the load of a shard that is to be granted.
+/// A capacity hint whose reads share the load of a shard that is to be granted.
 #[derive(Debug)]
 pub(super) struct CapacityProbe {
     now: LogicalTime,
     tenant: TenantId,
     key: ShardKey,
     worker: WorkerId,
-    /// What was asked for, until it is answered.
-    look: Option<ScanPlan>,
+    /// The plan whose answers are pending.
+    plan: Option<ScanPlan>,
     found: Option<Found>,
 }
 
-/// What the last load brought.
+/// The result of the last load.
 #[derive(Debug)]
 struct Found {
-    look: ScanPlan,
-    seen: Seen,
-    /// Whether the shard itself was among those that wait.
+    plan: ScanPlan,
+    found: ScanResult,
+    /// Whether the shard itself was claimable.
     was_due: bool,
 }
 
@@ -62,30 +62,30 @@ impl CapacityProbe {
         key: ShardKey,
         worker: WorkerId,
     ) -> Self {
-        Self { now, tenant, key, worker, look: None, found: None }
+        Self { now, tenant, key, worker, plan: None, found: None }
     }
 
-    /// Adds its questions to `reads`, if the store takes so many at once.
+    /// Adds its reads to `reads`, if the store accepts that many at once.
     pub(super) fn ask(&mut self, core: &mut Core, reads: &mut Vec<Read>) {
-        let look = counting(core, self.now, (self.tenant, self.key.run()), self.worker);
-        let asked = look.reads(None);
-        if reads.len() + asked.len() <= core.limits.txn_ops {
-            reads.extend(asked);
-            self.look = Some(look);
+        let plan = counting(core, self.now, (self.tenant, self.key.run()), self.worker);
+        let own = plan.reads(None);
+        if reads.len() + own.len() <= core.limits.txn_ops {
+            reads.extend(own);
+            self.plan = Some(plan);
         }
     }
 
-    /// Takes its answers. The shard stood at `standing` in the claim index then.
-    pub(super) fn take(&mut self, answers: &mut Answers, standing: Option<LogicalTime>) {
-        let was_due = standing.is_some_and(|at| at <= self.now);
-        self.found = self.look.take().map(|look| {
-            let seen = look.take(answers);
-            Found { look, seen, was_due }
+    /// Takes its answers. `indexed_at` is the shard's time in the claim index at that moment.
+    pub(super) fn take(&mut self, answers: &mut Answers, indexed_at: Option<LogicalTime>) {
+        let was_due = indexed_at.is_some_and(|at| at <= self.now);
+        self.found = self.plan.take().map(|plan| {
+            let found = plan.take(answers);
+            Found { plan, found, was_due }
         });
     }
 
-    /// How much work waits once the shard is leased until `deadline`. What was found on the way is
-    /// asked for again if it does not settle that.
+    /// Returns the hint after the shard was leased until `deadline`. Reads again if the probe's
+    /// answers do not settle it.
     pub(super) async fn hint(
         self,
         core: &mut Core,
@@ -93,18 +93,18 @@ impl CapacityProbe {
         deadline: LogicalTime,
     ) -> CapacityHint {
         let (shard, of) = (self.key.shard(), (self.tenant, self.key.run()));
-        if let Some(Found { look, seen, was_due }) = self.found
-            && learn(core, &look, &seen, Some((shard, deadline)), 1)
+        if let Some(Found { plan, found, was_due }) = self.found
+            && learn(core, &plan, &found, Some((shard, deadline)), 1)
         {
-            let others = seen.first_deadline(Some(shard)).unwrap_or(deadline);
-            let due = seen.due_count().saturating_sub(usize::from(was_due));
+            let others = found.first_deadline(Some(shard)).unwrap_or(deadline);
+            let due = found.due_count().saturating_sub(usize::from(was_due));
             return hint(due, Some(others.min(deadline)));
         }
         capacity(core, io, self.now, of, self.worker).await
     }
 }
 
-/// A look that counts what waits.
+/// Returns a plan that counts claimable shards.
 fn counting(
     core: &mut Core,
     now: LogicalTime,
@@ -117,15 +117,15 @@ fn counting(
 
 fn learn(
     core: &mut Core,
-    look: &ScanPlan,
-    seen: &Seen,
+    plan: &ScanPlan,
+    found: &ScanResult,
     own: Option<(ShardId, LogicalTime)>,
-    looks: usize,
+    scans: usize,
 ) -> bool {
-    let (tenant, run) = look.subject();
-    let mut sight = core.claim_stats.of(tenant, run);
-    let settled = sight.learn(look, seen, (DUE_ENOUGH, own), looks);
-    core.claim_stats.remember(tenant, run, sight);
+    let (tenant, run) = plan.subject();
+    let mut stats = core.claim_stats.of(tenant, run);
+    let settled = stats.learn(plan, found, (DUE_ENOUGH, own), scans);
+    core.claim_stats.remember(tenant, run, stats);
     settled
 }
 

@@ -1,4 +1,4 @@
-//! What a handle of a store remembers between flights: limits, a pool, its grants, its events.
+//! The state of a coordinator handle between flights: limits, record pool, grants, events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,41 +25,41 @@ use crate::pool::RecordPool;
 use crate::protocol::ClaimCooldown;
 use crate::record::{NewShard, ShardRecord, ShardView};
 
-/// The most bytes that one record keeps in a pool.
+/// Maximum bytes of one record in a pool.
 const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
     + MAX_METADATA_SIZE
     + MAX_TOKEN_SIZE
     + MAX_SPAWNED_PER_SHARD * size_of::<u64>();
 
-/// Bytes of the pool of a flight: the shard, the parts it is given while the old ones are there,
-/// one newborn, and as much again for what blocks are rounded up to.
+/// Bytes of a flight's pool: the shard, its new parts while the old ones still exist, one new
+/// shard, and the same amount again for rounding of block sizes.
 const POOL_BYTES: usize = 8 * RECORD_BYTES_MAX;
 
-/// Writes of a split beside those of its children, at most: the parent's two parts, its index
-/// entry, its owner key, and the count of the tenant.
+/// Maximum writes of a split besides those of its children: the parent's two parts, its index
+/// entry, its owner key, and the tenant's count.
 const SPLIT_WRITES: usize = 5;
 
-/// Writes that make one shard: two parts and an index entry.
-pub(super) const BIRTH_WRITES: usize = 3;
+/// Writes that create one shard: two parts and an index entry.
+pub(super) const NEW_SHARD_WRITES: usize = 3;
 
-/// Settings of a coordinator over a store. How many shards a tenant may have is not among them: the
-/// operator's [`Allotment`](super::Allotment) in the store says that.
+/// Configuration of a coordinator over a store. The shard limit of a tenant is not part of it: the
+/// operator's [`Allotment`](super::Allotment) in the store sets that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// The most children of one split; fewer if one transaction of the store takes fewer.
+    /// Maximum children of one split; fewer if a transaction of the store holds fewer.
     pub split_children_max: usize,
-    /// Ticks that a worker waits between claims; zero for none. Each handle counts for itself.
+    /// Minimum ticks between a worker's claims; zero disables it. Each handle counts separately.
     pub claim_cooldown_interval: u64,
-    /// How many ticks after its deadline a lease is still honoured while the store believes that
-    /// its owner lives. It counts only on stores that bind keys to a process.
+    /// Ticks past its deadline for which a lease is honoured while its lease holder's owner key
+    /// exists. Only effective on stores that bind keys to a process.
     pub max_clock_skew: u64,
-    /// A number that no other handle of the store has, and by which this one knows its grants
-    /// again. A simulation gives it from its seed, a process draws it at random.
+    /// A number that no other handle of the store has; the handle derives its grant tokens from it.
+    /// A simulation derives it from its seed, a process draws it at random.
     pub nonce: u64,
 }
 
 impl StoreConfig {
-    /// The usual limits for the handle with this nonce.
+    /// Creates the default configuration for a handle with this nonce.
     #[must_use]
     pub const fn new(nonce: u64) -> Self {
         Self {
@@ -71,25 +71,25 @@ impl StoreConfig {
     }
 }
 
-/// What the flights of a handle share.
+/// The state shared by the flights of a handle.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: StoreConfig,
     pub(super) limits: StoreLimits,
     /// Empty between two decisions.
     pub(super) pool: RecordPool,
-    /// The shards that this handle holds, and those that share it, without those of operations on
-    /// their way.
+    /// Shards held by this handle and the handles that share the cache, except those of in-flight
+    /// operations.
     pub(super) cache: RecordCache,
-    /// How full the claim indexes of its runs are.
+    /// Estimated density of the claim indexes.
     pub(super) claim_stats: ClaimStats,
-    /// The tenant of the last shard that was looked at: mostly the next one's, too.
+    /// The tenant of the last decoded shard, which is usually also that of the next one.
     tenant: Arc<TenantId>,
-    /// Grants that this handle asked for.
+    /// Number of grants requested by this handle.
     grant_count: u64,
-    /// Last successful claim of each worker; empty when there is no cooldown.
+    /// Time of each worker's last successful claim; empty without a cooldown.
     last_claims: BTreeMap<(TenantId, WorkerId), LogicalTime>,
-    /// Present while events are collected.
+    /// `Some` while events are collected.
     pub(super) events: Option<EventCollector>,
 }
 
@@ -98,7 +98,7 @@ impl Core {
         Self::with_pool(config, limits, RecordPool::new(POOL_BYTES))
     }
 
-    /// The same with an empty pool that another used.
+    /// Creates the state with an existing, empty pool.
     pub(super) fn with_pool(config: StoreConfig, limits: StoreLimits, pool: RecordPool) -> Self {
         Self {
             config,
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// `tenant` for the records of its shards to share.
+    /// Returns a shared `tenant` for the records of its shards.
     pub(super) fn shared(&mut self, tenant: TenantId) -> Arc<TenantId> {
         if *self.tenant != tenant {
             self.tenant = Arc::new(tenant);
@@ -121,8 +121,9 @@ impl Core {
         Arc::clone(&self.tenant)
     }
 
-    /// A number that no other grant of the store has. Nonces may be neighbours, so adding a count
-    /// would give two handles one number: a lost grant would be taken for somebody else's.
+    /// Returns a token that no other grant of the store has. The nonces of two handles may be
+    /// consecutive, so `nonce + count` would collide, and one handle would accept the other's grant
+    /// as its own lost one. Mixing avoids that.
     pub(super) const fn fresh_grant(&mut self) -> GrantToken {
         self.grant_count += 1;
         GrantToken::from_raw(mixed(mixed(self.config.nonce) ^ self.grant_count))
@@ -132,15 +133,15 @@ impl Core {
         Tries::new(operation, self.config.nonce)
     }
 
-    /// The tries of what remains to be done of an operation that has happened: whatever ends them
-    /// says so.
+    /// Creates the retry counter for the remaining work of an operation whose first commit was
+    /// applied: its errors say that the operation may have happened.
     pub(super) const fn tries_of_the_rest(&self, operation: &'static str) -> Tries {
         Tries::of_the_rest(operation, self.config.nonce)
     }
 
-    /// The most children that one split may have and one transaction of the store publishes.
+    /// Returns the maximum number of children of a split that fits one transaction.
     pub(super) fn split_children_max(&self) -> usize {
-        let fitting = self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / BIRTH_WRITES;
+        let fitting = self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / NEW_SHARD_WRITES;
         fitting.min(self.config.split_children_max).min(MAX_SPLIT_CHILDREN)
     }
 
@@ -156,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Refuses what the store would refuse.
+    /// Refuses a transaction that exceeds the limits of the store.
     pub(super) fn check_fits(&self, txn: &Txn) -> Result<(), InfraError> {
         if self.limits.admit(txn) {
             return Ok(());
@@ -182,32 +183,32 @@ impl Core {
         if cooldown.is_disabled() {
             return;
         }
-        // Whenever the map has doubled, which costs each new worker a constant. The clocks of
-        // tenants differ, so each forgets only its own workers.
-        let (claims, who) = (&mut self.last_claims, (tenant, worker));
-        if claims.len().is_power_of_two() && !claims.contains_key(&who) {
+        // Prune whenever the size reaches a power of two: amortized constant cost per worker. The
+        // clocks of tenants differ, so only this tenant's entries are pruned.
+        let (claims, claimant) = (&mut self.last_claims, (tenant, worker));
+        if claims.len().is_power_of_two() && !claims.contains_key(&claimant) {
             claims.retain(|(other, _), last| {
                 *other != tenant || cooldown.retry_after(*last, now).is_some()
             });
         }
-        claims.insert(who, now);
+        claims.insert(claimant, now);
     }
 
     const fn cooldown(&self) -> ClaimCooldown {
         ClaimCooldown::new(self.config.claim_cooldown_interval)
     }
 
-    /// Adds the writes that make `birth` to `txn`; refused if its id is taken.
-    pub(super) fn add_birth(
+    /// Adds the writes that create `new` to `txn`, with a compare that its key does not exist.
+    pub(super) fn add_shard(
         &mut self,
         txn: &mut Txn,
         tenant: &Arc<TenantId>,
         run: RunId,
-        birth: &NewShard<'_>,
+        new: &NewShard<'_>,
     ) -> Result<(), SlabFull> {
-        let record = ShardRecord::new(Arc::clone(tenant), run, birth, &mut self.pool)?;
+        let record = ShardRecord::new(Arc::clone(tenant), run, new, &mut self.pool)?;
         let view = ShardView::new(&record, &self.pool);
-        let (tenant, shard) = (**tenant, ShardKey::new(run, birth.shard));
+        let (tenant, shard) = (**tenant, ShardKey::new(run, new.shard));
         let hot = Key::ShardHot { tenant, shard };
         txn.expect(hot, None);
         txn.put(hot, encoded(|out| encode_hot(view, Some(LogicalTime::ZERO), out)));
@@ -218,17 +219,17 @@ impl Core {
     }
 }
 
-/// Bytes that most values stay below, so that they are written without growing.
+/// Initial capacity of an encoded value; most values do not grow beyond it.
 const ENCODED_LEN_USUAL: usize = 192;
 
-/// What an encoder writes.
+/// Returns the bytes that `encode` writes.
 pub(super) fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::with_capacity(ENCODED_LEN_USUAL);
     encode(&mut out);
     out
 }
 
-/// Why no transaction could be made.
+/// The reasons why a transaction could not be built.
 #[derive(Debug)]
 pub(super) enum Full {
     Pool(SlabFull),

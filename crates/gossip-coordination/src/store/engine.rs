@@ -1,17 +1,16 @@
-//! What a store does for the store layer: read, commit, wait. Nothing else.
+//! The traits of a store: read, commit, wait.
 //!
-//! An engine moves bytes. It knows no rule, decodes no value and makes no error of the protocol:
-//! what goes wrong is an [`InfraError`], and a commit that was not applied is no error at all.
+//! An engine moves bytes. It implements no protocol rule, decodes no value and returns no protocol
+//! error: a failure is an [`InfraError`], and a commit that was not applied is not an error.
 //!
-//! # What every engine must keep
-//! - The answers of one `read` are of one instant, and no earlier than any commit that was
-//!   acknowledged before it.
-//! - A commit is atomic and, once it answered [`CommitOutcome::Applied`], durable. The transactions
-//!   of one call are independent: none pays for another's conflict.
-//! - All keys that a transaction writes get one revision. Revisions of a key rise with every write,
-//!   also across its deletion.
-//! - [`CommitOutcome::Conflict`] and every error mean that nothing happened and nothing will;
-//!   whatever is less certain is [`CommitOutcome::Unknown`].
+//! # Requirements for every engine
+//! - The answers of one `read` are a snapshot that includes every commit acknowledged before it.
+//! - A commit is atomic and, once it returned [`CommitOutcome::Applied`], durable. The transactions
+//!   of one call are independent: a conflict in one does not fail another.
+//! - All keys that a transaction writes get one revision. Revisions of a key increase with every
+//!   write, also across its deletion.
+//! - [`CommitOutcome::Conflict`] and every error mean that the transaction was not and will not be
+//!   applied; every less certain outcome is [`CommitOutcome::Unknown`].
 
 use std::future::Future;
 
@@ -20,88 +19,88 @@ use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 
-/// Keys and values in the order of their keys.
+/// Keys and values in key order.
 pub type Page = Vec<(Key, Versioned)>;
 
-/// One question of a read.
+/// One query of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an engine must answer every kind")]
 pub enum Read {
     /// The value of a key, as [`Answer::Value`].
     Get(Key),
-    /// The first keys of a range with their values, as [`Answer::Page`]. A page that is shorter
-    /// than its limit ends with the range.
+    /// The first keys of a range with their values, as [`Answer::Page`]. A page shorter than its
+    /// limit reaches the end of the range.
     Scan {
-        /// Where to look.
+        /// The range.
         range: KeyRange,
-        /// How many at most; never more than [`StoreLimits::page`].
+        /// Maximum number of keys; never more than [`StoreLimits::page`].
         limit: usize,
     },
-    /// How many keys a range has, as [`Answer::Count`].
+    /// The number of keys in a range, as [`Answer::Count`].
     Count(KeyRange),
-    /// The same as `Scan` of the first of `ranges` that has any key, or nothing if none has. What
-    /// lies behind that one is not looked at: whoever does not know how much there is asks for
-    /// little, then for more, and pays for little.
+    /// As `Scan` of the first non-empty range of `ranges`; an empty page if all are empty. The
+    /// later ranges are not read, so a caller that does not know the density lists narrow ranges
+    /// first and pays only for the one that matches.
     ScanFirst {
-        /// Where to look, in this order; at least one.
+        /// The ranges, in this order; at least one.
         ranges: Vec<KeyRange>,
-        /// How many at most, as for `Scan`.
+        /// Maximum number of keys, as for `Scan`.
         limit: usize,
     },
 }
 
-/// What a question of a read is answered with.
+/// The answer to one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each question")]
+#[expect(clippy::exhaustive_enums, reason = "one variant per query")]
 pub enum Answer {
-    /// The value, if there is one.
+    /// The value, if the key exists.
     Value(Option<Versioned>),
-    /// Keys and values in their order.
+    /// Keys and values in key order.
     Page(Page),
-    /// How many there are.
+    /// The number of keys.
     Count(u64),
 }
 
-/// How much an engine takes in one transaction.
+/// Limits of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Compares, or writes, whichever are more.
+    /// Maximum number of compares, and of writes.
     pub txn_ops: usize,
-    /// Bytes of keys and values.
+    /// Maximum bytes of keys and values.
     pub txn_bytes: usize,
-    /// Keys in one page of a scan; at least one.
+    /// Maximum keys in one page of a scan; at least one.
     pub page: usize,
 }
 
 impl StoreLimits {
-    /// No limits on transactions: an engine in this process.
+    /// No limits on transactions, for an engine in this process.
     pub const GENEROUS: Self = Self { txn_ops: usize::MAX, txn_bytes: usize::MAX, page: 1_000 };
 
-    /// Whether a transaction fits.
+    /// Returns whether `txn` fits.
     #[must_use]
     pub const fn admit(&self, txn: &Txn) -> bool {
         txn.op_count() <= self.txn_ops && txn.byte_count() <= self.txn_bytes
     }
 }
 
-/// A store, blocking.
+/// A blocking store.
 #[expect(clippy::missing_errors_doc, reason = "every error is a failure of the store")]
 pub trait Store {
-    /// Answers `reads`, in their order. There are at most [`StoreLimits::txn_ops`].
+    /// Answers `reads`, in their order. The caller sends at most [`StoreLimits::txn_ops`].
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError>;
 
-    /// Does what each of `txns` says if everything is as it expects, and answers for each, in
+    /// Applies each transaction whose compares hold, and returns one outcome per transaction, in
     /// their order.
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>>;
 
-    /// Lets `ticks` of the caller's clock pass, or about as much.
+    /// Waits for about `ticks` of the caller's clock.
     fn wait(&mut self, ticks: u64);
 
-    /// How much fits in one transaction.
+    /// Returns the limits of one transaction.
     fn limits(&self) -> StoreLimits;
 
-    /// A number that rises whenever keys that were bound earlier ([`Write::Bind`]) may have
-    /// vanished; `None` if the store binds nothing. A store binds for all its life or never.
+    /// Returns a number that increases whenever keys bound earlier ([`Write::Bind`]) may have
+    /// vanished; `None` if the store binds no keys. A store binds keys always or never.
     ///
     /// [`Write::Bind`]: super::Write::Bind
     fn binding(&self) -> Option<u64> {
@@ -109,7 +108,7 @@ pub trait Store {
     }
 }
 
-/// A store, asynchronous. See [`Store`].
+/// An asynchronous store. See [`Store`].
 pub trait AsyncStore: Send {
     /// See [`Store::read`].
     fn read(

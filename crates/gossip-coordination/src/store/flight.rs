@@ -1,16 +1,15 @@
-//! One operation on its way, without I/O.
+//! One operation as a state machine without I/O.
 //!
-//! A flight returns what it needs next ([`Step`]) and receives the result ([`Reply`]), until it is
-//! done.
-//! Attempts, backoff and lost replies are decided inside; a driver only carries steps to a store
-//! and answers back, so the blocking and the asynchronous driver are a dozen lines each, and a
-//! simulation can stop between any two steps.
+//! A flight returns its next request ([`Step`]) and receives the result ([`Reply`]), until it is
+//! done. Retries, backoff and lost replies are handled inside; a driver only forwards steps to a
+//! store. So the blocking and the asynchronous driver are a dozen lines each, and a simulation can
+//! stop between any two steps.
 //!
-//! A flight is written as a straight `async` function that asks through [`Io`]. No executor is
-//! behind it: [`Flight::step`] polls once, and the function is pending exactly when it asks.
+//! A flight is written as a sequential `async` function that makes requests through [`Io`]. It
+//! needs no executor: [`Flight::step`] polls once, and the function is pending exactly at a request.
 //!
 //! # Never
-//! - wakes anybody, reads a clock, starts anything.
+//! - wakes a task, reads a clock, spawns a task or thread.
 
 use std::fmt;
 use std::future::Future;
@@ -24,40 +23,40 @@ use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 
-/// What a flight needs next.
+/// The next request of a flight.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
 pub enum Step<A> {
-    /// Answers to these questions, as [`Reply::Read`].
+    /// Perform these reads; answer with [`Reply::Read`].
     Read(Vec<Read>),
-    /// These transactions, each for itself, as [`Reply::Committed`].
+    /// Commit these transactions, each independently; answer with [`Reply::Committed`].
     Commit(Vec<Txn>),
-    /// Time to pass, as [`Reply::Waited`].
+    /// Wait for this many ticks; answer with [`Reply::Waited`].
     Wait(u64),
-    /// Nothing: this is the answer.
+    /// The flight is done; this is its result.
     Done(A),
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "one for each step that asks")]
+#[expect(clippy::exhaustive_enums, reason = "one variant per request")]
 pub enum Reply {
-    /// Answers, in the order of the questions.
+    /// Answers, in the order of the reads.
     Read(Result<Vec<Answer>, InfraError>),
-    /// What became of the transactions, in their order.
+    /// Outcomes, in the order of the transactions.
     Committed(Vec<Result<CommitOutcome, InfraError>>),
-    /// The time has passed.
+    /// The wait is over.
     Waited,
 }
 
-/// An operation that answers `A` in the end.
+/// An operation with result `A`.
 pub struct Flight<'f, A> {
     route: Pin<Box<dyn Future<Output = A> + Send + 'f>>,
     io: Io,
 }
 
 impl<'f, A> Flight<'f, A> {
-    /// A flight along `route`, which asks through the [`Io`] it is given.
+    /// Creates a flight of the function `route`, which makes requests through its [`Io`].
     pub(super) fn new<F>(route: impl FnOnce(Io) -> F) -> Self
     where
         F: Future<Output = A> + Send + 'f,
@@ -66,49 +65,49 @@ impl<'f, A> Flight<'f, A> {
         Self { route: Box::pin(route(io.clone())), io }
     }
 
-    /// Bytes that it takes while it is under way.
+    /// Returns the size of the future.
     #[cfg(test)]
     pub(super) fn byte_count(&self) -> usize {
         size_of_val(&*self.route)
     }
 
-    /// What the flight needs next.
+    /// Returns the next step.
     ///
     /// # Panics
     ///
-    /// If the last step was not answered by [`Flight::tell`], or the flight is done.
+    /// Panics if the last step was not answered by [`Flight::tell`], or if the flight is done.
     pub fn step(&mut self) -> Step<A> {
         let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match polled {
             Poll::Ready(answer) => {
-                debug_assert!(matches!(*self.io.slot(), Slot::Empty), "no question is left open");
+                debug_assert!(matches!(*self.io.slot(), Slot::Empty), "no request is left open");
                 Step::Done(answer)
             }
             Poll::Pending => match std::mem::replace(&mut *self.io.slot(), Slot::Asked) {
                 Slot::Asking(ask) => ask.step(),
                 Slot::Empty | Slot::Asked | Slot::Reply(_) => {
-                    panic!("a step is answered before the next one is asked for")
+                    panic!("a step is answered before the next one is requested")
                 }
             },
         }
     }
 
-    /// Tells the flight the store's [`binding`](super::Store::binding), before each step. Without
-    /// being told, it takes the store for one that binds nothing.
+    /// Sets the store's [`binding`](super::Store::binding), before each step. By default the store
+    /// binds no keys.
     pub fn tell_binding(&mut self, binding: Option<u64>) {
         *self.io.0.binding() = binding;
     }
 
-    /// Tells the flight what came of its last step.
+    /// Passes the result of the last step to the flight.
     ///
     /// # Panics
     ///
-    /// If the flight has no question open: an answer that nobody asked for would be taken for the
-    /// next one's.
-    pub fn tell(&mut self, told: Reply) {
+    /// Panics if the flight has no open request: the reply would be taken for that of the next
+    /// request.
+    pub fn tell(&mut self, reply: Reply) {
         let mut slot = self.io.slot();
-        assert!(matches!(*slot, Slot::Asked), "a flight is told what it asked for, and once");
-        *slot = Slot::Reply(told);
+        assert!(matches!(*slot, Slot::Asked), "each request has one reply");
+        *slot = Slot::Reply(reply);
     }
 }
 
@@ -118,18 +117,18 @@ impl<A> fmt::Debug for Flight<'_, A> {
     }
 }
 
-/// How a flight asks. Its clones are one mailbox with room for one letter.
+/// The request channel of a flight, with a capacity of one. Clones share the channel.
 #[derive(Clone, Default)]
-pub(super) struct Io(Arc<Mailbox>);
+pub(super) struct Io(Arc<Channel>);
 
 #[derive(Default)]
-struct Mailbox {
+struct Channel {
     slot: Mutex<Slot>,
-    /// As the driver told it last.
+    /// As last set by the driver.
     binding: Mutex<Option<u64>>,
 }
 
-impl Mailbox {
+impl Channel {
     fn binding(&self) -> MutexGuard<'_, Option<u64>> {
         self.binding.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +139,7 @@ enum Slot {
     #[default]
     Empty,
     Asking(Ask),
-    /// The driver has the question.
+    /// The driver has the request.
     Asked,
     Reply(Reply),
 }
@@ -161,75 +160,75 @@ impl Ask {
     }
 }
 
-/// What a driver that answers a different question shows.
-const CROSSED: &str = "a driver answers the question that was asked";
+/// Panic message for a driver whose reply does not match the request.
+const CROSSED: &str = "a driver answers the open request";
 
 impl Io {
-    /// The store's number for what is bound now; `None` if it binds nothing.
+    /// Returns the store's current binding; `None` if the store binds no keys.
     pub(super) fn binding(&self) -> Option<u64> {
         *self.0.binding()
     }
 
-    /// Answers to `reads`, in their order and of one instant.
+    /// Returns the answers to `reads`, in their order and from one snapshot.
     pub(super) async fn read(&self, reads: Vec<Read>) -> Result<Answers, InfraError> {
-        let asked = reads.len();
-        assert!(asked > 0, "a trip to the store asks something");
+        let requested = reads.len();
+        assert!(requested > 0, "a request contains a read");
         let Reply::Read(answers) = self.ask(Ask::Read(reads)).await else {
             unreachable!("{CROSSED}")
         };
-        // Fewer answers than questions would shift each to the question before it.
+        // With fewer answers than reads, each answer would be taken for that of another read.
         answers.map(|answers| {
-            assert!(answers.len() == asked, "a store answers every question");
+            assert!(answers.len() == requested, "a store answers every read");
             Answers(answers.into_iter())
         })
     }
 
-    /// The values of `keys`, in their order and of one instant.
+    /// Returns the values of `keys`, in their order and from one snapshot.
     pub(super) async fn load(&self, keys: Vec<Key>) -> Result<Vec<Option<Versioned>>, InfraError> {
         let count = keys.len();
         let mut answers = self.read(keys.into_iter().map(Read::Get).collect()).await?;
         let values: Vec<_> = (0..count).map(|_| answers.value()).collect();
-        debug_assert!(answers.0.next().is_none(), "every answer was taken");
+        debug_assert!(answers.0.next().is_none(), "every answer was used");
         Ok(values)
     }
 
     pub(super) async fn scan(&self, range: KeyRange, limit: usize) -> Result<Page, InfraError> {
         let page = self.read(vec![Read::Scan { range, limit }]).await?.page();
-        assert!(page.len() <= limit, "a store keeps to the limit of a page");
+        assert!(page.len() <= limit, "a store respects the page limit");
         Ok(page)
     }
 
-    /// Every key of `range`, page by page.
+    /// Returns every key of `range`, page by page.
     pub(super) async fn scan_all(&self, range: KeyRange, page: usize) -> Result<Page, InfraError> {
         let (mut found, mut rest) = (Page::new(), range);
         loop {
             let next = self.scan(rest, page).await?;
-            // Pages move forward, so the loop ends: a range holds finitely many keys.
+            // Each page starts after the last one, so the loop ends.
             let first = next.first().map(|(key, _)| key);
             debug_assert!(
                 first.is_none() || first != found.last().map(|(key, _)| key),
-                "no page twice"
+                "no page is returned twice"
             );
             let more = next.last().filter(|_| next.len() >= page).map(|(key, _)| rest.after(key));
             found.extend(next);
             match more {
-                Some(behind) => rest = behind,
+                Some(next) => rest = next,
                 None => return Ok(found),
             }
         }
     }
 
-    /// What became of each of `txns`, in their order.
+    /// Commits `txns` and returns one outcome each, in their order.
     pub(super) async fn commit_each(
         &self,
         txns: Vec<Txn>,
     ) -> Vec<Result<CommitOutcome, InfraError>> {
         let sent = txns.len();
-        assert!(sent > 0, "a trip to the store commits something");
+        assert!(sent > 0, "a request contains a transaction");
         let Reply::Committed(outcomes) = self.ask(Ask::Commit(txns)).await else {
             unreachable!("{CROSSED}")
         };
-        assert!(outcomes.len() == sent, "a store tells what became of every transaction");
+        assert!(outcomes.len() == sent, "a store returns every outcome");
         outcomes
     }
 
@@ -237,7 +236,7 @@ impl Io {
         self.commit_each(vec![txn]).await.pop().expect(CROSSED)
     }
 
-    /// Waits, unless there is nothing to wait for.
+    /// Waits for `ticks`; returns at once if zero.
     pub(super) async fn pause(&self, ticks: u64) {
         if ticks > 0 {
             self.ask(Ask::Wait(ticks)).await;
@@ -249,12 +248,12 @@ impl Io {
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
-        // The lock is held for one assignment; what a panic elsewhere leaves is whole.
+        // The lock is held for one assignment, so a panic elsewhere cannot leave a partial value.
         self.0.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The answers of a read, taken one by one in the order of the questions.
+/// The answers of a read, consumed in the order of the reads.
 pub(super) struct Answers(std::vec::IntoIter<Answer>);
 
 impl Answers {
@@ -274,7 +273,7 @@ impl Answers {
     }
 }
 
-/// A question until it is answered.
+/// A request until its reply arrives.
 struct Pending<'i> {
     io: &'i Io,
     ask: Option<Ask>,
@@ -286,12 +285,12 @@ impl Future for Pending<'_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Reply> {
         let mut slot = self.io.slot();
         if let Some(ask) = self.ask.take() {
-            assert!(matches!(*slot, Slot::Empty), "a flight asks one thing at a time");
+            assert!(matches!(*slot, Slot::Empty), "a flight has one open request");
             *slot = Slot::Asking(ask);
             return Poll::Pending;
         }
         match std::mem::take(&mut *slot) {
-            Slot::Reply(told) => Poll::Ready(told),
+            Slot::Reply(reply) => Poll::Ready(reply),
             other @ (Slot::Empty | Slot::Asking(_) | Slot::Asked) => {
                 *slot = other;
                 Poll::Pending

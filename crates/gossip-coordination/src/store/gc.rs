@@ -1,14 +1,14 @@
-//! Looking after a tenant's runs: which of them are not over, those that were given up, and what
-//! deletions left that broke off.
+//! Listing of a tenant's runs, garbage collection of abandoned runs, and completion of interrupted
+//! deletions.
 //!
-//! A collection cancels the run, takes away what was registered of it, and deletes it, in this
-//! order: as long as there is anything left, the run is there too, and whoever collects next goes
-//! on with it.
+//! A collection cancels the run, deletes its registered shards, and deletes the run, in this order:
+//! the run exists as long as any of its keys, so the next collection can resume an interrupted one.
 //!
-//! A deletion replaces the head by a tombstone first, so that nobody finds half a run, and then
-//! sweeps. Names of roots are written with a head, and are swept last. So names of a run that has a
-//! tombstone and no head are a sweep that broke off, or one that goes on just now: to help with
-//! that is harmless. A run that is being made or registered has a head.
+//! A deletion first replaces the head by a tombstone, so that no reader finds a partial run, and
+//! then purges. Root names are written together with a head, and purged last. Root names of a run
+//! with a tombstone and without a head therefore mark a purge that was interrupted or is in
+//! progress; purging such a run concurrently is harmless. A run that is being created or registered
+//! has a head.
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
@@ -24,15 +24,15 @@ use crate::error::InfraError;
 use crate::protocol::{COLLECTION_DELETES, CollectRun, DeleteRun, NotCollected};
 use crate::run_errors::DeleteRunError;
 
-/// Which runs a listing wants.
+/// Selects the runs of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunsListed {
     NotOver,
     All,
 }
 
-/// Appends up to `limit` runs behind `after`, in the order of their ids. Whether one is over only
-/// its head tells; that it is there, its key.
+/// Appends up to `limit` runs after `after`, in id order. A listing of all runs does not decode the
+/// heads, so a damaged head is listed as well.
 pub(super) async fn list_runs(
     core: &Core,
     io: &Io,
@@ -44,13 +44,13 @@ pub(super) async fn list_runs(
     let mut pages = Pages::new(core, tenant, after);
     let wanted = out.len().saturating_add(limit);
     while let Some(heads) = pages.next(io).await? {
-        let room = wanted - out.len();
+        let missing = wanted - out.len();
         match which {
-            RunsListed::All => out.extend(heads.iter().map(|(run, _)| *run).take(room)),
+            RunsListed::All => out.extend(heads.iter().map(|(run, _)| *run).take(missing)),
             RunsListed::NotOver => {
                 let mut heads = pages.decode(&heads)?;
                 heads.retain(|(_, head)| !head.head().status.is_terminal());
-                out.extend(heads.iter().map(|(run, _)| *run).take(room));
+                out.extend(heads.iter().map(|(run, _)| *run).take(missing));
             }
         }
         if out.len() >= wanted {
@@ -60,8 +60,8 @@ pub(super) async fn list_runs(
     Ok(())
 }
 
-/// Finishes deletions that broke off, collects runs that were given up, up to `limit` of both, and
-/// appends them to `out`.
+/// Completes interrupted deletions and collects abandoned runs, up to `limit` in total, and appends
+/// them to `out`.
 pub(super) async fn collect(
     core: &mut Core,
     io: &Io,
@@ -72,15 +72,15 @@ pub(super) async fn collect(
 ) -> Result<(), InfraError> {
     let wanted = out.len().saturating_add(limit);
     let finished = finish_deletions(core, io, tenant, wanted, out).await;
-    // What cannot be finished is no reason to keep what can be collected.
+    // A deletion that cannot be completed must not prevent the collection of other runs.
     collect_stale(core, io, now, (tenant, stale_after), wanted, out).await.and(finished)
 }
 
-/// Finishes deletions until `out` has as many runs as are `wanted`.
+/// Completes deletions until `out` has `wanted` runs.
 ///
 /// # Errors
 ///
-/// The first of those that were met; all deletions are tried nevertheless.
+/// Returns the first error; all deletions are attempted nevertheless.
 async fn finish_deletions(
     core: &mut Core,
     io: &Io,
@@ -98,7 +98,7 @@ async fn finish_deletions(
         };
         let mut runs: Vec<_> = page.iter().filter_map(|(key, _)| run_of(key)).collect();
         runs.dedup();
-        // Whatever more there is of the last one says the same.
+        // Further chunks of the last run's roots lead to the same result, so they are skipped.
         let last = runs.last().filter(|_| page.len() >= limit);
         let end = last.map(|run| Key::RunRoots { tenant, run: *run, chunk: u16::MAX });
         rest = end.map(|end| range.after(&end));
@@ -115,8 +115,8 @@ async fn finish_deletions(
     failed
 }
 
-/// Those of `runs` that have a tombstone and no head. They are counted and not read: nobody decides
-/// about what they say.
+/// Returns the `runs` that have a tombstone and no head. The keys are counted, not decoded, so
+/// damaged values do not matter.
 async fn half_deleted(
     core: &Core,
     io: &Io,
@@ -135,7 +135,7 @@ async fn half_deleted(
     Ok(found)
 }
 
-/// Collects runs that were given up until `out` has as many as are `wanted`.
+/// Collects abandoned runs until `out` has `wanted` runs.
 async fn collect_stale(
     core: &mut Core,
     io: &Io,
@@ -160,7 +160,7 @@ async fn collect_stale(
     Ok(())
 }
 
-/// Answers whether this was the collection that took the run away.
+/// Returns whether this call deleted the run.
 async fn collect_one(
     core: &mut Core,
     io: &Io,
@@ -173,12 +173,13 @@ async fn collect_one(
         Err(NotCollected::Stored(error)) => return Err(error),
     }
     let CollectRun { tenant, run, .. } = operation;
+    // Before the deletion: the cancelled run stays findable until its shards are gone.
     purge::purge(core, io, tenant, run).await?;
     let delete = DeleteRun { tenant, run, op_id: COLLECTION_DELETES };
     match run_flight::fly(core, io, now, &delete, false).await {
         Ok(deleted) => Ok(deleted.is_executed()),
         Err(DeleteRunError::BackendError(error)) => Err(error),
-        // Somebody else was faster.
+        // A concurrent collection or deletion was faster.
         Err(
             DeleteRunError::RunNotFound
             | DeleteRunError::TenantMismatch { .. }
@@ -188,10 +189,10 @@ async fn collect_one(
     }
 }
 
-/// The heads of a tenant's runs, page by page.
+/// Pages of the heads of a tenant's runs.
 struct Pages {
     tenant: TenantId,
-    /// What is still to be read.
+    /// The range that is not read yet.
     rest: Option<KeyRange>,
     limit: usize,
 }

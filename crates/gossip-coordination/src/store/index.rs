@@ -1,7 +1,7 @@
-//! Where a shard stands in the indexes of its run.
+//! Index entries of a shard.
 //!
-//! The claim index is exact here: an active shard has one entry, at time zero while it is free and
-//! at its deadline while it is leased. Others have none, and parked ones stand in the parked index.
+//! The claim index is exact: an active shard has one entry, at time zero while it is free and at
+//! its deadline while it is leased. Other shards have none; parked shards are in the parked index.
 
 use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
 
@@ -11,8 +11,8 @@ use super::key::Key;
 use super::txn::Txn;
 use crate::record::{ShardRecord, ShardStatus};
 
-/// Where a shard belongs in the claim index.
-pub(super) fn standing(record: &ShardRecord) -> Option<LogicalTime> {
+/// Returns the time at which `record` is indexed for claims; `None` if it is not active.
+pub(super) fn indexed_time(record: &ShardRecord) -> Option<LogicalTime> {
     let active = record.status() == ShardStatus::Active;
     active.then(|| record.lease_deadline().unwrap_or(LogicalTime::ZERO))
 }
@@ -42,6 +42,8 @@ pub(super) fn move_parked(
     before: ShardStatus,
     after: ShardStatus,
 ) {
+    // Written in the commit that parks or unparks, so `parked_of` is empty exactly if none is
+    // parked.
     let entry = Key::ParkedIndex { tenant, shard };
     match (before == ShardStatus::Parked, after == ShardStatus::Parked) {
         (false, true) => txn.put(entry, encoded(|out| encode_parked_entry(tenant, shard, out))),
@@ -50,7 +52,7 @@ pub(super) fn move_parked(
     }
 }
 
-/// Stands `shard` in the claim index at time `at`.
+/// Adds `shard` to the claim index at time `at`.
 pub(super) fn put_claim(txn: &mut Txn, tenant: TenantId, shard: ShardKey, at: LogicalTime) {
     let entry = encoded(|out| encode_claim_entry(tenant, shard, at, out));
     txn.put(Key::ClaimIndex { tenant, shard, at }, entry);

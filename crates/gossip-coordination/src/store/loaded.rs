@@ -1,7 +1,7 @@
-//! What an operation on one shard looks at, and where it comes from.
+//! The loaded inputs of an operation on one shard, and their origin.
 //!
-//! It comes from the store, from what the handle remembers, or from a conflict that told what is
-//! there now. Only the first may be the ground of a refusal or a replay.
+//! The values come from the store, from the record cache, or from a conflict that returned the
+//! current values. Only values from the store may justify a refusal or a replay.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::protocol::ShardTransition;
 use crate::record::ShardRecord;
 use crate::run::RunHead;
 
-/// The values that an operation on a shard looks at.
+/// The input values of an operation on a shard.
 pub(super) struct Loaded {
     pub(super) hot: Option<Versioned>,
     pub(super) cold: Option<Versioned>,
     pub(super) head: Option<Head>,
-    /// Read only for those who ask what the store knows of the owner.
+    /// Read only for operations that use evidence of the owner.
     pub(super) owner: Option<Versioned>,
     pub(super) quota: Quota,
     pub(super) origin: Origin,
 }
 
-/// The head of a run, as far as its shards look at it.
+/// The fields of a run's head that its shards need.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub(super) revision: u64,
@@ -51,32 +51,31 @@ impl Head {
     }
 }
 
-/// The highest revisions that are known of a shard and of the head of its run.
+/// The highest revisions read so far of a shard and of the head of its run.
 ///
-/// Revisions of a key rise with every write, also across its deletion, and a read shows nothing
-/// older than what was acknowledged before it (see [`engine`](super::engine)). So a store that
-/// shows a lower one has lost what it acknowledged, or answers from the past: nothing is decided
-/// about that. Nothing at all is no sign of it: shards and heads are deleted with their
-/// run.
+/// Revisions of a key increase with every write, also across its deletion, and a read includes all
+/// writes acknowledged before it (see [`engine`](super::engine)). So a store that returns a lower
+/// revision has lost acknowledged writes or returns stale data, and nothing is decided on it. A
+/// missing key is no evidence of that: shards and heads are deleted with their run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    /// Zero if nothing is known, as for the head.
+pub(super) struct RevisionFloor {
+    /// Zero if unknown, as for the head.
     hot: u64,
     head: u64,
 }
 
-impl Seen {
-    /// What is remembered of a shard, and of its run.
-    pub(super) fn of(remembered: Option<&CachedShard>, head: Option<&Head>) -> Self {
-        let hot = remembered.map_or(0, |shard| shard.hot.revision);
+impl RevisionFloor {
+    /// Returns the floor given by cached values.
+    pub(super) fn of(cached: Option<&CachedShard>, head: Option<&Head>) -> Self {
+        let hot = cached.map_or(0, |shard| shard.hot.revision);
         Self { hot, head: head.map_or(0, |head| head.revision) }
     }
 
-    /// Takes note of what a store shows.
+    /// Raises the floor to the revisions of `loaded`.
     ///
     /// # Errors
     ///
-    /// [`InfraError::Corruption`] if it is older than what was known.
+    /// Returns [`InfraError::Corruption`] if a revision is below the floor.
     pub(super) fn note(&mut self, loaded: &Loaded) -> Result<(), InfraError> {
         let hot = loaded.hot.as_ref().map_or(self.hot, |hot| hot.revision);
         let head = loaded.head.map_or(self.head, |head| head.revision);
@@ -94,25 +93,26 @@ impl Seen {
 /// handle has read before.
 pub const OLDER: &str = "shard.revision";
 
-/// Without numbers: all tenants of a store may share them, so they tell of others.
+/// Contains no revisions: tenants of a store may share them, so they reveal others' activity.
 fn older() -> InfraError {
     let message = "the store shows an older version than was known before".to_owned();
     InfraError::Corruption { operation: OLDER, message }
 }
 
-/// Where values come from.
+/// The origin of loaded values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// They were read for this operation.
+    /// Read from the store for this operation.
     Store,
-    /// The handle remembered them.
+    /// Taken from the record cache.
     Cache,
-    /// A conflict told what is there instead of some of them.
+    /// Partly replaced by the values that a conflict returned.
     Conflict,
 }
 
 impl Loaded {
-    /// What to read. The owner key is read if the store `binds` and the operation looks at it.
+    /// Returns the reads of a load. The owner key is read if the store `binds` and the operation
+    /// uses it.
     pub(super) fn reads<T: ShardTransition>(
         tenant: TenantId,
         shard: ShardKey,
@@ -132,7 +132,7 @@ impl Loaded {
         reads
     }
 
-    /// Takes what [`Loaded::reads`] brought.
+    /// Takes the answers to [`Loaded::reads`].
     pub(super) fn take<T: ShardTransition>(
         answers: &mut Answers,
         (tenant, shard): (TenantId, ShardKey),
@@ -148,16 +148,16 @@ impl Loaded {
         Ok(Self { hot, cold, head, owner, quota, origin: Origin::Store })
     }
 
-    /// What is remembered, if it is enough for the operation.
-    pub(super) fn recall<T: ShardTransition>(
-        remembered: CachedShard,
+    /// Returns the cached values, if they suffice for the operation.
+    pub(super) fn from_cache<T: ShardTransition>(
+        cached: CachedShard,
         head: Option<Head>,
     ) -> Option<Self> {
-        // The count changes too often to be worth remembering, and an owner key may vanish.
+        // The count changes too often to be cached, and an owner key may vanish at any time.
         let enough = !T::MAKES_SHARDS && !T::CONSULTS_OWNER && head.is_some();
         enough.then(|| Self {
-            hot: Some(remembered.hot),
-            cold: Some(remembered.cold),
+            hot: Some(cached.hot),
+            cold: Some(cached.cold),
             head,
             owner: None,
             quota: Quota::default(),
@@ -165,9 +165,9 @@ impl Loaded {
         })
     }
 
-    /// Puts what a conflict found in the place of what was expected. `None` if it was not told, or
-    /// does not make a whole shard: everything must be loaded then.
-    pub(super) fn heal(
+    /// Replaces the expected values by those that the conflict returned. `None` if it returned
+    /// none, or if they do not form a whole shard: everything must then be loaded.
+    pub(super) fn with_conflict(
         mut self,
         tenant: TenantId,
         shard: ShardKey,
@@ -184,7 +184,7 @@ impl Loaded {
                 }
                 Key::TenantCounter { .. } => self.quota.count = value,
                 Key::Allotment { .. } => self.quota.allotment = value,
-                // Newborn shards, which are asked for again.
+                // New shards, whose absence is checked again.
                 Key::ShardHot { .. } | Key::ShardCold { .. } => {}
                 Key::RunRoots { .. }
                 | Key::Owner { .. }
@@ -208,7 +208,7 @@ impl Loaded {
         self.is_pair(tenant, shard).then_some(self)
     }
 
-    /// Fails if a part is damaged.
+    /// Returns an error if a part is damaged.
     pub(super) fn check(&self, tenant: TenantId, shard: ShardKey) -> Result<(), InfraError> {
         if let Some(hot) = &self.hot {
             decode_hot(tenant, shard, &hot.bytes)?;
@@ -219,8 +219,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Whether the two parts are of one instant: every change of the cold part adds to the ids that
-    /// it lists, and the hot part counts them.
+    /// Returns whether the two parts belong together: every change of the cold part adds to its
+    /// list of spawned ids, and the hot part counts them.
     fn is_pair(&self, tenant: TenantId, shard: ShardKey) -> bool {
         let (Some(hot), Some(cold)) = (&self.hot, &self.cold) else { return false };
         let counted = decode_hot(tenant, shard, &hot.bytes).map(|hot| hot.spawned_count);
@@ -232,7 +232,7 @@ impl Loaded {
         OwnerKey::read(self.owner.as_ref(), tenant, key)
     }
 
-    /// The record, and where it stands in the claim index. The shards of a run that is not fully
+    /// Decodes the record and its time in the claim index. The shards of a run that is not fully
     /// registered, or is being deleted, are not found.
     pub(super) fn record(
         &self,
@@ -248,6 +248,7 @@ impl Loaded {
             (Some(hot), Some(cold)) => (hot, cold),
             (Some(_), None) | (None, Some(_)) => return Err(half_a_shard()),
         };
+        // Cached bytes were verified when they were read or written, so they skip the checksum.
         let decode = match self.origin {
             Origin::Cache => decode_own_shard,
             Origin::Store | Origin::Conflict => decode_shard,
@@ -256,7 +257,7 @@ impl Loaded {
             Ok(found) => Ok(Some(found)),
             Err(DecodeShardError::Stored(error)) => Err(error),
             Err(DecodeShardError::PoolFull(full)) => {
-                unreachable!("the pool is made for the largest shard: {full}")
+                unreachable!("the pool fits the largest shard: {full}")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The store layer: what every durable backend shares, and the only place where records are bytes.
+//! The store layer: shared by every durable backend, and the only code that encodes records.
 //!
 //! | file | owns |
 //! |---|---|
@@ -6,55 +6,55 @@
 //! | `range` | half-open ranges of keys, for scans |
 //! | `scatter` | the scattered order of the claim index |
 //! | `codec` | values: framing, checksum, and one encoder and decoder for each kind |
-//! | `txn` | one atomic write, and what can become of it |
-//! | `engine` | what a store does: read, commit, wait |
-//! | `map_store` | a model of a store, with faults on demand |
-//! | `flight` | one operation on its way, without I/O |
-//! | `index` | where a shard stands in the indexes of its run |
-//! | `claim_stats`, `capacity` | how much of the claim index a look reads, and how much work waits |
-//! | `retry` | how often a flight tries again, and how long it waits |
-//! | `cache` | what the handles of a process remember of the shards that they hold |
-//! | `loaded`, `owner` | what an operation on a shard looks at; who holds the shard after it |
-//! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | what flights do |
-//! | `deletion`, `gc` | how runs go, also damaged ones, those given up, and what broke off |
-//! | `handoffs` | records of planned moves, whatever they say |
-//! | `core`, `routes` | what a handle remembers, and its operations as flights |
-//! | `coordinator` | the blocking and the asynchronous driver, and the backends on them |
-//! | `shard_operations`, `run_operations` | what both backends offer, listed once |
+//! | `txn` | an atomic transaction and its outcomes |
+//! | `engine` | the traits of a store: read, commit, wait |
+//! | `map_store` | an in-memory store for tests, with injectable faults |
+//! | `flight` | one operation as a state machine without I/O |
+//! | `index` | a shard's entries in the indexes of its run |
+//! | `claim_stats`, `capacity` | how much of the claim index a scan reads; the capacity hint |
+//! | `retry` | retry limits and backoff |
+//! | `cache` | the record cache: leased shards and their revisions |
+//! | `loaded`, `owner` | the loaded inputs of a shard operation; changes of the owner key |
+//! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | the flights |
+//! | `deletion`, `gc` | deletion, also of damaged runs; garbage collection of abandoned runs |
+//! | `handoffs` | handoff records, with opaque payloads |
+//! | `core`, `routes` | the state of a handle; its operations as flights |
+//! | `coordinator` | the blocking and the asynchronous driver and their backends |
+//! | `shard_operations`, `run_operations` | the operations of both backends, listed once |
 //!
 //! # Round trips
 //!
-//! Questions that are asked together travel together, and so do transactions. Without contention,
-//! on a handle that remembers the shards it holds:
+//! Reads that are requested together are sent together, and so are transactions. Round trips
+//! without contention, on a handle with a warm record cache:
 //!
 //! | operation | trips | which |
 //! |---|---|---|
-//! | claim | 3 | look, load, commit |
+//! | claim | 3 | scan, load, commit |
 //! | acquire, accept | 2 | load, commit; the hint comes with the load |
 //! | renew, renew_many | 2 | commit; the hint, once for each run |
 //! | checkpoint, complete, park, release, offer, withdraw | 1 | commit |
-//! | split_replace, split_residual | 3 | load, look for taken ids, commit |
+//! | split_replace, split_residual | 3 | load, check for taken ids, commit |
 //! | unpark, request_action, revoke_lease | 2 | load, commit |
 //! | create_run, complete_run, cancel_run, pause_run | 2 | load, commit |
-//! | register_shards | 2 | load, commit; as often as there are chunks |
-//! | delete_run | 8 | look for newer records, load, commit; then load and commit by the batch, until nothing is left |
-//! | get_run, get_run_progress, list_shards, candidates | 1 | read, as often as there are pages |
+//! | register_shards | 2 | load, commit; per chunk |
+//! | delete_run | 8 | scan for newer formats, load, commit; then load and commit per batch |
+//! | get_run, get_run_progress, list_shards, candidates | 1 | read; per page |
 //! | register_worker, heartbeat | 2 | read, commit |
-//! | list_workers, list_active_runs, list_runs | 1 | read, as often as there are pages |
+//! | list_workers, list_active_runs, list_runs | 1 | read; per page |
 //!
 //! A handle without a cached record loads it first: one more. A handle whose claim statistics are
-//! out of date takes up to three more reads (`claim_stats`). The first claim of a handle in a run
-//! is of three trips as well, but for a chance of one in a thousand that its hint takes a fourth.
-//! Where owner keys are tied to a lease of the process, it is granted beside the read of the first
-//! owner key, which takes no trip more; after the lease was lost, the next operation that writes an
-//! owner key takes one more.
+//! out of date needs up to three more reads (`claim_stats`). A handle's first claim in a run also
+//! needs three round trips, except for a chance of one in a thousand that its hint needs a fourth.
+//! If owner keys are bound to a lease of the process, that lease is granted concurrently with the
+//! read of the first owner key, at no extra round trip; after the lease was lost, the next
+//! operation that writes an owner key needs one more.
 //!
-//! `docs/storage-format.md` gives the same byte by byte, and a test holds it to this code.
+//! `docs/storage-format.md` documents the same byte by byte; a test compares it with this code.
 //!
 //! # Never
-//! - opens a file or a socket, reads a clock, or names an engine: an engine sees bytes;
-//! - decides a rule of the protocol: what it decodes it checks, and then the kernel decides;
-//! - panics on stored bytes, or reserves memory by a length that it read from them;
+//! - opens a file or a socket, reads a clock, or depends on an engine: an engine handles bytes;
+//! - decides a rule of the protocol: it validates decoded values, and the kernel decides;
+//! - panics on stored bytes, or allocates by a length that it read from them;
 //! - shows a byte of a key, token, owner or tenant in an error: lengths, numbers and names of
 //!   fields only.
 

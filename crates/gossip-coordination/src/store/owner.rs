@@ -1,20 +1,19 @@
-//! Who holds a shard after a change, and the key that tells whether that process lives.
+//! Owner keys: evidence that a shard's lease holder is alive.
 //!
-//! Only stores that can tie a key to the life of a process have owner keys
-//! ([`Store::binding`](super::Store::binding)); on others none is written or read.
+//! Only stores that can bind a key to the life of a process have owner keys
+//! ([`Store::binding`](super::Store::binding)); other stores neither write nor read them.
 //!
 //! # Invariants
 //! - Every grant writes the owner key and every end of a lease deletes it, in the same commit.
-//! - Whoever keeps a lease writes its owner key again if it may have vanished since. No
-//!   administrator ever does: the key would live and die with the wrong process.
+//! - A lease holder rewrites its owner key if the key may have vanished since. An administrator
+//!   never writes one: the key would be bound to the wrong process.
 //! - An owner key is written only together with the hot part. So an acquire that compares the hot
-//!   part need not compare the owner key: all that can happen to it alone is that it vanishes,
-//!   which forbids nothing that was allowed.
-//! - Evidence delays a takeover and never brings one forward; the kernel sees to that.
-//! - A key that cannot be read is no reason to refuse anything, because it is only a hint. It is
-//!   taken for the key of the present lease, which delays a takeover by no more than the skew. The
-//!   next grant writes it anew.
-
+//!   part need not compare the owner key: the key alone can only vanish, and that never makes an
+//!   allowed acquire wrong.
+//! - Evidence delays a takeover and never permits an earlier one; the kernel enforces that.
+//! - An owner key that cannot be decoded refuses nothing, because it is only a hint. It counts as
+//!   the key of the present lease, which delays a takeover by at most the clock skew. The next
+//!   grant overwrites it.
 use gossip_contracts::identity::{ShardKey, TenantId};
 
 use super::codec::{OwnerBinding, decode_owner, encode_owner};
@@ -25,16 +24,16 @@ use crate::lease::GrantToken;
 use crate::protocol::{OwnerEvidence, ShardChange};
 use crate::record::ShardRecord;
 
-/// Who holds a shard after a change.
+/// The effect of a change on the lease holder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OwnershipChange {
-    /// The caller, by this grant.
+    /// The caller holds the shard by this grant.
     Granted(GrantToken),
-    /// The caller, as before.
+    /// The caller still holds the shard.
     Kept,
-    /// Nobody any more.
+    /// The lease ended.
     Ended,
-    /// Whoever held it before, if anybody: the caller is an administrator.
+    /// The lease is unchanged: the caller is an administrator.
     Untouched,
 }
 
@@ -56,23 +55,23 @@ impl OwnershipChange {
         }
     }
 
-    /// Whether the caller holds the shard.
+    /// Returns whether the caller holds the shard.
     pub(super) const fn is_held(self) -> bool {
         matches!(self, Self::Granted(_) | Self::Kept)
     }
 }
 
-/// What the owner key of a shard is tied to.
+/// The bindings that decide whether to write the owner key.
 #[derive(Clone, Copy)]
 pub(super) struct OwnerKeyState {
-    /// The store's present binding; `None` if it binds nothing.
+    /// The store's current binding; `None` if the store binds no keys.
     pub(super) binding: Option<u64>,
-    /// The binding when this handle last wrote the key; `None` if it is not known to have.
+    /// The binding under which this handle last wrote the key; `None` if unknown.
     pub(super) bound: Option<u64>,
 }
 
 impl OwnerKeyState {
-    /// Adds to `txn` what becomes of the owner key of `record`, which was changed already.
+    /// Adds the write of the owner key of `record`, which is already changed, to `txn`.
     pub(super) fn write(
         self,
         txn: &mut Txn,
@@ -85,9 +84,10 @@ impl OwnerKeyState {
         let (tenant, shard) = (record.tenant(), record.key());
         let key = Key::Owner { tenant, shard };
         match ownership_change {
+            // The key was written under the current binding, so it exists: save the write.
             OwnershipChange::Kept if self.bound == self.binding => {}
             OwnershipChange::Granted(_) | OwnershipChange::Kept => {
-                let holder = record.lease().expect("a shard that is held has a holder");
+                let holder = record.lease().expect("a held shard has a lease");
                 let (owner, token) = (holder.owner(), holder.token());
                 let binding = OwnerBinding { owner, fence: record.fence_epoch(), token };
                 txn.bind(key, encoded(|out| encode_owner(tenant, shard, &binding, out)));
@@ -98,10 +98,10 @@ impl OwnerKeyState {
     }
 }
 
-/// What is stored under the owner key of a shard.
+/// The decoded owner key of a shard.
 pub(super) enum OwnerKey {
     Missing,
-    /// Something is there, and nobody can tell whose it is.
+    /// The key exists, but its value cannot be decoded.
     Damaged,
     Of(OwnerBinding),
 }
@@ -112,12 +112,13 @@ impl OwnerKey {
         decode_owner(tenant, shard, &value.bytes).map_or(Self::Damaged, Self::Of)
     }
 
-    /// What the key says about the holder of `record`. That of another grant says nothing.
+    /// Returns the evidence about the lease holder of `record`; a key of another grant is ignored.
     pub(super) fn evidence(self, record: &ShardRecord, max_clock_skew: u64) -> OwnerEvidence {
         let Some(holder) = record.lease() else { return OwnerEvidence::Gone };
         let is_of_lease = match self {
             Self::Missing => false,
             Self::Damaged => true,
+            // A key of another grant says nothing about the present lease holder.
             Self::Of(key) => key.fence == record.fence_epoch() && key.token == holder.token(),
         };
         match is_of_lease {

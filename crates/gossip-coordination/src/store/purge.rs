@@ -1,16 +1,16 @@
-//! Taking away what a deleted run leaves: its shards, their index entries, the names of its roots.
+//! Purge: deletes the keys of a deleted run: shards, their index entries, the names of its roots.
 //!
-//! Each commit takes away as many shards as the store allows and gives their count back in the same
-//! transaction, so counts are exact at every moment and a sweep can stop and go on anywhere.
+//! Each commit deletes as many shards as the store allows and reduces the count in the same
+//! transaction, so counts are exact at every moment and a purge can stop and resume anywhere.
 //!
-//! A run is gone with its head, before the first batch. So whatever ends a sweep says that the
-//! operation may have happened: repeating it goes on. The names of the roots go last: as long as
-//! anything is left, they are, and names without a head are the mark by which `gc` finds a
-//! sweep that broke off. Any number of handles may sweep one run at once.
+//! A run is deleted with its head, before the first batch. Every error of a purge therefore says
+//! that the operation may have happened; repeating the operation resumes the purge. The names of
+//! the roots are deleted last: root names without a head are the mark by which `gc` finds an
+//! interrupted purge. Any number of handles may purge one run concurrently.
 //!
-//! A hot part that cannot be decoded is no reason to keep its run: its shard goes by its key, and
-//! what only the record tells, its entry in the claim index, goes with what is left in the end. A
-//! record of a newer format is left to a newer program, which may know of more to take away.
+//! A hot part that cannot be decoded does not keep its run: its shard is deleted by key, and its
+//! entry in the claim index, whose position only the record holds, with the remaining keys at the
+//! end. A record of a newer format is left to a newer program, which may have more keys to delete.
 
 use gossip_contracts::identity::{RunId, TenantId};
 
@@ -25,13 +25,13 @@ use super::txn::{CommitOutcome, Txn};
 use crate::error::InfraError;
 use crate::record::ShardStatus;
 
-/// Writes that take one shard away, at most: two parts, an index entry, and the owner key.
+/// Maximum writes that delete one shard: two parts, an index entry, and the owner key.
 const SHARD_WRITES: usize = 4;
-/// Writes of the count of the tenant.
+/// Writes that update the tenant's count.
 const COUNTER_WRITES: usize = 1;
 
-/// Takes away everything of a run whose head is gone, or whose shards nobody ever finds because it
-/// was cancelled before all were registered.
+/// Deletes all keys of a run whose head is deleted, or whose shards are unreachable because it was
+/// cancelled before its registration was complete.
 pub(super) async fn purge(
     core: &mut Core,
     io: &Io,
@@ -52,7 +52,7 @@ pub(super) async fn purge(
             return Ok(());
         }
         is_long &= page.len() >= limit;
-        // Each batch has a budget of its own, whoever took it away.
+        // The retry budget is per batch: a run of many batches must not exhaust one budget.
         if first != next {
             (first, tries) = (next, core.tries_of_the_rest("sweep.commit"));
         }
@@ -60,8 +60,8 @@ pub(super) async fn purge(
         let txn = match next {
             None => continue,
             Some(Key::ShardHot { .. }) => {
-                let taken = take_away(tenant, &page, &quota, io.binding().is_some());
-                taken.map_err(|error| tries.ended(error))?
+                let deletion = delete_shards(tenant, &page, &quota, io.binding().is_some());
+                deletion.map_err(|error| tries.ended(error))?
             }
             Some(_) => {
                 let mut txn = Txn::new();
@@ -79,10 +79,10 @@ pub(super) async fn purge(
     }
 }
 
-/// Refuses to delete a run, before anything of it is deleted, if a record of one of its shards is
-/// of a newer format. Says nothing about a run that is not over or not there.
+/// Refuses to delete a run, before any key is deleted, if a record of one of its shards has a newer
+/// format. Accepts a run that is missing or not terminal.
 ///
-/// The run may still be written to: then `purge` finds the record, and leaves it as well.
+/// The run may still be written to: `purge` then finds the newer record and leaves it as well.
 pub(super) async fn refuse_newer_shards(
     core: &Core,
     io: &Io,
@@ -102,7 +102,7 @@ pub(super) async fn refuse_newer_shards(
     Ok(())
 }
 
-/// As [`refuse_newer_shards`] for everything in `range`, whatever becomes of the run.
+/// As [`refuse_newer_shards`], for everything in `range`, whatever the status of the run.
 pub(super) async fn refuse_newer_within(
     core: &Core,
     io: &Io,
@@ -116,7 +116,7 @@ pub(super) async fn refuse_newer_within(
     Ok(())
 }
 
-/// What is left of `range` behind `page`, in which nothing is newer.
+/// Checks `page` and returns the rest of `range` after it.
 fn refuse_newer_page(
     range: KeyRange,
     page: &Page,
@@ -128,11 +128,11 @@ fn refuse_newer_page(
     Ok(page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key)))
 }
 
-/// The question for what is to be taken away next: shards as long as there are many, then whatever
-/// there is, and the names of the roots last.
+/// Returns the read of the next batch: shards while there are many, then the remaining keys, and
+/// the names of the roots last.
 ///
-/// On some engines it costs as much as a range holds to ask whether it holds anything, so that is
-/// asked only when there is little.
+/// On some engines a check for emptiness costs as much as the range holds, so the other ranges are
+/// read only once few shards are left.
 fn next_of(tenant: TenantId, run: RunId, is_long: bool, limit: usize) -> Read {
     let range = KeyRange::hot_shards_of(tenant, run);
     if is_long {
@@ -149,11 +149,18 @@ fn next_of(tenant: TenantId, run: RunId, is_long: bool, limit: usize) -> Read {
     Read::ScanFirst { ranges, limit }
 }
 
-/// Takes the shards of `page` away, and their owner keys if the store `binds`.
-fn take_away(tenant: TenantId, page: &Page, quota: &Quota, binds: bool) -> Result<Txn, InfraError> {
+/// Returns the transaction that deletes the shards of `page`, and their owner keys if the store
+/// `binds` keys.
+fn delete_shards(
+    tenant: TenantId,
+    page: &Page,
+    quota: &Quota,
+    binds: bool,
+) -> Result<Txn, InfraError> {
     let mut txn = Txn::new();
     for (key, value) in page {
         let Key::ShardHot { shard, .. } = *key else { continue };
+        // Without the compare two concurrent purges would both subtract this shard from the count.
         txn.expect(*key, Some(value));
         txn.delete(*key);
         txn.delete(Key::ShardCold { tenant, shard });
@@ -162,10 +169,11 @@ fn take_away(tenant: TenantId, page: &Page, quota: &Quota, binds: bool) -> Resul
                 if let Some(at) = hot.indexed_at {
                     txn.delete(Key::ClaimIndex { tenant, shard, at });
                 }
-                // A shard that nobody holds has no owner key.
+                // A shard without a lease has no owner key.
                 (hot.lease.is_some(), hot.status == ShardStatus::Parked)
             }
             Err(_) => {
+                // A damaged record shows neither lease nor status: delete both possible keys.
                 refuse_newer(key, &value.bytes)?;
                 (true, true)
             }

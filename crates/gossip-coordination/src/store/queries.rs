@@ -1,12 +1,12 @@
-//! Reading a run: its record, progress, listings, candidates.
+//! Reads of a run: its record, progress, listings, claim candidates.
 //!
-//! Nothing is written here. The answers of one batch are of one instant, so a listing and a sum of
-//! no more shards than a page are too; longer ones are of one instant per page, and shards that are
-//! split meanwhile may be missing or there beside their children.
+//! Nothing is written here. One batch of reads is a snapshot, so a listing or a sum over at most
+//! one page of shards is one as well. Longer ones are a snapshot per page, and a shard that is
+//! split meanwhile may be missing or listed in addition to its children.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
-use super::claim_stats::{LOOKS_MAX, Probe, ScanPlan, Seen};
+use super::claim_stats::{Probe, SCANS_MAX, ScanPlan, ScanResult};
 use super::codec::{ColdPart, HotPart, decode_cold, decode_hot, decode_run_head};
 use super::core::Core;
 use super::engine::{Page, Read};
@@ -23,7 +23,7 @@ use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary, Watermark};
 use crate::run_errors::GetRunError;
 use crate::run_management::ClaimOutlook;
 
-/// The run itself.
+/// Returns the run.
 pub(super) async fn run(
     core: &Core,
     io: &Io,
@@ -34,13 +34,13 @@ pub(super) async fn run(
     Ok(loaded.ok_or(GetRunError::RunNotFound)?.record)
 }
 
-/// Whether the shards of the run whose head was read can be found.
+/// Returns whether the shards of the run with this head can be found.
 fn has_shards(tenant: TenantId, run: RunId, head: Option<Versioned>) -> Result<bool, GetRunError> {
     let head = head.ok_or(GetRunError::RunNotFound)?;
     Ok(decode_run_head(tenant, run, &head.bytes)?.has_roots())
 }
 
-/// How far a run has come.
+/// Returns the progress of a run.
 pub(super) async fn progress(
     core: &Core,
     io: &Io,
@@ -52,6 +52,7 @@ pub(super) async fn progress(
     let (mut rest, limit) = (KeyRange::hot_shards_of(tenant, run), core.limits.page);
     let mut lowest: Option<Vec<u8>> = None;
     loop {
+        // The head is read with every page: after a deletion began, the shards no longer count.
         let head = Read::Get(Key::RunHead { tenant, run });
         let mut answers = io.read(vec![head, Read::Scan { range: rest, limit }]).await?;
         if !has_shards(tenant, run, answers.value())? {
@@ -90,7 +91,7 @@ fn is_leased(part: &HotPart<'_>, now: LogicalTime) -> bool {
     part.lease.is_some_and(|holder| now < holder.deadline())
 }
 
-/// The shards that `filter` admits, in the order of their ranges.
+/// Appends the shards that `filter` admits, in range order.
 pub(super) async fn list(
     core: &Core,
     io: &Io,
@@ -118,6 +119,7 @@ pub(super) async fn list(
             return Ok(());
         }
         let (hot, cold) = (answers.page(), answers.page());
+        // Both scans cover the same ids in one snapshot, so a difference is a missing part.
         if hot.len() != cold.len() {
             return Err(half_a_shard().into());
         }
@@ -139,7 +141,7 @@ pub(super) async fn list(
     Ok(())
 }
 
-/// The shard whose parts stand under these keys. They are written together and of one instant.
+/// Returns the shard of these two keys. The parts are written together and read in one snapshot.
 fn pair(hot: &Key, cold: &Key) -> Result<ShardKey, InfraError> {
     if let (Key::ShardHot { shard, .. }, Key::ShardCold { shard: other, .. }) = (hot, cold)
         && shard == other
@@ -177,7 +179,7 @@ fn summary(
     }
 }
 
-/// The shards of a page of hot or cold parts.
+/// Returns the shards of a page of hot or cold parts.
 fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
     page.iter().filter_map(|(key, value)| {
         let (Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. }) = key else { return None };
@@ -185,8 +187,8 @@ fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
     })
 }
 
-/// A few shards that can be claimed, for a handle that has never looked at the run; one that has
-/// knows how to find more at no more cost.
+/// Returns a few claimable shards, for a handle without statistics of the run; a handle with
+/// statistics finds more at the same cost.
 pub(super) async fn probe(
     core: &mut Core,
     io: &Io,
@@ -196,7 +198,7 @@ pub(super) async fn probe(
     out: &mut ClaimCandidates,
 ) -> Result<ClaimOutlook, GetRunError> {
     out.clear();
-    if core.claim_stats.knows(tenant, run) || limit == 0 {
+    if core.claim_stats.has(tenant, run) || limit == 0 {
         return candidates(core, io, now, (tenant, run), (worker, limit), out).await;
     }
     let point = core.claim_stats.point(core.config.nonce, worker);
@@ -210,16 +212,17 @@ pub(super) async fn probe(
     if !head.has_roots() {
         return Ok(outlook);
     }
-    let (seen, sight) = probe.take(&mut answers);
-    if seen.due_count() == 0 {
+    let (found, stats) = probe.take(&mut answers);
+    // Nothing is claimable now: a full scan also finds the next deadline.
+    if found.due_count() == 0 {
         return candidates(core, io, now, (tenant, run), (worker, limit), out).await;
     }
-    core.claim_stats.remember(tenant, run, sight);
-    choose(seen, point, limit, out);
+    core.claim_stats.remember(tenant, run, stats);
+    choose(found, point, limit, out);
     Ok(outlook)
 }
 
-/// Some free shards, and if those are few, shards whose lease ran out.
+/// Returns some free shards and, if those are few, shards with an expired lease.
 pub(super) async fn candidates(
     core: &mut Core,
     io: &Io,
@@ -230,35 +233,35 @@ pub(super) async fn candidates(
 ) -> Result<ClaimOutlook, GetRunError> {
     out.clear();
     let point = core.claim_stats.point(core.config.nonce, worker);
-    let mut sight = core.claim_stats.of(tenant, run);
-    for looks in 1..=LOOKS_MAX {
-        let look = ScanPlan::new((tenant, run), now, &sight, point, true, core.limits.page);
+    let mut stats = core.claim_stats.of(tenant, run);
+    for scans in 1..=SCANS_MAX {
+        let plan = ScanPlan::new((tenant, run), now, &stats, point, true, core.limits.page);
         let head = Read::Get(Key::RunHead { tenant, run });
-        let mut answers = io.read(look.reads(Some(head))).await?;
+        let mut answers = io.read(plan.reads(Some(head))).await?;
         let head = answers.value().ok_or(GetRunError::RunNotFound)?;
         let head = decode_run_head(tenant, run, &head.bytes)?;
         let outlook = |earliest_deadline| ClaimOutlook { run: head.head(), earliest_deadline };
         if !head.has_roots() {
             return Ok(outlook(None));
         }
-        let seen = look.take(&mut answers);
-        if sight.learn(&look, &seen, (limit, None), looks) {
-            core.claim_stats.remember(tenant, run, sight);
-            let earliest_deadline = seen.first_deadline(None);
-            choose(seen, point, limit, out);
+        let found = plan.take(&mut answers);
+        if stats.learn(&plan, &found, (limit, None), scans) {
+            core.claim_stats.remember(tenant, run, stats);
+            let earliest_deadline = found.first_deadline(None);
+            choose(found, point, limit, out);
             return Ok(outlook(earliest_deadline));
         }
     }
-    unreachable!("the last look sees everything")
+    unreachable!("the last scan reads everything")
 }
 
-/// Free shards in an order of the look's own, then those whose lease ran out.
-fn choose(seen: Seen, point: u64, limit: usize, out: &mut ClaimCandidates) {
-    let turned = |mut shards: Vec<ShardId>| {
+/// Appends free shards in an order that differs per scan, then those with an expired lease.
+fn choose(found: ScanResult, point: u64, limit: usize, out: &mut ClaimCandidates) {
+    let rotated = |mut shards: Vec<ShardId>| {
         let offset = claim_offset(WorkerId::from_raw(point), shards.len());
         shards.rotate_left(offset);
         shards
     };
-    let due = turned(seen.free).into_iter().chain(turned(seen.expired));
+    let due = rotated(found.free).into_iter().chain(rotated(found.expired));
     out.extend(due.take(limit));
 }

@@ -1,13 +1,14 @@
-//! How many shards a tenant has, and how many the operator allows it.
+//! The shard count of a tenant and its allotment.
 //!
-//! The count lies below the tenant and is written in the commit that makes or removes shards. The
-//! allotment lies below the operator's prefix: a tenant's workers read it and compare it in every
-//! commit that makes shards, so that a lowered allotment takes effect at once. No key is shared by
-//! two tenants; the limit on all shards of a store is the sum of its allotments (DESIGN Q15, Q31).
+//! The count lies below the tenant's prefix and is written in the commit that creates or deletes
+//! shards. The allotment lies below the operator's prefix: a tenant's workers read it and compare
+//! it in every commit that creates shards, so that a lowered allotment takes effect at once.
+//! Tenants share no key; the limit on all shards of a store is the sum of its allotments (DESIGN
+//! Q15, Q31).
 //!
 //! # Invariants
-//! - A commit that makes shards compares the count and the allotment that it was decided on.
-//! - An allotment below the present count removes nothing. It only refuses growth.
+//! - A commit that creates shards compares the count and the allotment it was decided on.
+//! - An allotment below the current count deletes nothing. It only refuses growth.
 
 use gossip_contracts::identity::TenantId;
 
@@ -20,16 +21,16 @@ use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, ShardQuota};
 
-/// What the operator allows a tenant. A tenant without an allotment has the default one.
+/// The operator's limits for a tenant. A tenant without a stored allotment has the default one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Allotment {
-    /// Shards that the tenant may have.
+    /// Maximum number of shards.
     pub max_shards: u64,
 }
 
 impl Allotment {
-    /// At most `max_shards` shards.
+    /// Creates an allotment of `max_shards` shards.
     #[must_use]
     pub const fn of_shards(max_shards: u64) -> Self {
         Self { max_shards }
@@ -42,12 +43,12 @@ impl Default for Allotment {
     }
 }
 
-/// Writes the allotment of a tenant, or removes it, so that the default applies again. Only the
-/// operator may call this: a tenant's credentials need no right to write there.
+/// Stores the allotment of a tenant, or removes it, so that the default applies. Only the operator
+/// may call this: a tenant's credentials need no write access to the operator's prefix.
 ///
 /// # Errors
 ///
-/// [`InfraError`]; after a lost reply it retries until the store holds the allotment.
+/// Returns [`InfraError`]. After a lost reply it retries until the store holds the allotment.
 #[must_use]
 pub fn set_allotment(
     tenant: TenantId,
@@ -57,8 +58,8 @@ pub fn set_allotment(
         let key = Key::Allotment { tenant };
         let mut tries = Tries::new("allotment.commit", 0);
         loop {
-            // Comparing with the last read excludes an earlier try of ours whose reply was lost: it
-            // cannot be applied after a later call of the operator.
+            // The compare excludes an earlier try whose reply was lost: it cannot be applied after
+            // a later call of the operator.
             let stored = load(&io, key).await.map_err(|error| tries.ended(error))?;
             let wanted = allotment.map(|it| encoded(|out| encode_allotment(tenant, it, out)));
             if stored.as_ref().map(|value| &value.bytes) == wanted.as_ref() {
@@ -85,7 +86,7 @@ pub fn set_allotment(
 ///
 /// # Errors
 ///
-/// [`InfraError`].
+/// Returns [`InfraError`] if the read or the decoding fails.
 #[must_use]
 pub fn load_allotment(tenant: TenantId) -> Flight<'static, Result<Allotment, InfraError>> {
     Flight::new(move |io| async move {
@@ -102,36 +103,38 @@ fn allotment_in(tenant: TenantId, stored: Option<&Versioned>) -> Result<Allotmen
     stored.map_or_else(|| Ok(Allotment::default()), |value| decode_allotment(tenant, &value.bytes))
 }
 
-/// Count and allotment of a tenant as they were loaded.
+/// The loaded count and allotment of a tenant.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
     pub(super) count: Option<Versioned>,
-    /// Not loaded by operations that make no shards.
+    /// Not loaded by operations that create no shards.
     pub(super) allotment: Option<Versioned>,
 }
 
 impl Quota {
-    /// The keys to load.
+    /// Returns the keys to load.
     pub(super) const fn keys(tenant: TenantId) -> [Key; 2] {
         [Key::TenantCounter { tenant }, Key::Allotment { tenant }]
     }
 
-    /// Whether `key` is one of [`Quota::keys`]. A conflict on it says nothing about a shard or run.
+    /// Returns whether `key` is one of [`Quota::keys`]. A conflict on one does not concern a shard
+    /// or run.
     pub(super) const fn has(key: &Key) -> bool {
         matches!(key, Key::TenantCounter { .. } | Key::Allotment { .. })
     }
 
-    /// Takes what was loaded for [`Quota::keys`].
+    /// Creates a quota from the values of [`Quota::keys`].
     pub(super) fn take([count, allotment]: [Option<Versioned>; 2]) -> Self {
         Self { count, allotment }
     }
 
-    /// Shards of the tenant.
+    /// Returns the number of the tenant's shards.
     pub(super) fn used(&self, tenant: TenantId) -> Result<u64, InfraError> {
         self.count.as_ref().map_or(Ok(0), |value| decode_count(tenant, &value.bytes))
     }
 
-    /// How many shards the tenant has and may have; `reserved` of them are not counted.
+    /// Returns the tenant's count and limit. `reserved` shards are subtracted from the count: the
+    /// operation itself has already counted them.
     pub(super) fn quota(
         &self,
         tenant: TenantId,
@@ -146,7 +149,7 @@ impl Quota {
         })
     }
 
-    /// Counts `added` more shards and `removed` fewer in `txn`.
+    /// Adds the new count, with `added` more and `removed` fewer shards, to `txn`.
     pub(super) fn change(
         &self,
         txn: &mut Txn,
@@ -156,9 +159,11 @@ impl Quota {
     ) -> Result<(), InfraError> {
         let [count, allotment] = Self::keys(tenant);
         txn.expect(count, self.count.as_ref());
+        // Deletions do not depend on the allotment, so they do not compare it.
         if added > 0 {
             txn.expect(allotment, self.allotment.as_ref());
         }
+        // Saturating: a count that is too low must not block the deletion of shards.
         let next = (self.used(tenant)? + added).saturating_sub(removed);
         txn.put(count, encoded(|out| encode_tenant_count(tenant, next, out)));
         Ok(())

@@ -1,7 +1,7 @@
-//! Half-open ranges of keys: what a scan reads.
+//! Half-open ranges of keys, for scans.
 //!
-//! Every range lies within one kind of one tenant unless it says otherwise. A range is two byte
-//! strings and knows no engine; an engine puts its namespace in front of both.
+//! Every range lies within one kind of one tenant unless documented otherwise. A range is two byte
+//! strings, independent of the engine; an engine prepends its namespace to both.
 
 use std::ops::RangeInclusive;
 
@@ -18,19 +18,19 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key of every tenant: for backup and checks of a whole store.
+    /// Returns the range of every key of every tenant, for backup and checks of a whole store.
     #[must_use]
     pub fn all_tenants() -> Self {
         Self::below(&KeyBytes::prefix_of_tenants())
     }
 
-    /// Every key of a tenant. An access rule on this range separates the tenant from the others.
+    /// Returns every key of a tenant. An access rule on this range isolates the tenant.
     #[must_use]
     pub fn tenant(tenant: TenantId) -> Self {
         Self::below(&KeyBytes::prefix_of(tenant))
     }
 
-    /// Every key that only the operator writes.
+    /// Returns every key that only the operator writes.
     #[must_use]
     pub fn operator() -> Self {
         Self::below(&KeyBytes::prefix_of_operator())
@@ -60,13 +60,13 @@ impl KeyRange {
         Self::below(&of_tenant(KeyKind::Worker, tenant))
     }
 
-    /// A tenant's planned moves.
+    /// A tenant's handoff records.
     #[must_use]
     pub fn handoffs_of(tenant: TenantId) -> Self {
         Self::below(&of_tenant(KeyKind::Handoff, tenant))
     }
 
-    /// The planned moves of a tenant that concern a party and are not over.
+    /// The unfinished handoffs of a tenant that concern a party.
     #[must_use]
     pub fn moves_of(tenant: TenantId, party: u64) -> Self {
         Self::below(&KeyBytes::of_tenant(tenant, KeyKind::HandoffIndex, |path| {
@@ -134,9 +134,8 @@ impl KeyRange {
         Self::below(&of_run(KeyKind::ClaimIndex, tenant, run))
     }
 
-    /// The entries of a run's claim index within `spots`: as narrow as one likes, because a wide
-    /// range with a limit costs as much as it holds on some engines. Empty if they end before they
-    /// begin.
+    /// The entries of a run's claim index within `spots`. Callers choose narrow ranges, because on
+    /// some engines a wide range with a limit costs as much as it holds. Empty if `spots` is empty.
     #[must_use]
     pub fn claims_within(tenant: TenantId, run: RunId, spots: RangeInclusive<ClaimSpot>) -> Self {
         ClaimsPath::new(tenant, run).within(spots)
@@ -153,10 +152,10 @@ impl KeyRange {
         within
     }
 
-    /// What is left of the range behind `key`: the next page of a scan that read so far.
+    /// Returns the part of the range after `key`: the next page of a scan.
     #[must_use]
     pub fn after(self, key: &Key) -> Self {
-        // Nothing lies between a key and the same key with a zero byte behind it.
+        // No key lies between a key and the same key followed by a zero byte.
         Self { start: self.start.max(key.to_bytes().with(&[0])), end: self.end }
     }
 
@@ -166,37 +165,37 @@ impl KeyRange {
         Some(Self { start: KeyBytes::of(start)?, end: KeyBytes::of(end)? })
     }
 
-    /// The first key that is in the range, if it is not empty.
+    /// Returns the inclusive lower bound.
     #[must_use]
     pub const fn start(&self) -> &KeyBytes {
         &self.start
     }
 
-    /// The first bytes behind the range.
+    /// Returns the exclusive upper bound.
     #[must_use]
     pub const fn end(&self) -> &KeyBytes {
         &self.end
     }
 
-    /// Whether `key` lies in the range.
+    /// Returns whether `key` lies in the range.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_bytes() <= key && key < self.end.as_bytes()
     }
 
-    /// Everything that continues `path` by another part.
+    /// Returns all keys that extend `path` by another part.
     fn below(path: &KeyBytes) -> Self {
         Self { start: path.with(&[SEPARATOR]), end: path.with(&[BEHIND_SEPARATOR]) }
     }
 
-    /// The one key `key`.
+    /// Returns the range that holds only `key`.
     fn only(key: &Key) -> Self {
         let start = key.to_bytes();
         Self { start, end: start.with(&[0]) }
     }
 }
 
-/// What the entries of one run's claim index begin with: a look asks for many ranges of them.
+/// The common prefix of a run's claim index entries, computed once for the many ranges of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimsPath(KeyBytes);
 
@@ -205,7 +204,7 @@ impl ClaimsPath {
         Self(of_run(KeyKind::ClaimIndex, tenant, run))
     }
 
-    /// The entries within `spots`, as [`KeyRange::claims_within`] says.
+    /// Returns the entries within `spots`; see [`KeyRange::claims_within`].
     pub(super) fn within(&self, spots: RangeInclusive<ClaimSpot>) -> KeyRange {
         KeyRange::claims_below(&self.0, &spots)
     }

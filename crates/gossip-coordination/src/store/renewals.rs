@@ -1,9 +1,9 @@
-//! Renewing many leases in few round trips.
+//! Renews many leases in few round trips.
 //!
-//! Each renewal is an operation of its own, with its own transaction and its own answer; only what
-//! they ask of the store travels together. Everything is loaded that must be, then all commits go
-//! in one call, and those that lost a race go again together. Leases of remembered shards need no
-//! read, so they are one round trip.
+//! Each renewal is an operation with its own transaction and result; only their requests to the
+//! store are batched. Shards without a cached record are loaded, then all transactions are
+//! committed in one call, and those that lost a race are retried together. Leases of cached shards
+//! need no read, so they take one round trip.
 
 use gossip_contracts::identity::{LogicalTime, TenantId};
 
@@ -17,11 +17,11 @@ use crate::lease::Lease;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Renew, Renewed};
 
-/// Leases renewed by one call to the store. It bounds what is in memory for them; an engine with
-/// smaller transactions cuts a call up by itself.
+/// Maximum number of leases renewed by one call to the store. It bounds memory; an engine with
+/// smaller transactions divides the call.
 pub(super) const RENEW_BATCH_MAX: usize = 1_024;
 
-/// Renews `leases`, and answers for each of them, in their order.
+/// Renews `leases` and returns one result per lease, in their order.
 pub(super) async fn renew_many(
     core: &mut Core,
     io: &Io,
@@ -32,91 +32,96 @@ pub(super) async fn renew_many(
     let mut answers = Vec::with_capacity(leases.len());
     for leases in leases.chunks(RENEW_BATCH_MAX) {
         let operations: Vec<_> = leases.iter().map(|lease| Renew { tenant, lease }).collect();
-        let mut party: Vec<_> = operations.iter().map(|one| Member::new(core, now, one)).collect();
+        let mut batch: Vec<_> = operations.iter().map(|one| Renewal::new(core, now, one)).collect();
         loop {
-            let (ready, wait) = get_ready(core, io, &mut party).await;
+            let (ready, wait) = prepare(core, io, &mut batch).await;
             if ready.is_empty() && wait == 0 {
                 break;
             }
-            let again = commit(core, io, &mut party, ready).await;
+            let again = commit(core, io, &mut batch, ready).await;
             io.pause(wait.max(again)).await;
         }
-        answers.extend(party.into_iter().map(Member::answer));
+        answers.extend(batch.into_iter().map(Renewal::result));
     }
     answers
 }
 
-/// A renewal that travels with others, until it is told.
-struct Member<'o> {
-    trip: ShardOp<'o, Renew<'o>>,
-    told: Option<ShardReply<Renew<'o>>>,
+/// One renewal of a batch, until its reply is known.
+struct Renewal<'o> {
+    op: ShardOp<'o, Renew<'o>>,
+    reply: Option<ShardReply<Renew<'o>>>,
 }
 
-impl<'o> Member<'o> {
+impl<'o> Renewal<'o> {
     fn new(core: &mut Core, now: LogicalTime, operation: &'o Renew<'o>) -> Self {
-        Self { trip: ShardOp::new(core, now, operation), told: None }
+        Self { op: ShardOp::new(core, now, operation), reply: None }
     }
 
     fn failed(&mut self, error: InfraError) {
-        self.told = Some(Err(self.trip.ended(error).into()));
+        self.reply = Some(Err(self.op.ended(error).into()));
     }
 
-    fn answer(self) -> Result<Renewed, RenewError> {
-        let told = self.told.expect("a party travels until everybody was told");
-        told.map(IdempotentOutcome::into_inner)
+    fn result(self) -> Result<Renewed, RenewError> {
+        let reply = self.reply.expect("a batch ends when every renewal has a reply");
+        reply.map(IdempotentOutcome::into_inner)
     }
 }
 
-/// Members by their places, with what they ask for.
-type Asking<A> = Vec<(usize, A)>;
+/// Requests by the index of their renewal in the batch.
+type Indexed<A> = Vec<(usize, A)>;
 
-/// Loads what must be loaded, and answers the transactions of all who were not told yet. If some
-/// have to be loaded once more after a while, the others do not wait for them.
-async fn get_ready(core: &mut Core, io: &Io, party: &mut [Member<'_>]) -> (Asking<Txn>, u64) {
+/// Loads missing records and returns the transactions of all renewals without a reply. If some
+/// must be loaded again after a wait, the others do not wait for them.
+async fn prepare(core: &mut Core, io: &Io, batch: &mut [Renewal<'_>]) -> (Indexed<Txn>, u64) {
     let (mut ready, mut wait) = (Vec::new(), 0);
-    let mut undecided: Vec<usize> = (0..party.len()).collect();
-    // Twice at most: what was decided about a load needs no other.
+    let mut undecided: Vec<usize> = (0..batch.len()).collect();
+    // Two passes at most: a renewal that was just loaded is decided without another load.
     while !undecided.is_empty() && wait == 0 {
         let mut loads = Vec::new();
-        for place in undecided {
-            let member = &mut party[place];
-            if member.told.is_some() {
+        for index in undecided {
+            let renewal = &mut batch[index];
+            if renewal.reply.is_some() {
                 continue;
             }
-            match member.trip.next(core, io.binding(), &mut |_| ()) {
-                Ok(Next::Load(reads)) => loads.push((place, reads)),
-                Ok(Next::Commit(txn)) => ready.push((place, txn)),
-                Ok(Next::Done(told)) => member.told = Some(told),
-                Ok(Next::LoadKin(_)) => unreachable!("a renewal looks at one shard"),
-                Err(error) => member.failed(error),
+            match renewal.op.next(core, io.binding(), &mut |_| ()) {
+                Ok(Next::Load(reads)) => loads.push((index, reads)),
+                Ok(Next::Commit(txn)) => ready.push((index, txn)),
+                Ok(Next::Done(reply)) => renewal.reply = Some(reply),
+                Ok(Next::LoadSiblings(_)) => unreachable!("a renewal reads one shard"),
+                Err(error) => renewal.failed(error),
             }
         }
-        undecided = loads.iter().map(|(place, _)| *place).collect();
-        wait = load(core, io, party, loads).await;
+        undecided = loads.iter().map(|(index, _)| *index).collect();
+        wait = load(core, io, batch, loads).await;
     }
-    // In the caller's order, whoever had to be loaded.
-    ready.sort_unstable_by_key(|(place, _)| *place);
+    // Restore the caller's order: loaded renewals were appended after cached ones.
+    ready.sort_unstable_by_key(|(index, _)| *index);
     (ready, wait)
 }
 
-/// Loads, as much at a time as the store answers at once, and answers how long to wait then.
-async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<Vec<Read>>) -> u64 {
+/// Loads in chunks that fit one read, and returns how many ticks to wait before the next pass.
+async fn load(
+    core: &Core,
+    io: &Io,
+    batch: &mut [Renewal<'_>],
+    mut loads: Indexed<Vec<Read>>,
+) -> u64 {
     let mut wait = 0;
     while let Some((_, first)) = loads.first() {
         let count = (core.limits.txn_ops / first.len()).clamp(1, loads.len());
-        let (places, reads): (Vec<usize>, Vec<_>) = loads.drain(..count).unzip();
+        let (indexes, reads): (Vec<usize>, Vec<_>) = loads.drain(..count).unzip();
         match io.read(reads.into_iter().flatten().collect()).await {
             Ok(mut answers) => {
-                for place in places {
-                    match party[place].trip.loaded(core, &mut answers) {
+                for index in indexes {
+                    match batch[index].op.loaded(core, &mut answers) {
                         Ok(ticks) => wait = ticks.max(wait),
-                        Err(error) => party[place].failed(error),
+                        Err(error) => batch[index].failed(error),
                     }
                 }
             }
             Err(error) => {
-                for place in places {
-                    party[place].failed(error.clone());
+                for index in indexes {
+                    batch[index].failed(error.clone());
                 }
             }
         }
@@ -124,20 +129,20 @@ async fn load(core: &Core, io: &Io, party: &mut [Member<'_>], mut loads: Asking<
     wait
 }
 
-/// Commits, and answers how long to wait if some have to go again.
-async fn commit(core: &mut Core, io: &Io, party: &mut [Member<'_>], ready: Asking<Txn>) -> u64 {
-    let (places, txns): (Vec<usize>, Vec<Txn>) = ready.into_iter().unzip();
+/// Commits and returns how many ticks to wait before the retry, if any is needed.
+async fn commit(core: &mut Core, io: &Io, batch: &mut [Renewal<'_>], ready: Indexed<Txn>) -> u64 {
+    let (indexes, txns): (Vec<usize>, Vec<Txn>) = ready.into_iter().unzip();
     let mut wait = 0;
     if txns.is_empty() {
         return wait;
     }
-    for (place, outcome) in places.into_iter().zip(io.commit_each(txns).await) {
-        let member = &mut party[place];
-        let outcome = outcome.map_err(|error| member.trip.ended(error));
-        match outcome.and_then(|outcome| member.trip.committed(core, outcome)) {
-            Ok(CommitStep::Done(told)) => member.told = Some(told),
+    for (index, outcome) in indexes.into_iter().zip(io.commit_each(txns).await) {
+        let renewal = &mut batch[index];
+        let outcome = outcome.map_err(|error| renewal.op.ended(error));
+        match outcome.and_then(|outcome| renewal.op.committed(core, outcome)) {
+            Ok(CommitStep::Done(reply)) => renewal.reply = Some(reply),
             Ok(CommitStep::Again { ticks }) => wait = ticks.max(wait),
-            Err(error) => member.failed(error),
+            Err(error) => renewal.failed(error),
         }
     }
     wait

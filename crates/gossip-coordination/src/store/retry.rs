@@ -1,33 +1,33 @@
-//! How often a flight tries again, and how long it waits before it does.
+//! Retry limits and backoff of a flight.
 
 use super::key::Key;
 use crate::error::InfraError;
 
-/// Conflicts and lost replies that one operation bears, or one step of an operation that takes
-/// many. Each lost race means that somebody else succeeded, so this many in a row mean that the
-/// caller had better come back later.
+/// Maximum conflicts and lost replies per operation, or per step of an operation with many steps.
+/// Each lost race means that a concurrent operation succeeded; after this many the caller should
+/// retry later.
 pub(super) const TRIES_MAX: u32 = 16;
 
-/// Conflicts on the quota and on the keys of newborn shards that one operation bears: the first say
-/// nothing about the shard itself, the second are decided anew at once (DESIGN Q15). Bounded all
-/// the same, so that no store can keep a flight in the air for ever.
+/// Maximum conflicts per operation on the quota and on the keys of new shards. The former say
+/// nothing about the shard itself; the latter lead to a new decision immediately (DESIGN Q15). The
+/// bound ensures that every flight ends.
 pub(super) const SIDE_TRIES_MAX: u32 = 1_000;
 
-/// The longest wait before another try, in ticks: far below any lease.
+/// Maximum wait before a retry, in ticks: far below any lease duration.
 pub(super) const BACKOFF_TICKS_MAX: u64 = 64;
 
-/// How the message of an error ends that leaves open whether the operation happened.
+/// Suffix of an error message when the outcome of the operation is unknown.
 const IN_DOUBT: &str = "; it may have happened";
 
-/// The tries of one operation.
+/// Counts the tries of one operation.
 #[derive(Debug)]
 pub(super) struct Tries {
     operation: &'static str,
     made: u32,
     aside: u32,
-    /// Whether a reply was lost: that try may have happened, or will.
+    /// Whether a reply was lost: that commit may have been applied, or may still be.
     is_unresolved: bool,
-    /// Spreads the waits of handles that collide.
+    /// De-synchronizes the backoff of handles that collide.
     spread: u64,
 }
 
@@ -36,19 +36,19 @@ impl Tries {
         Self { operation, made: 0, aside: 0, is_unresolved: false, spread }
     }
 
-    /// The tries of what remains to be done of an operation that has happened.
+    /// Creates the counter for the remaining work of an operation whose first commit was applied.
     pub(super) const fn of_the_rest(operation: &'static str, spread: u64) -> Self {
         let new = Self::new(operation, spread);
         Self { is_unresolved: true, ..new }
     }
 
-    /// Counts a try that failed because of `key`, or whose reply was lost if there is none, and
-    /// answers how long to wait before the next. `side` tells that the subject itself was not
-    /// contended.
+    /// Counts a try that failed because of `key`, or because of a lost reply if `key` is `None`,
+    /// and returns how many ticks to wait before the next. `side` marks a conflict that did not
+    /// concern the subject itself.
     ///
     /// # Errors
     ///
-    /// [`InfraError::Transient`] if there were too many.
+    /// Returns [`InfraError::Transient`] if the limit is reached.
     pub(super) fn failed(&mut self, key: Option<Key>, side: bool) -> Result<u64, InfraError> {
         self.is_unresolved |= key.is_none();
         if side {
@@ -56,6 +56,7 @@ impl Tries {
         } else {
             self.made += 1;
         }
+        // A side conflict needs no backoff: the subject was not contended, so decide again at once.
         if self.made < TRIES_MAX && self.aside < SIDE_TRIES_MAX {
             return Ok(if side { 0 } else { self.backoff() });
         }
@@ -66,18 +67,18 @@ impl Tries {
         Err(self.ended(InfraError::Transient { operation: self.operation, message }))
     }
 
-    /// What to tell of an operation that `error` of the store ended. It may speak for the last try
-    /// only: if the reply to another was lost, trying again tells what happened.
+    /// Converts `error`, which ended the operation. The error describes the last try only: if an
+    /// earlier reply was lost, the message says that the operation may have been applied.
     pub(super) fn ended(&self, error: InfraError) -> InfraError {
-        let doubtful = |message| format!("{message}{IN_DOUBT}");
+        let with_suffix = |message| format!("{message}{IN_DOUBT}");
         match error {
-            error if !self.is_unresolved || says_so(&error) => error,
+            error if !self.is_unresolved || has_suffix(&error) => error,
             InfraError::Transient { operation, message }
             | InfraError::Refused { operation, message, .. } => {
-                InfraError::Transient { operation, message: doubtful(message) }
+                InfraError::Transient { operation, message: with_suffix(message) }
             }
             InfraError::Corruption { operation, message } => {
-                InfraError::Corruption { operation, message: doubtful(message) }
+                InfraError::Corruption { operation, message: with_suffix(message) }
             }
         }
     }
@@ -86,7 +87,7 @@ impl Tries {
         self.made + self.aside
     }
 
-    /// Doubles with every try; handles differ by up to as much again.
+    /// Doubles with every try, plus a per-handle jitter of up to the same amount.
     const fn backoff(&self) -> u64 {
         let base = 1_u64 << (self.made - 1);
         let base = if base < BACKOFF_TICKS_MAX / 2 { base } else { BACKOFF_TICKS_MAX / 2 };
@@ -94,8 +95,8 @@ impl Tries {
     }
 }
 
-/// Whether the error was told before by what knows of the same unresolved.
-fn says_so(error: &InfraError) -> bool {
+/// Returns whether the message already ends with the suffix.
+fn has_suffix(error: &InfraError) -> bool {
     match error {
         InfraError::Transient { message, .. }
         | InfraError::Refused { message, .. }

@@ -14,7 +14,7 @@ use super::codec::{
     RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
     encode_run_head, encode_tombstone,
 };
-use super::core::{BIRTH_WRITES, Core, Full, encoded};
+use super::core::{Core, Full, NEW_SHARD_WRITES, encoded};
 use super::engine::{Page, Read};
 use super::flight::{Answers, Io};
 use super::key::{KEY_LEN_MAX, Key};
@@ -386,11 +386,11 @@ fn register(
     }
     let owner = Arc::new(tenant);
     let mut ids: Vec<ShardId> = Vec::new();
-    for birth in roots.births().skip(before.registered as usize) {
+    for birth in roots.new_shards().skip(before.registered as usize) {
         if !ids.is_empty() && !fits(core, txn, &ids, &birth) {
             break;
         }
-        core.add_birth(txn, &owner, run, &birth)?;
+        core.add_shard(txn, &owner, run, &birth)?;
         ids.push(birth.shard);
     }
     let chunk = before.chunks;
@@ -424,6 +424,6 @@ fn fits(core: &Core, txn: &Txn, ids: &[ShardId], birth: &NewShard<'_>) -> bool {
         + cursor.token().map_or(0, <[u8]>::len);
     let names = (ids.len() + 1) * size_of::<u64>();
     let bytes = txn.byte_count() + BIRTH_OVERHEAD + variable + CHUNK_OVERHEAD + names;
-    let ops = txn.op_count() + BIRTH_WRITES + CHUNK_WRITES;
+    let ops = txn.op_count() + NEW_SHARD_WRITES + CHUNK_WRITES;
     ops <= core.limits.txn_ops && bytes <= core.limits.txn_bytes
 }

@@ -1,47 +1,46 @@
-//! An operation on one shard: load, decide, evolve, commit, and what to do when that goes wrong.
+//! An operation on one shard: load, decide, evolve, commit, and the handling of failures.
 //!
-//! - **Cache**: what the handle last wrote is decided about without a load. A refusal or a replay
-//!   that comes of it is decided again on a fresh load before anybody hears of it.
-//! - **Conflict**: it is decided again, within a budget, on the records that the conflict returned.
-//!   If they are not a whole shard, everything is loaded. So it is if the transaction was sent
-//!   without read-back, as a lease holder's is: a server would otherwise receive with every
-//!   checkpoint what to read after a conflict. Conflicts are rare: an administrator, or a takeover,
-//!   after which a load is needed anyway. Handles in a process share one record cache.
-//! - **Unknown**: the commit stays unresolved until the next load. The record is the one we
-//!   wrote, or holds our grant: it happened. The operation is in the log: it happened. Anything
-//!   else that decides differently than before was itself a commit, and since everything that a
-//!   decision looks at is compared, that commit shuts ours out for ever. What decides the same is
-//!   committed again. Only if so much has happened since that the shard may have forgotten ours, or
-//!   if a renewal is refused now and may stand, nobody can tell, and that is what the caller is
-//!   told.
+//! - **Cache**: an operation on a cached shard is decided without a load. A refusal or a replay
+//!   decided from the cache is decided again on a fresh load before the caller receives it.
+//! - **Conflict**: the operation is decided again, within a budget, on the records that the
+//!   conflict returned. If they do not form a whole shard, everything is loaded. The same happens
+//!   if the transaction was sent without read-back, as a lease holder's is: otherwise every
+//!   checkpoint request would carry the reads to perform after a conflict. Such conflicts are rare:
+//!   an administrator's change, or a takeover, after which a load is needed anyway.
+//! - **Unknown**: the commit stays unresolved until the next load. It was applied if the record is
+//!   the one it wrote, holds its grant, or has its operation in the log. Any other record that
+//!   leads to a different decision was itself written by a commit, and since every input of a
+//!   decision is compared, that commit excludes ours for ever. If the decision is the same, it is
+//!   committed again. In two cases the outcome cannot be determined, and the error says so: the
+//!   shard has changed so often that its log may have dropped ours, or a renewal is refused now
+//!   although it may have been applied.
 //!
-//! # Why a decision from memory is as good as one from a load
+//! # Why a decision from the cache is as good as one from a load
 //!
-//! A decision is a function of the command, its time, and the values it looks at. Each of those is
-//! compared in the commit at the revision it was remembered with, and a revision never comes back:
-//! a commit that is applied was decided about what was stored at that very instant, however old the
-//! memory was, and takes effect then. That goes for the run's head too, also where no rule asks for
-//! the run: a run that is being deleted has no head, and from that instant its shards are not found
-//! and cannot be changed, although they may still be there. The cold part is not compared: every
-//! change of it rewrites the hot part in the same commit, so the hot revision stands for it.
+//! A decision is a function of the command, its time, and its input values. The commit compares
+//! each value at its cached revision, and a key never has the same revision twice: a commit that is
+//! applied was decided on the values stored at that instant, however old the cache entry was. This
+//! includes the run's head, even for operations that do not read the run: a run that is being
+//! deleted has no head, and from then on its shards are not found and cannot be changed, although
+//! their keys may still exist. The cold part is not compared: every change of it rewrites the hot
+//! part in the same commit, so the hot revision covers it.
 //!
-//! A refusal and a replay commit nothing, so nothing would show that they are out of date. They are
-//! reported only if they come of a load that began after the operation did. What is there of other
-//! shards is read after the shard itself, and what was made in between may be the operation's own:
-//! a refusal because of it is reported only if the shard, loaded once more, says the same.
+//! A refusal and a replay commit nothing, so no compare would reveal stale inputs. They are
+//! returned only if they were decided on a load that began after the operation did. Siblings are
+//! read after the shard itself, and one created in between may be the operation's own: a refusal
+//! because of it is returned only if a second load of the shard leads to the same decision.
 //!
-//! A store that shows a lower revision of the shard, or of the head, than was known before has lost
-//! what it acknowledged or answers from the past ([`Seen`]). It is asked again, as after a lost
-//! race, and if it keeps to that it is told as corruption. What was remembered is forgotten by it,
-//! so the next operation takes the store as it is.
+//! A store that returns a lower revision of the shard or of the head than was read before has lost
+//! acknowledged writes or answers with stale data ([`RevisionFloor`]). The load is retried as after
+//! a lost race; if the store persists, the operation fails with a corruption error. The cache entry
+//! is dropped, so the next operation accepts the store as it is.
 //!
 //! # Invariants
-//! - Every revision that a decision looked at is compared in its commit: the hot part, which stands
-//!   for the cold one too, the run's head, the quota, the absence of newborn ids.
-//! - A shard is remembered only while its lease is held by whoever committed last by this handle,
-//!   or by one that shares its memory.
+//! - Every revision that a decision read is compared in its commit: the hot part, which covers the
+//!   cold one, the run's head, the quota, the absence of new shard ids.
+//! - A shard is cached only while its lease is held by the last committer through this handle or
+//!   through one that shares its cache.
 //! - The claim index entry of a shard is exact: zero while it is free, its deadline while leased.
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,9 +53,9 @@ use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot, pe
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
 use super::flight::{Answers, Io};
-use super::index::{move_claim, move_parked, standing};
+use super::index::{indexed_time, move_claim, move_parked};
 use super::key::Key;
-use super::loaded::{Loaded, Origin, Seen};
+use super::loaded::{Loaded, Origin, RevisionFloor};
 use super::owner::{OwnerKeyState, OwnershipChange};
 use super::quota::Quota;
 use super::retry::Tries;
@@ -69,7 +68,7 @@ use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTr
 use crate::record::{ShardRecord, ShardView};
 use crate::shard_limits::ShardQuota;
 
-/// Runs `operation`, and shows the shard as it is from then on to `show`.
+/// Runs `operation`, and passes the changed shard to `show`.
 pub(super) fn fly<T>(
     core: &mut Core,
     io: &Io,
@@ -85,7 +84,7 @@ where
     fly_with(core, io, now, operation, show, None)
 }
 
-/// As [`fly`], with a hint that rides along.
+/// As [`fly`], with a capacity probe that shares the load.
 pub(super) async fn fly_with<T>(
     core: &mut Core,
     io: &Io,
@@ -99,74 +98,74 @@ where
     T::Output: Send,
     T::Error: From<InfraError> + Send,
 {
-    let mut trip = ShardOp::new(core, now, operation);
+    let mut op = ShardOp::new(core, now, operation);
     loop {
-        let next = trip.next(core, io.binding(), &mut show);
-        match next.map_err(|error| trip.ended(error))? {
+        let next = op.next(core, io.binding(), &mut show);
+        match next.map_err(|error| op.ended(error))? {
             Next::Load(mut reads) => {
                 if let Some(capacity_probe) = &mut capacity_probe {
                     capacity_probe.ask(core, &mut reads);
                 }
-                let mut answers = io.read(reads).await.map_err(|error| trip.ended(error))?;
-                let ticks = trip.loaded(core, &mut answers).map_err(|error| trip.ended(error))?;
+                let mut answers = io.read(reads).await.map_err(|error| op.ended(error))?;
+                let ticks = op.loaded(core, &mut answers).map_err(|error| op.ended(error))?;
                 if let Some(capacity_probe) = &mut capacity_probe {
-                    capacity_probe.take(&mut answers, trip.standing());
+                    capacity_probe.take(&mut answers, op.indexed_time());
                 }
                 io.pause(ticks).await;
             }
-            Next::LoadKin(keys) => {
-                let values = io.load(keys.clone()).await.map_err(|error| trip.ended(error))?;
-                trip.loaded_kin(&keys, values).map_err(|error| trip.ended(error))?;
+            Next::LoadSiblings(keys) => {
+                let values = io.load(keys.clone()).await.map_err(|error| op.ended(error))?;
+                op.loaded_siblings(&keys, values).map_err(|error| op.ended(error))?;
             }
             Next::Commit(txn) => {
-                let outcome = io.commit(txn).await.map_err(|error| trip.ended(error))?;
-                match trip.committed(core, outcome)? {
-                    CommitStep::Done(told) => return told,
+                let outcome = io.commit(txn).await.map_err(|error| op.ended(error))?;
+                match op.committed(core, outcome)? {
+                    CommitStep::Done(reply) => return reply,
                     CommitStep::Again { ticks } => io.pause(ticks).await,
                 }
             }
-            Next::Done(told) => return told,
+            Next::Done(reply) => return reply,
         }
     }
 }
 
-/// What the caller of an operation is told.
+/// The result of an operation.
 pub(super) type ShardReply<T> =
     Result<IdempotentOutcome<<T as ShardTransition>::Output>, <T as ShardTransition>::Error>;
 
-/// What an operation needs next.
+/// The next request of an operation.
 pub(super) enum Next<T: ShardTransition> {
-    /// Answers for [`ShardOp::loaded`].
+    /// Answers are passed to [`ShardOp::loaded`].
     Load(Vec<Read>),
-    /// Values for [`ShardOp::loaded_kin`].
-    LoadKin(Vec<Key>),
-    /// An outcome for [`ShardOp::committed`].
+    /// Values are passed to [`ShardOp::loaded_siblings`].
+    LoadSiblings(Vec<Key>),
+    /// The outcome is passed to [`ShardOp::committed`].
     Commit(Txn),
     Done(ShardReply<T>),
 }
 
-/// What became of an operation by a commit.
+/// The effect of a commit on its operation.
 pub(super) enum CommitStep<T: ShardTransition> {
     Done(ShardReply<T>),
-    /// It goes on after a while.
+    /// Retry after a wait.
     Again {
         ticks: u64,
     },
 }
 
-/// An operation between two questions to the store.
+/// An operation between two requests to the store.
 pub(super) struct ShardOp<'o, T: ShardTransition> {
     operation: &'o T,
     now: LogicalTime,
     tries: Tries,
-    /// What the next decision looks at, unless it must be loaded.
+    /// Inputs of the next decision, unless they must be loaded.
     loaded: Option<Loaded>,
-    seen: Seen,
+    floor: RevisionFloor,
     sibling_hashes: SiblingHashes,
-    /// Whether some of `sibling_hashes` was read after `loaded`.
-    kin_is_newer: bool,
+    /// Whether some of `sibling_hashes` were read after `loaded`.
+    siblings_are_newer: bool,
     owner_key_state: OwnerKeyState,
-    /// What the last transaction does. Present until its outcome is told.
+    /// The last transaction, until its outcome is known.
     sent: Option<Box<Prepared<T>>>,
     /// A transaction whose reply was lost.
     unresolved: Option<Box<Prepared<T>>>,
@@ -175,23 +174,23 @@ pub(super) struct ShardOp<'o, T: ShardTransition> {
 impl<'o, T: ShardTransition> ShardOp<'o, T> {
     pub(super) fn new(core: &Core, now: LogicalTime, operation: &'o T) -> Self {
         let (tenant, key) = operation.subject();
-        let (remembered, head) = core.cache.take(tenant, key);
-        let bound = remembered.as_ref().and_then(|shard| shard.bound);
+        let (cached, head) = core.cache.take(tenant, key);
+        let bound = cached.as_ref().and_then(|shard| shard.bound);
         Self {
             operation,
             now,
             tries: core.tries("shard.commit"),
-            seen: Seen::of(remembered.as_ref(), head.as_ref()),
-            loaded: remembered.and_then(|shard| Loaded::recall::<T>(shard, head)),
+            floor: RevisionFloor::of(cached.as_ref(), head.as_ref()),
+            loaded: cached.and_then(|shard| Loaded::from_cache::<T>(shard, head)),
             sibling_hashes: SiblingHashes::new(),
-            kin_is_newer: false,
+            siblings_are_newer: false,
             owner_key_state: OwnerKeyState { binding: None, bound },
             sent: None,
             unresolved: None,
         }
     }
 
-    /// What the operation needs next, on a store of this binding.
+    /// Returns the next request, on a store with this binding.
     pub(super) fn next(
         &mut self,
         core: &mut Core,
@@ -202,10 +201,12 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         self.owner_key_state.binding = binding;
         let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
         let Some(loaded) = &self.loaded else { return Ok(load()) };
-        if let Some(sure) =
-            self.unresolved.take_if(|unresolved| unresolved.landed(tenant, key, loaded))
+        // Resolve a lost commit first: deciding again would count its effect as a conflict or
+        // replay.
+        if let Some(applied) =
+            self.unresolved.take_if(|unresolved| unresolved.is_applied(tenant, key, loaded))
         {
-            return Ok(Next::Done(self.executed(core, *sure)));
+            return Ok(Next::Done(self.executed(core, *applied)));
         }
         if self
             .unresolved
@@ -214,31 +215,38 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         {
             return Err(self.tries.ended(forgotten()));
         }
-        let looked_at = LookedAt {
+        let inputs = PlanInputs {
             loaded,
             sibling_hashes: &self.sibling_hashes,
             owner_key_state: self.owner_key_state,
         };
-        let verdict = plan_commit(core, self.now, self.operation, looked_at, show)?;
-        Ok(match verdict {
-            Verdict::Asks(ids) => Next::LoadKin(cold_keys(tenant, key, &ids)),
-            Verdict::Refused(_) | Verdict::Replayed(_) if loaded.origin != Origin::Store => {
+        let plan = plan_commit(core, self.now, self.operation, inputs, show)?;
+        Ok(match plan {
+            Plan::NeedsSiblings(ids) => Next::LoadSiblings(cold_keys(tenant, key, &ids)),
+            // A stale cache entry may cause either, and no commit would reveal it: load and decide
+            // again.
+            Plan::Refused(_) | Plan::Replayed(_) if loaded.origin != Origin::Store => {
                 self.loaded = None;
                 load()
             }
-            Verdict::Refused(_) if self.kin_is_newer => {
+            // The sibling may be this operation's own child, committed between the two loads.
+            // The renewal may have been applied before the change that refuses it now.
+            Plan::Refused(_) if self.siblings_are_newer => {
                 self.tries.failed(Some(Key::ShardHot { tenant, shard: key }), true)?;
                 self.loaded = None;
                 load()
             }
-            Verdict::Refused(_)
-                if self.unresolved.as_ref().is_some_and(|it| it.may_stand(tenant, key, loaded)) =>
+            Plan::Refused(_)
+                if self
+                    .unresolved
+                    .as_ref()
+                    .is_some_and(|it| it.may_be_applied(tenant, key, loaded)) =>
             {
                 return Err(self.tries.ended(forgotten()));
             }
-            Verdict::Refused(error) => Next::Done(Err(error)),
-            Verdict::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
-            Verdict::Commits(txn, prepared) => {
+            Plan::Refused(error) => Next::Done(Err(error)),
+            Plan::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
+            Plan::Commits(txn, prepared) => {
                 core.check_fits(&txn)?;
                 self.sent = Some(prepared);
                 Next::Commit(txn)
@@ -246,24 +254,24 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         })
     }
 
-    /// Takes what was read, and answers how long to wait before anything else. What is older than
-    /// was known is asked for again: a server that slept may answer from the past for a moment.
+    /// Takes the answers of a load, and returns how many ticks to wait. A load older than an
+    /// earlier one is repeated: a server that was suspended may return stale data for a moment.
     pub(super) fn loaded(&mut self, core: &Core, answers: &mut Answers) -> Result<u64, InfraError> {
         let (subject, binds) = (self.operation.subject(), self.owner_key_state.binding.is_some());
         let loaded = Loaded::take::<T>(answers, subject, binds)?;
-        self.kin_is_newer = false;
+        self.siblings_are_newer = false;
         let (tenant, shard) = subject;
-        match self.seen.note(&loaded) {
+        match self.floor.note(&loaded) {
             Ok(()) => {
                 self.loaded = Some(loaded);
                 Ok(0)
             }
             Err(older) => {
-                // Damage is told as that, however old it is.
+                // Report damage as such: a damaged value says nothing about revisions.
                 loaded.check(tenant, shard)?;
                 let again = self.tries.failed(Some(Key::ShardHot { tenant, shard }), false);
                 again.map_err(|_| {
-                    // The shard was taken out of the memory when the trip began.
+                    // The operation took the shard out of the cache; only the head is left.
                     core.cache.forget_head(tenant, shard.run());
                     older
                 })
@@ -271,15 +279,15 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         }
     }
 
-    /// Where the shard that was loaded stands in the claim index.
-    fn standing(&self) -> Option<LogicalTime> {
+    /// Returns the time at which the loaded shard is in the claim index.
+    fn indexed_time(&self) -> Option<LogicalTime> {
         let (tenant, key) = self.operation.subject();
         let hot = self.loaded.as_ref()?.hot.as_ref()?;
         peek_indexed_at(tenant, key, &hot.bytes)
     }
 
-    /// Takes the cold parts of shards of the same run.
-    fn loaded_kin(
+    /// Takes the cold parts of siblings.
+    fn loaded_siblings(
         &mut self,
         keys: &[Key],
         values: Vec<Option<Versioned>>,
@@ -295,18 +303,18 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
             };
             self.sibling_hashes.insert(shard.shard(), made_by);
         }
-        self.kin_is_newer = true;
+        self.siblings_are_newer = true;
         Ok(())
     }
 
-    /// Takes what became of the transaction.
+    /// Takes the outcome of the transaction.
     pub(super) fn committed(
         &mut self,
         core: &mut Core,
         outcome: CommitOutcome,
     ) -> Result<CommitStep<T>, InfraError> {
-        let mut sent = self.sent.take().expect("an outcome is told of what was sent");
-        let loaded = self.loaded.take().expect("what was sent was decided about what was loaded");
+        let mut sent = self.sent.take().expect("an outcome follows a commit");
+        let loaded = self.loaded.take().expect("a commit was decided on loaded values");
         let ticks = match outcome {
             CommitOutcome::Applied { revision } => {
                 sent.remember(core, self.operation.subject(), loaded, revision);
@@ -314,6 +322,8 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
             }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
             CommitOutcome::Unknown => {
+                // Several lost replies in a row: any of them may have been applied, so keep the
+                // first.
                 sent.since = self.unresolved.as_ref().map_or(sent.base, |before| before.since);
                 self.unresolved = Some(sent);
                 self.tries.failed(None, false)?
@@ -322,29 +332,29 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         Ok(CommitStep::Again { ticks })
     }
 
-    /// Looks at what is there now, and answers how long to wait before.
+    /// Handles a conflict, and returns how many ticks to wait before the next try.
     fn lost(&mut self, loaded: Loaded, conflict: Conflict) -> Result<u64, InfraError> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
-        // Ids that were free are compared in the commit, and those that were taken stay so: whoever
-        // only lost a race for the quota need not look for them again.
+        // Ids that were free are compared in the commit, and ids that were taken stay taken. So
+        // after a race for the quota alone the siblings need no reload.
         let found = conflict.found();
         if found.is_empty() || !found.iter().all(|(found, _)| Quota::has(found)) {
             self.sibling_hashes.clear();
         }
-        self.kin_is_newer = false;
-        // Whoever changed the shard may have written its owner key, and tied it to itself.
+        self.siblings_are_newer = false;
+        // The concurrent change may have written the owner key under another process's binding.
         let hot = Key::ShardHot { tenant, shard: key };
         if found.is_empty() || found.iter().any(|(found, _)| *found == hot) {
             self.owner_key_state.bound = None;
         }
-        // A conflict tells nothing of the owner key.
-        let whole = !looks_at_owner::<T>(self.owner_key_state);
-        let healed = whole.then(|| loaded.heal(tenant, key, conflict)).flatten();
-        // What is older than was known is loaded instead.
-        self.loaded = healed.filter(|healed| self.seen.note(healed).is_ok());
+        // A conflict does not return the owner key.
+        let whole = !reads_owner_key::<T>(self.owner_key_state);
+        let merged = whole.then(|| loaded.with_conflict(tenant, key, conflict)).flatten();
+        // Load instead of deciding on values older than an earlier read.
+        self.loaded = merged.filter(|merged| self.floor.note(merged).is_ok());
         match origin {
-            // Cache that is out of date is no race, and an operation begins with it once.
+            // A stale cache entry is not a lost race, and happens once per operation.
             Origin::Cache => Ok(0),
             Origin::Store | Origin::Conflict => {
                 self.tries.failed(Some(lost), !is_of_subject(&lost, key))
@@ -352,7 +362,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         }
     }
 
-    /// What to tell if `error` of the store ends the operation.
+    /// Converts `error` of the store, which ends the operation.
     pub(super) fn ended(&self, error: InfraError) -> InfraError {
         self.tries.ended(error)
     }
@@ -363,7 +373,8 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         prepared.answer.map(IdempotentOutcome::Executed)
     }
 
-    /// A replay is our own doing if the reply to our own commit was lost.
+    /// Returns the replayed output; as executed if the reply to this operation's own commit was
+    /// lost.
     fn replayed(&mut self, core: &mut Core, output: T::Output) -> IdempotentOutcome<T::Output> {
         let Some(unresolved) = self.unresolved.take() else {
             return IdempotentOutcome::Replayed(output);
@@ -374,7 +385,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
     }
 }
 
-/// What changes with every operation that fulfils a request, or drops one before its time.
+/// Returns the fields of which one changes with every operation that clears a request early.
 fn fulfilling(part: &HotPart<'_>) -> (FenceEpoch, bool, bool, usize) {
     (part.fence, part.lease.is_some(), part.offer.is_some(), part.spawned_count)
 }
@@ -384,7 +395,7 @@ fn forgotten() -> InfraError {
     InfraError::Transient { operation: "shard.commit", message }
 }
 
-/// Whether a conflict on `lost` is about the shard or its run, not about the quota or newborns.
+/// Returns whether a conflict on `lost` concerns the shard or its run, not the quota or new shards.
 fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
     match lost {
         Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. } => *shard == key,
@@ -409,63 +420,63 @@ fn is_of_subject(lost: &Key, key: ShardKey) -> bool {
     }
 }
 
-/// Whether a conflict would not be healed by what it tells: nobody is expected to change a shard
-/// that its holder remembers, and a conflict tells nothing of an owner key that must be looked at.
+/// Returns whether the conflict's values would not be used: a concurrent change of a cached shard
+/// is rare, and a conflict does not return the owner key that must be read again.
 const fn is_without_read_back<T: ShardTransition>(
     loaded: &Loaded,
     owner_key_state: OwnerKeyState,
 ) -> bool {
-    matches!(loaded.origin, Origin::Cache) || looks_at_owner::<T>(owner_key_state)
+    matches!(loaded.origin, Origin::Cache) || reads_owner_key::<T>(owner_key_state)
 }
 
-/// Whether the operation looks at the owner key, and there is one.
-const fn looks_at_owner<T: ShardTransition>(owner_key_state: OwnerKeyState) -> bool {
+/// Returns whether the operation reads the owner key and the store has one.
+const fn reads_owner_key<T: ShardTransition>(owner_key_state: OwnerKeyState) -> bool {
     T::CONSULTS_OWNER && owner_key_state.binding.is_some()
 }
 
-/// What nearly every transaction compares: the hot part and the run's head.
+/// Compares of most transactions: the hot part and the run's head.
 const COMPARES: usize = 2;
 
-/// What most write: the hot part, or with it an entry of the claim index at two times.
+/// Writes of most transactions: the hot part, or also a claim index entry at its old and new time.
 const WRITES: usize = 3;
 
-/// What a decision came to.
-enum Verdict<T: ShardTransition> {
-    /// It asked for shards of the same run that were not loaded yet.
-    Asks(Vec<ShardId>),
+/// The result of a decision.
+enum Plan<T: ShardTransition> {
+    /// The decision needs siblings that are not loaded yet.
+    NeedsSiblings(Vec<ShardId>),
     Refused(T::Error),
     Replayed(T::Output),
     Commits(Txn, Box<Prepared<T>>),
 }
 
-/// What to say once a transaction is stored, and how to see that it is.
+/// The result to return once a transaction is applied, and the means to recognize that.
 struct Prepared<T: ShardTransition> {
-    /// Revision of the hot part that it was decided about.
+    /// Revision of the hot part that the transaction was decided on.
     base: Option<u64>,
-    /// The same of the first transaction of the operation whose reply was lost.
+    /// The same, of the operation's first transaction whose reply was lost.
     since: Option<u64>,
     parts: Parts,
     ownership_change: OwnershipChange,
-    /// The binding of the owner key from then on, if the caller holds the shard.
+    /// The binding of the owner key after the commit, if the caller holds the shard.
     bound: Option<u64>,
     trace: Trace,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
 }
 
-/// What of a shard remembers a transaction.
+/// The field of a shard that shows whether a transaction was applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trace {
-    /// The log, until it has turned over.
+    /// The log, until it drops the entry.
     Log,
     /// The request, until it is fulfilled.
     Request,
-    /// The deadline of the lease, for as long as it lasts. Whether a renewal happened is asked only
-    /// if it is refused now: otherwise it is made again.
+    /// The deadline of the lease. Checked only if the renewal is refused now: otherwise it is
+    /// committed again.
     Deadline,
-    /// The list of spawned shards, the end of the shard, or nothing, where nothing is needed: a
-    /// grant that is gone is gone.
-    Else,
+    /// The list of spawned shards or the terminal status, which never change back; or nothing, for
+    /// a grant: a lost grant that no longer holds needs no detection.
+    Other,
 }
 
 impl Trace {
@@ -477,7 +488,7 @@ impl Trace {
         } else if change.entry().is_some() && !T::MAKES_SHARDS {
             Self::Log
         } else {
-            Self::Else
+            Self::Other
         }
     }
 }
@@ -489,9 +500,9 @@ struct Parts {
 }
 
 impl<T: ShardTransition> Prepared<T> {
-    /// Whether the store shows that the transaction was applied.
-    fn landed(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
-        // Some write what was there before: the same bytes are a sign of them only if newer.
+    /// Returns whether the store shows that the transaction was applied.
+    fn is_applied(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
+        // A transaction may write identical bytes, so equal bytes prove it only at a new revision.
         let moved = |stored: &&Versioned| Some(stored.revision) != self.base;
         let Some(stored) = loaded.hot.as_ref().filter(moved) else { return false };
         if stored.bytes == self.parts.hot {
@@ -499,39 +510,39 @@ impl<T: ShardTransition> Prepared<T> {
         }
         let part = |bytes| decode_hot(tenant, key, bytes).ok();
         let Some(now) = part(&stored.bytes) else { return false };
-        // An earlier try of the same grant has its token too. What the caller is told is of this
-        // one, so the fence must be: a store that has shown an old version made it another.
+        // An earlier try of the same grant has the same token. The fence must be this try's too,
+        // because the caller receives this try's lease: after stale reads the two tries can differ.
         let same_fence = || part(&self.parts.hot).is_some_and(|left| left.fence == now.fence);
         now.lease.is_some_and(|holder| {
             self.ownership_change == OwnershipChange::Granted(holder.token()) && same_fence()
         })
     }
 
-    /// Whether the transaction may have been applied and forgotten.
+    /// Returns whether the transaction may have been applied and its trace dropped.
     fn may_be_forgotten(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
         let part = |bytes| decode_hot(tenant, key, bytes).ok();
         let stored = loaded.hot.as_ref().and_then(|hot| part(&hot.bytes));
         let (Some(left), Some(stored)) = (part(&self.parts.hot), stored) else { return false };
         match self.trace {
-            // It is full, and nothing is in it that the transaction left there.
+            // The log is full, and every entry that the transaction left there has been dropped.
             Trace::Log => {
                 let forgot = |entry: OpLogEntry| stored.op_log.find(entry.op_id()).is_none();
                 stored.op_log.len() >= OP_LOG_CAP && left.op_log.iter().all(forgot)
             }
-            // It is not there, and what could fulfil one has happened.
+            // The request is not there, and an operation that could clear it has been applied.
             Trace::Request => {
                 let asked = |part: &HotPart<'_>| part.request.as_ref().map(|asked| asked.op_id);
                 asked(&stored) != asked(&left) && fulfilling(&stored) != fulfilling(&left)
             }
-            Trace::Deadline | Trace::Else => false,
+            Trace::Deadline | Trace::Other => false,
         }
     }
 
-    /// Whether the transaction was a renewal that may stand: the lease is the one that it left, or
-    /// lasts longer still, although somebody has changed the shard since.
-    fn may_stand(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
+    /// Returns whether the transaction was a renewal that may have been applied: the lease has its
+    /// deadline or a later one, although the shard was changed since.
+    fn may_be_applied(&self, tenant: TenantId, key: ShardKey, loaded: &Loaded) -> bool {
         let lease = |bytes| decode_hot(tenant, key, bytes).ok().and_then(|hot| hot.lease);
-        // Since the first try in unresolved: it may be the one that stands.
+        // Compared with the first unresolved try, because any of them may have been applied.
         let stored = loaded.hot.as_ref().filter(|stored| Some(stored.revision) != self.since);
         let stored = stored.and_then(|stored| lease(&stored.bytes));
         let (Some(left), Some(stored)) = (lease(&self.parts.hot), stored) else { return false };
@@ -539,7 +550,7 @@ impl<T: ShardTransition> Prepared<T> {
         self.trace == Trace::Deadline && outlasts
     }
 
-    /// Remembers what the transaction left at `revision`, if the caller holds the shard.
+    /// Caches the parts that the transaction wrote at `revision`, if the caller holds the shard.
     fn remember(
         &mut self,
         core: &mut Core,
@@ -552,13 +563,13 @@ impl<T: ShardTransition> Prepared<T> {
         if let (true, Some(cold), Some(head)) = (self.ownership_change.is_held(), cold, loaded.head)
         {
             let (hot, bound) = (written(std::mem::take(&mut self.parts.hot)), self.bound);
-            let remembered = CachedShard { hot, cold, bound };
-            core.cache.put(tenant, key, remembered, head);
+            let cached = CachedShard { hot, cold, bound };
+            core.cache.put(tenant, key, cached, head);
         }
     }
 }
 
-/// Payload hashes of the splits that made shards of the same run; zero for roots, `None` for
+/// Payload hashes of the splits that created shards of the same run; zero for roots, `None` for
 /// shards that do not exist.
 type SiblingHashes = BTreeMap<ShardId, Option<u64>>;
 
@@ -567,31 +578,31 @@ fn cold_keys(tenant: TenantId, key: ShardKey, ids: &[ShardId]) -> Vec<Key> {
     shards.map(|shard| Key::ShardCold { tenant, shard }).collect()
 }
 
-/// What a decision and its transaction are made of.
+/// The inputs of a decision and its transaction.
 #[derive(Clone, Copy)]
-struct LookedAt<'l> {
+struct PlanInputs<'l> {
     loaded: &'l Loaded,
     sibling_hashes: &'l SiblingHashes,
     owner_key_state: OwnerKeyState,
 }
 
-/// Lets the protocol decide about what was loaded.
+/// Decides the operation on the loaded inputs and builds its transaction.
 fn plan_commit<T: ShardTransition>(
     core: &mut Core,
     now: LogicalTime,
     operation: &T,
-    looked_at: LookedAt<'_>,
+    inputs: PlanInputs<'_>,
     show: &mut impl FnMut(ShardView<'_>),
-) -> Result<Verdict<T>, InfraError> {
+) -> Result<Plan<T>, InfraError> {
     let (tenant, key) = operation.subject();
-    let LookedAt { loaded, sibling_hashes, owner_key_state } = looked_at;
+    let PlanInputs { loaded, sibling_hashes, owner_key_state } = inputs;
     let owner = core.shared(tenant);
     let quota = match T::MAKES_SHARDS {
         true => loaded.quota.quota(tenant, 0)?,
         false => ShardQuota::UNLIMITED,
     };
     let owner_key = loaded.owner(tenant, key);
-    // From here on nothing may fail before the record is freed.
+    // The pool must be empty between decisions: no `?` from here until `record.free`.
     let subject = loaded.record(&owner, key, core)?;
     let unknown = RefCell::new(Vec::new());
     let split_hash_of = |shard| {
@@ -613,15 +624,16 @@ fn plan_commit<T: ShardTransition>(
     let unknown = unknown.into_inner();
     let Some((mut record, indexed_at)) = subject else {
         let refusal = decision.err().expect("an operation on a missing shard is refused");
-        return Ok(Verdict::Refused(refusal));
+        return Ok(Plan::Refused(refusal));
     };
-    let verdict = match decision {
-        _ if !unknown.is_empty() => Ok(Verdict::Asks(unknown)),
-        Err(error) => Ok(Verdict::Refused(error)),
-        Ok(Decision::Replay(output)) => Ok(Verdict::Replayed(output)),
+    let plan = match decision {
+        // The decision saw unknown siblings as absent, so it is void whatever it is.
+        _ if !unknown.is_empty() => Ok(Plan::NeedsSiblings(unknown)),
+        Err(error) => Ok(Plan::Refused(error)),
+        Ok(Decision::Replay(output)) => Ok(Plan::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => {
-            match prepare::<T>(core, &owner, looked_at, &mut record, indexed_at, &change) {
-                Err(Full::Pool(full)) => Ok(Verdict::Refused(T::exhausted(full))),
+            match prepare::<T>(core, &owner, inputs, &mut record, indexed_at, &change) {
+                Err(Full::Pool(full)) => Ok(Plan::Refused(T::exhausted(full))),
                 Err(Full::Stored(error)) => Err(error),
                 Ok((txn, parts)) => {
                     show(ShardView::new(&record, &core.pool));
@@ -638,21 +650,21 @@ fn plan_commit<T: ShardTransition>(
                         answer,
                         event,
                     };
-                    Ok(Verdict::Commits(txn, Box::new(prepared)))
+                    Ok(Plan::Commits(txn, Box::new(prepared)))
                 }
             }
         }
     };
     record.free(&mut core.pool);
-    verdict
+    plan
 }
 
-/// Applies `change` to `record` and makes the transaction that stores the result. Answers it with
-/// the parts of the shard in it.
+/// Applies `change` to `record`, and returns the transaction that stores the result with the parts
+/// of the shard in it.
 fn prepare<T: ShardTransition>(
     core: &mut Core,
     owner: &Arc<TenantId>,
-    LookedAt { loaded, owner_key_state, .. }: LookedAt<'_>,
+    PlanInputs { loaded, owner_key_state, .. }: PlanInputs<'_>,
     record: &mut ShardRecord,
     indexed_at: Option<LogicalTime>,
     change: &ShardChange<'_>,
@@ -665,12 +677,13 @@ fn prepare<T: ShardTransition>(
     if is_without_read_back::<T>(loaded, owner_key_state) {
         txn.skip_read_back();
     }
+    // The head is compared even if the rules do not read the run: it fences out a deletion.
     txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
     let head = loaded.head.map(|head| head.revision);
     txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
-    let at = standing(record);
+    let at = indexed_time(record);
     let view = ShardView::new(record, &core.pool);
-    // Mostly about as long as before, with one more operation in the log.
+    // Usually as long as before plus one log entry.
     let mut hot = Vec::with_capacity(loaded.hot.as_ref().map_or(0, |hot| hot.bytes.len() + 64));
     encode_hot(view, at, &mut hot);
     txn.put(Key::ShardHot { tenant, shard }, hot.clone());
@@ -681,12 +694,12 @@ fn prepare<T: ShardTransition>(
     if T::MAKES_SHARDS {
         let bytes = cold.insert(encoded(|out| encode_cold(view, out)));
         txn.put(Key::ShardCold { tenant, shard }, bytes.clone());
-        let mut born = 0;
-        for birth in change.births() {
-            core.add_birth(&mut txn, owner, shard.run(), &birth)?;
-            born += 1;
+        let mut added = 0;
+        for new in change.new_shards() {
+            core.add_shard(&mut txn, owner, shard.run(), &new)?;
+            added += 1;
         }
-        loaded.quota.change(&mut txn, tenant, born, 0)?;
+        loaded.quota.change(&mut txn, tenant, added, 0)?;
     }
     Ok((txn, Parts { hot, cold }))
 }

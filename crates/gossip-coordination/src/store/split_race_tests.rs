@@ -67,7 +67,7 @@ fn takes_newborn(txn: &Txn) -> Txn {
         lineage: Some(lineage),
     };
     let (mut taken, mut core) = (Txn::new(), core());
-    core.add_birth(&mut taken, &Arc::new(TENANT), RUN, &birth).unwrap();
+    core.add_shard(&mut taken, &Arc::new(TENANT), RUN, &birth).unwrap();
     taken
 }
 

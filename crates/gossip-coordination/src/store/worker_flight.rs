@@ -1,5 +1,5 @@
-//! The registry of workers over a store. It is advice, so its bound may be overshot by those who
-//! register in the same moment.
+//! The worker registry of a store. The registry is advisory, so concurrent registrations may exceed
+//! its bound.
 
 use gossip_contracts::identity::{LogicalTime, TenantId, WorkerId};
 
@@ -13,7 +13,7 @@ use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 use crate::workers::{MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerState};
 
-/// Enters `worker`; the silent are forgotten when they are in the way.
+/// Registers `worker`, and removes expired entries if the registry is full.
 pub(super) async fn register(
     core: &Core,
     io: &Io,
@@ -21,10 +21,10 @@ pub(super) async fn register(
     tenant: TenantId,
     worker: WorkerId,
 ) -> Result<(), WorkerError> {
-    let (stored, has_room) = look(io, tenant, worker).await?;
-    if !has_room {
-        forget_silent(core, io, now, tenant).await?;
-        if !look(io, tenant, worker).await?.1 {
+    let (stored, has_space) = load_with_count(io, tenant, worker).await?;
+    if !has_space {
+        remove_expired(core, io, now, tenant).await?;
+        if !load_with_count(io, tenant, worker).await?.1 {
             return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
@@ -33,8 +33,8 @@ pub(super) async fn register(
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 
-/// What is stored of `worker`, and whether it is registered already or there is room for another.
-async fn look(
+/// Returns the entry of `worker`, and whether it is registered or another worker fits.
+async fn load_with_count(
     io: &Io,
     tenant: TenantId,
     worker: WorkerId,
@@ -42,11 +42,11 @@ async fn look(
     let known = Read::Get(Key::Worker { tenant, worker });
     let mut answers = io.read(vec![known, Read::Count(KeyRange::workers_of(tenant))]).await?;
     let stored = decoded(tenant, worker, answers.value())?;
-    let has_room = stored.is_some() || answers.count() < MAX_WORKERS_PER_TENANT as u64;
-    Ok((stored, has_room))
+    let has_space = stored.is_some() || answers.count() < MAX_WORKERS_PER_TENANT as u64;
+    Ok((stored, has_space))
 }
 
-/// Notes what a registered worker does.
+/// Records the state of a registered worker.
 pub(super) async fn heartbeat(
     core: &Core,
     io: &Io,
@@ -62,7 +62,7 @@ pub(super) async fn heartbeat(
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
 
-/// What is stored of a worker, silent or not.
+/// Returns the entry of a worker, expired or not.
 async fn load(
     io: &Io,
     tenant: TenantId,
@@ -80,7 +80,7 @@ fn decoded(
     value.map(|value| decode_worker(tenant, worker, &value.bytes)).transpose()
 }
 
-/// The workers that are not silent, by their ids.
+/// Appends the workers whose entries have not expired, by id.
 pub(super) async fn list(
     core: &Core,
     io: &Io,
@@ -102,7 +102,7 @@ async fn entries(core: &Core, io: &Io, tenant: TenantId) -> Result<Vec<WorkerEnt
     page.iter().filter_map(entry).collect()
 }
 
-/// The last word counts, so nothing is compared, and a lost reply is answered by saying it again.
+/// Overwrites the entry. The last write wins, so nothing is compared and a lost reply is retried.
 async fn put(
     core: &Core,
     io: &Io,
@@ -112,33 +112,33 @@ async fn put(
     let mut txn = Txn::new();
     let key = Key::Worker { tenant, worker: entry.worker };
     txn.put(key, encoded(|out| encode_worker(tenant, &entry, out)));
-    Ok(insist(core, io, &txn).await?)
+    Ok(commit_idempotent(core, io, &txn).await?)
 }
 
-async fn forget_silent(
+async fn remove_expired(
     core: &Core,
     io: &Io,
     now: LogicalTime,
     tenant: TenantId,
 ) -> Result<(), InfraError> {
-    let silent: Vec<WorkerEntry> = entries(core, io, tenant)
+    let expired: Vec<WorkerEntry> = entries(core, io, tenant)
         .await?
         .into_iter()
         .filter(|entry| !entry.is_live_at(now))
         .collect();
-    for chunk in silent.chunks(core.limits.txn_ops.clamp(1, MAX_WORKERS_PER_TENANT)) {
+    for chunk in expired.chunks(core.limits.txn_ops.clamp(1, MAX_WORKERS_PER_TENANT)) {
         let mut txn = Txn::new();
         chunk.iter().for_each(|entry| txn.delete(Key::Worker { tenant, worker: entry.worker }));
-        insist(core, io, &txn).await?;
+        commit_idempotent(core, io, &txn).await?;
     }
     Ok(())
 }
 
-/// Commits what can be committed twice.
-async fn insist(core: &Core, io: &Io, txn: &Txn) -> Result<(), InfraError> {
+/// Commits an idempotent transaction, and retries after conflicts and lost replies.
+async fn commit_idempotent(core: &Core, io: &Io, txn: &Txn) -> Result<(), InfraError> {
     let mut tries = core.tries("worker.commit");
     loop {
-        // A refusal speaks for the last try only: an earlier one may be on its way still.
+        // An error describes the last try only: an earlier one may still be applied.
         let outcome = io.commit(txn.clone()).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => return Ok(()),

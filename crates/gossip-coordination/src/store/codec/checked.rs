@@ -1,33 +1,34 @@
-//! Values whose checksum was right a moment ago.
+//! A per-thread cache of values whose checksum was verified.
 //!
-//! A handle reads the head of its run with every claim, and records that nobody has written since
-//! it last looked at them. Equal bytes under an equal key have an equal checksum, and
-//! to compare them costs a tenth of hashing them. So each thread keeps a few values that it has
-//! hashed; nothing is believed here that this thread did not hash.
+//! A handle reads the head of its run with every claim, and often reads records that have not
+//! changed since its last read. Equal bytes under an equal key have an equal checksum, and
+//! comparing them costs a tenth of hashing them. So each thread keeps a few verified values; only
+//! values that this thread hashed are trusted.
 //!
-//! What a thread sealed itself was hashed, too. A process hardly ever reads that back, because it
-//! remembers what it wrote; a thread that plays many processes reads what another of them wrote,
-//! and only it keeps those values ([`make_room`]).
+//! Values that a thread sealed were hashed, too. A process rarely reads those back, because it
+//! caches its own writes; a simulator thread, which runs many processes, reads values that another
+//! of them wrote, and only it keeps sealed values ([`make_room`]).
 //!
 //! # Invariants
-//! - A value is remembered only under the key with which its checksum was computed, whole.
-//! - At most [`SLOTS`] values of [`VALUE_LEN_MAX`] bytes are kept; the newest takes the place.
-//! - Room for all of them is made once for each thread, with its first value; nothing else
-//!   allocates. A thread that plays many processes is given room for as many ([`make_room`]).
+//! - A value is cached whole, and only under the key with which its checksum was computed.
+//! - At most [`SLOTS`] values of [`VALUE_LEN_MAX`] bytes are kept; a newer value replaces an older
+//!   one in its slot.
+//! - Each thread allocates all slots once, with its first value. [`make_room`] allocates more for a
+//!   thread that runs many processes.
 
 use std::cell::RefCell;
 
 use crate::store::key::Key;
 
-/// Values that a thread keeps: what the workers of one process hold, and a few heads of runs. A
-/// power of two, so that a place is some bits of a checksum.
+/// Slots per thread: enough for the shards of one process's workers and a few heads of runs. A
+/// power of two, so that a slot is selected by bits of the checksum.
 const SLOTS: usize = 128;
 
-/// Processes that one thread is given room for, at most: a place is found by sixteen bits.
+/// Maximum processes per thread: a slot is selected by sixteen bits.
 const PROCESSES_MAX: usize = 1 << 16 >> SLOTS.ilog2();
 
-/// The longest value kept, so that a thread gives an eighth of a mebibyte. Heads of runs, and
-/// shards with keys of usual length, are a few hundred bytes long.
+/// Maximum length of a cached value, so that a thread uses 128 KiB. Heads of runs, and shards with
+/// keys of usual length, take a few hundred bytes.
 pub(super) const VALUE_LEN_MAX: usize = 1024;
 
 const _: () = assert!(SLOTS.is_power_of_two());
@@ -36,7 +37,7 @@ thread_local! {
     static CHECKED: RefCell<Checked> = const { RefCell::new(Checked { slots: Vec::new() }) };
 }
 
-/// Whether `value` was remembered under `key`.
+/// Returns whether `value` is cached under `key`.
 pub(super) fn is_known(key: &Key, value: &[u8]) -> bool {
     CHECKED.with_borrow(|checked| {
         let slot = checked.slots.get(place(value, checked.slots.len()));
@@ -44,7 +45,7 @@ pub(super) fn is_known(key: &Key, value: &[u8]) -> bool {
     })
 }
 
-/// Remembers that the checksum of `value` is right under `key`.
+/// Records that the checksum of `value` is correct under `key`.
 pub(super) fn remember(key: &Key, value: &[u8]) {
     if value.len() > VALUE_LEN_MAX {
         return;
@@ -60,14 +61,15 @@ pub(super) fn remember(key: &Key, value: &[u8]) {
     });
 }
 
-/// As [`remember`] for a value that this thread sealed.
+/// As [`remember`], for a value that this thread sealed.
 pub(super) fn remember_sealed(key: &Key, value: &[u8]) {
+    // Only an enlarged cache profits; in a worker, sealed values would evict verified ones.
     if CHECKED.with_borrow(|checked| checked.slots.len() > SLOTS) {
         remember(key, value);
     }
 }
 
-/// Enlarges the cache of verified values of this thread to that of so many processes.
+/// Enlarges this thread's cache to hold the values of `processes` processes.
 ///
 /// For simulators, which run many processes in one thread.
 pub fn make_room(processes: usize) {
@@ -79,17 +81,17 @@ pub fn make_room(processes: usize) {
     });
 }
 
-/// The memory of one thread.
+/// The cache of one thread.
 struct Checked {
-    /// None until something is remembered, then [`SLOTS`] or more; a power of two.
+    /// Empty until the first value, then [`SLOTS`] or more; a power of two.
     slots: Vec<Slot>,
 }
 
-/// A value that was hashed, and its key.
+/// A verified value and its key.
 #[derive(Clone)]
 struct Slot {
     key: Key,
-    /// At most [`VALUE_LEN_MAX`]; zero for nothing, because every value has a frame.
+    /// At most [`VALUE_LEN_MAX`]; zero for an empty slot, because every value has a frame.
     len: usize,
     bytes: [u8; VALUE_LEN_MAX],
 }
@@ -102,7 +104,7 @@ impl Slot {
     }
 }
 
-/// Where `value` is kept among `slots` if it is: by its last bytes, which are of its checksum.
+/// Returns the slot of `value`, selected by its last bytes, which belong to its checksum.
 fn place(value: &[u8], slots: usize) -> usize {
     let last = value.last_chunk().map_or(0, |last| usize::from(u16::from_be_bytes(*last)));
     last & slots.saturating_sub(1)

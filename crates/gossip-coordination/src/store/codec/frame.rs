@@ -1,13 +1,13 @@
-//! What stands around every payload.
+//! The frame of every value.
 //!
 //! ```text
 //!  version  kind   payload_len   payload         checksum
 //!  1 byte   1 byte 4 bytes       payload_len     8 bytes
 //! ```
 //!
-//! The checksum is the first 8 bytes of BLAKE3, in a domain of its own, over the key's length and
-//! bytes, version, kind, and the payload's length and bytes. It finds accidents, not forgers: who
-//! can write the store can write a checksum.
+//! The checksum is the first 8 bytes of BLAKE3, in its own domain, over the key's length and bytes,
+//! version, kind, and the payload's length and bytes. It detects accidents, not forgery: a writer
+//! of the store can compute a checksum.
 
 use gossip_contracts::identity::{CanonicalHasher, Domain};
 
@@ -16,31 +16,31 @@ use super::fields::{Fields, corrupt};
 use crate::error::{InfraError, StoreRefusal};
 use crate::store::key::{Key, KeyKind};
 
-/// The version of the format that this code writes, and the only one it reads.
+/// The format version that this code writes, and the only one it reads.
 pub const FORMAT_VERSION: u8 = 2;
 
-/// Bytes in front of a payload.
+/// Length of the header.
 pub(in crate::store) const HEAD_LEN: usize = 1 + 1 + 4;
-/// Bytes behind a payload.
+/// Length of the checksum.
 pub(in crate::store) const CHECKSUM_LEN: usize = 8;
 
-/// Replaces `out` by the value under `key` whose payload `write` writes.
+/// Replaces `out` by the framed value of `key`; `write` appends the payload.
 pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.clear();
     out.extend_from_slice(&[FORMAT_VERSION, key.kind() as u8, 0, 0, 0, 0]);
     write(out);
     let payload_len = u32::try_from(out.len() - HEAD_LEN);
-    let payload_len = payload_len.expect("every part of a payload is bounded far below 4 GiB");
+    let payload_len = payload_len.expect("every field is bounded, so a payload is far below 4 GiB");
     out[2..HEAD_LEN].copy_from_slice(&payload_len.to_le_bytes());
     let checksum = checksum(key, FORMAT_VERSION, &out[HEAD_LEN..]);
     out.extend_from_slice(&checksum);
-    // What is nothing but its key is hardly ever opened, and would only take the place of others.
+    // An empty payload is rarely opened, and would only evict other values from the cache.
     if payload_len > 0 {
         checked::remember_sealed(key, out);
     }
 }
 
-/// The fields of the payload that `value` has under `key`.
+/// Verifies `value` under `key` and returns the fields of its payload.
 pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, stored) = unframe(key.kind(), value)?;
     if !checked::is_known(key, value) {
@@ -52,27 +52,27 @@ pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraEr
     Ok(Fields::new(key.kind(), payload))
 }
 
-/// As [`open`] for bytes that have not left this process since they were sealed or opened: they
-/// are what they were, and a checksum costs more than all the rest.
+/// As [`open`], for bytes that have not left this process since they were sealed or opened. They
+/// cannot have changed, and the checksum would cost more than the rest of the decoding.
 pub(super) fn open_own<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, stored) = unframe(key.kind(), value)?;
-    debug_assert_eq!(stored, checksum(key, FORMAT_VERSION, payload), "nobody else wrote it");
+    debug_assert_eq!(stored, checksum(key, FORMAT_VERSION, payload), "cached bytes do not change");
     Ok(Fields::new(key.kind(), payload))
 }
 
-/// As [`open`] for whoever decodes the value once more before anything is decided about it: the
-/// checksum is looked at then.
+/// As [`open`], without the checksum, for a caller that decodes the value again before any
+/// decision depends on it.
 pub(super) fn peek<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, _) = unframe(key.kind(), value)?;
     Ok(Fields::new(key.kind(), payload))
 }
 
-/// Refuses a value that is whole and of a newer format. What only says that it is newer, and whose
-/// checksum is not that of its bytes, is damaged like anything else.
+/// Refuses an intact value of a newer format. A value that claims a newer version but has a wrong
+/// checksum is damaged, not newer.
 ///
 /// # Errors
 ///
-/// [`InfraError::Refused`], which says that the program must be upgraded.
+/// Returns [`InfraError::Refused`], which says that the program must be upgraded.
 pub(in crate::store) fn refuse_newer(key: &Key, value: &[u8]) -> Result<(), InfraError> {
     let Some((&[version, number, a, b, c, d], rest)) = value.split_first_chunk() else {
         return Ok(());
@@ -142,7 +142,7 @@ fn checksum(key: &Key, version: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     hasher.finalize_64_with(payload).to_le_bytes()
 }
 
-/// The value of a later program: whole, and of the next format.
+/// Returns an intact value of the next format version.
 #[cfg(test)]
 pub(in crate::store) fn of_next_format(key: &Key, payload: &[u8]) -> Vec<u8> {
     let mut out = reseal(key, payload);
@@ -152,7 +152,7 @@ pub(in crate::store) fn of_next_format(key: &Key, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A value with `payload`, whatever that says: to get past the checksum in tests of decoders.
+/// Returns a value with a valid checksum around any `payload`, for tests of decoders.
 #[cfg(test)]
 pub(in crate::store) fn reseal(key: &Key, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();

@@ -5,14 +5,14 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `frame` | what stands around every payload |
+//! | `frame` | header and checksum of every payload |
 //! | `fields` | named fields of a payload, in and out |
 //! | `shard` | hot and cold part of a shard |
 //! | `run` | head and roots of a run, tombstones |
 //! | `small` | owners, index entries, counts, allotments, workers, handoffs |
 //!
 //! # Laws
-//! - What was encoded decodes to what it was; what decodes encodes to the same bytes.
+//! - Encoding and decoding are inverse to each other, byte for byte.
 //! - An encoder replaces the content of its buffer and allocates only to make that larger.
 //! - A decoder refuses truncation, trailing bytes, unknown versions, kinds, flags and numbers,
 //!   counts beyond their bound, and broken invariants, by
