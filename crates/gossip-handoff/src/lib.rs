@@ -68,8 +68,8 @@
 //!
 //! [`MemoryRepository`] keeps records in this process. [`StoreRepository`] keeps them in a store of
 //! the coordination layer: an SQLite file, an etcd cluster, or any other implementation of
-//! [`Store`](gossip_coordination::store::Store). [`AsyncStoreRepository`] is its asynchronous form.
-//! All pass one test suite, which is in `verify/gossip-sim-handoff`.
+//! [`Store`](gossip_coordination::store::Store). Both pass one test suite, which is in
+//! `verify/gossip-sim-handoff`.
 //!
 //! # Moving a live shard
 //!
@@ -181,7 +181,7 @@ pub use self::repository::{
     IN_PROGRESS_PAGE, InProgress, MemoryRepository, Repository, RepositoryError, Stored,
     UNREADABLE_MAX, Version,
 };
-pub use self::store_repository::{AsyncStoreRepository, StoreRepository, handoff_id};
+pub use self::store_repository::{StoreRepository, handoff_id};
 
 #[cfg(test)]
 mod drain_tests;

@@ -3,8 +3,7 @@
 //! A record is one value. While the handoff is unfinished, two index entries list it under its
 //! source and its destination, so a worker reads only its own moves. Versions are revisions of the
 //! store. The store layer handles conflicts and lost replies
-//! ([`gossip_coordination::store::save_handoff`]), for the blocking and the asynchronous repository
-//! alike.
+//! ([`gossip_coordination::store::save_handoff`]).
 //!
 //! An unreadable record is reported by its number beside the readable ones, so it blocks only its
 //! own move.
@@ -15,9 +14,8 @@
 
 use gossip_contracts::identity::{CanonicalHasher, Domain, TenantId};
 use gossip_coordination::store::{
-    AsyncStore, HANDOFF_PAYLOAD_MAX, HandoffWrite, MovePage, SaveHandoffError, Store,
-    StoredHandoff, fly, fly_async, forget_handoff, list_handoffs, list_moves, load_handoff,
-    save_handoff,
+    HANDOFF_PAYLOAD_MAX, HandoffWrite, MovePage, SaveHandoffError, Store, StoredHandoff, fly,
+    forget_handoff, list_handoffs, list_moves, load_handoff, save_handoff,
 };
 use gossip_coordination::{HandoffId, InfraError};
 
@@ -44,7 +42,7 @@ fn party(owner: &str) -> u64 {
     hasher.finalize_64()
 }
 
-/// The state that both repositories have.
+/// The state of a repository beside its store.
 #[derive(Clone, Copy, Debug)]
 struct Handle {
     tenant: TenantId,
@@ -141,100 +139,27 @@ fn not_saved(error: SaveHandoffError) -> RepositoryError {
     }
 }
 
-/// Defines the blocking and the asynchronous repository from one text. `.await` and `async` are
-/// inserted for the latter.
-macro_rules! store_repository {
-    ($name:ident over $engine:ident, $what:literal; $fly:ident $(.$await:tt)? $(; $async:tt)?) => {
-        #[doc = $what]
-        ///
-        /// It is one handle. Several, in one process or in many, may use the same store.
-        #[derive(Debug)]
-        pub struct $name<S> {
-            store: S,
-            handle: Handle,
-        }
-
-        impl<S: $engine> $name<S> {
-            /// Returns a handle on the moves of `tenant` in `store`. `nonce` must be unique among
-            /// the handles of the store.
-            pub const fn new(store: S, tenant: TenantId, nonce: u64) -> Self {
-                Self { store, handle: Handle { tenant, nonce, save_count: 0 } }
-            }
-
-            /// Returns the store.
-            pub const fn store_mut(&mut self) -> &mut S {
-                &mut self.store
-            }
-
-            $($async)? fn save_record(
-                &mut self,
-                record: &Record,
-                expected: Option<Version>,
-            ) -> Result<Version, RepositoryError> {
-                record.check()?;
-                let payload = record.to_bytes();
-                let write = self.handle.write(record, &payload, expected);
-                let flight = save_handoff(self.store.limits(), write);
-                let saved = $fly(&mut self.store, flight)$(.$await)?;
-                saved.map(Version::from_raw).map_err(not_saved)
-            }
-
-            $($async)? fn get_record(&mut self, id: &RecordId) -> Result<Stored, RepositoryError> {
-                let flight = load_handoff(self.handle.tenant, handoff_id(id));
-                let loaded = $fly(&mut self.store, flight)$(.$await)?;
-                found(id, loaded.map_err(failed)?)
-            }
-
-            $($async)? fn page_of(
-                &mut self,
-                owner: &str,
-                after: Option<&RecordId>,
-                limit: usize,
-            ) -> Result<InProgress, RepositoryError> {
-                let (limits, tenant) = (self.store.limits(), self.handle.tenant);
-                // The index is by hash, so it may list records of another owner.
-                let fits = |one: &Record| !one.state.is_terminal() && one.concerns(owner);
-                let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
-                loop {
-                    let flight = list_moves(limits, tenant, party(owner), after, limit);
-                    let moves = $fly(&mut self.store, flight)$(.$await)?;
-                    after = paging.take_in(moves.map_err(failed)?, fits);
-                    if after.is_none() {
-                        return Ok(paging.page);
-                    }
-                }
-            }
-
-            $($async)? fn page_of_all(
-                &mut self,
-                after: Option<&RecordId>,
-                limit: usize,
-            ) -> Result<InProgress, RepositoryError> {
-                let (limits, tenant) = (self.store.limits(), self.handle.tenant);
-                let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
-                loop {
-                    let flight = list_handoffs(limits, tenant, after, limit);
-                    let moves = $fly(&mut self.store, flight)$(.$await)?;
-                    after = paging.take_in(moves.map_err(failed)?, |_| true);
-                    if after.is_none() {
-                        return Ok(paging.page);
-                    }
-                }
-            }
-
-            $($async)? fn forget_record(&mut self, over: &Stored) -> Result<(), RepositoryError> {
-                check_over(over)?;
-                let (id, version) = (handoff_id(&over.record.id), over.version.as_raw());
-                let flight = forget_handoff(self.handle.tenant, id, version);
-                $fly(&mut self.store, flight)$(.$await)?.map_err(not_saved)
-            }
-        }
-    };
+/// Records in a blocking store.
+///
+/// It is one handle. Several, in one process or in many, may use the same store.
+#[derive(Debug)]
+pub struct StoreRepository<S> {
+    store: S,
+    handle: Handle,
 }
 
-store_repository!(StoreRepository over Store, "Records in a blocking store."; fly);
-store_repository!(AsyncStoreRepository over AsyncStore, "Records in an asynchronous store.";
-    fly_async.await; async);
+impl<S: Store> StoreRepository<S> {
+    /// Returns a handle on the moves of `tenant` in `store`. `nonce` must be unique among the
+    /// handles of the store.
+    pub const fn new(store: S, tenant: TenantId, nonce: u64) -> Self {
+        Self { store, handle: Handle { tenant, nonce, save_count: 0 } }
+    }
+
+    /// Returns the store.
+    pub const fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+}
 
 impl<S: Store> Repository for StoreRepository<S> {
     fn save(
@@ -242,11 +167,16 @@ impl<S: Store> Repository for StoreRepository<S> {
         record: &Record,
         expected: Option<Version>,
     ) -> Result<Version, RepositoryError> {
-        self.save_record(record, expected)
+        record.check()?;
+        let payload = record.to_bytes();
+        let write = self.handle.write(record, &payload, expected);
+        let flight = save_handoff(self.store.limits(), write);
+        fly(&mut self.store, flight).map(Version::from_raw).map_err(not_saved)
     }
 
     fn get(&mut self, id: &RecordId) -> Result<Stored, RepositoryError> {
-        self.get_record(id)
+        let flight = load_handoff(self.handle.tenant, handoff_id(id));
+        found(id, fly(&mut self.store, flight).map_err(failed)?)
     }
 
     fn in_progress_page(
@@ -255,7 +185,18 @@ impl<S: Store> Repository for StoreRepository<S> {
         after: Option<&RecordId>,
         limit: usize,
     ) -> Result<InProgress, RepositoryError> {
-        self.page_of(owner, after, limit)
+        let (limits, tenant) = (self.store.limits(), self.handle.tenant);
+        // The index is by hash, so it may list records of another owner.
+        let fits = |one: &Record| !one.state.is_terminal() && one.concerns(owner);
+        let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
+        loop {
+            let flight = list_moves(limits, tenant, party(owner), after, limit);
+            let moves = fly(&mut self.store, flight).map_err(failed)?;
+            after = paging.take_in(moves, fits);
+            if after.is_none() {
+                return Ok(paging.page);
+            }
+        }
     }
 
     fn page(
@@ -263,70 +204,22 @@ impl<S: Store> Repository for StoreRepository<S> {
         after: Option<&RecordId>,
         limit: usize,
     ) -> Result<InProgress, RepositoryError> {
-        self.page_of_all(after, limit)
+        let (limits, tenant) = (self.store.limits(), self.handle.tenant);
+        let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
+        loop {
+            let flight = list_handoffs(limits, tenant, after, limit);
+            let moves = fly(&mut self.store, flight).map_err(failed)?;
+            after = paging.take_in(moves, |_| true);
+            if after.is_none() {
+                return Ok(paging.page);
+            }
+        }
     }
 
     fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {
-        self.forget_record(over)
-    }
-}
-
-impl<S: AsyncStore> AsyncStoreRepository<S> {
-    /// See [`Repository::save`].
-    ///
-    /// # Errors
-    ///
-    /// [`RepositoryError`].
-    pub async fn save(
-        &mut self,
-        record: &Record,
-        expected: Option<Version>,
-    ) -> Result<Version, RepositoryError> {
-        self.save_record(record, expected).await
-    }
-
-    /// See [`Repository::get`].
-    ///
-    /// # Errors
-    ///
-    /// [`RepositoryError`].
-    pub async fn get(&mut self, id: &RecordId) -> Result<Stored, RepositoryError> {
-        self.get_record(id).await
-    }
-
-    /// See [`Repository::in_progress_page`].
-    ///
-    /// # Errors
-    ///
-    /// [`RepositoryError`].
-    pub async fn in_progress_page(
-        &mut self,
-        owner: &str,
-        after: Option<&RecordId>,
-        limit: usize,
-    ) -> Result<InProgress, RepositoryError> {
-        self.page_of(owner, after, limit).await
-    }
-
-    /// See [`Repository::page`].
-    ///
-    /// # Errors
-    ///
-    /// [`RepositoryError`].
-    pub async fn page(
-        &mut self,
-        after: Option<&RecordId>,
-        limit: usize,
-    ) -> Result<InProgress, RepositoryError> {
-        self.page_of_all(after, limit).await
-    }
-
-    /// See [`Repository::forget`].
-    ///
-    /// # Errors
-    ///
-    /// [`RepositoryError`].
-    pub async fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {
-        self.forget_record(over).await
+        check_over(over)?;
+        let (id, version) = (handoff_id(&over.record.id), over.version.as_raw());
+        let flight = forget_handoff(self.handle.tenant, id, version);
+        fly(&mut self.store, flight).map_err(not_saved)
     }
 }

@@ -4,14 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gossip_contracts::identity::TenantId;
-use gossip_coordination::block_on;
 use gossip_coordination::store::{Store, fresh_nonce};
-use gossip_coordination_etcd::{EtcdConfig, EtcdStore, RETRIES_MAX};
+use gossip_coordination_etcd::{EtcdConfig, RETRIES_MAX};
 use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions};
-use gossip_handoff::{
-    AsyncStoreRepository, InProgress, Record, RecordId, Repository, RepositoryError,
-    StoreRepository, Stored, Version,
-};
+use gossip_handoff::StoreRepository;
 use gossip_sim_handoff::conformance::{RepositoryTarget, check};
 use gossip_testkit::test_support::{EtcdServer, TestDirectory};
 use gossip_testkit_etcd::SimStore;
@@ -69,59 +65,4 @@ fn records_in_real_etcd_conform() {
     let config = EtcdConfig { max_clock_skew: Duration::ZERO, ..config.unwrap() };
     let coordinator = config.connect_blocking().unwrap();
     check(&Over(|| coordinator.store().clone()));
-}
-
-/// The asynchronous repository behind the blocking trait.
-struct Blocked(AsyncStoreRepository<EtcdStore<SimEtcdKv>>);
-
-impl Repository for Blocked {
-    fn save(
-        &mut self,
-        record: &Record,
-        expected: Option<Version>,
-    ) -> Result<Version, RepositoryError> {
-        block_on(self.0.save(record, expected))
-    }
-
-    fn get(&mut self, id: &RecordId) -> Result<Stored, RepositoryError> {
-        block_on(self.0.get(id))
-    }
-
-    fn in_progress_page(
-        &mut self,
-        owner: &str,
-        after: Option<&RecordId>,
-        limit: usize,
-    ) -> Result<InProgress, RepositoryError> {
-        block_on(self.0.in_progress_page(owner, after, limit))
-    }
-
-    fn page(
-        &mut self,
-        after: Option<&RecordId>,
-        limit: usize,
-    ) -> Result<InProgress, RepositoryError> {
-        block_on(self.0.page(after, limit))
-    }
-
-    fn forget(&mut self, over: &Stored) -> Result<(), RepositoryError> {
-        block_on(self.0.forget(over))
-    }
-}
-
-struct AsyncOverModel(SimEtcdKv, EtcdConfig);
-
-impl RepositoryTarget for AsyncOverModel {
-    type Handle = Blocked;
-
-    fn handle(&self) -> Blocked {
-        let store = EtcdStore::without_tasks(self.0.clone(), &self.1).unwrap();
-        Blocked(AsyncStoreRepository::new(store, TENANT, fresh_nonce()))
-    }
-}
-
-#[test]
-fn asynchronous_records_in_modelled_etcd_conform() {
-    let config = EtcdConfig::new(["model:2379"], "sim").unwrap();
-    check(&AsyncOverModel(SimEtcdKv::new(), config));
 }
