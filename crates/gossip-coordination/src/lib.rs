@@ -20,6 +20,7 @@ mod handoff;
 mod in_memory;
 mod lease;
 mod move_errors;
+pub mod operations;
 mod outcome;
 mod pool;
 pub mod protocol;

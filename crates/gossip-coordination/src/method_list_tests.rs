@@ -1,14 +1,12 @@
-//! The twins stay twins: same methods, same parameters, same answers.
+//! Claiming and sessions have the same methods in their blocking and asynchronous forms.
 //!
-//! The lists are read from the source, because nothing in the language compares two traits. What
-//! differs by design (`async`, `impl Future<Output = …> + Send`) is taken off first.
+//! Both are written by hand, and the language cannot compare two traits, so the signatures are read
+//! from the source. The parts that differ by design (`async`, `impl Future<Output = …> + Send`) are
+//! removed first.
 
-const TRAITS: &str = include_str!("traits.rs");
-const RUN_MANAGEMENT: &str = include_str!("run_management.rs");
 const FACADE: &str = include_str!("facade.rs");
 const SESSION: &str = include_str!("session.rs");
 const ASYNC_SESSION: &str = include_str!("async_session.rs");
-const ADAPTERS: &str = include_str!("adapters.rs");
 
 /// The text between the line that begins with `opening` and the next line that is a closing brace.
 pub(crate) fn block<'s>(source: &'s str, opening: &str) -> &'s str {
@@ -45,30 +43,10 @@ fn normal(signature: &str) -> String {
     }
 }
 
-/// Signatures of the list in `adapters.rs`, which has no `&mut self`.
-fn handed_on(block: &str) -> Vec<String> {
-    let add_self = |signature: String| signature.replacen('(', "(&mutself,", 1).replace(",)", ")");
-    methods(block).into_iter().map(add_self).collect()
-}
-
 #[track_caller]
 fn assert_twins(one: &[String], other: &[String], at_least: usize) {
     assert_eq!(one, other);
     assert!(one.len() >= at_least, "only {} methods were found", one.len());
-}
-
-#[test]
-fn the_backends_are_twins() {
-    let blocking = methods(block(TRAITS, "pub trait CoordinationBackend {"));
-    let asynchronous = methods(block(TRAITS, "pub trait AsyncCoordinationBackend: Send {"));
-    assert_twins(&blocking, &asynchronous, 12);
-}
-
-#[test]
-fn run_managements_are_twins() {
-    let blocking = methods(block(RUN_MANAGEMENT, "pub trait RunManagement {"));
-    let asynchronous = methods(block(RUN_MANAGEMENT, "pub trait AsyncRunManagement: Send {"));
-    assert_twins(&blocking, &asynchronous, 21);
 }
 
 #[test]
@@ -86,20 +64,6 @@ fn sessions_are_twins() {
     // What both know without asking is written once, for both.
     assert!(SESSION.contains("\nsession_accessors!(WorkerSession);"));
     assert!(ASYNC_SESSION.contains("\nsession_accessors!(AsyncWorkerSession);"));
-}
-
-/// The compiler does not ask for methods that have a default, and a backend's own better way would
-/// be lost if they were not handed on.
-#[test]
-fn the_adapters_hand_every_method_on() {
-    let shards = methods(block(TRAITS, "pub trait CoordinationBackend {"));
-    assert_eq!(handed_on(block(ADAPTERS, "hand_on! { CoordinationBackend, ")), shards);
-    let runs = methods(block(RUN_MANAGEMENT, "pub trait RunManagement {"));
-    assert_eq!(handed_on(block(ADAPTERS, "hand_on! { RunManagement, ")), runs);
-    let claims = methods(block(FACADE, "pub trait ShardClaiming: "));
-    let ready = methods(block(ADAPTERS, "impl<B: ShardClaiming + Send> AsyncShardClaiming for"));
-    let blocking = methods(block(ADAPTERS, "impl<A: AsyncShardClaiming> ShardClaiming for"));
-    assert_eq!((&ready, &blocking), (&claims, &claims));
 }
 
 /// The test of the tester: a missing method, another name, another type and another order differ.

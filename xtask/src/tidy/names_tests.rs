@@ -51,6 +51,19 @@ fn a_function_must_be_public_and_under_its_owner() {
 }
 
 #[test]
+fn a_method_may_be_a_row_of_a_list_that_its_trait_invokes() {
+    let list = "macro_rules! for_each_x { ($c:ident) => { $c! { /// A.
+        fn a(x: u8) -> u8 = read(); } }; }";
+    let invoked = "pub trait T { for_each_x! { declare } } pub trait U { fn b(); }";
+    accepts("fn T::a", &format!("{list} {invoked}"));
+    refuses("fn U::a", &format!("{list} {invoked}"));
+    refuses("fn T::c", &format!("{list} {invoked}"));
+    refuses("fn T::a", invoked);
+    refuses("fn T::a", &format!("{list} pub trait T {{ fn b(); }}"));
+    refuses("fn T::a", &format!("{list} pub fn t() {{ for_each_x! {{ declare }} }}"));
+}
+
+#[test]
 fn a_constant_must_be_public() {
     accepts("const A", "pub const A: u8 = 0;");
     accepts("const T::A", "impl T { pub const A: u8 = 0; }");

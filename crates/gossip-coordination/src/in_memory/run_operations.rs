@@ -1,48 +1,22 @@
-//! The operations on runs, of administrators, and of workers that look for something to do.
+//! The operations on runs. Plain kernel commands are derived from the operation list; queries, the
+//! worker registry and garbage collection are written by hand.
 
 use std::collections::BTreeMap;
 
-use gossip_contracts::coordination::InitialShardInput;
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
-
+use super::shard_operations::in_memory_operations;
 use super::{InMemoryCoordinator, run_mut};
-use crate::error::InfraError;
 use crate::facade::ShardClaiming;
-use crate::outcome::IdempotentOutcome;
+use crate::for_each_run_operation;
+use crate::operations::*;
 use crate::protocol::{
-    COLLECTION_DELETES, ClaimCandidates, CollectRun, CreateRun, DeleteRun, RegisterShards,
-    RequestAction, RevokeLease, RunTransition, RunTransitionKind, Unpark,
+    COLLECTION_DELETES, CollectRun, CreateRun, DeleteRun, RegisterShards, RequestAction,
+    RevokeLease, RunTransition, RunTransitionKind, Unpark,
 };
-use crate::request::ShardAction;
-use crate::run::{RunConfig, RunOpResult, RunProgress, RunRecord, ShardFilter, ShardSummary};
-use crate::run_errors::{
-    CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RequestActionError,
-    RevokeLeaseError, RunTransitionError, UnparkError,
-};
-use crate::run_management::{ClaimOutlook, RunManagement};
-use crate::workers::{MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerState};
+use crate::run_management::RunManagement;
+use crate::workers::MAX_WORKERS_PER_TENANT;
 
 impl RunManagement for InMemoryCoordinator {
-    fn create_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        config: RunConfig,
-    ) -> Result<(), CreateRunError> {
-        self.run_on_run(now, &CreateRun { tenant, run, config }).map(IdempotentOutcome::into_inner)
-    }
-
-    fn register_shards(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        shards: &[InitialShardInput<'_>],
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<RunOpResult>, RegisterShardsError> {
-        self.run_on_run(now, &RegisterShards { tenant, run, shards, op_id })
-    }
+    for_each_run_operation! { in_memory_operations () }
 
     fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, GetRunError> {
         Ok(self.run_named(tenant, run)?.record.clone())
@@ -70,46 +44,6 @@ impl RunManagement for InMemoryCoordinator {
         Ok(())
     }
 
-    fn complete_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.transition(now, tenant, run, RunTransitionKind::Complete, op_id)
-    }
-
-    fn fail_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.transition(now, tenant, run, RunTransitionKind::Fail, op_id)
-    }
-
-    fn cancel_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.transition(now, tenant, run, RunTransitionKind::Cancel, op_id)
-    }
-
-    fn unpark_shard(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        key: ShardKey,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, UnparkError> {
-        self.run_on_shard(now, &Unpark { tenant, key, op_id })
-    }
-
     fn collect_claim_candidates_into(
         &mut self,
         now: LogicalTime,
@@ -124,59 +58,6 @@ impl RunManagement for InMemoryCoordinator {
         Ok(self.candidates(now, run, worker, limit, out))
     }
 
-    fn pause_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.transition(now, tenant, run, RunTransitionKind::Pause, op_id)
-    }
-
-    fn resume_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.transition(now, tenant, run, RunTransitionKind::Resume, op_id)
-    }
-
-    fn request_action(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        key: ShardKey,
-        action: &ShardAction,
-        expires_at: LogicalTime,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RequestActionError> {
-        let request = RequestAction { tenant, key, action: action.clone(), expires_at, op_id };
-        self.run_on_shard(now, &request)
-    }
-
-    fn revoke_lease(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        key: ShardKey,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RevokeLeaseError> {
-        self.run_on_shard(now, &RevokeLease { tenant, key, op_id })
-    }
-
-    fn delete_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, DeleteRunError> {
-        self.run_on_run(now, &DeleteRun { tenant, run, op_id })
-    }
-
     fn register_worker(
         &mut self,
         now: LogicalTime,
@@ -184,7 +65,7 @@ impl RunManagement for InMemoryCoordinator {
         worker: WorkerId,
     ) -> Result<(), WorkerError> {
         let workers = self.workers.entry(tenant).or_default();
-        // The silent are looked for only when they are in the way, so registering stays cheap.
+        // Expired entries are removed only when the registry is full, so registering stays cheap.
         if workers.len() >= MAX_WORKERS_PER_TENANT && !workers.contains_key(&worker) {
             workers.retain(|_, entry| entry.is_live_at(now));
             if workers.len() >= MAX_WORKERS_PER_TENANT {
@@ -274,7 +155,7 @@ impl RunManagement for InMemoryCoordinator {
 }
 
 impl ShardClaiming for InMemoryCoordinator {
-    // Nobody races with `&mut self`, so the first candidate is almost always the one.
+    // `&mut self` excludes races, so the first candidate can almost always be acquired.
     const CANDIDATES_PER_LOOK: usize = 1;
 
     fn claim_throttled_until(
@@ -293,7 +174,7 @@ impl ShardClaiming for InMemoryCoordinator {
             return;
         }
         let claims = self.last_claims.entry(tenant).or_default();
-        // Whenever the map has doubled, which costs each new worker a constant.
+        // Expired entries are removed whenever the map has doubled: amortized constant time.
         if claims.len().is_power_of_two() && !claims.contains_key(&worker) {
             claims.retain(|_, last| cooldown.retry_after(*last, now).is_some());
         }
@@ -302,7 +183,7 @@ impl ShardClaiming for InMemoryCoordinator {
 }
 
 impl InMemoryCoordinator {
-    /// Every run of a tenant, in the order of their ids.
+    /// Returns every run of a tenant, in the order of their ids.
     fn runs_of(&self, tenant: TenantId) -> Vec<RunId> {
         let home = self.tenants.get(tenant);
         let mut runs: Vec<RunId> =
@@ -311,22 +192,10 @@ impl InMemoryCoordinator {
         runs
     }
 
-    /// Makes those free that `worker` will find first in a run's list of the free.
+    /// Updates the entries of the claim index that `worker` will find first.
     fn strike_taken(&mut self, tenant: TenantId, run: RunId, worker: WorkerId, limit: usize) {
         if let Some(slot) = self.find_run(tenant, run) {
             run_mut(&mut self.runs, slot).claims.strike_taken(worker, limit, &mut self.records);
         }
-    }
-
-    fn transition(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        kind: RunTransitionKind,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        let moved = self.run_on_run(now, &RunTransition { tenant, run, kind, op_id })?;
-        Ok(moved.map(|_| ()))
     }
 }

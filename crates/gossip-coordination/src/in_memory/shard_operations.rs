@@ -1,32 +1,72 @@
-//! The operations on shards, each one a command handed to the protocol.
+//! The operations on shards. Plain kernel commands are derived from the operation list; grants and
+//! renewals are written by hand.
 
-use gossip_contracts::coordination::{
-    CursorUpdate, MAX_SPLIT_CHILDREN, SplitReplacePlan, SplitResidualPlan,
-};
-use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
+use std::collections::BTreeMap;
+
+use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
 
 use super::InMemoryCoordinator;
 use super::table::{Place, Slot};
-use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
-    SplitResidualError,
-};
-use crate::handoff::HandoffId;
-use crate::lease::{Lease, PlaceHint};
-use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
-use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
+use crate::for_each_shard_operation;
+use crate::lease::PlaceHint;
+use crate::operations::*;
+use crate::outcome::CapacityHint;
 use crate::protocol::{
-    Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OfferTerms, OwnerEvidence, Park,
-    Release, ReleaseMode, Renew, ShardInputs, ShardTransition, SplitReplace, SplitResidual,
-    Verdict, Withdraw,
+    Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OwnerEvidence, Park, Release, Renew,
+    ShardInputs, ShardTransition, SplitReplace, SplitResidual, Verdict, Withdraw,
 };
-use crate::record::ParkReason;
-use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::shard_limits::ShardQuota;
-use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
+/// Defines the rows of an operation list that are plain kernel commands. The other rows are written
+/// by hand beside it.
+macro_rules! in_memory_operations {
+    (() $(
+        $(#[$doc:meta])*
+        fn $name:ident $(<$life:lifetime>)? ($($arg:ident: $type:ty),*) -> $answer:ty
+            = $kind:ident $how:tt;
+    )*) => {
+        $(in_memory_operations! { @method $kind $how,
+            fn $name $(<$life>)? ($($arg: $type),*) -> $answer
+        })*
+    };
+
+    (@method grant $($rest:tt)*) => {};
+    (@method update $($rest:tt)*) => {};
+    (@method read $($rest:tt)*) => {};
+    (@method collect $($rest:tt)*) => {};
+    (@method $kind:ident $how:tt,
+        fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty) => {
+        fn $name(&mut self, $($arg: $type),*) -> $answer {
+            in_memory_operations!(@run self, $kind $how)
+        }
+    };
+
+    (@run $self:ident, under_lease($now:ident, $lease:ident, $command:expr)) => {
+        $self.run_leased($now, $lease, &$command)
+    };
+    (@run $self:ident, split($now:ident, $lease:ident, $command:expr)) => {
+        $self.run_leased($now, $lease, &($command)(MAX_SPLIT_CHILDREN))
+    };
+    (@run $self:ident, on_shard($now:ident, $command:expr)) => {
+        $self.run_on_shard($now, &$command)
+    };
+    (@run $self:ident, create($now:ident, $command:expr)) => {
+        $self.run_on_run($now, &$command).map(IdempotentOutcome::into_inner)
+    };
+    (@run $self:ident, transition($now:ident, $command:expr)) => {
+        Ok($self.run_on_run($now, &$command)?.map(|_| ()))
+    };
+    // `on_run` and `delete`.
+    (@run $self:ident, $kind:ident($now:ident, $command:expr)) => {
+        $self.run_on_run($now, &$command)
+    };
+}
+pub(super) use in_memory_operations;
+
 impl CoordinationBackend for InMemoryCoordinator {
+    for_each_shard_operation! { in_memory_operations () }
+
     fn acquire_and_restore_into<'a>(
         &mut self,
         now: LogicalTime,
@@ -42,7 +82,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         let Some(place) = found else {
             return self.acquire_at_length(now, &acquire, None, scratch);
         };
-        // What `run_at` does, by the parts of the decision: as a whole it is large, and building it
+        // The steps of `run_at`, without building the whole decision: it is large, and moving it
         // would cost as much as deciding.
         self.assert_collector_serves(tenant);
         let (shard, run) = (self.view(place.slot), self.run(place).record.head());
@@ -80,86 +120,6 @@ impl CoordinationBackend for InMemoryCoordinator {
         })
     }
 
-    fn checkpoint(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        cursor: CursorUpdate<'_>,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
-        self.run_leased(now, lease, &Checkpoint { tenant, lease, cursor, op_id })
-    }
-
-    fn complete(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        cursor: CursorUpdate<'_>,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, CompleteError> {
-        self.run_leased(now, lease, &Complete { tenant, lease, cursor, op_id })
-    }
-
-    fn park_shard(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        reason: ParkReason,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, ParkError> {
-        self.run_leased(now, lease, &Park { tenant, lease, reason, op_id })
-    }
-
-    fn split_replace(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        plan: &SplitReplacePlan<'_>,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError> {
-        let children_max = MAX_SPLIT_CHILDREN;
-        let split = SplitReplace { tenant, lease, plan, children_max, op_id };
-        self.run_leased(now, lease, &split)
-    }
-
-    fn split_residual(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        plan: &SplitResidualPlan<'_>,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
-        self.run_leased(now, lease, &SplitResidual { tenant, lease, plan, op_id })
-    }
-
-    fn release(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        mode: ReleaseMode,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, ReleaseError> {
-        self.run_leased(now, lease, &Release { tenant, lease, mode, op_id })
-    }
-
-    fn offer(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        terms: OfferTerms,
-        cursor: CursorUpdate<'_>,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, OfferError> {
-        self.run_leased(now, lease, &OfferShard { tenant, lease, terms, cursor, op_id })
-    }
-
     fn accept<'a>(
         &mut self,
         now: LogicalTime,
@@ -175,19 +135,30 @@ impl CoordinationBackend for InMemoryCoordinator {
         Ok(self.restore(now, grant, found.expect(GRANTED), scratch))
     }
 
-    fn withdraw(
+    fn renew_many(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
-        lease: &Lease,
-        handoff: HandoffId,
-        op_id: OpId,
-    ) -> Result<IdempotentOutcome<()>, WithdrawError> {
-        self.run_leased(now, lease, &Withdraw { tenant, lease, handoff, op_id })
+        leases: &[Lease],
+        results: &mut Vec<Result<RenewResult, RenewError>>,
+    ) {
+        results.clear();
+        results.extend(leases.iter().map(|lease| self.renew(now, tenant, lease)));
+        share_hints(leases, results);
     }
 }
 
-/// What an operation that succeeded shows.
+/// Gives all leases of a run the capacity hint of the last one that was renewed.
+fn share_hints(leases: &[Lease], results: &mut [Result<RenewResult, RenewError>]) {
+    let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
+    for (lease, result) in leases.iter().zip(results).rev() {
+        if let Ok(renewed) = result {
+            renewed.capacity = *hints.entry(lease.run()).or_insert(renewed.capacity);
+        }
+    }
+}
+
+/// Why a granted shard is found: an operation on a missing shard fails before.
 const GRANTED: &str = "an operation on a missing shard is refused";
 
 impl InMemoryCoordinator {

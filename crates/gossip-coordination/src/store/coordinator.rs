@@ -1,54 +1,32 @@
-//! The coordinators over a store: flights and the two drivers that fly them.
+//! The coordinators over a store, and the two drivers that run flights on one.
 //!
-//! Both faces are written once: macros list the operations, and are told whether to await. Nothing
-//! is decided here; an operation is a command, its flight, and a driver.
+//! Both coordinators are derived from the operation lists: an operation is a kernel command, the
+//! flight that commits it, and a driver. No protocol rule is here.
 
 use std::fmt;
-
-use gossip_contracts::coordination::{
-    CursorUpdate, InitialShardInput, SplitReplacePlan, SplitResidualPlan,
-};
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
 use super::cache::RecordCache;
 use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Reply, Step};
-use super::gc::RunsListed;
-use super::run_operations::run_operations;
-use super::shard_operations::shard_operations;
-use crate::error::{
-    AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
-};
+use super::operations::store_operations;
 use crate::events::EventCollector;
 use crate::facade::{AsyncShardClaiming, ShardClaiming};
-use crate::handoff::HandoffId;
-use crate::lease::Lease;
-use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
-use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
+use crate::operations::*;
 use crate::protocol::{
-    Accept, Acquire, Checkpoint, ClaimCandidates, Complete, CreateRun, DeleteRun, OfferShard,
-    OfferTerms, Park, RegisterShards, Release, ReleaseMode, RequestAction, RevokeLease,
-    RunTransition, RunTransitionKind, SplitReplace, SplitResidual, Unpark, Withdraw,
+    Accept, Acquire, Checkpoint, Complete, CreateRun, DeleteRun, OfferShard, Park, RegisterShards,
+    Release, RequestAction, RevokeLease, RunTransition, RunTransitionKind, SplitReplace,
+    SplitResidual, Unpark, Withdraw,
 };
-use crate::record::ParkReason;
-use crate::request::ShardAction;
-use crate::run::{RunConfig, RunOpResult, RunProgress, RunRecord, ShardFilter, ShardSummary};
-use crate::run_errors::{
-    CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RequestActionError,
-    RevokeLeaseError, RunTransitionError, UnparkError,
-};
-use crate::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
-use crate::scratch::{AcquireResultView, AcquireScratch};
-use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
+use crate::run_management::{AsyncRunManagement, RunManagement};
 use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
-use crate::workers::{WorkerEntry, WorkerError, WorkerState};
+use crate::{for_each_run_operation, for_each_shard_operation};
 
-/// Flies `flight` on a blocking store.
+/// Runs `flight` to its end on a blocking store.
 pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         flight.tell_binding(store.binding());
-        let told = match flight.step() {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Wait(ticks) => {
@@ -57,15 +35,15 @@ pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(told);
+        flight.tell(reply);
     }
 }
 
-/// Flies `flight` on an asynchronous store.
+/// Runs `flight` to its end on an asynchronous store.
 pub async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         flight.tell_binding(store.binding());
-        let told = match flight.step() {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads).await),
             Step::Commit(txns) => Reply::Committed(store.commit(txns).await),
             Step::Wait(ticks) => {
@@ -74,64 +52,64 @@ pub async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(told);
+        flight.tell(reply);
     }
 }
 
-/// What both coordinators have.
+/// Defines a coordinator without its operations.
 macro_rules! coordinator {
     ($name:ident over $engine:ident, $what:literal) => {
         #[doc = $what]
         ///
-        /// It is one handle: several, in one process or in many, may work on one store.
+        /// It is one handle. Several, in one process or in many, may use the same store.
         pub struct $name<S> {
             store: S,
             core: Core,
         }
 
         impl<S: $engine> $name<S> {
-            /// A handle on what `store` holds.
+            /// Returns a handle on the records in `store`.
             pub fn new(store: S, config: StoreConfig) -> Self {
                 let core = Core::new(config, store.limits());
                 Self { store, core }
             }
 
-            /// As [`new`](Self::new), beside others of this process that share `cache`. All of
-            /// them must be on one store.
+            /// As [`new`](Self::new), with the record cache of other handles in this process. All
+            /// handles that share a cache must use the same store.
             pub fn sharing(store: S, config: StoreConfig, cache: &RecordCache) -> Self {
                 let mut handle = Self::new(store, config);
                 handle.core.cache = cache.clone();
                 handle
             }
 
-            /// What it remembers, to be shared with others on the same store.
+            /// Returns the record cache, to be shared with other handles on the same store.
             #[must_use]
             pub const fn cache(&self) -> &RecordCache {
                 &self.core.cache
             }
 
-            /// Limits, and the nonce of this handle.
+            /// Returns the settings and the nonce of this handle.
             #[must_use]
             pub const fn config(&self) -> StoreConfig {
                 self.core.config
             }
 
-            /// The store itself.
+            /// Returns the store.
             pub const fn store(&self) -> &S {
                 &self.store
             }
 
-            /// The store itself, for what is not coordination.
+            /// Returns the store, for operations outside coordination.
             pub const fn store_mut(&mut self) -> &mut S {
                 &mut self.store
             }
 
-            /// The most children that the store publishes in one split.
+            /// Returns the maximum number of children that the store commits in one split.
             pub fn split_children_max(&self) -> usize {
                 self.core.split_children_max()
             }
 
-            /// Collects events from now on, or no longer. Answers the collector that was there.
+            /// Replaces the event collector; `None` stops collecting. Returns the previous one.
             pub const fn collect_events(
                 &mut self,
                 events: Option<EventCollector>,
@@ -188,14 +166,23 @@ impl<S: Store> StoreCoordinator<S> {
     }
 }
 
-shard_operations!(StoreCoordinator over Store as CoordinationBackend; fly);
-shard_operations!(AsyncStoreCoordinator over AsyncStore as AsyncCoordinationBackend;
-    fly_async.await; async);
-run_operations!(StoreCoordinator over Store as RunManagement; fly);
-run_operations!(AsyncStoreCoordinator over AsyncStore as AsyncRunManagement;
-    fly_async.await; async);
+impl<S: Store> CoordinationBackend for StoreCoordinator<S> {
+    for_each_shard_operation! { store_operations (blocking) }
+}
 
-/// Claims of a handle, which remembers its own.
+impl<S: AsyncStore> AsyncCoordinationBackend for AsyncStoreCoordinator<S> {
+    for_each_shard_operation! { store_operations (asynchronous) }
+}
+
+impl<S: Store> RunManagement for StoreCoordinator<S> {
+    for_each_run_operation! { store_operations (blocking) }
+}
+
+impl<S: AsyncStore> AsyncRunManagement for AsyncStoreCoordinator<S> {
+    for_each_run_operation! { store_operations (asynchronous) }
+}
+
+/// Defines claiming. The cooldown counts the claims of this handle.
 macro_rules! claiming {
     (
         $name:ident over $engine:ident as $claiming:ident;
@@ -224,7 +211,7 @@ macro_rules! claiming {
                 limit: usize,
                 out: &mut ClaimCandidates,
             ) -> Result<ClaimOutlook, GetRunError> {
-                let flight = self.core.probe(now, (tenant, run), (worker, limit), out);
+                let flight = self.core.probe_candidates_into(now, tenant, run, worker, limit, out);
                 $fly(&mut self.store, flight)$(.$await)?
             }
         }
@@ -234,18 +221,19 @@ macro_rules! claiming {
 claiming!(StoreCoordinator over Store as ShardClaiming; fly);
 claiming!(AsyncStoreCoordinator over AsyncStore as AsyncShardClaiming; fly_async.await; async);
 
-/// What only a store needs: elsewhere no record is damaged.
-macro_rules! mending {
+/// Defines the operation on damaged records, which exist only in a store.
+macro_rules! repair {
     ($name:ident over $engine:ident; $fly:ident $(.$await:tt)? $(; $async:tt)?) => {
         impl<S: $engine> $name<S> {
-            /// Deletes a run whose head or list of roots is damaged, with its shards, whether it is
-            /// over or not: nobody can read that. Its id is never used again.
+            /// Deletes a run whose head or list of roots is damaged, with its shards. Its status
+            /// cannot be read, so the run may still be active. Its id is never used again.
             ///
-            /// A run that can be read is deleted as by `delete_run`, with its refusals.
+            /// A readable run is deleted as by `delete_run`, with the same errors.
             ///
             /// # Errors
             ///
-            /// As `delete_run`; a record of a newer format is refused, and left to a newer program.
+            /// As `delete_run`. A record of a newer format is refused, so that a newer program can
+            /// handle it.
             pub $($async)? fn delete_damaged_run(
                 &mut self,
                 now: LogicalTime,
@@ -260,5 +248,5 @@ macro_rules! mending {
     };
 }
 
-mending!(StoreCoordinator over Store; fly);
-mending!(AsyncStoreCoordinator over AsyncStore; fly_async.await; async);
+repair!(StoreCoordinator over Store; fly);
+repair!(AsyncStoreCoordinator over AsyncStore; fly_async.await; async);

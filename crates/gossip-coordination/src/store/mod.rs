@@ -20,7 +20,7 @@
 //! | `handoffs` | handoff records, with opaque payloads |
 //! | `core`, `routes` | the state of a handle; its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver and their backends |
-//! | `shard_operations`, `run_operations` | the operations of both backends, listed once |
+//! | `operations` | the methods of both coordinators, derived from the operation lists |
 //!
 //! # Round trips
 //!
@@ -74,6 +74,7 @@ mod key;
 mod loaded;
 mod map_store;
 mod nonce;
+mod operations;
 mod owner;
 mod purge;
 mod queries;
@@ -83,10 +84,8 @@ mod renewals;
 mod retry;
 mod routes;
 mod run_flight;
-mod run_operations;
 mod scatter;
 mod shard_flight;
-mod shard_operations;
 mod txn;
 mod worker_flight;
 

@@ -412,11 +412,29 @@ fn whoever_sweeps_at_once_gives_each_shard_back_once() {
         let (mut gone, mut gone_too) = (Vec::new(), Vec::new());
         let delete = |id| DeleteRun { tenant: TENANT, run: RUN, op_id: op(id) };
         let [one, two, three, four] = &mut cores;
-        let stale = (TENANT, STALE_AFTER);
+        let after = STALE_AFTER;
         let mut sweepers = vec![
             (0, Sweeper::Deletion(one.delete(at(5), delete(4)))),
-            (1, Sweeper::Upkeep(two.collect(at(6), stale, 9, &mut gone))),
-            (2, Sweeper::Upkeep(three.collect(at(6), stale, 9, &mut gone_too))),
+            (
+                1,
+                Sweeper::Upkeep(two.gc_stale_initializing_runs_into(
+                    at(6),
+                    TENANT,
+                    after,
+                    9,
+                    &mut gone,
+                )),
+            ),
+            (
+                2,
+                Sweeper::Upkeep(three.gc_stale_initializing_runs_into(
+                    at(6),
+                    TENANT,
+                    after,
+                    9,
+                    &mut gone_too,
+                )),
+            ),
             (3, Sweeper::Deletion(four.delete(at(6), delete(5)))),
         ];
         while !sweepers.is_empty() {

@@ -1,4 +1,6 @@
 //! Every operation of a backend as a flight.
+//!
+//! Operations without a kernel command have the names and parameters of the operation lists.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +26,11 @@ use crate::run_management::ClaimOutlook;
 use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::workers::{WorkerEntry, WorkerError, WorkerState};
 
-/// A flight that can be refused.
+/// A flight with a fallible result.
 pub(super) type Route<'f, T, E> = Flight<'f, Result<T, E>>;
 
 impl Core {
-    /// An operation on a shard that answers what the protocol answers.
+    /// An operation on a shard that returns the kernel's result.
     pub(super) fn on_shard<'f, T>(
         &'f mut self,
         now: LogicalTime,
@@ -77,35 +79,35 @@ impl Core {
             let operation = Renew { tenant, lease };
             let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
             let of = (tenant, lease.run());
-            Ok(told(renewed, capacity::capacity(self, &io, now, of, lease.owner()).await))
+            Ok(renew_result(renewed, capacity::capacity(self, &io, now, of, lease.owner()).await))
         })
     }
 
-    /// As [`Core::renew`] for each of `leases`, in their order; what waits is looked up once for
+    /// As [`Core::renew`] for each of `leases`, in their order. The capacity hint is read once for
     /// each run.
     pub(super) fn renew_many<'f>(
         &'f mut self,
         now: LogicalTime,
         tenant: TenantId,
         leases: &'f [Lease],
-    ) -> Flight<'f, Vec<Result<RenewResult, RenewError>>> {
+        results: &'f mut Vec<Result<RenewResult, RenewError>>,
+    ) -> Flight<'f, ()> {
         Flight::new(move |io| async move {
-            let answers = renewals::renew_many(self, &io, now, tenant, leases).await;
+            let renewals = renewals::renew_many(self, &io, now, tenant, leases).await;
             let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
-            let mut results = Vec::with_capacity(leases.len());
-            for (lease, answer) in leases.iter().zip(answers) {
-                let (run, renewed) = (lease.run(), answer.is_ok());
-                if renewed && !hints.contains_key(&run) {
+            results.clear();
+            for (lease, renewal) in leases.iter().zip(renewals) {
+                let run = lease.run();
+                if renewal.is_ok() && !hints.contains_key(&run) {
                     let (of, by) = ((tenant, run), lease.owner());
                     hints.insert(run, capacity::capacity(self, &io, now, of, by).await);
                 }
-                results.push(answer.map(|renewed| told(renewed, hints[&run])));
+                results.push(renewal.map(|renewed| renew_result(renewed, hints[&run])));
             }
-            results
         })
     }
 
-    /// An operation on a run that answers what the protocol answers.
+    /// An operation on a run that returns the kernel's result.
     pub(super) fn on_run<'f, T>(
         &'f mut self,
         now: LogicalTime,
@@ -151,7 +153,7 @@ impl Core {
         )
     }
 
-    pub(super) fn run(
+    pub(super) fn get_run(
         &mut self,
         tenant: TenantId,
         run: RunId,
@@ -159,7 +161,7 @@ impl Core {
         Flight::new(move |io| async move { queries::run(self, &io, tenant, run).await })
     }
 
-    pub(super) fn progress(
+    pub(super) fn get_run_progress(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
@@ -168,39 +170,68 @@ impl Core {
         Flight::new(move |io| async move { queries::progress(self, &io, now, tenant, run).await })
     }
 
-    pub(super) fn list<'f>(
+    pub(super) fn list_shards_into<'f>(
         &'f mut self,
         now: LogicalTime,
-        of: (TenantId, RunId),
+        tenant: TenantId,
+        run: RunId,
         filter: ShardFilter,
         out: &'f mut Vec<ShardSummary>,
     ) -> Route<'f, (), GetRunError> {
-        Flight::new(move |io| async move { queries::list(self, &io, now, of, filter, out).await })
+        Flight::new(move |io| async move {
+            queries::list(self, &io, now, (tenant, run), filter, out).await
+        })
     }
 
-    pub(super) fn candidates<'f>(
+    pub(super) fn collect_claim_candidates_into<'f>(
         &'f mut self,
         now: LogicalTime,
-        of: (TenantId, RunId),
-        wanted: (WorkerId, usize),
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
         out: &'f mut ClaimCandidates,
     ) -> Route<'f, ClaimOutlook, GetRunError> {
-        Flight::new(
-            move |io| async move { queries::candidates(self, &io, now, of, wanted, out).await },
-        )
+        Flight::new(move |io| async move {
+            queries::candidates(self, &io, now, (tenant, run), (worker, limit), out).await
+        })
     }
 
-    pub(super) fn probe<'f>(
+    pub(super) fn probe_candidates_into<'f>(
         &'f mut self,
         now: LogicalTime,
-        of: (TenantId, RunId),
-        wanted: (WorkerId, usize),
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
         out: &'f mut ClaimCandidates,
     ) -> Route<'f, ClaimOutlook, GetRunError> {
-        Flight::new(move |io| async move { queries::probe(self, &io, now, of, wanted, out).await })
+        Flight::new(move |io| async move {
+            queries::probe(self, &io, now, (tenant, run), (worker, limit), out).await
+        })
     }
 
-    pub(super) fn list_runs<'f>(
+    pub(super) fn list_active_runs_into<'f>(
+        &'f mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &'f mut Vec<RunId>,
+    ) -> Route<'f, (), InfraError> {
+        self.list_runs(RunsListed::NotOver, tenant, after, limit, out)
+    }
+
+    pub(super) fn list_runs_into<'f>(
+        &'f mut self,
+        tenant: TenantId,
+        after: Option<RunId>,
+        limit: usize,
+        out: &'f mut Vec<RunId>,
+    ) -> Route<'f, (), InfraError> {
+        self.list_runs(RunsListed::All, tenant, after, limit, out)
+    }
+
+    fn list_runs<'f>(
         &'f mut self,
         which: RunsListed,
         tenant: TenantId,
@@ -213,14 +244,17 @@ impl Core {
         })
     }
 
-    pub(super) fn collect<'f>(
+    pub(super) fn gc_stale_initializing_runs_into<'f>(
         &'f mut self,
         now: LogicalTime,
-        stale: (TenantId, u64),
+        tenant: TenantId,
+        stale_after: u64,
         limit: usize,
         out: &'f mut Vec<RunId>,
     ) -> Route<'f, (), InfraError> {
-        Flight::new(move |io| async move { gc::collect(self, &io, now, stale, limit, out).await })
+        Flight::new(move |io| async move {
+            gc::collect(self, &io, now, (tenant, stale_after), limit, out).await
+        })
     }
 
     pub(super) fn register_worker(
@@ -246,7 +280,7 @@ impl Core {
         })
     }
 
-    pub(super) fn list_workers<'f>(
+    pub(super) fn list_workers_into<'f>(
         &'f mut self,
         now: LogicalTime,
         tenant: TenantId,
@@ -256,12 +290,12 @@ impl Core {
     }
 }
 
-fn told(renewed: Renewed, capacity: CapacityHint) -> RenewResult {
+fn renew_result(renewed: Renewed, capacity: CapacityHint) -> RenewResult {
     let Renewed { new_deadline, offer, request, run_paused } = renewed;
     RenewResult { new_deadline, capacity, offer, request, run_paused }
 }
 
-/// What of a granted shard is not in the scratch.
+/// The parts of a granted shard that are not in the scratch.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     status: ShardStatus,
@@ -280,7 +314,7 @@ impl Shown {
     }
 }
 
-/// Before anything was granted.
+/// A placeholder until the shard is granted.
 impl Default for Shown {
     fn default() -> Self {
         let (status, cursor_semantics) = (ShardStatus::Active, CursorSemantics::Completed);
@@ -297,7 +331,7 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// The grant with what its flight wrote into `scratch`.
+    /// Returns the grant with the state that its flight wrote into `scratch`.
     pub(super) fn show(self, scratch: &AcquireScratch) -> AcquireResultView<'_> {
         let Shown { status, cursor_semantics, parent } = self.shown;
         AcquireResultView {
