@@ -65,7 +65,10 @@ fn a_block_without_its_origin_is_a_problem() {
     for body in bad {
         assert!(problem(body).is_some(), "{body:?}");
     }
-    assert_eq!(found("<!-- mutants: begin -->\nNot run yet.\n")[0].problem, Some("has no end"));
+    assert_eq!(
+        found("<!-- mutants: begin -->\nNot run yet.\n")[0].problem,
+        Some("has no end mark")
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ const DETERMINISM: [&str; 4] = ["--package", "gossip-sim", "--test", "determinis
 
 /// Documentation tests have a stage of their own, and benchmarks are only compiled, by clippy: so
 /// the targets are named.
-const TEST_TARGETS: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
+const TEST_TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
 
 /// Crates whose unit tests start no server and take seconds.
 const QUICK: [&str; 8] = [
@@ -120,6 +120,10 @@ fn clippy() -> Result<(), Failure> {
 /// Unit and integration tests. The tests of `gossip-trials` run the `gossip` binary. Cargo builds
 /// it for the integration tests of `gossip-cli`, and builds everything before the first test runs.
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
+    // A test runs the examples for users as programs.
+    let mut examples = process::cargo();
+    examples.args(["build", "--package", "gossip-engine", "--examples"]);
+    process::run(&mut examples, "fix the errors that rustc reported above")?;
     let mut arguments = vec!["--workspace", "--all-features"];
     arguments.extend(TEST_TARGETS);
     test_programs::run(&arguments, tally)

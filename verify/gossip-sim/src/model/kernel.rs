@@ -445,7 +445,7 @@ impl Kernel {
             });
         }
         step.record = Some(self.store(record));
-        for birth in change.births() {
+        for birth in change.new_shards() {
             step.born.push(self.give_birth(by, record.key().run(), &birth));
         }
         step

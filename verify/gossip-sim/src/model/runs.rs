@@ -130,7 +130,7 @@ impl Kernel {
                     let last_chunk_at = time(now);
                     roots =
                         RootProgress { total: count, registered: count, chunks: 1, last_chunk_at };
-                    for birth in newborn.births() {
+                    for birth in newborn.new_shards() {
                         let born = self.give_birth(by, RUN, &birth);
                         step.born.push(born);
                     }
