@@ -1,18 +1,19 @@
 //! Shard coordination: leases with fencing epochs, cursors, idempotent operations, splits, runs.
 //!
-//! The rules are in [`protocol`], pure and written once. Around them stand the records they look
-//! at, the errors they answer with, and the backends that load and commit.
+//! The protocol rules are in [`protocol`], as pure functions. Around them are the records they
+//! read, the errors they return, and the backends that load records and commit changes. Every
+//! operation is listed once, in [`operations`].
 //!
-//! **The line that refuses a stale fence** is in [`validate_lease`], whose ladder is `check_lease`
-//! in `validation.rs`.
+//! **A stale fence is refused** in [`validate_lease`]; its checks are `check_lease` in
+//! `validation.rs`.
 //!
-//! What this crate never does: open a file or a socket, read a clock, draw a random number, start
-//! a thread ([`Blocking`] makes the caller's wait). It never depends on `gossip-frontier`: keys are
+//! This crate never opens a file or a socket, reads a clock, draws a random number or starts a
+//! thread ([`block_on`] parks the calling one). It does not depend on `gossip-frontier`: keys are
 //! bytes here.
 #![forbid(unsafe_code)]
 
-mod adapters;
 mod async_session;
+mod block_on;
 mod error;
 mod events;
 mod facade;
@@ -39,13 +40,13 @@ mod traits;
 mod validation;
 mod workers;
 
-// The seeds name these here too; they live with the data model.
+// The specification names these here, too; they are defined with the data model.
 pub use gossip_contracts::coordination::{
     ShardArena, ShardSpecHandle, validate_residual_split_bounds,
 };
 
-pub use self::adapters::{Blocking, Ready, block_on};
 pub use self::async_session::AsyncWorkerSession;
+pub use self::block_on::block_on;
 pub use self::error::{
     AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
     ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError, StoreRefusal,
@@ -93,7 +94,7 @@ pub use self::workers::{
 };
 
 #[cfg(test)]
-mod adapters_tests;
+mod block_on_tests;
 #[cfg(test)]
 mod error_matrix_tests;
 #[cfg(test)]

@@ -23,15 +23,15 @@ use crate::protocol::{
 use crate::request::PendingRequest;
 use crate::split_execution::{hash_split_replace, hash_split_residual};
 use crate::test_fixtures::{
-    RUN, TENANT, acquire, at, fence, key, op, run_config, two_shards, worker,
+    RUN, TENANT, acquire, at, fence, key, op, run_config, two_shards, two_shards_async, worker,
 };
 use crate::{
-    AcquireScratch, AsyncWorkerSession, Blocking, CheckpointResult, CoordinationBackend,
+    AcquireScratch, AsyncWorkerSession, CheckpointResult, CoordinationBackend,
     CoordinatorRuntimeConfig, EventCollector, EventKind, FixedBuf, GrantToken, HandoffId,
     InMemoryCoordinator, Lease, LeaseHolder, Lineage, NewShard, Offer, OpKind, OpLog, OpLogEntry,
-    ParkReason, Ready, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry,
-    RunProgress, RunRecord, SessionError, ShardAction, ShardFilter, ShardQuota, ShardView,
-    SplitKey, StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
+    ParkReason, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry, RunProgress,
+    RunRecord, SessionError, ShardAction, ShardFilter, ShardQuota, ShardView, SplitKey,
+    StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
 };
 
 const SECRET_GRANT: u64 = 5_515_515_515_515_515_515;
@@ -254,10 +254,10 @@ fn coordinators_and_sessions_show_no_secret() {
     let mut rows = Vec::new();
     backend.list_shards_into(at(14), TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
     show(&rows);
-    let mut twin = Blocking::new(Ready::new(backend));
-    show(&twin);
-    let next = twin.accept(at(15), TENANT, key(0), TERMS.destination, MOVE, &mut scratch).unwrap();
-    show(&AsyncWorkerSession::from_acquire_result(twin.get_mut(), next));
+    let next = backend.accept(at(15), TENANT, key(0), TERMS.destination, MOVE, &mut scratch);
+    let mut another = two_shards_async();
+    show(&another);
+    show(&AsyncWorkerSession::from_acquire_result(&mut another, next.unwrap()));
 }
 
 /// Decides `operation` about `shard` and prints the command and what it comes to.

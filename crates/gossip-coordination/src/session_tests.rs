@@ -7,11 +7,12 @@ use gossip_contracts::coordination::{
 
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::session::Held;
-use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, worker};
+use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, two_shards_async, worker};
 use crate::{
-    AcceptError, AcquireError, AcquireScratch, AsyncWorkerSession, CapacityHint, CheckpointError,
-    CompleteError, CoordinationBackend, HandoffId, IdempotentOutcome, InMemoryCoordinator,
-    ParkReason, Ready, RenewResult, ShardClaiming, ShardStatus, WorkerSession, block_on,
+    AcceptError, AcquireError, AcquireScratch, AsyncRunManagement, AsyncWorkerSession,
+    CapacityHint, CheckpointError, CompleteError, CoordinationBackend, HandoffId,
+    IdempotentOutcome, InMemoryCoordinator, ParkReason, RenewResult, ShardClaiming, ShardFilter,
+    ShardStatus, WorkerSession, block_on,
 };
 
 const MOVE: HandoffId = HandoffId::from_raw(5);
@@ -239,7 +240,7 @@ fn a_claimed_shard_becomes_a_session_and_its_scratch_is_free_again() {
 
 #[test]
 fn the_asynchronous_twin_does_the_same() {
-    let mut backend = Ready::new(two_shards());
+    let mut backend = two_shards_async();
     block_on(async {
         let mut source =
             AsyncWorkerSession::new(&mut backend, at(10), TENANT, key(0), worker(1)).await.unwrap();
@@ -266,6 +267,10 @@ fn the_asynchronous_twin_does_the_same() {
         let failed = destination.complete(at(26), until(b"z"), op(7)).await.unwrap_err();
         let (destination, _) = failed.into_parts();
         destination.park(at(27), ParkReason::Other, op(8)).await.unwrap();
+        let mut shards = Vec::new();
+        let all = ShardFilter::all();
+        backend.list_shards_into(at(28), TENANT, RUN, all, &mut shards).await.unwrap();
+        let parked = shards.iter().find(|shard| shard.shard == key(0).shard()).unwrap();
+        assert_eq!(parked.status, ShardStatus::Parked);
     });
-    assert_eq!(status(backend.get_ref()), ShardStatus::Parked);
 }

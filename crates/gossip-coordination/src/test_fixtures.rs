@@ -8,6 +8,8 @@ use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 
+use crate::store::test_support::AsyncMap;
+use crate::store::{AsyncStoreCoordinator, MapStore, StoreConfig, StoreCoordinator};
 use crate::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease,
     RunConfig, RunManagement,
@@ -56,6 +58,19 @@ pub(crate) fn two_shards() -> InMemoryCoordinator {
         slab_capacity: 1 << 20,
         ..CoordinatorRuntimeConfig::default()
     });
+    register_two_shards(&mut coordinator);
+    coordinator
+}
+
+/// As [`two_shards`] over an asynchronous store.
+pub(crate) fn two_shards_async() -> AsyncStoreCoordinator<AsyncMap> {
+    let mut coordinator = StoreCoordinator::new(MapStore::new(), StoreConfig::new(1 << 32));
+    register_two_shards(&mut coordinator);
+    let store = AsyncMap(coordinator.store().another_handle());
+    AsyncStoreCoordinator::new(store, StoreConfig::new(2 << 32))
+}
+
+fn register_two_shards(coordinator: &mut impl RunManagement) {
     let shards = [(0, b"a", b"m"), (1, b"m", b"z")].map(|(id, start, end)| InitialShardInput {
         shard_id: ShardId::from_raw(id),
         spec: ShardSpecRef::new(start, end, b""),
@@ -64,7 +79,6 @@ pub(crate) fn two_shards() -> InMemoryCoordinator {
     let made =
         coordinator.create_run_with_shards(at(1), TENANT, RUN, run_config(), &shards, op(1_000));
     made.expect("a new run with two good shards");
-    coordinator
 }
 
 /// Acquires a shard at `now` for `worker`.

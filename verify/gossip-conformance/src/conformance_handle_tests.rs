@@ -9,14 +9,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
-use gossip_contracts::coordination::{
-    CursorUpdate, InitialShardInput, SplitReplacePlan, SplitResidualPlan,
-};
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
-use gossip_coordination::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
+use gossip_coordination::operations::*;
 use gossip_coordination::*;
 
-use crate::conformance_tests::{ALONE, coordinator};
+use crate::blocking::Blocking;
+use crate::conformance_tests::coordinator;
 use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 
 /// A coordinator behind a lock, reached by several handles.
@@ -56,104 +53,42 @@ impl Future for Turn {
     }
 }
 
-/// Writes methods that commit, whose reply can be lost, and methods that only read.
+/// Defines methods that lock the coordinator. The reply of a method that may commit can be lost.
 macro_rules! through_the_lock {
-    ($asynchronous:ident {
-        $(commits $name:ident $(<$life:lifetime>)? ($($arg:ident: $type:ty),*) -> $answer:ty;)*
-        $(reads $look:ident ($($la:ident: $lt:ty),*) -> $seen:ty;)*
-    }) => {
-        impl $asynchronous for Shared {
-            $(async fn $name $(<$life>)? (&mut self, $($arg: $type),*) -> $answer {
-                Turn(false).await;
-                let answer = self.store().$name($($arg),*);
-                self.deliver(answer)
-            })*
-            $(async fn $look(&mut self, $($la: $lt),*) -> $seen {
-                Turn(false).await;
-                self.store().$look($($la),*)
-            })*
+    (() $(
+        $(#[$doc:meta])*
+        fn $name:ident $(<$life:lifetime>)? ($($arg:ident: $type:ty),*) -> $answer:ty
+            = $kind:ident $how:tt;
+    )*) => { $(
+        async fn $name $(<$life>)? (&mut self, $($arg: $type),*) -> $answer {
+            Turn(false).await;
+            through_the_lock!(@body self, $name $kind ($($arg),*))
         }
+    )* };
+
+    // Each renewal has a reply of its own.
+    (@body $self:ident, renew_many $kind:ident
+        ($now:ident, $tenant:ident, $leases:ident, $results:ident)) => {{
+        $self.store().renew_many($now, $tenant, $leases, $results);
+        let delivered: Vec<_> = $results.drain(..).map(|result| $self.deliver(result)).collect();
+        $results.extend(delivered);
+    }};
+    (@body $self:ident, $name:ident read ($($arg:ident),*)) => {
+        $self.store().$name($($arg),*)
     };
+    (@body $self:ident, $name:ident $kind:ident ($($arg:ident),*)) => {{
+        let result = $self.store().$name($($arg),*);
+        $self.deliver(result)
+    }};
 }
 
-type Outcome<E> = Result<IdempotentOutcome<()>, E>;
+impl AsyncCoordinationBackend for Shared {
+    for_each_shard_operation! { through_the_lock () }
+}
 
-through_the_lock! { AsyncCoordinationBackend {
-    commits acquire_and_restore_into<'a>(now: LogicalTime, tenant: TenantId, key: ShardKey,
-        worker: WorkerId, scratch: &'a mut AcquireScratch)
-        -> Result<AcquireResultView<'a>, AcquireError>;
-    commits renew(now: LogicalTime, tenant: TenantId, lease: &Lease)
-        -> Result<RenewResult, RenewError>;
-    commits checkpoint(now: LogicalTime, tenant: TenantId, lease: &Lease,
-        cursor: CursorUpdate<'_>, op_id: OpId)
-        -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError>;
-    commits complete(now: LogicalTime, tenant: TenantId, lease: &Lease, cursor: CursorUpdate<'_>,
-        op_id: OpId) -> Outcome<CompleteError>;
-    commits park_shard(now: LogicalTime, tenant: TenantId, lease: &Lease, reason: ParkReason,
-        op_id: OpId) -> Outcome<ParkError>;
-    commits split_replace(now: LogicalTime, tenant: TenantId, lease: &Lease,
-        plan: &SplitReplacePlan<'_>, op_id: OpId)
-        -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
-    commits split_residual(now: LogicalTime, tenant: TenantId, lease: &Lease,
-        plan: &SplitResidualPlan<'_>, op_id: OpId)
-        -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>;
-    commits release(now: LogicalTime, tenant: TenantId, lease: &Lease, mode: ReleaseMode,
-        op_id: OpId) -> Outcome<ReleaseError>;
-    commits offer(now: LogicalTime, tenant: TenantId, lease: &Lease, terms: OfferTerms,
-        cursor: CursorUpdate<'_>, op_id: OpId) -> Outcome<OfferError>;
-    commits accept<'a>(now: LogicalTime, tenant: TenantId, key: ShardKey, worker: WorkerId,
-        handoff: HandoffId, scratch: &'a mut AcquireScratch)
-        -> Result<AcquireResultView<'a>, AcceptError>;
-    commits withdraw(now: LogicalTime, tenant: TenantId, lease: &Lease, handoff: HandoffId,
-        op_id: OpId) -> Outcome<WithdrawError>;
-} }
-
-through_the_lock! { AsyncRunManagement {
-    commits create_run(now: LogicalTime, tenant: TenantId, run: RunId, config: RunConfig)
-        -> Result<(), CreateRunError>;
-    commits register_shards(now: LogicalTime, tenant: TenantId, run: RunId,
-        shards: &[InitialShardInput<'_>], op_id: OpId)
-        -> Result<IdempotentOutcome<RunOpResult>, RegisterShardsError>;
-    commits complete_run(now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId)
-        -> Outcome<RunTransitionError>;
-    commits fail_run(now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId)
-        -> Outcome<RunTransitionError>;
-    commits cancel_run(now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId)
-        -> Outcome<RunTransitionError>;
-    commits unpark_shard(now: LogicalTime, tenant: TenantId, key: ShardKey, op_id: OpId)
-        -> Outcome<UnparkError>;
-    commits pause_run(now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId)
-        -> Outcome<RunTransitionError>;
-    commits resume_run(now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId)
-        -> Outcome<RunTransitionError>;
-    commits request_action(now: LogicalTime, tenant: TenantId, key: ShardKey,
-        action: &ShardAction, expires_at: LogicalTime, op_id: OpId)
-        -> Outcome<RequestActionError>;
-    commits revoke_lease(now: LogicalTime, tenant: TenantId, key: ShardKey, op_id: OpId)
-        -> Outcome<RevokeLeaseError>;
-    commits delete_run(now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId)
-        -> Outcome<DeleteRunError>;
-    commits register_worker(now: LogicalTime, tenant: TenantId, worker: WorkerId)
-        -> Result<(), WorkerError>;
-    commits heartbeat(now: LogicalTime, tenant: TenantId, worker: WorkerId, state: WorkerState)
-        -> Result<(), WorkerError>;
-    commits gc_stale_initializing_runs_into(now: LogicalTime, tenant: TenantId,
-        stale_after: u64, limit: usize, out: &mut Vec<RunId>) -> Result<(), InfraError>;
-    reads get_run(tenant: TenantId, run: RunId) -> Result<RunRecord, GetRunError>;
-    reads get_run_progress(now: LogicalTime, tenant: TenantId, run: RunId)
-        -> Result<RunProgress, GetRunError>;
-    reads list_shards_into(now: LogicalTime, tenant: TenantId, run: RunId, filter: ShardFilter,
-        out: &mut Vec<ShardSummary>) -> Result<(), GetRunError>;
-    reads collect_claim_candidates_into(now: LogicalTime, tenant: TenantId, run: RunId,
-        worker: WorkerId, limit: usize, out: &mut ClaimCandidates)
-        -> Result<ClaimOutlook, GetRunError>;
-    reads list_workers_into(now: LogicalTime, tenant: TenantId, out: &mut Vec<WorkerEntry>)
-        -> Result<(), WorkerError>;
-    reads list_active_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
-        out: &mut Vec<RunId>) -> Result<(), InfraError>;
-    reads list_runs_into(tenant: TenantId, after: Option<RunId>, limit: usize,
-        out: &mut Vec<RunId>) -> Result<(), InfraError>;
-} }
+impl AsyncRunManagement for Shared {
+    for_each_run_operation! { through_the_lock () }
+}
 
 impl AsyncShardClaiming for Shared {
     fn claim_throttled_until(
@@ -217,48 +152,4 @@ fn handles_on_a_shared_coordinator_conform() {
 #[test]
 fn sequences_through_a_shared_handle_are_answered_as_the_model_answers() {
     check_sequences(&SharedHandles, 1_000..1_050, 100);
-}
-
-/// The coordinator in memory through both adapters.
-struct ThereAndBack;
-
-type ThereAndBackAgain = Blocking<Ready<InMemoryCoordinator>>;
-
-impl ConformanceTarget for ThereAndBack {
-    type Backend = ThereAndBackAgain;
-
-    fn name(&self) -> &str {
-        "the coordinator in memory, asynchronous"
-    }
-
-    fn lacks(&self) -> &'static [Ability] {
-        ALONE
-    }
-
-    fn fresh(&self, settings: Settings) -> ThereAndBackAgain {
-        Blocking::new(Ready::new(coordinator(settings)))
-    }
-
-    /// The events are collected inside, so the face is put around the coordinator there.
-    fn with_events<R>(
-        &self,
-        backend: &mut ThereAndBackAgain,
-        call: impl FnOnce(&mut ThereAndBackAgain) -> R,
-    ) -> (R, Option<Vec<StateTransitionEvent>>) {
-        let mut events = EventCollector::new();
-        let nobody = || coordinator(Settings::default());
-        let result = backend.get_mut().get_mut().with_events(&mut events, |inner| {
-            let mut face = Blocking::new(Ready::new(std::mem::replace(inner, nobody())));
-            let result = call(&mut face);
-            *inner = face.into_inner().into_inner();
-            result
-        });
-        (result, Some(events.drain()))
-    }
-}
-
-#[test]
-fn the_coordinator_in_memory_conforms_through_the_asynchronous_traits() {
-    let ran = run_all(&ThereAndBack, &mut |case| println!("{}::{}", case.topic, case.name));
-    println!("{ran} cases");
 }

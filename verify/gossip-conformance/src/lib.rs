@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attempts;
+pub mod blocking;
 pub mod claims;
 pub mod clocks;
 pub mod cursors;

@@ -4,8 +4,9 @@ use gossip_coordination::store::{
     Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
     StoreConfig, StoreCoordinator, StoreLimits, Txn,
 };
-use gossip_coordination::{Blocking, EventCollector, InfraError, StateTransitionEvent};
+use gossip_coordination::{EventCollector, InfraError, StateTransitionEvent};
 
+use crate::blocking::Blocking;
 use crate::testscript::{ScriptBackend, WorldSettings, check_scripts, is_for_memory_only};
 use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 

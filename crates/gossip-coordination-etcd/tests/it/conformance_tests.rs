@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
+use gossip_conformance::blocking::Blocking;
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
 use gossip_conformance::{
     Ability, ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
 };
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
-use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
+use gossip_coordination::{EventCollector, StateTransitionEvent};
 use gossip_coordination_etcd::{
     AsyncEtcdCoordinator, BlockingStore, EtcdConfig, EtcdCoordinator, EtcdStore, GrpcClient,
 };

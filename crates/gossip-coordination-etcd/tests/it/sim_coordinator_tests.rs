@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gossip_conformance::blocking::Blocking;
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
-use gossip_coordination::{Blocking, EventCollector, StateTransitionEvent};
+use gossip_coordination::{EventCollector, StateTransitionEvent};
 use gossip_coordination_etcd::{EtcdConfig, EtcdStore, RETRIES_MAX};
 use gossip_testkit_etcd::sim_etcd_kv::{Fault, FaultRates, SimEtcdKv, Target};
 use gossip_testkit_etcd::{SimEtcdCoordinator, SimStore};

@@ -160,7 +160,7 @@ mod scatter_tests;
 #[cfg(test)]
 mod split_race_tests;
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;
 #[cfg(test)]
 mod trip_tests;
 #[cfg(test)]

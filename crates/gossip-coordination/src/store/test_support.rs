@@ -29,7 +29,7 @@ pub(super) fn allot(store: &mut MapStore, tenant: TenantId, max_shards: u64) {
 }
 
 /// The model store as an asynchronous one that is ready at once.
-pub(super) struct AsyncMap(pub(super) MapStore);
+pub(crate) struct AsyncMap(pub(crate) MapStore);
 
 impl AsyncStore for AsyncMap {
     async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
