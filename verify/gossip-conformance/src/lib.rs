@@ -10,7 +10,7 @@
 //! sequences of operations, whose answers must equal those of a naive model written apart, and
 //! [`differential`] compares a backend with the coordinator in memory.
 //!
-//! [`in_turn`] makes several handles act as one, each operation by the next of them, and [`remote`]
+//! [`round_robin`] makes several handles act as one, each operation by the next of them, and [`remote`]
 //! lets their stores stand in processes of their own.
 //!
 //! What the suite never does: read a clock, start a thread, sleep. Time is an argument; a target
@@ -27,12 +27,12 @@ pub mod events;
 pub mod fencing;
 pub mod handoff;
 pub mod idempotency;
-pub mod in_turn;
 pub mod limits;
 pub mod listing;
 pub mod parking;
 pub mod remote;
 pub mod requests;
+pub mod round_robin;
 pub mod runs;
 pub mod splits;
 pub mod tenants;
@@ -303,7 +303,7 @@ fn message(payload: &(dyn std::any::Any + Send)) -> &str {
 #[cfg(test)]
 mod conformance_handle_tests;
 #[cfg(test)]
-mod conformance_in_turn_tests;
+mod conformance_round_robin_tests;
 #[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]

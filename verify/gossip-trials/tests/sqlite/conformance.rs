@@ -3,14 +3,14 @@
 //! A backend is three handles that take turns, operation by operation, and the store of each stands
 //! in a process of its own. So an operation meets a handle and a process that know nothing of the
 //! one before it but what lies in the file, and races are between processes. That a process which
-//! believes its memory would be found is tested with the suite (`conformance_in_turn_tests.rs`).
+//! believes its memory would be found is tested with the suite (`conformance_round_robin_tests.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gossip_conformance::in_turn::InTurn;
 use gossip_conformance::remote::{Carrier, RemoteStore, from_line, to_line};
+use gossip_conformance::round_robin::RoundRobin;
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::StateTransitionEvent;
 use gossip_coordination::store::{StoreConfig, StoreCoordinator, StoreLimits, fresh_nonce};
@@ -65,7 +65,7 @@ impl Carrier for Line {
     }
 }
 
-type Backend = InTurn<RemoteStore<Line>>;
+type Backend = RoundRobin<RemoteStore<Line>>;
 
 /// A handle for each process.
 fn backend(file: &Arc<File>, config: StoreConfig) -> Backend {
@@ -75,7 +75,7 @@ fn backend(file: &Arc<File>, config: StoreConfig) -> Backend {
         let store = RemoteStore::new(Line { file, process, loses_next });
         StoreCoordinator::new(store, StoreConfig { nonce: fresh_nonce(), ..config })
     };
-    InTurn::new((0..PROCESSES).map(handle).collect())
+    RoundRobin::new((0..PROCESSES).map(handle).collect())
 }
 
 /// SQLite files, each used by all processes.

@@ -12,8 +12,8 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{InfraError, StateTransitionEvent};
 
-use crate::in_turn::InTurn;
 use crate::remote::{Carrier, RemoteStore, from_line, serve, to_line};
+use crate::round_robin::RoundRobin;
 use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 
 /// Handles that take turns: not one, so that they differ, and few, so that each comes again.
@@ -84,10 +84,10 @@ struct Turns {
 }
 
 impl Turns {
-    fn on(&self, store: &MapStore, config: StoreConfig) -> InTurn<RemoteStore<Process>> {
+    fn on(&self, store: &MapStore, config: StoreConfig) -> RoundRobin<RemoteStore<Process>> {
         let loses_next = Arc::new(AtomicBool::new(false));
         let shared = RecordCache::default();
-        InTurn::new(
+        RoundRobin::new(
             (0..HANDLES)
                 .map(|number| {
                     let memory = self.remembers.then(BTreeMap::new);
@@ -109,7 +109,7 @@ impl Turns {
 }
 
 impl ConformanceTarget for Turns {
-    type Backend = InTurn<RemoteStore<Process>>;
+    type Backend = RoundRobin<RemoteStore<Process>>;
 
     fn name(&self) -> &str {
         "handles that take turns"

@@ -1,0 +1,118 @@
+//! Several handles on one store that act as one: each operation runs on the next handle.
+//!
+//! A handle then hardly ever finds a current record in its cache. A suite that passes on one handle
+//! and fails here has found a stale cache entry that was trusted. With the store of each handle in
+//! a process of its own (`remote`), the suite tests processes in the same way.
+//!
+//! The claim cooldown is the exception: a handle counts its own claims, so a worker always uses the
+//! same handle for it.
+
+use gossip_coordination::operations::*;
+use gossip_coordination::store::{Store, StoreCoordinator};
+use gossip_coordination::{
+    CoordinationBackend, EventCollector, RunManagement, ShardClaiming, StateTransitionEvent,
+    for_each_run_operation, for_each_shard_operation,
+};
+
+/// Handles that take turns, operation by operation.
+#[derive(Debug)]
+pub struct RoundRobin<S> {
+    /// At least one.
+    handles: Vec<StoreCoordinator<S>>,
+    /// The handle of the last operation. It has the event collector, if there is one.
+    turn: usize,
+}
+
+impl<S: Store> RoundRobin<S> {
+    /// Combines `handles`, which use the same store.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[must_use]
+    pub fn new(handles: Vec<StoreCoordinator<S>>) -> Self {
+        assert!(!handles.is_empty(), "at least one handle");
+        Self { handles, turn: 0 }
+    }
+
+    /// Returns the handles, in the order of their turns.
+    pub fn handles(&self) -> &[StoreCoordinator<S>] {
+        &self.handles
+    }
+
+    /// Runs `call` and returns the events of its operations, in their order.
+    pub fn with_events<R>(
+        &mut self,
+        call: impl FnOnce(&mut Self) -> R,
+    ) -> (R, Vec<StateTransitionEvent>) {
+        self.handles[self.turn].collect_events(Some(EventCollector::new()));
+        let result = call(self);
+        let events = self.handles[self.turn].collect_events(None);
+        (result, events.map(|mut events| events.drain()).unwrap_or_default())
+    }
+
+    /// Returns the next handle. The event collector moves with the turn, so that events stay in the
+    /// order of the operations.
+    fn next(&mut self) -> &mut StoreCoordinator<S> {
+        let events = self.handles[self.turn].collect_events(None);
+        self.turn = (self.turn + 1) % self.handles.len();
+        let handle = &mut self.handles[self.turn];
+        handle.collect_events(events);
+        handle
+    }
+
+    /// Returns the handle that counts the claims of `worker`.
+    fn of_worker(&mut self, worker: WorkerId) -> &mut StoreCoordinator<S> {
+        let count = self.handles.len() as u64;
+        let home = usize::try_from(worker.as_raw() % count).expect("less than a length");
+        &mut self.handles[home]
+    }
+}
+
+/// Defines methods that call the method of the same name on the next handle.
+macro_rules! on_next_handle {
+    (() $(
+        $(#[$doc:meta])*
+        fn $name:ident $(<$life:lifetime>)? ($($arg:ident: $type:ty),*) -> $answer:ty
+            = $kind:ident $how:tt;
+    )*) => { $(
+        fn $name $(<$life>)? (&mut self, $($arg: $type),*) -> $answer {
+            self.next().$name($($arg),*)
+        }
+    )* };
+}
+
+impl<S: Store> CoordinationBackend for RoundRobin<S> {
+    for_each_shard_operation! { on_next_handle () }
+}
+
+impl<S: Store> RunManagement for RoundRobin<S> {
+    for_each_run_operation! { on_next_handle () }
+}
+
+impl<S: Store> ShardClaiming for RoundRobin<S> {
+    fn claim_throttled_until(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+    ) -> Option<LogicalTime> {
+        self.of_worker(worker).claim_throttled_until(now, tenant, worker)
+    }
+
+    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
+        self.of_worker(worker).note_claim(now, tenant, worker);
+    }
+
+    fn probe_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut ClaimCandidates,
+    ) -> Result<ClaimOutlook, GetRunError> {
+        self.next().probe_candidates_into(now, tenant, run, worker, limit, out)
+    }
+}
