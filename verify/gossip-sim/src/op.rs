@@ -9,118 +9,89 @@ use std::fmt::{self, Debug, Write as _};
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey};
 use gossip_coordination::{InfraError, ParkReason, PendingRequest, ShardAction, WorkerState};
 
-/// An operation of the public face.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(clippy::exhaustive_enums, reason = "a new operation must be simulated")]
-#[expect(missing_docs, reason = "the names are those of the operations")]
-pub enum Verb {
-    Claim,
-    Acquire,
-    Renew,
-    RenewMany,
-    Checkpoint,
-    Complete,
-    Park,
-    SplitReplace,
-    SplitResidual,
-    Release,
-    Offer,
-    Accept,
-    Withdraw,
-    Unpark,
-    RequestAction,
-    RevokeLease,
-    CreateRun,
-    RegisterShards,
-    CompleteRun,
-    FailRun,
-    CancelRun,
-    PauseRun,
-    ResumeRun,
-    DeleteRun,
-    CollectRuns,
-    GetRun,
-    Progress,
-    ListShards,
-    ActiveRuns,
-    RegisterWorker,
-    Heartbeat,
-    ListWorkers,
-    ListRuns,
+/// Defines [`Verb`] from rows of a name and a [`Subject`].
+macro_rules! verbs {
+    ($($verb:ident: $subject:ident,)*) => {
+        /// An operation of the public interface.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[expect(clippy::exhaustive_enums, reason = "a new operation must be simulated")]
+        #[expect(missing_docs, reason = "the names are those of the operations")]
+        pub enum Verb {
+            $($verb,)*
+        }
+
+        impl Verb {
+            /// Every operation.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$verb,)*];
+
+            /// The number of operations.
+            pub const COUNT: usize = [$(stringify!($verb),)*].len();
+
+            const fn subject(self) -> Subject {
+                match self {
+                    $(Self::$verb => Subject::$subject,)*
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    Claim: Other,
+    Acquire: Other,
+    Renew: Lease,
+    RenewMany: Lease,
+    Checkpoint: Lease,
+    Complete: Lease,
+    Park: Lease,
+    SplitReplace: Lease,
+    SplitResidual: Lease,
+    Release: Lease,
+    Offer: Lease,
+    Accept: Other,
+    Withdraw: Lease,
+    Unpark: Other,
+    RequestAction: Other,
+    RevokeLease: Other,
+    CreateRun: Run,
+    RegisterShards: Run,
+    CompleteRun: Run,
+    FailRun: Run,
+    CancelRun: Run,
+    PauseRun: Run,
+    ResumeRun: Run,
+    DeleteRun: Run,
+    CollectRuns: Run,
+    GetRun: Other,
+    Progress: Other,
+    ListShards: Other,
+    ActiveRuns: Other,
+    RegisterWorker: Other,
+    Heartbeat: Other,
+    ListWorkers: Other,
+    ListRuns: Other,
+}
+
+/// The record that an operation is about.
+#[derive(Clone, Copy)]
+enum Subject {
+    /// A shard, under a lease of it.
+    Lease,
+    /// A run and not one of its shards.
+    Run,
+    /// A shard without a lease, a worker, or a query.
+    Other,
 }
 
 impl Verb {
-    /// Every operation.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Claim,
-        Self::Acquire,
-        Self::Renew,
-        Self::RenewMany,
-        Self::Checkpoint,
-        Self::Complete,
-        Self::Park,
-        Self::SplitReplace,
-        Self::SplitResidual,
-        Self::Release,
-        Self::Offer,
-        Self::Accept,
-        Self::Withdraw,
-        Self::Unpark,
-        Self::RequestAction,
-        Self::RevokeLease,
-        Self::CreateRun,
-        Self::RegisterShards,
-        Self::CompleteRun,
-        Self::FailRun,
-        Self::CancelRun,
-        Self::PauseRun,
-        Self::ResumeRun,
-        Self::DeleteRun,
-        Self::CollectRuns,
-        Self::GetRun,
-        Self::Progress,
-        Self::ListShards,
-        Self::ActiveRuns,
-        Self::RegisterWorker,
-        Self::Heartbeat,
-        Self::ListWorkers,
-        Self::ListRuns,
-    ];
-
-    /// How many there are.
-    pub const COUNT: usize = Self::ListRuns as usize + 1;
-
     /// Whether the operation is made under a lease.
     pub(super) const fn is_leased(self) -> bool {
-        matches!(
-            self,
-            Self::Renew
-                | Self::RenewMany
-                | Self::Checkpoint
-                | Self::Complete
-                | Self::Park
-                | Self::SplitReplace
-                | Self::SplitResidual
-                | Self::Release
-                | Self::Offer
-                | Self::Withdraw
-        )
+        matches!(self.subject(), Subject::Lease)
     }
 
     /// Whether the operation is about a run and not about one of its shards.
     pub(super) const fn is_about_run(self) -> bool {
-        matches!(
-            self,
-            Self::CreateRun
-                | Self::RegisterShards
-                | Self::CompleteRun
-                | Self::FailRun
-                | Self::CancelRun
-                | Self::PauseRun
-                | Self::ResumeRun
-                | Self::DeleteRun
-                | Self::CollectRuns
-        )
+        matches!(self.subject(), Subject::Run)
     }
 }
 
