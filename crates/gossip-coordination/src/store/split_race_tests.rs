@@ -272,8 +272,8 @@ fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u
 }
 
 /// All splits of a tenant count in the same two keys. Of those that commit together one goes
-/// through, and each of the others reads the taken ids and commits again: docs/limitations.md states
-/// the cost.
+/// through, and each of the others reads the taken ids and commits again. `docs/limitations.md`
+/// states the cost.
 #[test]
 fn of_splits_that_commit_together_one_goes_through_at_a_time() {
     for count in [1, 2, 8] {
